@@ -1,0 +1,136 @@
+"""The public classes: a circuit and a run with everything the layers below can do with them.
+
+This is the one place that joins a front end, passes, a backend and the questions a person asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from wiregrad import inspect, ir, passes
+from wiregrad.backends import Run as BareRun
+from wiregrad.backends import interpreter, plain
+from wiregrad.errors import InputError
+from wiregrad.frontends import parse_formula
+
+
+class Run(BareRun):
+    """One forward and backward pass, kept: ask it for values, gradients, wires and steps.
+
+    >>> run = circuit("e = a + b; f = e * c").run(a=2, b=-3, c=10)
+    >>> run.output, run.grads
+    (-10.0, {'a': 10.0, 'b': 10.0, 'c': -1.0})
+    """
+
+    __slots__ = ()
+
+    def steps(self) -> Iterator[inspect.Step]:
+        """Walk through the run: forward, seed, backward; `str(step)` is a sentence.
+
+        >>> print([*circuit("e = a + b; f = e * c").run(a=2, b=-3, c=10).steps()][-2])
+        f = e * c sends 10 to e and -1 to c
+        """
+        return inspect.steps(self)
+
+
+class Circuit(ir.Circuit):
+    """A circuit of function nodes, splitters and wires.
+
+    Made by `wiregrad.circuit(formula)`, `Builder.build` or `Circuit.from_text`.
+
+    >>> circuit("(a + b) * c")
+    Circuit(3 inputs, 2 nodes, 0 splitters, output f)
+    """
+
+    __slots__ = ()
+
+    def __call__(self, vector: Any = None, /, **inputs: Any) -> Any:
+        """Compute the output (a dict of them if there are several) from inputs by name, or one vector or mapping.
+
+        >>> circuit("(a + b) * c")(a=2, b=-3, c=10)
+        -10.0
+        """
+        found = interpreter.outputs(self, interpreter.bind(self, vector, inputs))
+        values = {label: plain(value) for label, value in found.items()}
+        return values if len(values) > 1 else values[self.output]
+
+    def run(self, vector: Any = None, /, **inputs: Any) -> Run:
+        """Run forward and backward and keep every wire."""
+        bare = interpreter.run(self, interpreter.bind(self, vector, inputs))
+        return Run(self, bare.values, bare.flows, bare.sent)
+
+    def jvp(self, point: Mapping[str, Any], tangents: Mapping[str, Any]) -> tuple[Any, Any]:
+        """Return the output and its directional derivative, by forward mode; inputs without a tangent stand still.
+
+        >>> circuit("x * y").jvp({"x": 2, "y": 3}, {"x": 1})
+        (6.0, 3.0)
+        """
+        for name in tangents:
+            if name not in self.inputs:
+                raise InputError(f"there is no input called {name!r} to move; the inputs are {', '.join(self.inputs)}")
+        values = interpreter.evaluate(self, interpreter.bind(self, point, {}))
+        seeds = {self.index(name): np.float64(tangent) for name, tangent in tangents.items()}
+        moved = interpreter.tangents(self, values, seeds)[self.root()]
+        return plain(values[self.root()]), 0.0 if moved is None else plain(moved)
+
+    def split(self) -> Circuit:
+        """Return the split form: every fan-out a tree of two-way splitters, each wire one reader."""
+        return Circuit(passes.split(self).columns)
+
+    def simplify(self) -> Circuit:
+        """Return a smaller circuit with the same values: dead nodes, constants, common subexpressions, identities."""
+        return Circuit(passes.simplify(self).columns)
+
+    def backward_circuit(self) -> Circuit:
+        """Return the circuit that computes the gradient of the output with respect to every input.
+
+        >>> circuit("x * x").backward_circuit()(x=3)
+        6.0
+        """
+        return Circuit(passes.backward_circuit(self).columns)
+
+    def with_output(self, name: str) -> Circuit:
+        """Return the same circuit with the named node or output as its only output."""
+        return Circuit(super().with_output(name).columns)
+
+    def to_text(self) -> str:
+        """Return the text form, which `Circuit.from_text` reads back exactly."""
+        return ir.write_text(self)
+
+    @classmethod
+    def from_text(cls, text: str) -> Circuit:
+        """Read a circuit from its text form."""
+        return cls(ir.verify(ir.parse_text(text)).columns)
+
+    def __str__(self) -> str:
+        return self.to_text()
+
+
+class Builder(ir.Builder):
+    """Makes a circuit one node at a time; every op of the table is a method.
+
+    >>> b = Builder(strict=True)
+    >>> p, q = b.split(b.input("x"))
+    >>> b.build(b.multiply(p, q, name="y"))(x=3)
+    9.0
+    """
+
+    def build(
+        self, *outputs: ir.Port | str, name: str | None = None, labels: Mapping[str, ir.Port] | None = None
+    ) -> Circuit:
+        """Return the circuit with these outputs; `labels` gives outputs names of their own."""
+        return Circuit(super().build(*outputs, name=name, labels=labels).columns)
+
+
+def circuit(formula: str) -> Circuit:
+    """Return the circuit of a formula.
+
+    Statements are separated by `;` or new lines; the last one is the output. Inner nodes can be named.
+
+    >>> circuit("e = a + b; f = e * c")["e"].inputs
+    ('a', 'b')
+    """
+    return Circuit(parse_formula(formula).columns)

@@ -1,0 +1,106 @@
+"""The NumPy interpreter: the definition of what a circuit computes. Every other backend is compared with it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from wiregrad.backends.run import Run
+from wiregrad.dtypes import as_float
+from wiregrad.errors import InputError, suggest
+from wiregrad.ir import CONSTANT, INPUT, Circuit, Row
+from wiregrad.passes import forward, reverse
+
+
+def bind(circuit: Circuit, vector: Any, named: Mapping[str, Any]) -> list[Any]:
+    """Return the value of every input, from keywords or from one vector (or mapping) in the order of the inputs."""
+    names = circuit.inputs
+    given = dict(named)
+    if isinstance(vector, Mapping):
+        given = {**vector, **given}
+    elif vector is not None:
+        given = {**_from_vector(vector, names), **given}
+    missing = [name for name in names if name not in given]
+    extra = [name for name in given if name not in names]
+    if extra:
+        wanted = f"the inputs are {', '.join(names)}" if names else "the circuit has no inputs"
+        raise InputError(f"there is no input called {extra[0]!r}{suggest(str(extra[0]), names)}; {wanted}")
+    if missing:
+        raise InputError(f"no value for {_listed(missing)}: give {', '.join(f'{name}=...' for name in missing[:5])}")
+    return [_number(name, given[name]) for name in names]
+
+
+def _from_vector(vector: Any, names: tuple[str, ...]) -> dict[str, Any]:
+    if isinstance(vector, str | bytes) or not isinstance(vector, Sequence | np.ndarray):
+        raise InputError(f"wanted inputs by name, or one vector or mapping of them; got {type(vector).__name__}")
+    if np.ndim(vector) != 1 or len(vector) != len(names):
+        raise InputError(
+            f"wanted a vector of {len(names)} numbers ({_listed(list(names))}); got shape {np.shape(vector)}"
+        )
+    return dict(zip(names, vector, strict=True))
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+
+
+def _number(name: str, value: Any) -> np.float64:
+    number = as_float(value)
+    if number is None:
+        raise InputError(f"input {name} must be a number; got {type(value).__name__} {str(value)[:40]!r}")
+    if np.isinf(number) and isinstance(value, int):
+        raise InputError(f"input {name} is too large for float64: {str(value)[:20]}...")
+    return number
+
+
+def evaluate(circuit: Circuit, inputs: Sequence[Any]) -> list[Any]:
+    """Run forward; returns the value of every node."""
+    given, constants = iter(inputs), circuit.constants()
+    values: list[Any] = []
+    with np.errstate(all="ignore"):
+        for row in circuit.rows():
+            if row.sources:
+                values.append(row.op.forward(*[values[source] for source in row.sources]))
+            elif row.op is CONSTANT:
+                values.append(constants[row.node])
+            else:
+                assert row.op is INPUT
+                values.append(next(given))
+    return values
+
+
+def outputs(circuit: Circuit, inputs: Sequence[Any]) -> dict[str, Any]:
+    """Run forward; returns the outputs by name."""
+    values = evaluate(circuit, inputs)
+    nodes = circuit.columns.outputs.tolist()
+    return {label: values[node] for label, node in zip(circuit.outputs, nodes, strict=True)}
+
+
+class _Recorder:
+    """Keeps what the reverse sweep did on each wire."""
+
+    def __init__(self, circuit: Circuit) -> None:
+        self.starts = circuit.columns.starts.tolist()
+        self.sent: list[Any] = [None] * len(circuit.columns.sources)
+
+    def node(self, row: Row, upstream: Any) -> None:
+        pass
+
+    def wire(self, row: Row, slot: int, sent: Any) -> None:
+        self.sent[self.starts[row.node] + slot] = sent
+
+
+def run(circuit: Circuit, inputs: Sequence[Any]) -> Run:
+    """Run forward and backward and keep everything."""
+    root, values, recorder = circuit.root(), evaluate(circuit, inputs), _Recorder(circuit)
+    with np.errstate(all="ignore"):
+        grads = reverse(circuit, values, {root: np.float64(1.0)}, recorder)
+    return Run(circuit, values, grads, recorder.sent)
+
+
+def tangents(circuit: Circuit, values: Sequence[Any], seeds: Mapping[int, Any]) -> list[Any]:
+    """Run forward mode on kept values; returns the tangent of every node, None where none arrived."""
+    with np.errstate(all="ignore"):
+        return forward(circuit, values, seeds)

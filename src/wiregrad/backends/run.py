@@ -1,0 +1,140 @@
+"""A run: what one forward and one backward pass did, on every wire.
+
+An absent gradient (blocked by a comparison, a `where`, a maximum that went the other way) reads 0.0 with `blocked`
+true: it is a zero by structure, which no inf or NaN behind it can spoil.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from wiregrad.ir import Circuit, Node, Op
+
+
+@dataclass(frozen=True, slots=True)
+class RunWire:
+    """What happened on one wire: upstream x local = sent."""
+
+    reader: str
+    slot: int
+    input: str
+    source: str
+    value: Any
+    local: Any
+    upstream: Any
+    sent: Any
+    blocked: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RunNode:
+    """A node as one run saw it."""
+
+    run: Run = field(repr=False)
+    index: int
+
+    @property
+    def name(self) -> str:
+        """The node's name."""
+        return self.run.circuit.name_of(self.index)
+
+    @property
+    def op(self) -> Op:
+        """The record of the node's op."""
+        return Node(self.run.circuit, self.index).op
+
+    @property
+    def value(self) -> Any:
+        """What the node computed."""
+        return plain(self.run.values[self.index])
+
+    @property
+    def grad(self) -> Any:
+        """How much the output moves per move of this node."""
+        return plain(self.run.gradient(self.index))
+
+    @property
+    def blocked(self) -> bool:
+        """Whether no gradient reaches this node, so that its 0.0 is one by structure."""
+        return self.run.flows[self.index] is None
+
+    @property
+    def wires(self) -> tuple[RunWire, ...]:
+        """The input wires: each with source, local, upstream and sent."""
+        return tuple(self.run.wire(self.index, slot) for slot in range(len(self.run.circuit.sources_of(self.index))))
+
+    @property
+    def branches(self) -> tuple[RunWire, ...]:
+        """The wires that read this node; their `sent` add up to its gradient."""
+        return tuple(self.run.wire(reader, slot) for reader, slot in self.run.readers_of(self.index))
+
+
+class Run:
+    """Values, gradients, local derivatives and products of one forward and backward pass."""
+
+    __slots__ = ("_readers", "circuit", "flows", "sent", "values")
+
+    def __init__(self, circuit: Circuit, values: Sequence[Any], flows: Sequence[Any], sent: Sequence[Any]) -> None:
+        self.circuit, self.values, self.flows, self.sent = circuit, values, flows, sent
+        self._readers: list[list[tuple[int, int]]] | None = None
+
+    @property
+    def output(self) -> Any:
+        """The value of the output."""
+        return plain(self.values[self.circuit.root()])
+
+    @property
+    def grads(self) -> dict[str, Any]:
+        """The gradient of the output with respect to every input, by name."""
+        circuit = self.circuit
+        return {circuit.name_of(node): plain(self.gradient(node)) for node in circuit.input_indices()}
+
+    def __getitem__(self, name: str) -> RunNode:
+        return RunNode(self, self.circuit.index(name))
+
+    def __iter__(self) -> Iterator[RunNode]:
+        return (RunNode(self, node) for node in range(self.circuit.size))
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{name}={value:.6g}" for name, value in list(self.grads.items())[:6])
+        more = ", ..." if len(self.circuit.inputs) > 6 else ""
+        return f"Run({self.circuit.output} = {self.output:.6g}, gradients {shown or 'none'}{more})"
+
+    def gradient(self, node: int) -> Any:
+        """Return a node's gradient; 0 where none arrived."""
+        flow = self.flows[node]
+        return np.float64(0.0) if flow is None else flow
+
+    def wire(self, node: int, slot: int) -> RunWire:
+        """Return what happened on one wire."""
+        circuit, view = self.circuit, Node(self.circuit, node)
+        sources = circuit.sources_of(node)
+        sent = self.sent[int(circuit.columns.starts[node]) + slot]
+        with np.errstate(all="ignore"):
+            local = view.op.local(slot, [self.values[source] for source in sources], self.values[node], view.mode)
+        return RunWire(
+            reader=view.name,
+            slot=slot,
+            input=view.op.inputs[slot],
+            source=circuit.name_of(sources[slot]),
+            value=plain(self.values[sources[slot]]),
+            local=0.0 if local is None else plain(local),
+            upstream=plain(self.gradient(node)),
+            sent=0.0 if sent is None else plain(sent),
+            blocked=sent is None,
+        )
+
+    def readers_of(self, node: int) -> list[tuple[int, int]]:
+        """Return the (reader, slot) pairs that read a node."""
+        if self._readers is None:
+            self._readers = self.circuit.readers()
+        return self._readers[node]
+
+
+def plain(value: Any) -> Any:
+    """Return a NumPy scalar as the Python number it is."""
+    return value.item() if isinstance(value, np.generic) else value

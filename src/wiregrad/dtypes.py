@@ -1,0 +1,66 @@
+"""What a wire carries: a dtype and a shape.
+
+Scalar circuits use two types only, `FLOAT` and `BOOL`; arrays are the same thing with a shape that is not empty.
+"""
+
+from __future__ import annotations
+
+import re
+from numbers import Real
+from typing import Any, NamedTuple
+
+import numpy as np
+
+DTYPES: dict[str, np.dtype[np.generic]] = {
+    name: np.dtype(name) for name in ("float64", "float32", "complex128", "bool", "int64")
+}
+_WRITTEN = re.compile(r"([a-z]+\d*)(?:\[(\d+(?:,\d+)*)?\])?")
+
+
+class WireType(NamedTuple):
+    """The dtype and shape of what flows along a wire.
+
+    >>> str(WireType(np.dtype("float32"), (3, 4)))
+    'float32[3,4]'
+    """
+
+    dtype: np.dtype[np.generic]
+    shape: tuple[int, ...] = ()
+
+    def __str__(self) -> str:
+        return self.dtype.name + (f"[{','.join(map(str, self.shape))}]" if self.shape else "")
+
+    @property
+    def differentiable(self) -> bool:
+        """Whether a gradient can flow along such a wire."""
+        return self.dtype.kind in "fc"
+
+
+FLOAT = WireType(np.dtype("float64"))
+BOOL = WireType(np.dtype("bool"))
+
+
+def parse_type(text: str) -> WireType | None:
+    """Read what `str(WireType)` wrote; None if it is not a type.
+
+    >>> parse_type("float64") == FLOAT
+    True
+    """
+    match = _WRITTEN.fullmatch(text)
+    if match is None or match[1] not in DTYPES:
+        return None
+    return WireType(DTYPES[match[1]], tuple(map(int, match[2].split(","))) if match[2] else ())
+
+
+def as_float(value: Any) -> np.float64 | None:
+    """Return a real number as float64; None for what is none (bool, text, complex, arrays).
+
+    >>> as_float(2), as_float(True), as_float("2")
+    (np.float64(2.0), None, None)
+    """
+    if isinstance(value, bool | np.bool_) or not isinstance(value, Real):
+        return None
+    try:
+        return np.float64(float(value))
+    except OverflowError:
+        return np.float64("-inf" if str(value).startswith("-") else "inf")

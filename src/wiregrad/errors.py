@@ -1,0 +1,110 @@
+"""The errors wiregrad raises.
+
+Every class is a `WiregradError` and also the built-in kind a caller would expect, so both `except WiregradError`
+and `except ValueError` work. A message says what was wanted, what came, where, and what to try.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+class WiregradError(Exception):
+    """Base of every error that wiregrad raises on purpose."""
+
+    def __str__(self) -> str:
+        # KeyError would show the message in quotes.
+        return str(self.args[0]) if self.args else ""
+
+
+class CircuitError(WiregradError, ValueError):
+    """A circuit is not well formed."""
+
+
+class CycleError(CircuitError):
+    """Nodes feed each other in a ring, so no order can run them."""
+
+
+class FanoutError(CircuitError):
+    """A strict builder saw a wire with two readers and no splitter."""
+
+
+class DuplicateNameError(CircuitError):
+    """Two nodes or outputs ask for one name."""
+
+
+class NameSyntaxError(CircuitError):
+    """A name has characters that names may not have."""
+
+
+class TextError(CircuitError):
+    """The text form of a circuit cannot be read."""
+
+
+class UnknownNameError(WiregradError, KeyError):
+    """No node, input or output has this name."""
+
+
+class UnknownOpError(WiregradError, AttributeError, LookupError):
+    """The op table has no op of this name."""
+
+
+class ArityError(WiregradError, TypeError):
+    """An op was given too few or too many wires."""
+
+
+class OperandError(WiregradError, TypeError):
+    """A thing was used as a wire that is none."""
+
+
+class LiteralError(WiregradError, ValueError):
+    """A literal is not a finite number."""
+
+
+class InputError(WiregradError, TypeError):
+    """A call misses an input, has one too many, or gives one that is not a number."""
+
+
+class OutputError(WiregradError, ValueError):
+    """A question about the one output was asked of a circuit that has several, or none."""
+
+
+class DomainError(WiregradError, TypeError):
+    """An op cannot take wires of these types."""
+
+
+class RecordError(WiregradError, ValueError):
+    """An op record contradicts itself or the table."""
+
+
+class FormulaError(WiregradError, ValueError):
+    """A formula cannot be read; `line` and `column` (from 1) say where."""
+
+    def __init__(self, message: str, text: str = "", offset: int = 0) -> None:
+        before = text[:offset]
+        self.message = message
+        self.line = before.count("\n") + 1
+        self.column = offset - (before.rfind("\n") + 1) + 1
+        super().__init__(f"{message}\n  at line {self.line}, column {self.column}\n{self._picture(text)}")
+
+    def _picture(self, text: str) -> str:
+        line = text.split("\n")[self.line - 1] if text else ""
+        start = max(0, self.column - 1 - 50)
+        shown = "".join(ch if ch.isprintable() else "\N{REPLACEMENT CHARACTER}" for ch in line[start : start + 100])
+        return f"    {shown}\n    {' ' * (self.column - 1 - start)}^"
+
+
+class LimitError(FormulaError):
+    """A formula is larger than the limits for formulas allow."""
+
+
+def suggest(name: str, known: Iterable[str]) -> str:
+    """Return '; did you mean ...?' for the nearest known name, or nothing.
+
+    >>> suggest("mulitply", ["add", "multiply"])
+    '; did you mean multiply?'
+    """
+    from difflib import get_close_matches  # noqa: PLC0415 - only a failing call pays for it
+
+    near = get_close_matches(name, list(known), n=1)
+    return f"; did you mean {near[0]}?" if near else ""

@@ -1,0 +1,352 @@
+"""Formulas as text: `e = a + b; f = e * c`.
+
+Own tokenizer and an iterative precedence parser: a formula is data, never code. Names are looked up among the
+formula's own wires and in the op table, nowhere else. Every error points at the character.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from collections.abc import Iterator
+from typing import NamedTuple, NoReturn
+
+from wiregrad.errors import ArityError, DomainError, FormulaError, LimitError, NameSyntaxError, suggest
+from wiregrad.ir import TABLE, Builder, Circuit, Place, Port
+
+MAX_CHARACTERS = 10_000
+MAX_DEPTH = 100
+MAX_NODES = 100_000
+CONSTANTS = {"pi": math.pi}
+
+_TOKEN = re.compile(
+    r"(?P<space>[ \t\r]+)"
+    r"|(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)"
+    r"|(?P<name>[^\W\d]\w*)"
+    r"|(?P<end>[;\n])"
+    r"|(?P<sign>\*\*|//|<=|>=|==|!=|[-+*/%^<>=(),])"
+)
+_LEVELS = (("==", "!=", "<", "<=", ">", ">="), ("+", "-"), ("*", "/", "//", "%"), ("unary",), ("**", "^"))
+_LEVEL = {sign: level for level, signs in enumerate(_LEVELS) for sign in signs}
+_COMPARISON, _UNARY, _POWER = _LEVEL["<"], _LEVEL["unary"], _LEVEL["**"]
+
+
+class _Token(NamedTuple):
+    kind: str
+    text: str
+    offset: int
+
+
+class _Operand(NamedTuple):
+    """A wire on the parser's stack and where its text begins."""
+
+    port: Port
+    offset: int
+    bare: str = ""
+    """The variable's name, if the operand is nothing but a variable."""
+
+
+class _Pending(NamedTuple):
+    """An operator, an open parenthesis or an open call, waiting for its operands."""
+
+    kind: str
+    text: str
+    offset: int
+    level: int = -1
+    height: int = 0
+    """How many operands lay on the stack when a call was opened."""
+
+
+def parse_formula(text: str) -> Circuit:
+    """Return the circuit of a formula; statements end with `;` or a new line, the last one is the output.
+
+    >>> print(parse_formula("(a + b) * c").inputs)
+    ('a', 'b', 'c')
+    """
+    if not isinstance(text, str):
+        raise FormulaError(f"a formula is a string; got {type(text).__name__}")
+    if len(text) > MAX_CHARACTERS:
+        raise LimitError(
+            f"a formula has at most {MAX_CHARACTERS:,} characters; this one has {len(text):,}; "
+            "build larger circuits with Builder or the text form",
+            text,
+            MAX_CHARACTERS,
+        )
+    return _Parser(text).circuit()
+
+
+class _Parser:
+    """Reads tokens left to right with one stack of operands and one of operators."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.builder = Builder()
+        self.wires: dict[str, Port] = {}
+        self.inputs: set[str] = set()
+        self.written: set[str] = set()
+        self.applied: list[Port] = []
+        self.operands: list[_Operand] = []
+        self.pending: list[_Pending] = []
+        self.depth = 0
+
+    def circuit(self) -> Circuit:
+        statements = list(self._statements())
+        self._declare_inputs(statements)
+        if not statements:
+            self._fail("the formula is empty; write something like (a + b) * c", len(self.text))
+        for statement in statements[:-1]:
+            if _target(statement) is None:
+                self._fail(
+                    "this statement gives no name and is not the last, so nothing can use it",
+                    statement[0].offset,
+                )
+            self._statement(statement)
+        result = self._statement(statements[-1])
+        self._name_temporaries(result)
+        try:
+            return self.builder.build(result)
+        except DomainError as error:
+            self._fail(str(error), 0)
+
+    def _fail(self, message: str, offset: int) -> NoReturn:
+        raise FormulaError(message, self.text, offset)
+
+    def _tokens(self) -> Iterator[_Token]:
+        offset = 0
+        while offset < len(self.text):
+            match = _TOKEN.match(self.text, offset)
+            if match is None:
+                self._fail(f"{self.text[offset]!r} has no meaning in a formula", offset)
+            if match.lastgroup != "space":
+                yield _Token(match.lastgroup or "", match[0], offset)
+            offset = match.end()
+        yield _Token("end", "", len(self.text))
+
+    def _statements(self) -> Iterator[list[_Token]]:
+        """Cut the tokens at `;` and at new lines outside parentheses; the closing token stays on."""
+        statement: list[_Token] = []
+        depth = 0
+        for token in self._tokens():
+            depth += (token.text == "(") - (token.text == ")")
+            if token.text == "\n" and depth > 0:
+                continue
+            statement.append(token)
+            if token.kind == "end":
+                if len(statement) > 1:
+                    yield statement
+                statement, depth = [], 0
+
+    def _declare_inputs(self, statements: list[list[_Token]]) -> None:
+        """Make an input of every name that is read before it is given, in the order of reading."""
+        given = set(CONSTANTS)
+        for tokens in statements:
+            self.written.update(token.text for token in tokens if token.kind == "name")
+            target = _target(tokens)
+            for token, after in zip(tokens[2 if target else 0 :], tokens[3 if target else 1 :], strict=False):
+                if token.kind == "name" and after.text != "(" and token.text not in given:
+                    given.add(token.text)
+                    self._declare(token)
+            given.update([target.text] if target else [])
+
+    def _name_temporaries(self, result: Port) -> None:
+        """Call the nodes that were given no name t1, t2, ...; the result is the circuit's output and gets its own."""
+        names = (name for k in itertools.count(1) if (name := f"t{k}") not in self.written)
+        for port in self.applied:
+            if port.index != result.index and not self.builder.has_name(port):
+                self.builder.name(port, next(names))
+
+    def _declare(self, token: _Token) -> None:
+        try:
+            self.wires[token.text] = self.builder.input(token.text)
+            self.inputs.add(token.text)
+        except NameSyntaxError as error:
+            self._fail(str(error), token.offset)
+
+    def _statement(self, tokens: list[_Token]) -> Port:
+        target = _target(tokens)
+        if target is not None:
+            self._check_target(target)
+        operand = self._expression(tokens[2:] if target else tokens)
+        if target is None:
+            return operand.port
+        port = operand.port
+        if operand.bare:
+            # `e = a` makes a node of its own, so that e can be looked at like any other name.
+            port = self._apply("positive", [operand], operand.offset)
+        self.builder.name(port, target.text)
+        self.wires[target.text] = port
+        return port
+
+    def _check_target(self, target: _Token) -> None:
+        if target.text in CONSTANTS:
+            self._fail(f"{target.text} is a constant and cannot be given", target.offset)
+        if target.text in self.inputs:
+            self._fail(
+                f"{target.text} is read before it is given here; move this statement up, or choose a new name",
+                target.offset,
+            )
+        if target.text in self.wires:
+            self._fail(f"{target.text} is given twice; every wire has one name of its own", target.offset)
+
+    def _expression(self, tokens: list[_Token]) -> _Operand:
+        self.operands, self.pending, self.depth = [], [], 0
+        wants_operand = True
+        for token, after in zip(tokens, [*tokens[1:], tokens[-1]], strict=True):
+            wants_operand = self._take_operand(token, after) if wants_operand else self._take_operator(token)
+        assert len(self.operands) == 1
+        return self.operands[0]
+
+    def _take_operand(self, token: _Token, after: _Token) -> bool:
+        """Take a token where an operand must begin; returns whether one is still wanted."""
+        if token.kind == "number":
+            self._push_number(token)
+            return False
+        if token.kind == "name":
+            if after.text == "(":
+                self._open(token, "call")
+                return True
+            self._push_name(token)
+            return False
+        if token.text == "(":
+            if self.pending and self.pending[-1].kind == "call":
+                # The parenthesis of the call that was opened by its name.
+                self.pending[-1] = self.pending[-1]._replace(kind="open call")
+            else:
+                self._open(token, "parenthesis")
+            return True
+        if token.text in TABLE.prefix:
+            self.pending.append(_Pending("prefix", token.text, token.offset, _UNARY))
+            return True
+        if token.text == ")" and self.pending and self.pending[-1].kind == "open call":
+            call = self.pending[-1]
+            if len(self.operands) == call.height:
+                self._fail(f"{call.text}() needs {_inputs_of(call.text)}", token.offset)
+        self._fail_operand(token)
+
+    def _take_operator(self, token: _Token) -> bool:
+        """Take a token behind an operand; returns whether an operand is wanted next."""
+        if token.kind == "sign" and token.text in _LEVEL:
+            self._push_infix(token)
+            return True
+        if token.text == ")":
+            self._close(token)
+            return False
+        if token.text == ",":
+            self._reduce(-1)
+            if not self.pending or self.pending[-1].kind != "open call":
+                self._fail("a comma separates the arguments of a call, and no call is open here", token.offset)
+            return True
+        if token.kind == "end":
+            self._reduce(-1)
+            if self.pending:
+                self._fail("this parenthesis is never closed", self.pending[-1].offset)
+            return False
+        self._fail_operator(token)
+
+    def _push_number(self, token: _Token) -> None:
+        value = float(token.text)
+        if not math.isfinite(value):
+            self._fail(
+                f"{token.text[:30]} is too large: a literal must be finite (below about 1.8e308)",
+                token.offset,
+            )
+        if self.pending and self.pending[-1].kind == "prefix" and self.pending[-1].text == "-":
+            # -2 is a literal; -2 ** 2 is still -(2 ** 2), so the sign is only taken in where nothing binds tighter.
+            following = self.text[token.offset + len(token.text) :].lstrip(" \t\r")
+            if not following.startswith(("**", "^")):
+                sign = self.pending.pop()
+                self._push(self.builder.constant(-value), sign.offset)
+                return
+        self._push(self.builder.constant(value), token.offset)
+
+    def _push_name(self, token: _Token) -> None:
+        if token.text in CONSTANTS:
+            self._push(self.builder.constant(CONSTANTS[token.text]), token.offset)
+            return
+        self.operands.append(_Operand(self.wires[token.text], token.offset, token.text))
+        self._check_size(token.offset)
+
+    def _push(self, port: Port, offset: int) -> None:
+        self.operands.append(_Operand(port, offset))
+        self._check_size(offset)
+
+    def _check_size(self, offset: int) -> None:
+        if len(self.builder) > MAX_NODES:
+            raise LimitError(f"a formula makes at most {MAX_NODES:,} nodes", self.text, offset)
+
+    def _open(self, token: _Token, kind: str) -> None:
+        if kind == "call" and (token.text not in TABLE or token.text not in TABLE.callable_names()):
+            near = suggest(token.text, TABLE.callable_names())
+            self._fail(f"there is no function called {token.text}{near}", token.offset)
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            raise LimitError(f"parentheses nest at most {MAX_DEPTH} deep", self.text, token.offset)
+        self.pending.append(_Pending(kind, token.text, token.offset, -1, len(self.operands)))
+
+    def _push_infix(self, token: _Token) -> None:
+        level = _LEVEL[token.text]
+        # Powers bind to the right: a ** b ** c is a ** (b ** c).
+        self._reduce(level + 1 if level == _POWER else level)
+        if level == _COMPARISON and self.pending and self.pending[-1].level == _COMPARISON:
+            self._fail("comparisons do not chain; write logical_and(a < b, b < c)", token.offset)
+        self.pending.append(_Pending("infix", token.text, token.offset, level))
+
+    def _reduce(self, level: int) -> None:
+        """Apply the waiting operators that bind at least as tightly as `level`."""
+        while self.pending and self.pending[-1].kind in ("infix", "prefix") and self.pending[-1].level >= level:
+            operator = self.pending[-1]
+            if operator.level == _COMPARISON == level:
+                return
+            self.pending.pop()
+            if operator.kind == "prefix":
+                operand = self.operands.pop()
+                self._push(self._apply(TABLE.prefix[operator.text].name, [operand], operator.offset), operator.offset)
+            else:
+                right, left = self.operands.pop(), self.operands.pop()
+                self._push(self._apply(TABLE.infix[operator.text].name, [left, right], left.offset), left.offset)
+
+    def _close(self, token: _Token) -> None:
+        self._reduce(-1)
+        if not self.pending:
+            self._fail("this parenthesis was never opened", token.offset)
+        opened = self.pending.pop()
+        self.depth -= 1
+        if opened.kind == "open call":
+            arguments = self.operands[opened.height :]
+            del self.operands[opened.height :]
+            self._push(self._apply(opened.text, arguments, opened.offset), opened.offset)
+        else:
+            self.operands[-1] = self.operands[-1]._replace(offset=opened.offset)
+
+    def _apply(self, op: str, operands: list[_Operand], offset: int) -> Port:
+        before = self.text[:offset]
+        place = Place("formula", before.count("\n") + 1, offset - (before.rfind("\n") + 1) + 1)
+        try:
+            with self.builder.at(place):
+                port = self.builder.apply(op, *(operand.port for operand in operands))
+                self.applied.append(port)
+                return port
+        except ArityError as error:
+            self._fail(str(error), offset)
+
+    def _fail_operand(self, token: _Token) -> NoReturn:
+        if token.kind == "end" and not token.text:
+            self._fail("the formula stops where a number, a name or ( is wanted", token.offset)
+        self._fail(f"wanted a number, a name or (; got {token.text!r}", token.offset)
+
+    def _fail_operator(self, token: _Token) -> NoReturn:
+        if token.text == "=":
+            self._fail("only a plain name can be given a value: name = formula; to compare, write ==", token.offset)
+        hint = "; write * to multiply" if token.kind in ("name", "number") or token.text == "(" else ""
+        self._fail(f"wanted an operator or the end of the statement; got {token.text!r}{hint}", token.offset)
+
+
+def _target(tokens: list[_Token]) -> _Token | None:
+    """Return the name that a statement gives, if it is `name = ...`."""
+    return tokens[0] if tokens[0].kind == "name" and tokens[1].text == "=" else None
+
+
+def _inputs_of(name: str) -> str:
+    inputs = TABLE[name].inputs
+    return f"{len(inputs)} argument{'s' * (len(inputs) != 1)}: {', '.join(inputs)}"

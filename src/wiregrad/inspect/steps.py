@@ -1,0 +1,102 @@
+"""A run told step by step: forward from the leaves, the seed, then backward to the leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from wiregrad.backends import Run, RunWire
+from wiregrad.ir import CONSTANT, INPUT, Node, Pattern
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One thing that happened in a run; `str` says it in a sentence.
+
+    `phase` is forward, seed or backward; `arrived` is what came in (values forward, the upstream gradient backward),
+    `sent` what went out: the value forward, and backward a pair of source name and gradient for each wire.
+    """
+
+    phase: str
+    node: str
+    arrived: tuple[Any, ...]
+    sent: tuple[Any, ...]
+    sentence: str
+
+    def __str__(self) -> str:
+        return self.sentence
+
+
+def steps(run: Run) -> Iterator[Step]:
+    """Walk through a run in the order in which it happened."""
+    for node in range(run.circuit.size):
+        yield _forward(run, Node(run.circuit, node))
+    root = Node(run.circuit, run.circuit.root())
+    yield Step("seed", root.name, (), (1.0,), f"{root.name} is the output: its gradient is 1")
+    for node in reversed(range(run.circuit.size)):
+        if run.flows[node] is not None:
+            yield from _backward(run, Node(run.circuit, node), is_root=node == root.index)
+
+
+def _forward(run: Run, node: Node) -> Step:
+    view = run[node.name]
+    value = number(view.value)
+    arrived = tuple(wire.value for wire in view.wires)
+    if node.op is INPUT:
+        sentence = f"{node.name} is given: {value}"
+    elif node.op is CONSTANT:
+        sentence = f"{node.name} is the constant {value}"
+    elif node.op.pattern is Pattern.MERGE:
+        sentence = f"{node.name} copies {value} from {view.wires[0].source} to two wires"
+    else:
+        sentence = f"{node} = {node.op.expression(*map(_operand, arrived))} = {value}"
+    return Step("forward", node.name, arrived, (view.value,), sentence)
+
+
+def _operand(value: Any) -> str:
+    text = number(value)
+    return f"({text})" if text.startswith("-") else text
+
+
+def _backward(run: Run, node: Node, *, is_root: bool) -> Iterator[Step]:
+    view = run[node.name]
+    returned = [wire for wire in view.branches if not wire.blocked]
+    if len(returned) + is_root > 1:
+        yield _merge(node, returned[::-1], view.grad, is_root=is_root)
+    wires = [wire for wire in view.wires if run.circuit[wire.source].op is not CONSTANT]
+    if wires:
+        yield Step(
+            "backward",
+            node.name,
+            (view.grad,),
+            tuple((wire.source, wire.sent) for wire in wires),
+            f"{'splitter ' + node.name if node.op.pattern is Pattern.MERGE else node} {_sends(wires)}",
+        )
+
+
+def _merge(node: Node, returned: Sequence[RunWire], total: Any, *, is_root: bool) -> Step:
+    parts = (*([1.0] if is_root else []), *(wire.sent for wire in returned))
+    origins = (*(["the seed"] if is_root else []), *(wire.reader for wire in returned))
+    sentence = (
+        f"{node.name} adds what came back from {_list(origins)}: {' + '.join(map(_operand, parts))} = {number(total)}"
+    )
+    return Step("backward", node.name, parts, (total,), sentence)
+
+
+def _sends(wires: Sequence[RunWire]) -> str:
+    parts = [f"{'nothing' if wire.blocked else number(wire.sent)} to {wire.source}" for wire in wires]
+    return f"sends {_list(parts)}"
+
+
+def _list(parts: Sequence[str]) -> str:
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+
+
+def number(value: Any) -> str:
+    """Write a number for people: six digits, no trailing zeros.
+
+    >>> number(-10.0), number(0.7071067811865476), number(True)
+    ('-10', '0.707107', 'true')
+    """
+    return str(value).lower() if isinstance(value, bool) else f"{value:.6g}"

@@ -1,0 +1,33 @@
+"""The circuit and what it is made of; NumPy alone beneath it."""
+
+from wiregrad.ir.builder import Builder, Port
+from wiregrad.ir.circuit import SPLIT, Circuit, Columns, Node, Place, Row, Wire, repr_number
+from wiregrad.ir.infer import DERIVE
+from wiregrad.ir.names import check_name
+from wiregrad.ir.op import CONSTANT, INPUT, TABLE, Op, OpTable, Pattern
+from wiregrad.ir.text import parse_text, write_text
+from wiregrad.ir.verify import verify
+
+__all__ = [
+    "CONSTANT",
+    "DERIVE",
+    "INPUT",
+    "SPLIT",
+    "TABLE",
+    "Builder",
+    "Circuit",
+    "Columns",
+    "Node",
+    "Op",
+    "OpTable",
+    "Pattern",
+    "Place",
+    "Port",
+    "Row",
+    "Wire",
+    "check_name",
+    "parse_text",
+    "repr_number",
+    "verify",
+    "write_text",
+]

@@ -1,0 +1,48 @@
+"""How a node treats its kinks, as the byte that is stored with the node when it is recorded.
+
+The low two bits are the convention; bit 2 + k says that input k was a literal, which counts as a constant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import IntEnum
+
+MAX_SLOTS = 6
+
+
+class Convention(IntEnum):
+    """Which slope a node takes on a kink."""
+
+    MIN_NORM = 0
+    TORCH = 1
+    JAX = 2
+
+
+def encode(convention: Convention, literal: Iterable[int]) -> int:
+    """Return the mode for a convention and the slots that are literals.
+
+    >>> encode(Convention.MIN_NORM, [1])
+    8
+    """
+    return convention | sum(4 << slot for slot in set(literal))
+
+
+def decode(mode: int) -> tuple[Convention, tuple[int, ...]]:
+    """Return the convention and the literal slots of a mode."""
+    return Convention(mode & 3), tuple(slot for slot in range(MAX_SLOTS) if mode & (4 << slot))
+
+
+def write_mode(mode: int, inputs: tuple[str, ...]) -> str:
+    """Write a mode as `min_norm:b` (convention, then the inputs that are literals)."""
+    convention, literal = decode(mode)
+    return convention.name.lower() + (":" + ",".join(inputs[slot] for slot in literal) if literal else "")
+
+
+def parse_mode(text: str, inputs: tuple[str, ...]) -> int | None:
+    """Read what `write_mode` wrote; None if it is not a mode."""
+    name, _, literal = text.partition(":")
+    names = literal.split(",") if literal else []
+    if name.upper() not in Convention.__members__ or not set(names) <= set(inputs[:MAX_SLOTS]):
+        return None
+    return encode(Convention[name.upper()], map(inputs.index, names))

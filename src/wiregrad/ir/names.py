@@ -1,0 +1,121 @@
+"""Names of nodes, kept in a few flat arrays.
+
+A node may have several names (the first is the one shown; the others stay when passes merge nodes). A node without a
+name answers to `%` and its index, which no user can type as a name. A million named nodes take about 20 bytes each
+plus the letters, where a dict of strings would take over a hundred.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wiregrad.errors import NameSyntaxError
+
+MAX_LENGTH = 200
+_NAME = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*|\[\d+\])*")
+
+
+def check_name(name: object) -> str:
+    """Return the name, or raise if it is not one.
+
+    >>> check_name("layers[0].w")
+    'layers[0].w'
+    """
+    if not isinstance(name, str):
+        raise NameSyntaxError(f"a name must be a string; got {type(name).__name__}")
+    if len(name) > MAX_LENGTH or _NAME.fullmatch(name) is None:
+        shown = name if len(name) <= 40 else name[:40] + "..."
+        raise NameSyntaxError(
+            f"{shown!r} cannot be a name: wanted letters, digits and _ (not first a digit), parts joined by '.' or "
+            f"indexed like [0], at most {MAX_LENGTH} characters"
+        )
+    return name
+
+
+def automatic(index: int) -> str:
+    """Return the name of a node that was given none."""
+    return f"%{index}"
+
+
+class NameTable:
+    """Pairs of node and name, ordered by node, then by when they were given."""
+
+    __slots__ = ("_blob", "_ends", "_index", "nodes")
+
+    def __init__(self, pairs: Iterable[tuple[int, str]]) -> None:
+        ordered = sorted(pairs, key=lambda pair: pair[0])
+        self.nodes: NDArray[np.int32] = np.fromiter((node for node, _ in ordered), np.int32, len(ordered))
+        encoded = [name.encode() for _, name in ordered]
+        self._blob = b"".join(encoded)
+        self._ends: NDArray[np.int64] = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
+        self._index: tuple[NDArray[np.int64], NDArray[np.intp]] | None = None
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    def __iter__(self) -> Iterator[tuple[int, str]]:
+        ends = self._ends.tolist()
+        for k, node in enumerate(self.nodes.tolist()):
+            yield node, self._blob[ends[k] : ends[k + 1]].decode()
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, NameTable):
+            return NotImplemented
+        return (
+            np.array_equal(self.nodes, other.nodes)
+            and np.array_equal(self._ends, other._ends)
+            and self._blob == other._blob
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def of(self, node: int) -> tuple[str, ...]:
+        """Return every name of a node, the one to show first."""
+        first, last = np.searchsorted(self.nodes, [node, node + 1])
+        return tuple(self._text(k) for k in range(first, last))
+
+    def find(self, name: str) -> int | None:
+        """Return the node of this name."""
+        for k in self._candidates(name):
+            if self._text(k) == name:
+                return int(self.nodes[k])
+        return None
+
+    def duplicate(self) -> str | None:
+        """Return a name that two entries share, if there is one."""
+        hashes, order = self._hashed()
+        for k in np.flatnonzero(hashes[1:] == hashes[:-1]).tolist():
+            one, two = self._text(int(order[k])), self._text(int(order[k + 1]))
+            if one == two:
+                return one
+        return None
+
+    def by_node(self) -> dict[int, tuple[str, ...]]:
+        """Return the names of every named node, for loops over the whole circuit."""
+        found: dict[int, tuple[str, ...]] = {}
+        for node, name in self:
+            found[node] = (*found[node], name) if node in found else (name,)
+        return found
+
+    def nbytes(self) -> int:
+        """Return how much memory the names take."""
+        return self.nodes.nbytes + self._ends.nbytes + len(self._blob)
+
+    def _text(self, k: int) -> str:
+        return self._blob[self._ends[k] : self._ends[k + 1]].decode()
+
+    def _candidates(self, name: str) -> list[int]:
+        hashes, order = self._hashed()
+        first, last = np.searchsorted(hashes, hash(name)), np.searchsorted(hashes, hash(name), side="right")
+        return [int(k) for k in order[first:last]]
+
+    def _hashed(self) -> tuple[NDArray[np.int64], NDArray[np.intp]]:
+        if self._index is None:
+            hashes = np.fromiter((hash(name) for _, name in self), np.int64, len(self))
+            order = np.argsort(hashes, kind="stable")
+            self._index = hashes[order], order
+        return self._index

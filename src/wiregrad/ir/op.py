@@ -1,0 +1,210 @@
+"""Op records and the table that holds them.
+
+An op is one frozen record. Everything else (both modes of differentiation, the formula language, builder methods, docs,
+tests) is looked up from the table, so no other list of op names exists. The records themselves stand in `wiregrad.ops`;
+this module knows only what every record has.
+"""
+
+from __future__ import annotations
+
+import keyword
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, TypeVar
+
+from wiregrad.dtypes import WireType
+from wiregrad.errors import ArityError, DomainError, RecordError, UnknownOpError, suggest
+
+
+class Pattern(Enum):
+    """How an op passes the upstream gradient on; the value is the sentence shown to people."""
+
+    DISTRIBUTE = "sends the upstream gradient unchanged (up to sign) to every input"
+    SWAP = "multiplies the upstream gradient by the other inputs"
+    SCALE = "scales the upstream gradient by its own slope"
+    ROUTE = "sends the upstream gradient to the input it selected, nothing to the others"
+    MERGE = "adds the gradients that come back from its readers"
+    BLOCK = "sends nothing back: its output moves in steps"
+    SOURCE = "has no inputs: gradients end here"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Op:
+    """What every op has: a name, inputs, a pattern and a forward function.
+
+    Calling a record applies the op to whatever is given: numbers and arrays are computed with NumPy, anything that
+    defines `__wiregrad_apply__(op, operands)` (a builder's port, a recorded value) decides for itself.
+    """
+
+    name: str
+    doc: str
+    inputs: tuple[str, ...]
+    pattern: Pattern
+    forward: Callable[..., Any]
+    defaults: tuple[float, ...] = ()
+    """Values of the last inputs when they are left out."""
+    infix: tuple[str, ...] = ()
+    """Spellings between two operands, the usual one first."""
+    prefix: str = ""
+    """Spelling before one operand."""
+
+    def __call__(self, *operands: Any) -> Any:
+        """Apply the op."""
+        for operand in operands:
+            apply = getattr(operand, "__wiregrad_apply__", None)
+            if apply is not None:
+                return apply(self, operands)
+        return self.forward(*self.complete(operands))
+
+    def complete(self, operands: Sequence[Any]) -> tuple[Any, ...]:
+        """Check the number of operands and fill in the defaults."""
+        wanted, given = len(self.inputs), len(operands)
+        if wanted - len(self.defaults) <= given <= wanted:
+            return (
+                (*operands, *self.defaults[len(self.defaults) - (wanted - given) :])
+                if given < wanted
+                else tuple(operands)
+            )
+        least = f"{wanted - len(self.defaults)} to " if self.defaults else ""
+        raise ArityError(
+            f"{self.name} takes {least}{wanted} {'wire' if wanted == 1 else 'wires'} "
+            f"({', '.join(self.inputs)}); got {given}"
+        )
+
+    def infer(self, types: tuple[WireType, ...]) -> WireType:
+        """Return the type of the output for inputs of these types."""
+        raise DomainError(f"{self.name} has no rule for the type of its output")
+
+    def local(self, slot: int, xs: Sequence[Any], y: Any, mode: int) -> Any:
+        """Return the local derivative for input `slot`; None where it is blocked, or no single slope."""
+        return None
+
+    def pull(self, slot: int, g: Any, xs: Sequence[Any], y: Any, mode: int) -> Any:
+        """Return what is sent back along input `slot` when `g` arrives; None is absent."""
+        raise DomainError(f"{self.name} has no derivative")
+
+    def push(self, tangents: Sequence[Any], xs: Sequence[Any], y: Any, mode: int) -> Any:
+        """Return the tangent of the output for tangents of the inputs; None is absent."""
+        raise DomainError(f"{self.name} has no derivative")
+
+    def default_mode(self, moves: Sequence[int], sources: Sequence[int]) -> int:
+        """Return the kink mode of a node that reads `sources`; `moves` says which nodes an input can move."""
+        return 0
+
+    def expression(self, *operands: str) -> str:
+        """Write the op applied to operands as a person would.
+
+        >>> from wiregrad import ops
+        >>> ops.multiply.expression("e", "c"), ops.tanh.expression("n")
+        ('e * c', 'tanh(n)')
+        """
+        if self.infix and len(operands) == 2:
+            return f"{operands[0]} {self.infix[0]} {operands[1]}"
+        return f"{self.prefix}{operands[0]}" if self.prefix else f"{self.name}({', '.join(operands)})"
+
+    def check(self) -> None:
+        """Raise `RecordError` if the record contradicts itself."""
+        if not (self.name.isidentifier() and self.name.isascii()) or keyword.iskeyword(self.name):
+            raise RecordError(f"an op's name must be a plain identifier; got {self.name!r}")
+        if not self.doc.strip():
+            raise RecordError(f"op {self.name} has no doc")
+        if len(set(self.inputs)) != len(self.inputs) or len(self.defaults) > len(self.inputs):
+            raise RecordError(f"op {self.name} has unusable inputs {self.inputs} with defaults {self.defaults}")
+
+
+OpT = TypeVar("OpT", bound=Op)
+
+
+class OpTable:
+    """All registered ops, by name, by code and by spelling."""
+
+    def __init__(self) -> None:
+        self._records: list[Op] = []
+        self._codes: dict[str, int] = {}
+        self.infix: dict[str, Op] = {}
+        self.prefix: dict[str, Op] = {}
+
+    def register(self, op: OpT) -> OpT:
+        """Add a record and return it."""
+        op.check()
+        if op.name in self._codes:
+            raise RecordError(f"op {op.name} is registered already")
+        for spelling in (*op.infix, op.prefix):
+            taken = (self.prefix if spelling == op.prefix else self.infix).get(spelling)
+            if spelling and taken:
+                raise RecordError(f"op {op.name} wants the spelling {spelling!r}, which is {taken.name}'s")
+        self._codes[op.name] = len(self._records)
+        self._records.append(op)
+        self.infix.update(dict.fromkeys(op.infix, op))
+        if op.prefix:
+            self.prefix[op.prefix] = op
+        return op
+
+    def forget(self, op: Op) -> None:
+        """Take the newest record out again; circuits that use it become unreadable."""
+        if not self._records or self._records[-1] is not op:
+            raise RecordError(f"only the op registered last can be forgotten, and that is not {op.name}")
+        self._records.pop()
+        del self._codes[op.name]
+        for spellings in (self.infix, self.prefix):
+            for spelling in [text for text, owner in spellings.items() if owner is op]:
+                del spellings[spelling]
+
+    def __getitem__(self, name: str) -> Op:
+        code = self._codes.get(name)
+        if code is None:
+            raise UnknownOpError(f"there is no op called {name!r}{suggest(name, self.callable_names())}")
+        return self._records[code]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._codes
+
+    def __iter__(self) -> Iterator[Op]:
+        return iter(tuple(self._records))
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def code(self, op: Op) -> int:
+        """Return the number that stands for a record in a circuit's arrays."""
+        code = self._codes.get(op.name)
+        if code is None or self._records[code] is not op:
+            raise UnknownOpError(f"op {op.name} is not registered; call wiregrad.ops.register(record) first")
+        return code
+
+    def callable_names(self) -> list[str]:
+        """Names of the ops a person can apply (not inputs and constants)."""
+        return [op.name for op in self._records if op.pattern is not Pattern.SOURCE]
+
+    def by_code(self) -> tuple[Op, ...]:
+        """Return every record at the index of its code."""
+        return tuple(self._records)
+
+
+TABLE = OpTable()
+
+
+def _no_forward(*_: Any) -> Any:
+    raise DomainError("inputs and constants are given, not computed")
+
+
+INPUT = TABLE.register(
+    Op(
+        name="input",
+        doc="A leaf whose value the caller gives.",
+        inputs=(),
+        pattern=Pattern.SOURCE,
+        forward=_no_forward,
+    )
+)
+CONSTANT = TABLE.register(
+    Op(
+        name="constant",
+        doc="A leaf with a fixed value.",
+        inputs=(),
+        pattern=Pattern.SOURCE,
+        forward=_no_forward,
+    )
+)
+INPUT_CODE, CONSTANT_CODE = TABLE.code(INPUT), TABLE.code(CONSTANT)

@@ -1,0 +1,76 @@
+"""Python's operators for things that ops can be applied to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from wiregrad.ir.op import TABLE
+
+
+class Operators:
+    """Spells ops as operators. `==` stays Python's own: two ports are equal if they are one object."""
+
+    __slots__ = ()
+
+    def __add__(self, other: Any) -> Any:
+        return TABLE.infix["+"](self, other)
+
+    def __radd__(self, other: Any) -> Any:
+        return TABLE.infix["+"](other, self)
+
+    def __sub__(self, other: Any) -> Any:
+        return TABLE.infix["-"](self, other)
+
+    def __rsub__(self, other: Any) -> Any:
+        return TABLE.infix["-"](other, self)
+
+    def __mul__(self, other: Any) -> Any:
+        return TABLE.infix["*"](self, other)
+
+    def __rmul__(self, other: Any) -> Any:
+        return TABLE.infix["*"](other, self)
+
+    def __truediv__(self, other: Any) -> Any:
+        return TABLE.infix["/"](self, other)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return TABLE.infix["/"](other, self)
+
+    def __pow__(self, other: Any) -> Any:
+        return TABLE.infix["**"](self, other)
+
+    def __rpow__(self, other: Any) -> Any:
+        return TABLE.infix["**"](other, self)
+
+    def __mod__(self, other: Any) -> Any:
+        return TABLE.infix["%"](self, other)
+
+    def __rmod__(self, other: Any) -> Any:
+        return TABLE.infix["%"](other, self)
+
+    def __floordiv__(self, other: Any) -> Any:
+        return TABLE.infix["//"](self, other)
+
+    def __rfloordiv__(self, other: Any) -> Any:
+        return TABLE.infix["//"](other, self)
+
+    def __lt__(self, other: Any) -> Any:
+        return TABLE.infix["<"](self, other)
+
+    def __le__(self, other: Any) -> Any:
+        return TABLE.infix["<="](self, other)
+
+    def __gt__(self, other: Any) -> Any:
+        return TABLE.infix[">"](self, other)
+
+    def __ge__(self, other: Any) -> Any:
+        return TABLE.infix[">="](self, other)
+
+    def __neg__(self) -> Any:
+        return TABLE.prefix["-"](self)
+
+    def __pos__(self) -> Any:
+        return TABLE.prefix["+"](self)
+
+    def __abs__(self) -> Any:
+        return TABLE["absolute"](self)

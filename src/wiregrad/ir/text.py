@@ -1,0 +1,278 @@
+"""The text form: one node per line, readable, diffable, read back exactly.
+
+    circuit f
+    input a, b, c
+    e = add a b        # formula:1:2
+    f = multiply e c   # formula:1:1
+    output f
+
+Nodes without a name are written `%` and a number. `e = g = add a b` gives a node two names. A kink mode is written
+only where it is not the op's default. Behind `#` stand place and group; anything else there is a comment. Lines may
+come in any order: they are sorted when read.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from wiregrad.dtypes import BOOL, FLOAT, WireType, parse_type
+from wiregrad.errors import ArityError, CircuitError, DuplicateNameError, TextError, UnknownOpError, suggest
+from wiregrad.ir.builder import Builder, Port
+from wiregrad.ir.circuit import Circuit, Place, Row, repr_number
+from wiregrad.ir.infer import DERIVE, derive_modes
+from wiregrad.ir.mode import parse_mode, write_mode
+from wiregrad.ir.names import automatic, check_name
+from wiregrad.ir.op import CONSTANT, INPUT, TABLE, Op
+from wiregrad.ir.order import topological
+
+_PLAIN = re.compile(r"[\w./\\<>-]+")
+_QUOTED = r'[\w./\\<>-]+|"(?:[^"\\]|\\.)*"'
+_NOTE = re.compile(rf"(?:({_QUOTED}):(\d{{1,9}})(?::(\d{{1,9}}))?)?(?:(?:^| )in ({_QUOTED}))?")
+_AUTOMATIC = re.compile(r"%\d{1,9}")
+
+
+def write_text(circuit: Circuit) -> str:
+    """Return the text form of a circuit."""
+    names = circuit.columns.names.by_node()
+    body = list(_lines(circuit, names))
+    width = min(40, max((len(line) for line, note in body if note), default=0))
+    labels = zip(circuit.outputs, circuit.columns.outputs.tolist(), strict=True)
+    outputs = ", ".join(
+        label if label in _names_of(node, names) else f"{label} = {_names_of(node, names)[0]}" for label, node in labels
+    )
+    text = [f"{line.ljust(width)}   # {note}" if note else line for line, note in body]
+    return "\n".join([f"circuit {circuit.name}", *text, f"output {outputs}", ""])
+
+
+def _names_of(node: int, names: dict[int, tuple[str, ...]]) -> tuple[str, ...]:
+    return names.get(node) or (automatic(node),)
+
+
+def _lines(circuit: Circuit, names: dict[int, tuple[str, ...]]) -> Iterator[tuple[str, str]]:
+    usual = derive_modes(((row.op, row.sources) for row in circuit.rows()), [DERIVE] * circuit.size)
+    constants = circuit.constants()
+    places, groups = circuit.columns.places, circuit.columns.groups
+    inputs: list[str] = []
+    for row in circuit.rows():
+        own = " = ".join(_names_of(row.node, names))
+        note = _write_note(places.at(row.node), groups.at(row.node))
+        if row.op is INPUT:
+            kind = circuit.type_of(row.node)
+            inputs.append(own if kind == FLOAT else f"{own}: {kind}")
+        if inputs and (note or row.op is not INPUT):
+            yield f"input {', '.join(inputs)}", note if row.op is INPUT else ""
+            inputs = []
+        if row.op is CONSTANT:
+            yield f"{own} = constant {_write_constant(constants[row.node])}", note
+        elif row.op is not INPUT:
+            operands = " ".join(_names_of(source, names)[0] for source in row.sources)
+            yield f"{own} = {row.op.name} {operands}{_write_kink(row, usual)}", note
+    if inputs:
+        yield f"input {', '.join(inputs)}", ""
+
+
+def _write_constant(value: Any) -> str:
+    array = np.asarray(value)
+    if WireType(array.dtype, array.shape) not in (FLOAT, BOOL):
+        raise TextError(f"the text form holds float64 and bool constants; this circuit has one of {array.dtype}")
+    return repr_number(value)
+
+
+def _write_kink(row: Row, usual: Any) -> str:
+    differs = row.mode != (0 if usual is None else usual[row.node])
+    return f" kink={write_mode(row.mode, row.op.inputs)}" if differs else ""
+
+
+def _write_note(place: Place | None, group: str | None) -> str:
+    parts = []
+    if place is not None:
+        column = f":{place.column}" if place.column else ""
+        parts.append(f"{_quoted(place.file)}:{place.line}{column}")
+    if group:
+        parts.append(f"in {_quoted(group)}")
+    return " ".join(parts)
+
+
+def _quoted(text: str) -> str:
+    return text if _PLAIN.fullmatch(text) else json.dumps(text)
+
+
+@dataclass(slots=True)
+class _Statement:
+    """One node of the text, before names are looked up."""
+
+    line: int
+    names: list[str]
+    op: Op
+    operands: list[str] = field(default_factory=list)
+    type: WireType = FLOAT
+    value: Any = None
+    mode: int = DERIVE
+    note: str = ""
+
+
+def parse_text(text: str) -> Circuit:
+    """Read a circuit from its text form."""
+    return _Reader(text).circuit()
+
+
+class _Reader:
+    """Reads the lines, then looks names up, then builds."""
+
+    def __init__(self, text: str) -> None:
+        if not isinstance(text, str):
+            raise TextError(f"the text form is a string; got {type(text).__name__}")
+        self.name: str | None = None
+        self.statements: list[_Statement] = []
+        self.outputs: list[tuple[str, str, int]] = []
+        self.index: dict[str, int] = {}
+        for number, line in enumerate(text.split("\n"), 1):
+            code, _, note = line.partition("#")
+            tokens = code.split()
+            if tokens:
+                self._read(number, tokens, code, note.strip())
+
+    def _read(self, line: int, tokens: list[str], code: str, note: str) -> None:
+        if len(tokens) > 1 and tokens[1] == "=":
+            self._add(self._node(line, tokens, note))
+        elif tokens[0] == "input":
+            for item in code.strip()[len("input") :].split(","):
+                self._add(self._input(line, item, note))
+        elif tokens[0] == "output":
+            for item in code.strip()[len("output") :].split(","):
+                self._output(line, item)
+        elif tokens[0] == "circuit" and len(tokens) == 2 and self.name is None:
+            self.name = _checked(tokens[1], line)
+        else:
+            raise _wrong(line, "wanted 'circuit NAME' once, 'input ...', 'NAME = OP ...' or 'output ...'", code.strip())
+
+    def _node(self, line: int, tokens: list[str], note: str) -> _Statement:
+        names, k = [], 0
+        while k + 1 < len(tokens) and tokens[k + 1] == "=":
+            names.append(tokens[k])
+            k += 2
+        if k >= len(tokens):
+            raise _wrong(line, "wanted an op behind '='", " ".join(tokens))
+        if tokens[k] not in TABLE or tokens[k] == INPUT.name:
+            raise UnknownOpError(
+                f"line {line}: there is no op called {tokens[k]!r}{suggest(tokens[k], TABLE.callable_names())}"
+            )
+        statement = _Statement(line, names, TABLE[tokens[k]], tokens[k + 1 :], note=note)
+        if statement.op is CONSTANT:
+            statement.value = _read_constant(line, statement.operands)
+            statement.operands = []
+            return statement
+        if statement.operands and statement.operands[-1].startswith("kink="):
+            mode = parse_mode(statement.operands.pop()[len("kink=") :], statement.op.inputs)
+            if mode is None:
+                raise _wrong(line, "wanted kink=CONVENTION:INPUTS", tokens[-1])
+            statement.mode = mode
+        try:
+            statement.op.complete(statement.operands)
+        except ArityError as error:
+            raise ArityError(f"line {line}: {error}") from None
+        return statement
+
+    def _input(self, line: int, item: str, note: str) -> _Statement:
+        left, _, kind = item.partition(":")
+        type_ = parse_type(kind.strip()) if kind else FLOAT
+        if type_ is None:
+            raise _wrong(line, "wanted a type such as float64 or float32[3,4]", kind.strip())
+        return _Statement(line, [name.strip() for name in left.split("=")], INPUT, type=type_, note=note)
+
+    def _output(self, line: int, item: str) -> None:
+        label, _, node = (part.strip() for part in item.partition("="))
+        self.outputs.append((_checked(label, line), node or label, line))
+
+    def _add(self, statement: _Statement) -> None:
+        for name in statement.names:
+            if not _AUTOMATIC.fullmatch(name):
+                _checked(name, statement.line)
+            if name in self.index:
+                first = self.statements[self.index[name]].line
+                raise DuplicateNameError(f"line {statement.line}: {name} is defined already, at line {first}")
+            self.index[name] = len(self.statements)
+        self.statements.append(statement)
+
+    def _find(self, name: str, line: int) -> int:
+        found = self.index.get(name)
+        if found is None:
+            raise TextError(f"line {line}: no node is called {name!r}{suggest(name, self.index)}")
+        return found
+
+    def circuit(self) -> Circuit:
+        if not self.outputs:
+            raise TextError("the text has no 'output' line, so nothing says which node is the result")
+        sources = [[self._find(name, s.line) for name in s.operands] for s in self.statements]
+        order: list[int] | range = range(len(sources))
+        if any(source >= node for node, row in enumerate(sources) for source in row):
+            order = topological(sources, lambda node: self.statements[node].names[0])
+        builder = Builder(finite=False)
+        ports: dict[int, Port] = {}
+        for node in order:
+            ports[node] = self._build(builder, self.statements[node], [ports[source] for source in sources[node]])
+        labels = {}
+        for label, name, line in self.outputs:
+            if label in labels:
+                raise DuplicateNameError(f"line {line}: two outputs are called {label}")
+            labels[label] = ports[self._find(name, line)]
+        return builder.build(name=self.name, labels=labels)
+
+    def _build(self, builder: Builder, statement: _Statement, operands: list[Port]) -> Port:
+        names = [name for name in statement.names if not name.startswith("%")]
+        first = names[0] if names else None
+        place, group = _read_note(statement.note)
+        with builder.at(place, group):
+            if statement.op is INPUT:
+                port = builder.input(_checked(first, statement.line), statement.type)
+            elif statement.op is CONSTANT:
+                port = builder.place_constant(statement.value, first)
+            else:
+                port = builder.apply(statement.op, *operands, name=first, mode=statement.mode)
+        for name in names[1:]:
+            builder.name(port, name)
+        return port
+
+
+def _checked(name: object, line: int) -> str:
+    try:
+        return check_name(name)
+    except CircuitError as error:
+        raise TextError(f"line {line}: {error}") from None
+
+
+def _read_constant(line: int, operands: list[str]) -> Any:
+    if len(operands) == 1:
+        if operands[0] in ("true", "false"):
+            return np.bool_(operands[0] == "true")
+        # float() alone would take '1_0' and other spellings that are never written.
+        if re.fullmatch(r"-?(?:\d+(?:\.\d*)?(?:e[-+]?\d+)?|inf|nan)", operands[0]):
+            return np.float64(operands[0])
+    raise _wrong(line, "wanted one number, true or false behind 'constant'", " ".join(operands))
+
+
+def _read_note(note: str) -> tuple[Place | None, str | None]:
+    match = _NOTE.fullmatch(note)
+    if match is None:
+        return None, None
+    place = Place(_unquoted(match[1]), int(match[2]), int(match[3] or 0)) if match[1] else None
+    return place, _unquoted(match[4]) if match[4] else None
+
+
+def _unquoted(text: str) -> str:
+    if text.startswith('"'):
+        try:
+            return str(json.loads(text))
+        except ValueError:
+            return text
+    return text
+
+
+def _wrong(line: int, wanted: str, got: str) -> TextError:
+    return TextError(f"line {line}: {wanted}; got {got if len(got) <= 60 else got[:57] + '...'!r}")

@@ -1,0 +1,101 @@
+"""The verifier: what must hold for arrays to be a circuit. Files and passes are checked here, never trusted."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from wiregrad.errors import CircuitError, DuplicateNameError
+from wiregrad.ir.circuit import Circuit, Columns
+from wiregrad.ir.infer import infer_types
+from wiregrad.ir.names import check_name
+from wiregrad.ir.op import CONSTANT_CODE, INPUT_CODE, TABLE
+
+
+def verify(circuit: Circuit) -> Circuit:
+    """Return the circuit if it is well formed, else raise `CircuitError`."""
+    columns = circuit.columns
+    _check_shape(columns)
+    _check_order(columns)
+    _check_arity(columns)
+    _check_leaves(columns)
+    _check_names(circuit)
+    _check_types(circuit)
+    return circuit
+
+
+def _require(holds: bool | np.bool_, message: str) -> None:
+    if not holds:
+        raise CircuitError(message)
+
+
+def _check_shape(c: Columns) -> None:
+    size = len(c.codes)
+    _require(len(c.starts) == size + 1, f"{size} nodes need {size + 1} starts; got {len(c.starts)}")
+    _require(c.starts[0] == 0 and c.starts[-1] == len(c.sources), "starts must run from 0 to the number of wires")
+    _require(np.all(np.diff(c.starts) >= 0), "starts must not fall")
+    _require(len(c.types) == size, f"{size} nodes need {size} types; got {len(c.types)}")
+    _require(c.modes is None or len(c.modes) == size, f"{size} nodes need {size} modes")
+    for labels in (c.places, c.groups):
+        _require(labels.index is None or len(labels.index) == size, f"{size} nodes need {size} labels")
+    _require(
+        size > 0 and np.all(c.codes < len(TABLE)),
+        "every node needs a known op, and a circuit at least one node",
+    )
+
+
+def _check_order(c: Columns) -> None:
+    readers = np.repeat(np.arange(len(c.codes)), np.diff(c.starts))
+    wrong = np.flatnonzero((c.sources < 0) | (c.sources >= readers))
+    if len(wrong):
+        k = int(wrong[0])
+        raise CircuitError(f"node {readers[k]} reads node {c.sources[k]}, which does not stand before it")
+
+
+def _check_arity(c: Columns) -> None:
+    wanted = np.array([len(op.inputs) for op in TABLE])[c.codes]
+    wrong = np.flatnonzero(wanted != np.diff(c.starts))
+    if len(wrong):
+        k = int(wrong[0])
+        op = TABLE.by_code()[c.codes[k]]
+        raise CircuitError(f"node {k} applies {op.name} to {np.diff(c.starts)[k]} wires; it takes {wanted[k]}")
+
+
+def _check_leaves(c: Columns) -> None:
+    constants = np.flatnonzero(c.codes == CONSTANT_CODE)
+    _require(np.array_equal(constants, c.constant_nodes), "constant_nodes must list the constant nodes")
+    _require(len(constants) == len(c.constants), f"{len(constants)} constants need as many values")
+    _require(len(c.outputs) > 0 and len(c.outputs) == len(c.labels), "a circuit needs an output, each with a label")
+    _require(np.all((c.outputs >= 0) & (c.outputs < len(c.codes))), "an output must be one of the nodes")
+
+
+def _check_names(circuit: Circuit) -> None:
+    c = circuit.columns
+    for label in (c.name, *c.labels):
+        check_name(label)
+    _require(
+        np.all((c.names.nodes >= 0) & (c.names.nodes < len(c.codes))),
+        "a name must belong to one of the nodes",
+    )
+    if len(set(c.labels)) != len(c.labels):
+        raise DuplicateNameError("two outputs have one label")
+    twice = c.names.duplicate()
+    if twice is not None:
+        raise DuplicateNameError(f"two nodes are called {twice}")
+    for label, output in zip(c.labels, c.outputs.tolist(), strict=True):
+        owner = c.names.find(label)
+        _require(
+            owner is None or owner in circuit.origins(output),
+            f"output {label} is not the node called {label}",
+        )
+    unnamed = np.setdiff1d(np.flatnonzero(c.codes == INPUT_CODE), c.names.nodes)
+    _require(len(unnamed) == 0, "every input needs a name")
+
+
+def _check_types(circuit: Circuit) -> None:
+    c = circuit.columns
+    rows = ((row.op, row.sources) for row in circuit.rows())
+    inputs = {node: circuit.type_of(node) for node in circuit.input_indices()}
+    types, table = infer_types(rows, inputs, c.constants, circuit.name_of)
+    for node, (given, found) in enumerate(zip(c.types.tolist(), types.tolist(), strict=True)):
+        if c.type_table[given] != table[found]:
+            raise CircuitError(f"node {node} claims type {c.type_table[given]}; it is {table[found]}")

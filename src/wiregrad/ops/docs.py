@@ -1,0 +1,29 @@
+"""The page of ops, written from the table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from wiregrad.ir import TABLE, Op, Pattern
+from wiregrad.ops.elementwise import Elementwise
+
+
+def docs_table() -> str:
+    """Return a Markdown table with one row per op.
+
+    >>> print(next(row for row in docs_table().splitlines() if "`multiply`" in row))
+    | `multiply` | `a * b` | swap | Product of two wires. |  |
+    """
+    head = ["| op | written | pattern | what it does | kinks |", "| --- | --- | --- | --- | --- |"]
+    return "\n".join([*head, *_rows()])
+
+
+def _rows() -> Iterator[str]:
+    for op in sorted(TABLE, key=lambda record: record.name):
+        if op.pattern is not Pattern.SOURCE:
+            kinks = "; ".join(kink.doc for kink in op.kinks) if isinstance(op, Elementwise) else ""
+            yield f"| `{op.name}` | `{_written(op)}` | {op.pattern.name.lower()} | {op.doc} | {kinks} |"
+
+
+def _written(op: Op) -> str:
+    return op.expression(*op.inputs).replace("|", "\\|")

@@ -1,0 +1,142 @@
+"""Elementwise ops: one local slope per input, from which both modes of differentiation follow."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, reduce
+from typing import Any
+
+import numpy as np
+
+from wiregrad.dtypes import WireType
+from wiregrad.errors import DomainError, RecordError
+from wiregrad.ir import TABLE, Op, Pattern
+from wiregrad.ir.mode import MAX_SLOTS
+from wiregrad.ops.flow import Masked, only, plus, times
+from wiregrad.ops.kinks import Kink, literal_mode
+
+Partial = Callable[..., Any]
+Sample = tuple[float | bool, ...]
+
+POOL = (0.3, -0.7, 1.7, -1.3, 0.6, 2.4, -2.6, 0.9, -0.2, 3.2, 1.2, -3.7, 0.05, 4.8)
+"""Numbers from which samples are drawn for records that bring none."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Elementwise(Op):
+    """An op that works element by element.
+
+    `partials` has one rule per input, `(*inputs, output) -> slope`, written in wiregrad's ops; None blocks the input.
+    A rule that selects returns `only(mask, slope)`, so that what it blocks is absent and not merely 0.0.
+    """
+
+    partials: tuple[Partial | None, ...]
+    domain: Callable[..., Any] | None = None
+    """True where the real function is defined, on NumPy numbers; None: everywhere."""
+    kinks: tuple[Kink, ...] = ()
+    samples: tuple[Sample, ...] = ()
+    """Points where value and derivatives are checked; drawn from `POOL` when left out."""
+    takes_bool: tuple[str, ...] = ()
+    """Inputs that are conditions."""
+    exact: Callable[..., Any] | None = None
+    """The op in exact arithmetic, `(mpmath, *inputs)`, for ops that NumPy does not have."""
+    neutral: tuple[float | None, ...] = ()
+    """Per input the constant that makes the op return its other input unchanged, bit for bit."""
+    copies: bool = False
+    """It returns its input as it is."""
+    involution: bool = False
+    """Applied twice it gives back its input."""
+    idempotent: bool = False
+    """Applied twice it does what it does once; of one wire given twice it gives that wire, if it takes two."""
+
+    def check(self) -> None:
+        """Raise `RecordError` if the record contradicts itself."""
+        super().check()
+        lists = [self.partials, *(k.slopes for k in self.kinks), *([self.neutral] if self.neutral else [])]
+        if any(len(entries) != len(self.inputs) for entries in lists):
+            raise RecordError(f"op {self.name} needs one partial (and kink slope, and neutral) per input {self.inputs}")
+        if self.kinks and len(self.inputs) > MAX_SLOTS:
+            raise RecordError(f"op {self.name} has kinks and more than {MAX_SLOTS} inputs")
+        if self.pattern is Pattern.BLOCK and any(k for k in self.kinks if not k.jump):
+            raise RecordError(f"op {self.name} blocks, so its kinks are jumps")
+
+    def infer(self, types: tuple[WireType, ...]) -> WireType:
+        """Return NumPy's own answer for the dtype; shapes must agree (broadcasting is a node of its own)."""
+        shapes = {kind.shape for kind in types}
+        if len(shapes) > 1:
+            raise DomainError(f"{self.name} needs wires of one shape; got {', '.join(map(str, types))}")
+        try:
+            dtype = np.asarray(self.forward(*(np.ones((), kind.dtype) for kind in types))).dtype
+        except TypeError:
+            raise DomainError(f"{self.name} cannot take {', '.join(map(str, types))}") from None
+        return WireType(dtype, shapes.pop())
+
+    def default_mode(self, moves: Sequence[int], sources: Sequence[int]) -> int:
+        """Return which operands are literals, for an op where that matters."""
+        return literal_mode(moves, sources) if self.kinks and len(sources) > 1 else 0
+
+    def local(self, slot: int, xs: Sequence[Any], y: Any, mode: int) -> Any:
+        """Return the local derivative for an input; None where it is blocked."""
+        rule = self.partials[slot]
+        if rule is None:
+            return None
+        slope = rule(*xs, y)
+        if mode:
+            for kink in self.kinks:
+                if kink.slope(slot, mode) != kink.slopes[slot]:
+                    slope = _overrule(slope, kink, slot, mode, (*xs, y))
+        return slope
+
+    def pull(self, slot: int, g: Any, xs: Sequence[Any], y: Any, mode: int) -> Any:
+        """Return the upstream gradient times the local derivative."""
+        return times(g, self.local(slot, xs, y, mode))
+
+    def push(self, tangents: Sequence[Any], xs: Sequence[Any], y: Any, mode: int) -> Any:
+        """Return the sum of local derivatives times tangents."""
+        moving = [slot for slot, tangent in enumerate(tangents) if tangent is not None]
+        return reduce(plus, [times(tangents[k], self.local(k, xs, y, mode)) for k in moving], None)
+
+    @property
+    def analytic(self) -> bool:
+        """Whether `forward` extends to complex numbers, so that a complex step measures its slope."""
+        smooth = self.pattern in (Pattern.DISTRIBUTE, Pattern.SWAP, Pattern.SCALE) and not self.kinks
+        loops = self.forward.types if isinstance(self.forward, np.ufunc) else []
+        return smooth and any(loop.endswith("D->D") for loop in loops)
+
+    @cached_property
+    def points(self) -> tuple[Sample, ...]:
+        """The samples, or points drawn from `POOL` inside the domain and away from the kinks."""
+        return self.samples or tuple(itertools.islice(filter(self._is_regular, _draw(self)), 14))
+
+    def _is_regular(self, point: Sample) -> bool:
+        xs = [np.float64(x) if type(x) is float else np.bool_(x) for x in point]
+        with np.errstate(all="ignore"):
+            inside = self.domain is None or bool(self.domain(*xs))
+            return inside and all(abs(kink.at(*xs)) > 0.04 for kink in self.kinks)
+
+
+def _draw(op: Elementwise) -> itertools.chain[Sample]:
+    size, arity = len(POOL), len(op.inputs)
+    flags = [name in op.takes_bool for name in op.inputs]
+
+    def point(start: int, stride: int) -> Sample:
+        numbers = [POOL[(start + stride * k) % size] for k in range(arity)]
+        return tuple(x > 0 if flag else x for x, flag in zip(numbers, flags, strict=True))
+
+    return itertools.chain.from_iterable([point(start, stride) for start in range(size)] for stride in (5, 3, 1, 4, 6))
+
+
+def _overrule(slope: Any, kink: Kink, slot: int, mode: int, operands: tuple[Any, ...]) -> Any:
+    """Return the slope with the mode's choice in its place on the kink."""
+    chosen = kink.slope(slot, mode)
+    on_kink = TABLE["equal"](kink.at(*operands[:-1]), 0.0)
+    if chosen is None:
+        return times(only(TABLE["logical_not"](on_kink), 1.0), slope)
+    value = chosen(*operands) if callable(chosen) else chosen
+    if slope is None:
+        return only(on_kink, value)
+    if type(slope) is Masked:
+        return Masked(TABLE["logical_or"](slope.mask, on_kink), TABLE["where"](on_kink, value, slope.value))
+    return TABLE["where"](on_kink, value, slope)

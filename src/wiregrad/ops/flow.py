@@ -1,0 +1,75 @@
+"""What flows back along wires, and how it is multiplied and added.
+
+A flow is one of three things: None (absent: a structural zero), a plain value (a number, an array, a port of a
+circuit that is being built), or a `Masked` value, present only where its mask is true. Absence is stronger than 0.0:
+the mask is applied after all products, so an inf or NaN in a branch that was not taken never leaks. With numbers a
+mask is decided at once; with arrays and ports it travels along.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from wiregrad.ir import TABLE
+
+
+class Masked(NamedTuple):
+    """A value that is present only where `mask` is true."""
+
+    mask: Any
+    value: Any
+
+
+def only(mask: Any, value: Any) -> Any:
+    """Return a flow that is present only where the mask is true.
+
+    >>> only(np.bool_(False), 3.0) is None
+    True
+    """
+    if isinstance(mask, bool | np.generic):
+        return value if mask else None
+    return Masked(mask, value)
+
+
+def times(one: Any, two: Any) -> Any:
+    """Multiply two flows; absent if one is."""
+    if type(one) is not Masked and type(two) is not Masked:
+        return None if one is None or two is None else _product(one, two)
+    if one is None or two is None:
+        return None
+    masks = [flow.mask for flow in (one, two) if type(flow) is Masked]
+    mask = masks[0] if len(masks) == 1 else TABLE["logical_and"](*masks)
+    return Masked(mask, _product(_value(one), _value(two)))
+
+
+def plus(one: Any, two: Any) -> Any:
+    """Add two flows; absent if both are."""
+    if one is None or two is None:
+        return two if one is None else one
+    if type(one) is not Masked and type(two) is not Masked:
+        return one + two
+    both = type(one) is Masked and type(two) is Masked
+    # Adding -0.0 changes no number, not even -0.0.
+    total = settle(one, -0.0) + settle(two, -0.0)
+    return Masked(TABLE["logical_or"](one.mask, two.mask), total) if both else total
+
+
+def settle(flow: Any, absent: float = 0.0) -> Any:
+    """Return a plain value: the flow where it is present, `absent` elsewhere."""
+    if flow is None:
+        return absent
+    return TABLE["where"](flow.mask, flow.value, absent) if type(flow) is Masked else flow
+
+
+def _value(flow: Any) -> Any:
+    return flow.value if type(flow) is Masked else flow
+
+
+def _product(one: Any, two: Any) -> Any:
+    # A rule's literal 1.0 or -1.0 needs no product: exact, and the backward circuit stays as small as the forward one.
+    for factor, other in ((two, one), (one, two)):
+        if type(factor) is float and factor in (1.0, -1.0):
+            return other if factor == 1.0 else -other
+    return one * two

@@ -1,0 +1,792 @@
+"""The op table: one record per op, everything else is derived from it.
+
+Rules are written in wiregrad's own ops, so they can be differentiated again, and by the letters of the style guide:
+`x`, `a`, `b` in, `y` out. They name ops that stand further down; that is fine, because a rule is only run later. What
+each choice at an awkward point means is written in `docs/semantics.md`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from wiregrad.ir import SPLIT, TABLE, Pattern
+from wiregrad.ops.elementwise import Elementwise
+from wiregrad.ops.flow import only
+from wiregrad.ops.kinks import Kink
+
+register = TABLE.register
+
+LN2, LN10 = math.log(2.0), math.log(10.0)
+NAN = math.nan
+"""Written `x * NAN` in rules, so that a derivative outside the domain stays NaN at every order."""
+
+
+def _each(function: Callable[[float], float]) -> Callable[[Any], Any]:
+    """Return a function of the standard library that works on arrays and keeps their dtype."""
+
+    def forward(x: Any) -> Any:
+        array = np.asarray(x)
+        dtype = array.dtype if array.dtype.kind == "f" else np.dtype(np.float64)
+        return np.array([function(v) for v in array.ravel().tolist()], dtype).reshape(array.shape)[()]
+
+    return forward
+
+
+def _slope(name: str, doc: str, forward: Callable[..., Any], partial: Callable[..., Any], **facts: Any) -> Elementwise:
+    """Register an op of one input."""
+    record = Elementwise(
+        name=name,
+        doc=doc,
+        inputs=("x",),
+        pattern=Pattern.SCALE,
+        forward=forward,
+        partials=(partial,),
+        **facts,
+    )
+    return register(record)
+
+
+def _sigmoid(x: Any) -> Any:
+    e = np.exp(-np.abs(x))
+    return np.where(x >= 0, 1.0 / (1.0 + e), e / (1.0 + e))[()]
+
+
+def _gelu(x: Any) -> Any:
+    # erfc keeps the left tail, where 1 + erf cancels.
+    return 0.5 * x * erfc.forward(-x * math.sqrt(0.5))
+
+
+def both_zero(a: Any, b: Any) -> Any:
+    """Return whether both are 0."""
+    return logical_and(equal(a, 0.0), equal(b, 0.0))
+
+
+def nan_or(x: Any, slope: Any) -> Any:
+    """Return the slope, but NaN where x is NaN: an undefined value has no plausible gradient."""
+    return where(isnan(x), x, slope)
+
+
+def tie_or(a: Any, b: Any, y: Any) -> Any:
+    """Return the slope of a winning wire: half on a tie, else all."""
+    return nan_or(y, where(equal(a, b), 0.5, 1.0))
+
+
+def only_nan(y: Any) -> Any:
+    """Return the slope of a step: absent, or NaN where the output is NaN."""
+    return only(isnan(y), y)
+
+
+def _rounding(name: str, doc: str, forward: Callable[..., Any], jumps: Callable[..., Any]) -> Elementwise:
+    """Register an op that rounds; `jumps` is 0 where it jumps."""
+    return register(
+        Elementwise(
+            name=name,
+            doc=doc,
+            inputs=("x",),
+            pattern=Pattern.BLOCK,
+            forward=forward,
+            partials=(lambda x, y: only_nan(y),),
+            kinks=(Kink(doc="between two steps", at=jumps, slopes=(None,), jump=True),),
+            idempotent=True,
+        )
+    )
+
+
+def _compare(name: str, symbol: str, doc: str) -> Elementwise:
+    """Register a comparison."""
+    return register(
+        Elementwise(
+            name=name,
+            doc=doc,
+            inputs=("a", "b"),
+            pattern=Pattern.BLOCK,
+            forward=getattr(np, name),
+            partials=(None, None),
+            infix=(symbol,),
+            kinks=(
+                Kink(
+                    doc="a = b",
+                    at=lambda a, b: where(equal(a, b), 0.0, a - b),
+                    slopes=(None, None),
+                    jump=True,
+                ),
+            ),
+        )
+    )
+
+
+def _logic(name: str, doc: str, inputs: tuple[str, ...], **facts: Any) -> Elementwise:
+    """Register an op on conditions."""
+    return register(
+        Elementwise(
+            name=name,
+            doc=doc,
+            inputs=inputs,
+            pattern=Pattern.BLOCK,
+            forward=getattr(np, name),
+            partials=(None,) * len(inputs),
+            takes_bool=inputs,
+            **facts,
+        )
+    )
+
+
+def _ask(name: str, doc: str) -> Elementwise:
+    """Register a question about one number."""
+    return register(
+        Elementwise(
+            name=name,
+            doc=doc,
+            inputs=("x",),
+            pattern=Pattern.BLOCK,
+            forward=getattr(np, name),
+            partials=(None,),
+        )
+    )
+
+
+split: Elementwise = register(
+    Elementwise(
+        name=SPLIT,
+        doc="Splitter: copies one wire to two readers; backward it adds.",
+        inputs=("x",),
+        pattern=Pattern.MERGE,
+        forward=lambda x: x,
+        partials=(lambda x, y: 1.0,),
+        copies=True,
+    )
+)
+positive: Elementwise = register(
+    Elementwise(
+        name="positive",
+        doc="The wire itself.",
+        inputs=("x",),
+        pattern=Pattern.DISTRIBUTE,
+        forward=np.positive,
+        partials=(lambda x, y: 1.0,),
+        prefix="+",
+        copies=True,
+    )
+)
+negative: Elementwise = register(
+    Elementwise(
+        name="negative",
+        doc="The wire with its sign turned.",
+        inputs=("x",),
+        pattern=Pattern.DISTRIBUTE,
+        forward=np.negative,
+        partials=(lambda x, y: -1.0,),
+        prefix="-",
+        involution=True,
+    )
+)
+add: Elementwise = register(
+    Elementwise(
+        name="add",
+        doc="Sum of two wires.",
+        inputs=("a", "b"),
+        pattern=Pattern.DISTRIBUTE,
+        forward=np.add,
+        partials=(lambda a, b, y: 1.0, lambda a, b, y: 1.0),
+        infix=("+",),
+        neutral=(-0.0, -0.0),
+    )
+)
+subtract: Elementwise = register(
+    Elementwise(
+        name="subtract",
+        doc="Difference of two wires.",
+        inputs=("a", "b"),
+        pattern=Pattern.DISTRIBUTE,
+        forward=np.subtract,
+        partials=(lambda a, b, y: 1.0, lambda a, b, y: -1.0),
+        infix=("-",),
+        neutral=(None, 0.0),
+    )
+)
+multiply: Elementwise = register(
+    Elementwise(
+        name="multiply",
+        doc="Product of two wires.",
+        inputs=("a", "b"),
+        pattern=Pattern.SWAP,
+        forward=np.multiply,
+        partials=(lambda a, b, y: b, lambda a, b, y: a),
+        infix=("*",),
+        neutral=(1.0, 1.0),
+    )
+)
+divide: Elementwise = register(
+    Elementwise(
+        name="divide",
+        doc="Quotient of two wires.",
+        inputs=("a", "b"),
+        pattern=Pattern.SCALE,
+        forward=np.divide,
+        partials=(lambda a, b, y: 1.0 / b, lambda a, b, y: -(y / b)),
+        infix=("/",),
+        neutral=(None, 1.0),
+    )
+)
+power: Elementwise = register(
+    Elementwise(
+        name="power",
+        doc="First wire to the power of the second.",
+        inputs=("a", "b"),
+        pattern=Pattern.SCALE,
+        forward=np.power,
+        partials=(
+            # 0**0 is flat in a; elsewhere the textbook rule, which is inf where the limit is.
+            lambda a, b, y: only(logical_not(both_zero(a, b)), b * power(a, b - 1.0)),
+            # a**b * log(a) would be 0 * inf at a = 0, where the limit is 0 for b >= 0 and -inf for b < 0.
+            lambda a, b, y: where(equal(a, 0.0), where(less(b, 0.0), -math.inf, 0.0), y * log(a)),
+        ),
+        infix=("**", "^"),
+        neutral=(None, 1.0),
+        domain=lambda a, b: a > 0,
+    )
+)
+square: Elementwise = register(
+    Elementwise(
+        name="square",
+        doc="The wire times itself.",
+        inputs=("x",),
+        pattern=Pattern.SCALE,
+        forward=np.square,
+        partials=(lambda x, y: 2.0 * x,),
+    )
+)
+reciprocal: Elementwise = register(
+    Elementwise(
+        name="reciprocal",
+        doc="One over the wire.",
+        inputs=("x",),
+        pattern=Pattern.SCALE,
+        forward=np.reciprocal,
+        partials=(lambda x, y: -(y * y),),
+    )
+)
+sqrt: Elementwise = register(
+    Elementwise(
+        name="sqrt",
+        doc="Square root.",
+        inputs=("x",),
+        pattern=Pattern.SCALE,
+        forward=np.sqrt,
+        # sqrt(-0.0) is -0.0; adding 0.0 makes the slope there +inf, as at 0.0.
+        partials=(lambda x, y: 0.5 / (y + 0.0),),
+        domain=lambda x: x >= 0,
+    )
+)
+cbrt: Elementwise = register(
+    Elementwise(
+        name="cbrt",
+        doc="Cube root.",
+        inputs=("x",),
+        pattern=Pattern.SCALE,
+        forward=np.cbrt,
+        partials=(lambda x, y: 1.0 / (3.0 * (y * y)),),
+    )
+)
+absolute: Elementwise = register(
+    Elementwise(
+        name="absolute",
+        doc="Magnitude; slope 0 at 0.",
+        inputs=("x",),
+        pattern=Pattern.SCALE,
+        forward=np.absolute,
+        partials=(lambda x, y: sign(x),),
+        kinks=(Kink(doc="x = 0", at=lambda x: x, slopes=(0.0,), jax=(1.0,)),),
+        idempotent=True,
+    )
+)
+hypot: Elementwise = register(
+    Elementwise(
+        name="hypot",
+        doc="Length of the vector (a, b); slopes 0 at the origin.",
+        inputs=("a", "b"),
+        pattern=Pattern.SCALE,
+        forward=np.hypot,
+        partials=(
+            lambda a, b, y: only(not_equal(y, 0.0), a / y),
+            lambda a, b, y: only(not_equal(y, 0.0), b / y),
+        ),
+        kinks=(
+            Kink(
+                doc="a = b = 0",
+                at=lambda a, b: hypot(a, b),
+                slopes=(None, None),
+                torch=(math.nan, math.nan),
+                jax=(0.5, 0.5),
+            ),
+        ),
+    )
+)
+
+exp: Elementwise = _slope("exp", "e to the power of the wire.", np.exp, lambda x, y: y)
+exp2: Elementwise = _slope("exp2", "2 to the power of the wire.", np.exp2, lambda x, y: y * LN2)
+expm1: Elementwise = _slope("expm1", "exp(x) - 1, exact near 0.", np.expm1, lambda x, y: exp(x))
+
+log: Elementwise = _slope(
+    "log",
+    "Natural logarithm.",
+    np.log,
+    lambda x, y: where(less(x, 0.0), x * NAN, 1.0 / (x + 0.0)),
+    domain=lambda x: x >= 0,
+)
+log2: Elementwise = _slope(
+    "log2",
+    "Logarithm to base 2.",
+    np.log2,
+    lambda x, y: where(less(x, 0.0), x * NAN, 1.0 / (x * LN2 + 0.0)),
+    domain=lambda x: x >= 0,
+)
+log10: Elementwise = _slope(
+    "log10",
+    "Logarithm to base 10.",
+    np.log10,
+    lambda x, y: where(less(x, 0.0), x * NAN, 1.0 / (x * LN10 + 0.0)),
+    domain=lambda x: x >= 0,
+)
+log1p: Elementwise = _slope(
+    "log1p",
+    "log(1 + x), exact near 0.",
+    np.log1p,
+    lambda x, y: where(less(x, -1.0), x * NAN, 1.0 / (1.0 + x)),
+    domain=lambda x: x >= -1,
+)
+
+sin: Elementwise = _slope("sin", "Sine of an angle in radians.", np.sin, lambda x, y: cos(x))
+cos: Elementwise = _slope("cos", "Cosine of an angle in radians.", np.cos, lambda x, y: -sin(x))
+tan: Elementwise = _slope("tan", "Tangent of an angle in radians.", np.tan, lambda x, y: 1.0 + y * y)
+arcsin: Elementwise = _slope(
+    "arcsin",
+    "Angle whose sine is the wire.",
+    np.arcsin,
+    lambda x, y: 1.0 / sqrt((1.0 - x) * (1.0 + x)),
+    domain=lambda x: abs(x) <= 1,
+    samples=tuple((k / 8,) for k in range(-7, 8)),
+)
+arccos: Elementwise = _slope(
+    "arccos",
+    "Angle whose cosine is the wire.",
+    np.arccos,
+    lambda x, y: -1.0 / sqrt((1.0 - x) * (1.0 + x)),
+    domain=lambda x: abs(x) <= 1,
+    samples=tuple((k / 8,) for k in range(-7, 8)),
+)
+arctan: Elementwise = _slope("arctan", "Angle whose tangent is the wire.", np.arctan, lambda x, y: 1.0 / (1.0 + x * x))
+sinh: Elementwise = _slope("sinh", "Hyperbolic sine.", np.sinh, lambda x, y: cosh(x))
+cosh: Elementwise = _slope("cosh", "Hyperbolic cosine.", np.cosh, lambda x, y: sinh(x))
+tanh: Elementwise = _slope("tanh", "Hyperbolic tangent.", np.tanh, lambda x, y: 1.0 - y * y)
+# hypot(1, x) does not overflow where x * x would.
+arcsinh: Elementwise = _slope("arcsinh", "Inverse of sinh.", np.arcsinh, lambda x, y: 1.0 / hypot(1.0, x))
+arccosh: Elementwise = _slope(
+    "arccosh",
+    "Inverse of cosh.",
+    np.arccosh,
+    # Two roots and not one of a product: the product is positive again below -1, where arccosh is undefined.
+    lambda x, y: 1.0 / (sqrt(x - 1.0) * sqrt(x + 1.0)),
+    domain=lambda x: x >= 1,
+    samples=tuple((1.0 + k * k / 16,) for k in range(1, 13)),
+)
+arctanh: Elementwise = _slope(
+    "arctanh",
+    "Inverse of tanh.",
+    np.arctanh,
+    lambda x, y: where(greater(absolute(x), 1.0), x * NAN, 1.0 / ((1.0 - x) * (1.0 + x))),
+    domain=lambda x: abs(x) <= 1,
+    samples=tuple((k / 8,) for k in range(-7, 8)),
+)
+erf: Elementwise = _slope(
+    "erf",
+    "Error function.",
+    _each(math.erf),
+    lambda x, y: 2.0 / math.sqrt(math.pi) * exp(-(x * x)),
+    exact=lambda mp, x: mp.erf(x),
+)
+erfc: Elementwise = _slope(
+    "erfc",
+    "1 - erf(x), exact for large x.",
+    _each(math.erfc),
+    lambda x, y: -2.0 / math.sqrt(math.pi) * exp(-(x * x)),
+    exact=lambda mp, x: mp.erfc(x),
+)
+arctan2: Elementwise = register(
+    Elementwise(
+        name="arctan2",
+        doc="Angle of the point with height a and width b; slopes 0 at the origin.",
+        inputs=("a", "b"),
+        pattern=Pattern.SCALE,
+        forward=np.arctan2,
+        partials=(
+            lambda a, b, y: only(not_equal(hypot(a, b), 0.0), b / hypot(a, b) / hypot(a, b)),
+            lambda a, b, y: only(not_equal(hypot(a, b), 0.0), -(a / hypot(a, b) / hypot(a, b))),
+        ),
+        kinks=(
+            Kink(
+                doc="a = b = 0",
+                at=lambda a, b: hypot(a, b),
+                slopes=(None, None),
+                torch=(0.0, -0.0),
+                jax=(NAN, NAN),
+            ),
+        ),
+        # The negative half-line, where the angle jumps by a whole turn, stays out.
+        samples=(
+            (0.3, 1.7),
+            (1.7, 0.3),
+            (-1.3, 0.6),
+            (2.4, -2.6),
+            (-0.7, -0.2),
+            (3.2, 1.2),
+            (0.05, 4.8),
+            (-3.7, 0.9),
+            (1.0, 1.0),
+            (-2.0, 0.5),
+            (0.4, -0.4),
+        ),
+    )
+)
+logaddexp: Elementwise = register(
+    Elementwise(
+        name="logaddexp",
+        doc="log(exp(a) + exp(b)) without overflow.",
+        inputs=("a", "b"),
+        pattern=Pattern.SCALE,
+        forward=np.logaddexp,
+        partials=(
+            # a - b is NaN for two equal infinities; half each is the limit along a = b.
+            lambda a, b, y: where(logical_and(equal(a, b), isinf(a)), 0.5, sigmoid(a - b)),
+            lambda a, b, y: where(logical_and(equal(a, b), isinf(a)), 0.5, sigmoid(b - a)),
+        ),
+    )
+)
+
+sigmoid: Elementwise = register(
+    Elementwise(
+        name="sigmoid",
+        doc="1 / (1 + exp(-x)) without overflow.",
+        inputs=("x",),
+        pattern=Pattern.SCALE,
+        forward=_sigmoid,
+        partials=(lambda x, y: y * (1.0 - y),),
+        exact=lambda mp, x: 1 / (1 + mp.exp(-x)),
+    )
+)
+softplus: Elementwise = register(
+    Elementwise(
+        name="softplus",
+        doc="log(1 + exp(x)) without overflow.",
+        inputs=("x",),
+        pattern=Pattern.SCALE,
+        forward=lambda x: np.logaddexp(x, 0.0),
+        partials=(lambda x, y: sigmoid(x),),
+        exact=lambda mp, x: mp.log(1 + mp.exp(x)),
+    )
+)
+silu: Elementwise = register(
+    Elementwise(
+        name="silu",
+        doc="x * sigmoid(x).",
+        inputs=("x",),
+        pattern=Pattern.SCALE,
+        forward=lambda x: x * _sigmoid(x),
+        partials=(lambda x, y: sigmoid(x) + y * sigmoid(-x),),
+        exact=lambda mp, x: x / (1 + mp.exp(-x)),
+    )
+)
+gelu: Elementwise = register(
+    Elementwise(
+        name="gelu",
+        doc="x times the normal distribution's cumulative probability of x.",
+        inputs=("x",),
+        pattern=Pattern.SCALE,
+        forward=_gelu,
+        partials=(
+            lambda x, y: 0.5 * erfc(-x * math.sqrt(0.5)) + x * exp(-0.5 * (x * x)) * (1.0 / math.sqrt(2.0 * math.pi)),
+        ),
+        exact=lambda mp, x: x * mp.ncdf(x),
+    )
+)
+relu: Elementwise = register(
+    Elementwise(
+        name="relu",
+        doc="The wire where it is positive, else 0; slope 0 at 0.",
+        inputs=("x",),
+        pattern=Pattern.ROUTE,
+        forward=lambda x: np.maximum(x, 0.0),
+        partials=(lambda x, y: only(logical_not(less_equal(x, 0.0)), nan_or(x, 1.0)),),
+        kinks=(Kink(doc="x = 0", at=lambda x: x, slopes=(None,)),),
+        exact=lambda mp, x: max(x, 0),
+        idempotent=True,
+    )
+)
+relu6: Elementwise = register(
+    Elementwise(
+        name="relu6",
+        doc="The wire between 0 and 6, else the bound; slope 0 on a bound.",
+        inputs=("x",),
+        pattern=Pattern.ROUTE,
+        forward=lambda x: np.minimum(np.maximum(x, 0.0), 6.0),
+        partials=(
+            lambda x, y: only(logical_not(logical_or(less_equal(x, 0.0), greater_equal(x, 6.0))), nan_or(x, 1.0)),
+        ),
+        kinks=(
+            Kink(doc="x = 0", at=lambda x: x, slopes=(None,)),
+            Kink(doc="x = 6", at=lambda x: x - 6.0, slopes=(None,)),
+        ),
+        exact=lambda mp, x: min(max(x, 0), 6),
+        samples=((-2.0,), (-0.5,), (0.1,), (0.9,), (2.5,), (3.7,), (5.1,), (5.9,), (6.5,), (9.0,)),
+        idempotent=True,
+    )
+)
+leaky_relu: Elementwise = register(
+    Elementwise(
+        name="leaky_relu",
+        doc="The wire where it is positive, else the wire times a slope (0.01 if left out).",
+        inputs=("x", "slope"),
+        defaults=(0.01,),
+        pattern=Pattern.ROUTE,
+        forward=lambda x, slope: np.where(x > 0, x, slope * x)[()],
+        partials=(
+            # On the kink every slope between 1 and `slope` is a subgradient; the one nearest to 0 is taken.
+            lambda x, slope, y: nan_or(
+                x,
+                where(greater(x, 0.0), 1.0, where(less(x, 0.0), slope, minimum(maximum(slope, 0.0), 1.0))),
+            ),
+            lambda x, slope, y: only(logical_not(greater(x, 0.0)), x),
+        ),
+        kinks=(
+            Kink(
+                doc="x = 0",
+                at=lambda x, slope: x,
+                slopes=(lambda x, slope, y: minimum(maximum(slope, 0.0), 1.0), 0.0),
+                torch=(lambda x, slope, y: slope, 0.0),
+                jax=(1.0, 0.0),
+            ),
+        ),
+        exact=lambda mp, x, slope: x if x > 0 else slope * x,
+    )
+)
+
+TIE = Kink(
+    doc="a = b",
+    # Not a - b, which is NaN for two equal infinities.
+    at=lambda a, b: where(equal(a, b), 0.0, a - b),
+    slopes=(0.5, 0.5),
+    alone=(None, None),
+    torch=(0.5, 0.5),
+    jax=(0.5, 0.5),
+)
+
+maximum: Elementwise = register(
+    Elementwise(
+        name="maximum",
+        doc="The larger of two wires; NaN if one is NaN; half the gradient each on a tie.",
+        inputs=("a", "b"),
+        pattern=Pattern.ROUTE,
+        forward=np.maximum,
+        partials=(
+            lambda a, b, y: only(logical_not(less(a, b)), tie_or(a, b, y)),
+            lambda a, b, y: only(logical_not(less(b, a)), tie_or(a, b, y)),
+        ),
+        kinks=(TIE,),
+        idempotent=True,
+    )
+)
+minimum: Elementwise = register(
+    Elementwise(
+        name="minimum",
+        doc="The smaller of two wires; NaN if one is NaN; half the gradient each on a tie.",
+        inputs=("a", "b"),
+        pattern=Pattern.ROUTE,
+        forward=np.minimum,
+        partials=(
+            lambda a, b, y: only(logical_not(less(b, a)), tie_or(a, b, y)),
+            lambda a, b, y: only(logical_not(less(a, b)), tie_or(a, b, y)),
+        ),
+        kinks=(TIE,),
+        idempotent=True,
+    )
+)
+fmax: Elementwise = register(
+    Elementwise(
+        name="fmax",
+        doc="The larger of two wires; a NaN loses.",
+        inputs=("a", "b"),
+        pattern=Pattern.ROUTE,
+        forward=np.fmax,
+        partials=(
+            lambda a, b, y: only(logical_or(greater_equal(a, b), isnan(b)), tie_or(a, b, y)),
+            lambda a, b, y: only(logical_or(greater_equal(b, a), isnan(a)), tie_or(a, b, y)),
+        ),
+        kinks=(TIE,),
+        idempotent=True,
+    )
+)
+fmin: Elementwise = register(
+    Elementwise(
+        name="fmin",
+        doc="The smaller of two wires; a NaN loses.",
+        inputs=("a", "b"),
+        pattern=Pattern.ROUTE,
+        forward=np.fmin,
+        partials=(
+            lambda a, b, y: only(logical_or(greater_equal(b, a), isnan(b)), tie_or(a, b, y)),
+            lambda a, b, y: only(logical_or(greater_equal(a, b), isnan(a)), tie_or(a, b, y)),
+        ),
+        kinks=(TIE,),
+        idempotent=True,
+    )
+)
+clip: Elementwise = register(
+    Elementwise(
+        name="clip",
+        doc="The wire between two bounds, else the bound; on a literal bound the slope is 0.",
+        inputs=("x", "low", "high"),
+        pattern=Pattern.ROUTE,
+        forward=lambda x, low, high: np.minimum(np.maximum(x, low), high),
+        partials=(
+            lambda x, low, high, y: only(
+                logical_not(logical_or(less(x, low), greater(x, high))),
+                nan_or(y, where(logical_or(equal(x, low), equal(x, high)), 0.5, 1.0)),
+            ),
+            lambda x, low, high, y: only(
+                logical_not(logical_or(greater(x, low), greater(low, high))),
+                nan_or(y, where(logical_or(equal(x, low), equal(low, high)), 0.5, 1.0)),
+            ),
+            lambda x, low, high, y: only(logical_not(less(maximum(x, low), high)), tie_or(maximum(x, low), high, y)),
+        ),
+        kinks=(
+            Kink(
+                doc="x = low",
+                at=lambda x, low, high: where(equal(x, low), 0.0, x - low),
+                slopes=(0.5, 0.5, None),
+                alone=(None, None, None),
+                torch=(1.0, 0.0, None),
+                jax=(0.5, 0.5, None),
+            ),
+            Kink(
+                doc="x = high",
+                at=lambda x, low, high: where(equal(x, high), 0.0, x - high),
+                slopes=(0.5, None, 0.5),
+                alone=(None, None, None),
+                torch=(1.0, None, 0.0),
+                jax=(0.5, None, 0.5),
+            ),
+        ),
+        samples=(
+            (0.3, -1.0, 1.0),
+            (-2.0, -1.0, 1.0),
+            (4.0, -1.0, 1.0),
+            (1.2, 0.5, 2.5),
+            (0.1, 0.5, 2.5),
+            (3.1, 0.5, 2.5),
+            (-0.7, -2.0, -0.1),
+            (-3.0, -2.0, -0.1),
+            (0.9, -2.0, -0.1),
+            (1.0, 2.0, 0.5),
+        ),
+    )
+)
+where: Elementwise = register(
+    Elementwise(
+        name="where",
+        doc="Second wire where the condition holds, else the third; the other one's gradient is absent, not 0.",
+        inputs=("condition", "a", "b"),
+        pattern=Pattern.ROUTE,
+        forward=lambda condition, a, b: np.asarray(np.where(condition, a, b))[()],
+        partials=(
+            None,
+            lambda condition, a, b, y: only(condition, 1.0),
+            lambda condition, a, b, y: only(logical_not(condition), 1.0),
+        ),
+        takes_bool=("condition",),
+    )
+)
+copysign: Elementwise = register(
+    Elementwise(
+        name="copysign",
+        doc="Magnitude of the first wire with the sign of the second.",
+        inputs=("a", "b"),
+        pattern=Pattern.ROUTE,
+        forward=np.copysign,
+        partials=(lambda a, b, y: sign(a) * copysign(1.0, b), None),
+        kinks=(
+            Kink(doc="a = 0", at=lambda a, b: a, slopes=(0.0, None)),
+            Kink(doc="b = 0", at=lambda a, b: b, slopes=(0.0, None), jump=True),
+        ),
+    )
+)
+
+sign: Elementwise = _rounding("sign", "-1, 0 or 1.", np.sign, lambda x: x)
+floor: Elementwise = _rounding("floor", "Largest whole number not above.", np.floor, lambda x: x - round(x))
+ceil: Elementwise = _rounding("ceil", "Smallest whole number not below.", np.ceil, lambda x: x - round(x))
+trunc: Elementwise = _rounding("trunc", "Whole part, towards 0.", np.trunc, lambda x: x - round(x))
+round: Elementwise = _rounding("round", "Nearest whole number, halves to even.", np.rint, lambda x: x - floor(x) - 0.5)
+
+greater: Elementwise = _compare("greater", ">", "Whether a > b.")
+greater_equal: Elementwise = _compare("greater_equal", ">=", "Whether a >= b.")
+less: Elementwise = _compare("less", "<", "Whether a < b.")
+less_equal: Elementwise = _compare("less_equal", "<=", "Whether a <= b.")
+equal: Elementwise = _compare("equal", "==", "Whether a = b.")
+not_equal: Elementwise = _compare("not_equal", "!=", "Whether a and b differ.")
+
+logical_and: Elementwise = _logic("logical_and", "Whether both hold.", ("a", "b"), idempotent=True)
+logical_or: Elementwise = _logic("logical_or", "Whether at least one holds.", ("a", "b"), idempotent=True)
+logical_xor: Elementwise = _logic("logical_xor", "Whether exactly one holds.", ("a", "b"))
+logical_not: Elementwise = _logic("logical_not", "Whether it does not hold.", ("a",), involution=True)
+
+isnan: Elementwise = _ask("isnan", "Whether the wire is NaN.")
+isinf: Elementwise = _ask("isinf", "Whether the wire is infinite.")
+isfinite: Elementwise = _ask("isfinite", "Whether the wire is neither NaN nor infinite.")
+
+heaviside: Elementwise = register(
+    Elementwise(
+        name="heaviside",
+        doc="0 for a < 0, 1 for a > 0, b at a = 0.",
+        inputs=("a", "b"),
+        pattern=Pattern.BLOCK,
+        forward=np.heaviside,
+        partials=(lambda a, b, y: only_nan(y), lambda a, b, y: only(equal(a, 0.0), 1.0)),
+        kinks=(Kink(doc="a = 0", at=lambda a, b: a, slopes=(None, 1.0), jump=True),),
+    )
+)
+floor_divide: Elementwise = register(
+    Elementwise(
+        name="floor_divide",
+        doc="Largest whole number not above a / b.",
+        inputs=("a", "b"),
+        pattern=Pattern.BLOCK,
+        forward=np.floor_divide,
+        partials=(lambda a, b, y: only_nan(y), lambda a, b, y: only_nan(y)),
+        infix=("//",),
+        kinks=(Kink(doc="a / b whole", at=lambda a, b: a / b - round(a / b), slopes=(None, None), jump=True),),
+    )
+)
+mod: Elementwise = register(
+    Elementwise(
+        name="mod",
+        doc="Remainder of a / b, with the sign of b.",
+        inputs=("a", "b"),
+        pattern=Pattern.SCALE,
+        forward=np.mod,
+        # Where b = 0 the remainder is NaN and so are its slopes.
+        partials=(lambda a, b, y: nan_or(y, 1.0), lambda a, b, y: nan_or(y, -floor_divide(a, b))),
+        infix=("%",),
+        domain=lambda a, b: b != 0,
+        kinks=(
+            Kink(
+                doc="a / b whole",
+                at=lambda a, b: a / b - round(a / b),
+                slopes=(1.0, lambda a, b, y: -floor_divide(a, b)),
+                jump=True,
+            ),
+        ),
+    )
+)

@@ -1,0 +1,64 @@
+"""The backward circuit: the reverse sweep run on a circuit's own nodes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from wiregrad.ir import Builder, Circuit, Port, Row
+from wiregrad.ops import settle
+from wiregrad.passes.rewrite import Rewriter
+from wiregrad.passes.simplify import prune
+from wiregrad.passes.sweep import reverse
+
+
+def backward_circuit(circuit: Circuit) -> Circuit:
+    """Return the circuit that computes the gradient of the output with respect to every input.
+
+    It has the same inputs and one output per input, `grad_` and its name. Splitters have become adders, every node's
+    complete gradient is called `grad_` and its name too, and nodes keep the place and group of the node they came
+    from. It is a circuit like any other, so it can be differentiated again.
+
+    >>> from wiregrad.ir import parse_text
+    >>> backward_circuit(parse_text("input x\\ny = multiply x x\\noutput y"))
+    Circuit(1 input, 3 nodes, 0 splitters, output grad_x)
+    """
+    new, root = Rewriter(circuit), circuit.root()
+    for row in circuit.rows():
+        new.copy(row, [new.where[source] for source in row.sources])
+    builder = new.builder
+    ports = [Port(builder, node) for node in range(circuit.size)]
+    namer = _Namer(circuit, builder)
+    builder.follow(circuit, root)
+    grads = reverse(circuit, ports, {root: builder.constant(1.0)}, namer)
+    outputs = {namer.output(node, grads[node]): namer.ports[node].index for node in circuit.input_indices()}
+    return prune(new.build(outputs))
+
+
+class _Namer:
+    """Names gradients after the nodes they belong to, as the sweep completes them."""
+
+    def __init__(self, circuit: Circuit, builder: Builder) -> None:
+        self.circuit, self.builder = circuit, builder
+        self.ports: dict[int, Port] = {}
+        self._named = circuit.columns.names.by_node()
+        self._labels: dict[int, str] = {}
+
+    def node(self, row: Row, upstream: Any) -> None:
+        self.builder.follow(self.circuit, row.node)
+        if isinstance(upstream, Port) and row.node in self._named:
+            self._label(row.node, upstream)
+
+    def wire(self, row: Row, slot: int, sent: Any) -> None:
+        pass
+
+    def output(self, node: int, flow: Any) -> str:
+        """Return the label of an input's gradient, which becomes a plain wire."""
+        if node not in self._labels:
+            settled = settle(flow)
+            self._label(node, settled if isinstance(settled, Port) else self.builder.constant(settled))
+        return self._labels[node]
+
+    def _label(self, node: int, port: Port) -> None:
+        self._labels[node] = self.builder.free_name(f"grad_{self._named[node][0]}")
+        self.builder.name(port, self._labels[node])
+        self.ports[node] = port

@@ -1,0 +1,100 @@
+"""Walk a circuit and build another: the frame that the passes share.
+
+Names, places, groups and kink modes come along. A node that is replaced by another hands its names on, so every name
+the user gave still finds a node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from wiregrad.dtypes import WireType
+from wiregrad.ir import CONSTANT, Builder, Circuit, Op, Port, Row
+
+Rule = Callable[[Row, list[int]], int | None]
+"""Given a node and its sources in the new circuit: the new circuit's node to use in its place, or None to copy it."""
+
+
+class Rewriter:
+    """A new circuit in the making: where each old node went, and what each new node is."""
+
+    def __init__(self, circuit: Circuit) -> None:
+        self.circuit = circuit
+        self.builder = Builder(finite=False)
+        self.where: list[int] = [-1] * circuit.size
+        self.made: list[tuple[Op, Sequence[int], WireType]] = []
+        self.values: dict[int, Any] = {}
+        """Values of the new circuit's constants."""
+        self._by_bits: dict[Any, int] = {}
+        self._names = circuit.columns.names.by_node()
+        self._constants = circuit.constants()
+
+    def copy(self, row: Row, sources: Sequence[int]) -> int:
+        """Copy a node with new sources; returns its new index."""
+        new = self.builder.copy(self.circuit, row, sources)
+        self.made.append((row.op, sources, self.circuit.type_of(row.node)))
+        if row.op is CONSTANT:
+            self.values[new] = self._constants[row.node]
+            self._by_bits.setdefault(_bits(self.values[new]), new)
+        self.settle(row, new)
+        return new
+
+    def constant(self, row: Row, value: Any = None) -> int | None:
+        """Return a constant of the new circuit with the value (or the old constant's), or None if there is none yet."""
+        return self._by_bits.get(_bits(self._constants[row.node] if value is None else value))
+
+    def place(self, row: Row, value: Any) -> int:
+        """Return a constant with the value, new or not, that stands for a node."""
+        found = self.constant(row, value)
+        if found is None:
+            self.builder.follow(self.circuit, row.node)
+            found = self.builder.place_constant(value).index
+            self.made.append((CONSTANT, (), self.circuit.type_of(row.node)))
+            self.values[found] = value
+            self._by_bits[_bits(value)] = found
+        return found
+
+    def settle(self, row: Row, new: int) -> None:
+        """Note where a node went and hand its names on."""
+        self.where[row.node] = new
+        for name in self._names.get(row.node, ()):
+            self.builder.name(new, name)
+
+    def build(self, outputs: Mapping[str, int] | None = None) -> Circuit:
+        """Return the new circuit; its outputs are the old one's unless given."""
+        if outputs is None:
+            old = self.circuit.columns.outputs.tolist()
+            outputs = {label: self.where[node] for label, node in zip(self.circuit.outputs, old, strict=True)}
+        ports = {label: Port(self.builder, node) for label, node in outputs.items()}
+        return self.builder.build(name=self.circuit.name, labels=ports)
+
+
+def rewrite(circuit: Circuit, *rules: Callable[[Rewriter], Rule]) -> Circuit:
+    """Return the circuit with each node replaced as the first rule that knows a replacement says, or copied."""
+    new = Rewriter(circuit)
+    ready = [make(new) for make in rules]
+    for row in circuit.rows():
+        sources = [new.where[source] for source in row.sources]
+        replacement = next((found for rule in ready if (found := rule(row, sources)) is not None), None)
+        if replacement is None:
+            new.copy(row, sources)
+        else:
+            new.settle(row, replacement)
+    return new.build()
+
+
+def keep(circuit: Circuit, wanted: Iterable[int]) -> Circuit:
+    """Return the circuit with the wanted nodes alone; they must read only each other."""
+    new, kept = Rewriter(circuit), set(wanted)
+    for row in circuit.rows():
+        if row.node in kept:
+            new.copy(row, [new.where[source] for source in row.sources])
+    return new.build()
+
+
+def _bits(value: Any) -> Any:
+    array = np.asarray(value)
+    return array.dtype.str, array.shape, array.tobytes()

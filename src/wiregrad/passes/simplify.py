@@ -1,0 +1,116 @@
+"""Passes that make a circuit smaller and change no value, not in one bit.
+
+Kink modes are part of what makes two nodes the same, and were fixed when the nodes were recorded, so gradients keep
+their meaning too; their last bits may change where merging or an identity changes the order of a sum.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from wiregrad.ir import CONSTANT, INPUT, SPLIT, Circuit, Row
+from wiregrad.ops import Elementwise
+from wiregrad.passes.rewrite import Rewriter, Rule, keep, rewrite
+
+
+def prune(circuit: Circuit) -> Circuit:
+    """Drop the nodes that no output depends on; inputs stay.
+
+    >>> from wiregrad.ir import parse_text
+    >>> len(prune(parse_text("input x\\ny = exp x\\nz = sin x\\noutput z")))
+    1
+    """
+    live = bytearray(circuit.size)
+    for node in (*circuit.columns.outputs.tolist(), *circuit.input_indices()):
+        live[node] = 1
+    for row in circuit.rows(backward=True):
+        if live[row.node]:
+            for source in row.sources:
+                live[source] = 1
+    return keep(circuit, (node for node, alive in enumerate(live) if alive))
+
+
+def fold(circuit: Circuit) -> Circuit:
+    """Compute the nodes that read constants alone."""
+    return rewrite(circuit, _folding)
+
+
+def merge(circuit: Circuit) -> Circuit:
+    """Give nodes that compute the same thing one node (common subexpressions)."""
+    return rewrite(circuit, _merging)
+
+
+def reduce(circuit: Circuit) -> Circuit:
+    """Apply the identities that hold bit for bit, such as x * 1 = x, and drop splitters."""
+    return rewrite(circuit, _reducing)
+
+
+def simplify(circuit: Circuit) -> Circuit:
+    """Reduce, fold, merge and prune; splitters become implied again.
+
+    >>> from wiregrad.ir import parse_text
+    >>> simplify(parse_text("input x\\none = constant 1.0\\ny = multiply x one\\nz = exp y\\noutput z"))
+    Circuit(1 input, 1 node, 0 splitters, output z)
+    """
+    return prune(rewrite(circuit, _reducing, _folding, _merging))
+
+
+def _folding(new: Rewriter) -> Rule:
+    def rule(row: Row, sources: list[int]) -> int | None:
+        if not sources or not all(source in new.values for source in sources):
+            return None
+        with np.errstate(all="ignore"):
+            return new.place(row, row.op.forward(*(new.values[source] for source in sources)))
+
+    return rule
+
+
+def _merging(new: Rewriter) -> Rule:
+    seen: dict[Any, int] = {}
+
+    def rule(row: Row, sources: list[int]) -> int | None:
+        if row.op is CONSTANT:
+            return new.constant(row)
+        if row.op is INPUT or row.op.name == SPLIT:
+            return None
+        found = seen.setdefault((row.op.name, tuple(sources), row.mode), len(new.made))
+        return found if found < len(new.made) else None
+
+    return rule
+
+
+def _reducing(new: Rewriter) -> Rule:
+    def rule(row: Row, sources: list[int]) -> int | None:
+        if not isinstance(row.op, Elementwise):
+            return None
+        found = _identity(row.op, sources, new)
+        # x * 1.0 is no identity where x is a bool: the product is a float.
+        same_type = found is not None and new.made[found][2] == new.circuit.type_of(row.node)
+        return found if same_type else None
+
+    return rule
+
+
+def _identity(op: Elementwise, sources: list[int], new: Rewriter) -> int | None:
+    """Return the node that an op's result equals bit for bit, if there is one."""
+    if op.copies:
+        return sources[0]
+    if len(sources) == 1:
+        inner, deeper, _ = new.made[sources[0]]
+        if inner is op and (op.involution or op.idempotent):
+            return deeper[0] if op.involution else sources[0]
+        return None
+    if op.idempotent and len(set(sources)) == 1:
+        return sources[0]
+    for slot, neutral in enumerate(op.neutral):
+        if neutral is not None and _is_number(new.values.get(sources[slot]), neutral):
+            return sources[1 - slot]
+    return None
+
+
+def _is_number(value: Any, wanted: float) -> bool:
+    same = value is not None and np.ndim(value) == 0 and value == wanted
+    return bool(same) and math.copysign(1.0, value) == math.copysign(1.0, wanted)

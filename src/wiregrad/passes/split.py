@@ -1,0 +1,39 @@
+"""The split form: every fan-out a tree of two-way splitters, each wire one reader."""
+
+from __future__ import annotations
+
+from wiregrad.ir import SPLIT, Circuit, Port
+from wiregrad.passes.rewrite import Rewriter
+
+
+def split(circuit: Circuit) -> Circuit:
+    """Return the circuit with k - 1 splitters behind each wire that k readers (outputs included) share.
+
+    The splitters form a chain: the first branch of each goes to the earliest reader left. The gradients that come
+    back are then added in the same order in which the sweep adds those of an implied fan-out, so both give the same
+    bits.
+
+    >>> from wiregrad.ir import parse_text
+    >>> split(parse_text("input x\\ny = multiply x x\\nz = add y x\\noutput z"))
+    Circuit(1 input, 2 nodes, 2 splitters, output z)
+    """
+    new, columns = Rewriter(circuit), circuit.columns
+    counts = _count_readers(circuit)
+    taps: list[list[int]] = [[] for _ in range(circuit.size)]
+    for row in circuit.rows():
+        node = new.copy(row, [taps[source].pop() for source in row.sources])
+        # An explicit splitter brings two branches of its own.
+        chain = [node] * min(counts[row.node], 2 if row.op.name == SPLIT else 1)
+        while len(chain) < counts[row.node]:
+            copy = new.builder.apply(SPLIT, Port(new.builder, chain.pop())).index
+            chain += [copy, copy]
+        taps[row.node] = chain[::-1]
+    outputs = zip(circuit.outputs, columns.outputs.tolist(), strict=True)
+    return new.build({label: taps[node].pop() for label, node in outputs})
+
+
+def _count_readers(circuit: Circuit) -> list[int]:
+    counts = [0] * circuit.size
+    for source in (*circuit.columns.sources.tolist(), *circuit.columns.outputs.tolist()):
+        counts[source] += 1
+    return counts

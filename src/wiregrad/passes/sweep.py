@@ -1,0 +1,62 @@
+"""The two sweeps, written once.
+
+What flows along the wires is not this module's business: on numbers the reverse sweep gives gradients, on ports of a
+builder it gives the backward circuit, on recorded values a gradient that can be differentiated again. A flow that is
+None is absent (see `wiregrad.ops.flow`). Nothing recurses: index order is an order that can be run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from wiregrad.ir import Circuit, Row
+from wiregrad.ops import plus
+
+
+class Watcher(Protocol):
+    """Sees the reverse sweep at work."""
+
+    def node(self, row: Row, upstream: Any) -> None:
+        """Be told that a node's gradient is complete and about to be passed on."""
+
+    def wire(self, row: Row, slot: int, sent: Any) -> None:
+        """Be told what went back along one wire."""
+
+
+def reverse(circuit: Circuit, values: Sequence[Any], seeds: Mapping[int, Any], watcher: Watcher) -> list[Any]:
+    """Send gradients back from the seeded nodes; returns the gradient of every node, None where none arrived.
+
+    `values` holds what each node carried forward. Wires from nodes that no input moves are left out. Readers are added
+    last reader first, which is the order in which a chain of splitters adds.
+    """
+    active = circuit.active()
+    grads: list[Any] = [None] * circuit.size
+    for node, seed in seeds.items():
+        grads[node] = plus(grads[node], seed)
+    for row in circuit.rows(backward=True):
+        upstream = grads[row.node]
+        if upstream is None or not active[row.node]:
+            continue
+        watcher.node(row, upstream)
+        xs, y = [values[source] for source in row.sources], values[row.node]
+        for slot in reversed(range(len(xs))):
+            source = row.sources[slot]
+            if active[source]:
+                sent = row.op.pull(slot, upstream, xs, y, row.mode)
+                watcher.wire(row, slot, sent)
+                grads[source] = plus(grads[source], sent)
+    return grads
+
+
+def forward(circuit: Circuit, values: Sequence[Any], seeds: Mapping[int, Any]) -> list[Any]:
+    """Push tangents on from the seeded nodes; returns the tangent of every node, None where none arrived."""
+    tangents: list[Any] = [None] * circuit.size
+    for row in circuit.rows():
+        arriving = [tangents[source] for source in row.sources]
+        pushed = None
+        if any(tangent is not None for tangent in arriving):
+            xs, y = [values[source] for source in row.sources], values[row.node]
+            pushed = row.op.push(arriving, xs, y, row.mode)
+        tangents[row.node] = plus(pushed, seeds.get(row.node))
+    return tangents

@@ -1,0 +1,1 @@
+"""Tools for testing wiregrad and what is built on it."""
