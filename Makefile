@@ -17,6 +17,7 @@ $(VENV)/bin/python:
 
 $(VENV)/.run: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(BIN)/pip install $(PIP_FLAGS) -e .
+	@$(BIN)/python -m compileall -q src
 	@touch $@
 
 $(VENV)/.test: pyproject.toml constraints.txt | $(VENV)/bin/python

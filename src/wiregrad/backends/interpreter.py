@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from wiregrad.backends.run import Run
-from wiregrad.dtypes import as_float
+from wiregrad.dtypes import FLOAT, as_float
 from wiregrad.errors import InputError, suggest
 from wiregrad.ir import CONSTANT, INPUT, Circuit, Row
 from wiregrad.passes import forward, reverse
@@ -22,6 +22,7 @@ def bind(circuit: Circuit, vector: Any, named: Mapping[str, Any]) -> list[Any]:
         given = {**vector, **given}
     elif vector is not None:
         given = {**_from_vector(vector, names), **given}
+    _check_types(circuit)
     missing = [name for name in names if name not in given]
     extra = [name for name in given if name not in names]
     if extra:
@@ -30,6 +31,13 @@ def bind(circuit: Circuit, vector: Any, named: Mapping[str, Any]) -> list[Any]:
     if missing:
         raise InputError(f"no value for {_listed(missing)}: give {', '.join(f'{name}=...' for name in missing[:5])}")
     return [_number(name, given[name]) for name in names]
+
+
+def _check_types(circuit: Circuit) -> None:
+    for node in circuit.input_indices():
+        if circuit.type_of(node) != FLOAT:
+            name, kind = circuit.name_of(node), circuit.type_of(node)
+            raise InputError(f"input {name} is {kind}; circuits are run on {FLOAT} scalars")
 
 
 def _from_vector(vector: Any, names: tuple[str, ...]) -> dict[str, Any]:

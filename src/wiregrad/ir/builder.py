@@ -48,6 +48,10 @@ class Port(Operators):
         return f"Port({self.builder.name_of(self.index)})"
 
 
+_Key = tuple[int | str, int]
+"""What a strict builder counts readers of: a node (by name, if it is still to come) and the branch of a splitter."""
+
+
 class _Interned:
     """A growing column of labels, most of them equal to one before."""
 
@@ -89,7 +93,7 @@ class Builder:
         self._taken: dict[str, int] = {}
         self._first_name: dict[int, str] = {}
         self._awaited: dict[str, int] = {}
-        self._readers: dict[tuple[int, int], str] = {}
+        self._readers: dict[_Key, str] = {}
         self._places, self._groups = _Interned(), _Interned()
         self._place: Place | None = None
         self._path = ""
@@ -116,12 +120,7 @@ class Builder:
 
     def constant(self, value: Any, name: str | None = None) -> Port:
         """Add a constant."""
-        number = as_float(value)
-        if number is None:
-            raise OperandError(f"wanted a number; got {type(value).__name__} ({_shown(value)})")
-        if self.finite and not np.isfinite(number):
-            raise LiteralError(f"a literal must be finite; got {_shown(value)}: use an input for NaN and inf")
-        return self.place_constant(number, name)
+        return self.place_constant(self._literal(value), name)
 
     def place_constant(self, value: Any, name: str | None = None) -> Port:
         """Add a constant that is in the circuit's own form already."""
@@ -149,12 +148,14 @@ class Builder:
         completed = record.complete(operands)
         if name is not None:
             self._check_free(check_name(name))
-        ports = [self._port(operand, record, slot) for slot, operand in enumerate(completed)]
+        code = TABLE.code(record)
+        wires = [self._checked(operand, record, slot) for slot, operand in enumerate(completed)]
         if self.strict:
             reader = name or f"{automatic(len(self))} ({record.name})"
-            for port, text in zip(ports, record.inputs, strict=True):
-                self._claim((port.index, port.branch), f"{reader} (input {text})")
-        return self._append(TABLE.code(record), [port.index for port in ports], name, mode)
+            keys = [_key(wire) for wire in wires]
+            self._claim({slot: key for slot, key in enumerate(keys) if key}, record, reader)
+        # Nothing is added before everything is checked: a refused call leaves the builder as it was.
+        return self._append(code, [self._index(wire) for wire in wires], name, mode)
 
     def copy(self, circuit: Circuit, row: Row, sources: Sequence[int]) -> int:
         """Add another circuit's node with new sources; place, group and mode come along, its names do not.
@@ -277,27 +278,50 @@ class Builder:
         if name in self._taken:
             raise DuplicateNameError(f"the name {name} is taken already; every node needs its own")
 
-    def _port(self, operand: Any, op: Op, slot: int) -> Port:
+    def _checked(self, operand: Any, op: Op, slot: int) -> Port | str | np.float64:
+        """Return an operand as a port, as the name of a node that is still to come, or as a number."""
         if isinstance(operand, Port):
             if operand.builder is not self:
                 raise OperandError(f"input {op.inputs[slot]} of {op.name} is a wire of another builder")
             return operand
         if isinstance(operand, str):
             index = self._taken.get(operand)
-            if index is None:
-                index = self._awaited.setdefault(check_name(operand), -1 - len(self._awaited))
-            return Port(self, index)
-        return self.constant(operand)
+            return check_name(operand) if index is None else Port(self, index)
+        return self._literal(operand)
 
-    def _claim(self, key: tuple[int, int], reader: str) -> None:
-        first = self._readers.setdefault(key, reader)
-        if first is not reader:
-            raise FanoutError(_fanout(self.name_of(key[0]), first, reader))
+    def _literal(self, value: Any) -> np.float64:
+        number = as_float(value)
+        if number is None:
+            raise OperandError(f"wanted a number; got {type(value).__name__} ({_shown(value)})")
+        if self.finite and not np.isfinite(number):
+            raise LiteralError(f"a literal must be finite; got {_shown(value)}: use an input for NaN and inf")
+        return number
+
+    def _index(self, wire: Port | str | np.float64) -> int:
+        if isinstance(wire, Port):
+            return wire.index
+        if isinstance(wire, str):
+            return self._awaited.setdefault(wire, -1 - len(self._awaited))
+        return self.place_constant(wire).index
+
+    def _claim(self, keys: Mapping[int, _Key], op: Op, reader: str) -> None:
+        claimed: dict[_Key, str] = {}
+        for slot, key in keys.items():
+            text = f"{reader} (input {op.inputs[slot]})"
+            first = self._readers.get(key) or claimed.get(key)
+            if first:
+                raise FanoutError(_fanout(self._shown(key), first, text))
+            claimed[key] = text
+        self._readers.update(claimed)
+
+    def _shown(self, key: _Key) -> str:
+        return key[0] if isinstance(key[0], str) else self.name_of(key[0])
 
     def _check_claims(self, roots: Mapping[str, int]) -> None:
-        for name, awaited in self._awaited.items():
-            if (awaited, 0) in self._readers and name in self._taken:
-                self._claim((self._taken[name], 0), self._readers.pop((awaited, 0)))
+        for name in self._awaited:
+            by_name, by_port = self._readers.get((name, 0)), self._readers.get((self._taken.get(name, -1), 0))
+            if by_name and by_port:
+                raise FanoutError(_fanout(name, by_name, by_port))
         for label, index in roots.items():
             # A splitter's second branch may leave the circuit as its output.
             taken = [self._readers[key] for key in ((index, 0), (index, 1)) if key in self._readers]
@@ -376,6 +400,12 @@ def _rows(codes: NDArray[np.uint16], starts: NDArray[np.int32], sources: list[in
     ops, begin = TABLE.by_code(), starts.tolist()
     for i, code in enumerate(codes.tolist()):
         yield ops[code], sources[begin[i] : begin[i + 1]]
+
+
+def _key(wire: Port | str | np.float64) -> _Key | None:
+    if isinstance(wire, Port):
+        return wire.index, wire.branch
+    return (wire, 0) if isinstance(wire, str) else None
 
 
 def _fanout(wire: str, first: str, second: str) -> str:

@@ -193,7 +193,7 @@ class Circuit:
     `len(circuit)` counts the function nodes, as `repr` does: inputs, constants and splitters are counted apart.
     """
 
-    __slots__ = ("columns",)
+    __slots__ = ("__weakref__", "columns")
 
     def __init__(self, columns: Columns) -> None:
         self.columns = columns

@@ -72,7 +72,7 @@ def nan_or(x: Any, slope: Any) -> Any:
 
 def tie_or(a: Any, b: Any, y: Any) -> Any:
     """Return the slope of a winning wire: half on a tie, else all."""
-    return nan_or(y, where(equal(a, b), 0.5, 1.0))
+    return where(equal(a, b), 0.5, nan_or(y, 1.0))
 
 
 def only_nan(y: Any) -> Any:
@@ -243,7 +243,7 @@ power: Elementwise = register(
             # 0**0 is flat in a; elsewhere the textbook rule, which is inf where the limit is.
             lambda a, b, y: only(logical_not(both_zero(a, b)), b * power(a, b - 1.0)),
             # a**b * log(a) would be 0 * inf at a = 0, where the limit is 0 for b >= 0 and -inf for b < 0.
-            lambda a, b, y: where(equal(a, 0.0), where(less(b, 0.0), -math.inf, 0.0), y * log(a)),
+            lambda a, b, y: where(equal(a, 0.0), where(less(b, 0.0), -absolute(y), 0.0), y * log(a)),
         ),
         infix=("**", "^"),
         neutral=(None, 1.0),
@@ -484,7 +484,7 @@ softplus: Elementwise = register(
         doc="log(1 + exp(x)) without overflow.",
         inputs=("x",),
         pattern=Pattern.SCALE,
-        forward=lambda x: np.logaddexp(x, 0.0),
+        forward=lambda x: np.maximum(x, 0.0) + np.log1p(np.exp(-np.abs(x))),
         partials=(lambda x, y: sigmoid(x),),
         exact=lambda mp, x: mp.log(1 + mp.exp(x)),
     )
@@ -648,17 +648,18 @@ clip: Elementwise = register(
     Elementwise(
         name="clip",
         doc="The wire between two bounds, else the bound; on a literal bound the slope is 0.",
+        domain=lambda x, low, high: low <= high,
         inputs=("x", "low", "high"),
         pattern=Pattern.ROUTE,
         forward=lambda x, low, high: np.minimum(np.maximum(x, low), high),
         partials=(
             lambda x, low, high, y: only(
                 logical_not(logical_or(less(x, low), greater(x, high))),
-                nan_or(y, where(logical_or(equal(x, low), equal(x, high)), 0.5, 1.0)),
+                where(logical_or(equal(x, low), equal(x, high)), 0.5, nan_or(y, 1.0)),
             ),
             lambda x, low, high, y: only(
                 logical_not(logical_or(greater(x, low), greater(low, high))),
-                nan_or(y, where(logical_or(equal(x, low), equal(low, high)), 0.5, 1.0)),
+                where(logical_or(equal(x, low), equal(low, high)), 0.5, nan_or(y, 1.0)),
             ),
             lambda x, low, high, y: only(logical_not(less(maximum(x, low), high)), tie_or(maximum(x, low), high, y)),
         ),
@@ -690,7 +691,7 @@ clip: Elementwise = register(
             (-0.7, -2.0, -0.1),
             (-3.0, -2.0, -0.1),
             (0.9, -2.0, -0.1),
-            (1.0, 2.0, 0.5),
+            (1.0, 0.5, 2.0),
         ),
     )
 )
@@ -719,7 +720,7 @@ copysign: Elementwise = register(
         partials=(lambda a, b, y: sign(a) * copysign(1.0, b), None),
         kinks=(
             Kink(doc="a = 0", at=lambda a, b: a, slopes=(0.0, None)),
-            Kink(doc="b = 0", at=lambda a, b: b, slopes=(0.0, None), jump=True),
+            Kink(doc="b = 0", at=lambda a, b: b, slopes=(lambda a, b, y: sign(a) * copysign(1.0, b), None), jump=True),
         ),
     )
 )

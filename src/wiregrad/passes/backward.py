@@ -31,7 +31,7 @@ def backward_circuit(circuit: Circuit) -> Circuit:
     builder.follow(circuit, root)
     grads = reverse(circuit, ports, {root: builder.constant(1.0)}, namer)
     outputs = {namer.output(node, grads[node]): namer.ports[node].index for node in circuit.input_indices()}
-    return prune(new.build(outputs))
+    return prune(new.build(outputs, name=f"backward_{circuit.name}"))
 
 
 class _Namer:

@@ -63,13 +63,13 @@ class Rewriter:
         for name in self._names.get(row.node, ()):
             self.builder.name(new, name)
 
-    def build(self, outputs: Mapping[str, int] | None = None) -> Circuit:
-        """Return the new circuit; its outputs are the old one's unless given."""
+    def build(self, outputs: Mapping[str, int] | None = None, name: str | None = None) -> Circuit:
+        """Return the new circuit; its outputs and name are the old one's unless given."""
         if outputs is None:
             old = self.circuit.columns.outputs.tolist()
             outputs = {label: self.where[node] for label, node in zip(self.circuit.outputs, old, strict=True)}
         ports = {label: Port(self.builder, node) for label, node in outputs.items()}
-        return self.builder.build(name=self.circuit.name, labels=ports)
+        return self.builder.build(name=name or self.circuit.name, labels=ports)
 
 
 def rewrite(circuit: Circuit, *rules: Callable[[Rewriter], Rule]) -> Circuit:

@@ -1,0 +1,128 @@
+"""Random circuits that shrink: typed, seeded, made of whatever the op table holds.
+
+A test draws circuits from a seed and checks a property; when it fails, `shrink` looks for the smallest circuit that
+still fails, and the failure shows its text and seed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+
+from wiregrad.api import Builder, Circuit
+from wiregrad.dtypes import BOOL, FLOAT
+from wiregrad.errors import WiregradError
+from wiregrad.ir import TABLE, Pattern, Port, Row
+from wiregrad.ops import Elementwise
+from wiregrad.passes.rewrite import Rewriter
+from wiregrad.passes.simplify import prune
+
+Check = Callable[[Circuit], None]
+"""Raises AssertionError (or anything else) for a circuit that does not hold."""
+
+
+def random_circuit(rng: np.random.Generator, *, nodes: int = 12, ops: Sequence[Elementwise] | None = None) -> Circuit:
+    """Return a random circuit of about so many nodes.
+
+    >>> random_circuit(np.random.default_rng(0)).inputs
+    ('a', 'b', 'c', 'd')
+    """
+    builder = Builder()
+    floats = [builder.input(name) for name in "abcd"[: rng.integers(1, 5)]]
+    bools: list[Port] = []
+    choices = ops or _all_ops()
+    for _ in range(nodes):
+        op = choices[int(rng.integers(len(choices)))]
+        if op.takes_bool and not bools:
+            continue
+        operands = [
+            bools[rng.integers(len(bools))] if name in op.takes_bool else _operand(rng, builder, floats)
+            for name in op.inputs
+        ]
+        port = builder.apply(op, *operands)
+        if rng.random() < 0.3:
+            builder.name(port, builder.free_name(f"{op.name}_{rng.integers(100)}"))
+        (bools if _gives_bool(op) else floats).append(port)
+    return builder.build(floats[-1])
+
+
+def random_point(rng: np.random.Generator, circuit: Circuit) -> dict[str, float]:
+    """Return a value for every input: mostly ordinary, sometimes exactly on a kink."""
+    ordinary = rng.normal(size=len(circuit.inputs)) * 2.0
+    awkward = rng.choice([0.0, 1.0, -1.0, 0.5, 6.0], size=len(circuit.inputs))
+    values = np.where(rng.random(len(circuit.inputs)) < 0.15, awkward, ordinary)
+    return dict(zip(circuit.inputs, values.tolist(), strict=True))
+
+
+def check_random(check: Check, *, count: int, seed: int = 0, nodes: int = 20) -> None:
+    """Check `count` random circuits; on a failure raise with the seed and the smallest circuit that still fails."""
+    for k in range(count):
+        rng = np.random.default_rng([seed, k])
+        circuit = random_circuit(rng, nodes=int(rng.integers(1, nodes + 1)))
+        try:
+            check(circuit)
+        except Exception as error:
+            small = shrink(circuit, lambda smaller: _fails(check, smaller))
+            raise AssertionError(
+                f"seed [{seed}, {k}] fails: {error!r}; smallest circuit that does:\n{small}"
+            ) from error
+
+
+def shrink(circuit: Circuit, fails: Callable[[Circuit], bool]) -> Circuit:
+    """Return a circuit that still fails and of which no smaller variant does."""
+    found = True
+    while found:
+        smaller = next((variant for variant in _variants(circuit) if fails(variant)), None)
+        found = smaller is not None
+        circuit = circuit if smaller is None else smaller
+    return circuit
+
+
+def _all_ops() -> list[Elementwise]:
+    return [op for op in TABLE if isinstance(op, Elementwise) and op.pattern is not Pattern.MERGE]
+
+
+def _gives_bool(op: Elementwise) -> bool:
+    return op.infer(tuple(BOOL if name in op.takes_bool else FLOAT for name in op.inputs)) == BOOL
+
+
+def _operand(rng: np.random.Generator, builder: Builder, pool: list[Port]) -> Port:
+    if rng.random() < 0.15:
+        return builder.constant(float(rng.choice([0.0, 1.0, -1.0, 2.0, 0.5, -0.0, 3.0])))
+    # Recent nodes are likelier, so circuits grow deep as well as wide.
+    return pool[max(rng.integers(len(pool)), rng.integers(len(pool)))]
+
+
+def _fails(check: Check, circuit: Circuit) -> bool:
+    try:
+        check(circuit)
+    except WiregradError:
+        # A variant that is no circuit of its own kind shows nothing.
+        return False
+    except Exception:
+        return True
+    return False
+
+
+def _variants(circuit: Circuit) -> Iterator[Circuit]:
+    """Return smaller circuits: an inner node as the output, or a node replaced by one of its own inputs."""
+    for node in range(circuit.size):
+        if node != circuit.root() and circuit.type_of(node) == circuit.type_of(circuit.root()):
+            smaller = Circuit(prune(circuit.with_output(circuit.name_of(node))).columns)
+            if smaller.size < circuit.size:
+                yield smaller
+    for row in circuit.rows(backward=True):
+        for source in row.sources:
+            if circuit.type_of(source) == circuit.type_of(row.node):
+                yield _bypass(circuit, row, source)
+
+
+def _bypass(circuit: Circuit, bypassed: Row, source: int) -> Circuit:
+    new = Rewriter(circuit)
+    for row in circuit.rows():
+        if row.node == bypassed.node:
+            new.where[row.node] = new.where[source]
+        else:
+            new.copy(row, [new.where[k] for k in row.sources])
+    return Circuit(prune(new.build()).columns)

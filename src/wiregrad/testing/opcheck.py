@@ -1,0 +1,210 @@
+"""Checks of an op that follow from its record alone: registering an op is enough to have it tested.
+
+Each check takes a record and raises AssertionError with op, point and numbers; `CHECKS` lists them all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from wiregrad.api import Builder, Circuit
+from wiregrad.ir import Pattern
+from wiregrad.ops import Elementwise
+from wiregrad.ops.elementwise import POOL, Sample
+
+STENCIL, COMPLEX_STEP = 1e-8, 1e-12
+
+
+def circuit_of(op: Elementwise) -> Circuit:
+    """Return the circuit that applies an op to its inputs; conditions are `input > 0`."""
+    builder = Builder()
+    ports = [builder.input(name) for name in op.inputs]
+    operands = [port > 0.0 if name in op.takes_bool else port for name, port in zip(op.inputs, ports, strict=True)]
+    return builder.build(builder.apply(op, *operands))
+
+
+def numbers(point: Sample) -> tuple[float, ...]:
+    """Return a sample as numbers: a condition that holds is 1.0, one that does not is -1.0."""
+    return tuple((1.0 if x else -1.0) if isinstance(x, bool) else x for x in point)
+
+
+def smooth_slots(op: Elementwise) -> list[int]:
+    """Return the inputs along which the op can be differentiated."""
+    return [slot for slot, rule in enumerate(op.partials) if rule is not None]
+
+
+def check_samples(op: Elementwise) -> None:
+    """A record has ten samples or more, inside its domain (ops on conditions alone have as many as there are cases)."""
+    wanted = min(10, 2 ** len(op.inputs)) if len(op.takes_bool) == len(op.inputs) else 10
+    assert len(set(op.points)) >= wanted, f"{op.name} has {len(set(op.points))} samples; wanted {wanted}"
+    for point in op.points:
+        assert op.domain is None or op.domain(*point), f"{op.name}{point} is outside the domain"
+
+
+def check_value(op: Elementwise) -> None:
+    """The value equals NumPy's, or exact arithmetic for ops that NumPy does not have."""
+    circuit, reference = circuit_of(op), _reference(op)
+    for point in op.points:
+        got, wanted = circuit(numbers(point)), reference(*point)
+        # NumPy's own ops give its bits; the others may be 4 units in the last place off the exact value.
+        slack = 4 * np.spacing(abs(wanted)) if op.exact else 0.0
+        assert abs(got - wanted) <= slack if slack else got == wanted, f"{op.name}{point} = {got}, not {wanted}"
+
+
+def _reference(op: Elementwise) -> Callable[..., Any]:
+    if op.exact is not None:
+        import mpmath  # noqa: PLC0415 - a package of tests, not of wiregrad
+
+        exact: Callable[..., float] = mpmath.workdps(50)(lambda *xs: float(op.exact(mpmath, *map(mpmath.mpf, xs))))
+        return exact
+    found = op.forward if op.pattern is Pattern.MERGE else getattr(np, op.name, None)
+    assert found is not None, f"{op.name} is not in NumPy; its record needs `exact`"
+    return found
+
+
+def check_slopes(op: Elementwise) -> None:
+    """Reverse mode equals a complex step where the op allows it, else a five-point stencil."""
+    circuit = circuit_of(op)
+    for point in op.points:
+        grads = list(circuit.run(numbers(point)).grads.values())
+        for slot in smooth_slots(op):
+            if op.analytic:
+                _assert_close(op, point, slot, grads[slot], _complex_step(op, point, slot), COMPLEX_STEP)
+            else:
+                wanted = _stencil(lambda xs: float(circuit(xs)), numbers(point), slot)
+                _assert_close(op, point, slot, grads[slot], wanted, STENCIL)
+
+
+def check_modes(op: Elementwise) -> None:
+    """Forward and reverse mode agree: <v, J u> = <J' v, u>."""
+    circuit, rng = circuit_of(op), np.random.default_rng(0)
+    for point in op.points:
+        direction = dict(zip(op.inputs, rng.normal(size=len(op.inputs)), strict=True))
+        _, pushed = circuit.jvp(dict(zip(op.inputs, numbers(point), strict=True)), direction)
+        pulled = sum(g * direction[name] for name, g in circuit.run(numbers(point)).grads.items())
+        _assert_close(op, point, 0, pushed, pulled, 1e-13)
+
+
+def check_second_order(op: Elementwise) -> None:
+    """The gradient of the gradient equals a stencil of the gradient."""
+    if op.pattern is Pattern.BLOCK:
+        return
+    backward = circuit_of(op).backward_circuit()
+    for label in (backward.outputs[slot] for slot in smooth_slots(op)):
+        first = backward.with_output(label)
+        for point in op.points:
+            seconds = list(first.run(numbers(point)).grads.values())
+            for slot in smooth_slots(op):
+                wanted = _stencil(lambda xs, c=first: float(c(xs)), numbers(point), slot)  # type: ignore[misc]
+                _assert_close(op, point, slot, seconds[slot], wanted, 1e-7)
+
+
+def check_float32(op: Elementwise) -> None:
+    """In float32 value and slopes are float32 and near those in float64."""
+    for point in op.points:
+        wide = [x if isinstance(x, bool) else np.float64(x) for x in point]
+        narrow = [x if isinstance(x, bool) else np.float32(x) for x in point]
+        with np.errstate(all="ignore"):
+            pairs = [(op.forward(*narrow), op.forward(*wide))]
+            ys = pairs[0]
+            pairs += [(op.local(k, narrow, ys[0], 0), op.local(k, wide, ys[1], 0)) for k in smooth_slots(op)]
+        for got, wanted in pairs:
+            if got is None or wanted is None or isinstance(got, bool | np.bool_):
+                assert got == wanted, f"{op.name}{point}: {got} in float32, {wanted} in float64"
+                continue
+            assert getattr(got, "dtype", np.float32) == np.float32, f"{op.name}{point} gives {got.dtype} from float32"
+            assert np.isclose(got, wanted, rtol=2e-4, atol=1e-5), f"{op.name}{point}: {got} against {wanted}"
+
+
+def check_domain(op: Elementwise) -> None:
+    """Where the real function is undefined, value and gradient are NaN, never a plausible number."""
+    if op.domain is None:
+        return
+    for point in _outside(op):
+        run = circuit_of(op).run(numbers(point))
+        if np.isnan(run.output):
+            for slot in smooth_slots(op):
+                assert np.isnan(list(run.grads.values())[slot]), f"{op.name}{point} has gradient {run.grads}"
+
+
+def check_nan(op: Elementwise) -> None:
+    """A NaN that reaches the output is in the gradient too, unless the slopes are the same everywhere."""
+    if op.pattern in (Pattern.DISTRIBUTE, Pattern.MERGE):
+        return
+    circuit = circuit_of(op)
+    for slot in range(len(op.inputs)):
+        point = list(numbers(op.points[0]))
+        point[slot] = float("nan")
+        run = circuit.run(point)
+        sent = [run["f"].wires[k].sent for k in smooth_slots(op)]
+        if isinstance(run.output, float) and np.isnan(run.output) and not op.takes_bool:
+            assert not sent or np.isnan(sent).any(), f"{op.name}{tuple(point)} is NaN and sends {sent}"
+
+
+def check_kinks(op: Elementwise) -> None:
+    """On a kink with numeric slopes, the rule gives the slopes that the record states."""
+    for kink in op.kinks:
+        for point in _on_kink(op, kink.at):
+            xs = list(map(np.float64, point))
+            for slot in smooth_slots(op):
+                with np.errstate(all="ignore"):
+                    y = op.forward(*xs)
+                    stated = kink.slopes[slot]
+                    wanted = stated(*xs, y) if callable(stated) else stated
+                    got = op.local(slot, xs, y, 0)
+                assert (got is None) == (wanted is None), f"{op.name}{point} slot {slot}: {got}, not {wanted}"
+                assert got is None or got == wanted, f"{op.name}{point} slot {slot}: {got}, not {wanted}"
+
+
+CHECKS: tuple[Callable[[Elementwise], None], ...] = (
+    check_samples,
+    check_value,
+    check_slopes,
+    check_modes,
+    check_second_order,
+    check_float32,
+    check_domain,
+    check_nan,
+    check_kinks,
+)
+
+
+def _on_kink(op: Elementwise, at: Callable[..., Any]) -> Iterator[tuple[float, ...]]:
+    grid = [0.0, 0.5, 1.0, 1.5, 6.0, -1.5]
+    for values in np.stack(np.meshgrid(*[grid] * len(op.inputs)), -1).reshape(-1, len(op.inputs)).tolist():
+        with np.errstate(all="ignore"):
+            inside = op.domain is None or op.domain(*values)
+            others = sum(abs(kink.at(*map(np.float64, values))) == 0 for kink in op.kinks)
+            if inside and at(*map(np.float64, values)) == 0 and others == 1:
+                yield tuple(values)
+
+
+def _outside(op: Elementwise) -> Iterator[tuple[float, ...]]:
+    pool = [*POOL, -5.0, 7.5, 0.0]
+    for values in np.stack(np.meshgrid(*[pool] * len(op.inputs)), -1).reshape(-1, len(op.inputs)).tolist():
+        assert op.domain is not None
+        if not op.domain(*values):
+            yield tuple(values)
+
+
+def _complex_step(op: Elementwise, point: Sample, slot: int) -> float:
+    xs = [np.complex128(x) for x in numbers(point)]
+    xs[slot] += 1e-200j
+    return float(op.forward(*xs).imag / 1e-200)
+
+
+def _stencil(f: Callable[[Sequence[float]], float], point: Sequence[float], slot: int, h: float = 1e-4) -> float:
+    def at(step: float) -> float:
+        moved = list(point)
+        moved[slot] += step * h
+        return f(moved)
+
+    return (at(-2.0) - 8.0 * at(-1.0) + 8.0 * at(1.0) - at(2.0)) / (12.0 * h)
+
+
+def _assert_close(op: Elementwise, point: Sample, slot: int, got: float, wanted: float, tolerance: float) -> None:
+    close = abs(got - wanted) <= tolerance * max(1.0, abs(wanted))
+    assert close, f"{op.name}{point}, input {op.inputs[slot]}: derivative {got!r}, wanted {wanted!r}"

@@ -1,0 +1,249 @@
+"""Building circuits by hand."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import wiregrad as wg
+from wiregrad.errors import (
+    ArityError,
+    CircuitError,
+    CycleError,
+    DuplicateNameError,
+    FanoutError,
+    LiteralError,
+    NameSyntaxError,
+    OperandError,
+    UnknownNameError,
+    UnknownOpError,
+)
+from wiregrad.ir import Place, verify
+
+
+def test_a_builder_not_strict_implies_splitters() -> None:
+    b = wg.Builder()
+    x = b.input("x")
+    circuit = b.build(b.multiply(x, x, name="y"))
+
+    assert len(circuit.splitters) == 0
+    assert circuit.run(x=3).grads == {"x": 6.0}
+
+
+def test_a_strict_builder_names_both_readers_and_shows_the_fix() -> None:
+    b = wg.Builder(strict=True)
+    x = b.input("x")
+    b.exp(x, name="e")
+    with pytest.raises(FanoutError) as caught:
+        b.tanh(x, name="t")
+
+    message = str(caught.value)
+    assert "the wire x is read twice" in message
+    assert "by e (input x) and by t (input x)" in message
+    assert "p, q = builder.split(x)" in message
+
+
+def test_a_strict_builder_sees_one_node_read_a_wire_twice() -> None:
+    b = wg.Builder(strict=True)
+    x = b.input("x")
+    with pytest.raises(FanoutError, match=r"y \(input a\) and by y \(input b\)"):
+        b.multiply(x, x, name="y")
+
+
+def test_a_strict_builder_sees_an_output_that_is_read() -> None:
+    b = wg.Builder(strict=True)
+    x = b.input("x")
+    b.exp(x, name="e")
+    with pytest.raises(FanoutError, match="the output x"):
+        b.build(x)
+
+
+def test_a_strict_builder_sees_a_wire_read_by_name_and_by_port() -> None:
+    b = wg.Builder(strict=True)
+    b.exp("x", name="e")
+    x = b.input("x")
+    t = b.tanh(x, name="t")
+    with pytest.raises(FanoutError, match="the wire x is read twice"):
+        b.build(t)
+
+
+def test_a_branch_of_a_splitter_is_read_once() -> None:
+    b = wg.Builder(strict=True)
+    p, q = b.split(b.input("x"))
+    b.exp(p)
+    b.exp(q)
+    with pytest.raises(FanoutError):
+        b.sin(q)
+
+
+@pytest.mark.parametrize("ways", [2, 3, 7])
+def test_splitting_k_ways_takes_k_minus_1_splitters(ways: int) -> None:
+    b = wg.Builder(strict=True)
+    total, *rest = b.split(b.input("x"), ways)
+    for port in rest:
+        total = b.add(total, port)
+    circuit = b.build(total)
+
+    assert len(circuit.splitters) == ways - 1
+    assert circuit.split() == circuit
+    assert circuit.run(x=1).grads == {"x": float(ways)}
+
+
+def test_a_splitter_may_feed_the_output() -> None:
+    b = wg.Builder(strict=True)
+    p, q = b.split(b.input("x"))
+    b.exp(p)
+
+    assert b.build(q)(x=2) == 2.0
+
+
+def test_nodes_may_be_named_before_they_come() -> None:
+    b = wg.Builder()
+    b.multiply("e", "c", name="f")
+    b.add("a", "b", name="e")
+    for name in "abc":
+        b.input(name)
+    circuit = b.build("f")
+    verify(circuit)
+
+    assert circuit.inputs == ("a", "b", "c")
+    assert circuit.run(a=2, b=-3, c=10).grads == {"a": 10.0, "b": 10.0, "c": -1.0}
+
+
+def test_sorting_keeps_constants_places_and_groups_with_their_nodes() -> None:
+    b = wg.Builder()
+    with b.group("late"), b.at(Place("x.py", 3)):
+        b.multiply("e", 2.0, name="f")
+    with b.at(Place("x.py", 1)):
+        b.add("a", 3.0, name="e")
+    b.input("a")
+    circuit = b.build("f")
+
+    assert circuit(a=1) == 8.0
+    assert (circuit["f"].place, circuit["f"].group) == (Place("x.py", 3), "late")
+    assert (circuit["e"].place, circuit["e"].group) == (Place("x.py", 1), "")
+
+
+def test_a_cycle_is_named() -> None:
+    b = wg.Builder()
+    b.add("c", b.input("x"), name="a")
+    b.exp("a", name="b")
+    b.sin("b", name="c")
+    b.tanh("x", name="t")
+    with pytest.raises(CycleError, match=r"cycle: (a -> b -> c -> a|b -> c -> a -> b|c -> a -> b -> c);"):
+        b.build("t")
+
+
+def test_a_long_cycle_is_shortened() -> None:
+    b = wg.Builder()
+    for k in range(100):
+        b.exp(f"n{(k + 1) % 100}", name=f"n{k}")
+    with pytest.raises(CycleError, match=r" -> \.\.\. -> "):
+        b.build("n0")
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda b: b.mulitply("x", "x"), UnknownOpError, "did you mean multiply"),
+        (lambda b: b.multiply("x"), ArityError, r"multiply takes 2 wires \(a, b\); got 1"),
+        (lambda b: b.tanh("x", "x"), ArityError, r"tanh takes 1 wire \(x\); got 2"),
+        (lambda b: b.leaky_relu("x", 1.0, 2.0), ArityError, "leaky_relu takes 1 to 2 wires"),
+        (lambda b: b.add("x", True), OperandError, r"wanted a number; got bool \(True\)"),
+        (lambda b: b.add("x", np.bool_(True)), OperandError, "wanted a number; got bool"),
+        (lambda b: b.add("x", None), OperandError, "got NoneType"),
+        (lambda b: b.add("x", 1j), OperandError, "got complex"),
+        (lambda b: b.add("x", [1.0]), OperandError, "got list"),
+        (lambda b: b.add("x", math.inf), LiteralError, "must be finite; got inf"),
+        (lambda b: b.add("x", math.nan), LiteralError, "must be finite; got nan"),
+        (lambda b: b.add("x", 10**400), LiteralError, "must be finite"),
+        (lambda b: b.constant("2"), OperandError, "got str"),
+        (lambda b: b.input("x"), DuplicateNameError, "the name x is taken already"),
+        (lambda b: b.exp("x", name="x"), DuplicateNameError, "the name x is taken already"),
+        (lambda b: b.input("two words"), NameSyntaxError, "cannot be a name"),
+        (lambda b: b.input(""), NameSyntaxError, "cannot be a name"),
+        (lambda b: b.input("a" * 300), NameSyntaxError, r"'a{40}\.\.\.' cannot be a name"),
+        (lambda b: b.input(3), NameSyntaxError, "must be a string; got int"),
+        (lambda b: b.exp("x", name="%3"), NameSyntaxError, "cannot be a name"),
+        (lambda b: b.apply("input", "x"), OperandError, "builder.input"),
+        (lambda b: b.split("x", 1), CircuitError, "2 ways or more"),
+        (lambda b: b.group("a/b").__enter__(), CircuitError, "without '/'"),
+        (lambda b: b.build(), CircuitError, "needs an output"),
+        (lambda b: b.build("y"), UnknownNameError, "no node is called 'y'"),
+        (lambda b: b.build(3.0), OperandError, "port or a name; got float"),
+        (lambda b: b.build("x", "x"), DuplicateNameError, "two outputs"),
+        (lambda b: b.build(b.exp("nope")), UnknownNameError, "no node is called 'nope'"),
+        (lambda b: b.exp(wg.Builder().input("x")), OperandError, "another builder"),
+        (lambda b: b.build(wg.Builder().input("x")), OperandError, "one of another"),
+    ],
+)
+def test_a_bad_call_gets_a_clear_error(call: object, error: type[Exception], message: str) -> None:
+    b = wg.Builder()
+    b.input("x")
+    with pytest.raises(error, match=message) as caught:
+        call(b)  # type: ignore[operator]
+
+    assert isinstance(caught.value, wg.WiregradError)
+
+
+def test_a_refused_call_leaves_the_builder_as_it_was() -> None:
+    b = wg.Builder(strict=True)
+    x = b.input("x")
+    for bad in (lambda: b.add(x, True, name="y"), lambda: b.add(x, x, name="y"), lambda: b.add(x, 1.0, name="x")):
+        with pytest.raises(wg.WiregradError):
+            bad()
+
+    assert b.build(b.exp(x, name="y")) == wg.Circuit.from_text("input x\ny = exp x\noutput y")
+
+
+def test_operators_of_ports_are_ops() -> None:
+    b = wg.Builder()
+    x, y = b.input("x"), b.input("y")
+    out = abs(-((x + 1) ** 2) / y - 3 * x) + x % y + x // y + 1 / x + 2**x + (2 - x) + 7 % x + 9 // x + +y
+    found = b.build(out)(x=2.0, y=3.0)
+
+    assert found == abs(-((2 + 1) ** 2) / 3 - 3 * 2) + 2 % 3 + 2 // 3 + 1 / 2 + 2**2 + (2 - 2) + 7 % 2 + 9 // 2 + 3
+
+
+def test_comparisons_of_ports_are_ops() -> None:
+    b = wg.Builder()
+    x = b.input("x")
+    both = b.logical_and(b.logical_and(x < 3, x <= 3), b.logical_and(x > 1, x >= 1))
+
+    assert b.build(both)(x=2) is True
+
+
+def test_an_op_called_on_ports_adds_a_node() -> None:
+    b = wg.Builder()
+
+    assert b.build(wg.ops.tanh(b.input("x")))(x=0) == 0.0
+    assert repr(b.input("y")) == "Port(y)"
+
+
+def test_an_unnamed_output_is_called_f_or_the_next_free_name() -> None:
+    b = wg.Builder()
+
+    assert b.build(b.exp(b.input("x"))).output == "f"
+    assert b.build(b.sin("x")).output == "f_1"
+
+
+def test_a_builder_can_go_on_after_building() -> None:
+    b = wg.Builder()
+    first = b.build(b.exp(b.input("x"), name="y"))
+    b.build(b.sin("y", name="z"))
+
+    assert first == wg.Circuit.from_text("input x\ny = exp x\noutput y")
+
+
+def test_groups_nest() -> None:
+    b = wg.Builder()
+    x = b.input("x")
+    with b.group("net"):
+        with b.group("layer1"):
+            x = b.exp(x, name="inner")
+        x = b.sin(x, name="outer")
+
+    circuit = b.build(x)
+    assert (circuit["inner"].group, circuit["outer"].group, circuit["x"].group) == ("net/layer1", "net", "")

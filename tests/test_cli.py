@@ -1,0 +1,103 @@
+"""The command, as a person runs it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from wiregrad.cli import main
+
+
+def run(capsys: pytest.CaptureFixture[str], *args: str) -> tuple[int, str, str]:
+    code = main(args)
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+def test_grad_prints_every_node(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run(capsys, "grad", "e = a + b; f = e * c", "a=2", "b=-3", "c=10")
+    rows = [line.split() for line in out.splitlines()]
+
+    assert (code, err) == (0, "")
+    assert "e a + b -1 de/da = 1, de/db = 1 10".split() in rows
+    assert "f e * c -10 df/de = 10, df/dc = -1 1".split() in rows
+    assert "values     e = -1, f = -10" in out
+    assert "gradients  a=10 b=10 c=-1" in out
+
+
+def test_grad_prints_json(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "grad", "--json", "e = a + b; f = e * c", "a=2", "b=-3", "c=10")
+    document = json.loads(out)
+
+    assert code == 0
+    assert document["schema"] == 1
+    assert document["output"] == {"name": "f", "value": -10.0}
+    assert document["grads"] == {"a": 10.0, "b": 10.0, "c": -1.0}
+    assert document["nodes"][-1]["wires"][0] == {"source": "e", "local": 10.0, "sent": 10.0}
+
+
+def test_json_has_no_numbers_that_json_does_not_know(capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = run(capsys, "grad", "where(x > 0, log(x), x)", "x=nan", "--json")
+    document = json.loads(out, parse_constant=lambda text: pytest.fail(f"{text} is not JSON"))
+
+    assert document["output"]["value"] == "nan"
+
+
+def test_a_formula_may_begin_with_a_minus(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "grad", "-x**2", "x=3")
+
+    assert code == 0
+    assert "f = -9" in out
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "message"),
+    [
+        (["grad", "a +", "a=1"], 3, "^"),
+        (["grad", "(" * 200], 3, "nest at most 100 deep"),
+        (["grad", "a + b", "a=1"], 2, "no value for b"),
+        (["grad", "a + b", "a=1", "b=2", "d=3"], 2, "no input called 'd'"),
+        (["grad", "a + b", "a=1", "b=two"], 2, "wanted NAME=NUMBER, like a=2; got 'b=two'"),
+        (["grad", "a + b", "a=1", "b"], 2, "wanted NAME=NUMBER"),
+        (["grad", "a + b", "a=1", "a=2", "b=1"], 2, "given twice"),
+        (["grad"], 2, "Missing argument"),
+        (["gard"], 2, "No such command"),
+    ],
+)
+def test_a_mistake_is_told_on_stderr(
+    capsys: pytest.CaptureFixture[str], args: list[str], code: int, message: str
+) -> None:
+    got, out, err = run(capsys, *args)
+
+    assert got == code
+    assert out == ""
+    assert message in err
+    assert "Traceback" not in err
+
+
+def test_control_characters_in_a_formula_are_shown_as_text(capsys: pytest.CaptureFixture[str]) -> None:
+    _, _, err = run(capsys, "grad", "a \x1b[31m b")
+
+    assert "\x1b" not in err
+
+
+def test_markup_in_a_formula_is_not_styled(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "grad", "red_bold = x; f = red_bold", "x=1")
+
+    assert code == 0
+    assert "red_bold" in out
+
+
+def test_help_and_version_exit_with_0(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(capsys, "--version")[0] == 0
+    assert "Example: wiregrad grad" in run(capsys, "grad", "--help")[1]
+
+
+def test_the_installed_command_runs() -> None:
+    command = [sys.executable, "-c", "from wiregrad.cli import main; main()", "grad", "x*x", "x=3"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+
+    assert "gradients  x=6" in done.stdout

@@ -1,0 +1,146 @@
+"""The op table: every record is checked by the checks that follow from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import wiregrad as wg
+from wiregrad import ops
+from wiregrad.errors import RecordError, UnknownOpError
+from wiregrad.ops import TABLE, Elementwise, Kink, Pattern
+from wiregrad.testing.opcheck import CHECKS
+
+RECORDS = [op for op in TABLE if isinstance(op, Elementwise)]
+REQUIRED = """
+    add subtract multiply divide power negative absolute sign square sqrt cbrt reciprocal exp exp2 expm1 log log2
+    log10 log1p sin cos tan arcsin arccos arctan arctan2 sinh cosh tanh arcsinh arccosh arctanh sigmoid softplus
+    relu leaky_relu gelu silu erf hypot logaddexp maximum minimum fmax fmin clip where floor ceil round trunc mod
+    floor_divide copysign greater greater_equal less less_equal equal not_equal logical_and logical_or logical_xor
+    logical_not
+""".split()
+
+
+@contextmanager
+def registered(op: Elementwise) -> Iterator[Elementwise]:
+    TABLE.register(op)
+    try:
+        yield op
+    finally:
+        TABLE.forget(op)
+
+
+def cube(**changes: object) -> Elementwise:
+    record = Elementwise(
+        name="cube",
+        doc="Third power of the wire.",
+        inputs=("x",),
+        pattern=Pattern.SCALE,
+        forward=lambda x: x * x * x,
+        partials=(lambda x, y: 3.0 * ops.square(x),),
+        exact=lambda mp, x: x**3,
+    )
+    return replace(record, **changes)
+
+
+@pytest.mark.parametrize("op", RECORDS, ids=lambda op: op.name)
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+def test_every_record_passes_every_check(op: Elementwise, check: Callable[[Elementwise], None]) -> None:
+    check(op)
+
+
+def test_the_elementwise_set_is_there() -> None:
+    assert set(REQUIRED) <= {op.name for op in RECORDS}
+
+
+def test_adding_an_op_is_one_record() -> None:
+    with registered(cube()) as op:
+        for check in CHECKS:
+            check(op)
+        circuit = wg.circuit("y = cube(x)")
+        second = circuit.backward_circuit().run(x=2.0)
+
+        assert circuit.run(x=2.0).grads == {"x": 12.0}
+        assert second.grads == {"x": 12.0}
+        assert "y = cube x" in circuit.to_text()
+        assert wg.Circuit.from_text(circuit.to_text()) == circuit
+        assert "| `cube` | `cube(x)` | scale | Third power of the wire. |" in ops.docs_table()
+        assert ops.cube is op
+        assert "cube" in dir(ops)
+    with pytest.raises(UnknownOpError):
+        TABLE["cube"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"partials": (lambda x, y: 2.0 * ops.square(x),)}, r"derivative 0\.18"),
+        ({"forward": lambda x: x * x}, r"cube\(0\.3,\) = 0\.09"),
+        ({"exact": None}, "needs `exact`"),
+        ({"samples": ((1.0,),)}, "1 samples"),
+        ({"domain": lambda x: x > 0, "samples": ((-1.0,),) * 10}, "samples"),
+        ({"partials": (lambda x, y: np.float64(3.0) * x * x,)}, "float64 from float32"),
+        ({"kinks": (Kink(doc="x = 1", at=lambda x: x - 1.0, slopes=(0.5,)),)}, r"3\.0, not 0\.5"),
+    ],
+)
+def test_a_wrong_record_fails_its_own_checks(changes: dict[str, object], message: str) -> None:
+    def run_all(op: Elementwise) -> None:
+        for check in CHECKS:
+            check(op)
+
+    with registered(cube(**changes)) as op, pytest.raises(AssertionError, match=message):
+        run_all(op)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"name": "multiply"}, "registered already"),
+        ({"name": "two words"}, "plain identifier"),
+        ({"name": "lambda"}, "plain identifier"),
+        ({"doc": " "}, "no doc"),
+        ({"partials": ()}, "one partial"),
+        ({"infix": ("*",)}, "multiply's"),
+        ({"prefix": "-"}, "negative's"),
+        ({"inputs": ("x", "x"), "partials": (None, None)}, "unusable inputs"),
+        ({"pattern": Pattern.BLOCK, "kinks": (Kink(doc="0", at=lambda x: x, slopes=(0.0,)),)}, "jumps"),
+    ],
+)
+def test_a_record_that_contradicts_itself_is_refused(changes: dict[str, object], message: str) -> None:
+    before = len(TABLE)
+    with pytest.raises(RecordError, match=message):
+        TABLE.register(cube(**changes))
+
+    assert len(TABLE) == before
+
+
+def test_only_the_newest_op_can_be_forgotten() -> None:
+    with pytest.raises(RecordError, match="registered last"):
+        TABLE.forget(ops.multiply)
+
+
+def test_an_unregistered_record_cannot_be_applied() -> None:
+    builder = wg.Builder()
+    with pytest.raises(UnknownOpError, match=r"cube is not registered; call wiregrad\.ops\.register"):
+        builder.apply(cube(), builder.input("x"))
+
+
+def test_an_op_applied_to_numbers_is_numpy() -> None:
+    assert ops.hypot(3.0, 4.0) == 5.0
+    assert ops.leaky_relu(-1.0) == -0.01
+
+
+def test_the_pattern_of_an_op_says_what_its_slopes_are() -> None:
+    for op in RECORDS:
+        xs = [np.float64(x) for x in op.points[0]]
+        slopes = [op.local(slot, xs, op.forward(*xs), 0) for slot in range(len(xs))]
+        if op.pattern in (Pattern.DISTRIBUTE, Pattern.MERGE):
+            assert {abs(slope) for slope in slopes} == {1.0}
+        if op.pattern is Pattern.SWAP:
+            assert slopes == xs[::-1]
+        if op.pattern is Pattern.BLOCK:
+            assert not any(slopes)

@@ -1,0 +1,103 @@
+"""The package as a whole: imports, public names, examples in docs."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import pkgutil
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import wiregrad
+from wiregrad.ops import records
+from wiregrad.testing.opcheck import CHECKS
+
+ROOT = Path(__file__).parent.parent
+MODULES = [info.name for info in pkgutil.walk_packages(wiregrad.__path__, "wiregrad.")]
+PAGES = sorted(path.relative_to(ROOT).as_posix() for path in [ROOT / "README.md", *ROOT.glob("docs/**/*.md")])
+HEAVY = ["click", "rich", "hypothesis", "mpmath", "pytest", "scipy", "torch", "jax", "difflib", "asyncio", "unittest"]
+
+
+def loaded_by(code: str) -> set[str]:
+    command = [sys.executable, "-c", f"{code}\nimport sys\nprint(*sys.modules)"]
+    return set(subprocess.run(command, capture_output=True, text=True, check=True).stdout.split())
+
+
+def test_importing_wiregrad_loads_nothing_heavy_beyond_numpy() -> None:
+    added = loaded_by("import wiregrad") - loaded_by("import numpy")
+    outside = {name.partition(".")[0] for name in added} - {"wiregrad"}
+
+    assert not outside & {*HEAVY}
+    assert "wiregrad.cli" not in added
+    assert "wiregrad.testing" not in added
+
+
+@pytest.mark.parametrize("module", ["wiregrad", *MODULES])
+def test_examples_in_docstrings_run(module: str) -> None:
+    result = doctest.testmod(importlib.import_module(module))
+
+    assert result.failed == 0
+
+
+def test_every_public_function_has_an_example() -> None:
+    for name in wiregrad.__all__:
+        thing = getattr(wiregrad, name)
+        if callable(thing) and not issubclass(thing if isinstance(thing, type) else object, Exception):
+            assert ">>>" in (thing.__doc__ or ""), f"{name} has no example"
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_examples_in_pages_run(page: str) -> None:
+    result = doctest.testfile(str(ROOT / page), module_relative=False)
+
+    assert result.failed == 0
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if "generated" not in page])
+def test_commands_shown_in_pages_print_what_the_page_says(page: str) -> None:
+    text = (ROOT / page).read_text()
+    for command, shown in re.findall(r"```console\n\$ (wiregrad [^\n]*)\n(.*?)```", text, re.DOTALL):
+        words = [sys.executable, "-c", "from wiregrad.cli import main; main()", *shell_words(command)[1:]]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+
+        assert squeeze(done.stdout + done.stderr) == squeeze(shown)
+
+
+def shell_words(command: str) -> list[str]:
+    return [quoted or bare for quoted, bare in re.findall(r'"([^"]*)"|(\S+)', command)]
+
+
+def squeeze(text: str) -> list[str]:
+    return [" ".join(line.split()) for line in text.splitlines() if line.strip()]
+
+
+def test_the_op_shown_in_contributing_passes_its_checks() -> None:
+    diff = re.search(r"```diff\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(), re.DOTALL)
+    assert diff is not None
+    source = "\n".join(line[1:] for line in diff[1].splitlines())
+    names = dict(vars(records))
+    exec(source, names)
+    try:
+        for check in CHECKS:
+            check(names["logit"])
+
+        assert wiregrad.circuit("logit(x)").run(x=0.5).grads == {"x": 4.0}
+    finally:
+        wiregrad.ops.TABLE.forget(names["logit"])
+
+
+def test_the_page_of_ops_is_fresh() -> None:
+    page = (ROOT / "docs" / "ops.md").read_text()
+
+    assert wiregrad.ops.docs_table() in page
+
+
+@pytest.mark.parametrize("example", sorted(path.name for path in (ROOT / "examples").glob("*.py")))
+def test_examples_run(example: str) -> None:
+    done = subprocess.run([sys.executable, ROOT / "examples" / example], capture_output=True, text=True, check=True)
+
+    assert "sends" in done.stdout

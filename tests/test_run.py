@@ -1,0 +1,91 @@
+"""Runs: what is kept of one forward and backward pass, and how it is told."""
+
+from __future__ import annotations
+
+import wiregrad as wg
+
+EXPRESSION = wg.circuit("e = a + b; f = e * c").run(a=2, b=-3, c=10)
+
+
+def test_a_run_keeps_values_and_gradients_by_name() -> None:
+    assert EXPRESSION.output == -10.0
+    assert EXPRESSION.grads == {"a": 10.0, "b": 10.0, "c": -1.0}
+    assert (EXPRESSION["e"].value, EXPRESSION["e"].grad) == (-1.0, 10.0)
+    assert repr(EXPRESSION) == "Run(f = -10, gradients a=10, b=10, c=-1)"
+
+
+def test_upstream_times_local_is_sent_on_every_wire() -> None:
+    run = wg.circuit("o = tanh(x1*w1 + x2*w2 + b)").run(x1=2, w1=-3, x2=0, w2=1, b=6.8813735870195432)
+    wires = [wire for view in run for wire in view.wires]
+
+    assert len(wires) == 9
+    assert all(wire.upstream * wire.local == wire.sent for wire in wires)
+
+
+def test_branches_of_a_wire_add_up_to_its_gradient() -> None:
+    for circuit in (wg.circuit("x*x + x"), wg.circuit("x*x + x").split()):
+        run = circuit.run(x=3)
+        branches = run["x"].branches
+
+        assert sum(wire.sent for wire in branches) == run["x"].grad == 7.0
+    assert [(w.reader, w.slot, w.sent) for w in wg.circuit("t = x*x; f = t + x").run(x=3)["x"].branches] == [
+        ("t", 0, 3.0),
+        ("t", 1, 3.0),
+        ("f", 1, 1.0),
+    ]
+
+
+def test_steps_tell_the_run_in_plain_sentences() -> None:
+    assert [str(step) for step in EXPRESSION.steps()] == [
+        "a is given: 2",
+        "b is given: -3",
+        "c is given: 10",
+        "e = a + b = 2 + (-3) = -1",
+        "f = e * c = (-1) * 10 = -10",
+        "f is the output: its gradient is 1",
+        "f = e * c sends 10 to e and -1 to c",
+        "e = a + b sends 10 to a and 10 to b",
+    ]
+
+
+def test_steps_have_phase_node_arrived_and_sent() -> None:
+    steps = list(EXPRESSION.steps())
+
+    assert [step.phase for step in steps] == ["forward"] * 5 + ["seed"] + ["backward"] * 2
+    assert (steps[4].node, steps[4].arrived, steps[4].sent) == ("f", (-1.0, 10.0), (-10.0,))
+    assert (steps[6].node, steps[6].arrived, steps[6].sent) == ("f", (1.0,), (("e", 10.0), ("c", -1.0)))
+
+
+def test_steps_show_where_gradients_are_added() -> None:
+    implied = [str(step) for step in wg.circuit("t = x*x; f = t + x").run(x=3).steps()]
+    explicit = [str(step) for step in wg.circuit("t = x*x; f = t + x").split().run(x=3).steps()]
+
+    assert implied[-1] == "x adds what came back from f, t and t: 1 + 3 + 3 = 7"
+    assert explicit[1] == "%1 copies 3 from x to two wires"
+    assert explicit[-4:] == [
+        "%2 adds what came back from f and t: 1 + 3 = 4",
+        "splitter %2 sends 4 to %1",
+        "%1 adds what came back from t and %2: 3 + 4 = 7",
+        "splitter %1 sends 7 to x",
+    ]
+
+
+def test_steps_say_what_is_blocked_and_leave_constants_out() -> None:
+    run = wg.circuit("m = maximum(a, b); f = m * 2").run(a=1, b=3)
+    sentences = [str(step) for step in run.steps()]
+
+    assert "f = m * 2.0 sends 2 to m" in sentences
+    assert "m = maximum(a, b) sends nothing to a and 2 to b" in sentences
+
+
+def test_an_output_that_is_read_on_adds_the_seed() -> None:
+    circuit = wg.Circuit.from_text("input x\ny = exp x\nz = sin y\noutput y")
+
+    assert "y is the output: its gradient is 1" in [str(step) for step in circuit.run(x=0).steps()]
+
+
+def test_a_local_derivative_is_shown_even_where_no_gradient_arrives() -> None:
+    run = wg.circuit("s = sqrt(x); f = where(x > 0, s, 0)").run(x=0)
+
+    assert run["s"].wires[0].local == float("inf")
+    assert (run["s"].wires[0].sent, run["s"].wires[0].blocked) == (0.0, True)

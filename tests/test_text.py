@@ -1,0 +1,120 @@
+"""The text form: written, read back, and refused clearly."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+import wiregrad as wg
+from wiregrad.errors import ArityError, CycleError, DuplicateNameError, TextError, UnknownOpError
+from wiregrad.ir import Place
+from wiregrad.ir.mode import Convention, encode
+
+EXPRESSION = """\
+circuit f
+input a, b, c
+e = add a b        # formula:1:5
+f = multiply e c   # formula:1:16
+output f
+"""
+
+
+def test_the_text_of_the_expression() -> None:
+    assert wg.circuit("e = a + b; f = e * c").to_text() == EXPRESSION
+    assert str(wg.Circuit.from_text(EXPRESSION)) == EXPRESSION
+
+
+def test_the_place_of_a_node_is_where_its_expression_begins() -> None:
+    circuit = wg.circuit("(a + b) * c")
+
+    assert [str(node.place) for node in circuit.nodes] == ["formula:1:2", "formula:1:1"]
+
+
+def test_text_is_a_round_trip_for_everything_a_circuit_can_hold() -> None:
+    b = wg.Builder(finite=False)
+    x = b.input("x")
+    with b.group("a group/with #".replace("/", " ")), b.at(Place('odd "file": 3.py', 7, 2)):
+        k = b.constant(float("nan"), name="k")
+        y = b.maximum(x, k)
+    b.name(y, "first")
+    b.name(y, "second")
+    with b.at(Place("C:\\code\\net.py", 12)):
+        z = b.where(x > 0.1 + 0.2, b.constant(-0.0), float("-inf"))
+    late = b.input("late.input[3]")
+    circuit = b.build(y, labels={"other": z, "again": late, "x_out": x}, name="whole")
+
+    assert wg.Circuit.from_text(circuit.to_text()) == circuit
+
+
+def test_every_double_is_read_back_exactly() -> None:
+    for value in (0.1, 1 / 3, 5e-324, sys.float_info.max, -0.0, 1e16, 1e22, 123456789.123456789):
+        b = wg.Builder()
+        circuit = b.build(b.add(b.input("x"), value))
+
+        assert wg.Circuit.from_text(circuit.to_text()) == circuit
+
+
+def test_lines_in_any_order_are_sorted() -> None:
+    circuit = wg.Circuit.from_text("output f\nf = multiply e c\ne = add a b\ninput a, b\ninput c\ncircuit g")
+
+    assert circuit.name == "g"
+    assert circuit(a=2, b=-3, c=10) == -10.0
+
+
+def test_comments_and_empty_lines_are_passed_over() -> None:
+    text = "# a circuit by hand\n\ninput x\n   y = exp x   # the only node\noutput y\n"
+
+    assert wg.Circuit.from_text(text) == wg.Circuit.from_text("input x\ny = exp x\noutput y")
+
+
+def test_a_literal_operand_fixes_the_kink_and_the_text_says_only_what_is_unusual() -> None:
+    plain = wg.circuit("maximum(x, 0)")
+    joint = wg.Circuit.from_text(plain.to_text().replace("x %1", "x %1 kink=min_norm"))
+    torch = wg.Circuit.from_text(plain.to_text().replace("x %1", "x %1 kink=torch:b"))
+
+    assert "kink" not in plain.to_text()
+    assert plain["f"].mode == encode(Convention.MIN_NORM, [1])
+    assert [c.run(x=0).grads["x"] for c in (plain, joint, torch)] == [0.0, 0.5, 0.5]
+    assert [wg.Circuit.from_text(c.to_text()) for c in (plain, joint, torch)] == [plain, joint, torch]
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "message"),
+    [
+        ("", TextError, "no 'output' line"),
+        ("input x", TextError, "no 'output' line"),
+        ("hello world\noutput x", TextError, "line 1: wanted 'circuit NAME' once"),
+        ("circuit a\ncircuit b\noutput x", TextError, "line 2"),
+        ("input x\ny = expp x\noutput y", UnknownOpError, "line 2: there is no op called 'expp'; did you mean exp"),
+        ("input x\ny = input x\noutput y", UnknownOpError, "line 2"),
+        ("input x\ny = multiply x\noutput y", ArityError, "line 2: multiply takes 2 wires"),
+        ("input x\ny = exp z\noutput y", TextError, "line 2: no node is called 'z'"),
+        ("input x\noutput y", TextError, "line 2: no node is called 'y'"),
+        ("input x, x\noutput x", DuplicateNameError, "line 1: x is defined already, at line 1"),
+        ("input x\nx = exp x\noutput x", DuplicateNameError, "line 2"),
+        ("input x\noutput x, x", DuplicateNameError, "two outputs"),
+        ("input x\ny =\noutput y", TextError, "line 2: wanted an op behind '='"),
+        ("input x\ny = constant\noutput y", TextError, "line 2: wanted one number"),
+        ("input x\ny = constant 1_0\noutput y", TextError, "got '1_0'"),
+        ("input x\ny = constant 1 2\noutput y", TextError, "got '1 2'"),
+        ("input x: float99\noutput x", TextError, "wanted a type"),
+        ("input x y\noutput x", TextError, "line 1: 'x y' cannot be a name"),
+        ("input\noutput x", TextError, "line 1"),
+        ("input %3\noutput %3", TextError, "'%3' cannot be a name"),
+        ("input x\ny = maximum x x kink=sideways\noutput y", TextError, "wanted kink="),
+        ("input x\ny = maximum x x kink=torch:q\noutput y", TextError, "wanted kink="),
+        ("a = exp b\nb = sin a\noutput a", CycleError, "cycle"),
+        ("input x\ny = exp x\nz = sin x\noutput y = z", DuplicateNameError, "name of another node"),
+    ],
+)
+def test_a_text_that_cannot_be_read_says_where_and_why(text: str, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message) as caught:
+        wg.Circuit.from_text(text)
+
+    assert isinstance(caught.value, wg.WiregradError)
+
+
+def test_the_text_form_is_a_string() -> None:
+    with pytest.raises(TextError, match="got bytes"):
+        wg.Circuit.from_text(b"input x")  # type: ignore[arg-type]
