@@ -153,7 +153,7 @@ class _Parser:
         """Call the nodes that were given no name t1, t2, ...; the result is the circuit's output and gets its own."""
         names = (name for k in itertools.count(1) if (name := f"t{k}") not in self.written)
         for port in self.applied:
-            if port.index != result.index and not self.builder.has_name(port):
+            if port.index != result.index and not self.builder.recording.has_name(port.index):
                 self.builder.name(port, next(names))
 
     def _declare(self, token: _Token) -> None:

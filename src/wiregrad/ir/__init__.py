@@ -5,6 +5,7 @@ from wiregrad.ir.circuit import SPLIT, Circuit, Columns, Node, Place, Row, Wire,
 from wiregrad.ir.infer import DERIVE
 from wiregrad.ir.names import check_name
 from wiregrad.ir.op import CONSTANT, INPUT, TABLE, Op, OpTable, Pattern
+from wiregrad.ir.recording import Recording
 from wiregrad.ir.text import parse_text, write_text
 from wiregrad.ir.verify import verify
 
@@ -23,6 +24,7 @@ __all__ = [
     "Pattern",
     "Place",
     "Port",
+    "Recording",
     "Row",
     "Wire",
     "check_name",

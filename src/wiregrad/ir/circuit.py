@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import compress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -61,6 +62,10 @@ class Labels:
         return one == two
 
     __hash__ = None  # type: ignore[assignment]
+
+    def filtered(self, keep: NDArray[np.bool_]) -> Labels:
+        """Return the labels of the nodes to keep."""
+        return self if self.index is None else Labels(self.table, self.index[keep])
 
     def nbytes(self) -> int:
         """Return how much memory the labels take, the table left out."""
@@ -331,6 +336,28 @@ class Circuit:
         while label != name and label in self:
             label += "_"
         return Circuit(replace(self.columns, outputs=node, labels=(label,), name=label))
+
+    def filtered(self, keep: NDArray[np.bool_]) -> Circuit:
+        """Return the circuit of the nodes to keep, which must read only each other and include the outputs."""
+        c = self.columns
+        lengths = np.diff(c.starts)
+        position = (np.cumsum(keep) - 1).astype(np.int32)
+        kept = keep[c.constant_nodes]
+        columns = replace(
+            c,
+            codes=c.codes[keep],
+            starts=np.concatenate([[0], np.cumsum(lengths[keep])]).astype(np.int32),
+            sources=position[c.sources[np.repeat(keep, lengths)]],
+            types=c.types[keep],
+            constant_nodes=position[c.constant_nodes[kept]],
+            constants=tuple(compress(c.constants, kept)),
+            modes=None if c.modes is None else c.modes[keep],
+            names=c.names.filtered(keep, position),
+            places=c.places.filtered(keep),
+            groups=c.groups.filtered(keep),
+            outputs=position[c.outputs],
+        )
+        return Circuit(columns)
 
     def input_indices(self) -> list[int]:
         """Return the indices of the inputs."""

@@ -101,6 +101,12 @@ class NameTable:
             found[node] = (*found[node], name) if node in found else (name,)
         return found
 
+    def filtered(self, keep: NDArray[np.bool_], position: NDArray[np.int32]) -> NameTable:
+        """Return the names of the nodes to keep, each moved to its new position."""
+        if not len(self):
+            return self
+        return NameTable((int(position[node]), name) for node, name in self if keep[node])
+
     def nbytes(self) -> int:
         """Return how much memory the names take."""
         return self.nodes.nbytes + self._ends.nbytes + len(self._blob)

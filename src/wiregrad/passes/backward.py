@@ -6,7 +6,6 @@ from typing import Any
 
 from wiregrad.ir import Builder, Circuit, Port, Row
 from wiregrad.ops import settle
-from wiregrad.passes.rewrite import Rewriter
 from wiregrad.passes.simplify import prune
 from wiregrad.passes.sweep import reverse
 
@@ -22,16 +21,23 @@ def backward_circuit(circuit: Circuit) -> Circuit:
     >>> backward_circuit(parse_text("input x\\ny = multiply x x\\noutput y"))
     Circuit(1 input, 3 nodes, 0 splitters, output grad_x)
     """
-    new, root = Rewriter(circuit), circuit.root()
-    for row in circuit.rows():
-        new.copy(row, [new.where[source] for source in row.sources])
-    builder = new.builder
-    ports = [Port(builder, node) for node in range(circuit.size)]
+    root, builder = circuit.root(), Builder(finite=False)
+    builder.recording.load(circuit)
+    builder.recording.follow(circuit, root)
     namer = _Namer(circuit, builder)
-    builder.follow(circuit, root)
-    grads = reverse(circuit, ports, {root: builder.constant(1.0)}, namer)
-    outputs = {namer.output(node, grads[node]): namer.ports[node].index for node in circuit.input_indices()}
-    return prune(new.build(outputs, name=f"backward_{circuit.name}"))
+    grads = reverse(circuit, _Ports(builder), {root: builder.constant(1.0)}, namer)
+    outputs = {namer.output(node, grads[node]): namer.ports[node] for node in circuit.input_indices()}
+    return prune(builder.build(name=f"backward_{circuit.name}", labels=outputs))
+
+
+class _Ports:
+    """The nodes of a builder as what flows forward."""
+
+    def __init__(self, builder: Builder) -> None:
+        self.builder = builder
+
+    def __getitem__(self, node: int) -> Port:
+        return Port(self.builder, node)
 
 
 class _Namer:
@@ -44,7 +50,7 @@ class _Namer:
         self._labels: dict[int, str] = {}
 
     def node(self, row: Row, upstream: Any) -> None:
-        self.builder.follow(self.circuit, row.node)
+        self.builder.recording.follow(self.circuit, row.node)
         if isinstance(upstream, Port) and row.node in self._named:
             self._label(row.node, upstream)
 
@@ -59,6 +65,6 @@ class _Namer:
         return self._labels[node]
 
     def _label(self, node: int, port: Port) -> None:
-        self._labels[node] = self.builder.free_name(f"grad_{self._named[node][0]}")
+        self._labels[node] = self.builder.recording.free_name(f"grad_{self._named[node][0]}")
         self.builder.name(port, self._labels[node])
         self.ports[node] = port

@@ -6,13 +6,13 @@ the user gave still finds a node.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from wiregrad.dtypes import WireType
-from wiregrad.ir import CONSTANT, Builder, Circuit, Op, Port, Row
+from wiregrad.ir import CONSTANT, Circuit, Op, Recording, Row
 
 Rule = Callable[[Row, list[int]], int | None]
 """Given a node and its sources in the new circuit: the new circuit's node to use in its place, or None to copy it."""
@@ -23,7 +23,7 @@ class Rewriter:
 
     def __init__(self, circuit: Circuit) -> None:
         self.circuit = circuit
-        self.builder = Builder(finite=False)
+        self.recording = Recording()
         self.where: list[int] = [-1] * circuit.size
         self.made: list[tuple[Op, Sequence[int], WireType]] = []
         self.values: dict[int, Any] = {}
@@ -34,7 +34,7 @@ class Rewriter:
 
     def copy(self, row: Row, sources: Sequence[int]) -> int:
         """Copy a node with new sources; returns its new index."""
-        new = self.builder.copy(self.circuit, row, sources)
+        new = self.recording.copy(self.circuit, row, sources)
         self.made.append((row.op, sources, self.circuit.type_of(row.node)))
         if row.op is CONSTANT:
             self.values[new] = self._constants[row.node]
@@ -50,8 +50,8 @@ class Rewriter:
         """Return a constant with the value, new or not, that stands for a node."""
         found = self.constant(row, value)
         if found is None:
-            self.builder.follow(self.circuit, row.node)
-            found = self.builder.place_constant(value).index
+            self.recording.follow(self.circuit, row.node)
+            found = self.recording.append_constant(value)
             self.made.append((CONSTANT, (), self.circuit.type_of(row.node)))
             self.values[found] = value
             self._by_bits[_bits(value)] = found
@@ -61,15 +61,14 @@ class Rewriter:
         """Note where a node went and hand its names on."""
         self.where[row.node] = new
         for name in self._names.get(row.node, ()):
-            self.builder.name(new, name)
+            self.recording.name(new, name)
 
-    def build(self, outputs: Mapping[str, int] | None = None, name: str | None = None) -> Circuit:
-        """Return the new circuit; its outputs and name are the old one's unless given."""
+    def build(self, outputs: Mapping[str, int] | None = None) -> Circuit:
+        """Return the new circuit; its outputs are the old one's unless given."""
         if outputs is None:
             old = self.circuit.columns.outputs.tolist()
             outputs = {label: self.where[node] for label, node in zip(self.circuit.outputs, old, strict=True)}
-        ports = {label: Port(self.builder, node) for label, node in outputs.items()}
-        return self.builder.build(name=name or self.circuit.name, labels=ports)
+        return self.recording.freeze(outputs, self.circuit.name)
 
 
 def rewrite(circuit: Circuit, *rules: Callable[[Rewriter], Rule]) -> Circuit:
@@ -83,15 +82,6 @@ def rewrite(circuit: Circuit, *rules: Callable[[Rewriter], Rule]) -> Circuit:
             new.copy(row, sources)
         else:
             new.settle(row, replacement)
-    return new.build()
-
-
-def keep(circuit: Circuit, wanted: Iterable[int]) -> Circuit:
-    """Return the circuit with the wanted nodes alone; they must read only each other."""
-    new, kept = Rewriter(circuit), set(wanted)
-    for row in circuit.rows():
-        if row.node in kept:
-            new.copy(row, [new.where[source] for source in row.sources])
     return new.build()
 
 

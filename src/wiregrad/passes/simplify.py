@@ -13,7 +13,7 @@ import numpy as np
 
 from wiregrad.ir import CONSTANT, INPUT, SPLIT, Circuit, Row
 from wiregrad.ops import Elementwise
-from wiregrad.passes.rewrite import Rewriter, Rule, keep, rewrite
+from wiregrad.passes.rewrite import Rewriter, Rule, rewrite
 
 
 def prune(circuit: Circuit) -> Circuit:
@@ -30,7 +30,7 @@ def prune(circuit: Circuit) -> Circuit:
         if live[row.node]:
             for source in row.sources:
                 live[source] = 1
-    return keep(circuit, (node for node, alive in enumerate(live) if alive))
+    return circuit.filtered(np.frombuffer(live, np.bool_))
 
 
 def fold(circuit: Circuit) -> Circuit:

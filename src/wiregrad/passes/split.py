@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wiregrad.ir import SPLIT, Circuit, Port
+from wiregrad.ir import SPLIT, TABLE, Circuit
 from wiregrad.passes.rewrite import Rewriter
 
 
@@ -25,7 +25,7 @@ def split(circuit: Circuit) -> Circuit:
         # An explicit splitter brings two branches of its own.
         chain = [node] * min(counts[row.node], 2 if row.op.name == SPLIT else 1)
         while len(chain) < counts[row.node]:
-            copy = new.builder.apply(SPLIT, Port(new.builder, chain.pop())).index
+            copy = new.recording.append(TABLE.code(TABLE[SPLIT]), [chain.pop()])
             chain += [copy, copy]
         taps[row.node] = chain[::-1]
     outputs = zip(circuit.outputs, columns.outputs.tolist(), strict=True)

@@ -7,11 +7,18 @@ None is absent (see `wiregrad.ops.flow`). Nothing recurses: index order is an or
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 from wiregrad.ir import Circuit, Row
 from wiregrad.ops import plus
+
+
+class Values(Protocol):
+    """What each node carried forward, by index."""
+
+    def __getitem__(self, node: int, /) -> Any:
+        """Return the value of a node."""
 
 
 class Watcher(Protocol):
@@ -24,7 +31,7 @@ class Watcher(Protocol):
         """Be told what went back along one wire."""
 
 
-def reverse(circuit: Circuit, values: Sequence[Any], seeds: Mapping[int, Any], watcher: Watcher) -> list[Any]:
+def reverse(circuit: Circuit, values: Values, seeds: Mapping[int, Any], watcher: Watcher) -> list[Any]:
     """Send gradients back from the seeded nodes; returns the gradient of every node, None where none arrived.
 
     `values` holds what each node carried forward. Wires from nodes that no input moves are left out. Readers are added
@@ -49,7 +56,7 @@ def reverse(circuit: Circuit, values: Sequence[Any], seeds: Mapping[int, Any], w
     return grads
 
 
-def forward(circuit: Circuit, values: Sequence[Any], seeds: Mapping[int, Any]) -> list[Any]:
+def forward(circuit: Circuit, values: Values, seeds: Mapping[int, Any]) -> list[Any]:
     """Push tangents on from the seeded nodes; returns the tangent of every node, None where none arrived."""
     tangents: list[Any] = [None] * circuit.size
     for row in circuit.rows():

@@ -42,7 +42,7 @@ def random_circuit(rng: np.random.Generator, *, nodes: int = 12, ops: Sequence[E
         ]
         port = builder.apply(op, *operands)
         if rng.random() < 0.3:
-            builder.name(port, builder.free_name(f"{op.name}_{rng.integers(100)}"))
+            builder.name(port, builder.recording.free_name(f"{op.name}_{rng.integers(100)}"))
         (bools if _gives_bool(op) else floats).append(port)
     return builder.build(floats[-1])
 

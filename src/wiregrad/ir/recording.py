@@ -1,0 +1,211 @@
+"""A circuit that is still growing: the same flat columns, appended to node by node, frozen when it is done.
+
+It knows nodes by index only. What people write (ports, literals, strictness) is the builder's business.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wiregrad.dtypes import WireType
+from wiregrad.errors import CircuitError, DuplicateNameError
+from wiregrad.ir.circuit import SPLIT, Circuit, Columns, Labels, Place, Row
+from wiregrad.ir.infer import DERIVE, derive_modes, infer_types
+from wiregrad.ir.names import NameTable, automatic, check_name
+from wiregrad.ir.op import CONSTANT_CODE, INPUT_CODE, TABLE, Op
+from wiregrad.ir.order import topological
+
+
+class Recording:
+    """Columns that grow. A negative source is a node that is still to come, resolved when the recording is frozen."""
+
+    def __init__(self) -> None:
+        self.codes = array("H")
+        self._starts = array("i", [0])
+        self._sources = array("i")
+        self._modes = array("h")
+        self._constants: list[Any] = []
+        self._input_types: dict[int, WireType] = {}
+        self._places, self._groups = _Interned(), _Interned()
+        self.names: dict[str, int] = {}
+        self._first_name: dict[int, str] = {}
+        self.place: Place | None = None
+        self.group = ""
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def append(self, code: int, sources: Iterable[int], mode: int = DERIVE) -> int:
+        """Add a node at the current place and group; returns its index."""
+        self.codes.append(code)
+        self._sources.extend(sources)
+        self._starts.append(len(self._sources))
+        self._modes.append(mode)
+        self._places.append(self.place)
+        self._groups.append(self.group or None)
+        return len(self.codes) - 1
+
+    def append_input(self, name: str, kind: WireType) -> int:
+        """Add an input."""
+        self.check_free(name)
+        index = self.append(INPUT_CODE, ())
+        self._input_types[index] = kind
+        self.name(index, name)
+        return index
+
+    def append_constant(self, value: Any) -> int:
+        """Add a constant, given as the NumPy value it is."""
+        self._constants.append(value)
+        return self.append(CONSTANT_CODE, ())
+
+    def copy(self, circuit: Circuit, row: Row, sources: Sequence[int]) -> int:
+        """Add a circuit's node with new sources; place, group and mode come along, its names do not."""
+        self.follow(circuit, row.node)
+        index = self.append(TABLE.code(row.op), sources, row.mode)
+        if self.codes[index] == CONSTANT_CODE:
+            self._constants.append(circuit.constant_of(row.node))
+        elif self.codes[index] == INPUT_CODE:
+            self._input_types[index] = circuit.type_of(row.node)
+        return index
+
+    def load(self, circuit: Circuit) -> None:
+        """Begin with all nodes of a circuit, at the same indices; outputs are left out."""
+        if len(self):
+            raise CircuitError("only an empty recording can load a circuit")
+        columns = circuit.columns
+        self.codes.extend(columns.codes.tolist())
+        self._starts.extend(columns.starts[1:].tolist())
+        self._sources.extend(columns.sources.tolist())
+        self._modes.extend([0] * circuit.size if columns.modes is None else columns.modes.tolist())
+        self._constants.extend(columns.constants)
+        self._input_types = {node: circuit.type_of(node) for node in circuit.input_indices()}
+        self._places.load(columns.places, circuit.size)
+        self._groups.load(columns.groups, circuit.size)
+        for node, name in columns.names:
+            self.name(node, name)
+
+    def follow(self, circuit: Circuit, node: int) -> None:
+        """Mark the nodes that come next as written where a circuit's node was."""
+        self.place = circuit.columns.places.at(node)
+        self.group = circuit.columns.groups.at(node) or ""
+
+    def name(self, index: int, name: str) -> None:
+        """Give a node one more name; the first one given is the one shown."""
+        self.check_free(name)
+        self.names[name] = index
+        self._first_name.setdefault(index, name)
+
+    def check_free(self, name: str) -> None:
+        """Raise unless this is a name and no node has it."""
+        if check_name(name) in self.names:
+            raise DuplicateNameError(f"the name {name} is taken already; every node needs its own")
+
+    def free_name(self, wanted: str) -> str:
+        """Return the wanted name, with a number behind it if it is taken."""
+        name, k = wanted, 1
+        while name in self.names:
+            name, k = f"{wanted}_{k}", k + 1
+        return name
+
+    def has_name(self, index: int) -> bool:
+        """Return whether a node was given a name."""
+        return index in self._first_name
+
+    def name_of(self, index: int) -> str:
+        """Return the name to show for a node."""
+        return self._first_name.get(index, automatic(index))
+
+    def origins(self, index: int) -> Iterator[int]:
+        """Walk from a node back through splitters: what leaves them is what entered."""
+        yield index
+        while self.codes[index] == TABLE.code(TABLE[SPLIT]):
+            index = self._sources[self._starts[index]]
+            yield index
+
+    def freeze(self, roots: Mapping[str, int], name: str, awaited: Mapping[int, int] | None = None) -> Circuit:
+        """Return the circuit so far; `awaited` says which nodes the negative sources turned out to be."""
+        sources, order = self._ordered(awaited or {})
+        codes = _permuted(np.array(self.codes, np.uint16), order)
+        lengths = _permuted(np.diff(np.array(self._starts, np.int32)), order)
+        starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+        position = np.arange(len(codes)) if order is None else np.argsort(order)
+        constants = self._ordered_constants(order)
+        inputs = {int(position[node]): kind for node, kind in self._input_types.items()}
+        types, type_table = infer_types(
+            _rows(codes, starts, sources), inputs, constants, lambda node: self.name_of(order[node] if order else node)
+        )
+        modes = _permuted(np.array(self._modes), order).tolist()
+        columns = Columns(
+            name=name,
+            codes=codes,
+            starts=starts,
+            sources=np.array(sources, np.int32),
+            types=types,
+            type_table=type_table,
+            constant_nodes=np.flatnonzero(codes == CONSTANT_CODE).astype(np.int32),
+            constants=constants,
+            modes=derive_modes(_rows(codes, starts, sources), modes),
+            names=NameTable((int(position[node]), text) for text, node in self.names.items()),
+            places=self._places.labels(order),
+            groups=self._groups.labels(order),
+            outputs=position[list(roots.values())].astype(np.int32),
+            labels=tuple(roots),
+        )
+        return Circuit(columns)
+
+    def _ordered(self, awaited: Mapping[int, int]) -> tuple[list[int], list[int] | None]:
+        """Return the sources, and the order to put the nodes in if some were read before they came."""
+        sources = self._sources.tolist()
+        if not awaited:
+            return sources, None
+        starts = self._starts.tolist()
+        rows = [[awaited.get(source, source) for source in sources[a:b]] for a, b in pairwise(starts)]
+        order = topological(rows, self.name_of)
+        position = np.argsort(order).tolist()
+        return [position[source] for node in order for source in rows[node]], order
+
+    def _ordered_constants(self, order: list[int] | None) -> tuple[Any, ...]:
+        if order is None:
+            return tuple(self._constants)
+        nodes = [node for node, code in enumerate(self.codes) if code == CONSTANT_CODE]
+        values = dict(zip(nodes, self._constants, strict=True))
+        return tuple(values[node] for node in order if node in values)
+
+
+class _Interned:
+    """A growing column of labels, most of them equal to one before."""
+
+    def __init__(self) -> None:
+        self.table: dict[Any, int] = {}
+        self.index = array("i")
+
+    def append(self, label: Any) -> None:
+        self.index.append(-1 if label is None else self.table.setdefault(label, len(self.table)))
+
+    def load(self, labels: Labels, size: int) -> None:
+        self.table = {label: k for k, label in enumerate(labels.table)}
+        self.index.extend([-1] * size if labels.index is None else labels.index.tolist())
+
+    def labels(self, order: list[int] | None) -> Labels:
+        if not self.table:
+            return Labels()
+        return Labels(tuple(self.table), _permuted(np.array(self.index, np.int32), order))
+
+
+ScalarT = TypeVar("ScalarT", bound=np.generic)
+
+
+def _permuted(column: NDArray[ScalarT], order: list[int] | None) -> NDArray[ScalarT]:
+    return column if order is None else column[order]
+
+
+def _rows(codes: NDArray[np.uint16], starts: NDArray[np.int32], sources: list[int]) -> Iterator[tuple[Op, list[int]]]:
+    ops, begin = TABLE.by_code(), starts.tolist()
+    for i, code in enumerate(codes.tolist()):
+        yield ops[code], sources[begin[i] : begin[i + 1]]
