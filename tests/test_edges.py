@@ -84,6 +84,8 @@ ROWS = [
     row("leaky_relu(x)", "D", nan, x=nan),
     row("clip(x, 0, 1)", "D", nan, x=nan),
     row("mod(x, y)", "D", nan, nan, x=1.0, y=0.0),
+    row("clip(x, low, high)", "D", nan, nan, nan, x=0.0, low=0.0, high=nan),
+    row("x**y", "D", nan, nan, x=0.0, y=nan),
     # K: the minimum-norm subgradient, jointly over wires; a literal is a constant.
     row("absolute(x)", "K", 0.0, x=0.0),
     row("sign(x)", "K", 0.0, x=0.0),
@@ -107,6 +109,9 @@ ROWS = [
     row("clip(x, 0, 1)", "K", 1.0, x=0.5),
     row("clip(x, low, high)", "K", 0.5, 0.5, 0.0, x=1.0, low=1.0, high=2.0),
     row("clip(x, low, high)", "K", 0.5, 0.0, 0.5, x=2.0, low=1.0, high=2.0),
+    row("clip(x, low, high)", "K", 1 / 3, 1 / 3, 1 / 3, x=1.0, low=1.0, high=1.0),
+    row("clip(x, low, high)", "K", 0.0, 0.5, 0.5, x=0.0, low=1.0, high=1.0),
+    row("clip(x, low, high)", "K", 0.0, 0.0, 1.0, x=1.0, low=2.0, high=1.0),
     row("x**y", "K", 0.0, 0.0, x=0.0, y=0.0),
     row("arctan2(y, x)", "K", 0.0, 0.0, y=0.0, x=0.0),
     row("hypot(x, y)", "K", 0.0, 0.0, x=0.0, y=0.0),

@@ -70,9 +70,25 @@ def nan_or(x: Any, slope: Any) -> Any:
     return where(isnan(x), x, slope)
 
 
+def _gap(a: Any, b: Any) -> Any:
+    """Return a - b, but 0 for two equal infinities."""
+    return where(equal(a, b), 0.0, a - b)
+
+
 def tie_or(a: Any, b: Any, y: Any) -> Any:
     """Return the slope of a winning wire: half on a tie, else all."""
     return where(equal(a, b), 0.5, nan_or(y, 1.0))
+
+
+def _stays(x: Any, low: Any, high: Any, y: Any) -> Any:
+    """Return whether clip leaves x as it is."""
+    return logical_and(equal(x, y), less_equal(low, high))
+
+
+def _share(own: Any, one: Any, two: Any, y: Any) -> Any:
+    """Return the slope of an input of clip that gave the output, shared with the other inputs that did too."""
+    both, either = logical_and(one, two), logical_or(one, two)
+    return only(logical_or(own, isnan(y)), where(both, 1 / 3, where(either, 0.5, nan_or(y, 1.0))))
 
 
 def only_nan(y: Any) -> Any:
@@ -243,7 +259,7 @@ power: Elementwise = register(
             # 0**0 is flat in a; elsewhere the textbook rule, which is inf where the limit is.
             lambda a, b, y: only(logical_not(both_zero(a, b)), b * power(a, b - 1.0)),
             # a**b * log(a) would be 0 * inf at a = 0, where the limit is 0 for b >= 0 and -inf for b < 0.
-            lambda a, b, y: where(equal(a, 0.0), where(less(b, 0.0), -absolute(y), 0.0), y * log(a)),
+            lambda a, b, y: where(equal(a, 0.0), where(less(b, 0.0), -absolute(y), nan_or(y, 0.0)), y * log(a)),
         ),
         infix=("**", "^"),
         neutral=(None, 1.0),
@@ -574,15 +590,20 @@ leaky_relu: Elementwise = register(
     )
 )
 
-TIE = Kink(
-    doc="a = b",
-    # Not a - b, which is NaN for two equal infinities.
-    at=lambda a, b: where(equal(a, b), 0.0, a - b),
-    slopes=(0.5, 0.5),
-    alone=(None, None),
-    torch=(0.5, 0.5),
-    jax=(0.5, 0.5),
-)
+
+def _tie(torch: tuple[float, float], jax: tuple[float, float]) -> Kink:
+    """Return the kink of an op that takes the better of two wires; frameworks differ on who wins a tie."""
+    return Kink(
+        doc="a = b",
+        at=_gap,
+        slopes=(0.5, 0.5),
+        alone=(None, None),
+        torch=torch,
+        jax=jax,
+    )
+
+
+HALVES, FIRST, SECOND = (0.5, 0.5), (1.0, 0.0), (0.0, 1.0)
 
 maximum: Elementwise = register(
     Elementwise(
@@ -595,7 +616,7 @@ maximum: Elementwise = register(
             lambda a, b, y: only(logical_not(less(a, b)), tie_or(a, b, y)),
             lambda a, b, y: only(logical_not(less(b, a)), tie_or(a, b, y)),
         ),
-        kinks=(TIE,),
+        kinks=(_tie(torch=HALVES, jax=HALVES),),
         idempotent=True,
     )
 )
@@ -610,7 +631,7 @@ minimum: Elementwise = register(
             lambda a, b, y: only(logical_not(less(b, a)), tie_or(a, b, y)),
             lambda a, b, y: only(logical_not(less(a, b)), tie_or(a, b, y)),
         ),
-        kinks=(TIE,),
+        kinks=(_tie(torch=HALVES, jax=HALVES),),
         idempotent=True,
     )
 )
@@ -625,7 +646,7 @@ fmax: Elementwise = register(
             lambda a, b, y: only(logical_or(greater_equal(a, b), isnan(b)), tie_or(a, b, y)),
             lambda a, b, y: only(logical_or(greater_equal(b, a), isnan(a)), tie_or(a, b, y)),
         ),
-        kinks=(TIE,),
+        kinks=(_tie(torch=FIRST, jax=SECOND),),
         idempotent=True,
     )
 )
@@ -640,7 +661,7 @@ fmin: Elementwise = register(
             lambda a, b, y: only(logical_or(greater_equal(b, a), isnan(b)), tie_or(a, b, y)),
             lambda a, b, y: only(logical_or(greater_equal(a, b), isnan(a)), tie_or(a, b, y)),
         ),
-        kinks=(TIE,),
+        kinks=(_tie(torch=FIRST, jax=SECOND),),
         idempotent=True,
     )
 )
@@ -653,20 +674,14 @@ clip: Elementwise = register(
         pattern=Pattern.ROUTE,
         forward=lambda x, low, high: np.minimum(np.maximum(x, low), high),
         partials=(
-            lambda x, low, high, y: only(
-                logical_not(logical_or(less(x, low), greater(x, high))),
-                where(logical_or(equal(x, low), equal(x, high)), 0.5, nan_or(y, 1.0)),
-            ),
-            lambda x, low, high, y: only(
-                logical_not(logical_or(greater(x, low), greater(low, high))),
-                where(logical_or(equal(x, low), equal(low, high)), 0.5, nan_or(y, 1.0)),
-            ),
-            lambda x, low, high, y: only(logical_not(less(maximum(x, low), high)), tie_or(maximum(x, low), high, y)),
+            lambda x, low, high, y: _share(_stays(x, low, high, y), equal(low, y), equal(high, y), y),
+            lambda x, low, high, y: _share(equal(low, y), _stays(x, low, high, y), equal(high, y), y),
+            lambda x, low, high, y: _share(equal(high, y), _stays(x, low, high, y), equal(low, y), y),
         ),
         kinks=(
             Kink(
                 doc="x = low",
-                at=lambda x, low, high: where(equal(x, low), 0.0, x - low),
+                at=lambda x, low, high: _gap(x, low),
                 slopes=(0.5, 0.5, None),
                 alone=(None, None, None),
                 torch=(1.0, 0.0, None),
@@ -674,11 +689,19 @@ clip: Elementwise = register(
             ),
             Kink(
                 doc="x = high",
-                at=lambda x, low, high: where(equal(x, high), 0.0, x - high),
+                at=lambda x, low, high: _gap(x, high),
                 slopes=(0.5, None, 0.5),
                 alone=(None, None, None),
                 torch=(1.0, None, 0.0),
                 jax=(0.5, None, 0.5),
+            ),
+            Kink(
+                doc="x = low = high",
+                at=lambda x, low, high: absolute(_gap(x, low)) + absolute(_gap(x, high)),
+                slopes=(1 / 3, 1 / 3, 1 / 3),
+                alone=(None, None, None),
+                torch=(1.0, 0.0, 0.0),
+                jax=(0.25, 0.25, 0.5),
             ),
         ),
         samples=(
@@ -719,7 +742,12 @@ copysign: Elementwise = register(
         forward=np.copysign,
         partials=(lambda a, b, y: sign(a) * copysign(1.0, b), None),
         kinks=(
-            Kink(doc="a = 0", at=lambda a, b: a, slopes=(0.0, None)),
+            Kink(
+                doc="a = 0",
+                at=lambda a, b: a,
+                slopes=(0.0, None),
+                jax=(lambda a, b, y: copysign(1.0, b), None),
+            ),
             Kink(doc="b = 0", at=lambda a, b: b, slopes=(lambda a, b, y: sign(a) * copysign(1.0, b), None), jump=True),
         ),
     )

@@ -1,0 +1,5 @@
+"""Measurements behind every claim of speed: ratios within one run, never bare seconds.
+
+python -m benchmarks                 # all of them
+python -m benchmarks import_time     # some of them; import_time and chain need no other framework
+"""

@@ -1,0 +1,76 @@
+"""Interleaved timing, Markdown tables and JSON files, shared by all benchmarks."""
+
+from __future__ import annotations
+
+import gc
+import json
+import platform
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+RESULTS = Path(__file__).parent / "results"
+
+
+@dataclass
+class Table:
+    """A table with a sentence that says what it shows."""
+
+    title: str
+    head: Sequence[str]
+    rows: list[Sequence[str]] = field(default_factory=list)
+
+    def text(self) -> str:
+        """Return the table as Markdown."""
+        lines = [self.head, ["---"] * len(self.head), *self.rows]
+        return "\n".join([self.title, "", *(f"| {' | '.join(line)} |" for line in lines)])
+
+
+@dataclass
+class Report:
+    """What a benchmark found: tables for people, figures for programs."""
+
+    tables: list[Table]
+    figures: dict[str, float | Mapping[str, float]]
+
+    def text(self) -> str:
+        """Return all tables as Markdown."""
+        return "\n\n".join(table.text() for table in self.tables)
+
+
+def seconds(task: Callable[[], object]) -> float:
+    """Return how long one call takes, with no collection in between."""
+    gc.collect()
+    gc.disable()
+    try:
+        start = time.perf_counter()
+        task()
+        return time.perf_counter() - start
+    finally:
+        gc.enable()
+
+
+def interleaved(tasks: Mapping[str, Callable[[], float]], repeats: int) -> dict[str, float]:
+    """Return the median of what each task measures; tasks take turns, so that a slow minute slows all of them."""
+    found: dict[str, list[float]] = {name: [] for name in tasks}
+    for _ in range(repeats):
+        for name, task in tasks.items():
+            found[name].append(task())
+    return {name: statistics.median(times) for name, times in found.items()}
+
+
+def milliseconds(time: float) -> str:
+    """Write a time for a table."""
+    return f"{time * 1e3:,.1f} ms" if time >= 1e-4 else f"{time * 1e6:,.1f} us"
+
+
+def save(name: str, report: Report) -> None:
+    """Write a report beside the benchmarks, with the versions it was measured with."""
+    RESULTS.mkdir(exist_ok=True)
+    versions = {"python": platform.python_version(), "numpy": np.__version__, "machine": platform.machine()}
+    content = {"versions": versions, **asdict(report)}
+    (RESULTS / f"{name}.json").write_text(json.dumps(content, indent=2) + "\n")
