@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pickle
+import subprocess
+import sys
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -42,7 +46,25 @@ def test_comparisons_give_bool_wires() -> None:
     assert wg.circuit("t = a > b; where(t, a, b)")["t"].type == BOOL
 
 
-@pytest.mark.parametrize("name", ["g", "%9", "%0", "", "a b"])
+def test_views_and_runs_show_themselves() -> None:
+    run = EXPRESSION.run(a=2, b=-3, c=10)
+
+    assert repr(EXPRESSION["f"]) == "Node(f = e * c)"
+    assert repr(run["f"]) == "RunNode(f = e * c, value -10.0, grad 1.0)"
+    assert repr(wg.circuit("x > 0").run(x=1)) == "Run(f = True, gradients x=0)"
+    assert [node.name for node in EXPRESSION] == ["e", "f"]
+    assert wg.circuit("x")
+
+
+def test_a_circuit_survives_pickling_into_another_process() -> None:
+    assert EXPRESSION["e"].index == 3
+    code = "import pickle, sys; c = pickle.load(sys.stdin.buffer); print(c['e'].index, c(a=2, b=-3, c=10))"
+    done = subprocess.run([sys.executable, "-c", code], input=pickle.dumps(EXPRESSION), capture_output=True, check=True)
+
+    assert done.stdout.split() == [b"3", b"-10.0"]
+
+
+@pytest.mark.parametrize("name", ["g", "%9", "%0", "", "a b", "%" + "9" * 5000])
 def test_an_unknown_name_is_an_error(name: str) -> None:
     with pytest.raises(UnknownNameError, match="no node called"):
         EXPRESSION[name]
@@ -78,6 +100,11 @@ def test_inputs_may_have_any_name() -> None:
         ((), {"a": None, "b": 2, "c": 3}, "input a must be a number; got NoneType"),
         ((), {"a": 1j, "b": 2, "c": 3}, "input a must be a number; got complex"),
         ((), {"a": 10**400, "b": 2, "c": 3}, "input a is too large for float64"),
+        ((), {"a": 10**5000, "b": 2, "c": 3}, "input a is too large for float64: a very long number"),
+        ((), {"a": Fraction(10**400), "b": 2, "c": 3}, "input a is too large for float64"),
+        ((1, 2, 3), {}, "as one vector or mapping; got 3 positional values"),
+        (([1, 2, 3],), {"a": 1}, "input a is given twice"),
+        (([1, [2, 3], 4],), {}, "input b must be a number; got list"),
         ((), {"a": np.zeros(2), "b": 2, "c": 3}, "input a must be a number; got ndarray"),
         (([1, 2],), {}, r"a vector of 3 numbers \(a, b, c\); got shape \(2,\)"),
         (("abc",), {}, "one vector or mapping of them; got str"),
@@ -118,8 +145,14 @@ def test_an_inner_node_can_be_the_output() -> None:
 def test_forward_mode_is_a_directional_derivative() -> None:
     assert EXPRESSION.jvp({"a": 2, "b": -3, "c": 10}, {"a": 1, "c": 2}) == (-10.0, 8.0)
     assert wg.circuit("x > 0").jvp({"x": 1}, {"x": 1}) == (True, 0.0)
-    with pytest.raises(InputError, match="no input called 'q' to move"):
-        EXPRESSION.jvp({"a": 2, "b": -3, "c": 10}, {"q": 1})
+    for tangents, message in [
+        ({"q": 1}, "no input called 'q'; the inputs are a, b, c"),
+        ({"a": "abc"}, "the tangent of a must be a number; got str 'abc'"),
+        ({"a": True}, "the tangent of a must be a number; got bool"),
+        (None, "tangents are a mapping"),
+    ]:
+        with pytest.raises(InputError, match=message):
+            EXPRESSION.jvp({"a": 2, "b": -3, "c": 10}, tangents)  # type: ignore[arg-type]
 
 
 def test_circuits_are_equal_by_content() -> None:
@@ -134,8 +167,9 @@ def test_circuits_are_equal_by_content() -> None:
 
 
 def test_a_circuit_cannot_be_changed() -> None:
-    with pytest.raises(ValueError, match="read-only"):
-        EXPRESSION.columns.codes[0] = 3
+    for column in (EXPRESSION.columns.codes, EXPRESSION.columns.sources, wg.circuit("x + 1").columns.constant_nodes):
+        with pytest.raises(ValueError, match="read-only"):
+            column[0] = 3
 
 
 @pytest.mark.parametrize(
@@ -154,6 +188,7 @@ def test_a_circuit_cannot_be_changed() -> None:
             "node 4 claims type bool; it is",
         ),
         ({"modes": np.zeros(2, np.uint8)}, "5 nodes need 5 modes"),
+        ({"modes": np.full(5, 3, np.uint8)}, "a convention that does not exist"),
         ({"outputs": np.array([7], np.int32)}, "an output must be one of the nodes"),
         ({"outputs": np.array([], np.int32), "labels": ()}, "needs an output"),
         ({"labels": ("f", "g")}, "each with a label"),
@@ -204,6 +239,27 @@ def test_common_subexpressions_become_one_node_that_keeps_every_name() -> None:
     assert circuit.run(a=2, b=3).grads == {"a": 6.0, "b": 4.0}
 
 
+@pytest.mark.parametrize(
+    ("text", "x"),
+    [
+        ("input x\na = absolute x kink=jax\ny = absolute a\noutput y", 0.0),
+        ("input x\ny = maximum x x kink=min_norm:b\noutput y", 1.0),
+        ("input x\ny = maximum x x\noutput y", float("nan")),
+    ],
+)
+def test_identities_leave_kinks_alone(text: str, x: float) -> None:
+    circuit = wg.Circuit.from_text(text)
+
+    np.testing.assert_equal(circuit.simplify().run(x=x).grads, circuit.run(x=x).grads)
+
+
+def test_a_where_with_a_constant_condition_is_its_branch() -> None:
+    circuit = wg.circuit("where(1 > 0, sqrt(x), y)").simplify()
+
+    assert [node.op.name for node in circuit.nodes] == ["sqrt"]
+    assert circuit.run(x=4.0, y=1.0).grads == {"x": 0.25, "y": 0.0}
+
+
 def test_nodes_with_different_kink_modes_are_not_merged() -> None:
     text = "input x\nz = constant 0.0\np = maximum x z\nq = maximum x z kink=torch:b\nf = add p q\noutput f"
     circuit = wg.Circuit.from_text(text)
@@ -229,7 +285,6 @@ def test_folding_an_operand_does_not_change_a_kink() -> None:
         "x ** 1",
         "--x",
         "+x",
-        "maximum(x, x)",
         "absolute(absolute(x)) * 1",
     ],
 )
@@ -244,7 +299,7 @@ def test_identities_that_hold_bit_for_bit_are_applied(formula: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "formula", ["x + 0", "x * 0", "x - x", "x / x", "0 - x", "x ** 2", "exp(log(x))", "1 / (1 / x)"]
+    "formula", ["x + 0", "x * 0", "x - x", "x / x", "0 - x", "x ** 2", "exp(log(x))", "1 / (1 / x)", "maximum(x, x)"]
 )
 def test_identities_that_would_change_a_result_are_not(formula: str) -> None:
     assert len(wg.circuit(formula).simplify()) == len(wg.circuit(formula))
@@ -329,6 +384,33 @@ def test_an_input_that_is_not_read_has_gradient_0() -> None:
 
     assert circuit.run(x=0, y=5).grads == {"x": 1.0, "y": 0.0}
     assert circuit.backward_circuit()(x=0, y=5) == {"grad_x": 1.0, "grad_y": 0.0}
+
+
+def test_a_circuit_without_inputs_has_no_backward_circuit() -> None:
+    with pytest.raises(CircuitError, match="no inputs, so there is nothing to differentiate by"):
+        wg.circuit("1 + 2").backward_circuit()
+
+
+def test_labels_that_no_node_has_left_are_no_labels() -> None:
+    b = wg.Builder()
+    x = b.input("x")
+    with b.group("dead"):
+        b.exp(x)
+    circuit = b.build(b.sin(x)).simplify()
+
+    assert wg.Circuit.from_text(circuit.to_text()) == circuit
+
+
+def test_many_inputs_take_linear_time() -> None:
+    b = wg.Builder()
+    total = b.input("x0")
+    for k in range(1, 20_000):
+        total = b.add(total, b.input(f"x{k}"))
+    circuit = b.build(total)
+    backward = circuit.backward_circuit()
+
+    assert circuit.run(np.ones(20_000)).grads["x7"] == 1.0
+    assert wg.Circuit.from_text(backward.to_text()) == backward
 
 
 def test_an_input_may_be_the_output() -> None:

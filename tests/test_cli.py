@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 
@@ -47,7 +48,7 @@ def test_json_has_no_numbers_that_json_does_not_know(capsys: pytest.CaptureFixtu
 
 
 def test_a_formula_may_begin_with_a_minus(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = run(capsys, "grad", "-x**2", "x=3")
+    code, out, _ = run(capsys, "grad", "-h**2", "h=3")
 
     assert code == 0
     assert "f = -9" in out
@@ -101,3 +102,12 @@ def test_the_installed_command_runs() -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=True)
 
     assert "gradients  x=6" in done.stdout
+
+
+def test_output_that_a_terminal_cannot_show_is_escaped() -> None:
+    command = [sys.executable, "-c", "from wiregrad.cli import main; main()", "grad", "β*β", "β=2"]
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=True, env={**os.environ, "PYTHONIOENCODING": "ascii"}
+    )
+
+    assert "gradients" in done.stdout

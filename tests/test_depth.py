@@ -42,10 +42,14 @@ def test_a_chain_of_a_million_nodes(recursion_limit_1000: None) -> None:
     assert run.grads["x"] == pytest.approx(1.0)
     assert wg.Circuit.from_text(text) == circuit
     assert next(iter(run.steps())).node == "x"
+    held = [weakref.ref(circuit), weakref.ref(circuit.columns.codes)]
+    del circuit, run
+
+    assert [reference() for reference in held] == [None, None]
 
 
 def test_passes_walk_a_deep_chain(recursion_limit_1000: None) -> None:
-    circuit = chain(50_000)
+    circuit = chain(100_000)
     backward = circuit.backward_circuit()
 
     assert backward(x=0.0) == 1.0

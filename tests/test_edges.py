@@ -47,6 +47,7 @@ ROWS = [
     row("arctanh(x)", "C", inf, x=1.0),
     row("x**2", "C", 0.0, x=0.0),
     row("x**0", "C", 0.0, x=0.0),
+    row("x**0", "C", 0.0, x=5e-324),
     row("x^1", "C", 1.0, x=0.0),
     row("x**y", "C", 1.0, 0.0, x=0.0, y=1.0),
     row("x**0.5", "C", inf, x=0.0),
@@ -86,6 +87,7 @@ ROWS = [
     row("mod(x, y)", "D", nan, nan, x=1.0, y=0.0),
     row("clip(x, low, high)", "D", nan, nan, nan, x=0.0, low=0.0, high=nan),
     row("x**y", "D", nan, nan, x=0.0, y=nan),
+    row("x**y", "D", nan, nan, x=-1.0, y=1e-17),
     # K: the minimum-norm subgradient, jointly over wires; a literal is a constant.
     row("absolute(x)", "K", 0.0, x=0.0),
     row("sign(x)", "K", 0.0, x=0.0),
@@ -111,6 +113,10 @@ ROWS = [
     row("clip(x, low, high)", "K", 0.5, 0.0, 0.5, x=2.0, low=1.0, high=2.0),
     row("clip(x, low, high)", "K", 1 / 3, 1 / 3, 1 / 3, x=1.0, low=1.0, high=1.0),
     row("clip(x, low, high)", "K", 0.0, 0.5, 0.5, x=0.0, low=1.0, high=1.0),
+    row("clip(x, low, high)", "K", 0.0, 0.0, 1.0, x=2.0, low=1.0, high=1.0),
+    row("clip(x, low, 2)", "K", 0.5, 0.5, x=1.0, low=1.0),
+    row("clip(x, 0, high)", "K", 0.5, 0.5, x=1.0, high=1.0),
+    row("clip(x, low, 2)", "K", 0.0, 0.0, x=2.0, low=2.0),
     row("clip(x, low, high)", "K", 0.0, 0.0, 1.0, x=1.0, low=2.0, high=1.0),
     row("x**y", "K", 0.0, 0.0, x=0.0, y=0.0),
     row("arctan2(y, x)", "K", 0.0, 0.0, y=0.0, x=0.0),
@@ -193,6 +199,26 @@ def test_second_derivative_at_an_awkward_point(formula: str, x: float, wanted: f
 
     assert_equal(backward.run(x=x).grads["x"], wanted)
     assert_equal(backward.backward_circuit()(x=x), wanted)
+
+
+@pytest.mark.parametrize(
+    ("formula", "x"),
+    [
+        ("log(x)", -1.0),
+        ("log2(x)", -1.0),
+        ("log1p(x)", -2.0),
+        ("sqrt(x)", -1.0),
+        ("arctanh(x)", 2.0),
+        ("arccosh(x)", 0.5),
+    ]
+    + [(f"{name}(x)", nan) for name in ("relu", "relu6", "leaky_relu", "floor", "sign", "absolute")],
+)
+def test_an_undefined_derivative_is_nan_at_every_order(formula: str, x: float) -> None:
+    circuit = wg.circuit(formula)
+    for _ in range(4):
+        circuit = circuit.backward_circuit().simplify()
+
+        assert_equal(circuit(x=x), nan)
 
 
 @pytest.mark.parametrize("x", [-2.0, -0.0, 0.0, 1.5, -inf])

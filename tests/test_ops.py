@@ -13,7 +13,7 @@ import wiregrad as wg
 from wiregrad import ops
 from wiregrad.errors import RecordError, UnknownOpError
 from wiregrad.ops import TABLE, Elementwise, Kink, Pattern
-from wiregrad.testing.opcheck import CHECKS
+from wiregrad.testing.opcheck import CHECKS, check_alone, check_identities
 
 RECORDS = [op for op in TABLE if isinstance(op, Elementwise)]
 REQUIRED = """
@@ -85,6 +85,12 @@ def test_adding_an_op_is_one_record() -> None:
         ({"domain": lambda x: x > 0, "samples": ((-1.0,),) * 10}, "samples"),
         ({"partials": (lambda x, y: np.float64(3.0) * x * x,)}, "float64 from float32"),
         ({"kinks": (Kink(doc="x = 1", at=lambda x: x - 1.0, slopes=(0.5,)),)}, r"3\.0, not 0\.5"),
+        ({"partials": (None,)}, "moves with x, which has no rule"),
+        ({"pattern": Pattern.DISTRIBUTE}, "not what DISTRIBUTE says"),
+        ({"pattern": Pattern.BLOCK}, "not what BLOCK says"),
+        ({"copies": True}, "cube: .* is not"),
+        ({"idempotent": True}, "cube: .* is not"),
+        ({"involution": True}, "cube: .* is not"),
     ],
 )
 def test_a_wrong_record_fails_its_own_checks(changes: dict[str, object], message: str) -> None:
@@ -102,6 +108,12 @@ def test_a_wrong_record_fails_its_own_checks(changes: dict[str, object], message
         ({"name": "multiply"}, "registered already"),
         ({"name": "two words"}, "plain identifier"),
         ({"name": "lambda"}, "plain identifier"),
+        ({"name": "group"}, "cannot be called group"),
+        ({"name": "register"}, "cannot be called register"),
+        ({"name": "abs"}, "absolute's"),
+        ({"aliases": ("tanh",)}, "tanh's"),
+        ({"infix": ("a b",)}, "cannot be spelled"),
+        ({"infix": ("=",)}, "cannot be spelled"),
         ({"doc": " "}, "no doc"),
         ({"partials": ()}, "one partial"),
         ({"infix": ("*",)}, "multiply's"),
@@ -118,6 +130,17 @@ def test_a_record_that_contradicts_itself_is_refused(changes: dict[str, object],
     assert len(TABLE) == before
 
 
+def test_false_facts_of_a_kink_fail() -> None:
+    kinked = replace(ops.maximum, name="larger", kinks=(replace(ops.maximum.kinks[0], alone=(1.0, 1.0)),))
+    with pytest.raises(AssertionError, match=r"alone: 1\.0, not 0\.0"):
+        check_alone(kinked)
+
+
+def test_a_false_neutral_operand_fails() -> None:
+    with pytest.raises(AssertionError, match=r"add: 0\.0 is not -0\.0"):
+        check_identities(replace(ops.add, neutral=(0.0, None)))
+
+
 def test_only_the_newest_op_can_be_forgotten() -> None:
     with pytest.raises(RecordError, match="registered last"):
         TABLE.forget(ops.multiply)
@@ -132,15 +155,3 @@ def test_an_unregistered_record_cannot_be_applied() -> None:
 def test_an_op_applied_to_numbers_is_numpy() -> None:
     assert ops.hypot(3.0, 4.0) == 5.0
     assert ops.leaky_relu(-1.0) == -0.01
-
-
-def test_the_pattern_of_an_op_says_what_its_slopes_are() -> None:
-    for op in RECORDS:
-        xs = [np.float64(x) for x in op.points[0]]
-        slopes = [op.local(slot, xs, op.forward(*xs), 0) for slot in range(len(xs))]
-        if op.pattern in (Pattern.DISTRIBUTE, Pattern.MERGE):
-            assert {abs(slope) for slope in slopes} == {1.0}
-        if op.pattern is Pattern.SWAP:
-            assert slopes == xs[::-1]
-        if op.pattern is Pattern.BLOCK:
-            assert not any(slopes)

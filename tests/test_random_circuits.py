@@ -32,9 +32,10 @@ def path_magnitudes(circuit: Circuit, point: dict[str, float]) -> dict[str, floa
 
 
 def check_text_round_trip(circuit: Circuit) -> None:
-    verify(circuit)
+    for form in (circuit, circuit.split(), circuit.simplify(), circuit.backward_circuit()):
+        verify(form)
 
-    assert Circuit.from_text(circuit.to_text()) == circuit
+        assert Circuit.from_text(form.to_text()) == form
 
 
 def check_split_form(circuit: Circuit) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import sys
 
 import pytest
@@ -63,7 +64,7 @@ def test_lines_in_any_order_are_sorted() -> None:
 
 
 def test_comments_and_empty_lines_are_passed_over() -> None:
-    text = "# a circuit by hand\n\ninput x\n   y = exp x   # the only node\noutput y\n"
+    text = "# a circuit by hand\n\ninput x\n   y = exp x   # in theory\noutput y\n"
 
     assert wg.Circuit.from_text(text) == wg.Circuit.from_text("input x\ny = exp x\noutput y")
 
@@ -96,6 +97,12 @@ def test_a_literal_operand_fixes_the_kink_and_the_text_says_only_what_is_unusual
         ("input x\noutput x, x", DuplicateNameError, "two outputs"),
         ("input x\ny =\noutput y", TextError, "line 2: wanted an op behind '='"),
         ("input x\ny = constant\noutput y", TextError, "line 2: wanted one number"),
+        ("input x\ny = constant 1e400\noutput y", TextError, "got '1e400'"),
+        ("input x\ny = exp x kink=torch\noutput y", TextError, "behind an op that has kinks"),
+        ("input x\ny = x + x\noutput y", UnknownOpError, "the text form puts the op first: add x x"),
+        ("input a\n%4 = %4 = exp a\noutput a", DuplicateNameError, "line 2: %4 is defined already, at line 2"),
+        ("input x = x\noutput x", DuplicateNameError, "line 1"),
+        ("input x: float64[" + "9" * 5000 + "]\noutput x", TextError, "wanted a type"),
         ("input x\ny = constant 1_0\noutput y", TextError, "got '1_0'"),
         ("input x\ny = constant 1 2\noutput y", TextError, "got '1 2'"),
         ("input x: float99\noutput x", TextError, "wanted a type"),
@@ -118,3 +125,41 @@ def test_a_text_that_cannot_be_read_says_where_and_why(text: str, error: type[Ex
 def test_the_text_form_is_a_string() -> None:
     with pytest.raises(TextError, match="got bytes"):
         wg.Circuit.from_text(b"input x")  # type: ignore[arg-type]
+
+
+def test_ten_thousand_mutated_texts_are_circuits_or_typed_errors() -> None:
+    rng = random.Random(0)
+    seeds = [wg.circuit(f) for f in ("e = a + b; f = e * c", "maximum(x, 0) * 1e-3", "where(x > 0, sqrt(x), -x)")]
+    texts = [text for c in seeds for text in (c.to_text(), c.split().to_text(), c.backward_circuit().to_text())]
+    pieces = [
+        "%1",
+        "=",
+        "kink=torch:b",
+        "\n",
+        " ",
+        "#",
+        "in",
+        "nan",
+        "-inf",
+        "1e999",
+        ",",
+        ":",
+        "float32[2]",
+        "circuit",
+        "é",
+        '"',
+    ]
+    good = 0
+    for _ in range(10_000):
+        text = rng.choice(texts)
+        for _ in range(rng.randrange(1, 5)):
+            at, end = sorted(rng.choices(range(len(text) + 1), k=2))
+            end = min(end, at + rng.randrange(12))
+            text = text[:at] + rng.choice([*pieces, *text.split(), ""]) + text[end:]
+        try:
+            wg.Circuit.from_text(text)
+            good += 1
+        except wg.WiregradError as error:
+            assert str(error)
+
+    assert 100 < good < 9_900

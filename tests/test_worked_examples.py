@@ -72,8 +72,30 @@ def by_builder(formula: str, build: Build) -> wg.Circuit:
     return build(wg.Builder(strict=True))
 
 
+TEXTS = {
+    expression: "input a, b, c\ne = add a b\nf = multiply e c\noutput f",
+    gates: "input x, y, z\nq = add x y\nf = multiply q z\noutput f",
+    neuron: """
+        input x1, w1, x2, w2, b
+        %5 = multiply x1 w1
+        %6 = multiply x2 w2
+        %7 = add %5 %6
+        n = add %7 b
+        o = tanh n
+        output o""",
+    sigmoid: """
+        input w0, x0, w1, x1, w2
+        L = sigmoid s
+        s = add t w2
+        t = add p q
+        p = multiply w0 x0
+        q = multiply w1 x1
+        output L""",
+}
+
+
 def by_text(formula: str, build: Build) -> wg.Circuit:
-    return wg.Circuit.from_text(wg.circuit(formula).to_text())
+    return wg.Circuit.from_text(TEXTS[build])
 
 
 @pytest.mark.parametrize("make", [by_formula, by_builder, by_text], ids=lambda make: make.__name__)

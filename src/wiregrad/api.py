@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import numpy as np
-
 from wiregrad import inspect, ir, passes
 from wiregrad.backends import Run as BareRun
 from wiregrad.backends import interpreter, plain
@@ -47,7 +45,7 @@ class Circuit(ir.Circuit):
 
     __slots__ = ()
 
-    def __call__(self, vector: Any = None, /, **inputs: Any) -> Any:
+    def __call__(self, /, *vector: Any, **inputs: Any) -> Any:
         """Compute the output (a dict of them if there are several) from inputs by name, or one vector or mapping.
 
         >>> circuit("(a + b) * c")(a=2, b=-3, c=10)
@@ -57,7 +55,7 @@ class Circuit(ir.Circuit):
         values = {label: plain(value) for label, value in found.items()}
         return values if len(values) > 1 else values[self.output]
 
-    def run(self, vector: Any = None, /, **inputs: Any) -> Run:
+    def run(self, /, *vector: Any, **inputs: Any) -> Run:
         """Run forward and backward and keep every wire."""
         bare = interpreter.run(self, interpreter.bind(self, vector, inputs))
         return Run(self, bare.values, bare.flows, bare.sent)
@@ -68,11 +66,11 @@ class Circuit(ir.Circuit):
         >>> circuit("x * y").jvp({"x": 2, "y": 3}, {"x": 1})
         (6.0, 3.0)
         """
-        for name in tangents:
-            if name not in self.inputs:
-                raise InputError(f"there is no input called {name!r} to move; the inputs are {', '.join(self.inputs)}")
-        values = interpreter.evaluate(self, interpreter.bind(self, point, {}))
-        seeds = {self.index(name): np.float64(tangent) for name, tangent in tangents.items()}
+        values = interpreter.evaluate(self, interpreter.bind(self, [point], {}))
+        if not isinstance(tangents, Mapping):
+            raise InputError(f"tangents are a mapping of input name to number; got {type(tangents).__name__}")
+        interpreter.check_known(tangents, self.inputs)
+        seeds = {self.index(name): interpreter.number(f"the tangent of {name}", t) for name, t in tangents.items()}
         moved = interpreter.tangents(self, values, seeds)[self.root()]
         return plain(values[self.root()]), 0.0 if moved is None else plain(moved)
 
@@ -103,7 +101,7 @@ class Circuit(ir.Circuit):
     @classmethod
     def from_text(cls, text: str) -> Circuit:
         """Read a circuit from its text form."""
-        return cls(ir.parse_text(text).columns)
+        return cls(ir.verify(ir.parse_text(text)).columns)
 
     def __str__(self) -> str:
         return self.to_text()

@@ -6,6 +6,7 @@ over a limit, 130 interrupted.
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import sys
@@ -24,7 +25,7 @@ SCHEMA = 1
 UNREADABLE, INTERRUPTED = 3, 130
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group()
 @click.version_option(__version__, prog_name="wiregrad")
 def cli() -> None:
     """Autodiff you can see through."""
@@ -95,31 +96,29 @@ def _print_run(run: Run) -> None:
     from rich.text import Text  # noqa: PLC0415
 
     table = Table(box=box.SIMPLE_HEAD)
-    for heading, justify in (
-        ("node", "left"),
-        ("computes", "left"),
-        ("value", "right"),
-        ("local derivatives", "left"),
-    ):
-        table.add_column(heading, justify=justify, overflow="fold")  # type: ignore[arg-type]
-    table.add_column("gradient", justify="right", overflow="fold")
-    for view in run:
-        node = Node(run.circuit, view.index)
-        if node.constant is None or len(node.names) > 1 or not node.name.startswith("%"):
-            cells = [view.name, node.expression(), number(view.value), _locals(run, node), number(view.grad)]
-            table.add_row(*map(Text, cells))
+    for heading in ("node", "computes", "value", "local derivatives", "gradient"):
+        table.add_column(heading, justify="right" if heading in ("value", "gradient") else "left", overflow="fold")
+    for node in _shown_nodes(run):
+        view = run[node.name]
+        cells = [node.name, node.expression(), number(view.value), _locals(run, node), number(view.grad)]
+        table.add_row(*map(Text, cells))
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
     console.print(table)
-    inner = [Node(run.circuit, k) for k in range(run.circuit.size) if run.circuit.columns.names.of(k)]
-    values = ", ".join(f"{node.name} = {number(run[node.name].value)}" for node in inner if _computes(node))
-    console.print(Text(f"values     {values}"))
-    console.print(
-        Text(f"gradients  {' '.join(f'{name}={number(value)}' for name, value in run.grads.items()) or 'none'}")
-    )
+    for line in _summary(run):
+        console.print(Text(line))
 
 
-def _computes(node: Node) -> bool:
-    return node.op.pattern is not Pattern.SOURCE
+def _shown_nodes(run: Run) -> list[Node]:
+    """Return every node but the constants without a name, which stand in the expressions as numbers."""
+    nodes = [Node(run.circuit, index) for index in range(run.circuit.size)]
+    return [node for node in nodes if node.constant is None or run.circuit.columns.names.of(node.index)]
+
+
+def _summary(run: Run) -> list[str]:
+    computed = [node for node in _shown_nodes(run) if node.op.pattern is not Pattern.SOURCE]
+    values = ", ".join(f"{node.name} = {number(run[node.name].value)}" for node in computed)
+    grads = " ".join(f"{name}={number(value)}" for name, value in run.grads.items())
+    return [f"values     {values or 'none'}", f"gradients  {grads or 'none'}"]
 
 
 def _locals(run: Run, node: Node) -> str:
@@ -129,6 +128,10 @@ def _locals(run: Run, node: Node) -> str:
 
 def main(args: Sequence[str] | None = None) -> int:
     """Run the command and return (or exit with) its code."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # Names and table lines that the terminal's encoding lacks are escaped, not a crash.
+            stream.reconfigure(errors="backslashreplace")
     try:
         cli.main(args=None if args is None else list(args), prog_name="wiregrad", standalone_mode=False)
         code = 0

@@ -14,7 +14,7 @@ import numpy as np
 DTYPES: dict[str, np.dtype[np.generic]] = {
     name: np.dtype(name) for name in ("float64", "float32", "complex128", "bool", "int64")
 }
-_WRITTEN = re.compile(r"([a-z]+\d*)(?:\[(\d+(?:,\d+)*)?\])?")
+_WRITTEN = re.compile(r"([a-z]+[0-9]*)(?:\[([0-9]{1,9}(?:,[0-9]{1,9})*)?\])?")
 
 
 class WireType(NamedTuple):
@@ -63,4 +63,5 @@ def as_float(value: Any) -> np.float64 | None:
     try:
         return np.float64(float(value))
     except OverflowError:
-        return np.float64("-inf" if str(value).startswith("-") else "inf")
+        number: Any = value
+        return np.float64("inf" if number > 0 else "-inf")

@@ -81,14 +81,16 @@ class FormulaError(WiregradError, ValueError):
     """A formula cannot be read; `line` and `column` (from 1) say where."""
 
     def __init__(self, message: str, text: str = "", offset: int = 0) -> None:
-        before = text[:offset]
-        self.message = message
-        self.line = before.count("\n") + 1
-        self.column = offset - (before.rfind("\n") + 1) + 1
-        super().__init__(f"{message}\n  at line {self.line}, column {self.column}\n{self._picture(text)}")
+        self.message, self.text, self.offset = message, text, offset
+        self.line, self.column = position(text, offset)
+        picture = f"\n  at line {self.line}, column {self.column}\n{self._picture()}" if text else ""
+        super().__init__(message + picture)
 
-    def _picture(self, text: str) -> str:
-        line = text.split("\n")[self.line - 1] if text else ""
+    def __reduce__(self) -> tuple[type[FormulaError], tuple[str, str, int]]:
+        return type(self), (self.message, self.text, self.offset)
+
+    def _picture(self) -> str:
+        line = self.text.split("\n")[self.line - 1]
         start = max(0, self.column - 1 - 50)
         shown = "".join(ch if ch.isprintable() else "\N{REPLACEMENT CHARACTER}" for ch in line[start : start + 100])
         return f"    {shown}\n    {' ' * (self.column - 1 - start)}^"
@@ -98,13 +100,39 @@ class LimitError(FormulaError):
     """A formula is larger than the limits for formulas allow."""
 
 
+def position(text: str, offset: int) -> tuple[int, int]:
+    """Return line and column, both from 1, of a place in a text.
+
+    >>> position("a\\nbc", 3)
+    (2, 2)
+    """
+    before = text[:offset]
+    return before.count("\n") + 1, offset - (before.rfind("\n") + 1) + 1
+
+
 def suggest(name: str, known: Iterable[str]) -> str:
     """Return '; did you mean ...?' for the nearest known name, or nothing.
 
-    >>> suggest("mulitply", ["add", "multiply"])
-    '; did you mean multiply?'
+    >>> suggest("mulitply", ["add", "multiply"]), suggest("max", ["fmax", "maximum"])
+    ('; did you mean multiply?', '; did you mean maximum?')
     """
     from difflib import get_close_matches  # noqa: PLC0415 - only a failing call pays for it
 
-    near = get_close_matches(name, list(known), n=1)
+    names = list(known)
+    longer = [text for text in names if len(name) > 1 and text.startswith(name)]
+    near = sorted(longer, key=len)[:1] or get_close_matches(name, names, n=1)
     return f"; did you mean {near[0]}?" if near else ""
+
+
+def shown(value: object, width: int = 40) -> str:
+    """Write a value into a message, cut to a width.
+
+    >>> shown("a" * 100, 10)
+    "'aaaaaa..."
+    """
+    try:
+        text = repr(value)
+    except ValueError:
+        # Python refuses to write integers of many thousand digits.
+        return "a very long number"
+    return text if len(text) <= width else text[: width - 3] + "..."

@@ -9,28 +9,36 @@ import numpy as np
 
 from wiregrad.backends.run import Run
 from wiregrad.dtypes import FLOAT, as_float
-from wiregrad.errors import InputError, suggest
-from wiregrad.ir import CONSTANT, INPUT, Circuit, Row
+from wiregrad.errors import InputError, shown, suggest
+from wiregrad.ir import CONSTANT, INPUT, Circuit, Row, listed
 from wiregrad.passes import forward, reverse
 
 
-def bind(circuit: Circuit, vector: Any, named: Mapping[str, Any]) -> list[Any]:
+def bind(circuit: Circuit, vectors: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
     """Return the value of every input, from keywords or from one vector (or mapping) in the order of the inputs."""
     names = circuit.inputs
-    given = dict(named)
-    if isinstance(vector, Mapping):
-        given = {**vector, **given}
-    elif vector is not None:
-        given = {**_from_vector(vector, names), **given}
+    if len(vectors) > 1:
+        raise InputError(f"inputs go by name, or as one vector or mapping; got {len(vectors)} positional values")
+    given = dict(_from_vector(vectors[0], names)) if vectors else {}
+    twice = given.keys() & named.keys()
+    if twice:
+        raise InputError(f"input {min(twice)} is given twice: by name, and in the vector or mapping")
+    given.update(named)
     _check_types(circuit)
+    check_known(given, names)
     missing = [name for name in names if name not in given]
-    extra = [name for name in given if name not in names]
-    if extra:
-        wanted = f"the inputs are {', '.join(names)}" if names else "the circuit has no inputs"
-        raise InputError(f"there is no input called {extra[0]!r}{suggest(str(extra[0]), names)}; {wanted}")
     if missing:
-        raise InputError(f"no value for {_listed(missing)}: give {', '.join(f'{name}=...' for name in missing[:5])}")
-    return [_number(name, given[name]) for name in names]
+        raise InputError(f"no value for {listed(missing)}: give {', '.join(f'{name}=...' for name in missing[:5])}")
+    return [number(f"input {name}", given[name]) for name in names]
+
+
+def check_known(given: Mapping[str, Any], names: Sequence[str]) -> None:
+    """Raise if a value is given for something that is no input."""
+    known = set(names)
+    extra = next((name for name in given if name not in known), None)
+    if extra is not None:
+        wanted = f"the inputs are {listed(names)}" if names else "the circuit has no inputs"
+        raise InputError(f"there is no input called {shown(extra)}{suggest(str(extra), names)}; {wanted}")
 
 
 def _check_types(circuit: Circuit) -> None:
@@ -40,27 +48,25 @@ def _check_types(circuit: Circuit) -> None:
             raise InputError(f"input {name} is {kind}; circuits are run on {FLOAT} scalars")
 
 
-def _from_vector(vector: Any, names: tuple[str, ...]) -> dict[str, Any]:
+def _from_vector(vector: Any, names: tuple[str, ...]) -> Mapping[str, Any]:
+    if isinstance(vector, Mapping):
+        return vector
     if isinstance(vector, str | bytes) or not isinstance(vector, Sequence | np.ndarray):
         raise InputError(f"wanted inputs by name, or one vector or mapping of them; got {type(vector).__name__}")
-    if np.ndim(vector) != 1 or len(vector) != len(names):
-        raise InputError(
-            f"wanted a vector of {len(names)} numbers ({_listed(list(names))}); got shape {np.shape(vector)}"
-        )
+    shape = vector.shape if isinstance(vector, np.ndarray) else (len(vector),)
+    if shape != (len(names),):
+        raise InputError(f"wanted a vector of {len(names)} numbers ({listed(names)}); got shape {shape}")
     return dict(zip(names, vector, strict=True))
 
 
-def _listed(names: list[str]) -> str:
-    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
-
-
-def _number(name: str, value: Any) -> np.float64:
-    number = as_float(value)
-    if number is None:
-        raise InputError(f"input {name} must be a number; got {type(value).__name__} {str(value)[:40]!r}")
-    if np.isinf(number) and isinstance(value, int):
-        raise InputError(f"input {name} is too large for float64: {str(value)[:20]}...")
-    return number
+def number(what: str, value: Any) -> np.float64:
+    """Return a value as float64; raise if it is none."""
+    found = as_float(value)
+    if found is None:
+        raise InputError(f"{what} must be a number; got {type(value).__name__} {shown(value)}")
+    if np.isinf(found) and not isinstance(value, float | np.floating):
+        raise InputError(f"{what} is too large for float64: {shown(value)}")
+    return found
 
 
 def evaluate(circuit: Circuit, inputs: Sequence[Any]) -> list[Any]:

@@ -7,7 +7,7 @@ true: it is a zero by structure, which no inf or NaN behind it can spoil.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -30,12 +30,15 @@ class RunWire:
     blocked: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class RunNode:
     """A node as one run saw it."""
 
-    run: Run = field(repr=False)
+    run: Run
     index: int
+
+    def __repr__(self) -> str:
+        return f"RunNode({Node(self.run.circuit, self.index)}, value {self.value!r}, grad {self.grad!r})"
 
     @property
     def name(self) -> str:
@@ -102,7 +105,8 @@ class Run:
     def __repr__(self) -> str:
         shown = ", ".join(f"{name}={value:.6g}" for name, value in list(self.grads.items())[:6])
         more = ", ..." if len(self.circuit.inputs) > 6 else ""
-        return f"Run({self.circuit.output} = {self.output:.6g}, gradients {shown or 'none'}{more})"
+        output = self.output if isinstance(self.output, bool) else f"{self.output:.6g}"
+        return f"Run({self.circuit.output} = {output}, gradients {shown or 'none'}{more})"
 
     def gradient(self, node: int) -> Any:
         """Return a node's gradient; 0 where none arrived."""

@@ -12,24 +12,28 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple, NoReturn
 
-from wiregrad.errors import ArityError, DomainError, FormulaError, LimitError, NameSyntaxError, suggest
-from wiregrad.ir import TABLE, Builder, Circuit, Place, Port
+from wiregrad.errors import ArityError, DomainError, FormulaError, LimitError, NameSyntaxError, position, suggest
+from wiregrad.ir import TABLE, Builder, Circuit, Level, Pattern, Place, Port, normal
 
 MAX_CHARACTERS = 10_000
 MAX_DEPTH = 100
-MAX_NODES = 100_000
 CONSTANTS = {"pi": math.pi}
 
-_TOKEN = re.compile(
-    r"(?P<space>[ \t\r]+)"
-    r"|(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)"
-    r"|(?P<name>[^\W\d]\w*)"
-    r"|(?P<end>[;\n])"
-    r"|(?P<sign>\*\*|//|<=|>=|==|!=|[-+*/%^<>=(),])"
-)
-_LEVELS = (("==", "!=", "<", "<=", ">", ">="), ("+", "-"), ("*", "/", "//", "%"), ("unary",), ("**", "^"))
-_LEVEL = {sign: level for level, signs in enumerate(_LEVELS) for sign in signs}
-_COMPARISON, _UNARY, _POWER = _LEVEL["<"], _LEVEL["unary"], _LEVEL["**"]
+SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789")
+_OPEN = -1
+"""The level of an open parenthesis: below every operator."""
+
+
+def _tokenizer() -> re.Pattern[str]:
+    """Return the pattern of one token; the operators are those of the op table."""
+    signs = sorted({*TABLE.infix, *TABLE.prefix, *"(),="}, key=len, reverse=True)
+    return re.compile(
+        r"(?P<space>[ \t\r]+)"
+        r"|(?P<number>(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?)"
+        r"|(?P<name>[^\W0-9]\w*)"
+        r"|(?P<end>[;\n])"
+        rf"|(?P<sign>{'|'.join(map(re.escape, signs))})"
+    )
 
 
 class _Token(NamedTuple):
@@ -53,7 +57,7 @@ class _Pending(NamedTuple):
     kind: str
     text: str
     offset: int
-    level: int = -1
+    level: int = _OPEN
     height: int = 0
     """How many operands lay on the stack when a call was opened."""
 
@@ -104,24 +108,33 @@ class _Parser:
             self._statement(statement)
         result = self._statement(statements[-1])
         self._name_temporaries(result)
-        try:
-            return self.builder.build(result)
-        except DomainError as error:
-            self._fail(str(error), 0)
+        return self.builder.build(result)
 
     def _fail(self, message: str, offset: int) -> NoReturn:
         raise FormulaError(message, self.text, offset)
 
     def _tokens(self) -> Iterator[_Token]:
-        offset = 0
+        offset, pattern = 0, _tokenizer()
         while offset < len(self.text):
-            match = _TOKEN.match(self.text, offset)
+            match = pattern.match(self.text, offset)
             if match is None:
                 self._fail(f"{self.text[offset]!r} has no meaning in a formula", offset)
-            if match.lastgroup != "space":
+            if match.lastgroup == "name":
+                yield _Token("name", self._name(match[0], offset), offset)
+            elif match.lastgroup != "space":
                 yield _Token(match.lastgroup or "", match[0], offset)
             offset = match.end()
         yield _Token("end", "", len(self.text))
+
+    def _name(self, text: str, offset: int) -> str:
+        """Return a name in its normal form; letters and digits that cannot be part of one are refused."""
+        for end in range(1, len(text) + 1):
+            if not text[:end].isidentifier():
+                sign = text[end - 1]
+                power = sign.translate(SUPERSCRIPTS)
+                hint = f"; for a power write **{power}" if power != sign else ""
+                self._fail(f"{sign!r} has no meaning in a formula{hint}", offset + end - 1)
+        return normal(text)
 
     def _statements(self) -> Iterator[list[_Token]]:
         """Cut the tokens at `;` and at new lines outside parentheses; the closing token stays on."""
@@ -200,7 +213,7 @@ class _Parser:
     def _take_operand(self, token: _Token, after: _Token) -> bool:
         """Take a token where an operand must begin; returns whether one is still wanted."""
         if token.kind == "number":
-            self._push_number(token)
+            self._push_number(token, after)
             return False
         if token.kind == "name":
             if after.text == "(":
@@ -216,7 +229,7 @@ class _Parser:
                 self._open(token, "parenthesis")
             return True
         if token.text in TABLE.prefix:
-            self.pending.append(_Pending("prefix", token.text, token.offset, _UNARY))
+            self.pending.append(_Pending("prefix", token.text, token.offset, Level.SIGN))
             return True
         if token.text == ")" and self.pending and self.pending[-1].kind == "open call":
             call = self.pending[-1]
@@ -226,25 +239,25 @@ class _Parser:
 
     def _take_operator(self, token: _Token) -> bool:
         """Take a token behind an operand; returns whether an operand is wanted next."""
-        if token.kind == "sign" and token.text in _LEVEL:
+        if token.kind == "sign" and token.text in TABLE.infix:
             self._push_infix(token)
             return True
         if token.text == ")":
             self._close(token)
             return False
         if token.text == ",":
-            self._reduce(-1)
+            self._reduce(_OPEN + 1)
             if not self.pending or self.pending[-1].kind != "open call":
                 self._fail("a comma separates the arguments of a call, and no call is open here", token.offset)
             return True
         if token.kind == "end":
-            self._reduce(-1)
+            self._reduce(_OPEN + 1)
             if self.pending:
                 self._fail("this parenthesis is never closed", self.pending[-1].offset)
             return False
         self._fail_operator(token)
 
-    def _push_number(self, token: _Token) -> None:
+    def _push_number(self, token: _Token, after: _Token) -> None:
         value = float(token.text)
         if not math.isfinite(value):
             self._fail(
@@ -253,8 +266,8 @@ class _Parser:
             )
         if self.pending and self.pending[-1].kind == "prefix" and self.pending[-1].text == "-":
             # -2 is a literal; -2 ** 2 is still -(2 ** 2), so the sign is only taken in where nothing binds tighter.
-            following = self.text[token.offset + len(token.text) :].lstrip(" \t\r")
-            if not following.startswith(("**", "^")):
+            follower = TABLE.infix.get(after.text)
+            if follower is None or follower.level < Level.SIGN:
                 sign = self.pending.pop()
                 self._push(self.builder.constant(-value), sign.offset)
                 return
@@ -265,40 +278,31 @@ class _Parser:
             self._push(self.builder.constant(CONSTANTS[token.text]), token.offset)
             return
         self.operands.append(_Operand(self.wires[token.text], token.offset, token.text))
-        self._check_size(token.offset)
 
     def _push(self, port: Port, offset: int) -> None:
         self.operands.append(_Operand(port, offset))
-        self._check_size(offset)
-
-    def _check_size(self, offset: int) -> None:
-        if len(self.builder) > MAX_NODES:
-            raise LimitError(f"a formula makes at most {MAX_NODES:,} nodes", self.text, offset)
 
     def _open(self, token: _Token, kind: str) -> None:
-        if kind == "call" and (token.text not in TABLE or token.text not in TABLE.callable_names()):
+        if kind == "call" and (token.text not in TABLE or TABLE[token.text].pattern is Pattern.SOURCE):
             near = suggest(token.text, TABLE.callable_names())
             self._fail(f"there is no function called {token.text}{near}", token.offset)
         self.depth += 1
         if self.depth > MAX_DEPTH:
             raise LimitError(f"parentheses nest at most {MAX_DEPTH} deep", self.text, token.offset)
-        self.pending.append(_Pending(kind, token.text, token.offset, -1, len(self.operands)))
+        self.pending.append(_Pending(kind, token.text, token.offset, _OPEN, len(self.operands)))
 
     def _push_infix(self, token: _Token) -> None:
-        level = _LEVEL[token.text]
-        # Powers bind to the right: a ** b ** c is a ** (b ** c).
-        self._reduce(level + 1 if level == _POWER else level)
-        if level == _COMPARISON and self.pending and self.pending[-1].level == _COMPARISON:
+        level = TABLE.infix[token.text].level
+        # Powers bind to the right: a ** b ** c is a ** (b ** c). Comparisons do not bind to each other at all.
+        self._reduce(level + 1 if level in (Level.POWER, Level.COMPARISON) else level)
+        if level == Level.COMPARISON and self.pending and self.pending[-1].level == Level.COMPARISON:
             self._fail("comparisons do not chain; write logical_and(a < b, b < c)", token.offset)
         self.pending.append(_Pending("infix", token.text, token.offset, level))
 
     def _reduce(self, level: int) -> None:
         """Apply the waiting operators that bind at least as tightly as `level`."""
         while self.pending and self.pending[-1].kind in ("infix", "prefix") and self.pending[-1].level >= level:
-            operator = self.pending[-1]
-            if operator.level == _COMPARISON == level:
-                return
-            self.pending.pop()
+            operator = self.pending.pop()
             if operator.kind == "prefix":
                 operand = self.operands.pop()
                 self._push(self._apply(TABLE.prefix[operator.text].name, [operand], operator.offset), operator.offset)
@@ -307,7 +311,7 @@ class _Parser:
                 self._push(self._apply(TABLE.infix[operator.text].name, [left, right], left.offset), left.offset)
 
     def _close(self, token: _Token) -> None:
-        self._reduce(-1)
+        self._reduce(_OPEN + 1)
         if not self.pending:
             self._fail("this parenthesis was never opened", token.offset)
         opened = self.pending.pop()
@@ -320,14 +324,12 @@ class _Parser:
             self.operands[-1] = self.operands[-1]._replace(offset=opened.offset)
 
     def _apply(self, op: str, operands: list[_Operand], offset: int) -> Port:
-        before = self.text[:offset]
-        place = Place("formula", before.count("\n") + 1, offset - (before.rfind("\n") + 1) + 1)
         try:
-            with self.builder.at(place):
+            with self.builder.at(Place("formula", *position(self.text, offset))):
                 port = self.builder.apply(op, *(operand.port for operand in operands))
                 self.applied.append(port)
                 return port
-        except ArityError as error:
+        except (ArityError, DomainError) as error:
             self._fail(str(error), offset)
 
     def _fail_operand(self, token: _Token) -> NoReturn:

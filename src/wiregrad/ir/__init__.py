@@ -1,10 +1,10 @@
 """The circuit and what it is made of; NumPy alone beneath it."""
 
 from wiregrad.ir.builder import Builder, Port
-from wiregrad.ir.circuit import SPLIT, Circuit, Columns, Node, Place, Row, Wire, repr_number
+from wiregrad.ir.circuit import SPLIT, Circuit, Columns, Node, Place, Row, Wire, listed, repr_number
 from wiregrad.ir.infer import DERIVE
-from wiregrad.ir.names import check_name
-from wiregrad.ir.op import CONSTANT, INPUT, TABLE, Op, OpTable, Pattern
+from wiregrad.ir.names import check_name, normal
+from wiregrad.ir.op import CONSTANT, INPUT, TABLE, Level, Op, OpTable, Pattern
 from wiregrad.ir.recording import Recording
 from wiregrad.ir.text import parse_text, write_text
 from wiregrad.ir.verify import verify
@@ -18,6 +18,7 @@ __all__ = [
     "Builder",
     "Circuit",
     "Columns",
+    "Level",
     "Node",
     "Op",
     "OpTable",
@@ -28,6 +29,8 @@ __all__ = [
     "Row",
     "Wire",
     "check_name",
+    "listed",
+    "normal",
     "parse_text",
     "repr_number",
     "verify",

@@ -20,10 +20,12 @@ from wiregrad.errors import (
     LiteralError,
     OperandError,
     UnknownNameError,
+    shown,
     suggest,
 )
 from wiregrad.ir.circuit import SPLIT, Circuit, Place
-from wiregrad.ir.infer import DERIVE
+from wiregrad.ir.infer import DERIVE, UNKNOWN
+from wiregrad.ir.mode import check_mode
 from wiregrad.ir.names import automatic, check_name
 from wiregrad.ir.op import TABLE, Op, Pattern
 from wiregrad.ir.operators import Operators
@@ -34,12 +36,19 @@ class Port(Operators):
     """The output wire of a node that a builder has made; operators and ops applied to it add nodes."""
 
     __slots__ = ("branch", "builder", "index")
+    __array_ufunc__ = None  # NumPy leaves operators with a port to the port
 
     def __init__(self, builder: Builder, index: int, branch: int = 0) -> None:
         self.builder, self.index, self.branch = builder, index, branch
 
     def __wiregrad_apply__(self, op: Op, operands: tuple[Any, ...]) -> Port:
         return self.builder.apply(op, *operands)
+
+    def __bool__(self) -> bool:
+        raise OperandError(
+            f"the wire {self.builder.recording.name_of(self.index)} has no value while the circuit is built, so it "
+            "cannot steer Python; use where(condition, a, b), maximum, minimum, or & and | for conditions"
+        )
 
     def __repr__(self) -> str:
         return f"Port({self.builder.recording.name_of(self.index)})"
@@ -82,8 +91,13 @@ class Builder:
         apply.__name__, apply.__doc__ = op.name, op.doc
         return apply
 
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *TABLE.callable_names()]
+
     def input(self, name: str, type: WireType = FLOAT) -> Port:
         """Add an input."""
+        if not isinstance(type, WireType):
+            raise OperandError(f"the type of input {shown(name)} must be a WireType; got {shown(type)}")
         return Port(self, self.recording.append_input(name, type))
 
     def constant(self, value: Any, name: str | None = None) -> Port:
@@ -101,8 +115,8 @@ class Builder:
 
     def split(self, wire: Port | str, ways: int = 2) -> tuple[Port, ...]:
         """Copy a wire to `ways` readers with `ways - 1` splitters; returns one port per reader."""
-        if ways < 2:
-            raise CircuitError(f"a wire is split 2 ways or more; got {ways}")
+        if not isinstance(ways, int) or ways < 2:
+            raise CircuitError(f"a wire is split 2 ways or more; got {shown(ways)}")
         ports: list[Port] = []
         for _ in range(ways - 1):
             wire = self.apply(SPLIT, wire)
@@ -114,29 +128,32 @@ class Builder:
     def apply(self, op: Op | str, *operands: Any, name: str | None = None, mode: int = DERIVE) -> Port:
         """Add a node that applies an op to wires, numbers or names."""
         record = TABLE[op] if isinstance(op, str) else op
+        if not isinstance(record, Op):
+            raise OperandError(f"wanted an op or its name; got {shown(op)}")
         if record.pattern is Pattern.SOURCE:
             raise OperandError(f"{record.name} is not applied to wires; use builder.{record.name}(...)")
-        code, completed = TABLE.code(record), record.complete(operands)
+        code, wires = TABLE.code(record), self._wires(record, operands)
+        kind = self.recording.type_table.infer(record, tuple([self._kind(wire) for wire in wires]))
+        check_mode(mode, record)
         if name is not None:
             self.recording.check_free(name)
-        wires = [self._checked(operand, record, slot) for slot, operand in enumerate(completed)]
         if self.strict:
             self._claims.add(wires, record, name or f"{automatic(len(self))} ({record.name})")
         # Nothing is added before everything is checked.
-        port = Port(self, self.recording.append(code, [self._index(wire) for wire in wires], mode))
+        port = Port(self, self.recording.append(code, [self._index(wire) for wire in wires], kind, mode))
         if name is not None:
             self.name(port, name)
         return port
 
     def name(self, port: Port, name: str) -> None:
         """Give a node one more name; the first one given is the one shown."""
-        self.recording.name(port.index, name)
+        self.recording.name(self._own(port, "what is named").index, name)
 
     @contextmanager
     def group(self, label: str) -> Iterator[None]:
         """Put the nodes made inside into a group; groups nest."""
-        if not label.isprintable() or "/" in label or not label.strip():
-            raise CircuitError(f"a group's label must be printable and without '/'; got {label!r}")
+        if not isinstance(label, str) or not label.isprintable() or "/" in label or not label.strip():
+            raise CircuitError(f"a group's label must be printable text without '/'; got {shown(label)}")
         around = self.recording.group
         with self.at(self.recording.place, f"{around}/{label}" if around else label):
             yield
@@ -144,6 +161,8 @@ class Builder:
     @contextmanager
     def at(self, place: Place | None, group: str | None = None) -> Iterator[None]:
         """Mark the nodes made inside as written at a place, and in a group by its whole path."""
+        if place is not None and not (isinstance(place, Place) and place.is_valid()):
+            raise CircuitError(f"a place is Place(file, line, column), counted from 1; got {shown(place)}")
         recording = self.recording
         before = recording.place, recording.group
         recording.place, recording.group = place, recording.group if group is None else group
@@ -157,28 +176,45 @@ class Builder:
 
         An output that has no name is called `f`. The builder can go on: what was built does not change.
         """
-        roots = self._roots(outputs, labels or {})
+        recording, roots = self.recording, self._roots(outputs, labels or {})
         awaited = {index: self._found(text) for text, index in self._awaited.items()}
+        title = check_name(name) if name else next(iter(roots))
         if self.strict:
-            self._claims.check(self.recording, roots)
-        return self.recording.freeze(roots, check_name(name) if name else next(iter(roots)), awaited)
+            self._claims.check(recording, roots)
+        for label, port in roots.items():
+            if not recording.has_name(port.index) and label not in (labels or {}):
+                recording.name(port.index, label)
+        return recording.freeze({label: port.index for label, port in roots.items()}, title, awaited)
+
+    def _wires(self, op: Op, operands: Sequence[Any]) -> list[Operand]:
+        return [self._checked(operand, op, slot) for slot, operand in enumerate(op.complete(operands))]
 
     def _checked(self, operand: Any, op: Op, slot: int) -> Operand:
         if isinstance(operand, Port):
-            if operand.builder is not self:
-                raise OperandError(f"input {op.inputs[slot]} of {op.name} is a wire of another builder")
-            return operand
+            return self._own(operand, f"input {op.inputs[slot]} of {op.name}")
         if isinstance(operand, str):
             index = self.recording.names.get(operand)
             return check_name(operand) if index is None else Port(self, index)
         return self._literal(operand)
 
+    def _own(self, port: Any, what: str) -> Port:
+        if not isinstance(port, Port):
+            raise OperandError(f"{what} must be a port; got {shown(port)}")
+        if port.builder is not self:
+            raise OperandError(f"{what} is a wire of another builder")
+        return port
+
+    def _kind(self, wire: Operand) -> int:
+        if isinstance(wire, Port):
+            return self.recording.types[wire.index] if wire.index >= 0 else UNKNOWN
+        return UNKNOWN if isinstance(wire, str) else self.recording.type_table.number(FLOAT)
+
     def _literal(self, value: Any) -> np.float64:
         number = as_float(value)
         if number is None:
-            raise OperandError(f"wanted a number; got {type(value).__name__} ({_shown(value)})")
+            raise OperandError(f"wanted a number; got {type(value).__name__} ({shown(value)})")
         if self.finite and not np.isfinite(number):
-            raise LiteralError(f"a literal must be finite; got {_shown(value)}: use an input for NaN and inf")
+            raise LiteralError(f"a literal must be finite; got {shown(value)}: use an input for NaN and inf")
         return number
 
     def _index(self, wire: Operand) -> int:
@@ -193,38 +229,31 @@ class Builder:
             raise UnknownNameError(f"no node is called {name!r}{suggest(name, self.recording.names)}")
         return self.recording.names[name]
 
-    def _roots(self, outputs: Sequence[Port | str], labels: Mapping[str, Port]) -> dict[str, int]:
-        recording, roots = self.recording, dict[str, int]()
+    def _roots(self, outputs: Sequence[Port | str], labels: Mapping[str, Port]) -> dict[str, Port]:
+        recording, roots = self.recording, dict[str, Port]()
         for output in outputs:
-            index = self._output_index(output)
-            if not recording.has_name(index):
-                recording.name(index, recording.free_name("f"))
-            self._add_root(roots, recording.name_of(index), index)
-        for label, port in labels.items():
-            self._add_root(roots, check_name(label), self._output_index(port))
+            port = self._output(output)
+            named = recording.has_name(port.index)
+            self._add_root(roots, recording.name_of(port.index) if named else recording.free_name("f"), port)
+        for label, output in labels.items():
+            self._add_root(roots, check_name(label), self._output(output))
         if not roots:
             raise CircuitError("a circuit needs an output: pass a port to build(...)")
         return roots
 
-    def _add_root(self, roots: dict[str, int], label: str, index: int) -> None:
+    def _add_root(self, roots: dict[str, Port], label: str, port: Port) -> None:
         if label in roots:
-            raise DuplicateNameError(f"two outputs would be called {label}")
-        if self.recording.names.get(label, index) not in self.recording.origins(index):
+            raise DuplicateNameError(f"two outputs would be called {label}; give them names with labels={{...}}")
+        if self.recording.names.get(label, port.index) not in self.recording.origins(port.index):
             raise DuplicateNameError(f"the output {label} has the name of another node")
-        roots[label] = index
+        roots[label] = port
 
-    def _output_index(self, output: Port | str) -> int:
-        if isinstance(output, str):
-            return self._found(output)
-        if not isinstance(output, Port):
-            raise OperandError(f"an output must be a port or a name; got {type(output).__name__}")
-        if output.builder is not self:
-            raise OperandError("an output must be a wire of this builder; got one of another")
-        return output.index
+    def _output(self, output: Port | str) -> Port:
+        return Port(self, self._found(output)) if isinstance(output, str) else self._own(output, "an output")
 
 
 class _Claims:
-    """Who reads what, in a strict builder: each port, by node (by name, while the node is still to come) and branch."""
+    """Who reads what, in a strict builder: each branch of each node, by name while the node is still to come."""
 
     def __init__(self) -> None:
         self._readers: dict[tuple[int | str, int], str] = {}
@@ -233,29 +262,33 @@ class _Claims:
         """Note that a node reads these wires; raise if one of them is read already."""
         claimed: dict[tuple[int | str, int], str] = {}
         for wire, input_ in zip(wires, op.inputs, strict=True):
-            if isinstance(wire, np.float64):
-                continue
-            key = (wire, 0) if isinstance(wire, str) else (wire.index, wire.branch)
-            text = f"{reader} (input {input_})"
-            first = self._readers.get(key) or claimed.get(key)
-            if first:
-                shown = wire if isinstance(wire, str) else wire.builder.recording.name_of(wire.index)
-                raise FanoutError(_fanout(shown, first, text))
-            claimed[key] = text
+            if not isinstance(wire, np.float64):
+                key = (wire, 0) if isinstance(wire, str) else (wire.index, wire.branch)
+                shown_name = wire if isinstance(wire, str) else wire.builder.recording.name_of(wire.index)
+                _claim(claimed, key, f"{reader} (input {input_})", shown_name, self._readers)
         self._readers.update(claimed)
 
-    def check(self, recording: Recording, roots: Mapping[str, int]) -> None:
-        """Raise if a node is read by name and by port, or is an output and read too."""
-        for name, index in recording.names.items():
-            by_name, by_port = self._readers.get((name, 0)), self._readers.get((index, 0))
-            if by_name and by_port:
-                raise FanoutError(_fanout(name, by_name, by_port))
-        for label, index in roots.items():
-            keys = ((recording.name_of(index), 0), (index, 0), (index, 1))
-            taken = [self._readers[key] for key in keys if key in self._readers]
-            # A splitter's second branch may leave the circuit as its output.
-            if len(taken) > (recording.codes[index] == TABLE.code(TABLE[SPLIT])):
-                raise FanoutError(_fanout(recording.name_of(index), taken[0], f"the output {label}"))
+    def check(self, recording: Recording, roots: Mapping[str, Port]) -> None:
+        """Raise if a branch has two readers once all names are known; outputs read too."""
+        found: dict[tuple[int | str, int], str] = {}
+        claims = [((recording.names.get(str(node), node), branch), by) for (node, branch), by in self._readers.items()]
+        claims += [((port.index, port.branch), f"the output {label}") for label, port in roots.items()]
+        for (node, branch), by in claims:
+            assert isinstance(node, int)
+            _claim(found, (node, branch), by, recording.name_of(node))
+
+
+def _claim(
+    claimed: dict[tuple[int | str, int], str],
+    key: tuple[int | str, int],
+    reader: str,
+    wire: str,
+    earlier: Mapping[tuple[int | str, int], str] | None = None,
+) -> None:
+    first = claimed.get(key) or (earlier or {}).get(key)
+    if first:
+        raise FanoutError(_fanout(wire, first, reader))
+    claimed[key] = reader
 
 
 def _fanout(wire: str, first: str, second: str) -> str:
@@ -265,6 +298,5 @@ def _fanout(wire: str, first: str, second: str) -> str:
     )
 
 
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 40 else text[:37] + "..."
+TABLE.reserve(name for name in vars(Builder) if name != SPLIT)
+TABLE.reserve(["strict", "finite", "recording"])

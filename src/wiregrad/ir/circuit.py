@@ -6,8 +6,9 @@ here recurses and nothing changes after construction.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from itertools import compress
 from typing import Any, NamedTuple
 
@@ -15,10 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wiregrad.dtypes import WireType
-from wiregrad.errors import OutputError, UnknownNameError, suggest
-from wiregrad.ir.names import NameTable, automatic
-from wiregrad.ir.op import CONSTANT_CODE, INPUT_CODE, TABLE, Op
+from wiregrad.errors import OutputError, UnknownNameError, shown, suggest
+from wiregrad.ir.names import NameTable, automatic, normal
+from wiregrad.ir.op import CONSTANT_CODE, INPUT_CODE, TABLE, Op, Pattern
 
+_AUTOMATIC = re.compile(r"%[0-9]{1,10}")
 SPLIT = "split"
 """Name of the op that copies one wire to two readers."""
 
@@ -29,6 +31,10 @@ class Place(NamedTuple):
     file: str
     line: int
     column: int = 0
+
+    def is_valid(self) -> bool:
+        """Whether the numbers can stand in a text form."""
+        return isinstance(self.file, str) and 0 < self.line < 10**9 and 0 <= self.column < 10**9
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}" + (f":{self.column}" if self.column else "")
@@ -50,6 +56,11 @@ class Labels:
     table: tuple[Any, ...] = ()
     index: NDArray[np.int32] | None = None
 
+    @classmethod
+    def of(cls, table: tuple[Any, ...], index: NDArray[np.int32]) -> Labels:
+        """Return the labels in their one form: without an index where no node has a label."""
+        return cls(table, index) if (index >= 0).any() else cls()
+
     def at(self, node: int) -> Any:
         """Return the node's label or None."""
         k = -1 if self.index is None else int(self.index[node])
@@ -65,7 +76,7 @@ class Labels:
 
     def filtered(self, keep: NDArray[np.bool_]) -> Labels:
         """Return the labels of the nodes to keep."""
-        return self if self.index is None else Labels(self.table, self.index[keep])
+        return self if self.index is None else Labels.of(self.table, self.index[keep])
 
     def nbytes(self) -> int:
         """Return how much memory the labels take, the table left out."""
@@ -119,11 +130,11 @@ class Wire:
     source: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Node:
     """A view of one node of a circuit; the node and its output wire share the name."""
 
-    circuit: Circuit = field(repr=False)
+    circuit: Circuit
     index: int
 
     @property
@@ -184,12 +195,15 @@ class Node:
 
     def expression(self) -> str:
         """Write what the node computes, as `e * c` or `tanh(n)`."""
-        if self.op.pattern.name == "SOURCE":
+        if self.op.pattern is Pattern.SOURCE:
             return self.op.name if self.constant is None else repr_number(self.constant)
         return self.op.expression(*map(self.circuit.operand_text, self.circuit.sources_of(self.index)))
 
     def __str__(self) -> str:
         return f"{self.name} = {self.expression()}"
+
+    def __repr__(self) -> str:
+        return f"Node({self})"
 
 
 class Circuit:
@@ -202,15 +216,9 @@ class Circuit:
 
     def __init__(self, columns: Columns) -> None:
         self.columns = columns
-        for array in (
-            columns.codes,
-            columns.starts,
-            columns.sources,
-            columns.types,
-            columns.outputs,
-            columns.modes,
-        ):
-            if array is not None:
+        for column in fields(columns):
+            array = getattr(columns, column.name)
+            if isinstance(array, np.ndarray):
                 array.setflags(write=False)
 
     @property
@@ -242,12 +250,12 @@ class Circuit:
     @property
     def nodes(self) -> tuple[Node, ...]:
         """The function nodes, in an order that can be run."""
-        return self._views(lambda op: op.pattern.name != "SOURCE" and op.name != SPLIT)
+        return self._views(lambda op: op.pattern not in (Pattern.SOURCE, Pattern.MERGE))
 
     @property
     def splitters(self) -> tuple[Node, ...]:
         """The splitters, in order."""
-        return self._views(lambda op: op.name == SPLIT)
+        return self._views(lambda op: op.pattern is Pattern.MERGE)
 
     def _views(self, keep: Callable[[Op], bool]) -> tuple[Node, ...]:
         wanted = np.array([keep(op) for op in TABLE])[self.columns.codes]
@@ -255,6 +263,13 @@ class Circuit:
 
     def __len__(self) -> int:
         return self.count()[1]
+
+    def __bool__(self) -> bool:
+        # A circuit without function nodes is a circuit all the same.
+        return True
+
+    def __iter__(self) -> Iterator[Node]:
+        return iter(self.nodes)
 
     def count(self) -> tuple[int, int, int]:
         """Return how many inputs, function nodes and splitters there are."""
@@ -272,8 +287,7 @@ class Circuit:
     def __repr__(self) -> str:
         inputs, nodes, splitters = self.count()
         parts = [_plural(inputs, "input"), _plural(nodes, "node"), _plural(splitters, "splitter")]
-        shown = ", ".join(self.outputs[:4]) + (", ..." if len(self.outputs) > 4 else "")
-        return f"Circuit({', '.join(parts)}, output{'s' * (len(self.outputs) != 1)} {shown})"
+        return f"Circuit({', '.join(parts)}, output{'s' * (len(self.outputs) != 1)} {listed(self.outputs)})"
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Circuit):
@@ -299,15 +313,16 @@ class Circuit:
         found = self._find(name)
         if found is None:
             known = [text for _, text in self.columns.names][:1000]
-            raise UnknownNameError(f"the circuit has no node called {name!r}{suggest(str(name), known)}")
+            raise UnknownNameError(f"the circuit has no node called {shown(name)}{suggest(name, known)}")
         return found
 
     def _find(self, name: str) -> int | None:
         if not isinstance(name, str):
             raise UnknownNameError(f"nodes are looked up by name, a string; got {type(name).__name__}")
-        if name.startswith("%") and name[1:].isdecimal():
+        if _AUTOMATIC.fullmatch(name):
             node = int(name[1:])
             return node if node < self.size and not self.columns.names.of(node) else None
+        name = normal(name)
         found = self.columns.names.find(name)
         if found is None and name in self.columns.labels:
             return int(self.columns.outputs[self.columns.labels.index(name)])
@@ -317,7 +332,7 @@ class Circuit:
         """Return the index of the only output's node."""
         if len(self.columns.outputs) != 1:
             raise OutputError(
-                f"this circuit has {len(self.outputs)} outputs ({', '.join(self.outputs)}); "
+                f"this circuit has {len(self.outputs)} outputs ({listed(self.outputs)}); "
                 f"choose one with circuit.with_output(name)"
             )
         return int(self.columns.outputs[0])
@@ -325,7 +340,7 @@ class Circuit:
     def origins(self, node: int) -> Iterator[int]:
         """Walk from a node back through splitters: what leaves them is what entered."""
         yield node
-        while TABLE.by_code()[self.columns.codes[node]].name == SPLIT:
+        while Node(self, node).op.pattern is Pattern.MERGE:
             node = int(self.columns.sources[self.columns.starts[node]])
             yield node
 
@@ -436,6 +451,15 @@ def repr_number(value: Any) -> str:
     if isinstance(value, bool | np.bool_):
         return "true" if value else "false"
     return repr(value.item() if isinstance(value, np.generic) else value)
+
+
+def listed(names: Sequence[str], most: int = 5) -> str:
+    """List names in a message, the first few of them.
+
+    >>> listed(["a", "b", "c"], 2)
+    'a, b and 1 more'
+    """
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def _plural(count: int, word: str) -> str:

@@ -14,6 +14,38 @@ from wiregrad.ir.op import CONSTANT, INPUT, Op
 
 DERIVE = -1
 """Stands in a mode column for 'as this op treats its kinks by default'."""
+UNKNOWN = np.iinfo(np.uint16).max
+"""Stands in a type column for 'reads a node that is still to come'."""
+
+
+class TypeTable:
+    """The types that occur in a circuit, by number, and what each op makes of them."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[WireType, int] = {}
+        self._known: dict[tuple[str, tuple[int, ...]], int] = {}
+
+    def number(self, kind: WireType) -> int:
+        """Return the number of a type."""
+        if len(self.numbers) >= UNKNOWN and kind not in self.numbers:
+            raise CircuitError(f"a circuit can hold at most {UNKNOWN:,} different types")
+        return self.numbers.setdefault(kind, len(self.numbers))
+
+    def infer(self, op: Op, kinds: tuple[int, ...]) -> int:
+        """Return the number of the type that an op makes of types; unknown if one of them is."""
+        found = self._known.get((op.name, kinds))
+        if found is None:
+            if UNKNOWN in kinds:
+                return UNKNOWN
+            table = tuple(self.numbers)
+            found = self._known[op.name, kinds] = self.number(op.infer(tuple(table[kind] for kind in kinds)))
+        return found
+
+
+def type_of_constant(value: Any) -> WireType:
+    """Return the type of a constant."""
+    array = np.asarray(value)
+    return WireType(array.dtype, array.shape)
 
 
 def infer_types(
@@ -23,35 +55,18 @@ def infer_types(
     name_of: Callable[[int], str],
 ) -> tuple[NDArray[np.uint16], tuple[WireType, ...]]:
     """Return the type of every node as an index into a table of types."""
-    table: dict[WireType, int] = {}
-    known: dict[tuple[Op, tuple[int, ...]], int] = {}
-    values = iter(constants)
-    found: list[int] = []
+    table, values, found = TypeTable(), iter(constants), list[int]()
     for node, (op, sources) in enumerate(rows):
-        if op is INPUT or op is CONSTANT:
-            value = None if op is INPUT else np.asarray(next(values))
-            found.append(_intern(table, inputs[node] if value is None else WireType(value.dtype, value.shape)))
-            continue
-        key = op, tuple([found[source] for source in sources])
-        kind = known.get(key)
-        if kind is None:
-            kind = known[key] = _intern(table, _infer(op, key[1], tuple(table), name_of(node)))
-        found.append(kind)
-    return np.array(found, np.uint16), tuple(table)
-
-
-def _intern(table: dict[WireType, int], kind: WireType) -> int:
-    if len(table) >= np.iinfo(np.uint16).max and kind not in table:
-        raise CircuitError("a circuit can hold at most 65,535 different types")
-    return table.setdefault(kind, len(table))
-
-
-def _infer(op: Op, kinds: tuple[int, ...], table: tuple[WireType, ...], node: str) -> WireType:
-    types = tuple(table[kind] for kind in kinds)
-    try:
-        return op.infer(types)
-    except DomainError as error:
-        raise DomainError(f"{error} (at node {node})") from None
+        if op is INPUT:
+            found.append(table.number(inputs[node]))
+        elif op is CONSTANT:
+            found.append(table.number(type_of_constant(next(values))))
+        else:
+            try:
+                found.append(table.infer(op, tuple([found[source] for source in sources])))
+            except DomainError as error:
+                raise DomainError(f"{error} (at node {name_of(node)})") from None
+    return np.array(found, np.uint16), tuple(table.numbers)
 
 
 def derive_modes(rows: Iterable[tuple[Op, Sequence[int]]], given: Sequence[int]) -> NDArray[np.uint8] | None:

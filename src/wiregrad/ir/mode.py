@@ -8,6 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from enum import IntEnum
 
+from wiregrad.errors import OperandError, shown
+from wiregrad.ir.infer import DERIVE
+from wiregrad.ir.op import Op
+
 MAX_SLOTS = 6
 
 
@@ -31,6 +35,16 @@ def encode(convention: Convention, literal: Iterable[int]) -> int:
 def decode(mode: int) -> tuple[Convention, tuple[int, ...]]:
     """Return the convention and the literal slots of a mode."""
     return Convention(mode & 3), tuple(slot for slot in range(MAX_SLOTS) if mode & (4 << slot))
+
+
+def check_mode(mode: object, op: Op) -> None:
+    """Raise unless this is a mode that a node of the op can have."""
+    if mode == DERIVE:
+        return
+    if not isinstance(mode, int) or not 0 <= mode < 256 or mode & 3 >= len(Convention):
+        raise OperandError(f"a mode is made by encode(convention, literal slots); got {shown(mode)}")
+    if mode and not op.kinks:
+        raise OperandError(f"{op.name} has no kinks, so it has no kink mode")
 
 
 def write_mode(mode: int, inputs: tuple[str, ...]) -> str:

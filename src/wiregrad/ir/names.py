@@ -8,32 +8,46 @@ plus the letters, where a dict of strings would take over a hundred.
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
-from wiregrad.errors import NameSyntaxError
+from wiregrad.errors import NameSyntaxError, shown
 
 MAX_LENGTH = 200
-_NAME = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*|\[\d+\])*")
+_PARTS = re.compile(r"\.|(?:\[[0-9]+\])+(?:\.|$)")
+
+
+def normal(name: str) -> str:
+    """Return a name as Python would have it: letters that look alike and mean the same become one.
+
+    >>> normal("\\u00b5") == "\\u03bc"
+    True
+    """
+    return name if name.isascii() else unicodedata.normalize("NFKC", name)
 
 
 def check_name(name: object) -> str:
-    """Return the name, or raise if it is not one.
+    """Return the name in its normal form, or raise if it is not one.
 
     >>> check_name("layers[0].w")
     'layers[0].w'
     """
     if not isinstance(name, str):
         raise NameSyntaxError(f"a name must be a string; got {type(name).__name__}")
-    if len(name) > MAX_LENGTH or _NAME.fullmatch(name) is None:
-        shown = name if len(name) <= 40 else name[:40] + "..."
+    if name.isidentifier() and name.isascii() and len(name) <= MAX_LENGTH:
+        return name
+    parts = _PARTS.split(name)
+    if name.endswith("]"):
+        parts.pop()
+    if len(name) > MAX_LENGTH or not all(part.isidentifier() for part in parts) or not parts:
         raise NameSyntaxError(
-            f"{shown!r} cannot be a name: wanted letters, digits and _ (not first a digit), parts joined by '.' or "
+            f"{shown(name)} cannot be a name: wanted letters, digits and _ (not first a digit), parts joined by '.' or "
             f"indexed like [0], at most {MAX_LENGTH} characters"
         )
-    return name
+    return normal(name)
 
 
 def automatic(index: int) -> str:
@@ -73,6 +87,10 @@ class NameTable:
 
     __hash__ = None  # type: ignore[assignment]
 
+    def __reduce__(self) -> tuple[type[NameTable], tuple[list[tuple[int, str]]]]:
+        # The index holds hashes, which differ from process to process.
+        return NameTable, (list(self),)
+
     def of(self, node: int) -> tuple[str, ...]:
         """Return every name of a node, the one to show first."""
         first, last = np.searchsorted(self.nodes, [node, node + 1])
@@ -94,11 +112,11 @@ class NameTable:
                 return one
         return None
 
-    def by_node(self) -> dict[int, tuple[str, ...]]:
+    def by_node(self) -> dict[int, list[str]]:
         """Return the names of every named node, for loops over the whole circuit."""
-        found: dict[int, tuple[str, ...]] = {}
+        found: dict[int, list[str]] = {}
         for node, name in self:
-            found[node] = (*found[node], name) if node in found else (name,)
+            found.setdefault(node, []).append(name)
         return found
 
     def filtered(self, keep: NDArray[np.bool_], position: NDArray[np.int32]) -> NameTable:

@@ -8,13 +8,16 @@ this module knows only what every record has.
 from __future__ import annotations
 
 import keyword
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from enum import Enum
+from enum import Enum, IntEnum
 from typing import Any, TypeVar
 
 from wiregrad.dtypes import WireType
-from wiregrad.errors import ArityError, DomainError, RecordError, UnknownOpError, suggest
+from wiregrad.errors import ArityError, DomainError, RecordError, UnknownOpError, shown, suggest
+
+_SPELLING = re.compile(r"[^\w\s(),;]+")
 
 
 class Pattern(Enum):
@@ -27,6 +30,16 @@ class Pattern(Enum):
     MERGE = "adds the gradients that come back from its readers"
     BLOCK = "sends nothing back: its output moves in steps"
     SOURCE = "has no inputs: gradients end here"
+
+
+class Level(IntEnum):
+    """How tightly an operator binds; a sign before an operand stands between products and powers."""
+
+    COMPARISON = 0
+    SUM = 1
+    PRODUCT = 2
+    SIGN = 3
+    POWER = 4
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -44,10 +57,16 @@ class Op:
     forward: Callable[..., Any]
     defaults: tuple[float, ...] = ()
     """Values of the last inputs when they are left out."""
+    aliases: tuple[str, ...] = ()
+    """Other names it goes by."""
     infix: tuple[str, ...] = ()
     """Spellings between two operands, the usual one first."""
+    level: Level = Level.SUM
+    """How tightly the infix spelling binds."""
     prefix: str = ""
     """Spelling before one operand."""
+    kinks: tuple[Any, ...] = ()
+    """Where the op has no single slope (see `wiregrad.ops.kinks`)."""
 
     def __call__(self, *operands: Any) -> Any:
         """Apply the op."""
@@ -111,6 +130,11 @@ class Op:
             raise RecordError(f"op {self.name} has no doc")
         if len(set(self.inputs)) != len(self.inputs) or len(self.defaults) > len(self.inputs):
             raise RecordError(f"op {self.name} has unusable inputs {self.inputs} with defaults {self.defaults}")
+        for spelling in (*self.infix, *filter(None, [self.prefix])):
+            if not _SPELLING.fullmatch(spelling) or spelling == "=":
+                raise RecordError(
+                    f"op {self.name} cannot be spelled {spelling!r}: wanted signs, not ( ) , ; or = alone"
+                )
 
 
 OpT = TypeVar("OpT", bound=Op)
@@ -122,20 +146,28 @@ class OpTable:
     def __init__(self) -> None:
         self._records: list[Op] = []
         self._codes: dict[str, int] = {}
+        self._aliases: dict[str, str] = {}
+        self._reserved: set[str] = set()
         self.infix: dict[str, Op] = {}
         self.prefix: dict[str, Op] = {}
 
     def register(self, op: OpT) -> OpT:
         """Add a record and return it."""
         op.check()
-        if op.name in self._codes:
-            raise RecordError(f"op {op.name} is registered already")
+        for name in (op.name, *op.aliases):
+            if name in self:
+                raise RecordError(
+                    f"op {op.name} wants the name {name}, which is {self[name].name}'s: registered already"
+                )
+            if name in self._reserved:
+                raise RecordError(f"an op cannot be called {name}: a builder or wiregrad.ops has something else there")
         for spelling in (*op.infix, op.prefix):
             taken = (self.prefix if spelling == op.prefix else self.infix).get(spelling)
             if spelling and taken:
                 raise RecordError(f"op {op.name} wants the spelling {spelling!r}, which is {taken.name}'s")
         self._codes[op.name] = len(self._records)
         self._records.append(op)
+        self._aliases.update(dict.fromkeys(op.aliases, op.name))
         self.infix.update(dict.fromkeys(op.infix, op))
         if op.prefix:
             self.prefix[op.prefix] = op
@@ -147,18 +179,22 @@ class OpTable:
             raise RecordError(f"only the op registered last can be forgotten, and that is not {op.name}")
         self._records.pop()
         del self._codes[op.name]
+        for alias in op.aliases:
+            del self._aliases[alias]
         for spellings in (self.infix, self.prefix):
             for spelling in [text for text, owner in spellings.items() if owner is op]:
                 del spellings[spelling]
 
     def __getitem__(self, name: str) -> Op:
         code = self._codes.get(name)
+        if code is None and name in self._aliases:
+            code = self._codes[self._aliases[name]]
         if code is None:
-            raise UnknownOpError(f"there is no op called {name!r}{suggest(name, self.callable_names())}")
+            raise UnknownOpError(f"there is no op called {shown(name)}{suggest(str(name), self.callable_names())}")
         return self._records[code]
 
     def __contains__(self, name: object) -> bool:
-        return name in self._codes
+        return name in self._codes or name in self._aliases
 
     def __iter__(self) -> Iterator[Op]:
         return iter(tuple(self._records))
@@ -174,12 +210,16 @@ class OpTable:
         return code
 
     def callable_names(self) -> list[str]:
-        """Names of the ops a person can apply (not inputs and constants)."""
-        return [op.name for op in self._records if op.pattern is not Pattern.SOURCE]
+        """Names of the ops a person can apply (not inputs and constants), other names included."""
+        return [*(op.name for op in self._records if op.pattern is not Pattern.SOURCE), *self._aliases]
 
-    def by_code(self) -> tuple[Op, ...]:
+    def reserve(self, names: Iterable[str]) -> None:
+        """Keep names from ops, because they mean something else where ops are looked up as attributes."""
+        self._reserved.update(names)
+
+    def by_code(self) -> Sequence[Op]:
         """Return every record at the index of its code."""
-        return tuple(self._records)
+        return self._records
 
 
 TABLE = OpTable()

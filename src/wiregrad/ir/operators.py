@@ -72,5 +72,14 @@ class Operators:
     def __pos__(self) -> Any:
         return TABLE.prefix["+"](self)
 
+    def __and__(self, other: Any) -> Any:
+        return TABLE["logical_and"](self, other)
+
+    def __or__(self, other: Any) -> Any:
+        return TABLE["logical_or"](self, other)
+
+    def __invert__(self) -> Any:
+        return TABLE["logical_not"](self)
+
     def __abs__(self) -> Any:
         return TABLE["absolute"](self)

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from wiregrad.dtypes import WireType
 from wiregrad.errors import CircuitError, DuplicateNameError
-from wiregrad.ir.circuit import SPLIT, Circuit, Columns, Labels, Place, Row
-from wiregrad.ir.infer import DERIVE, derive_modes, infer_types
+from wiregrad.ir.circuit import Circuit, Columns, Labels, Place, Row
+from wiregrad.ir.infer import DERIVE, TypeTable, derive_modes, infer_types, type_of_constant
 from wiregrad.ir.names import NameTable, automatic, check_name
-from wiregrad.ir.op import CONSTANT_CODE, INPUT_CODE, TABLE, Op
+from wiregrad.ir.op import CONSTANT, CONSTANT_CODE, INPUT_CODE, TABLE, Op, Pattern
 from wiregrad.ir.order import topological
 
 
@@ -31,7 +31,8 @@ class Recording:
         self._sources = array("i")
         self._modes = array("h")
         self._constants: list[Any] = []
-        self._input_types: dict[int, WireType] = {}
+        self.types = array("H")
+        self.type_table = TypeTable()
         self._places, self._groups = _Interned(), _Interned()
         self.names: dict[str, int] = {}
         self._first_name: dict[int, str] = {}
@@ -41,9 +42,10 @@ class Recording:
     def __len__(self) -> int:
         return len(self.codes)
 
-    def append(self, code: int, sources: Iterable[int], mode: int = DERIVE) -> int:
-        """Add a node at the current place and group; returns its index."""
+    def append(self, code: int, sources: Iterable[int], kind: int, mode: int = DERIVE) -> int:
+        """Add a node at the current place and group, with its type's number; returns its index."""
         self.codes.append(code)
+        self.types.append(kind)
         self._sources.extend(sources)
         self._starts.append(len(self._sources))
         self._modes.append(mode)
@@ -53,26 +55,24 @@ class Recording:
 
     def append_input(self, name: str, kind: WireType) -> int:
         """Add an input."""
-        self.check_free(name)
-        index = self.append(INPUT_CODE, ())
-        self._input_types[index] = kind
+        name = self.check_free(name)
+        index = self.append(INPUT_CODE, (), self.type_table.number(kind))
         self.name(index, name)
         return index
 
     def append_constant(self, value: Any) -> int:
         """Add a constant, given as the NumPy value it is."""
+        kind = self.type_table.number(type_of_constant(value))
         self._constants.append(value)
-        return self.append(CONSTANT_CODE, ())
+        return self.append(CONSTANT_CODE, (), kind)
 
     def copy(self, circuit: Circuit, row: Row, sources: Sequence[int]) -> int:
         """Add a circuit's node with new sources; place, group and mode come along, its names do not."""
         self.follow(circuit, row.node)
-        index = self.append(TABLE.code(row.op), sources, row.mode)
-        if self.codes[index] == CONSTANT_CODE:
+        if row.op is CONSTANT:
             self._constants.append(circuit.constant_of(row.node))
-        elif self.codes[index] == INPUT_CODE:
-            self._input_types[index] = circuit.type_of(row.node)
-        return index
+        kind = self.type_table.number(circuit.type_of(row.node))
+        return self.append(TABLE.code(row.op), sources, kind, row.mode)
 
     def load(self, circuit: Circuit) -> None:
         """Begin with all nodes of a circuit, at the same indices; outputs are left out."""
@@ -84,7 +84,8 @@ class Recording:
         self._sources.extend(columns.sources.tolist())
         self._modes.extend([0] * circuit.size if columns.modes is None else columns.modes.tolist())
         self._constants.extend(columns.constants)
-        self._input_types = {node: circuit.type_of(node) for node in circuit.input_indices()}
+        self.type_table.numbers = {kind: k for k, kind in enumerate(columns.type_table)}
+        self.types.extend(columns.types.tolist())
         self._places.load(columns.places, circuit.size)
         self._groups.load(columns.groups, circuit.size)
         for node, name in columns.names:
@@ -97,14 +98,16 @@ class Recording:
 
     def name(self, index: int, name: str) -> None:
         """Give a node one more name; the first one given is the one shown."""
-        self.check_free(name)
+        name = self.check_free(name)
         self.names[name] = index
         self._first_name.setdefault(index, name)
 
-    def check_free(self, name: str) -> None:
-        """Raise unless this is a name and no node has it."""
-        if check_name(name) in self.names:
+    def check_free(self, name: str) -> str:
+        """Return the name in its normal form; raise if it is none or a node has it."""
+        name = check_name(name)
+        if name in self.names:
             raise DuplicateNameError(f"the name {name} is taken already; every node needs its own")
+        return name
 
     def free_name(self, wanted: str) -> str:
         """Return the wanted name, with a number behind it if it is taken."""
@@ -124,7 +127,7 @@ class Recording:
     def origins(self, index: int) -> Iterator[int]:
         """Walk from a node back through splitters: what leaves them is what entered."""
         yield index
-        while self.codes[index] == TABLE.code(TABLE[SPLIT]):
+        while TABLE.by_code()[self.codes[index]].pattern is Pattern.MERGE:
             index = self._sources[self._starts[index]]
             yield index
 
@@ -136,10 +139,11 @@ class Recording:
         starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
         position = np.arange(len(codes)) if order is None else np.argsort(order)
         constants = self._ordered_constants(order)
-        inputs = {int(position[node]): kind for node, kind in self._input_types.items()}
-        types, type_table = infer_types(
-            _rows(codes, starts, sources), inputs, constants, lambda node: self.name_of(order[node] if order else node)
-        )
+        types, type_table = _permuted(np.array(self.types, np.uint16), order), tuple(self.type_table.numbers)
+        if order is not None:
+            inputs = {node: type_table[types[node]] for node in np.flatnonzero(codes == INPUT_CODE).tolist()}
+            shown = [self.name_of(node) for node in order]
+            types, type_table = infer_types(_rows(codes, starts, sources), inputs, constants, shown.__getitem__)
         modes = _permuted(np.array(self._modes), order).tolist()
         columns = Columns(
             name=name,
@@ -195,7 +199,7 @@ class _Interned:
     def labels(self, order: list[int] | None) -> Labels:
         if not self.table:
             return Labels()
-        return Labels(tuple(self.table), _permuted(np.array(self.index, np.int32), order))
+        return Labels.of(tuple(self.table), _permuted(np.array(self.index, np.int32), order))
 
 
 ScalarT = TypeVar("ScalarT", bound=np.generic)

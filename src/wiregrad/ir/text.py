@@ -22,19 +22,19 @@ from typing import Any
 import numpy as np
 
 from wiregrad.dtypes import BOOL, FLOAT, WireType, parse_type
-from wiregrad.errors import ArityError, CircuitError, DuplicateNameError, TextError, UnknownOpError, suggest
+from wiregrad.errors import ArityError, CircuitError, DuplicateNameError, TextError, UnknownOpError, shown, suggest
 from wiregrad.ir.builder import Builder, Port
 from wiregrad.ir.circuit import Circuit, Place, Row, repr_number
 from wiregrad.ir.infer import DERIVE, derive_modes
 from wiregrad.ir.mode import parse_mode, write_mode
-from wiregrad.ir.names import automatic, check_name
+from wiregrad.ir.names import automatic, check_name, normal
 from wiregrad.ir.op import CONSTANT, INPUT, TABLE, Op
 from wiregrad.ir.order import topological
 
 _PLAIN = re.compile(r"[\w./\\<>-]+")
 _QUOTED = r'[\w./\\<>-]+|"(?:[^"\\]|\\.)*"'
-_NOTE = re.compile(rf"(?:({_QUOTED}):(\d{{1,9}})(?::(\d{{1,9}}))?)?(?:(?:^| )in ({_QUOTED}))?")
-_AUTOMATIC = re.compile(r"%\d{1,9}")
+_NOTE = re.compile(rf'(?:({_QUOTED}):([0-9]{{1,9}})(?::([0-9]{{1,9}}))?)?(?:(?:^| )in ("(?:[^"\\]|\\.)*"))?')
+_AUTOMATIC = re.compile(r"%[0-9]{1,9}")
 
 
 def write_text(circuit: Circuit) -> str:
@@ -43,18 +43,19 @@ def write_text(circuit: Circuit) -> str:
     body = list(_lines(circuit, names))
     width = min(40, max((len(line) for line, note in body if note), default=0))
     labels = zip(circuit.outputs, circuit.columns.outputs.tolist(), strict=True)
+    owners = {name: node for node, own in names.items() for name in own}
     outputs = ", ".join(
-        label if label in _names_of(node, names) else f"{label} = {_names_of(node, names)[0]}" for label, node in labels
+        label if owners.get(label) == node else f"{label} = {_names_of(node, names)[0]}" for label, node in labels
     )
     text = [f"{line.ljust(width)}   # {note}" if note else line for line, note in body]
     return "\n".join([f"circuit {circuit.name}", *text, f"output {outputs}", ""])
 
 
-def _names_of(node: int, names: dict[int, tuple[str, ...]]) -> tuple[str, ...]:
-    return names.get(node) or (automatic(node),)
+def _names_of(node: int, names: dict[int, list[str]]) -> list[str]:
+    return names.get(node) or [automatic(node)]
 
 
-def _lines(circuit: Circuit, names: dict[int, tuple[str, ...]]) -> Iterator[tuple[str, str]]:
+def _lines(circuit: Circuit, names: dict[int, list[str]]) -> Iterator[tuple[str, str]]:
     usual = derive_modes(((row.op, row.sources) for row in circuit.rows()), [DERIVE] * circuit.size)
     constants = circuit.constants()
     places, groups = circuit.columns.places, circuit.columns.groups
@@ -95,7 +96,7 @@ def _write_note(place: Place | None, group: str | None) -> str:
         column = f":{place.column}" if place.column else ""
         parts.append(f"{_quoted(place.file)}:{place.line}{column}")
     if group:
-        parts.append(f"in {_quoted(group)}")
+        parts.append(f"in {json.dumps(group)}")
     return " ".join(parts)
 
 
@@ -134,6 +135,7 @@ class _Reader:
         self.index: dict[str, int] = {}
         for number, line in enumerate(text.split("\n"), 1):
             code, _, note = line.partition("#")
+            code = normal(code)
             tokens = code.split()
             if tokens:
                 self._read(number, tokens, code, note.strip())
@@ -160,9 +162,7 @@ class _Reader:
         if k >= len(tokens):
             raise _wrong(line, "wanted an op behind '='", " ".join(tokens))
         if tokens[k] not in TABLE or tokens[k] == INPUT.name:
-            raise UnknownOpError(
-                f"line {line}: there is no op called {tokens[k]!r}{suggest(tokens[k], TABLE.callable_names())}"
-            )
+            raise _unknown_op(line, tokens[k:])
         statement = _Statement(line, names, TABLE[tokens[k]], tokens[k + 1 :], note=note)
         if statement.op is CONSTANT:
             statement.value = _read_constant(line, statement.operands)
@@ -170,8 +170,8 @@ class _Reader:
             return statement
         if statement.operands and statement.operands[-1].startswith("kink="):
             mode = parse_mode(statement.operands.pop()[len("kink=") :], statement.op.inputs)
-            if mode is None:
-                raise _wrong(line, "wanted kink=CONVENTION:INPUTS", tokens[-1])
+            if mode is None or not statement.op.kinks:
+                raise _wrong(line, "wanted kink=CONVENTION:INPUTS, behind an op that has kinks", tokens[-1])
             statement.mode = mode
         try:
             statement.op.complete(statement.operands)
@@ -195,7 +195,7 @@ class _Reader:
             if not _AUTOMATIC.fullmatch(name):
                 _checked(name, statement.line)
             if name in self.index:
-                first = self.statements[self.index[name]].line
+                first = [*self.statements, statement][self.index[name]].line
                 raise DuplicateNameError(f"line {statement.line}: {name} is defined already, at line {first}")
             self.index[name] = len(self.statements)
         self.statements.append(statement)
@@ -203,7 +203,7 @@ class _Reader:
     def _find(self, name: str, line: int) -> int:
         found = self.index.get(name)
         if found is None:
-            raise TextError(f"line {line}: no node is called {name!r}{suggest(name, self.index)}")
+            raise TextError(f"line {line}: no node is called {shown(name)}{suggest(name, self.index)}")
         return found
 
     def circuit(self) -> Circuit:
@@ -252,8 +252,10 @@ def _read_constant(line: int, operands: list[str]) -> Any:
         if operands[0] in ("true", "false"):
             return np.bool_(operands[0] == "true")
         # float() alone would take '1_0' and other spellings that are never written.
-        if re.fullmatch(r"-?(?:\d+(?:\.\d*)?(?:e[-+]?\d+)?|inf|nan)", operands[0]):
-            return np.float64(operands[0])
+        if re.fullmatch(r"-?(?:[0-9]+(?:\.[0-9]*)?(?:e[-+]?[0-9]+)?|inf|nan)", operands[0]):
+            value = np.float64(operands[0])
+            if np.isfinite(value) or operands[0].endswith(("inf", "nan")):
+                return value
     raise _wrong(line, "wanted one number, true or false behind 'constant'", " ".join(operands))
 
 
@@ -274,5 +276,12 @@ def _unquoted(text: str) -> str:
     return text
 
 
+def _unknown_op(line: int, tokens: list[str]) -> UnknownOpError:
+    near = suggest(tokens[0], TABLE.callable_names())
+    infix = TABLE.infix.get(tokens[1]) if len(tokens) == 3 else None
+    hint = f"; the text form puts the op first: {infix.name} {tokens[0]} {tokens[2]}" if infix else near
+    return UnknownOpError(f"line {line}: there is no op called {shown(tokens[0])}{hint}")
+
+
 def _wrong(line: int, wanted: str, got: str) -> TextError:
-    return TextError(f"line {line}: {wanted}; got {got if len(got) <= 60 else got[:57] + '...'!r}")
+    return TextError(f"line {line}: {wanted}; got {shown(got, 60)}")

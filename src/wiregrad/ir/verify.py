@@ -1,4 +1,4 @@
-"""The verifier: what must hold for arrays to be a circuit. Files and passes are checked here, never trusted."""
+"""The verifier: what must hold for arrays to be a circuit. What comes from outside is checked here, never trusted."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import numpy as np
 from wiregrad.errors import CircuitError, DuplicateNameError
 from wiregrad.ir.circuit import Circuit, Columns
 from wiregrad.ir.infer import infer_types
+from wiregrad.ir.mode import Convention
 from wiregrad.ir.names import check_name
 from wiregrad.ir.op import CONSTANT_CODE, INPUT_CODE, TABLE
 
@@ -35,6 +36,7 @@ def _check_shape(c: Columns) -> None:
     _require(np.all(np.diff(c.starts) >= 0), "starts must not fall")
     _require(len(c.types) == size, f"{size} nodes need {size} types; got {len(c.types)}")
     _require(c.modes is None or len(c.modes) == size, f"{size} nodes need {size} modes")
+    _require(c.modes is None or np.all(c.modes & 3 < len(Convention)), "a mode names a convention that does not exist")
     for labels in (c.places, c.groups):
         _require(labels.index is None or len(labels.index) == size, f"{size} nodes need {size} labels")
     _require(

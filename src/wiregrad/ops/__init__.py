@@ -11,7 +11,7 @@ from wiregrad.ir import TABLE, Op, Pattern
 from wiregrad.ops import records
 from wiregrad.ops.docs import docs_table
 from wiregrad.ops.elementwise import Elementwise
-from wiregrad.ops.flow import Masked, only, plus, settle, times
+from wiregrad.ops.flow import only
 from wiregrad.ops.kinks import Kink
 
 register = TABLE.register
@@ -20,17 +20,16 @@ __all__ = [
     "TABLE",
     "Elementwise",
     "Kink",
-    "Masked",
     "Op",
     "Pattern",
     "docs_table",
     "only",
-    "plus",
     "records",
     "register",
-    "settle",
-    "times",
 ]
+
+
+TABLE.reserve([*__all__, "docs", "elementwise", "flow", "kinks"])
 
 
 def __getattr__(name: str) -> Any:

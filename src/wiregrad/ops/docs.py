@@ -22,7 +22,8 @@ def _rows() -> Iterator[str]:
     for op in sorted(TABLE, key=lambda record: record.name):
         if op.pattern is not Pattern.SOURCE:
             kinks = "; ".join(kink.doc for kink in op.kinks) if isinstance(op, Elementwise) else ""
-            yield f"| `{op.name}` | `{_written(op)}` | {op.pattern.name.lower()} | {op.doc} | {kinks} |"
+            names = ", ".join(f"`{name}`" for name in (op.name, *op.aliases))
+            yield f"| {names} | `{_written(op)}` | {op.pattern.name.lower()} | {op.doc} | {kinks} |"
 
 
 def _written(op: Op) -> str:

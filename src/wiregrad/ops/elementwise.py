@@ -35,7 +35,6 @@ class Elementwise(Op):
     partials: tuple[Partial | None, ...]
     domain: Callable[..., Any] | None = None
     """True where the real function is defined, on NumPy numbers; None: everywhere."""
-    kinks: tuple[Kink, ...] = ()
     samples: tuple[Sample, ...] = ()
     """Points where value and derivatives are checked; drawn from `POOL` when left out."""
     takes_bool: tuple[str, ...] = ()
@@ -44,12 +43,14 @@ class Elementwise(Op):
     """The op in exact arithmetic, `(mpmath, *inputs)`, for ops that NumPy does not have."""
     neutral: tuple[float | None, ...] = ()
     """Per input the constant that makes the op return its other input unchanged, bit for bit."""
+    selects: bool = False
+    """It returns its second input where the first holds, else the third."""
     copies: bool = False
     """It returns its input as it is."""
     involution: bool = False
     """Applied twice it gives back its input."""
     idempotent: bool = False
-    """Applied twice it does what it does once; of one wire given twice it gives that wire, if it takes two."""
+    """Applied twice it does what it does once; a condition given twice is that condition."""
 
     def check(self) -> None:
         """Raise `RecordError` if the record contradicts itself."""

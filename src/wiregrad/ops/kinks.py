@@ -24,6 +24,8 @@ class Kink:
     doc: str
     at: Callable[..., Any]
     slopes: tuple[Slope, ...]
+    tied: tuple[int, ...] | None = None
+    """Inputs that meet on the kink; None: all of them. A literal elsewhere does not matter."""
     alone: tuple[Slope, ...] | None = None
     torch: tuple[Slope, ...] | None = None
     jax: tuple[Slope, ...] | None = None
@@ -32,10 +34,10 @@ class Kink:
     def slope(self, slot: int, mode: int) -> Slope:
         """Return the slope for an input on this kink in a mode."""
         convention, literal = decode(mode)
-        chosen: tuple[Slope, ...] | None = None
-        if convention is Convention.MIN_NORM and literal:
-            chosen = self.alone
-        elif convention is not Convention.MIN_NORM:
+        if convention is Convention.MIN_NORM:
+            met = any(self.tied is None or k in self.tied for k in literal)
+            chosen = self.alone if met else None
+        else:
             chosen = self.torch if convention is Convention.TORCH else self.jax
         return (self.slopes if chosen is None else chosen)[slot]
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from wiregrad.ir import SPLIT, TABLE, Pattern
+from wiregrad.ir import SPLIT, TABLE, Level, Pattern
 from wiregrad.ops.elementwise import Elementwise
 from wiregrad.ops.flow import only
 from wiregrad.ops.kinks import Kink
@@ -22,7 +22,6 @@ register = TABLE.register
 
 LN2, LN10 = math.log(2.0), math.log(10.0)
 NAN = math.nan
-"""Written `x * NAN` in rules, so that a derivative outside the domain stays NaN at every order."""
 
 
 def _each(function: Callable[[float], float]) -> Callable[[Any], Any]:
@@ -60,14 +59,19 @@ def _gelu(x: Any) -> Any:
     return 0.5 * x * erfc.forward(-x * math.sqrt(0.5))
 
 
-def both_zero(a: Any, b: Any) -> Any:
-    """Return whether both are 0."""
-    return logical_and(equal(a, 0.0), equal(b, 0.0))
+def nonzero(x: Any) -> Any:
+    """Return x, or 1 where x is 0, to divide by."""
+    return where(equal(x, 0.0), 1.0, x)
+
+
+def undefined(x: Any) -> Any:
+    """Return NaN whose derivatives are NaN too, at every order: the slope where an op is undefined."""
+    return exp(x * NAN)
 
 
 def nan_or(x: Any, slope: Any) -> Any:
     """Return the slope, but NaN where x is NaN: an undefined value has no plausible gradient."""
-    return where(isnan(x), x, slope)
+    return where(isnan(x), undefined(x), slope)
 
 
 def _gap(a: Any, b: Any) -> Any:
@@ -85,6 +89,11 @@ def _stays(x: Any, low: Any, high: Any, y: Any) -> Any:
     return logical_and(equal(x, y), less_equal(low, high))
 
 
+def _lifts(x: Any, low: Any, y: Any) -> Any:
+    """Return whether clip gives its lower bound."""
+    return logical_and(equal(low, y), greater_equal(low, x))
+
+
 def _share(own: Any, one: Any, two: Any, y: Any) -> Any:
     """Return the slope of an input of clip that gave the output, shared with the other inputs that did too."""
     both, either = logical_and(one, two), logical_or(one, two)
@@ -93,7 +102,7 @@ def _share(own: Any, one: Any, two: Any, y: Any) -> Any:
 
 def only_nan(y: Any) -> Any:
     """Return the slope of a step: absent, or NaN where the output is NaN."""
-    return only(isnan(y), y)
+    return only(isnan(y), undefined(y))
 
 
 def _rounding(name: str, doc: str, forward: Callable[..., Any], jumps: Callable[..., Any]) -> Elementwise:
@@ -123,6 +132,7 @@ def _compare(name: str, symbol: str, doc: str) -> Elementwise:
             forward=getattr(np, name),
             partials=(None, None),
             infix=(symbol,),
+            level=Level.COMPARISON,
             kinks=(
                 Kink(
                     doc="a = b",
@@ -209,6 +219,7 @@ add: Elementwise = register(
         forward=np.add,
         partials=(lambda a, b, y: 1.0, lambda a, b, y: 1.0),
         infix=("+",),
+        level=Level.SUM,
         neutral=(-0.0, -0.0),
     )
 )
@@ -221,6 +232,7 @@ subtract: Elementwise = register(
         forward=np.subtract,
         partials=(lambda a, b, y: 1.0, lambda a, b, y: -1.0),
         infix=("-",),
+        level=Level.SUM,
         neutral=(None, 0.0),
     )
 )
@@ -233,6 +245,7 @@ multiply: Elementwise = register(
         forward=np.multiply,
         partials=(lambda a, b, y: b, lambda a, b, y: a),
         infix=("*",),
+        level=Level.PRODUCT,
         neutral=(1.0, 1.0),
     )
 )
@@ -245,23 +258,26 @@ divide: Elementwise = register(
         forward=np.divide,
         partials=(lambda a, b, y: 1.0 / b, lambda a, b, y: -(y / b)),
         infix=("/",),
+        level=Level.PRODUCT,
         neutral=(None, 1.0),
     )
 )
 power: Elementwise = register(
     Elementwise(
         name="power",
+        aliases=("pow",),
         doc="First wire to the power of the second.",
         inputs=("a", "b"),
         pattern=Pattern.SCALE,
         forward=np.power,
         partials=(
-            # 0**0 is flat in a; elsewhere the textbook rule, which is inf where the limit is.
-            lambda a, b, y: only(logical_not(both_zero(a, b)), b * power(a, b - 1.0)),
+            # b * a**(b - 1); for b = 0 that is 0 * inf near a = 0, where a**b / a * b is 0.
+            lambda a, b, y: nan_or(y, where(equal(b, 0.0), b / nonzero(a) * y, b * power(a, b - 1.0))),
             # a**b * log(a) would be 0 * inf at a = 0, where the limit is 0 for b >= 0 and -inf for b < 0.
             lambda a, b, y: where(equal(a, 0.0), where(less(b, 0.0), -absolute(y), nan_or(y, 0.0)), y * log(a)),
         ),
         infix=("**", "^"),
+        level=Level.POWER,
         neutral=(None, 1.0),
         domain=lambda a, b: a > 0,
     )
@@ -311,6 +327,7 @@ cbrt: Elementwise = register(
 absolute: Elementwise = register(
     Elementwise(
         name="absolute",
+        aliases=("abs",),
         doc="Magnitude; slope 0 at 0.",
         inputs=("x",),
         pattern=Pattern.SCALE,
@@ -351,28 +368,29 @@ log: Elementwise = _slope(
     "log",
     "Natural logarithm.",
     np.log,
-    lambda x, y: where(less(x, 0.0), x * NAN, 1.0 / (x + 0.0)),
+    lambda x, y: where(less(x, 0.0), undefined(x), 1.0 / (x + 0.0)),
     domain=lambda x: x >= 0,
+    aliases=("ln",),
 )
 log2: Elementwise = _slope(
     "log2",
     "Logarithm to base 2.",
     np.log2,
-    lambda x, y: where(less(x, 0.0), x * NAN, 1.0 / (x * LN2 + 0.0)),
+    lambda x, y: where(less(x, 0.0), undefined(x), 1.0 / (x * LN2 + 0.0)),
     domain=lambda x: x >= 0,
 )
 log10: Elementwise = _slope(
     "log10",
     "Logarithm to base 10.",
     np.log10,
-    lambda x, y: where(less(x, 0.0), x * NAN, 1.0 / (x * LN10 + 0.0)),
+    lambda x, y: where(less(x, 0.0), undefined(x), 1.0 / (x * LN10 + 0.0)),
     domain=lambda x: x >= 0,
 )
 log1p: Elementwise = _slope(
     "log1p",
     "log(1 + x), exact near 0.",
     np.log1p,
-    lambda x, y: where(less(x, -1.0), x * NAN, 1.0 / (1.0 + x)),
+    lambda x, y: where(less(x, -1.0), undefined(x), 1.0 / (1.0 + x)),
     domain=lambda x: x >= -1,
 )
 
@@ -386,6 +404,7 @@ arcsin: Elementwise = _slope(
     lambda x, y: 1.0 / sqrt((1.0 - x) * (1.0 + x)),
     domain=lambda x: abs(x) <= 1,
     samples=tuple((k / 8,) for k in range(-7, 8)),
+    aliases=("asin",),
 )
 arccos: Elementwise = _slope(
     "arccos",
@@ -394,13 +413,18 @@ arccos: Elementwise = _slope(
     lambda x, y: -1.0 / sqrt((1.0 - x) * (1.0 + x)),
     domain=lambda x: abs(x) <= 1,
     samples=tuple((k / 8,) for k in range(-7, 8)),
+    aliases=("acos",),
 )
-arctan: Elementwise = _slope("arctan", "Angle whose tangent is the wire.", np.arctan, lambda x, y: 1.0 / (1.0 + x * x))
+arctan: Elementwise = _slope(
+    "arctan", "Angle whose tangent is the wire.", np.arctan, lambda x, y: 1.0 / (1.0 + x * x), aliases=("atan",)
+)
 sinh: Elementwise = _slope("sinh", "Hyperbolic sine.", np.sinh, lambda x, y: cosh(x))
 cosh: Elementwise = _slope("cosh", "Hyperbolic cosine.", np.cosh, lambda x, y: sinh(x))
 tanh: Elementwise = _slope("tanh", "Hyperbolic tangent.", np.tanh, lambda x, y: 1.0 - y * y)
 # hypot(1, x) does not overflow where x * x would.
-arcsinh: Elementwise = _slope("arcsinh", "Inverse of sinh.", np.arcsinh, lambda x, y: 1.0 / hypot(1.0, x))
+arcsinh: Elementwise = _slope(
+    "arcsinh", "Inverse of sinh.", np.arcsinh, lambda x, y: 1.0 / hypot(1.0, x), aliases=("asinh",)
+)
 arccosh: Elementwise = _slope(
     "arccosh",
     "Inverse of cosh.",
@@ -409,14 +433,16 @@ arccosh: Elementwise = _slope(
     lambda x, y: 1.0 / (sqrt(x - 1.0) * sqrt(x + 1.0)),
     domain=lambda x: x >= 1,
     samples=tuple((1.0 + k * k / 16,) for k in range(1, 13)),
+    aliases=("acosh",),
 )
 arctanh: Elementwise = _slope(
     "arctanh",
     "Inverse of tanh.",
     np.arctanh,
-    lambda x, y: where(greater(absolute(x), 1.0), x * NAN, 1.0 / ((1.0 - x) * (1.0 + x))),
+    lambda x, y: where(greater(absolute(x), 1.0), undefined(x), 1.0 / ((1.0 - x) * (1.0 + x))),
     domain=lambda x: abs(x) <= 1,
     samples=tuple((k / 8,) for k in range(-7, 8)),
+    aliases=("atanh",),
 )
 erf: Elementwise = _slope(
     "erf",
@@ -435,6 +461,7 @@ erfc: Elementwise = _slope(
 arctan2: Elementwise = register(
     Elementwise(
         name="arctan2",
+        aliases=("atan2",),
         doc="Angle of the point with height a and width b; slopes 0 at the origin.",
         inputs=("a", "b"),
         pattern=Pattern.SCALE,
@@ -617,7 +644,6 @@ maximum: Elementwise = register(
             lambda a, b, y: only(logical_not(less(b, a)), tie_or(a, b, y)),
         ),
         kinks=(_tie(torch=HALVES, jax=HALVES),),
-        idempotent=True,
     )
 )
 minimum: Elementwise = register(
@@ -632,7 +658,6 @@ minimum: Elementwise = register(
             lambda a, b, y: only(logical_not(less(a, b)), tie_or(a, b, y)),
         ),
         kinks=(_tie(torch=HALVES, jax=HALVES),),
-        idempotent=True,
     )
 )
 fmax: Elementwise = register(
@@ -647,7 +672,6 @@ fmax: Elementwise = register(
             lambda a, b, y: only(logical_or(greater_equal(b, a), isnan(a)), tie_or(a, b, y)),
         ),
         kinks=(_tie(torch=FIRST, jax=SECOND),),
-        idempotent=True,
     )
 )
 fmin: Elementwise = register(
@@ -662,7 +686,6 @@ fmin: Elementwise = register(
             lambda a, b, y: only(logical_or(greater_equal(a, b), isnan(a)), tie_or(a, b, y)),
         ),
         kinks=(_tie(torch=FIRST, jax=SECOND),),
-        idempotent=True,
     )
 )
 clip: Elementwise = register(
@@ -674,14 +697,15 @@ clip: Elementwise = register(
         pattern=Pattern.ROUTE,
         forward=lambda x, low, high: np.minimum(np.maximum(x, low), high),
         partials=(
-            lambda x, low, high, y: _share(_stays(x, low, high, y), equal(low, y), equal(high, y), y),
-            lambda x, low, high, y: _share(equal(low, y), _stays(x, low, high, y), equal(high, y), y),
-            lambda x, low, high, y: _share(equal(high, y), _stays(x, low, high, y), equal(low, y), y),
+            lambda x, low, high, y: _share(_stays(x, low, high, y), _lifts(x, low, y), equal(high, y), y),
+            lambda x, low, high, y: _share(_lifts(x, low, y), _stays(x, low, high, y), equal(high, y), y),
+            lambda x, low, high, y: _share(equal(high, y), _stays(x, low, high, y), _lifts(x, low, y), y),
         ),
         kinks=(
             Kink(
                 doc="x = low",
                 at=lambda x, low, high: _gap(x, low),
+                tied=(0, 1),
                 slopes=(0.5, 0.5, None),
                 alone=(None, None, None),
                 torch=(1.0, 0.0, None),
@@ -690,6 +714,7 @@ clip: Elementwise = register(
             Kink(
                 doc="x = high",
                 at=lambda x, low, high: _gap(x, high),
+                tied=(0, 2),
                 slopes=(0.5, None, 0.5),
                 alone=(None, None, None),
                 torch=(1.0, None, 0.0),
@@ -731,6 +756,7 @@ where: Elementwise = register(
             lambda condition, a, b, y: only(logical_not(condition), 1.0),
         ),
         takes_bool=("condition",),
+        selects=True,
     )
 )
 copysign: Elementwise = register(
@@ -780,7 +806,7 @@ heaviside: Elementwise = register(
         name="heaviside",
         doc="0 for a < 0, 1 for a > 0, b at a = 0.",
         inputs=("a", "b"),
-        pattern=Pattern.BLOCK,
+        pattern=Pattern.ROUTE,
         forward=np.heaviside,
         partials=(lambda a, b, y: only_nan(y), lambda a, b, y: only(equal(a, 0.0), 1.0)),
         kinks=(Kink(doc="a = 0", at=lambda a, b: a, slopes=(None, 1.0), jump=True),),
@@ -795,6 +821,7 @@ floor_divide: Elementwise = register(
         forward=np.floor_divide,
         partials=(lambda a, b, y: only_nan(y), lambda a, b, y: only_nan(y)),
         infix=("//",),
+        level=Level.PRODUCT,
         kinks=(Kink(doc="a / b whole", at=lambda a, b: a / b - round(a / b), slopes=(None, None), jump=True),),
     )
 )
@@ -808,6 +835,7 @@ mod: Elementwise = register(
         # Where b = 0 the remainder is NaN and so are its slopes.
         partials=(lambda a, b, y: nan_or(y, 1.0), lambda a, b, y: nan_or(y, -floor_divide(a, b))),
         infix=("%",),
+        level=Level.PRODUCT,
         domain=lambda a, b: b != 0,
         kinks=(
             Kink(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from wiregrad.errors import CircuitError
 from wiregrad.ir import Builder, Circuit, Port, Row
-from wiregrad.ops import settle
+from wiregrad.ops.flow import settle
 from wiregrad.passes.simplify import prune
 from wiregrad.passes.sweep import reverse
 
@@ -13,15 +14,18 @@ from wiregrad.passes.sweep import reverse
 def backward_circuit(circuit: Circuit) -> Circuit:
     """Return the circuit that computes the gradient of the output with respect to every input.
 
-    It has the same inputs and one output per input, `grad_` and its name. Splitters have become adders, every node's
-    complete gradient is called `grad_` and its name too, and nodes keep the place and group of the node they came
-    from. It is a circuit like any other, so it can be differentiated again.
+    It has the same inputs and one output per input, `grad_` and its name. Splitters have become adders. The complete
+    gradient of a named node is called `grad_` and its name too, except where it is still under a mask: there is no
+    wire for it then. Nodes keep the place and group of the node they came from. It is a circuit like any other, so it
+    can be differentiated again.
 
     >>> from wiregrad.ir import parse_text
     >>> backward_circuit(parse_text("input x\\ny = multiply x x\\noutput y"))
     Circuit(1 input, 3 nodes, 0 splitters, output grad_x)
     """
     root, builder = circuit.root(), Builder(finite=False)
+    if not circuit.inputs:
+        raise CircuitError("the circuit has no inputs, so there is nothing to differentiate by")
     builder.recording.load(circuit)
     builder.recording.follow(circuit, root)
     namer = _Namer(circuit, builder)

@@ -7,7 +7,7 @@ the user gave still finds a node.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,6 +18,15 @@ Rule = Callable[[Row, list[int]], int | None]
 """Given a node and its sources in the new circuit: the new circuit's node to use in its place, or None to copy it."""
 
 
+class Made(NamedTuple):
+    """What a node of the new circuit is."""
+
+    op: Op
+    sources: Sequence[int]
+    mode: int
+    type: WireType
+
+
 class Rewriter:
     """A new circuit in the making: where each old node went, and what each new node is."""
 
@@ -25,7 +34,7 @@ class Rewriter:
         self.circuit = circuit
         self.recording = Recording()
         self.where: list[int] = [-1] * circuit.size
-        self.made: list[tuple[Op, Sequence[int], WireType]] = []
+        self.made: list[Made] = []
         self.values: dict[int, Any] = {}
         """Values of the new circuit's constants."""
         self._by_bits: dict[Any, int] = {}
@@ -35,7 +44,7 @@ class Rewriter:
     def copy(self, row: Row, sources: Sequence[int]) -> int:
         """Copy a node with new sources; returns its new index."""
         new = self.recording.copy(self.circuit, row, sources)
-        self.made.append((row.op, sources, self.circuit.type_of(row.node)))
+        self.made.append(Made(row.op, sources, row.mode, self.circuit.type_of(row.node)))
         if row.op is CONSTANT:
             self.values[new] = self._constants[row.node]
             self._by_bits.setdefault(_bits(self.values[new]), new)
@@ -52,7 +61,7 @@ class Rewriter:
         if found is None:
             self.recording.follow(self.circuit, row.node)
             found = self.recording.append_constant(value)
-            self.made.append((CONSTANT, (), self.circuit.type_of(row.node)))
+            self.made.append(Made(CONSTANT, (), 0, self.circuit.type_of(row.node)))
             self.values[found] = value
             self._by_bits[_bits(value)] = found
         return found

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from wiregrad.ir import CONSTANT, INPUT, SPLIT, Circuit, Row
+from wiregrad.ir import CONSTANT, INPUT, Circuit, Pattern, Row
 from wiregrad.ops import Elementwise
 from wiregrad.passes.rewrite import Rewriter, Rule, rewrite
 
@@ -74,7 +74,7 @@ def _merging(new: Rewriter) -> Rule:
     def rule(row: Row, sources: list[int]) -> int | None:
         if row.op is CONSTANT:
             return new.constant(row)
-        if row.op is INPUT or row.op.name == SPLIT:
+        if row.op is INPUT or row.op.pattern is Pattern.MERGE:
             return None
         found = seen.setdefault((row.op.name, tuple(sources), row.mode), len(new.made))
         return found if found < len(new.made) else None
@@ -86,25 +86,35 @@ def _reducing(new: Rewriter) -> Rule:
     def rule(row: Row, sources: list[int]) -> int | None:
         if not isinstance(row.op, Elementwise):
             return None
-        found = _identity(row.op, sources, new)
+        found = _identity(row.op, sources, row.mode, new)
         # x * 1.0 is no identity where x is a bool: the product is a float.
-        same_type = found is not None and new.made[found][2] == new.circuit.type_of(row.node)
+        same_type = found is not None and new.made[found].type == new.circuit.type_of(row.node)
         return found if same_type else None
 
     return rule
 
 
-def _identity(op: Elementwise, sources: list[int], new: Rewriter) -> int | None:
-    """Return the node that an op's result equals bit for bit, if there is one."""
+def _identity(op: Elementwise, sources: list[int], mode: int, new: Rewriter) -> int | None:
+    """Return the node that an op's result equals bit for bit, and whose gradient is the same, if there is one."""
     if op.copies:
         return sources[0]
     if len(sources) == 1:
-        inner, deeper, _ = new.made[sources[0]]
-        if inner is op and (op.involution or op.idempotent):
-            return deeper[0] if op.involution else sources[0]
-        return None
+        return _undone(op, sources[0], mode, new)
     if op.idempotent and len(set(sources)) == 1:
         return sources[0]
+    if op.selects and sources[0] in new.values:
+        return sources[1] if new.values[sources[0]] else sources[2]
+    return _neutral(op, sources, new)
+
+
+def _undone(op: Elementwise, source: int, mode: int, new: Rewriter) -> int | None:
+    inner = new.made[source]
+    if inner.op is not op or inner.mode != mode or not (op.involution or op.idempotent):
+        return None
+    return inner.sources[0] if op.involution else source
+
+
+def _neutral(op: Elementwise, sources: list[int], new: Rewriter) -> int | None:
     for slot, neutral in enumerate(op.neutral):
         if neutral is not None and _is_number(new.values.get(sources[slot]), neutral):
             return sources[1 - slot]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wiregrad.ir import SPLIT, TABLE, Circuit
+from wiregrad.ir import SPLIT, TABLE, Circuit, Pattern
 from wiregrad.passes.rewrite import Rewriter
 
 
@@ -23,9 +23,10 @@ def split(circuit: Circuit) -> Circuit:
     for row in circuit.rows():
         node = new.copy(row, [taps[source].pop() for source in row.sources])
         # An explicit splitter brings two branches of its own.
-        chain = [node] * min(counts[row.node], 2 if row.op.name == SPLIT else 1)
+        chain = [node] * min(counts[row.node], 2 if row.op.pattern is Pattern.MERGE else 1)
         while len(chain) < counts[row.node]:
-            copy = new.recording.append(TABLE.code(TABLE[SPLIT]), [chain.pop()])
+            wire = chain.pop()
+            copy = new.recording.append(TABLE.code(TABLE[SPLIT]), [wire], new.recording.types[wire])
             chain += [copy, copy]
         taps[row.node] = chain[::-1]
     outputs = zip(circuit.outputs, columns.outputs.tolist(), strict=True)

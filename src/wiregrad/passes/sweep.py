@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from wiregrad.ir import Circuit, Row
-from wiregrad.ops import plus
+from wiregrad.ops.flow import plus
 
 
 class Values(Protocol):

@@ -13,7 +13,8 @@ import numpy as np
 from wiregrad.api import Builder, Circuit
 from wiregrad.dtypes import BOOL, FLOAT
 from wiregrad.errors import WiregradError
-from wiregrad.ir import TABLE, Pattern, Port, Row
+from wiregrad.ir import DERIVE, TABLE, Pattern, Place, Port, Row
+from wiregrad.ir.mode import Convention, encode
 from wiregrad.ops import Elementwise
 from wiregrad.passes.rewrite import Rewriter
 from wiregrad.passes.simplify import prune
@@ -40,17 +41,19 @@ def random_circuit(rng: np.random.Generator, *, nodes: int = 12, ops: Sequence[E
             bools[rng.integers(len(bools))] if name in op.takes_bool else _operand(rng, builder, floats)
             for name in op.inputs
         ]
-        port = builder.apply(op, *operands)
-        if rng.random() < 0.3:
+        place = Place("model.py", int(rng.integers(1, 50))) if rng.random() < 0.3 else None
+        with builder.at(place, str(rng.choice(["", "net", "net/layer 1"]))):
+            port = builder.apply(op, *operands, mode=_mode(rng, op))
+        for _ in range(int(rng.choice([0, 0, 0, 1, 2]))):
             builder.name(port, builder.recording.free_name(f"{op.name}_{rng.integers(100)}"))
         (bools if _gives_bool(op) else floats).append(port)
     return builder.build(floats[-1])
 
 
 def random_point(rng: np.random.Generator, circuit: Circuit) -> dict[str, float]:
-    """Return a value for every input: mostly ordinary, sometimes exactly on a kink."""
+    """Return a value for every input: mostly ordinary, sometimes exactly on a kink, seldom infinite or NaN."""
     ordinary = rng.normal(size=len(circuit.inputs)) * 2.0
-    awkward = rng.choice([0.0, 1.0, -1.0, 0.5, 6.0], size=len(circuit.inputs))
+    awkward = rng.choice([0.0, 0.0, 1.0, 1.0, -1.0, 0.5, 6.0, np.inf, np.nan], size=len(circuit.inputs))
     values = np.where(rng.random(len(circuit.inputs)) < 0.15, awkward, ordinary)
     return dict(zip(circuit.inputs, values.tolist(), strict=True))
 
@@ -85,6 +88,14 @@ def _all_ops() -> list[Elementwise]:
 
 def _gives_bool(op: Elementwise) -> bool:
     return op.infer(tuple(BOOL if name in op.takes_bool else FLOAT for name in op.inputs)) == BOOL
+
+
+def _mode(rng: np.random.Generator, op: Elementwise) -> int:
+    """Return how a node treats its kinks: mostly as its op does, sometimes by another convention."""
+    if not op.kinks or rng.random() < 0.8:
+        return DERIVE
+    literal = [slot for slot in range(len(op.inputs)) if rng.random() < 0.3]
+    return encode(Convention(int(rng.integers(len(Convention)))), literal)
 
 
 def _operand(rng: np.random.Generator, builder: Builder, pool: list[Port]) -> Port:

@@ -12,6 +12,7 @@ import numpy as np
 
 from wiregrad.api import Builder, Circuit
 from wiregrad.ir import Pattern
+from wiregrad.ir.mode import Convention, encode
 from wiregrad.ops import Elementwise
 from wiregrad.ops.elementwise import POOL, Sample
 
@@ -155,8 +156,62 @@ def check_kinks(op: Elementwise) -> None:
                     stated = kink.slopes[slot]
                     wanted = stated(*xs, y) if callable(stated) else stated
                     got = op.local(slot, xs, y, 0)
-                assert (got is None) == (wanted is None), f"{op.name}{point} slot {slot}: {got}, not {wanted}"
-                assert got is None or got == wanted, f"{op.name}{point} slot {slot}: {got}, not {wanted}"
+                assert got == wanted, f"{op.name}{point} slot {slot}: {got}, not {wanted}"
+
+
+def check_alone(op: Elementwise) -> None:
+    """On a kink with the other operands literal, the slope is the least of those between the two sides."""
+    for point in (point for kink in op.kinks if not kink.jump for point in _on_kink(op, kink.at, alone=False)):
+        for slot in smooth_slots(op):
+            left, right = (_one_sided(op, point, slot, side) for side in (-1.0, 1.0))
+            if max(abs(left), abs(right)) < 1e3:
+                mode = encode(Convention.MIN_NORM, [k for k in range(len(point)) if k != slot])
+                got = _slope_at(op, point, slot, mode)
+                wanted = 0.0 if left * right <= 0 else min(left, right, key=abs)
+                assert abs(got - wanted) < 1e-6, f"{op.name}{point} slot {slot} alone: {got}, not {wanted}"
+
+
+def check_blocked(op: Elementwise) -> None:
+    """An input without a rule does not move the output."""
+    circuit = circuit_of(op)
+    for slot, (name, rule) in enumerate(zip(op.inputs, op.partials, strict=True)):
+        if rule is None and name not in op.takes_bool:
+            for point in op.points:
+                moved = _stencil(lambda xs: float(circuit(xs)), numbers(point), slot)
+                assert abs(moved) <= STENCIL, f"{op.name}{point} moves with {name}, which has no rule"
+
+
+def check_pattern(op: Elementwise) -> None:
+    """The pattern says what the slopes are."""
+    for point in op.points:
+        xs = [np.bool_(x) if isinstance(x, bool) else np.float64(x) for x in point]
+        slopes = [op.local(slot, xs, op.forward(*xs), 0) for slot in range(len(xs))]
+        holds = {
+            Pattern.DISTRIBUTE: {abs(slope) for slope in slopes if slope is not None} == {1.0},
+            Pattern.MERGE: slopes == [1.0],
+            Pattern.SWAP: slopes == xs[::-1],
+            Pattern.BLOCK: all(slope is None for slope in slopes),
+            Pattern.SCALE: all(slope is not None for slope in slopes),
+        }.get(op.pattern, True)
+        assert holds, f"{op.name}{point} has slopes {slopes}: not what {op.pattern.name} says"
+
+
+def check_identities(op: Elementwise) -> None:
+    """What the record says of repeated and neutral operands is true, bit for bit."""
+    values = [np.float64(x) for x in (*POOL, 0.0, -0.0, np.inf, -np.inf, 5e-324)]
+    twice = [(op.forward(op.forward(x)), x if op.involution else op.forward(x)) for x in values if _repeats(op)]
+    conditions = [np.bool_(True), np.bool_(False)]
+    twins = [(op.forward(c, c), c) for c in conditions if op.idempotent and len(op.inputs) == 2]
+    copies = [(op.forward(x), x) for x in values if op.copies]
+    selected = [(op.forward(c, x, -x), x if c else -x) for x in values for c in conditions if op.selects]
+    neutral = [
+        (op.forward(*((v, x) if slot == 0 else (x, v))), x)
+        for slot, v in enumerate(op.neutral)
+        for x in values
+        if v is not None
+    ]
+    for got, wanted in (*twice, *twins, *copies, *selected, *neutral):
+        assert np.asarray(got).tobytes() == np.asarray(wanted).tobytes(), f"{op.name}: {got} is not {wanted}"
 
 
 CHECKS: tuple[Callable[[Elementwise], None], ...] = (
@@ -169,16 +224,38 @@ CHECKS: tuple[Callable[[Elementwise], None], ...] = (
     check_domain,
     check_nan,
     check_kinks,
+    check_alone,
+    check_blocked,
+    check_pattern,
+    check_identities,
 )
 
 
-def _on_kink(op: Elementwise, at: Callable[..., Any]) -> Iterator[tuple[float, ...]]:
+def _repeats(op: Elementwise) -> bool:
+    return len(op.inputs) == 1 and (op.involution or op.idempotent) and not op.takes_bool
+
+
+def _slope_at(op: Elementwise, point: Sequence[float], slot: int, mode: int) -> float:
+    xs = list(map(np.float64, point))
+    with np.errstate(all="ignore"):
+        slope = op.local(slot, xs, op.forward(*xs), mode)
+    return 0.0 if slope is None else float(slope)
+
+
+def _one_sided(op: Elementwise, point: Sequence[float], slot: int, side: float, h: float = 1e-7) -> float:
+    moved = [np.float64(x + side * h * (k == slot)) for k, x in enumerate(point)]
+    with np.errstate(all="ignore"):
+        return float((op.forward(*moved) - op.forward(*map(np.float64, point))) / (side * h))
+
+
+def _on_kink(op: Elementwise, at: Callable[..., Any], *, alone: bool = True) -> Iterator[tuple[float, ...]]:
+    """Return points on a kink; with `alone`, on no other kink."""
     grid = [0.0, 0.5, 1.0, 1.5, 6.0, -1.5]
     for values in np.stack(np.meshgrid(*[grid] * len(op.inputs)), -1).reshape(-1, len(op.inputs)).tolist():
         with np.errstate(all="ignore"):
             inside = op.domain is None or op.domain(*values)
             others = sum(abs(kink.at(*map(np.float64, values))) == 0 for kink in op.kinks)
-            if inside and at(*map(np.float64, values)) == 0 and others == 1:
+            if inside and at(*map(np.float64, values)) == 0 and (others == 1 or not alone):
                 yield tuple(values)
 
 
