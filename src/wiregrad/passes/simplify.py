@@ -76,6 +76,7 @@ def _merging(new: Rewriter) -> Rule:
             return new.constant(row)
         if row.op is INPUT or row.op.pattern is Pattern.MERGE:
             return None
+        # This rule is asked last: a node that it does not know is copied next and gets this index.
         found = seen.setdefault((row.op.name, tuple(sources), row.mode), len(new.made))
         return found if found < len(new.made) else None
 
