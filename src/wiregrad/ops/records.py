@@ -136,7 +136,7 @@ def _compare(name: str, symbol: str, doc: str) -> Elementwise:
             kinks=(
                 Kink(
                     doc="a = b",
-                    at=lambda a, b: where(equal(a, b), 0.0, a - b),
+                    at=_gap,
                     slopes=(None, None),
                     jump=True,
                 ),
