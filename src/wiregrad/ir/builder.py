@@ -165,11 +165,11 @@ class Builder:
             raise CircuitError(f"a place is Place(file, line, column), counted from 1; got {shown(place)}")
         recording = self.recording
         before = recording.place, recording.group
-        recording.place, recording.group = place, recording.group if group is None else group
+        recording.move_to(place, recording.group if group is None else group)
         try:
             yield
         finally:
-            recording.place, recording.group = before
+            recording.move_to(*before)
 
     def build(self, *outputs: Port | str, name: str | None = None, labels: Mapping[str, Port] | None = None) -> Circuit:
         """Return the circuit with these outputs; `labels` gives outputs names of their own.
@@ -206,7 +206,7 @@ class Builder:
 
     def _kind(self, wire: Operand) -> int:
         if isinstance(wire, Port):
-            return self.recording.types[wire.index] if wire.index >= 0 else UNKNOWN
+            return self.recording.kind_of(wire.index)
         return UNKNOWN if isinstance(wire, str) else self.recording.type_table.number(FLOAT)
 
     def _literal(self, value: Any) -> np.float64:

@@ -1,6 +1,8 @@
-"""A circuit that is still growing: the same flat columns, appended to node by node, frozen when it is done.
+"""A circuit that is still growing: flat columns, appended to node by node, frozen when it is done.
 
-It knows nodes by index only. What people write (ports, literals, strictness) is the builder's business.
+Appending is the innermost step of everything that records, so what most nodes do not have (a mode, a type other than
+float64, another place than the node before) costs nothing: it is kept beside the columns, by index. It knows nodes by
+index only. What people write (ports, literals, strictness) is the builder's business.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from wiregrad.dtypes import WireType
+from wiregrad.dtypes import FLOAT, WireType
 from wiregrad.errors import CircuitError, DuplicateNameError
 from wiregrad.ir.circuit import Circuit, Columns, Labels, Place, Row
 from wiregrad.ir.infer import DERIVE, TypeTable, derive_modes, infer_types, type_of_constant
@@ -27,31 +29,29 @@ class Recording:
 
     def __init__(self) -> None:
         self.codes = array("H")
-        self._starts = array("i", [0])
         self._sources = array("i")
-        self._modes = array("h")
         self._constants: list[Any] = []
-        self.types = array("H")
         self.type_table = TypeTable()
-        self._places, self._groups = _Interned(), _Interned()
+        self._float = self.type_table.number(FLOAT)
+        self._types: dict[int, int] = {}
+        self._modes: dict[int, int] = {}
+        self._places, self._groups = _Runs(), _Runs()
         self.names: dict[str, int] = {}
         self._first_name: dict[int, str] = {}
-        self.place: Place | None = None
-        self.group = ""
 
     def __len__(self) -> int:
         return len(self.codes)
 
     def append(self, code: int, sources: Iterable[int], kind: int, mode: int = DERIVE) -> int:
         """Add a node at the current place and group, with its type's number; returns its index."""
+        index = len(self.codes)
         self.codes.append(code)
-        self.types.append(kind)
         self._sources.extend(sources)
-        self._starts.append(len(self._sources))
-        self._modes.append(mode)
-        self._places.append(self.place)
-        self._groups.append(self.group or None)
-        return len(self.codes) - 1
+        if kind != self._float:
+            self._types[index] = kind
+        if mode != DERIVE:
+            self._modes[index] = mode
+        return index
 
     def append_input(self, name: str, kind: WireType) -> int:
         """Add an input."""
@@ -66,13 +66,37 @@ class Recording:
         self._constants.append(value)
         return self.append(CONSTANT_CODE, (), kind)
 
+    def kind_of(self, index: int) -> int:
+        """Return the number of a node's type."""
+        return self._types.get(index, self._float)
+
+    @property
+    def place(self) -> Place | None:
+        """Where the nodes that come next were written."""
+        place: Place | None = self._places.current
+        return place
+
+    @property
+    def group(self) -> str:
+        """The group that the nodes that come next belong to."""
+        return self._groups.current or ""
+
+    def move_to(self, place: Place | None, group: str) -> None:
+        """Mark the nodes that come next as written at a place and in a group."""
+        self._places.change(len(self), place)
+        self._groups.change(len(self), group or None)
+
+    def follow(self, circuit: Circuit, node: int) -> None:
+        """Mark the nodes that come next as written where a circuit's node was."""
+        self.move_to(circuit.columns.places.at(node), circuit.columns.groups.at(node) or "")
+
     def copy(self, circuit: Circuit, row: Row, sources: Sequence[int]) -> int:
         """Add a circuit's node with new sources; place, group and mode come along, its names do not."""
         self.follow(circuit, row.node)
         if row.op is CONSTANT:
             self._constants.append(circuit.constant_of(row.node))
         kind = self.type_table.number(circuit.type_of(row.node))
-        return self.append(TABLE.code(row.op), sources, kind, row.mode)
+        return self.append(TABLE.code(row.op), sources, kind, row.mode if row.op.kinks else DERIVE)
 
     def load(self, circuit: Circuit) -> None:
         """Begin with all nodes of a circuit, at the same indices; outputs are left out."""
@@ -80,21 +104,18 @@ class Recording:
             raise CircuitError("only an empty recording can load a circuit")
         columns = circuit.columns
         self.codes.extend(columns.codes.tolist())
-        self._starts.extend(columns.starts[1:].tolist())
         self._sources.extend(columns.sources.tolist())
-        self._modes.extend([0] * circuit.size if columns.modes is None else columns.modes.tolist())
         self._constants.extend(columns.constants)
-        self.type_table.numbers = {kind: k for k, kind in enumerate(columns.type_table)}
-        self.types.extend(columns.types.tolist())
-        self._places.load(columns.places, circuit.size)
-        self._groups.load(columns.groups, circuit.size)
+        numbers = np.array([self.type_table.number(kind) for kind in columns.type_table])[columns.types]
+        unusual = np.flatnonzero(numbers != self._float)
+        self._types = dict(zip(unusual.tolist(), numbers[unusual].tolist(), strict=True))
+        modes = np.zeros(circuit.size, np.uint8) if columns.modes is None else columns.modes
+        # A mode that was decided stays as it is, 0 too, which a node might not derive again.
+        self._modes = {node: int(mode) for node, mode in enumerate(modes.tolist()) if _may_kink(columns.codes[node])}
+        self._places.load(columns.places)
+        self._groups.load(columns.groups)
         for node, name in columns.names:
             self.name(node, name)
-
-    def follow(self, circuit: Circuit, node: int) -> None:
-        """Mark the nodes that come next as written where a circuit's node was."""
-        self.place = circuit.columns.places.at(node)
-        self.group = circuit.columns.groups.at(node) or ""
 
     def name(self, index: int, name: str) -> None:
         """Give a node one more name; the first one given is the one shown."""
@@ -127,24 +148,27 @@ class Recording:
     def origins(self, index: int) -> Iterator[int]:
         """Walk from a node back through splitters: what leaves them is what entered."""
         yield index
+        if TABLE.by_code()[self.codes[index]].pattern is not Pattern.MERGE:
+            return
+        starts = np.concatenate([[0], np.cumsum(_arities()[np.array(self.codes)])])
         while TABLE.by_code()[self.codes[index]].pattern is Pattern.MERGE:
-            index = self._sources[self._starts[index]]
+            index = self._sources[starts[index]]
             yield index
 
     def freeze(self, roots: Mapping[str, int], name: str, awaited: Mapping[int, int] | None = None) -> Circuit:
         """Return the circuit so far; `awaited` says which nodes the negative sources turned out to be."""
         sources, order = self._ordered(awaited or {})
         codes = _permuted(np.array(self.codes, np.uint16), order)
-        lengths = _permuted(np.diff(np.array(self._starts, np.int32)), order)
-        starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+        starts = np.concatenate([[0], np.cumsum(_arities()[codes])]).astype(np.int32)
         position = np.arange(len(codes)) if order is None else np.argsort(order)
         constants = self._ordered_constants(order)
-        types, type_table = _permuted(np.array(self.types, np.uint16), order), tuple(self.type_table.numbers)
+        types = self._column(self._types, self._float, order).astype(np.uint16)
+        type_table = tuple(self.type_table.numbers)
         if order is not None:
             inputs = {node: type_table[types[node]] for node in np.flatnonzero(codes == INPUT_CODE).tolist()}
             shown = [self.name_of(node) for node in order]
             types, type_table = infer_types(_rows(codes, starts, sources), inputs, constants, shown.__getitem__)
-        modes = _permuted(np.array(self._modes), order).tolist()
+        modes = self._column(self._modes, DERIVE, order).tolist()
         columns = Columns(
             name=name,
             codes=codes,
@@ -156,19 +180,24 @@ class Recording:
             constants=constants,
             modes=derive_modes(_rows(codes, starts, sources), modes),
             names=NameTable((int(position[node]), text) for text, node in self.names.items()),
-            places=self._places.labels(order),
-            groups=self._groups.labels(order),
+            places=self._places.labels(len(self), order),
+            groups=self._groups.labels(len(self), order),
             outputs=position[list(roots.values())].astype(np.int32),
             labels=tuple(roots),
         )
         return Circuit(columns)
+
+    def _column(self, unusual: Mapping[int, int], usual: int, order: list[int] | None) -> NDArray[np.int32]:
+        column = np.full(len(self), usual, np.int32)
+        column[list(unusual)] = list(unusual.values())
+        return _permuted(column, order)
 
     def _ordered(self, awaited: Mapping[int, int]) -> tuple[list[int], list[int] | None]:
         """Return the sources, and the order to put the nodes in if some were read before they came."""
         sources = self._sources.tolist()
         if not awaited:
             return sources, None
-        starts = self._starts.tolist()
+        starts = np.concatenate([[0], np.cumsum(_arities()[np.array(self.codes)])]).tolist()
         rows = [[awaited.get(source, source) for source in sources[a:b]] for a, b in pairwise(starts)]
         order = topological(rows, self.name_of)
         position = np.argsort(order).tolist()
@@ -182,24 +211,42 @@ class Recording:
         return tuple(values[node] for node in order if node in values)
 
 
-class _Interned:
-    """A growing column of labels, most of them equal to one before."""
+class _Runs:
+    """A growing column of labels, kept as the points where the label changes."""
 
     def __init__(self) -> None:
-        self.table: dict[Any, int] = {}
-        self.index = array("i")
+        self.current: Any = None
+        self._since = array("i", [0])
+        self._labels: list[Any] = [None]
 
-    def append(self, label: Any) -> None:
-        self.index.append(-1 if label is None else self.table.setdefault(label, len(self.table)))
+    def change(self, index: int, label: Any) -> None:
+        """Give the nodes from an index on a label."""
+        if label != self.current:
+            self.current = label
+            self._since.append(index)
+            self._labels.append(label)
 
-    def load(self, labels: Labels, size: int) -> None:
-        self.table = {label: k for k, label in enumerate(labels.table)}
-        self.index.extend([-1] * size if labels.index is None else labels.index.tolist())
+    def load(self, labels: Labels) -> None:
+        """Take over the labels of a circuit."""
+        if labels.index is not None:
+            changes = np.flatnonzero(np.diff(labels.index, prepend=-1)).tolist()
+            for index in changes:
+                self.change(index, labels.at(index))
 
-    def labels(self, order: list[int] | None) -> Labels:
-        if not self.table:
-            return Labels()
-        return Labels.of(tuple(self.table), _permuted(np.array(self.index, np.int32), order))
+    def labels(self, size: int, order: list[int] | None) -> Labels:
+        """Return one label per node."""
+        table: dict[Any, int] = {}
+        numbers = [-1 if label is None else table.setdefault(label, len(table)) for label in self._labels]
+        lengths = np.diff(np.append(np.array(self._since), size))
+        return Labels.of(tuple(table), _permuted(np.repeat(numbers, lengths).astype(np.int32), order))
+
+
+def _may_kink(code: int) -> bool:
+    return bool(TABLE.by_code()[code].kinks)
+
+
+def _arities() -> NDArray[np.int32]:
+    return np.array([len(op.inputs) for op in TABLE], np.int32)
 
 
 ScalarT = TypeVar("ScalarT", bound=np.generic)

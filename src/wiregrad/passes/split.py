@@ -26,7 +26,7 @@ def split(circuit: Circuit) -> Circuit:
         chain = [node] * min(counts[row.node], 2 if row.op.pattern is Pattern.MERGE else 1)
         while len(chain) < counts[row.node]:
             wire = chain.pop()
-            copy = new.recording.append(TABLE.code(TABLE[SPLIT]), [wire], new.recording.types[wire])
+            copy = new.recording.append(TABLE.code(TABLE[SPLIT]), [wire], new.recording.kind_of(wire))
             chain += [copy, copy]
         taps[row.node] = chain[::-1]
     outputs = zip(circuit.outputs, columns.outputs.tolist(), strict=True)
