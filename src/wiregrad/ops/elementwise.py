@@ -40,7 +40,11 @@ class Elementwise(Op):
     takes_bool: tuple[str, ...] = ()
     """Inputs that are conditions."""
     exact: Callable[..., Any] | None = None
-    """The op in exact arithmetic, `(mpmath, *inputs)`, for ops that NumPy does not have."""
+    """The op in exact arithmetic, `(mpmath, *inputs)`; left out where mpmath has it by name or `forward` takes its numbers."""
+    ulps: float = 4.0
+    """How many units in the last place value and slopes may be off the exact ones at the samples."""
+    because: str = ""
+    """Why more than 4 units are allowed."""
     neutral: tuple[float | None, ...] = ()
     """Per input the constant that makes the op return its other input unchanged, bit for bit."""
     selects: bool = False
@@ -58,6 +62,8 @@ class Elementwise(Op):
         lists = [self.partials, *(k.slopes for k in self.kinks), *([self.neutral] if self.neutral else [])]
         if any(len(entries) != len(self.inputs) for entries in lists):
             raise RecordError(f"op {self.name} needs one partial (and kink slope, and neutral) per input {self.inputs}")
+        if self.ulps > 4.0 and not self.because:
+            raise RecordError(f"op {self.name} allows {self.ulps} ulps; it must say why in `because`")
         if self.kinks and len(self.inputs) > MAX_SLOTS:
             raise RecordError(f"op {self.name} has kinks and more than {MAX_SLOTS} inputs")
         if self.pattern is Pattern.BLOCK and any(k for k in self.kinks if not k.jump):

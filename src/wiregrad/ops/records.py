@@ -317,6 +317,7 @@ sqrt: Elementwise = register(
 cbrt: Elementwise = register(
     Elementwise(
         name="cbrt",
+        exact=lambda mp, x: mp.sign(x) * mp.cbrt(abs(x)),
         doc="Cube root.",
         inputs=("x",),
         pattern=Pattern.SCALE,
@@ -420,7 +421,14 @@ arctan: Elementwise = _slope(
 )
 sinh: Elementwise = _slope("sinh", "Hyperbolic sine.", np.sinh, lambda x, y: cosh(x))
 cosh: Elementwise = _slope("cosh", "Hyperbolic cosine.", np.cosh, lambda x, y: sinh(x))
-tanh: Elementwise = _slope("tanh", "Hyperbolic tangent.", np.tanh, lambda x, y: 1.0 - y * y)
+tanh: Elementwise = _slope(
+    "tanh",
+    "Hyperbolic tangent.",
+    np.tanh,
+    lambda x, y: 1.0 - y * y,
+    ulps=1e4,
+    because="1 - y*y cancels where y saturates: decision 5",
+)
 # hypot(1, x) does not overflow where x * x would.
 arcsinh: Elementwise = _slope(
     "arcsinh", "Inverse of sinh.", np.arcsinh, lambda x, y: 1.0 / hypot(1.0, x), aliases=("asinh",)
@@ -450,6 +458,8 @@ erf: Elementwise = _slope(
     _each(math.erf),
     lambda x, y: 2.0 / math.sqrt(math.pi) * exp(-(x * x)),
     exact=lambda mp, x: mp.erf(x),
+    ulps=16.0,
+    because="x * x is rounded before it is exponentiated",
 )
 erfc: Elementwise = _slope(
     "erfc",
@@ -457,6 +467,8 @@ erfc: Elementwise = _slope(
     _each(math.erfc),
     lambda x, y: -2.0 / math.sqrt(math.pi) * exp(-(x * x)),
     exact=lambda mp, x: mp.erfc(x),
+    ulps=16.0,
+    because="x * x is rounded before it is exponentiated",
 )
 arctan2: Elementwise = register(
     Elementwise(
@@ -498,6 +510,9 @@ arctan2: Elementwise = register(
 logaddexp: Elementwise = register(
     Elementwise(
         name="logaddexp",
+        exact=lambda mp, a, b: mp.log(mp.exp(a) + mp.exp(b)),
+        ulps=8.0,
+        because="a - b is rounded before it is exponentiated",
         doc="log(exp(a) + exp(b)) without overflow.",
         inputs=("a", "b"),
         pattern=Pattern.SCALE,
@@ -513,6 +528,8 @@ logaddexp: Elementwise = register(
 sigmoid: Elementwise = register(
     Elementwise(
         name="sigmoid",
+        ulps=16.0,
+        because="1 - y cancels where y saturates: decision 5",
         doc="1 / (1 + exp(-x)) without overflow.",
         inputs=("x",),
         pattern=Pattern.SCALE,
@@ -535,6 +552,8 @@ softplus: Elementwise = register(
 silu: Elementwise = register(
     Elementwise(
         name="silu",
+        ulps=16.0,
+        because="two terms of opposite sign nearly cancel around x = -1.28",
         doc="x * sigmoid(x).",
         inputs=("x",),
         pattern=Pattern.SCALE,
@@ -546,6 +565,8 @@ silu: Elementwise = register(
 gelu: Elementwise = register(
     Elementwise(
         name="gelu",
+        ulps=16.0,
+        because="two terms of opposite sign nearly cancel around x = -0.75, and x * x is rounded before it is exponentiated",
         doc="x times the normal distribution's cumulative probability of x.",
         inputs=("x",),
         pattern=Pattern.SCALE,
@@ -762,6 +783,7 @@ where: Elementwise = register(
 copysign: Elementwise = register(
     Elementwise(
         name="copysign",
+        exact=lambda mp, a, b: abs(a) * mp.sign(b),
         doc="Magnitude of the first wire with the sign of the second.",
         inputs=("a", "b"),
         pattern=Pattern.ROUTE,
@@ -804,6 +826,7 @@ isfinite: Elementwise = _ask("isfinite", "Whether the wire is neither NaN nor in
 heaviside: Elementwise = register(
     Elementwise(
         name="heaviside",
+        exact=lambda mp, a, b: mp.mpf(int(a > 0)),
         doc="0 for a < 0, 1 for a > 0, b at a = 0.",
         inputs=("a", "b"),
         pattern=Pattern.ROUTE,
