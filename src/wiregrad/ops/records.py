@@ -566,7 +566,7 @@ gelu: Elementwise = register(
     Elementwise(
         name="gelu",
         ulps=16.0,
-        because="two terms of opposite sign nearly cancel around x = -0.75, and x * x is rounded before it is exponentiated",
+        because="two terms nearly cancel around x = -0.75, and x * x is rounded before it is exponentiated",
         doc="x times the normal distribution's cumulative probability of x.",
         inputs=("x",),
         pattern=Pattern.SCALE,

@@ -66,9 +66,9 @@ def check_accuracy(op: Elementwise) -> None:
     for point in op.points:
         run = circuit.run(point)
         with mpmath.workdps(50):
-            xs = [mpmath.mpf(x) for x in point]
-            wanted = [exact(*xs)] + [
-                mpmath.diff(lambda x, k=slot: exact(*xs[:k], x, *xs[k + 1 :]), xs[slot]) for slot in smooth_slots(op)
+            wanted = [
+                exact(*map(mpmath.mpf, point)),
+                *(_exact_slope(exact, mpmath, point, k) for k in smooth_slots(op)),
             ]
         got = [run.output, *(run.grads[op.inputs[slot]] for slot in smooth_slots(op))]
         for what, number, truth in zip(["value", *smooth_slots(op)], got, wanted, strict=True):
@@ -76,8 +76,13 @@ def check_accuracy(op: Elementwise) -> None:
             assert off <= op.ulps, f"{op.name}{point}, {what}: {number!r} is {float(off):.1f} ulps off"
 
 
+def _exact_slope(exact: Callable[..., Any], mp: Any, point: Sample, slot: int) -> Any:
+    xs = [mp.mpf(x) for x in point]
+    return mp.diff(lambda x: exact(*xs[:slot], x, *xs[slot + 1 :]), xs[slot])
+
+
 def _exact(op: Elementwise, mp: Any) -> Callable[..., Any]:
-    """Return the op in exact arithmetic: as the record says, as mpmath has it, or as NumPy does it on mpmath's numbers."""
+    """Return the op in exact arithmetic: the record's, mpmath's own, or NumPy's on mpmath's numbers."""
     if op.exact is not None:
         return partial(op.exact, mp)
     named = [getattr(mp, name) for name in (op.name, *op.aliases) if hasattr(mp, name)]
