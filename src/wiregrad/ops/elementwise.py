@@ -40,7 +40,7 @@ class Elementwise(Op):
     takes_bool: tuple[str, ...] = ()
     """Inputs that are conditions."""
     exact: Callable[..., Any] | None = None
-    """The op in exact arithmetic, `(mpmath, *inputs)`; not needed where mpmath has it or `forward` takes its numbers."""
+    """The op in exact arithmetic, `(mpmath, *inputs)`; not needed where mpmath or `forward` can do it."""
     ulps: float = 4.0
     """How many units in the last place value and slopes may be off the exact ones at the samples."""
     because: str = ""
