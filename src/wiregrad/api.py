@@ -90,10 +90,6 @@ class Circuit(ir.Circuit):
         """
         return Circuit(passes.backward_circuit(self).columns)
 
-    def with_output(self, name: str) -> Circuit:
-        """Return the same circuit with the named node or output as its only output."""
-        return Circuit(super().with_output(name).columns)
-
     def to_text(self) -> str:
         """Return the text form, which `Circuit.from_text` reads back exactly."""
         return ir.write_text(self)

@@ -8,38 +8,18 @@ from __future__ import annotations
 
 import itertools
 import math
-import re
-from collections.abc import Iterator
 from typing import NamedTuple, NoReturn
 
 from wiregrad.errors import ArityError, DomainError, FormulaError, LimitError, NameSyntaxError, position, suggest
-from wiregrad.ir import TABLE, Builder, Circuit, Level, Pattern, Place, Port, normal
+from wiregrad.frontends.scanner import Scanner, Token, target_of
+from wiregrad.ir import TABLE, Builder, Circuit, Level, Pattern, Place, Port
 
 MAX_CHARACTERS = 10_000
 MAX_DEPTH = 100
 CONSTANTS = {"pi": math.pi}
 
-SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789")
 _OPEN = -1
 """The level of an open parenthesis: below every operator."""
-
-
-def _tokenizer() -> re.Pattern[str]:
-    """Return the pattern of one token; the operators are those of the op table."""
-    signs = sorted({*TABLE.infix, *TABLE.prefix, *"(),="}, key=len, reverse=True)
-    return re.compile(
-        r"(?P<space>[ \t\r]+)"
-        r"|(?P<number>(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?)"
-        r"|(?P<name>[^\W0-9]\w*)"
-        r"|(?P<end>[;\n])"
-        rf"|(?P<sign>{'|'.join(map(re.escape, signs))})"
-    )
-
-
-class _Token(NamedTuple):
-    kind: str
-    text: str
-    offset: int
 
 
 class _Operand(NamedTuple):
@@ -95,12 +75,12 @@ class _Parser:
         self.depth = 0
 
     def circuit(self) -> Circuit:
-        statements = list(self._statements())
+        statements = list(Scanner(self.text).statements())
         self._declare_inputs(statements)
         if not statements:
             self._fail("the formula is empty; write something like (a + b) * c", len(self.text))
         for statement in statements[:-1]:
-            if _target(statement) is None:
+            if target_of(statement) is None:
                 self._fail(
                     "this statement gives no name and is not the last, so nothing can use it",
                     statement[0].offset,
@@ -113,49 +93,12 @@ class _Parser:
     def _fail(self, message: str, offset: int) -> NoReturn:
         raise FormulaError(message, self.text, offset)
 
-    def _tokens(self) -> Iterator[_Token]:
-        offset, pattern = 0, _tokenizer()
-        while offset < len(self.text):
-            match = pattern.match(self.text, offset)
-            if match is None:
-                self._fail(f"{self.text[offset]!r} has no meaning in a formula", offset)
-            if match.lastgroup == "name":
-                yield _Token("name", self._name(match[0], offset), offset)
-            elif match.lastgroup != "space":
-                yield _Token(match.lastgroup or "", match[0], offset)
-            offset = match.end()
-        yield _Token("end", "", len(self.text))
-
-    def _name(self, text: str, offset: int) -> str:
-        """Return a name in its normal form; letters and digits that cannot be part of one are refused."""
-        for end in range(1, len(text) + 1):
-            if not text[:end].isidentifier():
-                sign = text[end - 1]
-                power = sign.translate(SUPERSCRIPTS)
-                hint = f"; for a power write **{power}" if power != sign else ""
-                self._fail(f"{sign!r} has no meaning in a formula{hint}", offset + end - 1)
-        return normal(text)
-
-    def _statements(self) -> Iterator[list[_Token]]:
-        """Cut the tokens at `;` and at new lines outside parentheses; the closing token stays on."""
-        statement: list[_Token] = []
-        depth = 0
-        for token in self._tokens():
-            depth += (token.text == "(") - (token.text == ")")
-            if token.text == "\n" and depth > 0:
-                continue
-            statement.append(token)
-            if token.kind == "end":
-                if len(statement) > 1:
-                    yield statement
-                statement, depth = [], 0
-
-    def _declare_inputs(self, statements: list[list[_Token]]) -> None:
+    def _declare_inputs(self, statements: list[list[Token]]) -> None:
         """Make an input of every name that is read before it is given, in the order of reading."""
         given = set(CONSTANTS)
         for tokens in statements:
             self.written.update(token.text for token in tokens if token.kind == "name")
-            target = _target(tokens)
+            target = target_of(tokens)
             for token, after in zip(tokens[2 if target else 0 :], tokens[3 if target else 1 :], strict=False):
                 if token.kind == "name" and after.text != "(" and token.text not in given:
                     given.add(token.text)
@@ -169,17 +112,17 @@ class _Parser:
             if port.index != result.index and not self.builder.recording.has_name(port.index):
                 self.builder.name(port, next(names))
 
-    def _declare(self, token: _Token) -> None:
+    def _declare(self, token: Token) -> None:
         try:
             self.wires[token.text] = self.builder.input(token.text)
             self.inputs.add(token.text)
         except NameSyntaxError as error:
             self._fail(str(error), token.offset)
 
-    def _statement(self, tokens: list[_Token]) -> Port:
-        target = _target(tokens)
+    def _statement(self, tokens: list[Token]) -> Port:
+        target = target_of(tokens)
         if target is not None:
-            self._check_target(target)
+            self._checktarget_of(target)
         operand = self._expression(tokens[2:] if target else tokens)
         if target is None:
             return operand.port
@@ -191,7 +134,7 @@ class _Parser:
         self.wires[target.text] = port
         return port
 
-    def _check_target(self, target: _Token) -> None:
+    def _checktarget_of(self, target: Token) -> None:
         if target.text in CONSTANTS:
             self._fail(f"{target.text} is a constant and cannot be given", target.offset)
         if target.text in self.inputs:
@@ -202,7 +145,7 @@ class _Parser:
         if target.text in self.wires:
             self._fail(f"{target.text} is given twice; every wire has one name of its own", target.offset)
 
-    def _expression(self, tokens: list[_Token]) -> _Operand:
+    def _expression(self, tokens: list[Token]) -> _Operand:
         self.operands, self.pending, self.depth = [], [], 0
         wants_operand = True
         for token, after in zip(tokens, [*tokens[1:], tokens[-1]], strict=True):
@@ -210,7 +153,7 @@ class _Parser:
         assert len(self.operands) == 1
         return self.operands[0]
 
-    def _take_operand(self, token: _Token, after: _Token) -> bool:
+    def _take_operand(self, token: Token, after: Token) -> bool:
         """Take a token where an operand must begin; returns whether one is still wanted."""
         if token.kind == "number":
             self._push_number(token, after)
@@ -237,7 +180,7 @@ class _Parser:
                 self._fail(f"{call.text}() needs {_inputs_of(call.text)}", token.offset)
         self._fail_operand(token)
 
-    def _take_operator(self, token: _Token) -> bool:
+    def _take_operator(self, token: Token) -> bool:
         """Take a token behind an operand; returns whether an operand is wanted next."""
         if token.kind == "sign" and token.text in TABLE.infix:
             self._push_infix(token)
@@ -257,7 +200,7 @@ class _Parser:
             return False
         self._fail_operator(token)
 
-    def _push_number(self, token: _Token, after: _Token) -> None:
+    def _push_number(self, token: Token, after: Token) -> None:
         value = float(token.text)
         if not math.isfinite(value):
             self._fail(
@@ -273,7 +216,7 @@ class _Parser:
                 return
         self._push(self.builder.constant(value), token.offset)
 
-    def _push_name(self, token: _Token) -> None:
+    def _push_name(self, token: Token) -> None:
         if token.text in CONSTANTS:
             self._push(self.builder.constant(CONSTANTS[token.text]), token.offset)
             return
@@ -282,7 +225,7 @@ class _Parser:
     def _push(self, port: Port, offset: int) -> None:
         self.operands.append(_Operand(port, offset))
 
-    def _open(self, token: _Token, kind: str) -> None:
+    def _open(self, token: Token, kind: str) -> None:
         if kind == "call" and (token.text not in TABLE or TABLE[token.text].pattern is Pattern.SOURCE):
             near = suggest(token.text, TABLE.callable_names())
             self._fail(f"there is no function called {token.text}{near}", token.offset)
@@ -291,7 +234,7 @@ class _Parser:
             raise LimitError(f"parentheses nest at most {MAX_DEPTH} deep", self.text, token.offset)
         self.pending.append(_Pending(kind, token.text, token.offset, _OPEN, len(self.operands)))
 
-    def _push_infix(self, token: _Token) -> None:
+    def _push_infix(self, token: Token) -> None:
         level = TABLE.infix[token.text].level
         # Powers bind to the right: a ** b ** c is a ** (b ** c). Comparisons do not bind to each other at all.
         self._reduce(level + 1 if level in (Level.POWER, Level.COMPARISON) else level)
@@ -310,7 +253,7 @@ class _Parser:
                 right, left = self.operands.pop(), self.operands.pop()
                 self._push(self._apply(TABLE.infix[operator.text].name, [left, right], left.offset), left.offset)
 
-    def _close(self, token: _Token) -> None:
+    def _close(self, token: Token) -> None:
         self._reduce(_OPEN + 1)
         if not self.pending:
             self._fail("this parenthesis was never opened", token.offset)
@@ -332,21 +275,16 @@ class _Parser:
         except (ArityError, DomainError) as error:
             self._fail(str(error), offset)
 
-    def _fail_operand(self, token: _Token) -> NoReturn:
+    def _fail_operand(self, token: Token) -> NoReturn:
         if token.kind == "end" and not token.text:
             self._fail("the formula stops where a number, a name or ( is wanted", token.offset)
         self._fail(f"wanted a number, a name or (; got {token.text!r}", token.offset)
 
-    def _fail_operator(self, token: _Token) -> NoReturn:
+    def _fail_operator(self, token: Token) -> NoReturn:
         if token.text == "=":
             self._fail("only a plain name can be given a value: name = formula; to compare, write ==", token.offset)
         hint = "; write * to multiply" if token.kind in ("name", "number") or token.text == "(" else ""
         self._fail(f"wanted an operator or the end of the statement; got {token.text!r}{hint}", token.offset)
-
-
-def _target(tokens: list[_Token]) -> _Token | None:
-    """Return the name that a statement gives, if it is `name = ...`."""
-    return tokens[0] if tokens[0].kind == "name" and tokens[1].text == "=" else None
 
 
 def _inputs_of(name: str) -> str:

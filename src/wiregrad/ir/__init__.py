@@ -1,7 +1,8 @@
 """The circuit and what it is made of; NumPy alone beneath it."""
 
 from wiregrad.ir.builder import Builder, Port
-from wiregrad.ir.circuit import SPLIT, Circuit, Columns, Node, Place, Row, Wire, listed, repr_number
+from wiregrad.ir.circuit import SPLIT, Circuit, Node, Wire, repr_number
+from wiregrad.ir.flat import Columns, Place, Row, listed
 from wiregrad.ir.infer import DERIVE
 from wiregrad.ir.names import check_name, normal
 from wiregrad.ir.op import CONSTANT, INPUT, TABLE, Level, Op, OpTable, Pattern

@@ -23,7 +23,8 @@ from wiregrad.errors import (
     shown,
     suggest,
 )
-from wiregrad.ir.circuit import SPLIT, Circuit, Place
+from wiregrad.ir.circuit import SPLIT, Circuit
+from wiregrad.ir.flat import Place
 from wiregrad.ir.infer import DERIVE, UNKNOWN
 from wiregrad.ir.mode import check_mode
 from wiregrad.ir.names import automatic, check_name

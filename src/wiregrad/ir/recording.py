@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from wiregrad.dtypes import FLOAT, WireType
 from wiregrad.errors import CircuitError, DuplicateNameError
-from wiregrad.ir.circuit import Circuit, Columns, Labels, Place, Row
+from wiregrad.ir.circuit import Circuit
+from wiregrad.ir.flat import Columns, Labels, Place, Row
 from wiregrad.ir.infer import DERIVE, TypeTable, derive_modes, infer_types, type_of_constant
 from wiregrad.ir.names import NameTable, automatic, check_name
 from wiregrad.ir.op import CONSTANT, CONSTANT_CODE, INPUT_CODE, TABLE, Op, Pattern

@@ -24,7 +24,8 @@ import numpy as np
 from wiregrad.dtypes import BOOL, FLOAT, WireType, parse_type
 from wiregrad.errors import ArityError, CircuitError, DuplicateNameError, TextError, UnknownOpError, shown, suggest
 from wiregrad.ir.builder import Builder, Port
-from wiregrad.ir.circuit import Circuit, Place, Row, repr_number
+from wiregrad.ir.circuit import Circuit, repr_number
+from wiregrad.ir.flat import Place, Row
 from wiregrad.ir.infer import DERIVE, derive_modes
 from wiregrad.ir.mode import parse_mode, write_mode
 from wiregrad.ir.names import automatic, check_name, normal

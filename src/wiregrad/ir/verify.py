@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from wiregrad.errors import CircuitError, DuplicateNameError
-from wiregrad.ir.circuit import Circuit, Columns
+from wiregrad.ir.circuit import Circuit
+from wiregrad.ir.flat import Columns
 from wiregrad.ir.infer import infer_types
 from wiregrad.ir.mode import Convention
 from wiregrad.ir.names import check_name

@@ -1,0 +1,84 @@
+"""Cut a formula into tokens and statements."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple, NoReturn
+
+from wiregrad.errors import FormulaError
+from wiregrad.ir import TABLE, normal
+
+SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789")
+
+
+class Token(NamedTuple):
+    """A number, a name, a sign, or the end of a statement, and where it begins."""
+
+    kind: str
+    text: str
+    offset: int
+
+
+def _tokenizer() -> re.Pattern[str]:
+    """Return the pattern of one token; the operators are those of the op table."""
+    signs = sorted({*TABLE.infix, *TABLE.prefix, *"(),="}, key=len, reverse=True)
+    return re.compile(
+        r"(?P<space>[ \t\r]+)"
+        r"|(?P<number>(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?)"
+        r"|(?P<name>[^\W0-9]\w*)"
+        r"|(?P<end>[;\n])"
+        rf"|(?P<sign>{'|'.join(map(re.escape, signs))})"
+    )
+
+
+class Scanner:
+    """Reads the characters of a formula."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def _fail(self, message: str, offset: int) -> NoReturn:
+        raise FormulaError(message, self.text, offset)
+
+    def _tokens(self) -> Iterator[Token]:
+        offset, pattern = 0, _tokenizer()
+        while offset < len(self.text):
+            match = pattern.match(self.text, offset)
+            if match is None:
+                self._fail(f"{self.text[offset]!r} has no meaning in a formula", offset)
+            if match.lastgroup == "name":
+                yield Token("name", self._name(match[0], offset), offset)
+            elif match.lastgroup != "space":
+                yield Token(match.lastgroup or "", match[0], offset)
+            offset = match.end()
+        yield Token("end", "", len(self.text))
+
+    def _name(self, text: str, offset: int) -> str:
+        """Return a name in its normal form; letters and digits that cannot be part of one are refused."""
+        if not text.isidentifier():
+            end = next(k for k in range(1, len(text) + 1) if not text[:k].isidentifier())
+            sign = text[end - 1]
+            power = sign.translate(SUPERSCRIPTS)
+            hint = f"; for a power write **{power}" if power != sign else ""
+            self._fail(f"{sign!r} has no meaning in a formula{hint}", offset + end - 1)
+        return normal(text)
+
+    def statements(self) -> Iterator[list[Token]]:
+        """Cut the tokens at `;` and at new lines outside parentheses; the closing token stays on."""
+        statement: list[Token] = []
+        depth = 0
+        for token in self._tokens():
+            depth += (token.text == "(") - (token.text == ")")
+            if token.text == "\n" and depth > 0:
+                continue
+            statement.append(token)
+            if token.kind == "end":
+                if len(statement) > 1:
+                    yield statement
+                statement, depth = [], 0
+
+
+def target_of(tokens: list[Token]) -> Token | None:
+    """Return the name that a statement gives, if it is `name = ...`."""
+    return tokens[0] if tokens[0].kind == "name" and tokens[1].text == "=" else None
