@@ -179,6 +179,10 @@ def test_a_long_cycle_is_shortened() -> None:
         (lambda b: b.apply("absolute", "x", mode=300), OperandError, "a mode is made by encode"),
         (lambda b: b.apply("absolute", "x", mode="torch"), OperandError, "a mode is made by encode"),
         (lambda b: b.apply("exp", "x", mode=1), OperandError, "exp has no kinks"),
+        (lambda b: b.apply("abs", "x", mode=4 << 5), OperandError, "a mode is made by encode"),
+        (lambda b: b.apply("abs", "x", mode=True), OperandError, "a mode is made by encode"),
+        (lambda b: b.build(labels=["x"]), OperandError, "labels are a mapping"),
+        (lambda b: b.at(Place("f", "1")).__enter__(), CircuitError, "a place is Place"),
         (lambda b: b.name("x", "y"), OperandError, "must be a port; got 'x'"),
         (lambda b: b.name(wg.Builder().input("z"), "y"), OperandError, "another builder"),
         (lambda b: b.at("file.py").__enter__(), CircuitError, "a place is Place"),
@@ -343,3 +347,22 @@ def test_groups_nest() -> None:
 
     circuit = b.build(x)
     assert (circuit["inner"].group, circuit["outer"].group, circuit["x"].group) == ("net/layer1", "net", "")
+
+
+def test_an_output_label_may_be_the_name_of_what_entered_its_splitter() -> None:
+    b = wg.Builder()
+    p, _ = b.split("x")
+    b.input("x")
+
+    assert b.build(labels={"x": p})(x=2) == 2.0
+
+
+def test_a_refused_build_names_nothing() -> None:
+    b = wg.Builder()
+    y = b.exp(b.input("x"))
+    b.sin("q", name="p")
+    b.sin("p", name="q")
+    with pytest.raises(CycleError):
+        b.build(y)
+
+    assert repr(y) == "Port(%1)"

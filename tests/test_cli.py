@@ -85,11 +85,18 @@ def test_control_characters_in_a_formula_are_shown_as_text(capsys: pytest.Captur
     assert "\x1b" not in err
 
 
-def test_markup_in_a_formula_is_not_styled(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = run(capsys, "grad", "red_bold = x; f = red_bold", "x=1")
+def test_a_condition_in_a_formula_has_no_slope(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run(capsys, "grad", "abs(x > 0) * x", "x=1")
 
-    assert code == 0
-    assert "red_bold" in out
+    assert (code, err) == (0, "")
+    assert "gradients  x=1" in out
+
+
+def test_a_long_summary_stays_on_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    names = [f"quite_a_long_name_{k}" for k in range(12)]
+    _, out, _ = run(capsys, "grad", "+".join(names), *(f"{name}=1" for name in names))
+
+    assert out.splitlines()[-1].count("=1") == 12
 
 
 def test_help_and_version_exit_with_0(capsys: pytest.CaptureFixture[str]) -> None:

@@ -115,6 +115,7 @@ ROWS = [
     row("clip(x, low, high)", "K", 0.0, 0.5, 0.5, x=0.0, low=1.0, high=1.0),
     row("clip(x, low, high)", "K", 0.0, 0.0, 1.0, x=2.0, low=1.0, high=1.0),
     row("clip(x, low, 2)", "K", 0.5, 0.5, x=1.0, low=1.0),
+    row("clip(x, 1, high)", "K", 0.0, 0.0, x=0.0, high=1.0),
     row("clip(x, 0, high)", "K", 0.5, 0.5, x=1.0, high=1.0),
     row("clip(x, low, 2)", "K", 0.0, 0.0, x=2.0, low=2.0),
     row("clip(x, low, high)", "K", 0.0, 0.0, 1.0, x=1.0, low=2.0, high=1.0),
@@ -240,3 +241,20 @@ def test_a_blocked_gradient_says_that_it_is_blocked() -> None:
     assert (run["b"].grad, run["b"].blocked) == (0.0, True)
     assert (run["a"].grad, run["a"].blocked) == (1.0, False)
     assert [wire.blocked for wire in run["f"].wires] == [True, False, True]
+
+
+def test_the_loser_of_a_tie_is_absent_by_every_convention() -> None:
+    for kink in ("torch", "jax", "min_norm:a"):
+        text = f"input x, y\ns = sqrt y\na = fmax s x kink={kink}\nb = fmax x s kink={kink}\nf = add a b\noutput f"
+        for name in "ab":
+            run = wg.Circuit.from_text(text).with_output(name).run(x=0.0, y=0.0)
+
+            assert not math.isnan(run.grads["y"])
+
+
+@pytest.mark.parametrize("formula", ["x / exp(x > 0)", "(x > 0) ** x", "square(x > 0) * x"])
+def test_a_condition_that_numpy_would_make_a_coarse_number_of_is_refused(formula: str) -> None:
+    with pytest.raises(wg.errors.FormulaError, match="make the condition a number first"):
+        wg.circuit(formula)
+
+    assert wg.circuit("x / exp((x > 0) * 1)").run(x=2).grads["x"] == pytest.approx(math.exp(-1))

@@ -7,7 +7,6 @@ import pytest
 from numpy.testing import assert_equal
 
 from wiregrad import Circuit
-from wiregrad.errors import WiregradError
 from wiregrad.ir import verify
 from wiregrad.testing.circuits import check_random, random_circuit, random_point, shrink
 
@@ -61,6 +60,8 @@ def check_simplified_form(circuit: Circuit) -> None:
     for name, magnitude in magnitudes.items():
         if magnitude < 1e300:
             assert abs(grads[name] - wanted[name]) <= 1e-13 * magnitude
+        elif np.isnan(magnitude):
+            assert np.isnan(grads[name]) == np.isnan(wanted[name])
     assert (simple.inputs, simple.output) == (circuit.inputs, circuit.output)
 
 
@@ -118,9 +119,6 @@ def test_most_random_circuits_have_finite_gradients() -> None:
     finite = 0
     for k in range(300):
         circuit = random_circuit(np.random.default_rng([0, k]))
-        try:
-            finite += bool(np.isfinite(list(circuit.run(point_of(circuit)).grads.values())).all())
-        except WiregradError:  # pragma: no cover - a generator that makes invalid circuits must not pass
-            raise
+        finite += bool(np.isfinite(list(circuit.run(point_of(circuit)).grads.values())).all())
 
     assert finite > 150

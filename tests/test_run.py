@@ -78,12 +78,6 @@ def test_steps_say_what_is_blocked_and_leave_constants_out() -> None:
     assert "m = maximum(a, b) sends nothing to a and 2 to b" in sentences
 
 
-def test_an_output_that_is_read_on_adds_the_seed() -> None:
-    circuit = wg.Circuit.from_text("input x\ny = exp x\nz = sin y\noutput y")
-
-    assert "y is the output: its gradient is 1" in [str(step) for step in circuit.run(x=0).steps()]
-
-
 def test_a_local_derivative_is_shown_even_where_no_gradient_arrives() -> None:
     run = wg.circuit("s = sqrt(x); f = where(x > 0, s, 0)").run(x=0)
 

@@ -105,7 +105,7 @@ def _print_run(run: Run) -> None:
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
     console.print(table)
     for line in _summary(run):
-        console.print(Text(line))
+        console.print(Text(line), soft_wrap=True)
 
 
 def _shown_nodes(run: Run) -> list[Node]:

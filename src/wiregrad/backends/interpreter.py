@@ -10,7 +10,7 @@ import numpy as np
 from wiregrad.backends.run import Run
 from wiregrad.dtypes import FLOAT, as_float
 from wiregrad.errors import InputError, shown, suggest
-from wiregrad.ir import CONSTANT, INPUT, Circuit, Row, listed
+from wiregrad.ir import CONSTANT, INPUT, Circuit, Row, listed, normal
 from wiregrad.passes import forward, reverse
 
 
@@ -19,11 +19,11 @@ def bind(circuit: Circuit, vectors: Sequence[Any], named: Mapping[str, Any]) -> 
     names = circuit.inputs
     if len(vectors) > 1:
         raise InputError(f"inputs go by name, or as one vector or mapping; got {len(vectors)} positional values")
-    given = dict(_from_vector(vectors[0], names)) if vectors else {}
-    twice = given.keys() & named.keys()
-    if twice:
-        raise InputError(f"input {min(twice)} is given twice: by name, and in the vector or mapping")
-    given.update(named)
+    given = {_normal(name): value for name, value in _from_vector(vectors[0], names).items()} if vectors else {}
+    for name, value in named.items():
+        if _normal(name) in given:
+            raise InputError(f"input {name} is given twice: by name, and in the vector or mapping")
+        given[_normal(name)] = value
     _check_types(circuit)
     check_known(given, names)
     missing = [name for name in names if name not in given]
@@ -39,6 +39,10 @@ def check_known(given: Mapping[str, Any], names: Sequence[str]) -> None:
     if extra is not None:
         wanted = f"the inputs are {listed(names)}" if names else "the circuit has no inputs"
         raise InputError(f"there is no input called {shown(extra)}{suggest(str(extra), names)}; {wanted}")
+
+
+def _normal(name: Any) -> Any:
+    return normal(name) if isinstance(name, str) else name
 
 
 def _check_types(circuit: Circuit) -> None:
@@ -64,7 +68,7 @@ def number(what: str, value: Any) -> np.float64:
     found = as_float(value)
     if found is None:
         raise InputError(f"{what} must be a number; got {type(value).__name__} {shown(value)}")
-    if np.isinf(found) and not isinstance(value, float | np.floating):
+    if np.isinf(found) and not (isinstance(value, float | np.floating) and np.isinf(value)):
         raise InputError(f"{what} is too large for float64: {shown(value)}")
     return found
 

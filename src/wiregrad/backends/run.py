@@ -119,7 +119,9 @@ class Run:
         sources = circuit.sources_of(node)
         sent = self.sent[int(circuit.columns.starts[node]) + slot]
         with np.errstate(all="ignore"):
-            local = view.op.local(slot, [self.values[source] for source in sources], self.values[node], view.mode)
+            xs, y = [self.values[source] for source in sources], self.values[node]
+            moves = circuit.type_of(sources[slot]).differentiable
+            local = view.op.local(slot, xs, y, view.mode) if moves else None
         return RunWire(
             reader=view.name,
             slot=slot,

@@ -12,7 +12,7 @@ from typing import NamedTuple, NoReturn
 
 from wiregrad.errors import ArityError, DomainError, FormulaError, LimitError, NameSyntaxError, position, suggest
 from wiregrad.frontends.scanner import Scanner, Token, target_of
-from wiregrad.ir import TABLE, Builder, Circuit, Level, Pattern, Place, Port
+from wiregrad.ir import TABLE, Builder, Circuit, Level, Pattern, Place, Port, check_name
 
 MAX_CHARACTERS = 10_000
 MAX_DEPTH = 100
@@ -135,6 +135,10 @@ class _Parser:
         return port
 
     def _checktarget_of(self, target: Token) -> None:
+        try:
+            check_name(target.text)
+        except NameSyntaxError as error:
+            self._fail(str(error), target.offset)
         if target.text in CONSTANTS:
             self._fail(f"{target.text} is a constant and cannot be given", target.offset)
         if target.text in self.inputs:
@@ -288,5 +292,7 @@ class _Parser:
 
 
 def _inputs_of(name: str) -> str:
-    inputs = TABLE[name].inputs
-    return f"{len(inputs)} argument{'s' * (len(inputs) != 1)}: {', '.join(inputs)}"
+    op = TABLE[name]
+    least = len(op.inputs) - len(op.defaults)
+    count = f"{least} to {len(op.inputs)}" if op.defaults else str(least)
+    return f"{count} argument{'s' * (len(op.inputs) != 1)}: {', '.join(op.inputs)}"

@@ -36,7 +36,7 @@ def steps(run: Run) -> Iterator[Step]:
     yield Step("seed", root.name, (), (1.0,), f"{root.name} is the output: its gradient is 1")
     for node in reversed(range(run.circuit.size)):
         if run.flows[node] is not None:
-            yield from _backward(run, Node(run.circuit, node), is_root=node == root.index)
+            yield from _backward(run, Node(run.circuit, node))
 
 
 def _forward(run: Run, node: Node) -> Step:
@@ -59,11 +59,11 @@ def _operand(value: Any) -> str:
     return f"({text})" if text.startswith("-") else text
 
 
-def _backward(run: Run, node: Node, *, is_root: bool) -> Iterator[Step]:
+def _backward(run: Run, node: Node) -> Iterator[Step]:
     view = run[node.name]
     returned = [wire for wire in view.branches if not wire.blocked]
-    if len(returned) + is_root > 1:
-        yield _merge(node, returned[::-1], view.grad, is_root=is_root)
+    if len(returned) > 1:
+        yield _merge(node, returned[::-1], view.grad)
     wires = [wire for wire in view.wires if run.circuit[wire.source].op is not CONSTANT]
     if wires:
         yield Step(
@@ -75,9 +75,8 @@ def _backward(run: Run, node: Node, *, is_root: bool) -> Iterator[Step]:
         )
 
 
-def _merge(node: Node, returned: Sequence[RunWire], total: Any, *, is_root: bool) -> Step:
-    parts = (*([1.0] if is_root else []), *(wire.sent for wire in returned))
-    origins = (*(["the seed"] if is_root else []), *(wire.reader for wire in returned))
+def _merge(node: Node, returned: Sequence[RunWire], total: Any) -> Step:
+    parts, origins = tuple(wire.sent for wire in returned), tuple(wire.reader for wire in returned)
     sentence = (
         f"{node.name} adds what came back from {_list(origins)}: {' + '.join(map(_operand, parts))} = {number(total)}"
     )

@@ -20,6 +20,7 @@ from wiregrad.errors import (
     LiteralError,
     OperandError,
     UnknownNameError,
+    WiregradError,
     shown,
     suggest,
 )
@@ -27,7 +28,7 @@ from wiregrad.ir.circuit import SPLIT, Circuit
 from wiregrad.ir.flat import Place
 from wiregrad.ir.infer import DERIVE, UNKNOWN
 from wiregrad.ir.mode import check_mode
-from wiregrad.ir.names import automatic, check_name
+from wiregrad.ir.names import automatic, check_name, normal
 from wiregrad.ir.op import TABLE, Op, Pattern
 from wiregrad.ir.operators import Operators
 from wiregrad.ir.recording import Recording
@@ -146,6 +147,10 @@ class Builder:
             self.name(port, name)
         return port
 
+    def type_of(self, port: Port) -> WireType:
+        """Return the type of a wire, as far as it is known."""
+        return self.recording.type_table.type(self.recording.kind_of(self._own(port, "the wire").index))
+
     def name(self, port: Port, name: str) -> None:
         """Give a node one more name; the first one given is the one shown."""
         self.recording.name(self._own(port, "what is named").index, name)
@@ -182,10 +187,23 @@ class Builder:
         title = check_name(name) if name else next(iter(roots))
         if self.strict:
             self._claims.check(recording, roots)
-        for label, port in roots.items():
-            if not recording.has_name(port.index) and label not in (labels or {}):
-                recording.name(port.index, label)
-        return recording.freeze({label: port.index for label, port in roots.items()}, title, awaited)
+        unnamed = {
+            label: port.index
+            for label, port in roots.items()
+            if not recording.has_name(port.index) and label not in (labels or {})
+        }
+        try:
+            for label, index in unnamed.items():
+                recording.name(index, label)
+            circuit = recording.freeze({label: port.index for label, port in roots.items()}, title, awaited)
+            wrong = circuit.misnamed_output()
+            if wrong is not None:
+                raise DuplicateNameError(f"the output {wrong} has the name of another node")
+        except WiregradError:
+            for label, index in unnamed.items():
+                recording.forget_name(index, label)
+            raise
+        return circuit
 
     def _wires(self, op: Op, operands: Sequence[Any]) -> list[Operand]:
         return [self._checked(operand, op, slot) for slot, operand in enumerate(op.complete(operands))]
@@ -226,6 +244,7 @@ class Builder:
         return self.recording.append_constant(wire)
 
     def _found(self, name: str) -> int:
+        name = normal(name)
         if name not in self.recording.names:
             raise UnknownNameError(f"no node is called {name!r}{suggest(name, self.recording.names)}")
         return self.recording.names[name]
@@ -236,6 +255,8 @@ class Builder:
             port = self._output(output)
             named = recording.has_name(port.index)
             self._add_root(roots, recording.name_of(port.index) if named else recording.free_name("f"), port)
+        if not isinstance(labels, Mapping):
+            raise OperandError(f"labels are a mapping of name to port; got {shown(labels)}")
         for label, output in labels.items():
             self._add_root(roots, check_name(label), self._output(output))
         if not roots:
@@ -245,8 +266,6 @@ class Builder:
     def _add_root(self, roots: dict[str, Port], label: str, port: Port) -> None:
         if label in roots:
             raise DuplicateNameError(f"two outputs would be called {label}; give them names with labels={{...}}")
-        if self.recording.names.get(label, port.index) not in self.recording.origins(port.index):
-            raise DuplicateNameError(f"the output {label} has the name of another node")
         roots[label] = port
 
     def _output(self, output: Port | str) -> Port:

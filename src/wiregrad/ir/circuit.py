@@ -89,7 +89,7 @@ class Node:
 
     @property
     def mode(self) -> int:
-        """How the node treats its kinks (see `wiregrad.ops.kinks`)."""
+        """How the node treats its kinks (see `wiregrad.ir.mode`)."""
         modes = self.circuit.columns.modes
         return 0 if modes is None else int(modes[self.index])
 
@@ -200,8 +200,8 @@ class Circuit(Flat):
     def with_output(self, name: str) -> Self:
         """Return the same circuit with the named node or output as its only output."""
         node = np.array([self.index(name)], np.int32)
-        label = "f" if name.startswith("%") else name
-        while label != name and label in self:
+        label = "f" if name.startswith("%") else normal(name)
+        while name.startswith("%") and label in self:
             label += "_"
         return type(self)(replace(self.columns, outputs=node, labels=(label,), name=label))
 

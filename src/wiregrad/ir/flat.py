@@ -29,7 +29,8 @@ class Place(NamedTuple):
 
     def is_valid(self) -> bool:
         """Whether the numbers can stand in a text form."""
-        return isinstance(self.file, str) and 0 < self.line < 10**9 and 0 <= self.column < 10**9
+        numbers = type(self.line) is int and type(self.column) is int
+        return numbers and isinstance(self.file, str) and 0 < self.line < 10**9 and 0 <= self.column < 10**9
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}" + (f":{self.column}" if self.column else "")
@@ -141,12 +142,22 @@ class Flat:
             )
         return int(self.columns.outputs[0])
 
-    def origins(self, node: int) -> Iterator[int]:
-        """Walk from a node back through splitters: what leaves them is what entered."""
-        yield node
-        while TABLE.by_code()[int(self.columns.codes[node])].pattern is Pattern.MERGE:
-            node = int(self.columns.sources[self.columns.starts[node]])
-            yield node
+    def origins(self) -> NDArray[np.intp]:
+        """Return, for each node, the node whose value it is: itself, or for a splitter what entered the first one."""
+        found = np.arange(self.size)
+        merges = np.array([op.pattern is Pattern.MERGE for op in TABLE])[self.columns.codes]
+        for node in np.flatnonzero(merges).tolist():
+            found[node] = found[self.columns.sources[self.columns.starts[node]]]
+        return found
+
+    def misnamed_output(self) -> str | None:
+        """Return an output whose label is the name of a node with another value, if there is one."""
+        origins = self.origins()
+        for label, output in zip(self.columns.labels, self.columns.outputs.tolist(), strict=True):
+            owner = self.columns.names.find(label)
+            if owner is not None and origins[owner] != origins[output]:
+                return label
+        return None
 
     def filtered(self, keep: NDArray[np.bool_]) -> Self:
         """Return the circuit of the nodes to keep, which must read only each other and include the outputs."""

@@ -23,13 +23,21 @@ class TypeTable:
 
     def __init__(self) -> None:
         self.numbers: dict[WireType, int] = {}
+        self._types: list[WireType] = []
         self._known: dict[tuple[str, tuple[int, ...]], int] = {}
 
     def number(self, kind: WireType) -> int:
         """Return the number of a type."""
         if len(self.numbers) >= UNKNOWN and kind not in self.numbers:
             raise CircuitError(f"a circuit can hold at most {UNKNOWN:,} different types")
-        return self.numbers.setdefault(kind, len(self.numbers))
+        found = self.numbers.setdefault(kind, len(self.numbers))
+        if found == len(self._types):
+            self._types.append(kind)
+        return found
+
+    def type(self, number: int) -> WireType:
+        """Return the type of a number."""
+        return self._types[number]
 
     def infer(self, op: Op, kinds: tuple[int, ...]) -> int:
         """Return the number of the type that an op makes of types; unknown if one of them is."""
@@ -37,8 +45,8 @@ class TypeTable:
         if found is None:
             if UNKNOWN in kinds:
                 return UNKNOWN
-            table = tuple(self.numbers)
-            found = self._known[op.name, kinds] = self.number(op.infer(tuple(table[kind] for kind in kinds)))
+            types = tuple([self._types[kind] for kind in kinds])
+            found = self._known[op.name, kinds] = self.number(op.infer(types))
         return found
 
 

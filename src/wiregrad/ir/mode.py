@@ -39,9 +39,9 @@ def decode(mode: int) -> tuple[Convention, tuple[int, ...]]:
 
 def check_mode(mode: object, op: Op) -> None:
     """Raise unless this is a mode that a node of the op can have."""
-    if mode == DERIVE:
+    if type(mode) is int and mode == DERIVE:
         return
-    if not isinstance(mode, int) or not 0 <= mode < 256 or mode & 3 >= len(Convention):
+    if type(mode) is not int or not 0 <= mode < 4 << len(op.inputs) or mode & 3 >= len(Convention):
         raise OperandError(f"a mode is made by encode(convention, literal slots); got {shown(mode)}")
     if mode and not op.kinks:
         raise OperandError(f"{op.name} has no kinks, so it has no kink mode")

@@ -39,6 +39,7 @@ def check_name(name: object) -> str:
         raise NameSyntaxError(f"a name must be a string; got {type(name).__name__}")
     if name.isidentifier() and name.isascii() and len(name) <= MAX_LENGTH:
         return name
+    name = normal(name[: 4 * MAX_LENGTH])
     parts = _PARTS.split(name)
     if name.endswith("]"):
         parts.pop()
@@ -47,7 +48,7 @@ def check_name(name: object) -> str:
             f"{shown(name)} cannot be a name: wanted letters, digits and _ (not first a digit), parts joined by '.' or "
             f"indexed like [0], at most {MAX_LENGTH} characters"
         )
-    return normal(name)
+    return name
 
 
 def automatic(index: int) -> str:

@@ -26,7 +26,7 @@ class Pattern(Enum):
     DISTRIBUTE = "sends the upstream gradient unchanged (up to sign) to every input"
     SWAP = "multiplies the upstream gradient by the other inputs"
     SCALE = "scales the upstream gradient by its own slope"
-    ROUTE = "sends the upstream gradient to the input it selected, nothing to the others"
+    ROUTE = "sends the upstream gradient (up to a factor) to the inputs it selected, nothing to the others"
     MERGE = "adds the gradients that come back from its readers"
     BLOCK = "sends nothing back: its output moves in steps"
     SOURCE = "has no inputs: gradients end here"

@@ -21,7 +21,7 @@ from wiregrad.ir.circuit import Circuit
 from wiregrad.ir.flat import Columns, Labels, Place, Row
 from wiregrad.ir.infer import DERIVE, TypeTable, derive_modes, infer_types, type_of_constant
 from wiregrad.ir.names import NameTable, automatic, check_name
-from wiregrad.ir.op import CONSTANT, CONSTANT_CODE, INPUT_CODE, TABLE, Op, Pattern
+from wiregrad.ir.op import CONSTANT, CONSTANT_CODE, INPUT_CODE, TABLE, Op
 from wiregrad.ir.order import topological
 
 
@@ -146,21 +146,15 @@ class Recording:
         """Return the name to show for a node."""
         return self._first_name.get(index, automatic(index))
 
-    def origins(self, index: int) -> Iterator[int]:
-        """Walk from a node back through splitters: what leaves them is what entered."""
-        yield index
-        if TABLE.by_code()[self.codes[index]].pattern is not Pattern.MERGE:
-            return
-        starts = np.concatenate([[0], np.cumsum(_arities()[np.array(self.codes)])])
-        while TABLE.by_code()[self.codes[index]].pattern is Pattern.MERGE:
-            index = self._sources[starts[index]]
-            yield index
+    def forget_name(self, index: int, name: str) -> None:
+        """Take back the only name that a node was given."""
+        del self.names[name], self._first_name[index]
 
     def freeze(self, roots: Mapping[str, int], name: str, awaited: Mapping[int, int] | None = None) -> Circuit:
         """Return the circuit so far; `awaited` says which nodes the negative sources turned out to be."""
         sources, order = self._ordered(awaited or {})
         codes = _permuted(np.array(self.codes, np.uint16), order)
-        starts = np.concatenate([[0], np.cumsum(_arities()[codes])]).astype(np.int32)
+        starts = _starts(codes)
         position = np.arange(len(codes)) if order is None else np.argsort(order)
         constants = self._ordered_constants(order)
         types = self._column(self._types, self._float, order).astype(np.uint16)
@@ -198,7 +192,7 @@ class Recording:
         sources = self._sources.tolist()
         if not awaited:
             return sources, None
-        starts = np.concatenate([[0], np.cumsum(_arities()[np.array(self.codes)])]).tolist()
+        starts = _starts(np.array(self.codes)).tolist()
         rows = [[awaited.get(source, source) for source in sources[a:b]] for a, b in pairwise(starts)]
         order = topological(rows, self.name_of)
         position = np.argsort(order).tolist()
@@ -246,8 +240,10 @@ def _may_kink(code: int) -> bool:
     return bool(TABLE.by_code()[code].kinks)
 
 
-def _arities() -> NDArray[np.int32]:
-    return np.array([len(op.inputs) for op in TABLE], np.int32)
+def _starts(codes: NDArray[np.uint16]) -> NDArray[np.int32]:
+    """Return where the sources of each node begin."""
+    arities = np.array([len(op.inputs) for op in TABLE])
+    return np.concatenate([[0], np.cumsum(arities[codes])]).astype(np.int32)
 
 
 ScalarT = TypeVar("ScalarT", bound=np.generic)

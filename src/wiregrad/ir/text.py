@@ -231,7 +231,7 @@ class _Reader:
         place, group = _read_note(statement.note)
         with builder.at(place, group):
             if statement.op is INPUT:
-                port = builder.input(_checked(first, statement.line), statement.type)
+                port = builder.input(_checked(first or statement.names[0], statement.line), statement.type)
             elif statement.op is CONSTANT:
                 port = builder.place_constant(statement.value, first)
             else:
@@ -265,6 +265,8 @@ def _read_note(note: str) -> tuple[Place | None, str | None]:
     if match is None:
         return None, None
     place = Place(_unquoted(match[1]), int(match[2]), int(match[3] or 0)) if match[1] else None
+    if place is not None and not place.is_valid():
+        return None, None
     return place, _unquoted(match[4]) if match[4] else None
 
 

@@ -8,7 +8,7 @@ from wiregrad.errors import CircuitError, DuplicateNameError
 from wiregrad.ir.circuit import Circuit
 from wiregrad.ir.flat import Columns
 from wiregrad.ir.infer import infer_types
-from wiregrad.ir.mode import Convention
+from wiregrad.ir.mode import MAX_SLOTS, Convention
 from wiregrad.ir.names import check_name
 from wiregrad.ir.op import CONSTANT_CODE, INPUT_CODE, TABLE
 
@@ -37,7 +37,10 @@ def _check_shape(c: Columns) -> None:
     _require(np.all(np.diff(c.starts) >= 0), "starts must not fall")
     _require(len(c.types) == size, f"{size} nodes need {size} types; got {len(c.types)}")
     _require(c.modes is None or len(c.modes) == size, f"{size} nodes need {size} modes")
-    _require(c.modes is None or np.all(c.modes & 3 < len(Convention)), "a mode names a convention that does not exist")
+    if c.modes is not None and np.all(c.codes < len(TABLE)):
+        _require(np.all(c.modes & 3 < len(Convention)), "a mode names a convention that does not exist")
+        limits = np.array([4 << min(len(op.inputs), MAX_SLOTS) for op in TABLE])[c.codes]
+        _require(np.all(c.modes < limits), "a mode names an input that does not exist")
     for labels in (c.places, c.groups):
         _require(labels.index is None or len(labels.index) == size, f"{size} nodes need {size} labels")
     _require(
@@ -84,12 +87,8 @@ def _check_names(circuit: Circuit) -> None:
     twice = c.names.duplicate()
     if twice is not None:
         raise DuplicateNameError(f"two nodes are called {twice}")
-    for label, output in zip(c.labels, c.outputs.tolist(), strict=True):
-        owner = c.names.find(label)
-        _require(
-            owner is None or owner in circuit.origins(output),
-            f"output {label} is not the node called {label}",
-        )
+    wrong = circuit.misnamed_output()
+    _require(wrong is None, f"output {wrong} is not the node called {wrong}")
     unnamed = np.setdiff1d(np.flatnonzero(c.codes == INPUT_CODE), c.names.nodes)
     _require(len(unnamed) == 0, "every input needs a name")
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from wiregrad.dtypes import WireType
+from wiregrad.dtypes import BOOL, DTYPES, WireType
 from wiregrad.errors import DomainError, RecordError
 from wiregrad.ir import TABLE, Op, Pattern
 from wiregrad.ir.mode import MAX_SLOTS
@@ -79,6 +79,11 @@ class Elementwise(Op):
                 dtype = np.asarray(self.forward(*(np.ones((), kind.dtype) for kind in types))).dtype
         except TypeError:
             raise DomainError(f"{self.name} cannot take {', '.join(map(str, types))}") from None
+        conditions = any(kind == BOOL.dtype for kind, _ in types)
+        if dtype not in DTYPES.values() or (conditions and self.pattern is Pattern.SCALE and dtype.kind in "fc"):
+            # NumPy's exp(True) is a half, too coarse for a gradient, and a slope of a condition is never meant.
+            given = ", ".join(map(str, types))
+            raise DomainError(f"{self.name} cannot take {given}; make the condition a number first: (a > b) * 1")
         return WireType(dtype, shapes.pop())
 
     def default_mode(self, moves: Sequence[int], sources: Sequence[int]) -> int:

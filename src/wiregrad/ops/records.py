@@ -76,7 +76,8 @@ def nan_or(x: Any, slope: Any) -> Any:
 
 def _gap(a: Any, b: Any) -> Any:
     """Return a - b, but 0 for two equal infinities."""
-    return where(equal(a, b), 0.0, a - b)
+    # 0.0 + a is a number where a is a condition, which cannot be subtracted.
+    return where(equal(a, b), 0.0, 0.0 + a - b)
 
 
 def tie_or(a: Any, b: Any, y: Any) -> Any:
@@ -278,7 +279,6 @@ power: Elementwise = register(
         ),
         infix=("**", "^"),
         level=Level.POWER,
-        neutral=(None, 1.0),
         domain=lambda a, b: a > 0,
     )
 )
@@ -362,7 +362,9 @@ hypot: Elementwise = register(
 )
 
 exp: Elementwise = _slope("exp", "e to the power of the wire.", np.exp, lambda x, y: y)
-exp2: Elementwise = _slope("exp2", "2 to the power of the wire.", np.exp2, lambda x, y: y * LN2)
+exp2: Elementwise = _slope(
+    "exp2", "2 to the power of the wire.", np.exp2, lambda x, y: y * LN2, exact=lambda mp, x: mp.power(2, x)
+)
 expm1: Elementwise = _slope("expm1", "exp(x) - 1, exact near 0.", np.expm1, lambda x, y: exp(x))
 
 log: Elementwise = _slope(
@@ -378,6 +380,7 @@ log2: Elementwise = _slope(
     "Logarithm to base 2.",
     np.log2,
     lambda x, y: where(less(x, 0.0), undefined(x), 1.0 / (x * LN2 + 0.0)),
+    exact=lambda mp, x: mp.log(x, 2),
     domain=lambda x: x >= 0,
 )
 log10: Elementwise = _slope(
@@ -639,7 +642,7 @@ leaky_relu: Elementwise = register(
 )
 
 
-def _tie(torch: tuple[float, float], jax: tuple[float, float]) -> Kink:
+def _tie(torch: tuple[float | None, float | None], jax: tuple[float | None, float | None]) -> Kink:
     """Return the kink of an op that takes the better of two wires; frameworks differ on who wins a tie."""
     return Kink(
         doc="a = b",
@@ -651,7 +654,7 @@ def _tie(torch: tuple[float, float], jax: tuple[float, float]) -> Kink:
     )
 
 
-HALVES, FIRST, SECOND = (0.5, 0.5), (1.0, 0.0), (0.0, 1.0)
+HALVES, FIRST, SECOND = (0.5, 0.5), (1.0, None), (None, 1.0)
 
 maximum: Elementwise = register(
     Elementwise(
@@ -729,7 +732,7 @@ clip: Elementwise = register(
                 tied=(0, 1),
                 slopes=(0.5, 0.5, None),
                 alone=(None, None, None),
-                torch=(1.0, 0.0, None),
+                torch=(1.0, None, None),
                 jax=(0.5, 0.5, None),
             ),
             Kink(
@@ -738,15 +741,23 @@ clip: Elementwise = register(
                 tied=(0, 2),
                 slopes=(0.5, None, 0.5),
                 alone=(None, None, None),
-                torch=(1.0, None, 0.0),
+                torch=(1.0, None, None),
                 jax=(0.5, None, 0.5),
+            ),
+            Kink(
+                doc="x < low = high",
+                at=lambda x, low, high: where(less(x, low), _gap(low, high), 1.0),
+                tied=(1, 2),
+                slopes=(None, 0.5, 0.5),
+                alone=(None, None, None),
+                torch=(None, None, None),
             ),
             Kink(
                 doc="x = low = high",
                 at=lambda x, low, high: absolute(_gap(x, low)) + absolute(_gap(x, high)),
                 slopes=(1 / 3, 1 / 3, 1 / 3),
                 alone=(None, None, None),
-                torch=(1.0, 0.0, 0.0),
+                torch=(1.0, None, None),
                 jax=(0.25, 0.25, 0.5),
             ),
         ),
