@@ -187,23 +187,17 @@ class Builder:
         title = check_name(name) if name else next(iter(roots))
         if self.strict:
             self._claims.check(recording, roots)
-        unnamed = {
-            label: port.index
-            for label, port in roots.items()
-            if not recording.has_name(port.index) and label not in (labels or {})
-        }
+        indices = {label: port.index for label, port in roots.items()}
+        given = labels or {}
+        unnamed = {label: k for label, k in indices.items() if not recording.has_name(k) and label not in given}
+        for label, index in unnamed.items():
+            recording.name(index, label)
         try:
-            for label, index in unnamed.items():
-                recording.name(index, label)
-            circuit = recording.freeze({label: port.index for label, port in roots.items()}, title, awaited)
-            wrong = circuit.misnamed_output()
-            if wrong is not None:
-                raise DuplicateNameError(f"the output {wrong} has the name of another node")
+            return _checked_labels(recording.freeze(indices, title, awaited), recording, indices)
         except WiregradError:
             for label, index in unnamed.items():
                 recording.forget_name(index, label)
             raise
-        return circuit
 
     def _wires(self, op: Op, operands: Sequence[Any]) -> list[Operand]:
         return [self._checked(operand, op, slot) for slot, operand in enumerate(op.complete(operands))]
@@ -212,8 +206,9 @@ class Builder:
         if isinstance(operand, Port):
             return self._own(operand, f"input {op.inputs[slot]} of {op.name}")
         if isinstance(operand, str):
-            index = self.recording.names.get(operand)
-            return check_name(operand) if index is None else Port(self, index)
+            name = check_name(operand)
+            index = self.recording.names.get(name)
+            return name if index is None else Port(self, index)
         return self._literal(operand)
 
     def _own(self, port: Any, what: str) -> Port:
@@ -270,6 +265,16 @@ class Builder:
 
     def _output(self, output: Port | str) -> Port:
         return Port(self, self._found(output)) if isinstance(output, str) else self._own(output, "an output")
+
+
+def _checked_labels(circuit: Circuit, recording: Recording, indices: Mapping[str, int]) -> Circuit:
+    """Return the circuit, unless an output has the name of a node with another value."""
+    # Only a label that names another node needs the walk through the splitters.
+    doubtful = any(recording.names.get(label, index) != index for label, index in indices.items())
+    wrong = circuit.misnamed_output() if doubtful else None
+    if wrong is not None:
+        raise DuplicateNameError(f"the output {wrong} has the name of another node")
+    return circuit
 
 
 class _Claims:

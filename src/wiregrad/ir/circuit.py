@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -12,10 +11,9 @@ import numpy as np
 from wiregrad.dtypes import WireType
 from wiregrad.errors import UnknownNameError, shown, suggest
 from wiregrad.ir.flat import Flat, Place, listed
-from wiregrad.ir.names import automatic, normal
+from wiregrad.ir.names import automatic, is_automatic, normal
 from wiregrad.ir.op import CONSTANT_CODE, INPUT_CODE, TABLE, Op, Pattern
 
-_AUTOMATIC = re.compile(r"%[0-9]{1,10}")
 SPLIT = "split"
 """Name of the op that copies one wire to two readers."""
 
@@ -188,7 +186,7 @@ class Circuit(Flat):
     def _find(self, name: str) -> int | None:
         if not isinstance(name, str):
             raise UnknownNameError(f"nodes are looked up by name, a string; got {type(name).__name__}")
-        if _AUTOMATIC.fullmatch(name):
+        if is_automatic(name):
             node = int(name[1:])
             return node if node < self.size and not self.columns.names.of(node) else None
         name = normal(name)

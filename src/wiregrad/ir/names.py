@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from wiregrad.errors import NameSyntaxError, shown
 
 MAX_LENGTH = 200
+_AUTOMATIC = re.compile(r"%[0-9]{1,9}")
 _PARTS = re.compile(r"\.|(?:\[[0-9]+\])+(?:\.|$)")
 
 
@@ -54,6 +55,15 @@ def check_name(name: object) -> str:
 def automatic(index: int) -> str:
     """Return the name of a node that was given none."""
     return f"%{index}"
+
+
+def is_automatic(name: str) -> bool:
+    """Return whether this is the name of a node that was given none.
+
+    >>> is_automatic("%12"), is_automatic("x")
+    (True, False)
+    """
+    return _AUTOMATIC.fullmatch(name) is not None
 
 
 class NameTable:

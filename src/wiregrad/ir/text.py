@@ -26,16 +26,15 @@ from wiregrad.errors import ArityError, CircuitError, DuplicateNameError, TextEr
 from wiregrad.ir.builder import Builder, Port
 from wiregrad.ir.circuit import Circuit, repr_number
 from wiregrad.ir.flat import Place, Row
-from wiregrad.ir.infer import DERIVE, derive_modes
+from wiregrad.ir.infer import DERIVE, derive_modes, type_of_constant
 from wiregrad.ir.mode import parse_mode, write_mode
-from wiregrad.ir.names import automatic, check_name, normal
+from wiregrad.ir.names import automatic, check_name, is_automatic, normal
 from wiregrad.ir.op import CONSTANT, INPUT, TABLE, Op
 from wiregrad.ir.order import topological
 
 _PLAIN = re.compile(r"[\w./\\<>-]+")
 _QUOTED = r'[\w./\\<>-]+|"(?:[^"\\]|\\.)*"'
 _NOTE = re.compile(rf'(?:({_QUOTED}):([0-9]{{1,9}})(?::([0-9]{{1,9}}))?)?(?:(?:^| )in ("(?:[^"\\]|\\.)*"))?')
-_AUTOMATIC = re.compile(r"%[0-9]{1,9}")
 
 
 def write_text(circuit: Circuit) -> str:
@@ -80,9 +79,9 @@ def _lines(circuit: Circuit, names: dict[int, list[str]]) -> Iterator[tuple[str,
 
 
 def _write_constant(value: Any) -> str:
-    array = np.asarray(value)
-    if WireType(array.dtype, array.shape) not in (FLOAT, BOOL):
-        raise TextError(f"the text form holds float64 and bool constants; this circuit has one of {array.dtype}")
+    kind = type_of_constant(value)
+    if kind not in (FLOAT, BOOL):
+        raise TextError(f"the text form holds float64 and bool constants; this circuit has one of {kind}")
     return repr_number(value)
 
 
@@ -193,7 +192,7 @@ class _Reader:
 
     def _add(self, statement: _Statement) -> None:
         for name in statement.names:
-            if not _AUTOMATIC.fullmatch(name):
+            if not is_automatic(name):
                 _checked(name, statement.line)
             if name in self.index:
                 first = [*self.statements, statement][self.index[name]].line

@@ -13,9 +13,9 @@ import numpy as np
 from wiregrad.dtypes import BOOL, DTYPES, WireType
 from wiregrad.errors import DomainError, RecordError
 from wiregrad.ir import TABLE, Op, Pattern
-from wiregrad.ir.mode import MAX_SLOTS
+from wiregrad.ir.mode import MAX_SLOTS, Convention, encode
 from wiregrad.ops.flow import Masked, only, plus, times
-from wiregrad.ops.kinks import Kink, literal_mode
+from wiregrad.ops.kinks import Kink
 
 Partial = Callable[..., Any]
 Sample = tuple[float | bool, ...]
@@ -88,7 +88,9 @@ class Elementwise(Op):
 
     def default_mode(self, moves: Sequence[int], sources: Sequence[int]) -> int:
         """Return which operands are literals, for an op where that matters."""
-        return literal_mode(moves, sources) if self.kinks and len(sources) > 1 else 0
+        if not self.kinks or len(sources) == 1:
+            return 0
+        return encode(Convention.MIN_NORM, [slot for slot, source in enumerate(sources) if not moves[source]])
 
     def local(self, slot: int, xs: Sequence[Any], y: Any, mode: int) -> Any:
         """Return the local derivative for an input; None where it is blocked."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,8 +40,3 @@ class Kink:
         else:
             chosen = self.torch if convention is Convention.TORCH else self.jax
         return (self.slopes if chosen is None else chosen)[slot]
-
-
-def literal_mode(moves: Sequence[int], sources: Sequence[int]) -> int:
-    """Return the mode of a node some of whose operands no input moves."""
-    return sum(4 << slot for slot, source in enumerate(sources) if not moves[source])

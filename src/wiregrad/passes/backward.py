@@ -14,11 +14,10 @@ from wiregrad.passes.sweep import reverse
 def backward_circuit(circuit: Circuit) -> Circuit:
     """Return the circuit that computes the gradient of the output with respect to every input.
 
-    It has the same inputs and one output per input, `grad_` and its name (numbered
-    if that is taken). Splitters have become adders. The complete
-    gradient of a named node is called `grad_` and its name too, except where it is still under a mask: there is no
-    wire for it then. Nodes keep the place and group of the node they came from. It is a circuit like any other, so it
-    can be differentiated again.
+    It has the same inputs and one output per input, `grad_` and its name (numbered if that is taken). Splitters have
+    become adders. The complete gradient of a named node is called `grad_` and its name too, except where it is still
+    under a mask: there is no wire for it then. Nodes keep the place and group of the node they came from. It is a
+    circuit like any other, so it can be differentiated again.
 
     >>> from wiregrad.ir import parse_text
     >>> backward_circuit(parse_text("input x\\ny = multiply x x\\noutput y"))
