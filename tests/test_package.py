@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import wiregrad
-from wiregrad.ops import records
+from wiregrad.ops import TABLE, records
 from wiregrad.testing.opcheck import CHECKS
 
 ROOT = Path(__file__).parent.parent
@@ -38,7 +38,11 @@ def test_importing_wiregrad_loads_nothing_heavy_beyond_numpy() -> None:
 
 @pytest.mark.parametrize("module", ["wiregrad", *MODULES])
 def test_examples_in_docstrings_run(module: str) -> None:
+    before = len(TABLE)
     result = doctest.testmod(importlib.import_module(module))
+    while len(TABLE) > before:
+        # An example that makes an op of its own leaves it in the table.
+        TABLE.forget([*TABLE][-1])
 
     assert result.failed == 0
 

@@ -1,18 +1,87 @@
 """wiregrad: autodiff you can see through.
 
-A formula or a hand-built circuit runs forward and backward, and every wire can be looked at: its value, its local
-derivative, the gradient that came back along it.
+A formula, a Python function or a hand-built circuit runs forward and backward, and every wire can be looked at: its
+value, its local derivative, the gradient that came back along it.
 
 >>> import wiregrad as wg
 >>> run = wg.circuit("e = a + b; f = e * c").run(a=2, b=-3, c=10)
 >>> run.grads
 {'a': 10.0, 'b': 10.0, 'c': -1.0}
+>>> wg.grad(lambda x: x**3)(2.0)
+12.0
 """
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from wiregrad import ops
 from wiregrad.api import Builder, Circuit, Run, circuit
 from wiregrad.errors import WiregradError
 
+if TYPE_CHECKING:
+    from wiregrad.api.values import (
+        Function,
+        Value,
+        checkpoint,
+        grad,
+        group,
+        hessian,
+        hvp,
+        jacobian,
+        jvp,
+        no_grad,
+        op,
+        stop_gradient,
+        trace,
+        tree_map,
+        value_and_grad,
+        vjp,
+        vmap,
+    )
+
 __version__ = "0.1.0.dev0"
 
-__all__ = ["Builder", "Circuit", "Run", "WiregradError", "circuit", "ops"]
+__all__ = [
+    "Builder",
+    "Circuit",
+    "Function",
+    "Run",
+    "Value",
+    "WiregradError",
+    "checkpoint",
+    "circuit",
+    "grad",
+    "group",
+    "hessian",
+    "hvp",
+    "jacobian",
+    "jvp",
+    "no_grad",
+    "op",
+    "ops",
+    "stop_gradient",
+    "trace",
+    "tree_map",
+    "value_and_grad",
+    "vjp",
+    "vmap",
+]
+
+
+def __getattr__(name: str) -> Any:
+    # Values and transforms, and the functions made of ops (wg.softmax, wg.conv2d), are loaded when first asked for.
+    if name.startswith("_"):
+        raise AttributeError(name)
+    values = import_module("wiregrad.api.values")
+    if name in values.__all__:
+        found = getattr(values, name)
+    elif name in values.FUNCTIONS:
+        found = values.FUNCTIONS[name].run
+    else:
+        raise AttributeError(f"wiregrad has no {name!r}")
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return [*__all__, *import_module("wiregrad.api.values").FUNCTIONS]

@@ -6,7 +6,15 @@ and `except ValueError` work. A message says what was wanted, what came, where, 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
+from pathlib import Path
+from types import FrameType
+
+import numpy as np
+
+_OWN = str(Path(__file__).parent) + "/"
+_NUMPY = str(Path(np.__file__).parent) + "/"
 
 
 class WiregradError(Exception):
@@ -73,6 +81,34 @@ class DomainError(WiregradError, TypeError):
     """An op cannot take wires of these types."""
 
 
+class ShapeError(WiregradError, ValueError):
+    """Shapes do not fit each other or the op."""
+
+
+class IndexingError(WiregradError, IndexError):
+    """An index lies outside the axis it points into, or is none."""
+
+
+class SingularError(WiregradError, np.linalg.LinAlgError):
+    """A matrix has no inverse, or a decomposition does not exist."""
+
+
+class NoRuleError(WiregradError, TypeError):
+    """A NumPy function has no derivative rule here."""
+
+
+class EscapeError(WiregradError, TypeError):
+    """A recorded value was about to become a plain number, which would cut its gradient in silence."""
+
+
+class MutationError(WiregradError, TypeError):
+    """A recorded value was about to be changed in place."""
+
+
+class GradientError(WiregradError, TypeError):
+    """A derivative was asked of something that has none, or in a direction that does not exist."""
+
+
 class RecordError(WiregradError, ValueError):
     """An op record contradicts itself or the table."""
 
@@ -98,6 +134,19 @@ class FormulaError(WiregradError, ValueError):
 
 class LimitError(FormulaError):
     """A formula is larger than the limits for formulas allow."""
+
+
+def user_line() -> str:
+    """Return '; recorded at FILE:LINE' for the nearest frame outside wiregrad, or nothing."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and is_own(frame.f_code.co_filename):
+        frame = frame.f_back
+    return "" if frame is None else f"\n  recorded at {frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+def is_own(file: str) -> bool:
+    """Return whether a file belongs to wiregrad itself (or is code that wiregrad or NumPy made)."""
+    return file.startswith(_OWN) or file.startswith("<wiregrad") or file.startswith(_NUMPY)
 
 
 def position(text: str, offset: int) -> tuple[int, int]:

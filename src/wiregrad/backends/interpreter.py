@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from wiregrad.backends.run import Run
-from wiregrad.dtypes import FLOAT, as_float
-from wiregrad.errors import InputError, shown, suggest
+from wiregrad.dtypes import FLOAT, WireType, as_float
+from wiregrad.errors import InputError, OutputError, shown, suggest
 from wiregrad.ir import CONSTANT, INPUT, Circuit, Row, listed, normal
 from wiregrad.passes import forward, reverse
 
@@ -24,12 +24,28 @@ def bind(circuit: Circuit, vectors: Sequence[Any], named: Mapping[str, Any]) -> 
         if _normal(name) in given:
             raise InputError(f"input {name} is given twice: by name, and in the vector or mapping")
         given[_normal(name)] = value
-    _check_types(circuit)
     check_known(given, names)
     missing = [name for name in names if name not in given]
     if missing:
         raise InputError(f"no value for {listed(missing)}: give {', '.join(f'{name}=...' for name in missing[:5])}")
-    return [number(f"input {name}", given[name]) for name in names]
+    return [typed(f"input {name}", circuit.type_of(circuit.index(name)), given[name]) for name in names]
+
+
+def typed(what: str, kind: WireType, value: Any) -> Any:
+    """Return a value as what a wire of a type carries; raise if it is not."""
+    if kind == FLOAT:
+        return number(what, value)
+    try:
+        array = np.asarray(value)
+    except ValueError:
+        raise InputError(f"{what} must be {kind}; got a ragged list") from None
+    if (
+        array.dtype.kind not in "fciub"
+        or array.shape != kind.shape
+        or not np.can_cast(array.dtype, kind.dtype, "same_kind")
+    ):
+        raise InputError(f"{what} must be {kind}; got {array.dtype} of shape {array.shape}")
+    return array.astype(kind.dtype)[()]
 
 
 def check_known(given: Mapping[str, Any], names: Sequence[str]) -> None:
@@ -43,13 +59,6 @@ def check_known(given: Mapping[str, Any], names: Sequence[str]) -> None:
 
 def _normal(name: Any) -> Any:
     return normal(name) if isinstance(name, str) else name
-
-
-def _check_types(circuit: Circuit) -> None:
-    for node in circuit.input_indices():
-        if circuit.type_of(node) != FLOAT:
-            name, kind = circuit.name_of(node), circuit.type_of(node)
-            raise InputError(f"input {name} is {kind}; circuits are run on {FLOAT} scalars")
 
 
 def _from_vector(vector: Any, names: tuple[str, ...]) -> Mapping[str, Any]:
@@ -80,7 +89,7 @@ def evaluate(circuit: Circuit, inputs: Sequence[Any]) -> list[Any]:
     with np.errstate(all="ignore"):
         for row in circuit.rows():
             if row.sources:
-                values.append(row.op.forward(*[values[source] for source in row.sources]))
+                values.append(row.op.compute(*[values[source] for source in row.sources]))
             elif row.op is CONSTANT:
                 values.append(constants[row.node])
             else:
@@ -112,9 +121,14 @@ class _Recorder:
 
 def run(circuit: Circuit, inputs: Sequence[Any]) -> Run:
     """Run forward and backward and keep everything."""
-    root, values, recorder = circuit.root(), evaluate(circuit, inputs), _Recorder(circuit)
+    root = circuit.root()
+    kind = circuit.type_of(root)
+    if kind.shape:
+        raise OutputError(f"the output {circuit.output} is {kind}; a run goes back from one number: reduce it to one")
+    values, recorder = evaluate(circuit, inputs), _Recorder(circuit)
+    seed = kind.dtype.type(1)
     with np.errstate(all="ignore"):
-        grads = reverse(circuit, values, {root: np.float64(1.0)}, recorder)
+        grads = reverse(circuit, values, {root: seed if kind.differentiable else np.float64(1.0)}, recorder)
     return Run(circuit, values, grads, recorder.sent)
 
 

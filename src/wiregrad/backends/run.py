@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 
 from wiregrad.ir import Circuit, Node, Op
+from wiregrad.ops import Elementwise
+from wiregrad.ops.flow import settle
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,15 +105,21 @@ class Run:
         return (RunNode(self, node) for node in range(self.circuit.size))
 
     def __repr__(self) -> str:
-        shown = ", ".join(f"{name}={value:.6g}" for name, value in list(self.grads.items())[:6])
+        shown = ", ".join(f"{name}={_brief(value)}" for name, value in list(self.grads.items())[:6])
         more = ", ..." if len(self.circuit.inputs) > 6 else ""
-        output = self.output if isinstance(self.output, bool) else f"{self.output:.6g}"
+        output = self.output if isinstance(self.output, bool) else _brief(self.output)
         return f"Run({self.circuit.output} = {output}, gradients {shown or 'none'}{more})"
 
     def gradient(self, node: int) -> Any:
         """Return a node's gradient; 0 where none arrived."""
-        flow = self.flows[node]
-        return np.float64(0.0) if flow is None else flow
+        return self._settled(self.flows[node], node)
+
+    def _settled(self, flow: Any, node: int) -> Any:
+        """Return a flow as the gradient of a node: its shape, zeros where it is absent."""
+        kind = self.circuit.type_of(node)
+        if not kind.shape:
+            return np.float64(0.0) if flow is None else settle(flow)
+        return np.broadcast_to(settle(flow), kind.shape)
 
     def wire(self, node: int, slot: int) -> RunWire:
         """Return what happened on one wire."""
@@ -125,12 +133,12 @@ class Run:
         return RunWire(
             reader=view.name,
             slot=slot,
-            input=view.op.inputs[slot],
+            input=view.op.input_name(slot),
             source=circuit.name_of(sources[slot]),
             value=plain(self.values[sources[slot]]),
-            local=0.0 if local is None else plain(local),
+            local=_shown_local(local, view.op, xs[slot]),
             upstream=plain(self.gradient(node)),
-            sent=0.0 if sent is None else plain(sent),
+            sent=plain(self._settled(sent, sources[slot])),
             blocked=sent is None,
         )
 
@@ -139,6 +147,17 @@ class Run:
         if self._readers is None:
             self._readers = self.circuit.readers()
         return self._readers[node]
+
+
+def _brief(value: Any) -> str:
+    return f"array{value.shape}" if isinstance(value, np.ndarray) else f"{value:.6g}"
+
+
+def _shown_local(local: Any, op: Op, x: Any) -> Any:
+    """Return a local derivative for people: 0 where it is blocked, None where it is no single number per element."""
+    if not isinstance(op, Elementwise):
+        return None
+    return plain(np.broadcast_to(settle(local), np.shape(x))[()]) if np.shape(x) else plain(settle(local))
 
 
 def plain(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Front ends record circuits from what people write."""
+"""Front ends: they only record. Formulas give circuits at once; values record as Python runs."""
 
 from wiregrad.frontends.formula import parse_formula
 

@@ -12,7 +12,7 @@ from typing import NamedTuple, NoReturn
 
 from wiregrad.errors import ArityError, DomainError, FormulaError, LimitError, NameSyntaxError, position, suggest
 from wiregrad.frontends.scanner import Scanner, Token, target_of
-from wiregrad.ir import TABLE, Builder, Circuit, Level, Pattern, Place, Port, check_name
+from wiregrad.ir import TABLE, Builder, Circuit, Level, Place, Port, check_name
 
 MAX_CHARACTERS = 10_000
 MAX_DEPTH = 100
@@ -230,8 +230,8 @@ class _Parser:
         self.operands.append(_Operand(port, offset))
 
     def _open(self, token: Token, kind: str) -> None:
-        if kind == "call" and (token.text not in TABLE or TABLE[token.text].pattern is Pattern.SOURCE):
-            near = suggest(token.text, TABLE.callable_names())
+        if kind == "call" and token.text not in (names := TABLE.scalar_names()):
+            near = suggest(token.text, names)
             self._fail(f"there is no function called {token.text}{near}", token.offset)
         self.depth += 1
         if self.depth > MAX_DEPTH:

@@ -2,7 +2,7 @@
 
 from wiregrad.ir.builder import Builder, Port
 from wiregrad.ir.circuit import SPLIT, Circuit, Node, Wire, repr_number
-from wiregrad.ir.flat import Columns, Place, Row, listed
+from wiregrad.ir.flat import Certificate, Columns, Place, Row, listed
 from wiregrad.ir.infer import DERIVE
 from wiregrad.ir.names import check_name, normal
 from wiregrad.ir.op import CONSTANT, INPUT, TABLE, Level, Op, OpTable, Pattern
@@ -17,6 +17,7 @@ __all__ = [
     "SPLIT",
     "TABLE",
     "Builder",
+    "Certificate",
     "Circuit",
     "Columns",
     "Level",

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from wiregrad.dtypes import FLOAT, WireType, as_float
+from wiregrad.dtypes import BOOL, FLOAT, WireType, as_float
 from wiregrad.errors import (
     CircuitError,
     DuplicateNameError,
@@ -45,6 +45,16 @@ class Port(Operators):
 
     def __wiregrad_apply__(self, op: Op, operands: tuple[Any, ...]) -> Port:
         return self.builder.apply(op, *operands)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of what the wire carries."""
+        return self.builder.type_of(self).shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The dtype of what the wire carries."""
+        return self.builder.type_of(self).dtype
 
     def __bool__(self) -> bool:
         raise OperandError(
@@ -87,8 +97,8 @@ class Builder:
             raise AttributeError(name)
         op = TABLE[name]
 
-        def apply(*operands: Any, name: str | None = None) -> Port:
-            return self.apply(op, *operands, name=name)
+        def apply(*operands: Any, name: str | None = None, **settings: Any) -> Port:
+            return self.apply(op.bind(settings) if settings else op, *operands, name=name)
 
         apply.__name__, apply.__doc__ = op.name, op.doc
         return apply
@@ -135,6 +145,8 @@ class Builder:
         if record.pattern is Pattern.SOURCE:
             raise OperandError(f"{record.name} is not applied to wires; use builder.{record.name}(...)")
         code, wires = TABLE.code(record), self._wires(record, operands)
+        if record.by_element and len(wires) > 1:
+            wires = self._spread(wires)
         kind = self.recording.type_table.infer(record, tuple([self._kind(wire) for wire in wires]))
         check_mode(mode, record)
         if name is not None:
@@ -142,7 +154,9 @@ class Builder:
         if self.strict:
             self._claims.add(wires, record, name or f"{automatic(len(self))} ({record.name})")
         # Nothing is added before everything is checked.
-        port = Port(self, self.recording.append(code, [self._index(wire) for wire in wires], kind, mode))
+        indices = [self._index(wire) for wire in wires]
+        port = Port(self, self.recording.append(code, indices, kind, mode))
+        self.recording.note(port.index, record, len(indices))
         if name is not None:
             self.name(port, name)
         return port
@@ -204,12 +218,27 @@ class Builder:
 
     def _checked(self, operand: Any, op: Op, slot: int) -> Operand:
         if isinstance(operand, Port):
-            return self._own(operand, f"input {op.inputs[slot]} of {op.name}")
+            return self._own(operand, f"input {op.input_name(slot)} of {op.name}")
         if isinstance(operand, str):
             name = check_name(operand)
             index = self.recording.names.get(name)
             return name if index is None else Port(self, index)
         return self._literal(operand)
+
+    def _spread(self, wires: list[Operand]) -> list[Operand]:
+        """Return operands of one shape: what is smaller is spread; literals take the dtype they stand beside."""
+        types = [self.type_of(wire) for wire in wires if isinstance(wire, Port) and self._kind(wire) != UNKNOWN]
+        if all(not kind.shape and kind.dtype in (FLOAT.dtype, BOOL.dtype) for kind in types):
+            return wires
+        shape = np.broadcast_shapes(*(kind.shape for kind in types))
+        numbers = [kind.dtype for kind in types if kind.dtype.kind in "fc"]
+        wanted = np.result_type(*numbers, 1.0) if numbers else FLOAT.dtype
+        ports = [self.place_constant(wanted.type(wire)) if isinstance(wire, np.float64) else wire for wire in wires]
+        return [self._spread_one(wire, shape) if isinstance(wire, Port) else wire for wire in ports]
+
+    def _spread_one(self, port: Port, shape: tuple[int, ...]) -> Port:
+        own = self.type_of(port).shape
+        return port if own == shape else self.apply(TABLE["spread"].bind({"rank": len(own), "shape": shape}), port)
 
     def _own(self, port: Any, what: str) -> Port:
         if not isinstance(port, Port):
@@ -223,7 +252,14 @@ class Builder:
             return self.recording.kind_of(wire.index)
         return UNKNOWN if isinstance(wire, str) else self.recording.type_table.number(FLOAT)
 
-    def _literal(self, value: Any) -> np.float64:
+    def _literal(self, value: Any) -> Operand:
+        if (
+            not self.finite
+            and isinstance(value, np.ndarray | np.generic)
+            and (value.ndim or value.dtype != FLOAT.dtype)
+        ):
+            # A derivative rule's own mask or array.
+            return self.place_constant(value)
         number = as_float(value)
         if number is None:
             raise OperandError(f"wanted a number; got {type(value).__name__} ({shown(value)})")
@@ -286,8 +322,9 @@ class _Claims:
     def add(self, wires: Sequence[Operand], op: Op, reader: str) -> None:
         """Note that a node reads these wires; raise if one of them is read already."""
         claimed: dict[tuple[int | str, int], str] = {}
-        for wire, input_ in zip(wires, op.inputs, strict=True):
-            if not isinstance(wire, np.float64):
+        for slot, wire in enumerate(wires):
+            input_ = op.input_name(slot)
+            if isinstance(wire, Port | str):
                 key = (wire, 0) if isinstance(wire, str) else (wire.index, wire.branch)
                 shown_name = wire if isinstance(wire, str) else wire.builder.recording.name_of(wire.index)
                 _claim(claimed, key, f"{reader} (input {input_})", shown_name, self._readers)

@@ -10,7 +10,7 @@ import numpy as np
 
 from wiregrad.dtypes import WireType
 from wiregrad.errors import UnknownNameError, shown, suggest
-from wiregrad.ir.flat import Flat, Place, listed
+from wiregrad.ir.flat import Certificate, Flat, Place, listed
 from wiregrad.ir.names import automatic, is_automatic, normal
 from wiregrad.ir.op import CONSTANT_CODE, INPUT_CODE, TABLE, Op, Pattern
 
@@ -48,14 +48,14 @@ class Node:
     @property
     def op(self) -> Op:
         """The record of the op the node applies."""
-        return TABLE.by_code()[int(self.circuit.columns.codes[self.index])]
+        return self.circuit.op_of(self.index)
 
     @property
     def wires(self) -> tuple[Wire, ...]:
         """The input wires, in order."""
         sources = self.circuit.sources_of(self.index)
         return tuple(
-            Wire(self.name, slot, self.op.inputs[slot], self.circuit.name_of(source))
+            Wire(self.name, slot, self.op.input_name(slot), self.circuit.name_of(source))
             for slot, source in enumerate(sources)
         )
 
@@ -132,6 +132,11 @@ class Circuit(Flat):
         """Name of the only output."""
         self.root()
         return self.columns.labels[0]
+
+    @property
+    def certificates(self) -> tuple[Certificate, ...]:
+        """What steered Python when the circuit was traced: node, outcome and line."""
+        return self.columns.certificates
 
     @property
     def nodes(self) -> tuple[Node, ...]:

@@ -7,7 +7,7 @@ views) is in `wiregrad.ir.circuit`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from itertools import compress
 from typing import Any, NamedTuple, Self
 
@@ -34,6 +34,14 @@ class Place(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}" + (f":{self.column}" if self.column else "")
+
+
+class Certificate(NamedTuple):
+    """A value that steered Python while it was traced: which node, what came out, and where."""
+
+    node: int
+    outcome: Any
+    place: Place | None
 
 
 class Row(NamedTuple):
@@ -100,6 +108,10 @@ class Columns:
     outputs: NDArray[np.int32]
     labels: tuple[str, ...]
     """The names of the outputs."""
+    settings: Labels = field(default_factory=Labels)
+    """What the nodes of ops that have settings were set to."""
+    certificates: tuple[Certificate, ...] = ()
+    """What steered Python when the circuit was traced."""
 
     def nbytes(self) -> int:
         """Return how much memory the circuit takes, the interned tables left out."""
@@ -112,7 +124,7 @@ class Columns:
             self.outputs,
         ]
         flat = sum(a.nbytes for a in arrays) + (0 if self.modes is None else self.modes.nbytes)
-        labels = self.names.nbytes() + self.places.nbytes() + self.groups.nbytes()
+        labels = self.names.nbytes() + self.places.nbytes() + self.groups.nbytes() + self.settings.nbytes()
         return flat + 40 * len(self.constants) + labels
 
 
@@ -178,6 +190,8 @@ class Flat:
             places=c.places.filtered(keep),
             groups=c.groups.filtered(keep),
             outputs=position[c.outputs],
+            settings=c.settings.filtered(keep),
+            certificates=tuple(k._replace(node=int(position[k.node])) for k in c.certificates if keep[k.node]),
         )
         return type(self)(columns)
 
@@ -208,10 +222,23 @@ class Flat:
     def rows(self, *, backward: bool = False) -> Iterator[Row]:
         """Walk the nodes in order (or in reverse), as plain Python numbers."""
         ops, codes = TABLE.by_code(), self.columns.codes.tolist()
+        bound = {} if self.columns.settings.index is None else self._bound()
         starts, sources = self.columns.starts.tolist(), self.columns.sources.tolist()
         modes = None if self.columns.modes is None else self.columns.modes.tolist()
         for i in reversed(range(len(codes))) if backward else range(len(codes)):
-            yield Row(i, ops[codes[i]], sources[starts[i] : starts[i + 1]], 0 if modes is None else modes[i])
+            op = bound.get(i) or ops[codes[i]]
+            yield Row(i, op, sources[starts[i] : starts[i + 1]], 0 if modes is None else modes[i])
+
+    def _bound(self) -> dict[int, Op]:
+        """Return the op, with its settings, of every node that has some."""
+        index = self.columns.settings.index
+        return {} if index is None else {node: self.op_of(node) for node in np.flatnonzero(index >= 0).tolist()}
+
+    def op_of(self, node: int) -> Op:
+        """Return the op of a node, with its settings."""
+        op = TABLE.by_code()[int(self.columns.codes[node])]
+        settings = self.columns.settings.at(node)
+        return op if settings is None else op.bind(dict(settings))
 
     def constants(self) -> Mapping[int, Any]:
         """Return the value of every constant node."""
@@ -257,6 +284,7 @@ class Flat:
             and a.names == b.names
             and a.places == b.places
             and a.groups == b.groups
+            and a.settings == b.settings
         )
 
     def __hash__(self) -> int:

@@ -24,7 +24,7 @@ class TypeTable:
     def __init__(self) -> None:
         self.numbers: dict[WireType, int] = {}
         self._types: list[WireType] = []
-        self._known: dict[tuple[str, tuple[int, ...]], int] = {}
+        self._known: dict[Any, int] = {}
 
     def number(self, kind: WireType) -> int:
         """Return the number of a type."""
@@ -41,12 +41,12 @@ class TypeTable:
 
     def infer(self, op: Op, kinds: tuple[int, ...]) -> int:
         """Return the number of the type that an op makes of types; unknown if one of them is."""
-        found = self._known.get((op.name, kinds))
+        found = self._known.get((op.name, op.settings, kinds))
         if found is None:
             if UNKNOWN in kinds:
                 return UNKNOWN
             types = tuple([self._types[kind] for kind in kinds])
-            found = self._known[op.name, kinds] = self.number(op.infer(types))
+            found = self._known[op.name, op.settings, kinds] = self.number(op.infer(types))
         return found
 
 

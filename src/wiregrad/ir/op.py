@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import keyword
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum, IntEnum
-from typing import Any, TypeVar
+from functools import cached_property
+from typing import Any, Self, TypeVar
 
 from wiregrad.dtypes import WireType
 from wiregrad.errors import ArityError, DomainError, RecordError, UnknownOpError, shown, suggest
@@ -67,18 +68,61 @@ class Op:
     """Spelling before one operand."""
     kinks: tuple[Any, ...] = ()
     """Where the op has no single slope (see `wiregrad.ops.kinks`)."""
+    variadic: bool = False
+    """Whether it takes any number of wires, all like the one input it names."""
+    per_call: bool = False
+    """Whether its settings belong to one call (a user's function): it has no name to people and cannot be written."""
+    by_element: bool = False
+    """Whether it works element by element, so that operands of different shapes are spread to one."""
+    settings: tuple[tuple[str, Any], ...] = ()
+    """What a node of this op was set to (an axis, a shape), by name; empty in the table's own record."""
 
-    def __call__(self, *operands: Any) -> Any:
-        """Apply the op."""
+    def __call__(self, *operands: Any, **settings: Any) -> Any:
+        """Apply the op, with its settings if it has any."""
+        op = self.bind(settings) if settings else self
         for operand in operands:
             apply = getattr(operand, "__wiregrad_apply__", None)
             if apply is not None:
-                return apply(self, operands)
-        return self.forward(*self.complete(operands))
+                return apply(op, operands)
+        return op.compute(*op.complete(operands))
+
+    def bind(self, settings: Mapping[str, Any]) -> Self:
+        """Return the op with its settings, which are numbers, strings and tuples of them."""
+        key = tuple(sorted(settings.items()))
+        known = self._bound
+        found = known.get(key)
+        if found is None:
+            if len(known) >= 4096:
+                known.clear()
+            found = known[key] = replace(self, settings=key)
+        return found
+
+    def once(self, **settings: Any) -> Self:
+        """Return the op with settings that belong to one call alone, such as what a user's backward saved."""
+        return replace(self, settings=tuple(settings.items()))
+
+    @cached_property
+    def _bound(self) -> dict[Any, Self]:
+        return {}
+
+    @cached_property
+    def options(self) -> dict[str, Any]:
+        """The settings by name."""
+        return dict(self.settings)
+
+    def compute(self, *xs: Any) -> Any:
+        """Compute the output from the inputs, given as NumPy values."""
+        return self.forward(*xs, **self.options) if self.settings else self.forward(*xs)
+
+    def input_name(self, slot: int) -> str:
+        """Return the name of an input."""
+        return f"{self.inputs[0]}{slot}" if self.variadic else self.inputs[slot]
 
     def complete(self, operands: Sequence[Any]) -> tuple[Any, ...]:
         """Check the number of operands and fill in the defaults."""
         wanted, given = len(self.inputs), len(operands)
+        if self.variadic and given:
+            return tuple(operands)
         if wanted - len(self.defaults) <= given <= wanted:
             return (
                 (*operands, *self.defaults[len(self.defaults) - (wanted - given) :])
@@ -120,7 +164,8 @@ class Op:
         """
         if self.infix and len(operands) == 2:
             return f"{operands[0]} {self.infix[0]} {operands[1]}"
-        return f"{self.prefix}{operands[0]}" if self.prefix else f"{self.name}({', '.join(operands)})"
+        settings = [f"{name}={value!r}" for name, value in self.settings]
+        return f"{self.prefix}{operands[0]}" if self.prefix else f"{self.name}({', '.join([*operands, *settings])})"
 
     def check(self) -> None:
         """Raise `RecordError` if the record contradicts itself."""
@@ -173,6 +218,14 @@ class OpTable:
             self.prefix[op.prefix] = op
         return op
 
+    def replace(self, old: Op, new: OpT) -> OpT:
+        """Put a record in the place of another of the same name; circuits that use it mean the new one."""
+        new.check()
+        if new.name != old.name:
+            raise RecordError(f"{old.name} can only be replaced by an op of its name; got {new.name}")
+        self._records[self.code(old)] = new
+        return new
+
     def forget(self, op: Op) -> None:
         """Take the newest record out again; circuits that use it become unreadable."""
         if not self._records or self._records[-1] is not op:
@@ -205,13 +258,20 @@ class OpTable:
     def code(self, op: Op) -> int:
         """Return the number that stands for a record in a circuit's arrays."""
         code = self._codes.get(op.name)
-        if code is None or self._records[code] is not op:
+        if code is None or (self._records[code] is not op and not op.settings):
             raise UnknownOpError(f"op {op.name} is not registered; call wiregrad.ops.register(record) first")
         return code
 
     def callable_names(self) -> list[str]:
         """Names of the ops a person can apply (not inputs and constants), other names included."""
-        return [*(op.name for op in self._records if op.pattern is not Pattern.SOURCE), *self._aliases]
+        return [
+            *(op.name for op in self._records if op.pattern is not Pattern.SOURCE and not op.per_call),
+            *self._aliases,
+        ]
+
+    def scalar_names(self) -> list[str]:
+        """Names of the ops that work on numbers, as formulas have them."""
+        return [name for name in self.callable_names() if self[name].by_element]
 
     def reserve(self, names: Iterable[str]) -> None:
         """Keep names from ops, because they mean something else where ops are looked up as attributes."""

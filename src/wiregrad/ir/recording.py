@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from wiregrad.dtypes import FLOAT, WireType
 from wiregrad.errors import CircuitError, DuplicateNameError
 from wiregrad.ir.circuit import Circuit
-from wiregrad.ir.flat import Columns, Labels, Place, Row
+from wiregrad.ir.flat import Certificate, Columns, Labels, Place, Row
 from wiregrad.ir.infer import DERIVE, TypeTable, derive_modes, infer_types, type_of_constant
 from wiregrad.ir.names import NameTable, automatic, check_name
 from wiregrad.ir.op import CONSTANT, CONSTANT_CODE, INPUT_CODE, TABLE, Op
@@ -36,6 +36,10 @@ class Recording:
         self._float = self.type_table.number(FLOAT)
         self._types: dict[int, int] = {}
         self._modes: dict[int, int] = {}
+        self._arities: dict[int, int] = {}
+        """How many wires the nodes of variadic ops have."""
+        self._settings: dict[int, tuple[tuple[str, Any], ...]] = {}
+        self.certificates: list[Certificate] = []
         self._places, self._groups = _Runs(), _Runs()
         self.names: dict[str, int] = {}
         self._first_name: dict[int, str] = {}
@@ -53,6 +57,19 @@ class Recording:
         if mode != DERIVE:
             self._modes[index] = mode
         return index
+
+    def append_op(self, op: Op, sources: Sequence[int], kind: WireType, mode: int = DERIVE) -> int:
+        """Add a node of an op, which may have settings and any number of wires; returns its index."""
+        index = self.append(TABLE.code(op), sources, self.type_table.number(kind), mode if op.kinks else DERIVE)
+        self.note(index, op, len(sources))
+        return index
+
+    def note(self, index: int, op: Op, arity: int) -> None:
+        """Keep what a node has that its op's record does not say."""
+        if op.settings:
+            self._settings[index] = op.settings
+        if op.variadic:
+            self._arities[index] = arity
 
     def append_input(self, name: str, kind: WireType) -> int:
         """Add an input."""
@@ -96,8 +113,7 @@ class Recording:
         self.follow(circuit, row.node)
         if row.op is CONSTANT:
             self._constants.append(circuit.constant_of(row.node))
-        kind = self.type_table.number(circuit.type_of(row.node))
-        return self.append(TABLE.code(row.op), sources, kind, row.mode if row.op.kinks else DERIVE)
+        return self.append_op(row.op, sources, circuit.type_of(row.node), row.mode)
 
     def load(self, circuit: Circuit) -> None:
         """Begin with all nodes of a circuit, at the same indices; outputs are left out."""
@@ -113,6 +129,12 @@ class Recording:
         modes = np.zeros(circuit.size, np.uint8) if columns.modes is None else columns.modes
         # A mode that was decided stays as it is, 0 too, which a node might not derive again.
         self._modes = {node: int(mode) for node, mode in enumerate(modes.tolist()) if _may_kink(columns.codes[node])}
+        for node in np.flatnonzero(_variadic()[columns.codes]).tolist():
+            self._arities[node] = int(columns.starts[node + 1] - columns.starts[node])
+        if columns.settings.index is not None:
+            for node in np.flatnonzero(columns.settings.index >= 0).tolist():
+                self._settings[node] = columns.settings.at(node)
+        self.certificates = list(columns.certificates)
         self._places.load(columns.places)
         self._groups.load(columns.groups)
         for node, name in columns.names:
@@ -154,15 +176,17 @@ class Recording:
         """Return the circuit so far; `awaited` says which nodes the negative sources turned out to be."""
         sources, order = self._ordered(awaited or {})
         codes = _permuted(np.array(self.codes, np.uint16), order)
-        starts = _starts(codes)
+        starts = self._starts(codes, order)
         position = np.arange(len(codes)) if order is None else np.argsort(order)
         constants = self._ordered_constants(order)
+        settings = _labels(self._settings, len(self), order)
         types = self._column(self._types, self._float, order).astype(np.uint16)
         type_table = tuple(self.type_table.numbers)
         if order is not None:
             inputs = {node: type_table[types[node]] for node in np.flatnonzero(codes == INPUT_CODE).tolist()}
             shown = [self.name_of(node) for node in order]
-            types, type_table = infer_types(_rows(codes, starts, sources), inputs, constants, shown.__getitem__)
+            rows = _rows(codes, starts, sources, settings)
+            types, type_table = infer_types(rows, inputs, constants, shown.__getitem__)
         modes = self._column(self._modes, DERIVE, order).tolist()
         columns = Columns(
             name=name,
@@ -173,14 +197,24 @@ class Recording:
             type_table=type_table,
             constant_nodes=np.flatnonzero(codes == CONSTANT_CODE).astype(np.int32),
             constants=constants,
-            modes=derive_modes(_rows(codes, starts, sources), modes),
+            modes=derive_modes(_rows(codes, starts, sources, settings), modes),
             names=NameTable((int(position[node]), text) for text, node in self.names.items()),
             places=self._places.labels(len(self), order),
             groups=self._groups.labels(len(self), order),
             outputs=position[list(roots.values())].astype(np.int32),
             labels=tuple(roots),
+            settings=settings,
+            certificates=tuple(c._replace(node=int(position[c.node])) for c in self.certificates),
         )
         return Circuit(columns)
+
+    def _starts(self, codes: NDArray[np.uint16], order: list[int] | None) -> NDArray[np.int32]:
+        """Return where the sources of each node begin, in the order given."""
+        arities = np.array([len(op.inputs) for op in TABLE])[codes]
+        if self._arities:
+            position = np.arange(len(codes)) if order is None else np.argsort(order)
+            arities[position[list(self._arities)]] = list(self._arities.values())
+        return np.concatenate([[0], np.cumsum(arities)]).astype(np.int32)
 
     def _column(self, unusual: Mapping[int, int], usual: int, order: list[int] | None) -> NDArray[np.int32]:
         column = np.full(len(self), usual, np.int32)
@@ -192,7 +226,7 @@ class Recording:
         sources = self._sources.tolist()
         if not awaited:
             return sources, None
-        starts = _starts(np.array(self.codes)).tolist()
+        starts = self._starts(np.array(self.codes), None).tolist()
         rows = [[awaited.get(source, source) for source in sources[a:b]] for a, b in pairwise(starts)]
         order = topological(rows, self.name_of)
         position = np.argsort(order).tolist()
@@ -240,10 +274,20 @@ def _may_kink(code: int) -> bool:
     return bool(TABLE.by_code()[code].kinks)
 
 
-def _starts(codes: NDArray[np.uint16]) -> NDArray[np.int32]:
-    """Return where the sources of each node begin."""
-    arities = np.array([len(op.inputs) for op in TABLE])
-    return np.concatenate([[0], np.cumsum(arities[codes])]).astype(np.int32)
+def _variadic() -> NDArray[np.bool_]:
+    """Return, per op code, whether its nodes have any number of wires."""
+    return np.array([op.variadic for op in TABLE])
+
+
+def _labels(given: Mapping[int, Any], size: int, order: list[int] | None) -> Labels:
+    """Return labels of which few nodes have one."""
+    if not given:
+        return Labels()
+    table: dict[Any, int] = {}
+    index = np.full(size, -1, np.int32)
+    for node, label in given.items():
+        index[node] = table.setdefault(label, len(table))
+    return Labels.of(tuple(table), _permuted(index, order))
 
 
 ScalarT = TypeVar("ScalarT", bound=np.generic)
@@ -253,7 +297,10 @@ def _permuted(column: NDArray[ScalarT], order: list[int] | None) -> NDArray[Scal
     return column if order is None else column[order]
 
 
-def _rows(codes: NDArray[np.uint16], starts: NDArray[np.int32], sources: list[int]) -> Iterator[tuple[Op, list[int]]]:
+def _rows(
+    codes: NDArray[np.uint16], starts: NDArray[np.int32], sources: list[int], settings: Labels
+) -> Iterator[tuple[Op, list[int]]]:
     ops, begin = TABLE.by_code(), starts.tolist()
     for i, code in enumerate(codes.tolist()):
-        yield ops[code], sources[begin[i] : begin[i + 1]]
+        own = settings.at(i)
+        yield ops[code] if own is None else ops[code].bind(dict(own)), sources[begin[i] : begin[i + 1]]

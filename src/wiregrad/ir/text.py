@@ -32,6 +32,8 @@ from wiregrad.ir.names import automatic, check_name, is_automatic, normal
 from wiregrad.ir.op import CONSTANT, INPUT, TABLE, Op
 from wiregrad.ir.order import topological
 
+_OUTER_COMMA = re.compile(r",(?![^\[]*\])")
+"""A comma that does not stand inside the brackets of a shape."""
 _PLAIN = re.compile(r"[\w./\\<>-]+")
 _QUOTED = r'[\w./\\<>-]+|"(?:[^"\\]|\\.)*"'
 _NOTE = re.compile(rf'(?:({_QUOTED}):([0-9]{{1,9}})(?::([0-9]{{1,9}}))?)?(?:(?:^| )in ("(?:[^"\\]|\\.)*"))?')
@@ -73,16 +75,31 @@ def _lines(circuit: Circuit, names: dict[int, list[str]]) -> Iterator[tuple[str,
             yield f"{own} = constant {_write_constant(constants[row.node])}", note
         elif row.op is not INPUT:
             operands = " ".join(_names_of(source, names)[0] for source in row.sources)
-            yield f"{own} = {row.op.name} {operands}{_write_kink(row, usual)}", note
+            yield f"{own} = {row.op.name} {operands}{_write_settings(row.op)}{_write_kink(row, usual)}", note
     if inputs:
         yield f"input {', '.join(inputs)}", ""
 
 
 def _write_constant(value: Any) -> str:
     kind = type_of_constant(value)
-    if kind not in (FLOAT, BOOL):
-        raise TextError(f"the text form holds float64 and bool constants; this circuit has one of {kind}")
-    return repr_number(value)
+    if kind in (FLOAT, BOOL):
+        return repr_number(value)
+    array = np.asarray(value)
+    if kind.dtype.kind == "c":
+        array = np.stack([array.real, array.imag], -1)
+    return f"{kind} {_write_json(array.tolist())}"
+
+
+def _write_json(value: Any) -> str:
+    # One token: no space, and nothing that begins a comment.
+    text = json.dumps(value, separators=(",", ":"))
+    return text.replace(" ", "\\u0020").replace("#", "\\u0023").replace("=", "\\u003d")
+
+
+def _write_settings(op: Op) -> str:
+    if op.per_call:
+        raise TextError(f"a node applies {op.name}, a Python function of the user's own, which no text can hold")
+    return "".join(f" {name}={_write_json(value)}" for name, value in op.settings)
 
 
 def _write_kink(row: Row, usual: Any) -> str:
@@ -144,7 +161,7 @@ class _Reader:
         if len(tokens) > 1 and tokens[1] == "=":
             self._add(self._node(line, tokens, note))
         elif tokens[0] == "input":
-            for item in code.strip()[len("input") :].split(","):
+            for item in _OUTER_COMMA.split(code.strip()[len("input") :]):
                 self._add(self._input(line, item, note))
         elif tokens[0] == "output":
             for item in code.strip()[len("output") :].split(","):
@@ -168,6 +185,7 @@ class _Reader:
             statement.value = _read_constant(line, statement.operands)
             statement.operands = []
             return statement
+        self._settings(statement)
         if statement.operands and statement.operands[-1].startswith("kink="):
             mode = parse_mode(statement.operands.pop()[len("kink=") :], statement.op.inputs)
             if mode is None or not statement.op.kinks:
@@ -178,6 +196,18 @@ class _Reader:
         except ArityError as error:
             raise ArityError(f"line {line}: {error}") from None
         return statement
+
+    def _settings(self, statement: _Statement) -> None:
+        """Take `name=value` from the operands and bind the op to them."""
+        found: dict[str, Any] = {}
+        for token in [token for token in statement.operands if "=" in token and not token.startswith("kink=")]:
+            name, _, text = token.partition("=")
+            if not name.isidentifier() or name in found:
+                raise _wrong(statement.line, "wanted NAME=VALUE once for each setting", token)
+            found[name] = _read_json(statement.line, text)
+            statement.operands.remove(token)
+        if found:
+            statement.op = statement.op.bind(found)
 
     def _input(self, line: int, item: str, note: str) -> _Statement:
         left, _, kind = item.partition(":")
@@ -256,7 +286,36 @@ def _read_constant(line: int, operands: list[str]) -> Any:
             value = np.float64(operands[0])
             if np.isfinite(value) or operands[0].endswith(("inf", "nan")):
                 return value
-    raise _wrong(line, "wanted one number, true or false behind 'constant'", " ".join(operands))
+    kind = parse_type(operands[0]) if len(operands) == 2 else None
+    if kind is not None:
+        return _read_array(line, kind, _read_json(line, operands[1]))
+    raise _wrong(
+        line, "wanted one number, true or false, or a type and its elements behind 'constant'", " ".join(operands)
+    )
+
+
+def _read_json(line: int, text: str) -> Any:
+    try:
+        return _frozen(json.loads(text))
+    except (ValueError, RecursionError):
+        raise _wrong(line, "wanted a number, a text in quotes, true, false, null or a [list] of them", text) from None
+
+
+def _frozen(value: Any) -> Any:
+    if isinstance(value, dict):
+        raise ValueError("no setting is an object")
+    return tuple(_frozen(item) for item in value) if isinstance(value, list) else value
+
+
+def _read_array(line: int, kind: WireType, elements: Any) -> Any:
+    shape = (*kind.shape, 2) if kind.dtype.kind == "c" else kind.shape
+    try:
+        array = np.array(elements, np.float64 if kind.dtype.kind == "c" else kind.dtype).reshape(shape)
+    except (TypeError, ValueError, OverflowError):
+        raise _wrong(line, f"wanted the elements of {kind}", shown(elements)) from None
+    if kind.dtype.kind == "c":
+        array = (array[..., 0] + 1j * array[..., 1]).astype(kind.dtype)
+    return array[()]
 
 
 def _read_note(note: str) -> tuple[Place | None, str | None]:

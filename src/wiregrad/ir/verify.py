@@ -59,7 +59,9 @@ def _check_order(c: Columns) -> None:
 
 def _check_arity(c: Columns) -> None:
     wanted = np.array([len(op.inputs) for op in TABLE])[c.codes]
-    wrong = np.flatnonzero(wanted != np.diff(c.starts))
+    given = np.diff(c.starts)
+    variadic = np.array([op.variadic for op in TABLE])[c.codes]
+    wrong = np.flatnonzero((wanted != given) & ~(variadic & (given > 0)))
     if len(wrong):
         k = int(wrong[0])
         op = TABLE.by_code()[c.codes[k]]

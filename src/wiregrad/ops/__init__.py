@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from wiregrad.ir import TABLE, Op, Pattern
-from wiregrad.ops import records
+from wiregrad.ops import linalg_records, records, reduce_records, shape_records, window_records
 from wiregrad.ops.docs import docs_table
 from wiregrad.ops.elementwise import Elementwise
 from wiregrad.ops.flow import only
@@ -23,13 +23,17 @@ __all__ = [
     "Op",
     "Pattern",
     "docs_table",
+    "linalg_records",
     "only",
     "records",
+    "reduce_records",
     "register",
+    "shape_records",
+    "window_records",
 ]
 
 
-TABLE.reserve([*__all__, "docs", "elementwise", "flow", "kinks"])
+TABLE.reserve([*__all__, "array", "docs", "elementwise", "flow", "kinks"])
 
 
 def __getattr__(name: str) -> Any:

@@ -20,7 +20,7 @@ def docs_table() -> str:
 
 def _rows() -> Iterator[str]:
     for op in sorted(TABLE, key=lambda record: record.name):
-        if op.pattern is not Pattern.SOURCE:
+        if op.pattern is not Pattern.SOURCE and not op.per_call:
             kinks = "; ".join(kink.doc for kink in op.kinks) if isinstance(op, Elementwise) else ""
             names = ", ".join(f"`{name}`" for name in (op.name, *op.aliases))
             yield f"| {names} | `{_written(op)}` | {op.pattern.name.lower()} | {op.doc} | {kinks} |"

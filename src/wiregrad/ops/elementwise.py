@@ -14,7 +14,7 @@ from wiregrad.dtypes import BOOL, DTYPES, WireType
 from wiregrad.errors import DomainError, RecordError
 from wiregrad.ir import TABLE, Op, Pattern
 from wiregrad.ir.mode import MAX_SLOTS, Convention, encode
-from wiregrad.ops.flow import Masked, only, plus, times
+from wiregrad.ops.flow import Masked, conj, only, plus, times
 from wiregrad.ops.kinks import Kink
 
 Partial = Callable[..., Any]
@@ -32,6 +32,7 @@ class Elementwise(Op):
     A rule that selects returns `only(mask, slope)`, so that what it blocks is absent and not merely 0.0.
     """
 
+    by_element: bool = True
     partials: tuple[Partial | None, ...]
     domain: Callable[..., Any] | None = None
     """True where the real function is defined, on NumPy numbers; None: everywhere."""
@@ -39,6 +40,8 @@ class Elementwise(Op):
     """Points where value and derivatives are checked; drawn from `POOL` when left out."""
     takes_bool: tuple[str, ...] = ()
     """Inputs that are conditions."""
+    python: str = ""
+    """The op on Python floats, as text with the inputs in braces; may raise where NumPy answers inf or NaN."""
     exact: Callable[..., Any] | None = None
     """The op in exact arithmetic, `(mpmath, *inputs)`; not needed where mpmath or `forward` can do it."""
     ulps: float = 4.0
@@ -105,8 +108,8 @@ class Elementwise(Op):
         return slope
 
     def pull(self, slot: int, g: Any, xs: Sequence[Any], y: Any, mode: int) -> Any:
-        """Return the upstream gradient times the local derivative."""
-        return times(g, self.local(slot, xs, y, mode))
+        """Return the upstream gradient times the local derivative (its conjugate, where that is complex)."""
+        return times(g, conj(self.local(slot, xs, y, mode)))
 
     def push(self, tangents: Sequence[Any], xs: Sequence[Any], y: Any, mode: int) -> Any:
         """Return the sum of local derivatives times tangents."""

@@ -63,6 +63,50 @@ def settle(flow: Any, absent: float = 0.0) -> Any:
     return TABLE["where"](flow.mask, flow.value, absent) if type(flow) is Masked else flow
 
 
+def shape_of(x: Any) -> tuple[int, ...]:
+    """Return the shape of a number, array, value or port."""
+    found: tuple[int, ...] = getattr(x, "shape", ())
+    return found
+
+
+def is_complex(x: Any) -> bool:
+    """Return whether a number, array, value or port is complex."""
+    dtype = getattr(x, "dtype", None)
+    return type(x) is complex or (dtype is not None and dtype.kind == "c")
+
+
+def conj(x: Any) -> Any:
+    """Return the conjugate of a complex flow, and a real one as it is."""
+    if type(x) is Masked:
+        return Masked(x.mask, conj(x.value))
+    return TABLE["conjugate"](x) if is_complex(x) else x
+
+
+def whole(flow: Any, like: Any) -> Any:
+    """Return a flow with the shape of its value; a flow that is the same all along an axis may come without it."""
+    if type(flow) is Masked:
+        return Masked(whole(flow.mask, like), whole(flow.value, like))
+    shape, wanted = shape_of(flow), shape_of(like)
+    if shape == wanted:
+        return flow
+    return TABLE["spread"](flow, rank=len(shape), shape=wanted)
+
+
+def fit(flow: Any, x: Any) -> Any:
+    """Return a flow with the dtype of the value it belongs to; absent for a value that has no gradient."""
+    if type(flow) is Masked:
+        fitted = fit(flow.value, x)
+        return None if fitted is None else Masked(flow.mask, fitted)
+    wanted, given = getattr(x, "dtype", None), getattr(flow, "dtype", None)
+    if flow is None or (wanted is not None and wanted.kind not in "fc"):
+        return None
+    if wanted is None or given is None or wanted == given:
+        return flow
+    if is_complex(flow) and wanted.kind != "c":
+        return fit(TABLE["real"](flow), x)
+    return flow.astype(wanted) if isinstance(flow, np.ndarray | np.generic) else TABLE["cast"](flow, dtype=wanted.name)
+
+
 def _value(flow: Any) -> Any:
     return flow.value if type(flow) is Masked else flow
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from wiregrad.ir import SPLIT, TABLE, Level, Pattern
 from wiregrad.ops.elementwise import Elementwise
-from wiregrad.ops.flow import only
+from wiregrad.ops.flow import conj, is_complex, only
 from wiregrad.ops.kinks import Kink
 
 register = TABLE.register
@@ -64,6 +65,11 @@ def nonzero(x: Any) -> Any:
     return where(equal(x, 0.0), 1.0, x)
 
 
+def below(x: Any, bound: float) -> Any:
+    """Return whether x is less than a bound; complex numbers never are."""
+    return np.False_ if is_complex(x) else less(x, bound)
+
+
 def undefined(x: Any) -> Any:
     """Return NaN whose derivatives are NaN too, at every order: the slope where an op is undefined."""
     return exp(x * NAN)
@@ -71,6 +77,8 @@ def undefined(x: Any) -> Any:
 
 def nan_or(x: Any, slope: Any) -> Any:
     """Return the slope, but NaN where x is NaN: an undefined value has no plausible gradient."""
+    if isinstance(x, np.ndarray) and not np.isnan(x).any():
+        return slope
     return where(isnan(x), undefined(x), slope)
 
 
@@ -101,12 +109,21 @@ def _share(own: Any, one: Any, two: Any, y: Any) -> Any:
     return only(logical_or(own, isnan(y)), where(both, 1 / 3, where(either, 0.5, nan_or(y, 1.0))))
 
 
+def _sinc_slope(x: Any) -> Any:
+    """Return the slope of sinc near 0 by its series: the closed form cancels there."""
+    t = math.pi * x
+    total = 0.0 * t
+    for k in range(11, 0, -1):
+        total = total * (t * t) + (-1.0) ** k * 2.0 * k / math.factorial(2 * k + 1)
+    return math.pi * t * total
+
+
 def only_nan(y: Any) -> Any:
     """Return the slope of a step: absent, or NaN where the output is NaN."""
     return only(isnan(y), undefined(y))
 
 
-def _rounding(name: str, doc: str, forward: Callable[..., Any], jumps: Callable[..., Any]) -> Elementwise:
+def _rounding(name: str, doc: str, forward: Callable[..., Any], jumps: Callable[..., Any], **facts: Any) -> Elementwise:
     """Register an op that rounds; `jumps` is 0 where it jumps."""
     return register(
         Elementwise(
@@ -118,6 +135,7 @@ def _rounding(name: str, doc: str, forward: Callable[..., Any], jumps: Callable[
             partials=(lambda x, y: only_nan(y),),
             kinks=(Kink(doc="between two steps", at=jumps, slopes=(None,), jump=True),),
             idempotent=True,
+            **facts,
         )
     )
 
@@ -132,6 +150,7 @@ def _compare(name: str, symbol: str, doc: str) -> Elementwise:
             pattern=Pattern.BLOCK,
             forward=getattr(np, name),
             partials=(None, None),
+            python=f"{{a}} {symbol} {{b}}",
             infix=(symbol,),
             level=Level.COMPARISON,
             kinks=(
@@ -162,7 +181,7 @@ def _logic(name: str, doc: str, inputs: tuple[str, ...], **facts: Any) -> Elemen
     )
 
 
-def _ask(name: str, doc: str) -> Elementwise:
+def _ask(name: str, doc: str, python: str) -> Elementwise:
     """Register a question about one number."""
     return register(
         Elementwise(
@@ -170,6 +189,7 @@ def _ask(name: str, doc: str) -> Elementwise:
             doc=doc,
             inputs=("x",),
             pattern=Pattern.BLOCK,
+            python=python,
             forward=getattr(np, name),
             partials=(None,),
         )
@@ -182,6 +202,7 @@ split: Elementwise = register(
         doc="Splitter: copies one wire to two readers; backward it adds.",
         inputs=("x",),
         pattern=Pattern.MERGE,
+        python="{x}",
         forward=lambda x: x,
         partials=(lambda x, y: 1.0,),
         copies=True,
@@ -193,6 +214,7 @@ positive: Elementwise = register(
         doc="The wire itself.",
         inputs=("x",),
         pattern=Pattern.DISTRIBUTE,
+        python="+{x}",
         forward=np.positive,
         partials=(lambda x, y: 1.0,),
         prefix="+",
@@ -205,6 +227,7 @@ negative: Elementwise = register(
         doc="The wire with its sign turned.",
         inputs=("x",),
         pattern=Pattern.DISTRIBUTE,
+        python="-{x}",
         forward=np.negative,
         partials=(lambda x, y: -1.0,),
         prefix="-",
@@ -217,6 +240,7 @@ add: Elementwise = register(
         doc="Sum of two wires.",
         inputs=("a", "b"),
         pattern=Pattern.DISTRIBUTE,
+        python="{a} + {b}",
         forward=np.add,
         partials=(lambda a, b, y: 1.0, lambda a, b, y: 1.0),
         infix=("+",),
@@ -230,6 +254,7 @@ subtract: Elementwise = register(
         doc="Difference of two wires.",
         inputs=("a", "b"),
         pattern=Pattern.DISTRIBUTE,
+        python="{a} - {b}",
         forward=np.subtract,
         partials=(lambda a, b, y: 1.0, lambda a, b, y: -1.0),
         infix=("-",),
@@ -243,6 +268,7 @@ multiply: Elementwise = register(
         doc="Product of two wires.",
         inputs=("a", "b"),
         pattern=Pattern.SWAP,
+        python="{a} * {b}",
         forward=np.multiply,
         partials=(lambda a, b, y: b, lambda a, b, y: a),
         infix=("*",),
@@ -256,6 +282,7 @@ divide: Elementwise = register(
         doc="Quotient of two wires.",
         inputs=("a", "b"),
         pattern=Pattern.SCALE,
+        python="{a} / {b}",
         forward=np.divide,
         partials=(lambda a, b, y: 1.0 / b, lambda a, b, y: -(y / b)),
         infix=("/",),
@@ -270,12 +297,13 @@ power: Elementwise = register(
         doc="First wire to the power of the second.",
         inputs=("a", "b"),
         pattern=Pattern.SCALE,
+        python="math.sqrt({a}) if {b} == 0.5 else math.pow({a}, {b})",
         forward=np.power,
         partials=(
             # b * a**(b - 1); for b = 0 that is 0 * inf near a = 0, where a**b / a * b is 0.
             lambda a, b, y: nan_or(y, where(equal(b, 0.0), b / nonzero(a) * y, b * power(a, b - 1.0))),
             # a**b * log(a) would be 0 * inf at a = 0, where the limit is 0 for b >= 0 and -inf for b < 0.
-            lambda a, b, y: where(equal(a, 0.0), where(less(b, 0.0), -absolute(y), nan_or(y, 0.0)), y * log(a)),
+            lambda a, b, y: where(equal(a, 0.0), where(below(b, 0.0), -absolute(y), nan_or(y, 0.0)), y * log(a)),
         ),
         infix=("**", "^"),
         level=Level.POWER,
@@ -288,6 +316,7 @@ square: Elementwise = register(
         doc="The wire times itself.",
         inputs=("x",),
         pattern=Pattern.SCALE,
+        python="{x} * {x}",
         forward=np.square,
         partials=(lambda x, y: 2.0 * x,),
     )
@@ -298,6 +327,7 @@ reciprocal: Elementwise = register(
         doc="One over the wire.",
         inputs=("x",),
         pattern=Pattern.SCALE,
+        python="1.0 / {x}",
         forward=np.reciprocal,
         partials=(lambda x, y: -(y * y),),
     )
@@ -308,6 +338,7 @@ sqrt: Elementwise = register(
         doc="Square root.",
         inputs=("x",),
         pattern=Pattern.SCALE,
+        python="math.sqrt({x})",
         forward=np.sqrt,
         # sqrt(-0.0) is -0.0; adding 0.0 makes the slope there +inf, as at 0.0.
         partials=(lambda x, y: 0.5 / (y + 0.0),),
@@ -321,6 +352,7 @@ cbrt: Elementwise = register(
         doc="Cube root.",
         inputs=("x",),
         pattern=Pattern.SCALE,
+        python="math.cbrt({x})",
         forward=np.cbrt,
         partials=(lambda x, y: 1.0 / (3.0 * (y * y)),),
     )
@@ -332,8 +364,10 @@ absolute: Elementwise = register(
         doc="Magnitude; slope 0 at 0.",
         inputs=("x",),
         pattern=Pattern.SCALE,
+        python="abs({x})",
         forward=np.absolute,
-        partials=(lambda x, y: sign(x),),
+        # Of a complex number: how its length moves along the direction it points in.
+        partials=(lambda x, y: only(not_equal(y, 0.0), conj(x) / y) if is_complex(x) else sign(x),),
         kinks=(Kink(doc="x = 0", at=lambda x: x, slopes=(0.0,), jax=(1.0,)),),
         idempotent=True,
     )
@@ -344,6 +378,7 @@ hypot: Elementwise = register(
         doc="Length of the vector (a, b); slopes 0 at the origin.",
         inputs=("a", "b"),
         pattern=Pattern.SCALE,
+        python="math.hypot({a}, {b})",
         forward=np.hypot,
         partials=(
             lambda a, b, y: only(not_equal(y, 0.0), a / y),
@@ -361,46 +396,69 @@ hypot: Elementwise = register(
     )
 )
 
-exp: Elementwise = _slope("exp", "e to the power of the wire.", np.exp, lambda x, y: y)
+exp: Elementwise = _slope("exp", "e to the power of the wire.", np.exp, lambda x, y: y, python="math.exp({x})")
 exp2: Elementwise = _slope(
-    "exp2", "2 to the power of the wire.", np.exp2, lambda x, y: y * LN2, exact=lambda mp, x: mp.power(2, x)
+    "exp2",
+    "2 to the power of the wire.",
+    np.exp2,
+    lambda x, y: y * LN2,
+    exact=lambda mp, x: mp.power(2, x),
+    python="math.exp2({x})",
 )
-expm1: Elementwise = _slope("expm1", "exp(x) - 1, exact near 0.", np.expm1, lambda x, y: exp(x))
+expm1: Elementwise = _slope(
+    "expm1", "exp(x) - 1, exact near 0.", np.expm1, lambda x, y: exp(x), python="math.expm1({x})"
+)
 
 log: Elementwise = _slope(
     "log",
     "Natural logarithm.",
     np.log,
-    lambda x, y: where(less(x, 0.0), undefined(x), 1.0 / (x + 0.0)),
+    lambda x, y: where(below(x, 0.0), undefined(x), 1.0 / (x + 0.0)),
     domain=lambda x: x >= 0,
     aliases=("ln",),
+    python="math.log({x})",
 )
 log2: Elementwise = _slope(
     "log2",
     "Logarithm to base 2.",
     np.log2,
-    lambda x, y: where(less(x, 0.0), undefined(x), 1.0 / (x * LN2 + 0.0)),
+    lambda x, y: where(below(x, 0.0), undefined(x), 1.0 / (x * LN2 + 0.0)),
     exact=lambda mp, x: mp.log(x, 2),
     domain=lambda x: x >= 0,
+    python="math.log2({x})",
 )
 log10: Elementwise = _slope(
     "log10",
     "Logarithm to base 10.",
     np.log10,
-    lambda x, y: where(less(x, 0.0), undefined(x), 1.0 / (x * LN10 + 0.0)),
+    lambda x, y: where(below(x, 0.0), undefined(x), 1.0 / (x * LN10 + 0.0)),
     domain=lambda x: x >= 0,
+    python="math.log10({x})",
 )
 log1p: Elementwise = _slope(
     "log1p",
     "log(1 + x), exact near 0.",
     np.log1p,
-    lambda x, y: where(less(x, -1.0), undefined(x), 1.0 / (1.0 + x)),
+    lambda x, y: where(below(x, -1.0), undefined(x), 1.0 / (1.0 + x)),
     domain=lambda x: x >= -1,
+    python="math.log1p({x})",
 )
 
-sin: Elementwise = _slope("sin", "Sine of an angle in radians.", np.sin, lambda x, y: cos(x))
-cos: Elementwise = _slope("cos", "Cosine of an angle in radians.", np.cos, lambda x, y: -sin(x))
-tan: Elementwise = _slope("tan", "Tangent of an angle in radians.", np.tan, lambda x, y: 1.0 + y * y)
+sin: Elementwise = _slope("sin", "Sine of an angle in radians.", np.sin, lambda x, y: cos(x), python="math.sin({x})")
+cos: Elementwise = _slope("cos", "Cosine of an angle in radians.", np.cos, lambda x, y: -sin(x), python="math.cos({x})")
+tan: Elementwise = _slope(
+    "tan", "Tangent of an angle in radians.", np.tan, lambda x, y: 1.0 + y * y, python="math.tan({x})"
+)
+sinc: Elementwise = _slope(
+    "sinc",
+    "sin(pi x) / (pi x); 1 at 0.",
+    np.sinc,
+    lambda x, y: where(less(absolute(x), 0.5), _sinc_slope(x), (cos(math.pi * x) - y) / nonzero(x)),
+    exact=lambda mp, x: mp.sincpi(x),
+    python="math.sin(math.pi * {x}) / (math.pi * {x}) if {x} != 0.0 else 1.0",
+    ulps=64.0,
+    because="cos(pi x) and sinc(x) nearly cancel where their graphs cross, and pi x is rounded",
+)
 arcsin: Elementwise = _slope(
     "arcsin",
     "Angle whose sine is the wire.",
@@ -409,6 +467,7 @@ arcsin: Elementwise = _slope(
     domain=lambda x: abs(x) <= 1,
     samples=tuple((k / 8,) for k in range(-7, 8)),
     aliases=("asin",),
+    python="math.asin({x})",
 )
 arccos: Elementwise = _slope(
     "arccos",
@@ -418,12 +477,18 @@ arccos: Elementwise = _slope(
     domain=lambda x: abs(x) <= 1,
     samples=tuple((k / 8,) for k in range(-7, 8)),
     aliases=("acos",),
+    python="math.acos({x})",
 )
 arctan: Elementwise = _slope(
-    "arctan", "Angle whose tangent is the wire.", np.arctan, lambda x, y: 1.0 / (1.0 + x * x), aliases=("atan",)
+    "arctan",
+    "Angle whose tangent is the wire.",
+    np.arctan,
+    lambda x, y: 1.0 / (1.0 + x * x),
+    aliases=("atan",),
+    python="math.atan({x})",
 )
-sinh: Elementwise = _slope("sinh", "Hyperbolic sine.", np.sinh, lambda x, y: cosh(x))
-cosh: Elementwise = _slope("cosh", "Hyperbolic cosine.", np.cosh, lambda x, y: sinh(x))
+sinh: Elementwise = _slope("sinh", "Hyperbolic sine.", np.sinh, lambda x, y: cosh(x), python="math.sinh({x})")
+cosh: Elementwise = _slope("cosh", "Hyperbolic cosine.", np.cosh, lambda x, y: sinh(x), python="math.cosh({x})")
 tanh: Elementwise = _slope(
     "tanh",
     "Hyperbolic tangent.",
@@ -431,10 +496,16 @@ tanh: Elementwise = _slope(
     lambda x, y: 1.0 - y * y,
     ulps=1e4,
     because="1 - y*y cancels where y saturates: decision 5",
+    python="math.tanh({x})",
 )
 # hypot(1, x) does not overflow where x * x would.
 arcsinh: Elementwise = _slope(
-    "arcsinh", "Inverse of sinh.", np.arcsinh, lambda x, y: 1.0 / hypot(1.0, x), aliases=("asinh",)
+    "arcsinh",
+    "Inverse of sinh.",
+    np.arcsinh,
+    lambda x, y: 1.0 / hypot(1.0, x),
+    aliases=("asinh",),
+    python="math.asinh({x})",
 )
 arccosh: Elementwise = _slope(
     "arccosh",
@@ -445,15 +516,19 @@ arccosh: Elementwise = _slope(
     domain=lambda x: x >= 1,
     samples=tuple((1.0 + k * k / 16,) for k in range(1, 13)),
     aliases=("acosh",),
+    python="math.acosh({x})",
 )
 arctanh: Elementwise = _slope(
     "arctanh",
     "Inverse of tanh.",
     np.arctanh,
-    lambda x, y: where(greater(absolute(x), 1.0), undefined(x), 1.0 / ((1.0 - x) * (1.0 + x))),
+    lambda x, y: where(
+        np.False_ if is_complex(x) else greater(absolute(x), 1.0), undefined(x), 1.0 / ((1.0 - x) * (1.0 + x))
+    ),
     domain=lambda x: abs(x) <= 1,
     samples=tuple((k / 8,) for k in range(-7, 8)),
     aliases=("atanh",),
+    python="math.atanh({x})",
 )
 erf: Elementwise = _slope(
     "erf",
@@ -463,6 +538,7 @@ erf: Elementwise = _slope(
     exact=lambda mp, x: mp.erf(x),
     ulps=16.0,
     because="x * x is rounded before it is exponentiated",
+    python="math.erf({x})",
 )
 erfc: Elementwise = _slope(
     "erfc",
@@ -472,6 +548,7 @@ erfc: Elementwise = _slope(
     exact=lambda mp, x: mp.erfc(x),
     ulps=16.0,
     because="x * x is rounded before it is exponentiated",
+    python="math.erfc({x})",
 )
 arctan2: Elementwise = register(
     Elementwise(
@@ -480,6 +557,7 @@ arctan2: Elementwise = register(
         doc="Angle of the point with height a and width b; slopes 0 at the origin.",
         inputs=("a", "b"),
         pattern=Pattern.SCALE,
+        python="math.atan2({a}, {b})",
         forward=np.arctan2,
         partials=(
             lambda a, b, y: only(not_equal(hypot(a, b), 0.0), b / hypot(a, b) / hypot(a, b)),
@@ -527,6 +605,19 @@ logaddexp: Elementwise = register(
         ),
     )
 )
+logaddexp2: Elementwise = register(
+    replace(
+        logaddexp,
+        name="logaddexp2",
+        doc="log2(2**a + 2**b) without overflow.",
+        forward=np.logaddexp2,
+        exact=lambda mp, a, b: mp.log(mp.mpf(2) ** a + mp.mpf(2) ** b, 2),
+        partials=(
+            lambda a, b, y: where(logical_and(equal(a, b), isinf(a)), 0.5, sigmoid((a - b) * LN2)),
+            lambda a, b, y: where(logical_and(equal(a, b), isinf(a)), 0.5, sigmoid((b - a) * LN2)),
+        ),
+    )
+)
 
 sigmoid: Elementwise = register(
     Elementwise(
@@ -536,6 +627,7 @@ sigmoid: Elementwise = register(
         doc="1 / (1 + exp(-x)) without overflow.",
         inputs=("x",),
         pattern=Pattern.SCALE,
+        python="1.0 / (1.0 + math.exp(-{x})) if {x} >= 0.0 else math.exp({x}) / (1.0 + math.exp({x}))",
         forward=_sigmoid,
         partials=(lambda x, y: y * (1.0 - y),),
         exact=lambda mp, x: 1 / (1 + mp.exp(-x)),
@@ -547,6 +639,7 @@ softplus: Elementwise = register(
         doc="log(1 + exp(x)) without overflow.",
         inputs=("x",),
         pattern=Pattern.SCALE,
+        python="max({x}, 0.0) + math.log1p(math.exp(-abs({x})))",
         forward=lambda x: np.maximum(x, 0.0) + np.log1p(np.exp(-np.abs(x))),
         partials=(lambda x, y: sigmoid(x),),
         exact=lambda mp, x: mp.log(1 + mp.exp(x)),
@@ -560,6 +653,7 @@ silu: Elementwise = register(
         doc="x * sigmoid(x).",
         inputs=("x",),
         pattern=Pattern.SCALE,
+        python="{x} / (1.0 + math.exp(-{x}))",
         forward=lambda x: x * _sigmoid(x),
         partials=(lambda x, y: sigmoid(x) + y * sigmoid(-x),),
         exact=lambda mp, x: x / (1 + mp.exp(-x)),
@@ -573,6 +667,7 @@ gelu: Elementwise = register(
         doc="x times the normal distribution's cumulative probability of x.",
         inputs=("x",),
         pattern=Pattern.SCALE,
+        python="0.5 * {x} * math.erfc(-{x} * math.sqrt(0.5))",
         forward=_gelu,
         partials=(
             lambda x, y: 0.5 * erfc(-x * math.sqrt(0.5)) + x * exp(-0.5 * (x * x)) * (1.0 / math.sqrt(2.0 * math.pi)),
@@ -586,6 +681,7 @@ relu: Elementwise = register(
         doc="The wire where it is positive, else 0; slope 0 at 0.",
         inputs=("x",),
         pattern=Pattern.ROUTE,
+        python="max({x}, 0.0)",
         forward=lambda x: np.maximum(x, 0.0),
         partials=(lambda x, y: only(logical_not(less_equal(x, 0.0)), nan_or(x, 1.0)),),
         kinks=(Kink(doc="x = 0", at=lambda x: x, slopes=(None,)),),
@@ -599,6 +695,7 @@ relu6: Elementwise = register(
         doc="The wire between 0 and 6, else the bound; slope 0 on a bound.",
         inputs=("x",),
         pattern=Pattern.ROUTE,
+        python="min(max({x}, 0.0), 6.0)",
         forward=lambda x: np.minimum(np.maximum(x, 0.0), 6.0),
         partials=(
             lambda x, y: only(logical_not(logical_or(less_equal(x, 0.0), greater_equal(x, 6.0))), nan_or(x, 1.0)),
@@ -619,6 +716,7 @@ leaky_relu: Elementwise = register(
         inputs=("x", "slope"),
         defaults=(0.01,),
         pattern=Pattern.ROUTE,
+        python="{x} if {x} > 0.0 else {slope} * {x}",
         forward=lambda x, slope: np.where(x > 0, x, slope * x)[()],
         partials=(
             # On the kink every slope between 1 and `slope` is a subgradient; the one nearest to 0 is taken.
@@ -662,6 +760,7 @@ maximum: Elementwise = register(
         doc="The larger of two wires; NaN if one is NaN; half the gradient each on a tie.",
         inputs=("a", "b"),
         pattern=Pattern.ROUTE,
+        python="{a} if {a} >= {b} or {a} != {a} else {b}",
         forward=np.maximum,
         partials=(
             lambda a, b, y: only(logical_not(less(a, b)), tie_or(a, b, y)),
@@ -676,6 +775,7 @@ minimum: Elementwise = register(
         doc="The smaller of two wires; NaN if one is NaN; half the gradient each on a tie.",
         inputs=("a", "b"),
         pattern=Pattern.ROUTE,
+        python="{a} if {a} <= {b} or {a} != {a} else {b}",
         forward=np.minimum,
         partials=(
             lambda a, b, y: only(logical_not(less(b, a)), tie_or(a, b, y)),
@@ -690,6 +790,7 @@ fmax: Elementwise = register(
         doc="The larger of two wires; a NaN loses.",
         inputs=("a", "b"),
         pattern=Pattern.ROUTE,
+        python="{a} if {a} >= {b} or {b} != {b} else {b}",
         forward=np.fmax,
         partials=(
             lambda a, b, y: only(logical_or(greater_equal(a, b), isnan(b)), tie_or(a, b, y)),
@@ -704,6 +805,7 @@ fmin: Elementwise = register(
         doc="The smaller of two wires; a NaN loses.",
         inputs=("a", "b"),
         pattern=Pattern.ROUTE,
+        python="{a} if {a} <= {b} or {b} != {b} else {b}",
         forward=np.fmin,
         partials=(
             lambda a, b, y: only(logical_or(greater_equal(b, a), isnan(b)), tie_or(a, b, y)),
@@ -781,6 +883,7 @@ where: Elementwise = register(
         doc="Second wire where the condition holds, else the third; the other one's gradient is absent, not 0.",
         inputs=("condition", "a", "b"),
         pattern=Pattern.ROUTE,
+        python="{a} if {condition} else {b}",
         forward=lambda condition, a, b: np.asarray(np.where(condition, a, b))[()],
         partials=(
             None,
@@ -798,6 +901,7 @@ copysign: Elementwise = register(
         doc="Magnitude of the first wire with the sign of the second.",
         inputs=("a", "b"),
         pattern=Pattern.ROUTE,
+        python="math.copysign({a}, {b})",
         forward=np.copysign,
         partials=(lambda a, b, y: sign(a) * copysign(1.0, b), None),
         kinks=(
@@ -812,7 +916,13 @@ copysign: Elementwise = register(
     )
 )
 
-sign: Elementwise = _rounding("sign", "-1, 0 or 1.", np.sign, lambda x: x)
+sign: Elementwise = _rounding(
+    "sign",
+    "-1, 0 or 1.",
+    np.sign,
+    lambda x: x,
+    python="{x} if {x} != {x} else float({x} > 0.0) - float({x} < 0.0)",
+)
 floor: Elementwise = _rounding("floor", "Largest whole number not above.", np.floor, lambda x: x - round(x))
 ceil: Elementwise = _rounding("ceil", "Smallest whole number not below.", np.ceil, lambda x: x - round(x))
 trunc: Elementwise = _rounding("trunc", "Whole part, towards 0.", np.trunc, lambda x: x - round(x))
@@ -825,14 +935,18 @@ less_equal: Elementwise = _compare("less_equal", "<=", "Whether a <= b.")
 equal: Elementwise = _compare("equal", "==", "Whether a = b.")
 not_equal: Elementwise = _compare("not_equal", "!=", "Whether a and b differ.")
 
-logical_and: Elementwise = _logic("logical_and", "Whether both hold.", ("a", "b"), idempotent=True)
-logical_or: Elementwise = _logic("logical_or", "Whether at least one holds.", ("a", "b"), idempotent=True)
-logical_xor: Elementwise = _logic("logical_xor", "Whether exactly one holds.", ("a", "b"))
-logical_not: Elementwise = _logic("logical_not", "Whether it does not hold.", ("a",), involution=True)
+logical_and: Elementwise = _logic(
+    "logical_and", "Whether both hold.", ("a", "b"), idempotent=True, python="{a} and {b}"
+)
+logical_or: Elementwise = _logic(
+    "logical_or", "Whether at least one holds.", ("a", "b"), idempotent=True, python="{a} or {b}"
+)
+logical_xor: Elementwise = _logic("logical_xor", "Whether exactly one holds.", ("a", "b"), python="{a} != {b}")
+logical_not: Elementwise = _logic("logical_not", "Whether it does not hold.", ("a",), involution=True, python="not {a}")
 
-isnan: Elementwise = _ask("isnan", "Whether the wire is NaN.")
-isinf: Elementwise = _ask("isinf", "Whether the wire is infinite.")
-isfinite: Elementwise = _ask("isfinite", "Whether the wire is neither NaN nor infinite.")
+isnan: Elementwise = _ask("isnan", "Whether the wire is NaN.", "{x} != {x}")
+isinf: Elementwise = _ask("isinf", "Whether the wire is infinite.", "math.isinf({x})")
+isfinite: Elementwise = _ask("isfinite", "Whether the wire is neither NaN nor infinite.", "math.isfinite({x})")
 
 heaviside: Elementwise = register(
     Elementwise(
@@ -852,6 +966,7 @@ floor_divide: Elementwise = register(
         doc="Largest whole number not above a / b.",
         inputs=("a", "b"),
         pattern=Pattern.BLOCK,
+        python="{a} // {b}",
         forward=np.floor_divide,
         partials=(lambda a, b, y: only_nan(y), lambda a, b, y: only_nan(y)),
         infix=("//",),
@@ -865,6 +980,7 @@ mod: Elementwise = register(
         doc="Remainder of a / b, with the sign of b.",
         inputs=("a", "b"),
         pattern=Pattern.SCALE,
+        python="{a} % {b}",
         forward=np.mod,
         # Where b = 0 the remainder is NaN and so are its slopes.
         partials=(lambda a, b, y: nan_or(y, 1.0), lambda a, b, y: nan_or(y, -floor_divide(a, b))),

@@ -77,6 +77,7 @@ class Rewriter:
         if outputs is None:
             old = self.circuit.columns.outputs.tolist()
             outputs = {label: self.where[node] for label, node in zip(self.circuit.outputs, old, strict=True)}
+        self.recording.certificates = [c._replace(node=self.where[c.node]) for c in self.circuit.certificates]
         return self.recording.freeze(outputs, self.circuit.name)
 
 

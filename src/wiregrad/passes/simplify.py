@@ -24,7 +24,8 @@ def prune(circuit: Circuit) -> Circuit:
     1
     """
     live = bytearray(circuit.size)
-    for node in (*circuit.columns.outputs.tolist(), *circuit.input_indices()):
+    certified = [certificate.node for certificate in circuit.certificates]
+    for node in (*circuit.columns.outputs.tolist(), *circuit.input_indices(), *certified):
         live[node] = 1
     for row in circuit.rows(backward=True):
         if live[row.node]:
@@ -63,7 +64,7 @@ def _folding(new: Rewriter) -> Rule:
         if not sources or not all(source in new.values for source in sources):
             return None
         with np.errstate(all="ignore"):
-            return new.place(row, row.op.forward(*(new.values[source] for source in sources)))
+            return new.place(row, row.op.compute(*(new.values[source] for source in sources)))
 
     return rule
 
@@ -77,7 +78,7 @@ def _merging(new: Rewriter) -> Rule:
         if row.op is INPUT or row.op.pattern is Pattern.MERGE:
             return None
         # This rule is asked last: a node that it does not know is copied next and gets this index.
-        found = seen.setdefault((row.op.name, tuple(sources), row.mode), len(new.made))
+        found = seen.setdefault((row.op.name, row.op.settings, tuple(sources), row.mode), len(new.made))
         return found if found < len(new.made) else None
 
     return rule
@@ -104,7 +105,9 @@ def _identity(op: Elementwise, sources: list[int], mode: int, new: Rewriter) -> 
     if op.idempotent and len(set(sources)) == 1:
         return sources[0]
     if op.selects and sources[0] in new.values:
-        return sources[1] if new.values[sources[0]] else sources[2]
+        condition = np.asarray(new.values[sources[0]])
+        uniform = condition.size and condition.all() == condition.any()
+        return sources[1 if condition.all() else 2] if uniform else None
     return _neutral(op, sources, new)
 
 
@@ -124,4 +127,4 @@ def _neutral(op: Elementwise, sources: list[int], new: Rewriter) -> int | None:
 
 def _is_number(value: Any, wanted: float) -> bool:
     same = value is not None and np.ndim(value) == 0 and value == wanted
-    return bool(same) and math.copysign(1.0, value) == math.copysign(1.0, wanted)
+    return bool(same) and np.isreal(value) and math.copysign(1.0, value) == math.copysign(1.0, wanted)

@@ -7,11 +7,25 @@ None is absent (see `wiregrad.ops.flow`). Nothing recurses: index order is an or
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
-from wiregrad.ir import Circuit, Row
-from wiregrad.ops.flow import plus
+from wiregrad.ir import Row
+from wiregrad.ops.flow import fit, plus
+
+
+class Graph(Protocol):
+    """What can be swept: a circuit, or a part of a recording. A negative source is a value from outside."""
+
+    @property
+    def size(self) -> int:
+        """How many nodes there are."""
+
+    def active(self) -> bytearray:
+        """Return 1 for each node through which a gradient can reach an input, else 0."""
+
+    def rows(self, *, backward: bool = False) -> Iterator[Row]:
+        """Walk the nodes in order, or in reverse."""
 
 
 class Values(Protocol):
@@ -31,17 +45,17 @@ class Watcher(Protocol):
         """Be told what went back along one wire."""
 
 
-def reverse(circuit: Circuit, values: Values, seeds: Mapping[int, Any], watcher: Watcher) -> list[Any]:
+def reverse(graph: Graph, values: Values, seeds: Mapping[int, Any], watcher: Watcher) -> list[Any]:
     """Send gradients back from the seeded nodes; returns the gradient of every node, None where none arrived.
 
     `values` holds what each node carried forward. Wires from nodes that no input moves are left out. Readers are added
     last reader first, which is the order in which a chain of splitters adds.
     """
-    active = circuit.active()
-    grads: list[Any] = [None] * circuit.size
+    active = graph.active()
+    grads: list[Any] = [None] * graph.size
     for node, seed in seeds.items():
         grads[node] = plus(grads[node], seed)
-    for row in circuit.rows(backward=True):
+    for row in graph.rows(backward=True):
         upstream = grads[row.node]
         if upstream is None or not active[row.node]:
             continue
@@ -49,21 +63,21 @@ def reverse(circuit: Circuit, values: Values, seeds: Mapping[int, Any], watcher:
         xs, y = [values[source] for source in row.sources], values[row.node]
         for slot in reversed(range(len(xs))):
             source = row.sources[slot]
-            if active[source]:
-                sent = row.op.pull(slot, upstream, xs, y, row.mode)
+            if source >= 0 and active[source]:
+                sent = fit(row.op.pull(slot, upstream, xs, y, row.mode), xs[slot])
                 watcher.wire(row, slot, sent)
                 grads[source] = plus(grads[source], sent)
     return grads
 
 
-def forward(circuit: Circuit, values: Values, seeds: Mapping[int, Any]) -> list[Any]:
+def forward(graph: Graph, values: Values, seeds: Mapping[int, Any]) -> list[Any]:
     """Push tangents on from the seeded nodes; returns the tangent of every node, None where none arrived."""
-    tangents: list[Any] = [None] * circuit.size
-    for row in circuit.rows():
-        arriving = [tangents[source] for source in row.sources]
+    tangents: list[Any] = [None] * graph.size
+    for row in graph.rows():
+        arriving = [tangents[source] if source >= 0 else None for source in row.sources]
         pushed = None
         if any(tangent is not None for tangent in arriving):
             xs, y = [values[source] for source in row.sources], values[row.node]
-            pushed = row.op.push(arriving, xs, y, row.mode)
+            pushed = fit(row.op.push(arriving, xs, y, row.mode), y)
         tangents[row.node] = plus(pushed, seeds.get(row.node))
     return tangents

@@ -78,6 +78,10 @@ class Circuit(ir.Circuit):
         """Return the split form: every fan-out a tree of two-way splitters, each wire one reader."""
         return Circuit(passes.split(self).columns)
 
+    def expand(self) -> Circuit:
+        """Return the scalar circuit behind a small array circuit: one node per number."""
+        return Circuit(passes.expand(self).columns)
+
     def simplify(self) -> Circuit:
         """Return a smaller circuit with the same values: dead nodes, constants, common subexpressions, identities."""
         return Circuit(passes.simplify(self).columns)

@@ -1,0 +1,367 @@
+"""Build, differentiate and free a random graph of scalar values: wiregrad beside micrograd, PyTorch and XAD.
+
+The graph is straight-line Python, the same text for all. Every node reaches the output, since micrograd passes by those
+that do not. Python's collector is on, as users run it, and is spared the frameworks' own modules, as users do not
+import all of them. Chain, memory and training need no other framework but micrograd.
+"""
+
+from __future__ import annotations
+
+import gc
+import math
+import operator
+import re
+import statistics
+import sys
+import time
+import tracemalloc
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+import xad.adj_1st
+import xad.math
+from micrograd.engine import Value as MicrogradValue
+
+import wiregrad as wg
+from benchmarks.measure import Report, Table, interleaved, milliseconds
+
+SIZES = {1_000: (20, 15), 100_000: (2, 5)}
+"""Nodes of the random graph, how many runs a turn has, and how many turns each framework takes."""
+INPUTS = 10
+OPS = {"+": 0.25, "-": 0.2, "*": 0.25, "scale": 0.2, "relu": 0.1}
+"""The ops that everybody has, and how often they come; a scale is a product with a Python float."""
+ARITHMETIC = {"+": operator.add, "-": operator.sub, "*": operator.mul}
+BOUND = 4.0
+"""How large a value may be."""
+CHAINS = {100_000: 5, 1_000_000: 3}
+"""Nodes of the chain, and how often each is measured."""
+FACTOR = 1.000001
+"""So near 1 that the slope of the longest chain does not underflow."""
+STEPS, RATE = 1_000, 0.05
+TARGETS: dict[str, dict[int, float]] = {
+    "micrograd": {1_000: 5.0, 100_000: 10.0},
+    "PyTorch": {1_000: 10.0, 100_000: 10.0},
+    "XAD": {1_000: 1.0, 100_000: 1.0},
+}
+"""How many times as long as wiregrad each should take, at least."""
+BYTES_TARGET, RATIO_TARGET, GROWTH_TARGET = 200.0, 15.0, 1_000_000
+
+Gradient = tuple[float, list[float]]
+
+
+class RandomGraph:
+    """A random graph as lines of Python; sources are any nodes before, so its depth grows with the log of its size."""
+
+    def __init__(self, nodes: int, seed: int) -> None:
+        self.rng = np.random.default_rng(seed)
+        self.point: list[float] = self.rng.uniform(-1.5, 1.5, INPUTS).tolist()
+        self.found = list(self.point)
+        self.unread = set(range(INPUTS))
+        self.lines: list[str] = []
+        while len(self.lines) + len(self.unread) <= nodes:
+            self._grow()
+        loose = sorted(self.unread)
+        while len(loose) > 1:
+            loose = [*loose[2:], self._add("{} + {}", (loose[0], loose[1]))]
+        self.size = len(self.lines)
+
+    def _grow(self) -> None:
+        """Add a random op; one whose value would be too large, or stand on the kink of relu, becomes a scale."""
+        op = self.rng.choice(list(OPS), p=list(OPS.values()))
+        a, b = self.rng.integers(0, len(self.found), 2).tolist()
+        x = self.found[a]
+        if op == "relu" and x != 0.0:
+            self._add("{}.relu()", (a,), max(x, 0.0))
+        elif op in ARITHMETIC and abs(value := ARITHMETIC[op](x, self.found[b])) <= BOUND:
+            self._add(f"{{}} {op} {{}}", (a, b), value)
+        else:
+            factor = float(self.rng.uniform(0.5, 0.99) * self.rng.choice([-1.0, 1.0]))
+            self._add(f"{{}} * {factor!r}", (a,), x * factor)
+
+    def _add(self, text: str, sources: tuple[int, ...], value: float = math.nan) -> int:
+        self.unread.difference_update(sources)
+        self.unread.add(len(self.found))
+        self.lines.append(f"v{len(self.found)} = {text.format(*(f'v{source}' for source in sources))}")
+        self.found.append(value)
+        return len(self.found) - 1
+
+    def function(self, relu: str = r"\1.relu()") -> Callable[..., Any]:
+        """Return the graph as a function of its inputs and of what is called while all values are alive."""
+        names = ", ".join(f"v{k}" for k in range(INPUTS))
+        body = [*self.lines, "probe()", f"return v{len(self.found) - 1}"]
+        text = "\n    ".join([f"def graph({names}, probe=int):", *body])
+        scope: dict[str, Any] = {"max": xad.math.max}
+        exec(re.sub(r"(v\d+)\.relu\(\)", relu, text), scope)
+        graph: Callable[..., Any] = scope["graph"]
+        return graph
+
+
+def run_wiregrad(graph: Callable[..., Any], point: Sequence[float]) -> Gradient:
+    """Record and differentiate with wiregrad."""
+    leaves = [wg.Value(x) for x in point]
+    y = graph(*leaves)
+    y.backward()
+    return y.data, [leaf.grad for leaf in leaves]
+
+
+def run_micrograd(graph: Callable[..., Any], point: Sequence[float]) -> Gradient:
+    """Record and differentiate with micrograd."""
+    leaves = [MicrogradValue(x) for x in point]
+    y = graph(*leaves)
+    y.backward()
+    return y.data, [leaf.grad for leaf in leaves]
+
+
+def run_torch(graph: Callable[..., Any], point: Sequence[float]) -> Gradient:
+    """Record and differentiate with PyTorch's numbers."""
+    leaves = [torch.tensor(x, dtype=torch.float64, requires_grad=True) for x in point]
+    y = graph(*leaves)
+    y.backward()
+    return y.item(), [leaf.grad.item() for leaf in leaves]
+
+
+def run_xad(tape: xad.adj_1st.Tape, graph: Callable[..., Any], point: Sequence[float]) -> Gradient:
+    """Record and differentiate with XAD, on a tape that keeps its memory from run to run."""
+    tape.clearAll()
+    tape.activate()
+    leaves = [xad.adj_1st.Real(x) for x in point]
+    tape.registerInputs(leaves)
+    tape.newRecording()
+    y = graph(*leaves)
+    tape.registerOutput(y)
+    y.derivative = 1.0
+    tape.computeAdjoints()
+    slopes = [leaf.derivative for leaf in leaves]
+    tape.deactivate()
+    return y.value, slopes
+
+
+def check(tasks: dict[str, Callable[[], Gradient]]) -> None:
+    """Fail unless all tasks give the same value and gradient, up to rounding of sums in another order."""
+    (first, task), *others = tasks.items()
+    value, slopes = task()
+    scale = max(map(abs, slopes))
+    for name, other in others:
+        got = other()
+        close = math.isclose(got[0], value, rel_tol=1e-9) and np.allclose(got[1], slopes, rtol=1e-9, atol=1e-9 * scale)
+        if not close:
+            raise AssertionError(f"{name} gives {got}; {first} gives {(value, slopes)}")
+
+
+@contextmanager
+def collector(*, on: bool) -> Iterator[None]:
+    """Run with Python's collector on or off, after it has run once."""
+    gc.collect()
+    (gc.enable if on else gc.disable)()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+def seconds(task: Callable[[], object], runs: int, *, collecting: bool = True) -> float:
+    """Return how long a run takes, out of several in a row: what one leaves to the collector, the next may pay for."""
+    with collector(on=collecting):
+        start = time.perf_counter()
+        for _ in range(runs):
+            task()
+        return (time.perf_counter() - start) / runs
+
+
+class Race:
+    """The frameworks on one graph."""
+
+    def __init__(self, nodes: int) -> None:
+        graph, (runs, turns) = RandomGraph(nodes, seed=nodes), SIZES[nodes]
+        self.nodes, self.size = nodes, graph.size
+        text, text_xad, tape = graph.function(), graph.function(r"max(\1, 0.0)"), xad.adj_1st.Tape()
+        tasks = {
+            "wiregrad": lambda: run_wiregrad(text, graph.point),
+            "micrograd": lambda: run_micrograd(text, graph.point),
+            "PyTorch": lambda: run_torch(text, graph.point),
+            "XAD": lambda: run_xad(tape, text_xad, graph.point),
+        }
+        check(tasks)
+        timers = {name: lambda task=task: seconds(task, runs) for name, task in tasks.items()}
+        timers["micrograd, collector off"] = lambda: seconds(tasks["micrograd"], runs, collecting=False)
+        self.times = interleaved(timers, turns)
+        self.ratios = {name: time / self.times["wiregrad"] for name, time in self.times.items()}
+
+    def table(self) -> Table:
+        """Return times, ratios and targets."""
+        rows = [[name, milliseconds(time), self._each(time), *self._ratio(name)] for name, time in self.times.items()]
+        title = f"Build, backward and free, {self.size:,} nodes, median of {SIZES[self.nodes][1]} turns."
+        return Table(title, ["framework", "time", "per node", "relative to wiregrad", "target"], rows)
+
+    def _each(self, time: float) -> str:
+        return f"{time / self.size * 1e6:.2f} us"
+
+    def _ratio(self, name: str) -> tuple[str, str]:
+        target = TARGETS.get(name, {}).get(self.nodes)
+        return f"{self.ratios[name]:.2f}", "" if target is None else f"at least {target:g}"
+
+
+def bytes_per_node() -> dict[str, float]:
+    """Return the memory that a node takes while all values are alive."""
+    graph = RandomGraph(10_000, seed=1)
+    text = graph.function()
+    found = {}
+    for name, kind in {"wiregrad": wg.Value, "micrograd": MicrogradValue}.items():
+        text(*map(kind, graph.point))
+        gc.collect()
+        with traced() as held:
+            text(*map(kind, graph.point), lambda held=held, name=name: found.update({name: held() / graph.size}))
+    return found
+
+
+@contextmanager
+def traced() -> Iterator[Callable[[], int]]:
+    """Yield a function that tells how many bytes more are held than in the beginning."""
+    tracemalloc.start()
+    before, _ = tracemalloc.get_traced_memory()
+    try:
+        yield lambda: tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+
+
+class ChainTimes(NamedTuple):
+    """How long each part of a chain's life takes."""
+
+    record: float
+    backward: float
+    free: float
+
+
+def chain_times(size: int) -> ChainTimes:
+    """Record, differentiate and free a chain of `size` nodes."""
+    with collector(on=True):
+        start = time.perf_counter()
+        x = y = wg.Value(0.5)
+        for _ in range(size // 2):
+            y = y.tanh() * FACTOR
+        recorded = time.perf_counter()
+        y.backward()
+        passed = time.perf_counter()
+        got = y.data, x.grad
+        del x, y
+        freed = time.perf_counter()
+    assert np.allclose(got, plain_chain(size), rtol=1e-9, atol=0.0)
+    return ChainTimes(recorded - start, passed - recorded, freed - passed)
+
+
+def plain_chain(size: int) -> tuple[float, float]:
+    """Return the chain's value and slope, computed with floats."""
+    y, slope = 0.5, 1.0
+    for _ in range(size // 2):
+        t = math.tanh(y)
+        y, slope = t * FACTOR, slope * (1.0 - t * t) * FACTOR
+    return y, slope
+
+
+def chain_table() -> tuple[Table, dict[str, float]]:
+    """Measure chains of all sizes under the usual recursion limit."""
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(1000)
+    lives = {size: [chain_times(size) for _ in range(repeats)] for size, repeats in CHAINS.items()}
+    sys.setrecursionlimit(before)
+    small, large = (ChainTimes(*map(statistics.median, zip(*found, strict=True))) for found in lives.values())
+    sizes = list(CHAINS)
+    parts = {name: (getattr(small, name), getattr(large, name)) for name in ChainTimes._fields}
+    parts["all"] = sum(small), sum(large)
+    ratios = {name: b / a for name, (a, b) in parts.items()}
+    rows = [
+        [name, milliseconds(a), milliseconds(b), f"{ratios[name]:.1f}", *_each(a, b, sizes)]
+        for name, (a, b) in parts.items()
+    ]
+    title = f"A chain at recursion limit 1000; ten times the nodes may take {RATIO_TARGET:g} times as long."
+    head = ["stage", *(f"{size:,} nodes" for size in sizes), "ratio", *("per node" for _ in sizes)]
+    return Table(title, head, rows), ratios
+
+
+def _each(a: float, b: float, sizes: Sequence[int]) -> list[str]:
+    return [f"{time / size * 1e6:.2f} us" for time, size in zip((a, b), sizes, strict=True)]
+
+
+class Perceptron:
+    """Two inputs, six hidden nodes with relu, one output: trained on XOR."""
+
+    SAMPLES = ((0.0, 0.0, 0.0), (0.0, 1.0, 1.0), (1.0, 0.0, 1.0), (1.0, 1.0, 0.0))
+
+    def __init__(self, kind: Callable[[float], Any]) -> None:
+        rng = np.random.default_rng(0)
+        self.hidden = [[kind(x) for x in row] for row in rng.normal(size=(6, 3)).tolist()]
+        self.last = [kind(x) for x in rng.normal(size=7).tolist()]
+        self.parameters = [*self.last, *(x for row in self.hidden for x in row)]
+
+    def step(self) -> None:
+        """Take one step down the gradient of the loss."""
+        for parameter in self.parameters:
+            parameter.grad = 0.0
+        loss = sum((self._error(*sample) for sample in self.SAMPLES), 0.0)
+        loss.backward()
+        for parameter in self.parameters:
+            parameter.data -= RATE * parameter.grad
+
+    def _error(self, a: float, b: float, wanted: float) -> Any:
+        nodes = [(row[0] * a + row[1] * b + row[2]).relu() for row in self.hidden]
+        *weights, bias = self.last
+        error = sum((weight * node for weight, node in zip(weights, nodes, strict=True)), bias) - wanted
+        return error * error
+
+
+def growth(kind: Callable[[float], Any]) -> tuple[float, float]:
+    """Return how many bytes training leaves behind with the collector off, by tracemalloc and as the system sees it."""
+    model = Perceptron(kind)
+    with collector(on=False), traced() as held:
+        for _ in range(10):
+            model.step()
+        before, resident_before = held(), resident()
+        for _ in range(STEPS):
+            model.step()
+        return held() - before, resident() - resident_before
+
+
+def resident() -> float:
+    """Return the memory of this process that the system keeps in store; NaN where it does not say."""
+    status = Path("/proc/self/status")
+    lines = status.read_text().splitlines() if status.exists() else []
+    return next((float(line.split()[1]) * 1024 for line in lines if line.startswith("VmRSS")), math.nan)
+
+
+def memory_tables() -> tuple[list[Table], dict[str, dict[str, float]]]:
+    """Measure nodes, and training with the collector off."""
+    each = bytes_per_node()
+    kinds: dict[str, Callable[[float], Any]] = {"wiregrad": wg.Value, "micrograd": MicrogradValue}
+    left = {name: growth(kind) for name, kind in kinds.items()}
+    per_node = Table(
+        f"Bytes per node while all values are alive; wiregrad should take at most {BYTES_TARGET:g}.",
+        ["framework", "bytes per node"],
+        [[name, f"{held:.1f}"] for name, held in each.items()],
+    )
+    training = Table(
+        f"What {STEPS:,} training steps leave behind with the collector off; "
+        f"wiregrad should stay within {GROWTH_TARGET / 1e6:g} MB.",
+        ["framework", "allocated", "resident"],
+        [[name, *(f"{size / 1e6:,.3f} MB" for size in sizes)] for name, sizes in left.items()],
+    )
+    return [per_node, training], {"bytes per node": each, "growth": {name: size for name, (size, _) in left.items()}}
+
+
+def run() -> Report:
+    """Measure graphs, chain and memory."""
+    torch.set_num_threads(1)
+    gc.collect()
+    gc.freeze()
+    try:
+        races = [Race(nodes) for nodes in SIZES]
+        chain, ratios = chain_table()
+        memory, held = memory_tables()
+    finally:
+        gc.unfreeze()
+    figures: dict[str, Any] = {f"ratios at {race.nodes}": race.ratios for race in races}
+    return Report([*(race.table() for race in races), chain, *memory], {**figures, "chain": ratios, **held})

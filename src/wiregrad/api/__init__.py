@@ -1,0 +1,8 @@
+"""The one place that joins front ends, passes, a backend and the questions a person asks.
+
+`circuits` is loaded with the package; `values` (define-by-run, transforms, tracing) on first use.
+"""
+
+from wiregrad.api.circuits import Builder, Circuit, Run, circuit
+
+__all__ = ["Builder", "Circuit", "Run", "circuit"]

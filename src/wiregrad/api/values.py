@@ -1,0 +1,66 @@
+"""Values, transforms and tracing, as users see them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from wiregrad.api.circuits import Circuit
+from wiregrad.frontends import dispatch, scalar
+from wiregrad.frontends import trace as tracing
+from wiregrad.frontends.batch import vmap
+from wiregrad.frontends.custom import Function, op
+from wiregrad.frontends.transforms import (
+    checkpoint,
+    grad,
+    hessian,
+    hvp,
+    jacobian,
+    jvp,
+    stop_gradient,
+    value_and_grad,
+    vjp,
+)
+from wiregrad.frontends.tree import tree_map
+from wiregrad.frontends.value import Value, group, no_grad
+from wiregrad.ops.functions import FUNCTIONS
+
+__all__ = [
+    "FUNCTIONS",
+    "Function",
+    "Value",
+    "checkpoint",
+    "dispatch",
+    "grad",
+    "group",
+    "hessian",
+    "hvp",
+    "jacobian",
+    "jvp",
+    "no_grad",
+    "op",
+    "scalar",
+    "stop_gradient",
+    "trace",
+    "tree_map",
+    "value_and_grad",
+    "vjp",
+    "vmap",
+]
+
+
+def trace(f: Callable[..., Any], *args: Any, **kwargs: Any) -> Circuit:
+    """Return the circuit of a function at a point.
+
+    Real and complex arguments become its inputs, under the names of the parameters; inner nodes have the names of the
+    variables that held them, the lines they were written on and the functions they were written in. What steered
+    Python is kept in `circuit.certificates`.
+
+    >>> import numpy as np
+    >>> def neuron(x, w, b):
+    ...     n = x * w + b
+    ...     return np.tanh(n)
+    >>> trace(neuron, 2.0, -3.0, 6.5)
+    Circuit(3 inputs, 3 nodes, 0 splitters, output f)
+    """
+    return Circuit(tracing.trace(f, *args, **kwargs).columns)

@@ -1,0 +1,199 @@
+"""vmap: a function of one example, run on many at once.
+
+The function is recorded for the first example and replayed on all of them: every op is written over trailing axes, so
+a batch is one more axis in front. Where values steered Python (an `if`, a number taken out), the examples may differ
+in what they do, and the function runs once per example instead.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from wiregrad.errors import OperandError, ShapeError, shown, user_line
+from wiregrad.frontends.trace import Traced, run_traced
+from wiregrad.frontends.transforms import _check_function, _name, released  # noqa: F401
+from wiregrad.frontends.tree import Tree, flatten, unflatten
+from wiregrad.frontends.value import Value
+from wiregrad.ir import INPUT, TABLE, Op
+from wiregrad.ops import Elementwise
+from wiregrad.ops.array import ArrayOp
+from wiregrad.ops.flow import shape_of
+from wiregrad.ops.functions import FUNCTIONS
+
+Axes = int | None | Sequence[Any]
+
+
+def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Callable[..., Any]:
+    """Return the function that applies f along an axis of its arguments, all examples at once.
+
+    `in_axes` says per argument which axis counts the examples; None for an argument that all share.
+
+    >>> import numpy as np
+    >>> vmap(lambda x, w: (x * w).sum(), in_axes=(0, None))(np.eye(2), np.array([3.0, 4.0])).tolist()
+    [3.0, 4.0]
+    """
+    _check_function(f)
+
+    @functools.wraps(f, updated=())
+    def mapped(*args: Any) -> Any:
+        leaves, tree = flatten(args)
+        axes = _leaf_axes(in_axes, args, tree, f)
+        size = _size(leaves, axes, f)
+        fronted = [leaf if axis is None else _front(leaf, axis) for leaf, axis in zip(leaves, axes, strict=True)]
+        batched = [axis is not None for axis in axes]
+        outputs, shape = _run(f, fronted, batched, tree, size)
+        outs = _spread_axes(out_axes, shape, len(outputs))
+        return unflatten(shape, [_back(y, axis, size) for y, axis in zip(outputs, outs, strict=True)])
+
+    return mapped
+
+
+def _run(
+    f: Callable[..., Any], leaves: list[Any], batched: list[bool], tree: Tree, size: int
+) -> tuple[list[tuple[Any, bool]], Tree]:
+    """Return the results, each with whether examples stand along its first axis, and their structure."""
+
+    def example(k: int) -> list[Any]:
+        return [leaf[k] if flag else leaf for leaf, flag in zip(leaves, batched, strict=True)]
+
+    if size == 0:
+        raise ShapeError(f"vmap needs at least one example to run {_name(f)} on{user_line()}")
+    traced = run_traced(f, unflatten(tree, example(0)), {})
+    if not traced.tape.certificates:
+        found = _replay(traced, leaves, batched, size)
+        if found is not None:
+            return found, traced.tree
+    rows = [flatten(f(*unflatten(tree, example(k)))) for k in range(size)]
+    for _, shape in rows:
+        if shape != traced.tree:
+            raise OperandError(f"{_name(f)} returns {traced.tree} for one example and {shape} for another{user_line()}")
+    columns = zip(*(row for row, _ in rows), strict=True)
+    return [(FUNCTIONS["stack"].run(list(column)), True) for column in columns], traced.tree
+
+
+def _replay(traced: Traced, leaves: list[Any], batched: list[bool], size: int) -> list[tuple[Any, bool]] | None:
+    """Run a recording again, on all examples; None if what it was given cannot be told apart."""
+    tape, roots = traced.tape, traced.roots()
+    lifted = [(leaf, flag) for leaf, flag in zip(leaves, batched, strict=True) if _lifts(leaf)]
+    if len(lifted) != len(traced.inputs) or any(
+        flag and not _lifts(leaf) for leaf, flag in zip(leaves, batched, strict=True)
+    ):
+        return None
+    found: dict[int, tuple[Any, bool]] = dict(zip(traced.inputs, lifted, strict=True))
+    for offset in traced.needed(roots):
+        if offset in found:
+            continue
+        node = tape.node_at(offset)
+        if node.op is INPUT:
+            found[offset] = (tape.leaves[offset], False)
+            continue
+        operands = [
+            (x, False) if source < 0 else found[source] for source, x in zip(node.sources, node.xs, strict=True)
+        ]
+        found[offset] = apply_batched(node.op, operands, size)
+    return [(result, False) if root < 0 else found[root] for root, result in zip(roots, traced.results, strict=True)]
+
+
+def _lifts(leaf: Any) -> bool:
+    return isinstance(leaf, Value) or np.asarray(leaf).dtype.kind in "fc"
+
+
+def apply_batched(op: Op, operands: Sequence[tuple[Any, bool]], size: int) -> tuple[Any, bool]:
+    """Apply an op to operands, some of which have the examples along their first axis."""
+    if not any(flag for _, flag in operands):
+        return op(*(x for x, _ in operands)), False
+    if isinstance(op, Elementwise):
+        return op(*_aligned(operands)), True
+    if isinstance(op, ArrayOp) and op.batches:
+        return op(*(x if flag else _repeated(x, size) for x, flag in operands)), True
+    rows = [op(*(x[k] if flag else x for x, flag in operands)) for k in range(size)]
+    return FUNCTIONS["stack"].run(rows), True
+
+
+def _aligned(operands: Sequence[tuple[Any, bool]]) -> list[Any]:
+    """Return the operands of an elementwise op with as many axes behind the examples' as the longest has."""
+    rank = max(len(shape_of(x)) - flag for x, flag in operands)
+    return [_padded(x, rank) if flag else x for x, flag in operands]
+
+
+def _padded(x: Any, rank: int) -> Any:
+    shape = shape_of(x)
+    missing = rank - (len(shape) - 1)
+    if not missing:
+        return x
+    return TABLE["reshape"](x, rank=len(shape), shape=(shape[0], *(1,) * missing, *shape[1:]))
+
+
+def _repeated(x: Any, size: int) -> Any:
+    shape = shape_of(x)
+    return TABLE["spread"](x, rank=len(shape), shape=(size, *shape))
+
+
+def _leaf_axes(in_axes: Any, args: tuple[Any, ...], tree: Tree, f: Callable[..., Any]) -> list[int | None]:
+    if isinstance(in_axes, list | tuple):
+        if len(in_axes) != len(args):
+            raise OperandError(
+                f"in_axes has {len(in_axes)} entries; {_name(f)} was called with {len(args)} arguments{user_line()}"
+            )
+        return [axis for spec, arg in zip(in_axes, args, strict=True) for axis in _axes_for(spec, arg)]
+    return [axis for arg in args for axis in _axes_for(in_axes, arg)]
+
+
+def _axes_for(spec: Any, item: Any) -> list[int | None]:
+    """Return an axis for every leaf of an argument; a specification for a container holds for all of it."""
+    if spec is None or isinstance(spec, int):
+        return [spec] * len(flatten(item)[0])
+    if isinstance(spec, dict) and isinstance(item, dict):
+        return [axis for key in sorted(item) for axis in _axes_for(spec[key], item[key])]
+    if isinstance(spec, list | tuple) and isinstance(item, list | tuple) and len(spec) == len(item):
+        return [axis for one, part in zip(spec, item, strict=True) for axis in _axes_for(one, part)]
+    raise OperandError(f"in_axes {shown(spec)} does not fit the argument {shown(item)}{user_line()}")
+
+
+def _size(leaves: list[Any], axes: list[int | None], f: Callable[..., Any]) -> int:
+    sizes = set()
+    for leaf, axis in zip(leaves, axes, strict=True):
+        if axis is not None:
+            shape = leaf.shape if hasattr(leaf, "shape") else np.shape(leaf)
+            if not -len(shape) <= axis < len(shape):
+                raise ShapeError(
+                    f"vmap of {_name(f)}: axis {axis} does not exist in an argument of shape {shape}{user_line()}"
+                )
+            sizes.add(shape[axis])
+    if len(sizes) != 1:
+        wanted = (
+            "at least one axis to map over" if not sizes else f"as many examples in every argument; got {sorted(sizes)}"
+        )
+        raise ShapeError(f"vmap of {_name(f)} needs {wanted}{user_line()}")
+    return int(sizes.pop())
+
+
+def _front(leaf: Any, axis: int) -> Any:
+    if not isinstance(leaf, Value):
+        return np.moveaxis(np.asarray(leaf), axis, 0)
+    return FUNCTIONS["moveaxis"].run(leaf, axis, 0) if axis else leaf
+
+
+def _spread_axes(out_axes: Any, tree: Tree, count: int) -> list[int | None]:
+    if out_axes is None or isinstance(out_axes, int):
+        return [out_axes] * count
+    found: list[int | None] = flatten(unflatten(tree, [0] * count))[0] and _axes_for(
+        out_axes, unflatten(tree, [0] * count)
+    )
+    return found
+
+
+def _back(output: tuple[Any, bool], axis: int | None, size: int) -> Any:
+    y, flag = output
+    if axis is None:
+        if flag:
+            raise OperandError(f"out_axes is None for a result that differs between examples{user_line()}")
+        return y
+    whole = y if flag else _repeated(np.asarray(y) if not isinstance(y, Value) else y, size)
+    if axis == 0:
+        return whole
+    return FUNCTIONS["moveaxis"].run(whole, 0, axis)

@@ -1,0 +1,372 @@
+"""Ops on scalars, as Python functions written from the op table.
+
+For each op of one or two inputs whose records know how to write themselves in Python, one function is generated: it
+computes the value and the slopes on Python floats and appends one packed row, without a NumPy call. The slopes are
+the record's own `partials`, run once on a builder and simplified. Where Python raises and NumPy answers (1/0,
+exp(1000), log(-1)), the general path takes over.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from threading import get_ident
+from typing import Any
+
+import numpy as np
+
+from wiregrad.errors import OperandError
+from wiregrad.frontends.tape import ROW
+from wiregrad.frontends.value import PAUSED, SCALAR_OPS, Scalar, Value, enter, leaf, meet, record
+from wiregrad.ir import CONSTANT, INPUT, TABLE, Builder, Circuit
+from wiregrad.ir.mode import Convention, encode
+from wiregrad.ops import Elementwise
+from wiregrad.ops.flow import Masked
+from wiregrad.passes import simplify
+
+NAMESPACE = PAUSED
+NAMESPACE.update(
+    math=math,
+    inf=math.inf,
+    nan=math.nan,
+    Scalar=Scalar,
+    get_ident=get_ident,
+    enter=enter,
+    meet=meet,
+    leaf=leaf,
+    record=record,
+    pack=ROW.pack,
+    new=object.__new__,
+)
+
+_ATOM = re.compile(r"[\w.]+")
+_APPEND = """
+        buffer = tape.buffer
+        offset = len(buffer)
+        buffer += pack(y, {p}, {q}, {i}, {j}, {code})
+        value = new(Scalar)
+        value._data = y
+        value._tape = tape
+        value._index = offset
+        return value
+"""
+_ONE = """
+def {name}(self):
+        {x} = self._data
+        try:
+            y = {forward}
+            {slopes}
+        except (ArithmeticError, ValueError):
+            return quietly(OP_{name}, (self,))
+        tape = self._tape
+        if tape is None or PAUSED or tape.owner != get_ident():
+            tape, i = enter(self)
+            if tape is None:
+                return leaf(y, constant=True)
+        else:
+            i = self._index
+        {masks}
+"""
+_TWO = """
+def {name}(self, other):
+    kind = type(other)
+    if kind is Scalar:
+        {a} = self._data
+        {b} = other._data
+        try:
+            y = {forward}
+            {slopes}
+        except (ArithmeticError, ValueError):
+            return quietly(OP_{name}, (self, other))
+        tape = self._tape
+        if tape is None or tape is not other._tape or PAUSED or tape.owner != get_ident():
+            tape, i, j = meet(self, other)
+            if tape is None:
+                return leaf(y, constant=True)
+            if i < 0 or j < 0:
+                return record(OP_{name}, (self, other))
+        else:
+            i = self._index
+            j = other._index
+        {masks}
+"""
+_LITERAL = """
+    if kind is float or kind is int:
+        {x} = self._data
+        {literal} = other
+        try:
+            {literal} = float(other)
+            y = {forward}
+            {slopes}
+        except (ArithmeticError, ValueError):
+            return quietly(OP_{name}, {operands})
+        tape = self._tape
+        if tape is None or PAUSED or tape.owner != get_ident():
+            tape, i = enter(self)
+            if tape is None:
+                return leaf(y, constant=True)
+        else:
+            i = self._index
+        {masks}
+"""
+_REST = """
+    return general(OP_{name}, {operands})
+"""
+
+
+def scalar_function(op: Elementwise, *, reflected: bool = False) -> Callable[..., Any] | None:
+    """Return the generated function `(self)` or `(self, other)` of an op; None if the op cannot be written so.
+
+    Reflected, `other` is the first operand.
+    """
+    key = f"{'r_' if reflected else ''}{op.name}"
+    found: Callable[..., Any] | None = NAMESPACE.get(f"made_{key}")
+    if found is None and f"made_{key}" not in NAMESPACE:
+        text = _unary(op) if len(op.inputs) == 1 else _binary(op, reflected=reflected)
+        if text is not None:
+            NAMESPACE.update({f"OP_{op.name}": op, "general": _general, "quietly": _quietly})
+            exec(compile(text, f"<wiregrad scalar {key}>", "exec"), NAMESPACE)
+            found = NAMESPACE.pop(op.name)
+        NAMESPACE[f"made_{key}"] = found
+    return found
+
+
+def source_of(op: Elementwise, *, reflected: bool = False) -> str | None:
+    """Return the text of an op's generated function."""
+    return _unary(op) if len(op.inputs) == 1 else _binary(op, reflected=reflected)
+
+
+def _unary(op: Elementwise) -> str | None:
+    slopes = Slopes.of(op, 0, [0])
+    if slopes is None:
+        return None
+    (x,) = op.inputs
+    head = _ONE.format(
+        name=op.name, x=x, forward=_written(op, op.inputs), slopes=slopes.text(12), masks=slopes.masks("i")
+    )
+    return head + _APPEND.format(p=slopes.names[0], q="0.0", i="i", j="-1", code=TABLE.code(op))
+
+
+def _binary(op: Elementwise, *, reflected: bool) -> str | None:
+    wires, literal = (1, 0) if reflected else (0, 1)
+    both = Slopes.of(op, 0, [0, 1])
+    mode = encode(Convention.MIN_NORM, [literal]) if op.kinks else 0
+    one = Slopes.of(op, mode, [wires])
+    if both is None or one is None:
+        return None
+    own, other = op.inputs[wires], op.inputs[literal]
+    forward, code = _written(op, op.inputs), TABLE.code(op)
+    operands = "(other, self)" if reflected else "(self, other)"
+    row = (
+        {"p": other, "q": one.names[wires], "i": "-1", "j": "i"}
+        if reflected
+        else {"p": one.names[wires], "q": other, "i": "i", "j": "-1"}
+    )
+    a, b = op.inputs
+    two = _TWO.format(name=op.name, a=a, b=b, forward=forward, slopes=both.text(12), masks=both.masks("ij"))
+    two += _APPEND.format(p=both.names[0], q=both.names[1], i="i", j="j", code=code)
+    if reflected:
+        # Two values never meet reflected: Python asks the first one.
+        two = f"\ndef {op.name}(self, other):\n    kind = type(other)\n"
+    return (
+        two
+        + _LITERAL.format(
+            name=op.name,
+            x=own,
+            literal=other,
+            forward=forward,
+            slopes=one.text(12),
+            masks=one.masks("i"),
+            operands=operands,
+        )
+        + _APPEND.format(**row, code=code)
+        + _REST.format(name=op.name, operands=operands)
+    )
+
+
+class Slopes:
+    """The slopes of an op as lines of Python, made from its record."""
+
+    def __init__(self, circuit: Circuit, slots: list[int]) -> None:
+        self.slots = slots
+        self.lines, self.names, self.conditions = list[str](), dict[int, str](), dict[int, str]()
+        self._write(circuit)
+
+    @classmethod
+    def of(cls, op: Elementwise, mode: int, slots: list[int]) -> Slopes | None:
+        """Return the slopes for some inputs; None if a step of them cannot be written in Python."""
+        if not op.python or op.takes_bool or len(op.inputs) > 2 or all(rule is None for rule in op.partials):
+            return None
+        builder = Builder(finite=False)
+        ports = [builder.input(name) for name in op.inputs]
+        y = builder.input("y")
+        labels: dict[str, Any] = {}
+        for slot in slots:
+            flow = op.local(slot, ports, y, mode)
+            mask, slope = (flow.mask, flow.value) if type(flow) is Masked else (None, 0.0 if flow is None else flow)
+            labels[f"slope{slot}"] = slope if hasattr(slope, "builder") else builder.constant(slope)
+            if flow is None:
+                labels[f"mask{slot}"] = builder.apply("isnan", builder.constant(0.0))
+            elif mask is not None:
+                labels[f"mask{slot}"] = mask
+        circuit = simplify(builder.build(labels=labels))
+        try:
+            return cls(circuit, slots)
+        except OperandError:
+            return None
+
+    def _write(self, circuit: Circuit) -> None:
+        readers = Counter([*circuit.columns.sources.tolist(), *circuit.columns.outputs.tolist()])
+        written: dict[int, str] = {}
+        for row in circuit.rows():
+            if row.op is INPUT:
+                written[row.node] = circuit.name_of(row.node)
+            elif row.op is CONSTANT:
+                written[row.node] = _constant(circuit.constant_of(row.node))
+            else:
+                assert isinstance(row.op, Elementwise)
+                text = _written(row.op, [written[k] for k in row.sources])
+                # What is read once is written where it is read: a branch of `where` that is not taken costs nothing.
+                if readers[row.node] > 1:
+                    self.lines.append(f"t{row.node} = {text}")
+                    text = f"t{row.node}"
+                written[row.node] = text
+        for label, node in zip(circuit.outputs, circuit.columns.outputs.tolist(), strict=True):
+            (self.names if label.startswith("slope") else self.conditions)[int(label[-1])] = written[node]
+        for slot, text in self.names.items():
+            if not text.isidentifier():
+                self.lines.append(f"s{slot} = {text}")
+                self.names[slot] = f"s{slot}"
+
+    def text(self, indent: int) -> str:
+        """Return the lines."""
+        return f"\n{' ' * indent}".join(self.lines or ["pass"])
+
+    def masks(self, letters: str) -> str:
+        """Return the lines that block the wires a mask says so of."""
+        lines = [
+            f"if not ({condition}): {letters[self.slots.index(slot)]} = -3 - {letters[self.slots.index(slot)]}"
+            for slot, condition in self.conditions.items()
+        ]
+        return "\n        ".join(lines or ["pass"])
+
+
+def _written(op: Elementwise, operands: Any) -> str:
+    if not op.python:
+        raise OperandError(f"{op.name} has no Python text")
+    safe = [text if _ATOM.fullmatch(text) else f"({text})" for text in operands]
+    return op.python.format(**dict(zip(op.inputs, safe, strict=True)))
+
+
+def _constant(value: Any) -> str:
+    return repr(value.item() if isinstance(value, np.generic) else value)
+
+
+def _quietly(op: Elementwise, operands: tuple[Any, ...]) -> Any:
+    """Record an op where Python raises and NumPy answers; a number is as quiet there as everywhere else."""
+    with np.errstate(all="ignore"):
+        return record(op, operands)
+
+
+def _general(op: Elementwise, operands: tuple[Any, ...]) -> Any:
+    """Apply an op where one operand is neither a scalar nor a plain number."""
+    for operand in operands:
+        if isinstance(operand, np.floating | np.integer):
+            # A number of NumPy's counts as the number it is; float64 is what both become.
+            return op(*(float(x) if isinstance(x, np.floating | np.integer) else x for x in operands))
+        if not isinstance(operand, Value | bool | np.generic | np.ndarray | complex | int | list | tuple):
+            return NotImplemented
+    return record(op, operands)
+
+
+def _lazily(op: Elementwise, name: str, *, reflected: bool = False) -> Callable[..., Any]:
+    """Return a method that puts the generated one in its place when it is first called."""
+
+    def first(self: Scalar, *other: Any) -> Any:
+        made = scalar_function(op, reflected=reflected)
+
+        def fallback(self: Scalar, *rest: Any) -> Any:
+            return record(op, (*rest, self) if reflected else (self, *rest))
+
+        chosen = made or fallback
+        setattr(Scalar, name, chosen)
+        return chosen(self, *other)
+
+    return first
+
+
+def _applied(op: Elementwise) -> Callable[..., Any]:
+    """Return a function of an op's operands, at least one of which is a scalar."""
+
+    def apply(*operands: Any) -> Any:
+        if len(operands) == 1:
+            return (scalar_function(op) or _recorded(op))(*operands)
+        if type(operands[0]) is Scalar:
+            return (scalar_function(op) or _recorded(op))(*operands)
+        if type(operands[1]) is Scalar:
+            made = scalar_function(op, reflected=True)
+            return record(op, operands) if made is None else made(operands[1], operands[0])
+        return record(op, operands)
+
+    return apply
+
+
+def _recorded(op: Elementwise) -> Callable[..., Any]:
+    return lambda *operands: record(op, operands)
+
+
+_OPERATORS = {"+": "add", "-": "sub", "*": "mul", "/": "truediv", "**": "pow", "%": "mod", "//": "floordiv"}
+
+
+def _operators() -> Iterator[None]:
+    for spelling, python in _OPERATORS.items():
+        op = TABLE.infix[spelling]
+        assert isinstance(op, Elementwise)
+        setattr(Scalar, f"__{python}__", _lazily(op, f"__{python}__"))
+        setattr(Scalar, f"__r{python}__", _lazily(op, f"__r{python}__", reflected=True))
+        yield
+    for spelling, python in {"-": "neg", "+": "pos"}.items():
+        op = TABLE.prefix[spelling]
+        assert isinstance(op, Elementwise)
+        setattr(Scalar, f"__{python}__", _lazily(op, f"__{python}__"))
+        yield
+
+
+def install(op: Elementwise) -> None:
+    """Make an op of the table quick on scalars."""
+    if op.python and len(op.inputs) <= 2 and not op.takes_bool and any(rule is not None for rule in op.partials):
+        SCALAR_OPS[op] = _applied(op)
+        if len(op.inputs) == 1 and not hasattr(Value, op.name):
+            setattr(Scalar, op.name, _lazily(op, op.name))
+
+
+def _compare(spelling: str) -> Callable[[Scalar, Any], Any]:
+    op = TABLE.infix[spelling]
+    compare = NAMESPACE[f"compare_{op.name}"] = eval(f"lambda a, b: a {spelling} b")
+
+    def method(self: Scalar, other: Any) -> Any:
+        kind = type(other)
+        if kind is Scalar:
+            return compare(self._data, other._data)
+        if kind is float or kind is int:
+            return compare(self._data, other)
+        return record(op, (self, other))
+
+    return method
+
+
+def start() -> None:
+    """Give scalars their operators and methods."""
+    for _ in _operators():
+        pass
+    for op in TABLE:
+        if isinstance(op, Elementwise):
+            install(op)
+    for spelling, python in {"<": "lt", "<=": "le", ">": "gt", ">=": "ge", "==": "eq", "!=": "ne"}.items():
+        setattr(Scalar, f"__{python}__", _compare(spelling))
+    Scalar.__hash__ = Value.__hash__  # type: ignore[method-assign]
+
+
+start()

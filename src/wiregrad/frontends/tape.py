@@ -1,0 +1,339 @@
+"""The recording behind values: flat rows that grow, and what flows back along them.
+
+A scalar node is one packed row: its value, its two slopes, its two sources and its op, 34 bytes. A source is the
+offset of a row, so nothing is looked up to append; appending is one call, so a Ctrl-C leaves no half row. Everything
+else (arrays, ops of more inputs, leaves) has a row too, which says `EXTRA`, and an entry beside the rows.
+
+A recording belongs to the thread that made it and lives as long as a value on it. Leaves belong to none: a recording
+knows its leaves, a leaf only the number of the recording it was last seen on, so there is no ring of references.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import weakref
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from struct import Struct
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from wiregrad.ir import INPUT, TABLE, Certificate, Op, Place, Row
+from wiregrad.ir.mode import Convention, encode
+from wiregrad.ops.flow import Masked, fit, is_complex, plus
+
+ROW = Struct("<dddiiH")
+STRIDE = ROW.size
+COLUMNS = np.dtype([("y", "<f8"), ("p", "<f8"), ("q", "<f8"), ("a", "<i4"), ("b", "<i4"), ("code", "<u2")])
+LITERAL = -1
+"""Stands for a source that is no row: the operand was a number, kept in the slope's place."""
+EXTRA = -2
+"""Stands in the first source of a row whose node is an `Extra`."""
+BLOCKED = -3
+"""`BLOCKED - offset` stands for a source that the gradient does not reach."""
+EXTRA_CODE = np.iinfo(np.uint16).max
+LIMIT = 1 << 14
+"""After so many rows, an op on leaves alone begins a new recording, so that loops do not grow one for ever."""
+
+_serials = itertools.count(1)
+
+
+class Extra(NamedTuple):
+    """A node that is no packed row: an op on arrays, of more than two inputs, or a leaf."""
+
+    op: Op
+    sources: tuple[int, ...]
+    xs: tuple[Any, ...]
+    y: Any
+    mode: int
+
+
+class Tape:
+    """A growing recording."""
+
+    __slots__ = (
+        "__weakref__",
+        "adjoints",
+        "apart",
+        "buffer",
+        "certificates",
+        "extras",
+        "groups",
+        "hooks",
+        "imports",
+        "known",
+        "leaves",
+        "limit",
+        "owner",
+        "places",
+        "reached",
+        "serial",
+        "tracing",
+    )
+
+    def __init__(self, *, tracing: bool = False, apart: bool = False) -> None:
+        self.buffer = bytearray()
+        self.extras: dict[int, Extra] = {}
+        self.leaves: dict[int, Any] = {}
+        """The values that came from outside, by offset: leaves, and while tracing any value of another recording."""
+        self.imports: dict[int, tuple[Tape, int]] = {}
+        """Rows that were copied from another recording, and where they came from."""
+        self.known: dict[tuple[int, int], int] = {}
+        """Where rows of other recordings, by serial and offset, went."""
+        self.hooks: dict[int, list[Any]] = {}
+        self.adjoints: list[Any] = []
+        """What the last backward pass left at each node."""
+        self.reached: bytearray | None = None
+        """Which nodes the last backward pass started from or came from; worked out when asked."""
+        self.owner: int | None = threading.get_ident()
+        """The thread that may record here; None once the transform that recorded has ended."""
+        self.serial = next(_serials)
+        self.limit = LIMIT * STRIDE
+        self.tracing = tracing
+        """Whether everything is recorded for a circuit: comparisons, places, names, what steered Python."""
+        self.apart = apart or tracing
+        """Whether values of other recordings stand here as leaves, instead of being copied with all they came from."""
+        self.certificates: list[Certificate] = []
+        self.places: dict[int, Place] = {}
+        self.groups: dict[int, str] = {}
+
+    def append(self, extra: Extra) -> int:
+        """Add a node that is no packed row; returns its offset."""
+        offset = len(self.buffer)
+        self.extras[offset] = extra
+        self.buffer += ROW.pack(0.0, 0.0, 0.0, EXTRA, LITERAL, EXTRA_CODE)
+        return offset
+
+    def value_at(self, offset: int) -> Any:
+        """Return what a node carried forward."""
+        extra = self.extras.get(offset)
+        if extra is None:
+            return ROW.unpack_from(self.buffer, offset)[0]
+        # Rules divide by outputs, so they get NumPy's numbers; a value holds a plain one.
+        return float(extra.y) if type(extra.y) is np.float64 and not self.tracing else extra.y
+
+    def node_at(self, offset: int) -> Extra:
+        """Return a node in full."""
+        extra = self.extras.get(offset)
+        return _unpack(ROW.unpack_from(self.buffer, offset), self) if extra is None else extra
+
+    def nodes(self, start: int, stop: int) -> Iterator[tuple[int, Extra]]:
+        """Walk the nodes between two offsets, last one first."""
+        rows = np.frombuffer(memoryview(self.buffer)[start:stop], COLUMNS).tolist()
+        for offset, row in zip(range(stop - STRIDE, start - STRIDE, -STRIDE), reversed(rows), strict=True):
+            extra = self.extras.get(offset)
+            yield offset, _unpack(row, self) if extra is None else extra
+
+    def adjoint(self, offset: int) -> Any:
+        """Return what the last backward pass left at a node."""
+        index = offset // STRIDE
+        return self.adjoints[index] if index < len(self.adjoints) else None
+
+
+def _unpack(row: tuple[Any, ...], tape: Tape) -> Extra:
+    y, p, q, a, b, code = row
+    op = TABLE.by_code()[code]
+    pairs = [(a, p), (b, q)][: len(op.inputs)]
+    sources = tuple([source if source >= LITERAL else BLOCKED - source for source, _ in pairs])
+    xs = tuple(
+        [
+            np.float64(number if source == LITERAL else tape.value_at(source))
+            for source, (_, number) in zip(sources, pairs, strict=True)
+        ]
+    )
+    return Extra(op, sources, xs, np.float64(y), mode_of(op, sources))
+
+
+def mode_of(op: Op, sources: Sequence[int]) -> int:
+    """Return how a node treats its kinks: by the usual convention, with its literals counted as constants."""
+    if not op.kinks or len(sources) == 1 or min(sources) > LITERAL:
+        return 0
+    return encode(Convention.MIN_NORM, [slot for slot, source in enumerate(sources) if source == LITERAL])
+
+
+def pull_back(tape: Tape, seeds: Iterable[tuple[int, Any]], start: int = 0) -> list[Any]:
+    """Run the reverse sweep on numbers from seeded nodes back to an offset; returns one gradient per node from there.
+
+    This is `passes.reverse` with the slopes taken from the rows: the same products, added in the same order.
+    """
+    seeds = list(seeds)
+    stop = max(offset for offset, _ in seeds) + STRIDE
+    columns = _columns(tape, start, stop)
+    adjoints: list[Any] = [None] * len(columns)
+    for offset, seed in seeds:
+        node = (offset - start) // STRIDE
+        adjoints[node] = plus(adjoints[node], seed)
+    below = len(columns)
+    for offset in sorted(tape.hooks, reverse=True):
+        if start <= offset < stop:
+            hooked = (offset - start) // STRIDE
+            _pull_rows(tape, columns, adjoints, start, hooked + 1, below)
+            for hook in tape.hooks[offset]:
+                adjoints[hooked] = hook(adjoints[hooked])
+            below = hooked + 1
+    _pull_rows(tape, columns, adjoints, start, 0, below)
+    return adjoints
+
+
+def _columns(tape: Tape, start: int, stop: int) -> Any:
+    # A copy: a view would keep the buffer from growing.
+    return np.frombuffer(memoryview(tape.buffer)[start:stop], COLUMNS).copy()
+
+
+def _pull_rows(tape: Tape, columns: Any, adjoints: list[Any], start: int, low: int, high: int) -> None:
+    """Pass on the gradients of the nodes from `high` (not included) down to `low`."""
+    part = columns[low:high][::-1]
+    first, second = _relative(part["a"], start), _relative(part["b"], start)
+    ahead = reversed(adjoints) if high == len(adjoints) else _backwards(adjoints, high)
+    p, q, nodes = part["p"].tolist(), part["q"].tolist(), range(high - 1, low - 1, -1)
+    for node, g, a, b, slope_a, slope_b in zip(nodes, ahead, first, second, p, q, strict=False):
+        if g is None:
+            continue
+        if b >= 0:
+            held = adjoints[b]
+            adjoints[b] = g * slope_b if held is None else held + g * slope_b
+        if a >= 0:
+            held = adjoints[a]
+            adjoints[a] = g * slope_a if held is None else held + g * slope_a
+        elif a == EXTRA:
+            _pull_extra(tape.extras[start + node * STRIDE], g, adjoints, start)
+
+
+def _backwards(items: list[Any], high: int) -> Iterator[Any]:
+    for k in range(high - 1, -1, -1):
+        yield items[k]
+
+
+def reached(tape: Tape, size: int) -> bytearray:
+    """Return 1 for each of the first `size` nodes that the last of them depends on through a blocked wire."""
+    found = bytearray(size)
+    columns = _columns(tape, 0, size * STRIDE)
+    if not size or not (
+        tape.extras.keys() - tape.leaves.keys() or (columns["a"] <= BLOCKED).any() or (columns["b"] <= BLOCKED).any()
+    ):
+        # Nothing is blocked, so what has no gradient was not passed.
+        return found
+    found[-1] = 1
+    first, second = (_unblocked(columns[name]) for name in "ab")
+    for node in range(size - 1, -1, -1):
+        if found[node]:
+            if first[node] == EXTRA:
+                for source in tape.extras[node * STRIDE].sources:
+                    if source >= 0:
+                        found[source // STRIDE] = 1
+            elif first[node] >= 0:
+                found[first[node]] = 1
+            if second[node] >= 0:
+                found[second[node]] = 1
+    return found
+
+
+def _unblocked(offsets: Any) -> list[int]:
+    open_ = np.where(offsets <= BLOCKED, BLOCKED - offsets, offsets)
+    found: list[int] = np.where(open_ >= 0, open_ // STRIDE, open_).tolist()
+    return found
+
+
+def _relative(offsets: Any, start: int) -> list[int]:
+    inside = offsets >= start
+    outside = np.where(offsets == EXTRA, EXTRA, LITERAL)
+    found: list[int] = np.where(inside, (offsets - start) // STRIDE, outside).tolist()
+    return found
+
+
+def _pull_extra(node: Extra, g: Any, adjoints: list[Any], start: int) -> None:
+    op, sources, xs, y, mode = node
+    for slot in range(len(sources) - 1, -1, -1):
+        source = sources[slot]
+        if source >= start:
+            sent = fitted(op.pull(slot, g, xs, y, mode), xs[slot])
+            if sent is not None:
+                index = (source - start) // STRIDE
+                adjoints[index] = plus(adjoints[index], sent)
+
+
+def fitted(flow: Any, x: Any) -> Any:
+    """Return a flow with the type of the value it belongs to."""
+    if flow is None or (type(x) is not np.float64 and type(x) is not float):
+        return fit(flow, x)
+    # A flow to a number is one number, and plain: the sweep multiplies it with plain slopes.
+    return flow if type(flow) is Masked else float(flow.real if is_complex(flow) else flow)
+
+
+class State(threading.local):
+    """What each thread has of its own."""
+
+    def __init__(self) -> None:
+        self.tape: Tape | None = None
+        """The recording of the transform that is running."""
+        self._latest: weakref.ref[Tape] | None = None
+        self.paused = 0
+        self.group = ""
+
+    def current(self) -> Tape:
+        """Return the recording for an op on leaves alone."""
+        if self.tape is not None:
+            return self.tape
+        tape = None if self._latest is None else self._latest()
+        if tape is None or len(tape.buffer) > tape.limit:
+            tape = Tape()
+            self._latest = weakref.ref(tape)
+        return tape
+
+    @contextmanager
+    def on(self, tape: Tape) -> Iterator[None]:
+        """Record what runs inside on a recording, whatever was paused outside."""
+        before = self.tape, self.paused
+        self.tape, self.paused = tape, 0
+        try:
+            yield
+        finally:
+            self.tape, self.paused = before
+
+    def turn(self) -> None:
+        """Begin a new recording with the next op on leaves."""
+        self._latest = None
+
+
+STATE = State()
+
+
+class Span:
+    """The nodes of a recording between two offsets, as the sweeps see a circuit: by index, from 0."""
+
+    def __init__(self, tape: Tape, start: int, stop: int, roots: Iterable[int]) -> None:
+        self.tape, self.start, self.size = tape, start, (stop - start) // STRIDE
+        self._nodes = [node for _, node in tape.nodes(start, stop)][::-1]
+        self._roots = {self.index(offset) for offset in roots}
+        self.literals: dict[int, Any] = {}
+
+    def index(self, offset: int) -> int:
+        """Return the index of a node."""
+        return (offset - self.start) // STRIDE
+
+    def active(self) -> bytearray:
+        """Return 1 for each node through which a gradient can reach a root, else 0."""
+        found = bytearray(self.size)
+        for k, node in enumerate(self._nodes):
+            if k in self._roots or any(source >= self.start and found[self.index(source)] for source in node.sources):
+                found[k] = getattr(node.y, "dtype", np.dtype(float)).kind in "fc"
+        return found
+
+    def rows(self, *, backward: bool = False) -> Iterator[Row]:
+        """Walk the nodes; what comes from outside the span has a negative index into `literals`."""
+        order = range(self.size - 1, -1, -1) if backward else range(self.size)
+        for k in order:
+            node = self._nodes[k]
+            sources = [
+                self.index(source) if source >= self.start else self._outside(source, x)
+                for source, x in zip(node.sources, node.xs, strict=True)
+            ]
+            # A root is where the sweep ends: what it was made from is not this span's business.
+            yield Row(k, INPUT, [], 0) if k in self._roots else Row(k, node.op, sources, node.mode)
+
+    def _outside(self, source: int, x: Any) -> int:
+        number = -1 - len(self.literals)
+        self.literals[number] = x if source == LITERAL else (source, x)
+        return number

@@ -1,0 +1,255 @@
+"""Tracing: a Python function, run once at a point, as a circuit.
+
+The recording is the same one that gradients use, with more kept: comparisons are nodes, every node has the line and
+the functions it was written in, variables give their names, and what steered Python is kept as a certificate.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from types import FrameType
+from typing import Any
+
+import numpy as np
+
+from wiregrad.dtypes import DTYPES
+from wiregrad.errors import GradientError, NameSyntaxError, is_own, user_line
+from wiregrad.frontends.tape import LITERAL, STATE, Extra, Tape
+from wiregrad.frontends.transforms import _check_function, lifted
+from wiregrad.frontends.tree import Tree, flatten, unflatten
+from wiregrad.frontends.value import Value, as_data, place
+from wiregrad.ir import INPUT, TABLE, Certificate, Circuit, Recording, check_name
+from wiregrad.ir.infer import type_of_constant
+from wiregrad.ops import Elementwise
+from wiregrad.ops.flow import shape_of
+
+
+class Traced:
+    """A function recorded for replay: where its inputs and results stand."""
+
+    def __init__(self, tape: Tape, inputs: list[int], results: list[Any], tree: Tree, names: dict[int, str]) -> None:
+        self.tape, self.inputs, self.results, self.tree, self.names = tape, inputs, results, tree, names
+
+    def roots(self) -> list[int]:
+        """Return where the results stand; -1 for one that is a plain number."""
+        with STATE.on(self.tape):
+            return [place(self.tape, result) if isinstance(result, Value) else -1 for result in self.results]
+
+    def needed(self, roots: Sequence[int]) -> list[int]:
+        """Return the nodes that some nodes depend on, in order; themselves included."""
+        wanted, stack = set[int](), [root for root in roots if root >= 0]
+        while stack:
+            offset = stack.pop()
+            if offset not in wanted:
+                wanted.add(offset)
+                stack.extend(source for source in self.tape.node_at(offset).sources if source >= 0)
+        return sorted(wanted)
+
+
+def run_traced(f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], *, named: bool = False) -> Traced:
+    """Run a function on values of a new recording; every float leaf of its arguments becomes an input."""
+    tape = Tape(tracing=True)
+    inputs: list[int] = []
+
+    def lift(leaf: Any) -> Any:
+        raw = leaf._data if isinstance(leaf, Value) else leaf
+        if not isinstance(leaf, Value) and not _is_input(raw):
+            return leaf
+        data = raw if isinstance(leaf, Value) else as_data(raw, f"an argument of {getattr(f, '__name__', 'f')}")
+        value = lifted(tape, data)
+        inputs.append(value._index)
+        return value
+
+    with STATE.on(tape):
+        leaves, shape = flatten((tuple(args), dict(kwargs)))
+        given, keywords = unflatten(shape, [lift(leaf) for leaf in leaves])
+        names: dict[int, str] = {}
+        with _names_of_locals(tape, names) if named else nullcontext():
+            result = call_traced(f, given, keywords)
+    results, tree = flatten(result)
+    return Traced(tape, inputs, results, tree, names)
+
+
+def call_traced(f: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """Call the function that is traced; frames outside this one are not its own (see `TRACED_CALL`)."""
+    return f(*args, **kwargs)
+
+
+def _is_input(leaf: Any) -> bool:
+    if isinstance(leaf, bool | str | bytes | int) or callable(leaf):
+        return False
+    return np.asarray(leaf).dtype.kind in "fc"
+
+
+@contextmanager
+def _names_of_locals(tape: Tape, names: dict[int, str]) -> Iterator[None]:
+    """Note under which names the functions that run inside kept values when they returned."""
+
+    def profile(frame: FrameType, event: str, _: Any) -> None:
+        if event == "return" and not is_own(frame.f_code.co_filename):
+            for name, value in frame.f_locals.items():
+                if isinstance(value, Value) and value._tape is tape and name.isidentifier():
+                    names[value._index] = name
+
+    before = sys.getprofile()
+    sys.setprofile(profile)
+    try:
+        yield
+    finally:
+        sys.setprofile(before)
+
+
+def trace(f: Callable[..., Any], *args: Any, **kwargs: Any) -> Circuit:
+    """Return the circuit of a function at a point: real and complex arguments are its inputs.
+
+    >>> def neuron(x, w, b):
+    ...     n = x * w + b
+    ...     return np.tanh(n)
+    >>> circuit = trace(neuron, 2.0, -3.0, 6.5)
+    >>> circuit.inputs, circuit["n"].inputs
+    (('x', 'w', 'b'), ('%3', 'b'))
+    """
+    _check_function(f)
+    traced = run_traced(f, args, kwargs, named=True)
+    return _Writer(traced, _input_names(f, args, kwargs), getattr(f, "__name__", "f")).circuit()
+
+
+def _input_names(f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> list[str]:
+    """Return a name for every input: the parameter's, with the path inside a container behind it."""
+    bound: dict[str, Any] = {f"x{k}": arg for k, arg in enumerate(args)}
+    parameters: Mapping[str, inspect.Parameter] = {}
+    with suppress(TypeError, ValueError):
+        bound = inspect.signature(f).bind(*args, **kwargs).arguments
+        parameters = inspect.signature(f).parameters
+    names: list[str] = []
+    for name, value in bound.items():
+        kind = parameters[name].kind if name in parameters else None
+        if kind is inspect.Parameter.VAR_POSITIONAL:
+            names += [text for k, item in enumerate(value) for text in _paths(f"{name}_{k}", item)]
+        elif kind is inspect.Parameter.VAR_KEYWORD:
+            names += [text for key in sorted(value) for text in _paths(str(key), value[key])]
+        else:
+            names += _paths(name, value)
+    return names
+
+
+def _paths(name: str, item: Any) -> list[str]:
+    if item is None:
+        return []
+    if isinstance(item, dict):
+        return [text for key in sorted(item) for text in _paths(f"{name}_{key}", item[key])]
+    if isinstance(item, list | tuple):
+        return [text for k, part in enumerate(item) for text in _paths(f"{name}_{k}", part)]
+    return [name] if isinstance(item, Value) or _is_input(item) else []
+
+
+class _Writer:
+    """Writes a traced recording as a circuit."""
+
+    def __init__(self, traced: Traced, input_names: list[str], name: str) -> None:
+        self.traced, self.tape, self.name = traced, traced.tape, name
+        self.recording = Recording()
+        self.where: dict[int, int] = {}
+        self._constants: dict[Any, int] = {}
+        self._claimed: set[str] = set()
+        for offset, text in zip(traced.inputs, input_names, strict=True):
+            data = self.tape.value_at(offset)
+            self.where[offset] = self.recording.append_input(self._free(text, "x"), type_of_constant(data))
+
+    def circuit(self) -> Circuit:
+        """Return the circuit."""
+        traced, recording = self.traced, self.recording
+        roots = traced.roots()
+        certified = [certificate.node for certificate in self.tape.certificates]
+        for offset in traced.needed([*roots, *certified]):
+            if offset not in self.where:
+                self._write(offset, self.tape.node_at(offset))
+        if not roots:
+            raise GradientError(f"{self.name} returned nothing to make a circuit of{user_line()}")
+        outputs = dict(self._outputs(roots))
+        recording.certificates = [
+            Certificate(self.where[c.node], _plain(c.outcome), c.place) for c in self.tape.certificates
+        ]
+        title = self.name if _is_name(self.name) else next(iter(outputs))
+        return recording.freeze(outputs, title)
+
+    def _outputs(self, roots: list[int]) -> Iterator[tuple[str, int]]:
+        taken: set[str] = set()
+        for k, (root, result) in enumerate(zip(roots, self.traced.results, strict=True)):
+            node = self.where[root] if root >= 0 else self._constant(np.asarray(result)[()])
+            label = self.recording.name_of(node) if self.recording.has_name(node) else None
+            if label is None or label in taken:
+                wanted = "f" if len(roots) == 1 else f"f{k}"
+                label = self.recording.free_name(wanted)
+                if not self.recording.has_name(node):
+                    self.recording.name(node, label)
+            taken.add(label)
+            yield label, node
+
+    def _write(self, offset: int, node: Extra) -> None:
+        if node.op is INPUT:
+            # A value from outside the function: for the circuit it is a constant.
+            self.where[offset] = self._constant(node.y)
+        else:
+            self.recording.move_to(self.tape.places.get(offset), self.tape.groups.get(offset, ""))
+            sources = [
+                self._literal(node, slot) if source == LITERAL else self.where[source]
+                for slot, source in enumerate(node.sources)
+            ]
+            self.where[offset] = self.recording.append_op(node.op, sources, type_of_constant(node.y), node.mode)
+        name = self.traced.names.get(offset)
+        if name is not None:
+            self.recording.name(self.where[offset], self._free(name, "v"))
+
+    def _literal(self, node: Extra, slot: int) -> int:
+        """Return a constant for an operand that was a number or array, spread where the op works by elements."""
+        x = node.xs[slot]
+        if isinstance(x, bool | int | float | complex) and not isinstance(x, np.generic):
+            x = _strong(x, node)
+        found = self._constant(x)
+        shape = self._shape(node)
+        if isinstance(node.op, Elementwise) and np.shape(x) != shape:
+            spread = TABLE["spread"].bind({"rank": np.ndim(x), "shape": shape})
+            kind = type_of_constant(np.broadcast_to(x, shape))
+            return self.recording.append_op(spread, [found], kind, 0)
+        return found
+
+    def _shape(self, node: Extra) -> tuple[int, ...]:
+        return shape_of(node.y)
+
+    def _constant(self, value: Any) -> int:
+        array = np.asarray(value)
+        if array.dtype not in DTYPES.values():
+            array = array.astype(np.int64 if array.dtype.kind in "iu" else np.float64)
+        key = array.dtype.str, array.shape, array.tobytes()
+        if key not in self._constants:
+            self._constants[key] = self.recording.append_constant(array[()])
+        return self._constants[key]
+
+    def _free(self, name: str, otherwise: str) -> str:
+        return self.recording.free_name(name if _is_name(name) else otherwise)
+
+
+def _strong(x: Any, node: Extra) -> Any:
+    """Return a Python number with the dtype that NumPy gives it beside the op's other operands."""
+    others = [other for other in node.xs if hasattr(other, "dtype")]
+    if isinstance(x, bool) or not others:
+        return np.asarray(x)[()] if isinstance(x, bool) else np.float64(x)
+    numbers = [other.dtype for other in others if other.dtype.kind != "b"]
+    wanted = np.result_type(*numbers, x) if numbers else np.asarray(node.y).dtype
+    return np.asarray(x).astype(np.float64 if wanted.kind in "iub" else wanted)[()]
+
+
+def _plain(outcome: Any) -> Any:
+    return outcome.item() if isinstance(outcome, np.generic) else outcome
+
+
+def _is_name(text: str) -> bool:
+    try:
+        check_name(text)
+    except NameSyntaxError:
+        return False
+    return True

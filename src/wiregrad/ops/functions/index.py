@@ -1,0 +1,385 @@
+"""Functions that pick elements, and put elements in place of others.
+
+Whole numbers and slices are settings of `getitem`. Arrays of indices are operands of `take`, along one axis: the axes
+they speak of are brought together and counted as one. So an index may be large, or recorded itself, and any number of
+axes may stand in front.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from wiregrad.errors import MutationError, user_line
+from wiregrad.ir import TABLE
+from wiregrad.ops.flow import shape_of
+from wiregrad.ops.functions.registry import function
+from wiregrad.ops.functions.support import N, dtype_of, fixed, is_wire, lift, ndim_of, one_axis, points, replaced
+from wiregrad.ops.shape_records import hollow, stored_index
+
+
+def flat(x: Any) -> Any:
+    """Return the elements of x in one row."""
+    return x if ndim_of(x) == 1 else shaped(x, (int(np.prod(shape_of(x))),))
+
+
+def shaped(x: Any, shape: tuple[int, ...]) -> Any:
+    """Return the elements of x in a shape that has as many."""
+    return x if shape_of(x) == shape else TABLE["reshape"](x, rank=ndim_of(x), shape=shape)
+
+
+def gathered(x: Any, indices: Any, axis: int) -> Any:
+    """Return what stands at indices of any shape along an axis, which is counted from the end."""
+    return shaped(TABLE["take"](x, flat(indices), axis=axis), replaced(shape_of(x), axis, *shape_of(indices)))
+
+
+def pick(x: Any, *items: Any) -> Any:
+    """Return elements by whole numbers, slices, None and ..."""
+    return TABLE["getitem"](x, index=stored_index(items, ndim_of(x)))
+
+
+_INDICES = (
+    0,
+    (slice(1, None), [0, 2, 2]),
+    (..., slice(None, None, -2)),
+    (None, -1, slice(3, 0, -2)),
+    (np.array([[True, False, True, True], [False] * 4, [True] * 4]),),
+    ([0, -1], None, [1, 1]),
+    (slice(None), np.array([[0, 1], [3, 0]])),
+    np.array([], np.int64),
+    (True, 2, ...),
+    (np.array([True, False, True]), 1),
+)
+
+
+@function(
+    method=True,
+    samples=points(
+        *((N(3, 4), index) for index in _INDICES),
+        (N(3, 2, 4), ([0, 2, 0], slice(None), [1, 1, 3])),
+        (N(3, 2, 4), (1, slice(None), [[1], [0]])),
+        (N(), None),
+        (N(0, 2), (slice(None), 1)),
+    ),
+)
+def getitem(x: Any, index: Any, /) -> Any:
+    """Elements by index: whole numbers, slices, None, ..., conditions and arrays of whole numbers."""
+    x, items = lift(x), [_item(item) for item in (index if isinstance(index, tuple) else (index,))]
+    if not any(is_wire(item) for item in items):
+        # NumPy itself refuses what does not fit.
+        hollow(shape_of(x))[tuple(items)]
+    if any(isinstance(item, np.ndarray) or is_wire(item) for item in items):
+        return _advanced(x, items)
+    return pick(x, *items)
+
+
+def _item(item: Any) -> Any:
+    """Return part of an index as a slice, None, ..., a whole number, or an array or wire of whole numbers or bools."""
+    if item is None or item is Ellipsis or isinstance(item, slice):
+        return item
+    if is_wire(item):
+        if dtype_of(item).kind not in "iub":
+            raise IndexError("arrays used as indices must be of integer (or boolean) type")
+        return fixed(item) if dtype_of(item).kind == "b" else item
+    array = np.asarray(item)
+    if array.size == 0 and not isinstance(item, np.ndarray):
+        array = array.astype(np.intp)
+    return operator.index(array[()]) if array.ndim == 0 and array.dtype.kind in "iu" else array
+
+
+class Pick(NamedTuple):
+    """An array of indices along one axis; `fresh` if that is an axis of length 1 which the index itself adds."""
+
+    indices: Any
+    fresh: bool = False
+
+
+def _picks(item: Any) -> list[Any]:
+    """Return a part of an index with whole numbers and conditions as arrays of indices."""
+    if item is None or item is Ellipsis or isinstance(item, slice):
+        return [item]
+    if is_wire(item) or isinstance(item, int) or item.dtype.kind != "b":
+        return [Pick(item if is_wire(item) else np.asarray(item, np.intp))]
+    if item.ndim == 0:
+        return [Pick(np.zeros(int(item), np.intp), fresh=True)]
+    return [Pick(indices) for indices in item.nonzero()]
+
+
+def _advanced(x: Any, items: list[Any]) -> Any:
+    parts = [part for item in items for part in _picks(item)]
+    at = [k for k, part in enumerate(parts) if isinstance(part, Pick)]
+    adjacent = at[-1] - at[0] == len(at) - 1
+    parts = _filled(parts, ndim_of(x))
+    x = _sliced(x, parts)
+    chosen = [k for k, part in enumerate(parts) if isinstance(part, Pick)]
+    rest = [k for k, part in enumerate(parts) if not isinstance(part, Pick)]
+    # NumPy puts the axes of arrays that stand apart in front.
+    first = chosen[0] if adjacent else 0
+    x = _ordered(x, [*rest[:first], *chosen, *rest[first:]])
+    shape, last = shape_of(x), first + len(chosen)
+    merged = shaped(x, (*shape[:first], int(np.prod(shape[first:last])), *shape[last:]))
+    return gathered(merged, _counted([parts[k].indices for k in chosen], shape[first:last]), last - 1 - len(shape))
+
+
+def _filled(parts: list[Any], ndim: int) -> list[Any]:
+    """Return the parts of an index with the slices that its ellipsis, or its end, stands for."""
+    used = sum(isinstance(part, slice) or (isinstance(part, Pick) and not part.fresh) for part in parts)
+    dots = next((k for k, part in enumerate(parts) if part is Ellipsis), len(parts))
+    return [*parts[:dots], *[slice(None)] * (ndim - used), *parts[dots + 1 :]]
+
+
+def _sliced(x: Any, parts: list[Any]) -> Any:
+    """Return x with the slices of an index applied, and with an axis for each of its parts."""
+    basic = [
+        slice(None) if isinstance(part, Pick) and not part.fresh else part if isinstance(part, slice) else None
+        for part in parts
+    ]
+    return x if all(item == slice(None) for item in basic) else pick(x, *basic)
+
+
+def _ordered(x: Any, order: list[int]) -> Any:
+    return x if order == sorted(order) else TABLE["permute"](x, axes=tuple(k - len(order) for k in order))
+
+
+def _counted(indices: list[Any], lengths: tuple[int, ...]) -> Any:
+    """Return indices along several axes as indices along one that has all their elements in a row."""
+    if len(indices) == 1:
+        return indices[0]
+    total: Any = 0
+    for index, length in zip(indices, lengths, strict=True):
+        total = total * length + index % max(length, 1)
+    return total
+
+
+@function(
+    np.take,
+    method=True,
+    samples=points(
+        (N(4, 3), [2, 0, 2]),
+        (N(4, 3), np.array([[2, 0], [-1, 3]]), {"axis": 0}),
+        (N(2, 4, 3), 1, {"axis": -2}),
+        (N(3), [4, -5], {"mode": "wrap"}),
+        (N(3), [4, -5], {"mode": "clip"}),
+        (N(), 0),
+        (N(0, 2), [1, 1], 1),
+        (N(2, 3), np.array([], np.int64), {"axis": 1}),
+    ),
+)
+def take(x: Any, indices: Any, axis: int | None = None, mode: str = "raise") -> Any:
+    """Elements by index along an axis, or of all in a row."""
+    x, indices = lift(x), lift(indices)
+    x, axis = (flat(x), -1) if axis is None else (x, one_axis(axis, ndim_of(x)))
+    if mode not in ("raise", "wrap", "clip"):
+        raise ValueError(f"clipmode must be one of 'clip', 'raise', or 'wrap' (got '{mode}')")
+    if mode == "wrap":
+        indices = indices % shape_of(x)[axis]
+    if mode == "clip":
+        indices = np.clip(fixed(indices), 0, shape_of(x)[axis] - 1)
+    return gathered(x, indices, axis)
+
+
+@function(
+    np.take_along_axis,
+    samples=points(
+        (N(2, 3), np.array([[2, 0], [1, 1]]), 1),
+        (N(4, 3), np.array([[-1, 0, 2]]), {"axis": 0}),
+        (N(2, 3), np.array([[0, 2]])),
+        (N(1, 3), np.array([[0, 2], [1, 1]]), -1),
+        (N(2, 3), np.array([5, 0, 0]), {"axis": None}),
+        (N(1), np.array([0, 0])),
+        (N(2, 0), np.zeros((2, 0), np.int64), 1),
+    ),
+)
+def take_along_axis(x: Any, indices: Any, axis: int | None = -1) -> Any:
+    """Elements by an array of indices along an axis; in the other axes the two broadcast."""
+    x, indices = lift(x), lift(indices)
+    x, axis = (flat(x), -1) if axis is None else (x, one_axis(axis, ndim_of(x)))
+    if dtype_of(indices).kind not in "iu":
+        raise IndexError("`indices` must be an integer array")
+    if ndim_of(x) != ndim_of(indices):
+        raise ValueError("`indices` and `arr` must have the same number of dimensions")
+    common = np.broadcast_shapes(*(replaced(shape_of(wire), axis, 1) for wire in (x, indices)))
+    x, indices = (stretch(wire, replaced(common, axis, shape_of(wire)[axis])) for wire in (x, indices))
+    return TABLE["take_along_axis"](x, indices, axis=axis)
+
+
+def stretch(x: Any, shape: tuple[int, ...]) -> Any:
+    """Return x broadcast to a shape."""
+    if shape_of(x) == shape:
+        return x
+    np.broadcast_to(hollow(shape_of(x)), shape)
+    return TABLE["spread"](x, rank=ndim_of(x), shape=shape)
+
+
+@function(
+    np.compress,
+    samples=points(
+        ([True, False, True], N(3, 4), 0),
+        ([False, True], N(3, 4), {"axis": -1}),
+        ([True, False, True], N(2, 2)),
+        (np.array([True]), N(1)),
+        ([False, False], N(2)),
+        ([True], N(1, 0), 0),
+    ),
+)
+def compress(condition: Any, x: Any, axis: int | None = None) -> Any:
+    """What stands along an axis where a condition holds."""
+    if np.ndim(condition) != 1:
+        raise ValueError("condition must be a 1-d array")
+    return take(x, np.flatnonzero(fixed(condition)), axis)
+
+
+@function(
+    np.extract,
+    samples=points(
+        (np.array([[True, False], [True, True]]), N(2, 2)),
+        (np.array([True, False, True]), N(3)),
+        (np.array([0, 2, 1]), N(3)),
+        (np.array(True), N()),
+        (np.array([False]), N(1)),
+        (np.zeros((0, 2), bool), N(0, 2)),
+    ),
+)
+def extract(condition: Any, x: Any) -> Any:
+    """Elements where a condition holds, in one row."""
+    return take(x, nonzero(flat(lift(condition)))[0])
+
+
+@function(
+    np.delete,
+    samples=points(
+        (N(4, 3), 1, 0),
+        (N(4, 3), [0, -1], {"axis": 1}),
+        (N(2, 3), slice(None, None, 2)),
+        (N(5), np.array([True, False, False, True, False])),
+        (N(1), 0),
+        (N(2, 0), 1, 0),
+    ),
+)
+def delete(x: Any, index: Any, axis: int | None = None) -> Any:
+    """The array without some of its slices along an axis."""
+    x = lift(x)
+    x, axis = (flat(x), -1) if axis is None else (x, one_axis(axis, ndim_of(x)))
+    return gathered(x, np.delete(np.arange(shape_of(x)[axis]), index), axis)
+
+
+@function(
+    np.insert,
+    samples=points(
+        (N(4, 3), 1, N(3), 0),
+        (N(4, 3), 2, N(4), {"axis": 1}),
+        (N(4, 3), [1, 3], N(4, 2), -1),
+        (N(2, 3), -1, 0.5),
+        (N(4), [0, 0, 2], N(3)),
+        (N(3), [2], N(2)),
+        (N(0), 0, N(2)),
+    ),
+)
+def insert(x: Any, index: Any, values: Any, axis: int | None = None) -> Any:
+    """The array with values put between its slices along an axis."""
+    x = lift(x)
+    x, axis = (flat(x), -1) if axis is None else (x, one_axis(axis, ndim_of(x)))
+    shape, values = shape_of(x), like(lift(values), x)
+    length, count = shape[axis], np.insert(np.empty(shape[axis], bool), index, True).size - shape[axis]
+    if count == 1:
+        # At one place a number inserts all the slices that the values have along the axis.
+        values = shaped(values, (1,) * (len(shape) - ndim_of(values)) + shape_of(values))
+        if np.ndim(index) == 0 and not isinstance(index, slice):
+            rest = list(range(1, len(shape)))
+            rest.insert(axis + len(shape), 0)
+            values = _ordered(values, rest)
+        count = shape_of(values)[axis]
+    values = stretch(values, replaced(shape, axis, count))
+    order = np.insert(np.arange(length), index, np.arange(length, length + count))
+    return gathered(TABLE["concatenate"](x, values, axis=axis), order, axis)
+
+
+def like(values: Any, x: Any) -> Any:
+    """Return values in the dtype of the array they are put into."""
+    given, wanted = dtype_of(values), dtype_of(x)
+    if given == wanted:
+        return values
+    if not np.can_cast(given, wanted, "same_kind"):
+        raise TypeError(f"values of {given} do not fit into an array of {wanted}")
+    return TABLE["cast"](values, dtype=wanted.name)
+
+
+@function(
+    samples=points(
+        (N(3, 4), 1, N(4)),
+        (N(3, 4), (slice(None), [0, 2]), N(3, 2)),
+        (N(4), [1, 1, 3], N(3)),
+        (N(3, 4), (..., slice(None, None, -2)), N(3, 1)),
+        (N(3), np.array([True, False, True]), 0.5),
+        (N(), (), N()),
+        (N(3), slice(0, 0), N(0)),
+        (N(3, 2, 4), ([0, 2], slice(None), [1, 3]), N(2, 2)),
+    )
+)
+def put(x: Any, index: Any, values: Any) -> Any:
+    """The array with values at an index in place of what was there: what `x[index] = values` would make of a copy."""
+    x = lift(x)
+    values = like(lift(values), x)
+    shape = shape_of(values)
+    source = np.full(shape_of(x), -1)
+    source[_plain(index)] = np.arange(int(np.prod(shape))).reshape(shape)
+    if source.size and source.max() >= 0:
+        chosen = gathered(flat(values), np.maximum(source, 0), -1) if shape else values
+        return TABLE["where"](source >= 0, chosen, x)
+    return x
+
+
+@function(
+    samples=points(
+        (N(3, 4), 1, N(4)),
+        (N(3, 4), (slice(None), [0, 2, 2]), N(3, 1)),
+        (N(4), [1, 1, 3], N(3)),
+        (N(4), [1, 1, 3], 0.5),
+        (N(3), np.array([True, False, True]), N(2)),
+        (N(), (), N()),
+        (N(3), slice(0, 0), N(0)),
+    )
+)
+def scatter_add(x: Any, index: Any, values: Any) -> Any:
+    """The array with values added at an index, as often as it names a place: what `np.add.at` would make of a copy."""
+    x = lift(x)
+    values = like(lift(values), x)
+    shape = shape_of(x)
+    size = int(np.prod(shape))
+    places = np.arange(size).reshape(shape)[_plain(index)]
+    spread = flat(stretch(values, places.shape))
+    return x + shaped(TABLE["take_add"](spread, places.reshape(-1), axis=-1, length=size), shape)
+
+
+def _plain(index: Any) -> Any:
+    """Return an index with what is recorded in it as plain arrays."""
+    return tuple(fixed(item) if is_wire(item) else item for item in (index if isinstance(index, tuple) else (index,)))
+
+
+@function(np.nonzero, method=True)
+def nonzero(x: Any) -> Any:
+    """The indices of the elements that are not 0, one array per axis."""
+    return fixed(TABLE["not_equal"](lift(x), 0)).nonzero()
+
+
+@function(np.flatnonzero)
+def flatnonzero(x: Any) -> Any:
+    """The indices of the elements that are not 0, in one row."""
+    return nonzero(flat(lift(x)))[0]
+
+
+@function(np.argwhere)
+def argwhere(x: Any) -> Any:
+    """The indices of the elements that are not 0, one row per element."""
+    return np.argwhere(fixed(TABLE["not_equal"](lift(x), 0)))
+
+
+@function(np.copyto, np.put, np.place, np.putmask, np.fill_diagonal, np.put_along_axis, (np.add, "at"))
+def copyto(*_: Any, **__: Any) -> Any:
+    """Refuses: what is recorded does not change in place."""
+    raise MutationError(
+        "a recorded value does not change in place; write x = wg.put(x, index, values), "
+        f"wg.scatter_add(x, index, values) or np.where(mask, values, x){user_line()}"
+    )

@@ -1,0 +1,928 @@
+"""Functions of linear algebra: products of arrays, einsum, and NumPy's `linalg`."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from functools import lru_cache
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from wiregrad.ir import TABLE
+from wiregrad.ops.array import conj
+from wiregrad.ops.flow import shape_of
+from wiregrad.ops.functions.registry import FUNCTIONS, Samples, function
+from wiregrad.ops.functions.support import dtype_of, lift, ndim_of
+
+EighResult: Any = type(np.linalg.eigh(np.eye(1)))
+QRResult: Any = type(np.linalg.qr(np.eye(1)))
+SVDResult: Any = type(np.linalg.svd(np.eye(1)))
+SlogdetResult: Any = type(np.linalg.slogdet(np.eye(1)))
+
+ALL = ("slice", None, None, None)
+"""A whole axis, in an index that is stored."""
+
+
+def _shaped(x: Any, shape: Sequence[int]) -> Any:
+    shape = tuple(shape)
+    return x if shape_of(x) == shape else TABLE["reshape"](x, rank=ndim_of(x), shape=shape)
+
+
+def _ordered(x: Any, order: Sequence[int]) -> Any:
+    """Return x with its axes, counted from the front, in another order."""
+    ndim = ndim_of(x)
+    return x if list(order) == list(range(ndim)) else TABLE["permute"](x, axes=tuple(k - ndim for k in order))
+
+
+def _moved(x: Any, axis: int, to: int) -> Any:
+    """Return x with one axis in another place."""
+    ndim = ndim_of(x)
+    axis, to = (int(np.lib.array_utils.normalize_axis_index(k, ndim)) for k in (axis, to))
+    order = [k for k in range(ndim) if k != axis]
+    return _ordered(x, [*order[:to], axis, *order[to:]])
+
+
+def _spread(x: Any, shape: Sequence[int]) -> Any:
+    shape = tuple(shape)
+    return x if shape_of(x) == shape else TABLE["spread"](x, rank=ndim_of(x), shape=shape)
+
+
+def _last(x: Any, k: int) -> Any:
+    """Return one element of the last axis."""
+    return TABLE["getitem"](x, index=(k,))
+
+
+def _rows(x: Any, start: int, stop: int) -> Any:
+    return TABLE["getitem"](x, index=(("slice", start, stop, None), ALL))
+
+
+def _sum(x: Any, *axes: int) -> Any:
+    return TABLE["sum"](x, axes=axes, keepdims=False)
+
+
+def _real(x: Any) -> Any:
+    """Return the real part of what is complex only because it was packed."""
+    return TABLE["real"](x) if dtype_of(x).kind == "c" else x
+
+
+def _normal(*cases: tuple[Any, ...], shift: float = 0.0) -> Samples:
+    """Return a maker of samples: an array for each shape, square ones moved away from singular by `shift`."""
+
+    def draw(rng: np.random.Generator, item: Any) -> Any:
+        if isinstance(item, list):
+            return [draw(rng, shape) for shape in item]
+        if not isinstance(item, tuple):
+            return item
+        x = rng.normal(size=item)
+        return x + shift * np.eye(item[-1]) if shift and item[-2:-1] == item[-1:] else x
+
+    return lambda rng: [tuple(draw(rng, item) for item in case) for case in cases]
+
+
+def _definite(*cases: tuple[Any, ...]) -> Samples:
+    """Return a maker of samples: symmetric positive definite matrices with distinct eigenvalues."""
+
+    def draw(rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
+        q = np.linalg.qr(rng.normal(size=shape))[0]
+        x = (q * (np.arange(shape[-1]) + 1.0)) @ np.swapaxes(q, -1, -2)
+        return (x + np.swapaxes(x, -1, -2)) / 2
+
+    return lambda rng: [(draw(rng, shape), settings) for shape, settings in cases]
+
+
+def _named(*names: str) -> list[Any]:
+    """Return those of NumPy's functions that this NumPy has."""
+    return [getattr(np, name) for name in names if hasattr(np, name)]
+
+
+@function(
+    np.matmul,
+    np.linalg.matmul,
+    samples=_normal(
+        ((2, 3), (3, 4), {}),
+        ((3,), (3,), {}),
+        ((3,), (3, 2), {}),
+        ((2, 3), (3,), {}),
+        ((2, 4, 3), (3, 2), {}),
+        ((2, 1, 4, 3), (5, 3, 2), {}),
+        ((3,), (2, 3, 2), {}),
+        ((2, 3), (4, 3, 1), {}),
+        ((2, 0), (0, 3), {}),
+        ((0, 2, 3), (3, 1), {}),
+    ),
+)
+def matmul(a: Any, b: Any, /) -> Any:
+    """Product of matrices, the last two axes; the axes in front broadcast, and an array of one axis is a vector."""
+    a, b = lift(a), lift(b)
+    left, right = shape_of(a), shape_of(b)
+    if not left or not right:
+        raise ValueError(f"matmul needs arrays, and one of them is a number; got a {left}, b {right}: use * instead")
+    if left[-1] != right[max(-2, -len(right))]:
+        raise ValueError(f"matmul needs a (..., n, k) and b (..., k, m); got a {left}, b {right}")
+    if len(left) > 1 and len(right) > 1:
+        return _matrix_product(a, b)
+    y = _matrix_product(_shaped(a, (1,) * (2 - len(left)) + left), _shaped(b, right + (1,) * (2 - len(right))))
+    *lead, n, m = shape_of(y)
+    return _shaped(y, (*lead, *((n,) if len(left) > 1 else ()), *((m,) if len(right) > 1 else ())))
+
+
+def _matrix_product(a: Any, b: Any) -> Any:
+    (*lead, n, k), (*other, _, m) = shape_of(a), shape_of(b)
+    if lead and not other:
+        # One large product instead of many small ones, and no copies of b.
+        return _shaped(TABLE["matmul"](_shaped(a, (prod(lead) * n, k)), b), (*lead, n, m))
+    if lead != other:
+        both = np.broadcast_shapes(tuple(lead), tuple(other))
+        a, b = _spread(a, (*both, n, k)), _spread(b, (*both, k, m))
+    return TABLE["matmul"](a, b)
+
+
+@function(
+    np.dot,
+    method=True,
+    samples=_normal(
+        ((3,), (3,), {}),
+        ((2, 3), (3, 4), {}),
+        ((2, 3), (3,), {}),
+        ((2, 4, 3), (5, 3, 2), {}),
+        ((3,), (2, 3, 2), {}),
+        ((), (2, 3), {}),
+        ((2, 3), (), {}),
+        ((0,), (0,), {}),
+    ),
+)
+def dot(a: Any, b: Any) -> Any:
+    """Sum of products over the last axis of a and the last but one of b."""
+    a, b = lift(a), lift(b)
+    if not ndim_of(a) or not ndim_of(b):
+        return a * b
+    if ndim_of(b) <= 2:
+        return matmul(a, b)
+    return tensordot(a, b, (-1, -2))
+
+
+@function(
+    np.vdot,
+    samples=_normal(
+        ((3,), (3,), {}), ((2, 3), (2, 3), {}), ((2, 3), (6,), {}), ((1,), (1, 1), {}), ((), (), {}), ((0,), (0,), {})
+    ),
+)
+def vdot(a: Any, b: Any, /) -> Any:
+    """Sum of the products of all elements, the first ones conjugated."""
+    a, b = lift(a), lift(b)
+    return matmul(conj(_shaped(a, (prod(shape_of(a)),))), _shaped(b, (prod(shape_of(b)),)))
+
+
+@function(
+    *_named("vecdot"),
+    np.linalg.vecdot,
+    samples=_normal(
+        ((3,), (3,), {}),
+        ((2, 3), (2, 3), {}),
+        ((2, 3), (3,), {}),
+        ((3, 2), (3, 1), {"axis": 0}),
+        ((2, 0), (2, 0), {}),
+        ((1, 3), (4, 3), {"axis": -1}),
+    ),
+)
+def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
+    """Products of vectors along an axis, the first ones conjugated."""
+    a, b = (_moved(x, axis, -1) for x in (lift(x1), lift(x2)))
+    y = vecmat(a, _shaped(b, (*shape_of(b), 1)))
+    return _shaped(y, shape_of(y)[:-1])
+
+
+@function(
+    *_named("matvec"),
+    samples=_normal(
+        ((2, 3), (3,), {}),
+        ((4, 2, 3), (3,), {}),
+        ((4, 2, 3), (4, 3), {}),
+        ((2, 3), (4, 3), {}),
+        ((1, 1), (1,), {}),
+        ((2, 0), (0,), {}),
+    ),
+)
+def matvec(x1: Any, x2: Any, /) -> Any:
+    """Products of matrices and vectors."""
+    a, b = lift(x1), lift(x2)
+    y = matmul(a, _shaped(b, (*shape_of(b), 1)))
+    return _shaped(y, shape_of(y)[:-1])
+
+
+@function(
+    *_named("vecmat"),
+    samples=_normal(
+        ((2,), (2, 3), {}),
+        ((2,), (4, 2, 3), {}),
+        ((4, 2), (4, 2, 3), {}),
+        ((4, 2), (2, 3), {}),
+        ((1,), (1, 1), {}),
+        ((0,), (0, 2), {}),
+    ),
+)
+def vecmat(x1: Any, x2: Any, /) -> Any:
+    """Products of vectors, conjugated, and matrices."""
+    a, b = conj(lift(x1)), lift(x2)
+    y = matmul(_shaped(a, (*shape_of(a)[:-1], 1, *shape_of(a)[-1:])), b)
+    return _shaped(y, (*shape_of(y)[:-2], *shape_of(y)[-1:]))
+
+
+@function(
+    np.inner,
+    samples=_normal(
+        ((3,), (3,), {}),
+        ((2, 3), (3,), {}),
+        ((2, 3), (4, 3), {}),
+        ((2, 2, 3), (4, 3), {}),
+        ((), (2, 3), {}),
+        ((2, 0), (3, 0), {}),
+    ),
+)
+def inner(a: Any, b: Any, /) -> Any:
+    """Sum of products over the last axes."""
+    a, b = lift(a), lift(b)
+    return tensordot(a, b, (-1, -1)) if ndim_of(a) and ndim_of(b) else a * b
+
+
+@function(
+    np.outer,
+    np.linalg.outer,
+    samples=_normal(
+        ((3,), (2,), {}), ((2, 2), (3,), {}), ((), (3,), {}), ((), (), {}), ((0,), (2,), {}), ((1,), (2, 1), {})
+    ),
+)
+def outer(a: Any, b: Any) -> Any:
+    """Products of every element of a with every element of b."""
+    a, b = lift(a), lift(b)
+    return _shaped(a, (prod(shape_of(a)), 1)) * _shaped(b, (1, prod(shape_of(b))))
+
+
+@function(
+    np.tensordot,
+    np.linalg.tensordot,
+    samples=_normal(
+        ((2, 3, 4), (3, 4, 2), {}),
+        ((2, 3), (3, 4), {"axes": 1}),
+        ((2,), (3,), {"axes": 0}),
+        ((2, 3, 4), (4, 5, 2), {"axes": ((0, 2), (2, 0))}),
+        ((2, 3), (4, 3), {"axes": (-1, -1)}),
+        ((2, 0), (0, 3), {"axes": 1}),
+        ((3,), (3,), {"axes": 1}),
+    ),
+)
+def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
+    """Sum of products over several axes: so many of the last and first ones, or two lists of them."""
+    a, b = lift(a), lift(b)
+    if np.ndim(axes) == 0 and not isinstance(axes, tuple | list):
+        axes = (range(-int(axes), 0), range(int(axes)))
+    summed_a, summed_b = (_axes(given, ndim_of(x)) for x, given in zip((a, b), axes, strict=True))
+    lengths = [[shape_of(x)[k] for k in chosen] for x, chosen in ((a, summed_a), (b, summed_b))]
+    if lengths[0] != lengths[1]:
+        raise ValueError("shape-mismatch for sum")
+    free_a, free_b = ([k for k in range(ndim_of(x)) if k not in chosen] for x, chosen in ((a, summed_a), (b, summed_b)))
+    left, right = (tuple(shape_of(x)[k] for k in free) for x, free in ((a, free_a), (b, free_b)))
+    y = TABLE["matmul"](
+        _shaped(_ordered(a, [*free_a, *summed_a]), (prod(left), prod(lengths[0]))),
+        _shaped(_ordered(b, [*summed_b, *free_b]), (prod(lengths[1]), prod(right))),
+    )
+    return _shaped(y, left + right)
+
+
+def _axes(given: Any, ndim: int) -> list[int]:
+    """Return one axis or several, in the order given, counted from the front."""
+    listed = list(given) if np.ndim(given) else [given]
+    return [int(np.lib.array_utils.normalize_axis_index(int(axis), ndim)) for axis in listed]
+
+
+@function(
+    np.kron,
+    samples=_normal(
+        ((2, 3), (3, 2), {}),
+        ((2,), (3,), {}),
+        ((2,), (2, 3), {}),
+        ((2, 1, 2), (3, 2), {}),
+        ((), (2, 2), {}),
+        ((), (), {}),
+        ((0,), (2,), {}),
+    ),
+)
+def kron(a: Any, b: Any) -> Any:
+    """A copy of b for each element of a, multiplied by it."""
+    a, b = lift(a), lift(b)
+    ndim = max(ndim_of(a), ndim_of(b))
+    left, right = ((1,) * (ndim - ndim_of(x)) + shape_of(x) for x in (a, b))
+    blocks = _shaped(a, [length for n in left for length in (n, 1)]) * _shaped(
+        b, [length for n in right for length in (1, n)]
+    )
+    return _shaped(blocks, [n * m for n, m in zip(left, right, strict=True)])
+
+
+@function(
+    np.cross,
+    np.linalg.cross,
+    samples=_normal(
+        ((3,), (3,), {}),
+        ((2, 3), (2, 3), {}),
+        ((3,), (4, 3), {}),
+        ((3, 2), (3, 2), {"axis": 0}),
+        ((3, 2), (2, 3), {"axisa": 0, "axisb": 1, "axisc": 0}),
+        ((0, 3), (3,), {}),
+    ),
+)
+def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None) -> Any:
+    """The vector at right angles to two vectors of length 3 (or 2, whose third element is taken as 0)."""
+    if axis is not None:
+        axisa = axisb = axisc = axis
+    a, b = _moved(lift(a), axisa, -1), _moved(lift(b), axisb, -1)
+    if not {shape_of(a)[-1], shape_of(b)[-1]} <= {2, 3}:
+        raise ValueError("incompatible dimensions for cross product (dimension must be 2 or 3)")
+    one, two = ([_last(x, k) for k in range(shape_of(x)[-1])] for x in (a, b))
+    if len(one) == len(two) == 2:
+        return one[0] * two[1] - one[1] * two[0]
+    parts = [_minus(_times(one, two, i, j), _times(one, two, j, i)) for i, j in ((1, 2), (2, 0), (0, 1))]
+    joined = TABLE["concatenate"](*(_shaped(part, (*shape_of(part), 1)) for part in parts), axis=-1)
+    return _moved(joined, -1, axisc)
+
+
+def _times(one: Sequence[Any], two: Sequence[Any], i: int, j: int) -> Any:
+    return one[i] * two[j] if i < len(one) and j < len(two) else None
+
+
+def _minus(one: Any, two: Any) -> Any:
+    """Return a difference of which one side may be 0, written None."""
+    if two is None:
+        return one
+    return -two if one is None else one - two
+
+
+@function(
+    np.linalg.matrix_transpose,
+    samples=_normal(((2, 3), {}), ((2, 3, 4), {}), ((1, 1), {}), ((0, 2), {}), ((2, 1, 3, 2), {}), ((3, 3), {})),
+)
+def matrix_transpose(x: Any, /) -> Any:
+    """The last two axes exchanged."""
+    x = lift(x)
+    if ndim_of(x) < 2:
+        raise ValueError(f"Input array must be at least 2-dimensional, but it is {ndim_of(x)}")
+    return TABLE["permute"](x, axes=(-1, -2))
+
+
+Label = Hashable
+"""An index of einsum: a letter, a whole number, or a negative one for an axis that `...` stands for."""
+
+
+@function(
+    np.einsum,
+    samples=_normal(
+        ("ij,jk->ik", (2, 3), (3, 4), {}),
+        ("ij,jk", (2, 3), (3, 4), {"optimize": True}),
+        ("ii", (3, 3), {}),
+        ("ii->i", (3, 3), {}),
+        ("ij->ji", (2, 3), {}),
+        ("ij->", (2, 3), {}),
+        ("i,j->ij", (2,), (3,), {}),
+        ("bij,bjk->bik", (2, 3, 4), (2, 4, 2), {}),
+        ("...ij,...j->...i", (2, 1, 3, 4), (5, 4), {}),
+        ("ij,jk,kl->il", (2, 3), (3, 4), (4, 2), {}),
+        ("ijj,jk,l->ik", (2, 3, 3), (3, 2), (4,), {}),
+        ("i,i->i", (3,), (3,), {}),
+        ("ij,ij", (1, 3), (2, 3), {}),
+        (",", (), (), {}),
+        ("ij,jk->ik", (2, 0), (0, 3), {}),
+        ("a...,...b->b...a", (2, 3), (3, 4), {}),
+    ),
+)
+def einsum(*operands: Any, optimize: Any = False, **keywords: Any) -> Any:
+    """Sums of products over named axes, as in "ij,jk->ik"; the order of the products is chosen by itself."""
+    if keywords:
+        raise TypeError(f"einsum takes subscripts, arrays and optimize= here; got {', '.join(keywords)}=")
+    terms, wanted, arrays = _parsed(operands)
+    arrays = [lift(x) for x in arrays]
+    terms, wanted = _without_ellipsis(terms, wanted, [ndim_of(x) for x in arrays])
+    pieces = [_no_repeats(x, labels) for x, labels in zip(arrays, terms, strict=True)]
+    sizes = _sizes(pieces)
+    pieces = [_no_stretch(x, labels, sizes) for x, labels in pieces]
+    for group in _path(tuple(tuple(of) for _, of in pieces), tuple(shape_of(x) for x, _ in pieces), tuple(wanted)):
+        taken = [pieces.pop(k) for k in sorted(group, reverse=True)][::-1]
+        pieces.append(_contracted(taken, {*wanted, *(label for _, labels in pieces for label in labels)}))
+    ((y, labels),) = pieces
+    return _ordered(y, [labels.index(label) for label in wanted])
+
+
+def _parsed(operands: Sequence[Any]) -> tuple[list[list[Any]], list[Any] | None, list[Any]]:
+    """Return the labels of each operand, those of the output (None if not given), and the operands."""
+    if not operands:
+        raise ValueError("must specify the einstein sum subscripts string and at least one operand")
+    if isinstance(operands[0], str):
+        text, *arrays = operands
+        given, arrow, wanted = text.replace(" ", "").partition("->")
+        terms = [_letters(term) for term in given.split(",")]
+        if len(terms) != len(arrays):
+            raise ValueError(f"einsum: {text!r} names {len(terms)} operands; got {len(arrays)}")
+        return terms, _letters(wanted) if arrow else None, arrays
+    lists, arrays = list(operands[1::2]), list(operands[: len(operands) // 2 * 2 : 2])
+    return [list(term) for term in lists], list(operands[-1]) if len(operands) % 2 else None, arrays
+
+
+def _letters(term: str) -> list[Any]:
+    found = [Ellipsis if letter == "." else letter for letter in term.replace("...", ".")]
+    plain = term.replace("...", "", 1)
+    if plain and not (plain.isascii() and plain.isalpha()):
+        raise ValueError(f"einsum: subscripts are letters and at most one '...'; got {term!r}")
+    return found
+
+
+def _without_ellipsis(
+    terms: list[list[Any]], wanted: list[Any] | None, ndims: Sequence[int]
+) -> tuple[list[list[Label]], list[Label]]:
+    widest = 0
+    for slot, (term, ndim) in enumerate(zip(terms, ndims, strict=True)):
+        extra = ndim - len(term) + (Ellipsis in term)
+        if extra < 0 or (extra and Ellipsis not in term):
+            raise ValueError(f"einsum: operand {slot} has {ndim} axes, its subscripts are {len(term)}")
+        widest = max(widest, extra)
+    named = [label for term in terms for label in term if label is not Ellipsis]
+    if wanted is None:
+        wanted = [Ellipsis, *sorted(label for label in set(named) if named.count(label) == 1)]
+    if widest and Ellipsis not in wanted:
+        raise ValueError("einsum: the output has no '...' for the axes that '...' stands for in the operands")
+    if len(set(wanted)) != len(wanted) or not set(wanted) <= {*named, Ellipsis}:
+        raise ValueError(f"einsum: the output names an axis twice, or one that no operand has: {wanted}")
+    filled = [_filled(term, ndim - len(term) + 1) for term, ndim in zip(terms, ndims, strict=True)]
+    return filled, _filled(wanted, widest)
+
+
+def _filled(term: list[Any], extra: int) -> list[Label]:
+    return [label for item in term for label in (range(-extra, 0) if item is Ellipsis else [item])]
+
+
+def _no_repeats(x: Any, labels: list[Label]) -> tuple[Any, list[Label]]:
+    """Return the diagonal wherever a label stands twice."""
+    for label in [label for label in dict.fromkeys(labels) if labels.count(label) > 1]:
+        while labels.count(label) > 1:
+            first = labels.index(label)
+            second = labels.index(label, first + 1)
+            lengths = shape_of(x)[first], shape_of(x)[second]
+            if lengths[0] != lengths[1]:
+                raise ValueError(
+                    f"einsum: the axes {label!r} of one operand have lengths {lengths[0]} and {lengths[1]}"
+                )
+            rest = [k for k in range(len(labels)) if k not in (first, second)]
+            x = _diagonal(_ordered(x, [*rest, first, second]), 0)
+            labels = [*(labels[k] for k in rest), label]
+    return x, labels
+
+
+def _diagonal(x: Any, offset: int) -> Any:
+    """Return the diagonals of the last two axes, as a slice of both laid out in one row."""
+    *lead, m, n = shape_of(x)
+    count = max(0, min(m + min(offset, 0), n - max(offset, 0)))
+    start = offset if offset >= 0 else -offset * n
+    flat = _shaped(x, (*lead, m * n))
+    return TABLE["getitem"](
+        flat, index=(("slice", start, start + count * (n + 1), n + 1) if count else ("slice", 0, 0, 1),)
+    )
+
+
+def _sizes(pieces: Sequence[tuple[Any, list[Label]]]) -> dict[Label, int]:
+    sizes: dict[Label, int] = {}
+    for x, labels in pieces:
+        for label, length in zip(labels, shape_of(x), strict=True):
+            known = sizes.get(label, 1)
+            if 1 not in (known, length) and known != length:
+                raise ValueError(f"einsum: axis {label!r} has length {known} in one operand, {length} in another")
+            sizes[label] = length if known == 1 else known
+    return sizes
+
+
+def _no_stretch(x: Any, labels: list[Label], sizes: dict[Label, int]) -> tuple[Any, list[Label]]:
+    """Drop the axes of length 1 that are longer elsewhere."""
+    kept = [k for k, label in enumerate(labels) if shape_of(x)[k] == sizes[label]]
+    return _shaped(x, [shape_of(x)[k] for k in kept]), [labels[k] for k in kept]
+
+
+@lru_cache(maxsize=1024)
+def _path(
+    terms: tuple[tuple[Label, ...], ...], shapes: tuple[tuple[int, ...], ...], wanted: tuple[Label, ...]
+) -> list[tuple[int, ...]]:
+    """Return which operands are multiplied when; NumPy decides where there is a choice."""
+    if len(terms) <= 2:
+        return [tuple(range(len(terms)))]
+    numbers: dict[Label, int] = {}
+    sublists = [[numbers.setdefault(label, len(numbers)) for label in term] for term in (*terms, wanted)]
+    arrays = [np.broadcast_to(np.float64(0), shape) for shape in shapes]
+    mixed: list[Any] = [item for pair in zip(arrays, sublists, strict=False) for item in pair]
+    found: list[tuple[int, ...]] = np.einsum_path(*mixed, sublists[-1], optimize="greedy")[0][1:]
+    return found
+
+
+def _contracted(taken: Sequence[tuple[Any, list[Label]]], kept: set[Label]) -> tuple[Any, list[Label]]:
+    """Multiply operands one after the other, and sum what is not kept."""
+    result, *others = taken
+    while others:
+        second, *others = others
+        later = kept.union(*(labels for _, labels in others))
+        result = _pair(*_summed(*result, later.union(second[1])), *_summed(*second, later.union(result[1])), later)
+    return _summed(*result, kept)
+
+
+def _summed(x: Any, labels: list[Label], kept: set[Label]) -> tuple[Any, list[Label]]:
+    axes = tuple(k - len(labels) for k, label in enumerate(labels) if label not in kept)
+    return (_sum(x, *axes) if axes else x), [label for label in labels if label in kept]
+
+
+def _pair(a: Any, of_a: list[Label], b: Any, of_b: list[Label], kept: set[Label]) -> tuple[Any, list[Label]]:
+    shared = [label for label in of_a if label in of_b]
+    batch, summed = [label for label in shared if label in kept], [label for label in shared if label not in kept]
+    free_a, free_b = [label for label in of_a if label not in of_b], [label for label in of_b if label not in of_a]
+    length = {**dict(zip(of_a, shape_of(a), strict=True)), **dict(zip(of_b, shape_of(b), strict=True))}
+
+    def laid(x: Any, labels: list[Label], *order: list[Label]) -> Any:
+        return _ordered(x, [labels.index(label) for group in order for label in group])
+
+    def lengths(labels: list[Label]) -> list[int]:
+        return [length[label] for label in labels]
+
+    final = [*batch, *free_a, *free_b]
+    if not summed:
+        right = _shaped(laid(b, of_b, batch, free_b), [*lengths(batch), *(1 for _ in free_a), *lengths(free_b)])
+        left = _shaped(laid(a, of_a, batch, free_a), [*lengths(batch), *lengths(free_a), *(1 for _ in free_b)])
+        return left * right, final
+    n, k, m = prod(lengths(free_a)), prod(lengths(summed)), prod(lengths(free_b))
+    y = TABLE["matmul"](
+        _shaped(laid(a, of_a, batch, free_a, summed), [*lengths(batch), n, k]),
+        _shaped(laid(b, of_b, batch, summed, free_b), [*lengths(batch), k, m]),
+    )
+    return _shaped(y, lengths(final)), final
+
+
+@function(
+    np.linalg.solve,
+    samples=_normal(
+        ((3, 3), (3,), {}),
+        ((3, 3), (3, 2), {}),
+        ((2, 3, 3), (3,), {}),
+        ((2, 3, 3), (2, 3, 1), {}),
+        ((3, 3), (2, 3, 2), {}),
+        ((1, 1), (1,), {}),
+        ((0, 0), (0, 2), {}),
+        shift=4.0,
+    ),
+)
+def solve(a: Any, b: Any) -> Any:
+    """The x for which a @ x = b; b is one vector if it has one axis, else matrices."""
+    a, b = lift(a), lift(b)
+    if ndim_of(a) < 2:
+        raise np.linalg.LinAlgError(f"{ndim_of(a)}-dimensional array given. Array must be at least two-dimensional")
+    vector = ndim_of(b) == 1
+    matrices = _shaped(b, (*shape_of(b), 1)) if vector else b
+    (*lead, n, m), (*other, rows, columns) = shape_of(a), shape_of(matrices)
+    both = np.broadcast_shapes(tuple(lead), tuple(other))
+    x = TABLE["solve"](_spread(a, (*both, n, m)), _spread(matrices, (*both, rows, columns)), strict=True)
+    return _shaped(x, shape_of(x)[:-1]) if vector else x
+
+
+_SQUARES: tuple[tuple[Any, ...], ...] = (
+    ((3, 3), {}),
+    ((2, 2), {}),
+    ((2, 3, 3), {}),
+    ((2, 1, 2, 2), {}),
+    ((1, 1), {}),
+    ((0, 2, 2), {}),
+)
+"""Samples for functions of square matrices."""
+
+
+@function(np.linalg.inv, samples=_normal(*_SQUARES, shift=4.0))
+def inv(a: Any) -> Any:
+    """The inverse of a matrix."""
+    return TABLE["inv"](lift(a), strict=True)
+
+
+@function(np.linalg.det, samples=_normal(*_SQUARES, ((0, 0), {}), ((5, 5), {})))
+def det(a: Any) -> Any:
+    """The determinant; first and second derivatives are right for singular matrices too."""
+    return TABLE["det"](lift(a))
+
+
+@function(np.linalg.slogdet, samples=_normal(*_SQUARES))
+def slogdet(a: Any) -> Any:
+    """Sign and logarithm of the absolute value of the determinant; the gradient is NaN for singular matrices."""
+    packed = TABLE["slogdet"](lift(a))
+    return SlogdetResult(_last(packed, 0), _real(_last(packed, 1)))
+
+
+@function(
+    np.linalg.cholesky, samples=_definite(*_SQUARES[:-1], ((3, 3), {"upper": True}), ((2, 2, 2), {"upper": True}))
+)
+def cholesky(a: Any, /, *, upper: bool = False) -> Any:
+    """The lower (or upper) triangular factor of a positive definite matrix, of which that triangle is read.
+
+    The gradient is symmetric, as PyTorch's and JAX's is: both triangles are taken to move together.
+    """
+    return TABLE["cholesky"](lift(a), upper=bool(upper))
+
+
+@function(np.linalg.eigh, samples=_definite(*_SQUARES[:-1], ((3, 3), {"UPLO": "U"})))
+def eigh(a: Any, UPLO: str = "L") -> Any:  # noqa: N803 - NumPy's name
+    """Eigenvalues and eigenvectors of a symmetric matrix, of which one triangle is read; the gradient is symmetric.
+
+    Where an eigenvector is used whose eigenvalue is double, it has no derivative: the gradient is NaN or inf.
+    """
+    packed = TABLE["eigh"](lift(a), uplo=str(UPLO).upper())
+    n = shape_of(packed)[-1]
+    values = TABLE["getitem"](packed, index=(n, ALL))
+    return EighResult(_real(values), _rows(packed, 0, n))
+
+
+@function(np.linalg.eigvalsh, samples=_definite(*_SQUARES[:-1], ((3, 3), {"UPLO": "U"})))
+def eigvalsh(a: Any, UPLO: str = "L") -> Any:  # noqa: N803 - NumPy's name
+    """Eigenvalues of a symmetric matrix, of which one triangle is read; the gradient is symmetric.
+
+    Where two are equal, the gradient is that of one way to tell them apart, and second derivatives are NaN or inf.
+    """
+    return TABLE["eigvalsh"](lift(a), uplo=str(UPLO).upper())
+
+
+_RECTANGLES: tuple[tuple[Any, ...], ...] = (
+    ((4, 3), {}),
+    ((3, 3), {}),
+    ((2, 4, 2), {}),
+    ((1, 1), {}),
+    ((3, 1), {}),
+    ((2, 1, 2, 2), {}),
+)
+"""Samples for functions of matrices that are not wider than high."""
+
+
+def _with(samples: Sequence[tuple[Any, ...]], **settings: Any) -> list[tuple[Any, ...]]:
+    return [(*shapes, {**given, **settings}) for *shapes, given in samples]
+
+
+@function(
+    np.linalg.svd,
+    samples=_normal(
+        *_with([*_RECTANGLES, ((2, 4), {})], full_matrices=False), ((3, 3), {}), ((2, 4), {"compute_uv": False})
+    ),
+)
+def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False) -> Any:
+    """Left singular vectors, singular values, and right singular vectors as rows; or the values alone.
+
+    Where a vector is used whose singular value is double (or 0, if the matrix is not square), it has no derivative:
+    the gradient is NaN or inf.
+    """
+    a = lift(a)
+    if hermitian:
+        raise TypeError("svd takes no hermitian=True here; use np.linalg.eigh")
+    if not compute_uv:
+        return svdvals(a)
+    if full_matrices and shape_of(a)[-1] != shape_of(a)[-2]:
+        raise TypeError(f"svd needs full_matrices=False for matrices that are not square; got {shape_of(a)}")
+    packed = TABLE["svd"](a)
+    m, n = shape_of(a)[-2:]
+    values = TABLE["getitem"](packed, index=(m, ALL))
+    return SVDResult(_rows(packed, 0, m), _real(values), matrix_transpose(_rows(packed, m + 1, m + 1 + n)))
+
+
+@function(np.linalg.svdvals, samples=_normal(*_RECTANGLES, ((2, 4), {})))
+def svdvals(x: Any, /) -> Any:
+    """Singular values, the largest first."""
+    return TABLE["svdvals"](lift(x))
+
+
+@function(
+    np.linalg.qr,
+    samples=_normal(*_RECTANGLES, ((2, 4), {}), ((3, 3), {"mode": "complete"}), ((4, 2), {"mode": "r"})),
+)
+def qr(a: Any, mode: str = "reduced") -> Any:
+    """Orthogonal columns and the upper triangle that makes the matrix of them; the gradient wants full rank."""
+    a = lift(a)
+    *_, m, n = shape_of(a)
+    if mode not in ("reduced", "r") and (mode != "complete" or m > n):
+        raise TypeError(
+            f"qr has mode 'reduced' and 'r', and 'complete' for matrices not higher than wide; got {mode!r}"
+        )
+    packed = TABLE["qr"](a)
+    if m < n:
+        q, r = _columns(packed, 0, m), _columns(packed, m, m + n)
+    else:
+        q, r = _rows(packed, 0, m), _rows(packed, m, m + n)
+    return r if mode == "r" else QRResult(q, r)
+
+
+def _columns(x: Any, start: int, stop: int) -> Any:
+    return TABLE["getitem"](x, index=(("slice", start, stop, None),))
+
+
+@function(
+    np.linalg.pinv,
+    samples=_normal(*_RECTANGLES, ((2, 4), {}), ((3, 2), {"rtol": 1e-8})),
+)
+def pinv(a: Any, rcond: Any = None, hermitian: bool = False, **keywords: Any) -> Any:
+    """The pseudo-inverse; the gradient is that among matrices of the same rank."""
+    a = lift(a)
+    if hermitian or keywords.keys() - {"rtol"} or np.ndim(rcond):
+        raise TypeError("pinv takes rcond or rtol, one number, and no hermitian=True here")
+    if "rtol" in keywords:
+        given = keywords["rtol"]
+        rcond = float(np.finfo(a.dtype).eps) * max(shape_of(a)[-2:]) if given is None else given
+    return TABLE["pinv"](a, rcond=None if rcond is None else float(rcond))
+
+
+@function(
+    np.linalg.matrix_power,
+    samples=_normal(
+        ((3, 3), 2, {}),
+        ((3, 3), 3, {}),
+        ((2, 2, 2), 5, {}),
+        ((2, 2), 1, {}),
+        ((3, 3), -1, {}),
+        ((2, 2), -4, {}),
+        ((1, 1), 7, {}),
+        shift=3.0,
+    ),
+)
+def matrix_power(a: Any, n: Any) -> Any:
+    """A square matrix to a whole power; negative powers are those of the inverse."""
+    a, n = lift(a), int(np.asarray(n).__index__())
+    if shape_of(a)[-2:-1] != shape_of(a)[-1:]:
+        raise np.linalg.LinAlgError(f"matrix_power needs square matrices; got {shape_of(a)}")
+    if n == 0:
+        return TABLE["where"](np.broadcast_to(np.True_, shape_of(a)), np.eye(shape_of(a)[-1], dtype=a.dtype), a)
+    if n < 0:
+        a, n = inv(a), -n
+    if n == 3:
+        return matmul(matmul(a, a), a)
+    square, result = None, None
+    while n:
+        square = a if square is None else matmul(square, square)
+        n, odd = divmod(n, 2)
+        if odd:
+            result = square if result is None else matmul(result, square)
+    return result
+
+
+@function(
+    np.linalg.multi_dot,
+    samples=_normal(
+        ([(2, 3), (3, 4), (4, 2)], {}),
+        ([(2, 3), (3, 4)], {}),
+        ([(3,), (3, 4), (4, 2)], {}),
+        ([(2, 3), (3, 4), (4,)], {}),
+        ([(3,), (3, 2), (2,)], {}),
+        ([(5, 2), (2, 6), (6, 1), (1, 3)], {}),
+    ),
+)
+def multi_dot(arrays: Any) -> Any:
+    """Product of several matrices, in the order that multiplies least; the first and the last may be vectors."""
+    arrays = [lift(x) for x in arrays]
+    if len(arrays) < 2:
+        raise ValueError("Expecting at least two arrays.")
+    first, last = ndim_of(arrays[0]) == 1, ndim_of(arrays[-1]) == 1
+    if first:
+        arrays[0] = _shaped(arrays[0], (1, *shape_of(arrays[0])))
+    if last:
+        arrays[-1] = _shaped(arrays[-1], (*shape_of(arrays[-1]), 1))
+    if any(ndim_of(x) != 2 for x in arrays):
+        raise np.linalg.LinAlgError("multi_dot needs arrays of two axes")
+    splits = _splits((*(shape_of(x)[0] for x in arrays), shape_of(arrays[-1])[1]))
+    y = _multiplied(arrays, splits, 0, len(arrays) - 1)
+    return _shaped(y, shape_of(y)[1 if first else 0 : 1 if last else 2])
+
+
+def _splits(lengths: tuple[int, ...]) -> dict[tuple[int, int], int]:
+    """Return for each run of matrices where it is cut in two at the least cost."""
+    count = len(lengths) - 1
+    cost, cut = {(k, k): 0 for k in range(count)}, {}
+    for width in range(1, count):
+        for i in range(count - width):
+            j = i + width
+            found = [cost[i, k] + cost[k + 1, j] + lengths[i] * lengths[k + 1] * lengths[j + 1] for k in range(i, j)]
+            cost[i, j], cut[i, j] = min(found), i + found.index(min(found))
+    return cut
+
+
+def _multiplied(arrays: Sequence[Any], splits: dict[tuple[int, int], int], i: int, j: int) -> Any:
+    if i == j:
+        return arrays[i]
+    k = splits[i, j]
+    return matmul(_multiplied(arrays, splits, i, k), _multiplied(arrays, splits, k + 1, j))
+
+
+@function(
+    np.linalg.lstsq,
+    samples=_normal(
+        ((4, 2), (4,), {}),
+        ((4, 2), (4, 3), {}),
+        ((3, 3), (3,), {}),
+        ((2, 3), (2,), {}),
+        ((3, 1), (3, 1), {"rcond": 1e-10}),
+        ((1, 1), (1,), {}),
+    ),
+)
+def lstsq(a: Any, b: Any, rcond: Any = None) -> tuple[Any, Any, Any, Any]:
+    """Least squares: the solution, the sums of squared residuals, the rank and the singular values.
+
+    The gradient is that among matrices of the same rank.
+    """
+    a, b = lift(a), lift(b)
+    if ndim_of(a) != 2:
+        raise np.linalg.LinAlgError(f"{ndim_of(a)}-dimensional array given. Array must be two-dimensional")
+    vector = ndim_of(b) == 1
+    right = _shaped(b, (*shape_of(b), 1)) if vector else b
+    x = TABLE["lstsq"](a, right, rcond=None if rcond is None else float(rcond))
+    (m, n), cut = shape_of(a), None if rcond is None or rcond < 0 else float(rcond)
+    rank = TABLE["matrix_rank"](a, rtol=cut)
+    residual = right - matmul(a, x)
+    squares = _real(_sum(residual * conj(residual), -2))
+    if isinstance(rank, int | np.integer):
+        rank = np.int32(rank)
+    if m <= n or (isinstance(rank, np.int32) and rank < n):
+        squares = TABLE["getitem"](squares, index=(("slice", 0, 0, None),))
+    return (_shaped(x, (n,)) if vector else x), squares, rank, svdvals(a)
+
+
+@function(np.linalg.matrix_rank)
+def matrix_rank(a: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any = None) -> Any:
+    """How many singular values are more than a share of the largest; it has no gradient."""
+    if tol is not None or hermitian or np.ndim(rtol):
+        raise TypeError("matrix_rank takes rtol, one number, and no tol or hermitian=True here")
+    return TABLE["matrix_rank"](lift(a), rtol=None if rtol is None else float(rtol))
+
+
+@function(
+    np.linalg.cond,
+    samples=_normal(
+        ((3, 3), {}),
+        ((2, 4), {}),
+        ((4, 3), {"p": 2}),
+        ((3, 3), {"p": 1}),
+        ((2, 2), {"p": "fro"}),
+        ((3, 3), {"p": -2}),
+        ((2, 3, 3), {}),
+        ((1, 1), {"p": 2}),
+    ),
+)
+def cond(x: Any, p: Any = None) -> Any:
+    """The condition number, by singular values or by another norm."""
+    x = lift(x)
+    with np.errstate(all="ignore"):
+        y = _condition(x, p)
+        unknown = TABLE["greater"](_sum(TABLE["where"](TABLE["isnan"](x), 1.0, 0.0), -2, -1), 0.0)
+        singular = TABLE["logical_and"](TABLE["isnan"](y), TABLE["logical_not"](unknown))
+        return TABLE["where"](singular, np.inf, y)
+
+
+def _condition(x: Any, p: Any) -> Any:
+    if p in (None, 2, -2):
+        values = svdvals(x)
+        largest, least = _last(values, 0), _last(values, -1)
+        return least / largest if p == -2 else largest / least
+    norm, dtype = FUNCTIONS["norm"].run, dtype_of(x)
+    wide = x if dtype.kind == "c" else TABLE["cast"](x, dtype="float64")
+    y = norm(x, p, axis=(-2, -1)) * norm(TABLE["inv"](wide, strict=False), p, axis=(-2, -1))
+    return y if dtype_of(y).itemsize <= dtype.itemsize else TABLE["cast"](y, dtype=dtype.name)
+
+
+@function(
+    np.linalg.diagonal,
+    name="linalg_diagonal",
+    samples=_normal(
+        ((3, 3), {}),
+        ((2, 3, 4), {}),
+        ((2, 4), {"offset": 1}),
+        ((4, 2), {"offset": -2}),
+        ((3, 3), {"offset": 5}),
+        ((1, 1), {}),
+        ((0, 2), {}),
+    ),
+)
+def linalg_diagonal(x: Any, /, *, offset: int = 0) -> Any:
+    """The diagonals of matrices, the last two axes."""
+    return _diagonal(_at_least_matrix(x), int(offset))
+
+
+@function(
+    np.linalg.trace,
+    name="linalg_trace",
+    samples=_normal(
+        ((3, 3), {}),
+        ((2, 3, 4), {}),
+        ((2, 4), {"offset": 1}),
+        ((4, 2), {"offset": -2}),
+        ((1, 1), {}),
+        ((0, 2), {}),
+    ),
+)
+def linalg_trace(x: Any, /, *, offset: int = 0) -> Any:
+    """The sums of the diagonals of matrices, the last two axes."""
+    return _sum(_diagonal(_at_least_matrix(x), int(offset)), -1)
+
+
+def _at_least_matrix(x: Any) -> Any:
+    x = lift(x)
+    if ndim_of(x) < 2:
+        raise ValueError("diag requires an array of at least two dimensions")
+    return x

@@ -1,0 +1,322 @@
+"""Functions that say how numbers spread and how they move together, and the lengths of vectors and matrices."""
+
+from __future__ import annotations
+
+import functools
+import math
+import operator
+from typing import Any
+
+import numpy as np
+
+from wiregrad.ir import TABLE
+from wiregrad.ops.array import trailing
+from wiregrad.ops.flow import conj, is_complex, shape_of, whole
+from wiregrad.ops.functions.index import flat, gathered, shaped
+from wiregrad.ops.functions.reduce import REDUCTIONS, SINGLE, cast, count, kept, mean, reduced, sum_
+from wiregrad.ops.functions.registry import BY_NUMPY, function
+from wiregrad.ops.functions.support import N, dtype_of, is_wire, lift, ndim_of, one_axis, points
+from wiregrad.ops.reduce_records import merged
+
+
+def _square(x: Any) -> Any:
+    """Return the square of the magnitude."""
+    return TABLE["real"](conj(x) * x) if is_complex(x) else TABLE["square"](x)
+
+
+def _root(x: Any) -> Any:
+    """Return the root of a sum of squares; at 0 the gradient is 0, as of a length, and the second derivative NaN."""
+    return TABLE["where"](TABLE["equal"](x, 0.0), TABLE["power"](x, 1.5), TABLE["sqrt"](x))
+
+
+@function(
+    np.var,
+    method=True,
+    samples=points(*REDUCTIONS, (N(3, 2), {"axis": 0, "ddof": 1}), (N(4), {"correction": 1})),
+)
+def var(
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    *,
+    ddof: float = 0,
+    keepdims: bool = False,
+    correction: float | None = None,
+) -> Any:
+    """Variance along axes, or of everything."""
+    a = cast(a, dtype)
+    freedom = max(count(a, trailing(axis, ndim_of(a))) - (ddof if correction is None else correction), 0)
+    spread = _square(a - mean(a, axis, keepdims=True))
+    return sum_(spread, axis, keepdims=keepdims) / float(freedom)
+
+
+@function(
+    np.std,
+    method=True,
+    samples=points(
+        (N(2, 3),),
+        (N(2, 3), {"axis": 1, "keepdims": True}),
+        (N(3, 2), {"axis": -2, "ddof": 1}),
+        (N(2, 3, 2), {"axis": (0, -1)}),
+        (SINGLE, {"correction": 1}),
+        (N(0, 3), {"axis": 1}),
+    ),
+)
+def std(
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    *,
+    ddof: float = 0,
+    keepdims: bool = False,
+    correction: float | None = None,
+) -> Any:
+    """Standard deviation along axes, or of everything; where all elements are equal its gradient is 0."""
+    return _root(var(a, axis, dtype, ddof=ddof, keepdims=keepdims, correction=correction))
+
+
+def _fitted_weights(weights: Any, shape: tuple[int, ...], axis: Any) -> Any:
+    """Return weights that stretch to a shape, given for all of it or for some axes."""
+    if shape_of(weights) == shape:
+        return weights
+    if axis is None:
+        raise TypeError("Axis must be specified when shapes of a and weights differ.")
+    given = np.lib.array_utils.normalize_axis_tuple(axis, len(shape), argname="axis")
+    if shape_of(weights) != tuple(shape[each] for each in given):
+        raise ValueError("Shape of weights must be consistent with shape of a along specified axis.")
+    order = tuple(int(k) - len(given) for k in np.argsort(given))
+    fitting = tuple(n if k in given else 1 for k, n in enumerate(shape))
+    return shaped(TABLE["permute"](weights, axes=order), fitting)
+
+
+@function(
+    np.average,
+    samples=points(
+        (N(2, 3),),
+        (N(2, 3), {"axis": 1, "keepdims": True}),
+        (N(2, 3), None, np.array([[0.5, 1.0, 2.0], [0.3, 0.8, 1.2]])),
+        (N(2, 3), 1, np.array([0.5, 1.0, 2.0])),
+        (N(2, 3, 2), (2, 0), np.array([[0.5, 1.0], [2.0, 1.5]]), {"keepdims": True}),
+        (SINGLE, {"weights": [1.0, 2.0, 3.0]}),
+        (N(1),),
+    ),
+)
+def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = False, *, keepdims: bool = False) -> Any:
+    """Mean in which each element counts as much as its weight."""
+    a = lift(a)
+    if weights is None:
+        found = mean(a, axis, keepdims=keepdims)
+        scale = np.full((), count(a, trailing(axis, ndim_of(a))), dtype_of(found))
+    else:
+        weights = _fitted_weights(lift(weights), shape_of(a), axis)
+        scale = sum_(cast(weights, np.result_type(dtype_of(a), dtype_of(weights))), axis, keepdims=keepdims)
+        if not is_wire(scale) and np.any(scale == 0.0):
+            raise ZeroDivisionError("Weights sum to zero, can't be normalized")
+        found = sum_(a * weights, axis, keepdims=keepdims) / scale
+    return (found, whole(scale, found)) if returned else found
+
+
+def _observations(x: Any, dtype: Any, *, rowvar: bool) -> Any:
+    """Return variables as the rows of a matrix."""
+    x = lift(x)
+    if ndim_of(x) > 2:
+        raise ValueError("m has more than 2 dimensions")
+    rows = cast(shaped(x, (1,) * (2 - ndim_of(x)) + shape_of(x)), dtype)
+    return rows if rowvar or shape_of(rows)[0] == 1 else _turned(rows)
+
+
+def _turned(x: Any) -> Any:
+    return TABLE["permute"](x, axes=(-1, -2))
+
+
+def _cov_weights(fweights: Any, aweights: Any) -> Any:
+    given = [np.asarray(weights, float) for weights in (fweights, aweights) if weights is not None]
+    if any(weights.ndim > 1 or np.any(weights < 0) for weights in given):
+        raise ValueError("weights must be one row of numbers that are not negative")
+    return math.prod(given[1:], start=given[0]) if given else None
+
+
+@function(
+    np.cov,
+    samples=points(
+        (N(3, 4),),
+        (N(4),),
+        (N(4), N(4)),
+        (N(4, 2), {"rowvar": False}),
+        (N(2, 4), {"bias": True}),
+        (N(2, 4), {"ddof": 0, "aweights": [0.5, 1.0, 2.0, 1.0]}),
+        (N(2, 4), {"fweights": [1, 2, 1, 3], "aweights": [0.5, 1.0, 2.0, 1.0]}),
+        (N(1, 3),),
+    ),
+)
+def cov(
+    m: Any,
+    y: Any = None,
+    rowvar: bool = True,
+    bias: bool = False,
+    ddof: int | None = None,
+    fweights: Any = None,
+    aweights: Any = None,
+    *,
+    dtype: Any = None,
+) -> Any:
+    """Covariances of variables, which are rows unless `rowvar` is false."""
+    kinds = [dtype_of(x) for x in (m, y) if x is not None]
+    wanted = np.result_type(*kinds, np.float64) if dtype is None else np.dtype(dtype)
+    x = _observations(m, wanted, rowvar=rowvar)
+    if y is not None:
+        x = TABLE["concatenate"](x, _observations(y, wanted, rowvar=rowvar), axis=-2)
+    weights, free = _cov_weights(fweights, aweights), (0 if bias else 1) if ddof is None else ddof
+    factor, centre = float(shape_of(x)[1] - free), mean(x, 1, keepdims=True)
+    if weights is not None:
+        factor = np.sum(weights)
+        centre = average(x, 1, weights, keepdims=True)
+        if free:
+            factor -= free if aweights is None else free * np.sum(weights * np.asarray(aweights)) / factor
+    x = x - centre
+    other = x if weights is None else x * weights
+    found = TABLE["matmul"](x, conj(_turned(other))) * float(np.true_divide(1, max(factor, 0.0)))
+    return shaped(found, tuple(n for n in shape_of(found) if n != 1))
+
+
+@function(
+    np.corrcoef,
+    samples=points((N(3, 4),), (N(5), N(5)), (N(5, 2), {"rowvar": False}), (N(2, 6),), (N(2, 4), N(4)), (N(4, 3),)),
+)
+def corrcoef(x: Any, y: Any = None, rowvar: bool = True, *, dtype: Any = None) -> Any:
+    """Correlations of variables, which are rows unless `rowvar` is false."""
+    found = cov(x, y, rowvar, dtype=dtype)
+    if not shape_of(found):
+        return found / found
+    size = shape_of(found)[0]
+    variance = gathered(flat(found), np.arange(0, size * size, size + 1), -1)
+    deviation = TABLE["sqrt"](_parts(variance)[0])
+    found = found / shaped(deviation, (size, 1)) / shaped(deviation, (1, size))
+    real, *imaginary = (TABLE["clip"](part, -1.0, 1.0) for part in _parts(found))
+    return real + imaginary[0] * 1j if imaginary else real
+
+
+def _parts(x: Any) -> tuple[Any, ...]:
+    return (TABLE["real"](x), TABLE["imag"](x)) if is_complex(x) else (x,)
+
+
+def _inner(row: Any) -> Any:
+    (length,) = shape_of(row)
+    return TABLE["matmul"](shaped(row, (1, length)), shaped(row, (length, 1)))
+
+
+def _vector_norm(x: Any, order: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
+    if isinstance(order, str):
+        raise ValueError(f"Invalid norm order '{order}' for vectors")
+    if order is None or order == 2:
+        return _root(TABLE["sum"](_square(x), axes=axes, keepdims=keepdims))
+    if order == 0:
+        return cast(reduced("count_nonzero", x, axes, keepdims), abs(x).dtype)
+    size = abs(x)
+    if order == 1 or (order == math.inf and not count(x, axes)):
+        return TABLE["sum"](size, axes=axes, keepdims=keepdims)
+    if math.isinf(order):
+        return TABLE["max" if order > 0 else "min"](size, axes=axes, keepdims=keepdims)
+    total = TABLE["sum"](size ** float(order), axes=axes, keepdims=keepdims)
+    length = total ** (1.0 / order)
+    # Lengths have no slope at 0, where the smallest subgradient is 0.
+    return TABLE["where"](TABLE["equal"](total, 0.0), total**1.5, length) if order > 0 else length
+
+
+def _singular_values(x: Any, row: int, column: int) -> Any:
+    order = (*(axis for axis in range(-ndim_of(x), 0) if axis not in (row, column)), row, column)
+    return BY_NUMPY[np.linalg.svd].run(TABLE["permute"](x, axes=order), compute_uv=False)
+
+
+def _matrix_norm(x: Any, order: Any, row: int, column: int) -> Any:
+    if order is None or order in ("fro", "f"):
+        return _root(TABLE["sum"](_square(x), axes=tuple(sorted((row, column))), keepdims=False))
+    spectral = {"nuc": "sum", 2: "max", -2: "min"}.get(order)
+    if spectral:
+        return TABLE[spectral](_singular_values(x, row, column), axes=(-1,), keepdims=False)
+    if order not in (1, -1, math.inf, -math.inf):
+        raise ValueError("Invalid norm order for matrices.")
+    added, left = (row, column) if abs(order) == 1 else (column, row)
+    sums = TABLE["sum"](abs(x), axes=(added,), keepdims=False)
+    # The other axis moved by one if the one that was added up stood behind it.
+    return TABLE["max" if order > 0 else "min"](sums, axes=(left + (left < added),), keepdims=False)
+
+
+@function(
+    np.linalg.norm,
+    samples=points(
+        (N(4),),
+        (N(2, 3),),
+        (N(2, 3), {"axis": 1, "keepdims": True}),
+        (N(2, 3), {"ord": "fro", "keepdims": True}),
+        (N(2, 3, 2), {"axis": (0, -1)}),
+        (N(4), {"ord": 1}),
+        (N(2, 4), {"ord": math.inf, "axis": -1}),
+        (N(4, 2), {"ord": -math.inf, "axis": 0}),
+        (N(4), {"ord": 3}),
+        (N(4), {"ord": 2.5}),
+        (N(2, 4), {"ord": -1, "axis": 1}),
+        (N(2, 3), {"ord": 1}),
+        (N(2, 3, 2), {"ord": math.inf, "axis": (2, 0)}),
+        (N(3, 2, 2), {"ord": -1, "axis": (0, 1), "keepdims": True}),
+        (N(3, 2), {"ord": -math.inf}),
+        (SINGLE,),
+        (N(1),),
+        (N(0, 3), {"axis": 1}),
+        (0.7,),
+    ),
+)
+def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
+    """Length of vectors or size of matrices; the gradient at 0 is 0."""
+    x = lift(x)
+    shape, ndim = shape_of(x), ndim_of(x)
+    everything = axis is None and (ord is None or (ord in ("f", "fro") and ndim == 2) or (ord == 2 and ndim == 1))
+    if everything:
+        # NumPy takes an inner product here and a sum elsewhere: they round differently.
+        square = functools.reduce(operator.add, [_inner(row) for row in _parts(flat(x))])
+        return shaped(_root(square), (1,) * ndim if keepdims else ())
+    axes = tuple(range(ndim)) if axis is None else axis if isinstance(axis, tuple) else (axis,)
+    if len(axes) == 1:
+        return _vector_norm(x, ord, trailing(axes, ndim), bool(keepdims))
+    if len(axes) != 2:
+        raise ValueError("Improper number of dimensions to norm.")
+    first, second = (one_axis(each, ndim) for each in axes)
+    if first == second:
+        raise ValueError("Duplicate axes given.")
+    found = _matrix_norm(x, ord, first, second)
+    return shaped(found, kept(shape, (first, second))) if keepdims else found
+
+
+@function(
+    np.linalg.vector_norm,
+    samples=points(
+        (N(4),),
+        (N(2, 3),),
+        (N(2, 3), {"axis": 1, "keepdims": True}),
+        (N(2, 3, 2), {"axis": (0, 2), "ord": 1}),
+        (N(2, 3), {"ord": 3, "keepdims": True}),
+        (N(1),),
+    ),
+)
+def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Any:
+    """Length of vectors, along one axis or several."""
+    shape = shape_of(x)
+    axes = trailing(axis, len(shape))
+    found = _vector_norm(merged(x, axes), ord, (-1,), keepdims=False)
+    return shaped(found, kept(shape, axes)) if keepdims else found
+
+
+@function(
+    np.linalg.matrix_norm,
+    samples=points(
+        (N(2, 3),),
+        (N(2, 3, 2),),
+        (N(2, 3), {"keepdims": True}),
+        (N(2, 3), {"ord": 1}),
+        (N(3, 2), {"ord": math.inf}),
+        (N(1, 1),),
+    ),
+)
+def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
+    """Size of the matrices in the last two axes."""
+    return norm(x, ord, (-2, -1), keepdims)

@@ -1,0 +1,198 @@
+"""Functions that put elements in order, and those that need them in order."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from wiregrad.ir import TABLE
+from wiregrad.ops.array import trailing
+from wiregrad.ops.flow import shape_of
+from wiregrad.ops.functions.index import gathered, getitem, shaped
+from wiregrad.ops.functions.reduce import REDUCTIONS, SINGLE, kept, lined_up, mean
+from wiregrad.ops.functions.registry import function
+from wiregrad.ops.functions.support import N, lift, ndim_of, points
+from wiregrad.ops.reduce_records import cut, merged
+
+
+@function(np.argmax, method=True)
+def argmax(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
+    """Index of the largest element; the first if several are."""
+    return _index_of("argmax", a, axis, keepdims)
+
+
+@function(np.argmin, method=True)
+def argmin(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
+    """Index of the smallest element; the first if several are."""
+    return _index_of("argmin", a, axis, keepdims)
+
+
+def _index_of(name: str, x: Any, axis: Any, keepdims: Any) -> Any:
+    row, along = lined_up(x, axis)
+    found = TABLE[name](row, axis=along, keepdims=bool(keepdims))
+    return shaped(found, (1,) * ndim_of(x)) if keepdims and axis is None else found
+
+
+@function(np.searchsorted, method=True)
+def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Any:
+    """Where elements belong in a row that is in order."""
+    row = lift(a) if sorter is None else getitem(a, np.asarray(sorter))
+    return TABLE["searchsorted"](row, v, side=side)
+
+
+@function(np.argsort, method=True)
+def argsort(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> Any:
+    """Indices that put an axis in order."""
+    if order is not None:
+        raise TypeError("argsort has no fields to order by: order= is not supported")
+    row, along = lined_up(a, axis)
+    return TABLE["argsort"](row, axis=along, kind="stable" if stable else kind)
+
+
+@function(
+    np.sort,
+    samples=points(
+        (N(5),),
+        (N(3, 4),),
+        (N(3, 4), {"axis": 0}),
+        (N(2, 3, 2), {"axis": -2}),
+        (N(2, 3), {"axis": None}),
+        (N(4), {"kind": "stable"}),
+        (N(1),),
+        (N(2, 0),),
+    ),
+)
+def sort(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> Any:
+    """The elements in order along an axis; each takes its gradient along."""
+    row, along = lined_up(a, axis)
+    return TABLE["take_along_axis"](row, argsort(row, along, kind, order, stable=stable), axis=along)
+
+
+def _or_nan(row: Any, ordered: Any, y: Any) -> Any:
+    """Return y, but NaN (as is the gradient) for rows with a NaN, which comes last when they are in order."""
+    last = cut(ordered, -1, -1, None)
+    return TABLE["where"](TABLE["isnan"](last), TABLE["sum"](row * math.nan, axes=(-1,), keepdims=True), y)
+
+
+@function(np.median, samples=points(*REDUCTIONS, (N(5),), (N(3, 4), {"axis": (0, 1), "keepdims": True})))
+def median(a: Any, axis: Any = None, *, overwrite_input: bool = False, keepdims: bool = False) -> Any:
+    """Middle element, or mean of the two in the middle."""
+    a = lift(a)
+    shape = shape_of(a)
+    axes = trailing(axis, len(shape))
+    row = merged(a, axes)
+    ordered, length = sort(row), shape_of(row)[-1]
+    middle = mean(cut(ordered, -1, (length - 1) // 2, length // 2 + 1), -1, keepdims=True)
+    found = _or_nan(row, ordered, middle) if length else middle
+    return shaped(found, kept(shape, axes) if keepdims else shape_of(found)[:-1])
+
+
+_SHAPE_OF_METHOD = {
+    "interpolated_inverted_cdf": (0.0, 1.0),
+    "hazen": (0.5, 0.5),
+    "weibull": (0.0, 0.0),
+    "median_unbiased": (1 / 3.0, 1 / 3.0),
+    "normal_unbiased": (3 / 8.0, 3 / 8.0),
+}
+_ROUNDED: dict[str, Callable[..., Any]] = {"lower": np.floor, "higher": np.ceil, "nearest": np.around}
+
+
+def _places(method: str, length: int, q: Any) -> tuple[Any, Any, Any]:
+    """Return the indices on both sides of each quantile, and how far it is from the first to the second."""
+    if method in _ROUNDED:
+        place = _ROUNDED[method]((length - 1) * q).astype(np.intp)
+    elif method in _SHAPE_OF_METHOD:
+        alpha, beta = _SHAPE_OF_METHOD[method]
+        place = length * q + (alpha + q * (1 - alpha - beta)) - 1
+    elif method == "midpoint":
+        place = 0.5 * (np.floor((length - 1) * q) + np.ceil((length - 1) * q))
+    elif method == "linear":
+        place = (length - 1) * q
+    else:
+        raise ValueError(f"{method!r} is not a supported method")
+    if np.asarray(place).dtype.kind == "i":
+        return place, place, None
+    before = np.floor(place)
+    # NumPy measures from the end of the row where it looks beyond it: the two neighbours are equal there.
+    low, high = np.where(place >= length - 1, -1.0, before), np.where(place >= length - 1, -1.0, before + 1.0)
+    low, high = np.where(place < 0, 0.0, low), np.where(place < 0, 0.0, high)
+    share = np.where(place % 1 == 0, 0.0, 0.5) if method == "midpoint" else place - low
+    return low.astype(np.intp), high.astype(np.intp), np.asarray(share, np.asarray(place).dtype)
+
+
+def _between(a: Any, b: Any, share: Any) -> Any:
+    """Return what lies between a and b, measured from the nearer one."""
+    gap = b - a
+    low, high = a + gap * share, b - gap * (1 - share)
+    if np.ndim(share) == 0:
+        return high if share >= 0.5 else low
+    return TABLE["where"](share >= 0.5, high, low)
+
+
+def _quantile(a: Any, q: Any, axis: Any, method: str, keepdims: bool, weak: bool) -> Any:
+    a = lift(a)
+    shape = shape_of(a)
+    axes = trailing(axis, len(shape))
+    row = merged(a, axes)
+    ordered, rest = sort(row), tuple(n for k, n in enumerate(shape) if k - len(shape) not in axes)
+    low, high, share = _places(method, shape_of(row)[-1], q)
+    found = gathered(ordered, np.ravel(low), -1)
+    if share is not None:
+        found = _between(found, gathered(ordered, np.ravel(high), -1), float(share) if weak else np.ravel(share))
+    found = _or_nan(row, ordered, found)
+    # The quantiles stand last here and first in NumPy's answer.
+    ndim = ndim_of(found)
+    found = TABLE["permute"](found, axes=(-1, *range(-ndim, -1)))
+    return shaped(found, (*np.shape(q), *(kept(shape, axes) if keepdims else rest)))
+
+
+_QUANTILES: tuple[Any, ...] = (
+    (N(5), {"q": 0.3}),
+    (N(2, 4), {"q": 0.85, "axis": 1, "keepdims": True}),
+    (N(4, 2), {"q": [0.1, 0.5, 0.75], "axis": 0}),
+    (N(2, 3, 2), {"q": [[0.2], [0.6]], "axis": (0, -1)}),
+    (N(3, 2), {"q": 0.4, "keepdims": True}),
+    (N(6), {"q": 0.45, "method": "hazen"}),
+    (N(6), {"q": 0.45, "method": "midpoint"}),
+    (N(6), {"q": 0.45, "method": "nearest"}),
+    (N(4), {"q": 1}),
+    (SINGLE, {"q": 0.25}),
+    (N(1), {"q": 0.5}),
+    (N(0, 3), {"q": 0.5, "axis": 1}),
+)
+
+
+@function(np.quantile, samples=points(*_QUANTILES))
+def quantile(
+    a: Any, q: Any, axis: Any = None, *, overwrite_input: bool = False, method: str = "linear", keepdims: bool = False
+) -> Any:
+    """Element below which a share `q` of the elements lies; between two elements a line is drawn."""
+    share = np.asanyarray(q)
+    if not np.all((share >= 0) & (share <= 1)):
+        raise ValueError("Quantiles must be in the range [0, 1]")
+    return _quantile(a, share, axis, method, keepdims, weak=type(q) in (int, float))
+
+
+@function(
+    np.percentile,
+    samples=points(
+        (N(5), {"q": 30}),
+        (N(2, 4), {"q": 85, "axis": 1, "keepdims": True}),
+        (N(4, 2), {"q": [10, 50, 75], "axis": 0}),
+        (N(2, 3, 2), {"q": 60, "axis": (0, -1)}),
+        (SINGLE, {"q": 25}),
+        (N(1), {"q": 50}),
+        (N(0, 3), {"q": 50, "axis": 1}),
+    ),
+)
+def percentile(
+    a: Any, q: Any, axis: Any = None, *, overwrite_input: bool = False, method: str = "linear", keepdims: bool = False
+) -> Any:
+    """Element below which `q` percent of the elements lie; between two elements a line is drawn."""
+    share = np.asanyarray(np.true_divide(q, 100))
+    if not np.all((share >= 0) & (share <= 1)):
+        raise ValueError("Percentiles must be in the range [0, 100]")
+    return _quantile(a, share, axis, method, keepdims, weak=type(q) in (int, float))

@@ -1,0 +1,347 @@
+"""Functions that work element by element and are made of other such ops."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from wiregrad.ir import TABLE
+from wiregrad.ops.flow import shape_of
+from wiregrad.ops.functions.index import gathered, nonzero, pick
+from wiregrad.ops.functions.registry import function
+from wiregrad.ops.functions.shape import stack
+from wiregrad.ops.functions.support import N, dtype_of, is_wire, lift, ndim_of, points
+
+_ONE = points((N(2, 3),), (N(),), (N(1),), (N(0, 2),), (N(4),), (N(2, 1, 2),))
+_TWO = points((N(2, 3), N(2, 3)), (N(3), N(2, 1)), (N(), N(2)), (N(), N()), (N(0, 2), N(2)), (N(2), 0.7), (1.3, N(2)))
+_COMPLEX = np.array([[1.0 + 2.0j, -0.5 + 0.3j], [0.7 - 1.1j, -2.0 - 0.4j]])
+_PARTS = points((N(2, 3),), (N(),), (N(1),), (N(0, 2),), (_COMPLEX,), (_COMPLEX[0],), (_COMPLEX[1, 0],))
+_PLACES = np.array([[True, False, True], [False, False, True]])
+
+
+def _condition(x: Any) -> Any:
+    """Return what holds where x is true, as NumPy counts truth."""
+    x = lift(x)
+    return x if dtype_of(x).kind == "b" else TABLE["not_equal"](x, 0)
+
+
+@function(
+    np.where,
+    samples=points(
+        (_PLACES, N(2, 3), N(2, 3)),
+        (_PLACES, N(3), N(2, 1)),
+        (_PLACES, N(), 0.0),
+        (np.array([0, 2, 1]), N(3), N(3)),
+        (True, N(), N()),
+        (np.zeros((0, 2), bool), N(2), N(0, 1)),
+        (np.array([True, False]), 1.5, N(2)),
+    ),
+)
+def where(condition: Any, a: Any = None, b: Any = None) -> Any:
+    """Elements of one array where a condition holds, of another elsewhere; with the condition alone its indices."""
+    if a is None and b is None:
+        return nonzero(condition)
+    if a is None or b is None:
+        raise ValueError("either both or neither of x and y should be given")
+    return TABLE["where"](_condition(condition), a, b)
+
+
+@function(
+    np.select,
+    samples=points(
+        ([_PLACES, ~_PLACES], [N(2, 3), N(2, 3)]),
+        ([_PLACES, _PLACES], [N(2, 3), N(2, 3)], 0.5),
+        ([_PLACES], [N(3)]),
+        ([np.array(True)], [N()]),
+        ([np.array([False])], [N(1)], 2.0),
+        ([np.zeros(0, bool)], [N(0)]),
+    ),
+)
+def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0) -> Any:
+    """Elements of the first array whose condition holds."""
+    if len(condlist) != len(choicelist):
+        raise ValueError("list of cases must be same length as list of conditions")
+    if not condlist:
+        raise ValueError("select with an empty condition list is not possible")
+    for k, condition in enumerate(condlist):
+        if dtype_of(condition).kind != "b":
+            raise TypeError(f"invalid entry {k} in condlist: should be boolean ndarray")
+    y = default
+    for condition, choice in zip(reversed(condlist), reversed(choicelist), strict=True):
+        y = TABLE["where"](lift(condition), choice, y)
+    return y
+
+
+@function(
+    np.clip,
+    method=True,
+    samples=points(
+        (N(2, 3), -0.5, 0.5),
+        (N(2, 3), None, 0.3),
+        (N(2, 3), -0.3, None),
+        (N(2, 3), {"min": -0.4, "max": 0.6}),
+        (N(2, 3), {"a_min": -0.4, "a_max": 0.6}),
+        (N(), -0.2, 0.2),
+        (N(0, 2), -0.2, 0.2),
+        (N(2, 3), np.array([-0.5, -1.0, -0.1]), np.array([[0.2], [0.6]])),
+        (N(3),),
+    ),
+)
+def clip(x: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: Any = None) -> Any:
+    """The array between two bounds, either of which may be None."""
+    low, high = (a_min if min is None else min), (a_max if max is None else max)
+    if low is None or high is None:
+        bounded = x if low is None else TABLE["maximum"](x, low)
+        return TABLE["positive"](lift(bounded)) if high is None else TABLE["minimum"](bounded, high)
+    return TABLE["clip"](x, low, high)
+
+
+@function(
+    np.round,
+    np.around,
+    method=True,
+    samples=points((N(2, 3),), (N(2, 3), 2), (N(2, 3), {"decimals": -1}), (N(), 1), (N(0, 2), 1), (N(1),)),
+)
+def round_(x: Any, decimals: int = 0) -> Any:
+    """The nearest number with so many decimals; halves go to the even one."""
+    x, scale = lift(x), 10.0 ** abs(decimals)
+    if decimals == 0:
+        return TABLE["round"](x)
+    return TABLE["round"](x * scale) / scale if decimals > 0 else TABLE["round"](x / scale) * scale
+
+
+@function(np.fix, samples=_ONE)
+def fix(x: Any) -> Any:
+    """The nearest whole number towards 0."""
+    return TABLE["trunc"](lift(x))
+
+
+@function(np.nan_to_num, samples=_ONE)
+def nan_to_num(
+    x: Any, copy: bool = True, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
+) -> Any:
+    """The array with numbers in place of NaN and infinities; what was replaced has no gradient."""
+    x = lift(x)
+    if dtype_of(x).kind == "c":
+        a, b = (nan_to_num(TABLE[part](x), nan=nan, posinf=posinf, neginf=neginf) for part in ("real", "imag"))
+        return TABLE["cast"](a, dtype="complex128") + TABLE["imaginary"](b)
+    if dtype_of(x).kind != "f":
+        return x
+    limits = np.finfo(dtype_of(x))
+    y = TABLE["where"](TABLE["isnan"](x), nan, x)
+    for sign, bound, chosen in ((TABLE["greater"], limits.max, posinf), (TABLE["less"], limits.min, neginf)):
+        found = TABLE["logical_and"](TABLE["isinf"](x), sign(x, 0.0))
+        y = TABLE["where"](found, float(bound) if chosen is None else chosen, y)
+    return y
+
+
+@function(np.real, method=True, samples=_PARTS)
+def real(x: Any) -> Any:
+    """The real part."""
+    x = lift(x)
+    return TABLE["real"](x) if dtype_of(x).kind == "c" else x
+
+
+@function(np.imag, method=True, samples=_PARTS)
+def imag(x: Any) -> Any:
+    """The imaginary part."""
+    return TABLE["imag"](lift(x))
+
+
+@function(np.conjugate, method=True, samples=_PARTS)
+def conjugate(x: Any) -> Any:
+    """The complex conjugate."""
+    return TABLE["conjugate"](lift(x))
+
+
+@function(method=True, samples=_PARTS)
+def conj(x: Any) -> Any:
+    """The complex conjugate."""
+    return conjugate(x)
+
+
+@function(np.angle, samples=_PARTS)
+def angle(x: Any, deg: bool = False) -> Any:
+    """The angle of a complex number."""
+    x = lift(x)
+    y = TABLE["arctan2"](TABLE["imag"](x), real(x))
+    return y * (180 / math.pi) if deg else y
+
+
+@function(
+    np.astype,
+    method=True,
+    samples=points(
+        (N(2, 3), float),
+        (N(), "float64"),
+        (N(0, 2), np.float64),
+        (N(1), float),
+        (N(3), complex),
+        (_COMPLEX, complex),
+    ),
+)
+def astype(x: Any, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True, copy: bool = True) -> Any:
+    """The same numbers in another dtype."""
+    wanted, x = np.dtype(dtype), lift(x)
+    if not np.can_cast(dtype_of(x), wanted, casting):  # type: ignore[arg-type]
+        raise TypeError(f"Cannot cast array data from {dtype_of(x)} to {wanted} according to the rule '{casting}'")
+    return TABLE["cast"](x, dtype=wanted.name)
+
+
+@function(np.copy, method=True, samples=_ONE)
+def copy(x: Any, order: str = "K", subok: bool = False) -> Any:
+    """The same array: a recorded one does not change, so it need not be copied."""
+    return x if is_wire(x) else np.array(x)
+
+
+@function(np.deg2rad, np.radians, samples=_ONE)
+def deg2rad(x: Any) -> Any:
+    """Degrees as radians."""
+    return lift(x) * _factor(np.deg2rad, x)
+
+
+@function(np.rad2deg, np.degrees, samples=_ONE)
+def rad2deg(x: Any) -> Any:
+    """Radians as degrees."""
+    return lift(x) * _factor(np.rad2deg, x)
+
+
+def _factor(scale: np.ufunc, x: Any) -> float:
+    """Return what a function of NumPy's multiplies with, as it is rounded for the dtype of x."""
+    return float(scale(dtype_of(x).type(1)))
+
+
+@function(np.fabs, samples=_ONE)
+def fabs(x: Any) -> Any:
+    """The absolute value of real numbers."""
+    if dtype_of(x).kind == "c":
+        raise TypeError("fabs takes real numbers; np.abs takes complex ones too")
+    return TABLE["absolute"](lift(x))
+
+
+def _wide(x: Any) -> Any:
+    """Return x in float64, unless it is complex."""
+    x = lift(x)
+    return x if dtype_of(x).kind == "c" or dtype_of(x) == np.float64 else TABLE["cast"](x, dtype="float64")
+
+
+def _is_negative(x: Any) -> Any:
+    """Return whether the sign is a minus, which it may be for 0 too."""
+    return TABLE["less"](TABLE["copysign"](1.0, x), 0.0)
+
+
+@function(np.fmod, samples=_TWO)
+def fmod(a: Any, b: Any) -> Any:
+    """The remainder of a division, with the sign of the dividend."""
+    a, b = (x if isinstance(x, int | float) else lift(x) for x in (a, b))
+    size = abs(b)
+    return TABLE["where"](_is_negative(a), -TABLE["mod"](-a, size), TABLE["mod"](a, size))
+
+
+@function(np.divmod, samples=_TWO)
+def divmod_(a: Any, b: Any) -> Any:
+    """Quotient, rounded down, and remainder."""
+    return TABLE["floor_divide"](a, b), TABLE["mod"](a, b)
+
+
+@function(np.modf, samples=_ONE)
+def modf(x: Any) -> Any:
+    """The part behind the point and the whole part, both with the sign of the number."""
+    x = lift(x)
+    infinite = TABLE["isinf"](x)
+    finite = TABLE["where"](infinite, 0.0, x)
+    return TABLE["where"](infinite, TABLE["copysign"](0.0, x), fmod(finite, 1.0)), TABLE["trunc"](x)
+
+
+@function(np.signbit)
+def signbit(x: Any) -> Any:
+    """Whether the sign is a minus."""
+    return _is_negative(lift(x))
+
+
+@function(
+    np.polyval,
+    samples=points((N(3), N(2, 3)), (N(1), N(2)), (N(4), N()), (N(3), 0.7), (N(2), N(0)), ([1.0, 2.0, 0.5], N(2))),
+)
+def polyval(p: Any, x: Any) -> Any:
+    """The value of a polynomial, given its coefficients from the highest power down."""
+    p, x = lift(p), lift(x)
+    y: Any = np.zeros(shape_of(x), dtype_of(x))[()]
+    for k in range(shape_of(p)[0]):
+        y = y * x + pick(p, k)
+    return y
+
+
+@function(
+    np.vander,
+    samples=points((N(3),), (N(3), 2), (N(2), 4, True), (N(1), 3), (N(0), 2), (N(3), 1), (N(2), {"increasing": True})),
+)
+def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:  # noqa: N803 - NumPy's
+    """The powers of a row as columns of a matrix."""
+    x = lift(x)
+    if ndim_of(x) != 1:
+        raise ValueError("x must be a one-dimensional array or sequence.")
+    count = shape_of(x)[0] if N is None else N
+    powers = [np.ones(shape_of(x), np.promote_types(dtype_of(x), int))]
+    for _ in range(count - 1):
+        powers.append(powers[-1] * x)
+    chosen = powers[:count]
+    if not chosen:
+        return np.zeros((*shape_of(x), 0), dtype_of(x))
+    return stack(chosen if increasing else chosen[::-1], -1)
+
+
+@function(
+    np.interp,
+    samples=points(
+        (np.array([0.3, 1.7, 2.2]), np.array([0.0, 1.0, 2.0, 4.0]), N(4)),
+        (np.array([[-1.0], [9.0]]), np.array([0.0, 1.0, 4.0]), N(3)),
+        (0.4, np.array([0.0, 1.0]), N(2)),
+        (np.array([-1.0, 0.5, 9.0]), np.array([0.0, 1.0]), N(2), 5.0, -5.0),
+        (np.zeros(0), np.array([0.0, 1.0]), N(2)),
+        (np.array([0.3, 0.4]), np.array([0.0, 1.0, 2.0]), N(3), {"left": 1.0}),
+    ),
+)
+def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None) -> Any:
+    """The broken line through points, at given places; beyond its ends the values there."""
+    x, xp, fp = _wide(x), _wide(xp), _wide(fp)
+    if ndim_of(xp) != 1 or ndim_of(fp) != 1:
+        raise ValueError("object too deep for desired array")
+    count = shape_of(xp)[0]
+    if count != shape_of(fp)[0]:
+        raise ValueError("fp and xp are not of the same length.")
+    if not count:
+        raise ValueError("array of sample points is empty")
+    y = _between(x, xp, fp) if count > 1 else pick(fp, 0) + x * 0.0
+    y = TABLE["where"](TABLE["greater_equal"](x, pick(xp, -1)), pick(fp, -1), y)
+    y = TABLE["where"](TABLE["greater"](x, pick(xp, -1)), pick(fp, -1) if right is None else right, y)
+    return TABLE["where"](TABLE["less"](x, pick(xp, 0)), pick(fp, 0) if left is None else left, y)
+
+
+def _between(x: Any, xp: Any, fp: Any) -> Any:
+    """Return the line between the two points around x, or its continuation."""
+    inner = TABLE["searchsorted"](pick(xp, slice(1, -1)), x, side="right")
+    slopes = (pick(fp, slice(1, None)) - pick(fp, slice(None, -1))) / (
+        pick(xp, slice(1, None)) - pick(xp, slice(None, -1))
+    )
+    return gathered(slopes, inner, -1) * (x - gathered(xp, inner, -1)) + gathered(fp, inner, -1)
+
+
+@function(
+    np.float_power,
+    samples=points(
+        (np.array([0.5, 2.0]), N(2)),
+        (np.array([[1.5], [0.3]]), N(3)),
+        (1.7, N()),
+        (0.4, 2.5),
+        (np.ones((0, 2)), N(2)),
+        (np.array([2.0]), 3.0),
+    ),
+)
+def float_power(a: Any, b: Any) -> Any:
+    """First operand to the power of the second, in float64 at least."""
+    wide = [x if dtype_of(lift(x)).kind == "c" else TABLE["cast"](lift(x), dtype="float64") for x in (a, b)]
+    return TABLE["power"](*wide)

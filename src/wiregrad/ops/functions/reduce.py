@@ -1,0 +1,305 @@
+"""Functions that add up, multiply, compare and scan; what NumPy computes in steps is computed by the same steps."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from wiregrad.ir import TABLE
+from wiregrad.ops.array import trailing
+from wiregrad.ops.flow import shape_of
+from wiregrad.ops.functions.index import flat
+from wiregrad.ops.functions.registry import Samples, function
+from wiregrad.ops.functions.support import N, lift, ndim_of, one_axis, points
+
+
+def cast(x: Any, dtype: Any) -> Any:
+    """Return x in another dtype, if one is given."""
+    return lift(x) if dtype is None else TABLE["cast"](x, dtype=np.dtype(dtype).name)
+
+
+def lined_up(x: Any, axis: Any) -> tuple[Any, int]:
+    """Return x and an axis counted from the end; x in one row if the axis is None."""
+    x = lift(x)
+    return (flat(x), -1) if axis is None else (x, one_axis(axis, ndim_of(x)))
+
+
+def count(x: Any, axes: tuple[int, ...]) -> int:
+    """Return how many elements are made one along axes."""
+    return math.prod(shape_of(x)[axis] for axis in axes)
+
+
+def kept(shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[int, ...]:
+    """Return a shape in which some axes have length 1."""
+    return tuple(1 if k - len(shape) in axes else n for k, n in enumerate(shape))
+
+
+def reduced(name: str, x: Any, axis: Any, keepdims: Any) -> Any:
+    """Return a reduction of x along axes given as NumPy takes them."""
+    x = lift(x)
+    return TABLE[name](x, axes=trailing(axis, ndim_of(x)), keepdims=bool(keepdims))
+
+
+SINGLE = np.arange(1.0, 4.0, dtype=np.float32)
+
+
+_ZEROS = np.array([[2.0, 0.0, -3.0], [0.0, 1.5, 0.0]])
+
+
+_NANS = np.array([[1.0, math.nan, -2.0], [0.5, 3.0, math.nan]])
+
+
+REDUCTIONS: tuple[Any, ...] = (
+    (N(2, 3),),
+    (N(2, 3), {"axis": 1, "keepdims": True}),
+    (N(3, 2), {"axis": -2}),
+    (N(2, 3, 2), {"axis": (0, -1)}),
+    (N(2, 2), {"keepdims": True}),
+    (SINGLE, {"axis": 0}),
+    (N(1),),
+    (0.7,),
+    (N(0, 3), {"axis": 1}),
+)
+
+
+_OF_NONE: tuple[Any, ...] = (*REDUCTIONS, (N(0, 3), {"axis": 0}))
+
+
+_SCANS: tuple[Any, ...] = (
+    (N(5),),
+    (N(2, 3),),
+    (N(2, 3), {"axis": 1}),
+    (N(3, 2, 2), {"axis": -2}),
+    (SINGLE,),
+    (N(1),),
+    (0.7,),
+    (N(0, 3), {"axis": 0}),
+)
+
+
+_SOFTMAXES: tuple[Any, ...] = (
+    (N(4),),
+    (N(2, 3), {"axis": 0}),
+    (np.array([[1000.0, 1001.0], [999.5, 1000.2]]), {"axis": None}),
+    (N(2, 3, 2), {"axis": (0, -1)}),
+    (SINGLE,),
+    (N(1),),
+    (N(2, 0),),
+)
+
+
+_FIRST_AXIS: tuple[Any, ...] = (
+    (N(4),),
+    (N(2, 3),),
+    (N(2, 3), {"axis": 1}),
+    (N(3, 2, 2), {"axis": -2}),
+    (SINGLE,),
+    (N(1),),
+    (N(2, 0),),
+)
+
+
+@function(np.sum, method=True, samples=points(*_OF_NONE))
+def sum_(a: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> Any:
+    """Sum along axes, or of everything."""
+    return reduced("sum", cast(a, dtype), axis, keepdims)
+
+
+@function(np.mean, method=True, samples=points(*REDUCTIONS))
+def mean(a: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> Any:
+    """Arithmetic mean along axes, or of everything."""
+    a = lift(a)
+    return sum_(a, axis, dtype, keepdims=keepdims) / float(count(a, trailing(axis, ndim_of(a))))
+
+
+@function(np.max, np.amax, method=True, samples=points(*REDUCTIONS))
+def max_(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
+    """Largest element along axes, or of all; equal ones share the gradient."""
+    return reduced("max", a, axis, keepdims)
+
+
+@function(np.min, np.amin, method=True, samples=points(*REDUCTIONS))
+def min_(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
+    """Smallest element along axes, or of all; equal ones share the gradient."""
+    return reduced("min", a, axis, keepdims)
+
+
+@function(
+    np.prod,
+    method=True,
+    samples=points(*_OF_NONE, (_ZEROS, {"axis": 1})),
+)
+def prod(a: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> Any:
+    """Product along axes, or of everything; exact where factors are 0."""
+    return reduced("prod", cast(a, dtype), axis, keepdims)
+
+
+@function(np.ptp, samples=points(*REDUCTIONS))
+def ptp(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
+    """Distance from the smallest to the largest element along axes, or of all."""
+    return max_(a, axis, keepdims=keepdims) - min_(a, axis, keepdims=keepdims)
+
+
+@function(np.any, method=True)
+def any_(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
+    """Whether at least one element is not 0."""
+    return reduced("any", a, axis, keepdims)
+
+
+@function(np.all, method=True)
+def all_(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
+    """Whether no element is 0."""
+    return reduced("all", a, axis, keepdims)
+
+
+@function(np.count_nonzero)
+def count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
+    """How many elements are not 0."""
+    return reduced("count_nonzero", a, axis, keepdims)
+
+
+def _without_nan(x: Any, instead: float) -> Any:
+    return TABLE["where"](TABLE["isnan"](x), instead, x)
+
+
+@function(np.nansum, samples=points(*_OF_NONE, (_NANS, {"axis": 1})))
+def nansum(a: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> Any:
+    """Sum of all that is not NaN, along axes or of everything."""
+    return sum_(_without_nan(a, 0.0), axis, dtype, keepdims=keepdims)
+
+
+@function(np.nanprod, samples=points(*_OF_NONE, (_NANS, {"axis": 1})))
+def nanprod(a: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> Any:
+    """Product of all that is not NaN, along axes or of everything."""
+    return prod(_without_nan(a, 1.0), axis, dtype, keepdims=keepdims)
+
+
+@function(np.nanmean, samples=points(*REDUCTIONS, (_NANS, {"axis": 1})))
+def nanmean(a: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> Any:
+    """Mean of all that is not NaN, along axes or of everything."""
+    present = TABLE["logical_not"](TABLE["isnan"](a))
+    total = nansum(a, axis, dtype, keepdims=keepdims)
+    return total / cast(sum_(present, axis, keepdims=keepdims), total.dtype)
+
+
+@function(np.nanmax, samples=points(*REDUCTIONS, (_NANS, {"axis": 1})))
+def nanmax(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
+    """Largest element that is not NaN, along axes or of all."""
+    return reduced("nanmax", a, axis, keepdims)
+
+
+@function(np.nanmin, samples=points(*REDUCTIONS, (_NANS, {"axis": 1})))
+def nanmin(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
+    """Smallest element that is not NaN, along axes or of all."""
+    return reduced("nanmin", a, axis, keepdims)
+
+
+@function(np.cumsum, method=True, samples=points(*_SCANS))
+def cumsum(a: Any, axis: Any = None, dtype: Any = None) -> Any:
+    """Running sum along an axis, or of everything in one row."""
+    x, along = lined_up(cast(a, dtype), axis)
+    return TABLE["cumsum"](x, axis=along, reverse=False)
+
+
+@function(
+    np.cumprod,
+    method=True,
+    samples=points(*_SCANS, (_ZEROS,)),
+)
+def cumprod(a: Any, axis: Any = None, dtype: Any = None) -> Any:
+    """Running product along an axis, or of everything in one row; exact where factors are 0."""
+    x, along = lined_up(cast(a, dtype), axis)
+    return TABLE["cumprod"](x, axis=along, reverse=False)
+
+
+@function(np.nancumsum, samples=points(*_SCANS))
+def nancumsum(a: Any, axis: Any = None, dtype: Any = None) -> Any:
+    """Running sum in which a NaN counts as 0."""
+    return cumsum(_without_nan(a, 0.0), axis, dtype)
+
+
+@function(np.nancumprod, samples=points(*_SCANS))
+def nancumprod(a: Any, axis: Any = None, dtype: Any = None) -> Any:
+    """Running product in which a NaN counts as 1."""
+    return cumprod(_without_nan(a, 1.0), axis, dtype)
+
+
+@function(method=True, samples=points(*_OF_NONE))
+def logsumexp(x: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
+    """log(sum(exp(x))) along axes, or of everything, without overflow."""
+    return reduced("logsumexp", x, axis, keepdims)
+
+
+@function(method=True, samples=points(*_SOFTMAXES))
+def softmax(x: Any, axis: Any = -1) -> Any:
+    """exp(x) / sum(exp(x)) along an axis, without overflow."""
+    x = lift(x)
+    return TABLE["softmax"](x, axes=trailing(axis, ndim_of(x)))
+
+
+@function(method=True, samples=points(*_SOFTMAXES))
+def log_softmax(x: Any, axis: Any = -1) -> Any:
+    """log(softmax(x)) along an axis, exact where softmax is nearly 0."""
+    x = lift(x)
+    return TABLE["log_softmax"](x, axes=trailing(axis, ndim_of(x)))
+
+
+def logaddexp_reduce(x: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
+    """logaddexp of one element after another along an axis."""
+    return reduced("logaddexp_reduce", x, axis, keepdims)
+
+
+def cummax(x: Any, axis: int) -> Any:
+    """Largest element so far along an axis; equal ones share the gradient."""
+    return TABLE["cummax"](x, axis=axis)
+
+
+def cummin(x: Any, axis: int) -> Any:
+    """Smallest element so far along an axis; equal ones share the gradient."""
+    return TABLE["cummin"](x, axis=axis)
+
+
+def _ufunc_reduce(ufunc: np.ufunc, run: Callable[..., Any], samples: Samples | None) -> None:
+    """Register `ufunc.reduce`, whose axis is the first one if none is given."""
+
+    def reduce_(array: Any, axis: Any = 0, dtype: Any = None, keepdims: bool = False) -> Any:
+        return run(cast(array, dtype), axis, keepdims=keepdims)
+
+    reduce_.__doc__ = run.__doc__
+    function((ufunc, "reduce"), name=f"{ufunc.__name__}_reduce", samples=samples)(reduce_)
+
+
+def _ufunc_accumulate(ufunc: np.ufunc, run: Callable[..., Any]) -> None:
+    """Register `ufunc.accumulate`, whose axis is the first one if none is given."""
+
+    def accumulate(array: Any, axis: Any = 0, dtype: Any = None) -> Any:
+        return run(cast(array, dtype), one_axis(axis, ndim_of(array)))
+
+    accumulate.__doc__ = run.__doc__
+    function((ufunc, "accumulate"), name=f"{ufunc.__name__}_accumulate", samples=points(*_FIRST_AXIS))(accumulate)
+
+
+for _ufunc, _run in (
+    (np.add, sum_),
+    (np.multiply, prod),
+    (np.maximum, max_),
+    (np.minimum, min_),
+    (np.fmax, nanmax),
+    (np.fmin, nanmin),
+    (np.logaddexp, logaddexp_reduce),
+):
+    _samples = _FIRST_AXIS if _ufunc in (np.add, np.multiply, np.logaddexp) else _FIRST_AXIS[:-1]
+    _ufunc_reduce(_ufunc, _run, points(*_samples))
+
+
+for _ufunc, _run in ((np.add, cumsum), (np.multiply, cumprod), (np.maximum, cummax), (np.minimum, cummin)):
+    _ufunc_accumulate(_ufunc, _run)
+
+
+_ufunc_reduce(np.logical_or, any_, None)
+
+
+_ufunc_reduce(np.logical_and, all_, None)

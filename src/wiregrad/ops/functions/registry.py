@@ -1,0 +1,51 @@
+"""Functions of arrays that are made of ops: they have NumPy's names and signatures and need no rule of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+Samples = Callable[[np.random.Generator], Sequence[tuple[Any, ...]]]
+"""Makes points to check a function at: tuples of positional arguments, with a dict of keywords last."""
+
+
+@dataclass(frozen=True, eq=False)
+class Function:
+    """One function: what it is called, what it stands for, how it runs."""
+
+    name: str
+    run: Callable[..., Any]
+    numpy: tuple[Any, ...] = ()
+    """The NumPy functions that it stands for."""
+    method: bool = False
+    """Whether values have it as a method."""
+    samples: Samples | None = None
+    """Points where it is checked; None for functions that have no gradient."""
+
+    @property
+    def doc(self) -> str:
+        """The first line of its documentation."""
+        return (self.run.__doc__ or "").strip().split("\n")[0]
+
+
+FUNCTIONS: dict[str, Function] = {}
+"""Every function by name."""
+BY_NUMPY: dict[Any, Function] = {}
+"""Every function by the NumPy function it stands for."""
+
+
+def function(
+    *numpy: Any, method: bool = False, samples: Samples | None = None, name: str | None = None
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register the decorated function for values, under its own name and for NumPy functions."""
+
+    def register(run: Callable[..., Any]) -> Callable[..., Any]:
+        entry = Function(name or run.__name__.rstrip("_"), run, numpy, method, samples)
+        FUNCTIONS[entry.name] = entry
+        BY_NUMPY.update(dict.fromkeys(numpy, entry))
+        return run
+
+    return register

@@ -1,0 +1,767 @@
+"""Functions that change shapes, join arrays and take them apart.
+
+Where a function only gives elements another shape or its axes another order, NumPy is asked what it would do with an
+array that takes no room; so it is NumPy that reads the arguments, and refuses them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from wiregrad.ir import TABLE
+from wiregrad.ops.array import trailing
+from wiregrad.ops.flow import shape_of
+from wiregrad.ops.functions.index import flat, gathered, pick, shaped, stretch
+from wiregrad.ops.functions.registry import function
+from wiregrad.ops.functions.support import N, dtype_of, is_wire, lift, ndim_of, one_axis, points, replaced
+from wiregrad.ops.shape_records import hollow
+
+
+def _reshaped(x: Any, change: Callable[[Any], Any]) -> Any:
+    """Return the elements of x in the shape that a function of NumPy's would give them."""
+    x = lift(x)
+    return shaped(x, change(hollow(shape_of(x))).shape)
+
+
+def _moved(x: Any, change: Callable[[Any], Any]) -> Any:
+    """Return x with its axes in the order that a function of NumPy's would give them."""
+    x = lift(x)
+    ndim = ndim_of(x)
+    # The strides tell the axes apart.
+    marked = np.ndarray((1,) * ndim, np.bool_, bytes(1), 0, tuple(range(ndim)))
+    order = change(marked).strides
+    return x if order == tuple(range(ndim)) else TABLE["permute"](x, axes=tuple(k - ndim for k in order))
+
+
+def _in_order(x: Any, order: str, what: Callable[[Any], Any]) -> Any:
+    """Return what is made of the elements, read in C order or (F) with the first axis fastest."""
+    if order not in ("C", "F", "A", "K"):
+        raise ValueError(f"order must be one of 'C', 'F', 'A', or 'K' (got '{order}')")
+    return what(transpose(x)) if order == "F" else what(x)
+
+
+@function(
+    np.reshape,
+    method=True,
+    samples=points(
+        (N(2, 3), (3, 2)),
+        (N(6), (2, -1)),
+        (N(2, 3), (3, 2), {"order": "F"}),
+        (N(), (1, 1)),
+        (N(1), ()),
+        (N(0, 2), (3, 0)),
+        (N(2, 3), -1),
+    ),
+)
+def reshape(x: Any, /, *lengths: Any, shape: Any = None, order: str = "C", copy: bool | None = None) -> Any:
+    """The same elements in another shape; one length may be -1."""
+    if lengths and isinstance(lengths[-1], str):
+        *lengths, order = lengths  # type: ignore[assignment]
+    given = shape if shape is not None else lengths[0] if len(lengths) == 1 else tuple(lengths)
+    wanted = np.reshape(hollow(shape_of(lift(x))), given).shape
+    if order == "F":
+        return transpose(shaped(transpose(x), wanted[::-1]))
+    return _in_order(x, order, lambda x: shaped(lift(x), wanted))
+
+
+@function(
+    np.ravel,
+    method=True,
+    samples=points((N(2, 3),), (N(2, 3), "F"), (N(),), (N(4),), (N(2, 1, 3),), (N(0, 2),)),
+)
+def ravel(x: Any, order: str = "C") -> Any:
+    """The elements in one row."""
+    return _in_order(x, order, lambda x: flat(lift(x)))
+
+
+@function(method=True, samples=points((N(2, 3),), (N(2, 3), "F"), (N(),), (N(4),), (N(2, 1, 3),), (N(0, 2),)))
+def flatten(x: Any, order: str = "C") -> Any:
+    """The elements in one row."""
+    return ravel(x, order)
+
+
+@function(
+    np.expand_dims,
+    samples=points((N(2, 3), 0), (N(2, 3), -1), (N(2, 3), (0, 2)), (N(), 0), (N(3), (0, -1)), (N(0), 1)),
+)
+def expand_dims(x: Any, axis: Any) -> Any:
+    """The array with new axes of length 1."""
+    return _reshaped(x, lambda y: np.expand_dims(y, axis))
+
+
+@function(
+    np.squeeze,
+    method=True,
+    samples=points((N(1, 3, 1),), (N(1, 3, 1), 0), (N(1, 3, 1), {"axis": (0, -1)}), (N(),), (N(1, 1),), (N(1, 0),)),
+)
+def squeeze(x: Any, axis: Any = None) -> Any:
+    """The array without axes of length 1."""
+    return _reshaped(x, lambda y: np.squeeze(y, axis))
+
+
+_FEW_AXES = points((N(),), (N(3),), (N(2, 3),), (N(2, 3, 2),), (N(0),), (N(1),))
+
+
+def _each(xs: Sequence[Any], change: Callable[[Any], Any]) -> Any:
+    found = tuple(_reshaped(x, change) for x in xs)
+    return found[0] if len(found) == 1 else found
+
+
+@function(np.atleast_1d, samples=_FEW_AXES)
+def atleast_1d(*xs: Any) -> Any:
+    """Arrays with one axis or more."""
+    return _each(xs, np.atleast_1d)
+
+
+@function(np.atleast_2d, samples=_FEW_AXES)
+def atleast_2d(*xs: Any) -> Any:
+    """Arrays with two axes or more."""
+    return _each(xs, np.atleast_2d)
+
+
+@function(np.atleast_3d, samples=_FEW_AXES)
+def atleast_3d(*xs: Any) -> Any:
+    """Arrays with three axes or more."""
+    return _each(xs, np.atleast_3d)
+
+
+@function(
+    np.transpose,
+    method=True,
+    samples=points(
+        (N(2, 3, 4), (2, 0, 1)),
+        (N(2, 3),),
+        (N(2, 3, 4), (-1, 0, 1)),
+        (N(2, 3, 4), {"axes": (0, 2, 1)}),
+        (N(),),
+        (N(3),),
+        (N(0, 2),),
+    ),
+)
+def transpose(x: Any, /, *order: Any, axes: Any = None) -> Any:
+    """The axes in another order; reversed if none is given."""
+    given = axes if not order else order[0] if len(order) == 1 and np.ndim(order[0]) != 0 else order
+    return _moved(x, lambda y: np.transpose(y, None if order == (None,) else given))
+
+
+_MATRICES = points((N(2, 3),), (N(2, 2),), (N(1, 3),), (N(2, 3, 4),), (N(0, 2),), (N(1, 1),))
+
+
+@function(name="T", method=True, samples=points((N(2, 3),), (N(2, 3, 4),), (N(),), (N(3),), (N(1, 3),), (N(0, 2),)))
+def reversed_axes(x: Any) -> Any:
+    """The array with its axes reversed."""
+    return transpose(x)
+
+
+@function(np.matrix_transpose, name="mT", method=True, samples=_MATRICES)
+def matrix_transpose(x: Any) -> Any:
+    """The array with its last two axes swapped."""
+    return _moved(x, np.matrix_transpose)
+
+
+@function(
+    np.swapaxes,
+    method=True,
+    samples=points(
+        (N(2, 3), 0, 1), (N(2, 3, 4), 0, -1), (N(2, 3, 4), 1, 1), (N(1, 2), -1, -2), (N(0, 2), 0, 1), (N(3), 0, 0)
+    ),
+)
+def swapaxes(x: Any, axis1: int, axis2: int) -> Any:
+    """The array with two axes swapped."""
+    return _moved(x, lambda y: np.swapaxes(y, axis1, axis2))
+
+
+@function(
+    np.moveaxis,
+    samples=points(
+        (N(2, 3, 4), 0, -1),
+        (N(2, 3, 4), -1, 0),
+        (N(2, 3, 4), (0, 1), (-1, 0)),
+        (N(2, 3), 0, 0),
+        (N(0, 2), 0, 1),
+        (N(3), 0, -1),
+    ),
+)
+def moveaxis(x: Any, source: Any, destination: Any) -> Any:
+    """The array with some axes moved to other places."""
+    return _moved(x, lambda y: np.moveaxis(y, source, destination))
+
+
+@function(
+    np.rollaxis,
+    samples=points((N(2, 3, 4), 2), (N(2, 3, 4), 0, 3), (N(2, 3, 4), -1, 1), (N(2, 3), 1), (N(0, 2), 1), (N(3), 0)),
+)
+def rollaxis(x: Any, axis: int, start: int = 0) -> Any:
+    """The array with an axis rolled back until it stands before another one."""
+    return _moved(x, lambda y: np.rollaxis(y, axis, start))
+
+
+@function(
+    np.broadcast_to,
+    samples=points(
+        (N(3), (2, 3)),
+        (N(2, 1), (2, 3)),
+        (N(), (2, 2)),
+        (N(), 3),
+        (N(1, 2), (0, 2)),
+        (N(2, 3), (2, 3)),
+        (N(1, 3), (4, 2, 3)),
+    ),
+)
+def broadcast_to(x: Any, shape: Any) -> Any:
+    """The array spread to a shape."""
+    x = lift(x)
+    return stretch(x, np.broadcast_to(hollow(shape_of(x)), shape).shape)
+
+
+@function(
+    np.broadcast_arrays,
+    samples=points((N(3), N(2, 1)), (N(2, 3),), (N(), N(2)), (N(1, 2), N(0, 1)), (N(), N()), (N(3), N(1), N(2, 3))),
+)
+def broadcast_arrays(*xs: Any) -> Any:
+    """Arrays spread to the shape they have in common."""
+    lifted = [lift(x) for x in xs]
+    shape = np.broadcast_shapes(*(shape_of(x) for x in lifted))
+    return tuple(stretch(x, shape) for x in lifted)
+
+
+@function(
+    np.meshgrid,
+    samples=points(
+        (N(2), N(3)),
+        (N(2), N(3), {"indexing": "ij"}),
+        (N(2), N(3), N(2), {"sparse": True}),
+        (N(3),),
+        (N(), N(2)),
+        (N(0), N(2)),
+    ),
+)
+def meshgrid(*xs: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> Any:
+    """Arrays of the coordinates of a grid, from its axes."""
+    lifted = [lift(x) for x in xs]
+    asked = [hollow((int(np.prod(shape_of(x))),)) for x in lifted]
+    grid = [y.shape for y in np.meshgrid(*asked, copy=False, sparse=True, indexing=indexing)]  # type: ignore[call-overload]
+    found = [shaped(x, shape) for x, shape in zip(lifted, grid, strict=True)]
+    return tuple(found) if sparse or not found else broadcast_arrays(*found)
+
+
+def _pieces(xs: Any) -> list[Any]:
+    """Return what is to be joined: the parts of a list, or the slices of an array along its first axis."""
+    return [pick(xs, k) for k in range(shape_of(xs)[0])] if is_wire(xs) else [lift(x) for x in xs]
+
+
+def _join(xs: Sequence[Any], axis: int) -> Any:
+    """Return arrays joined along an axis, counted as NumPy does."""
+    if not xs:
+        raise ValueError("need at least one array to concatenate")
+    return TABLE["concatenate"](*xs, axis=one_axis(axis, ndim_of(xs[0])))
+
+
+@function(
+    np.concatenate,
+    samples=points(
+        ([N(2, 3), N(1, 3)],),
+        ([N(2, 3), N(2, 1)], 1),
+        ([N(2), N(3)], -1),
+        ([N(2, 3), N()], None),
+        ([N(1)],),
+        ([N(0, 2), N(1, 2)],),
+        (N(2, 3),),
+    ),
+)
+def concatenate(xs: Any, axis: int | None = 0, *, dtype: Any = None, casting: str = "same_kind") -> Any:
+    """Arrays joined along an axis they have."""
+    parts = _pieces(xs)
+    y = _join([flat(x) for x in parts], 0) if axis is None else _join(parts, axis)
+    if dtype is None:
+        return y
+    if not np.can_cast(dtype_of(y), dtype, casting):  # type: ignore[arg-type]
+        raise TypeError(f"Cannot cast array data from {dtype_of(y)} to {np.dtype(dtype)} according to '{casting}'")
+    return TABLE["cast"](y, dtype=np.dtype(dtype).name)
+
+
+@function(
+    np.stack,
+    samples=points(
+        ([N(2, 3), N(2, 3)],),
+        ([N(2, 3), N(2, 3)], -1),
+        ([N(2), N(2), N(2)], 1),
+        ([N(), N()],),
+        ([N(1)],),
+        ([N(0), N(0)], 1),
+        (N(2, 3), 1),
+    ),
+)
+def stack(xs: Any, axis: int = 0) -> Any:
+    """Arrays of one shape joined along a new axis."""
+    parts = _pieces(xs)
+    if not parts:
+        raise ValueError("need at least one array to stack")
+    if len({shape_of(x) for x in parts}) > 1:
+        raise ValueError("all input arrays must have the same shape")
+    return _join([expand_dims(x, axis) for x in parts], axis)
+
+
+@function(
+    np.vstack,
+    samples=points(
+        ([N(2, 3), N(1, 3)],), ([N(3), N(3)],), ([N(3), N(2, 3)],), ([N(), N()],), ([N(0, 2), N(1, 2)],), (N(2, 3),)
+    ),
+)
+def vstack(xs: Any) -> Any:
+    """Arrays joined below each other; a row is a matrix of one row."""
+    return _join([atleast_2d(x) for x in _pieces(xs)], 0)
+
+
+@function(
+    np.hstack,
+    samples=points(
+        ([N(2, 3), N(2, 1)],), ([N(3), N(2)],), ([N(), N(3)],), ([N(), N()],), ([N(2, 0), N(2, 1)],), (N(2, 3),)
+    ),
+)
+def hstack(xs: Any) -> Any:
+    """Arrays joined beside each other."""
+    parts = [atleast_1d(x) for x in _pieces(xs)]
+    return _join(parts, 0 if parts and ndim_of(parts[0]) == 1 else 1)
+
+
+@function(
+    np.dstack,
+    samples=points(
+        ([N(2, 3), N(2, 3)],),
+        ([N(3), N(3)],),
+        ([N(2, 3, 1), N(2, 3)],),
+        ([N(), N()],),
+        ([N(0, 2), N(0, 2)],),
+        (N(2, 3),),
+    ),
+)
+def dstack(xs: Any) -> Any:
+    """Arrays joined along the third axis."""
+    return _join([atleast_3d(x) for x in _pieces(xs)], 2)
+
+
+@function(
+    np.column_stack,
+    samples=points(
+        ([N(2), N(2)],), ([N(2), N(2, 3)],), ([N(2, 1), N(2, 2)],), ([N(), N()],), ([N(0), N(0, 2)],), (N(2, 3),)
+    ),
+)
+def column_stack(xs: Any) -> Any:
+    """Rows joined as the columns of a matrix."""
+    return _join([x if ndim_of(x) > 1 else shaped(x, (*(shape_of(x) or (1,)), 1)) for x in _pieces(xs)], 1)
+
+
+@function(
+    np.append,
+    samples=points(
+        (N(2, 3), N(3)),
+        (N(2, 3), N(1, 3), 0),
+        (N(2, 3), N(2, 2), {"axis": -1}),
+        (N(), N()),
+        (N(0), N(2)),
+        (N(3), 0.5),
+    ),
+)
+def append(x: Any, values: Any, axis: int | None = None) -> Any:
+    """An array with values joined to its end."""
+    return concatenate([x, values], axis)
+
+
+@function(
+    np.block,
+    samples=points(
+        ([N(2), N(3)],),
+        ([N(2, 3), N(2, 1)],),
+        ([N(), N()],),
+        (N(2, 3),),
+        ([N(1)],),
+        ([N(2, 0), N(2, 1)],),
+    ),
+)
+def block(xs: Any) -> Any:
+    """Arrays joined as the nested lists they stand in say: the innermost along the last axis, and so on outwards."""
+    depth, ndim = _depth(xs)
+    return _blocks(xs, depth, max(depth, ndim))
+
+
+def _depth(xs: Any) -> tuple[int, int]:
+    """Return how deep lists are nested, and how many axes the arrays in them have at most."""
+    if not isinstance(xs, list):
+        return 0, ndim_of(lift(xs))
+    if not xs:
+        raise ValueError("List at arrays cannot be empty")
+    inner = [_depth(x) for x in xs]
+    if len({depth for depth, _ in inner}) > 1:
+        raise ValueError("List depths are mismatched.")
+    return inner[0][0] + 1, max(ndim for _, ndim in inner)
+
+
+def _blocks(xs: Any, depth: int, ndim: int) -> Any:
+    if not isinstance(xs, list):
+        x = lift(xs)
+        return shaped(x, (1,) * (ndim - ndim_of(x)) + shape_of(x))
+    return _join([_blocks(x, depth - 1, ndim) for x in xs], -depth)
+
+
+def _cuts(sections: Any, length: int, *, even: bool) -> list[int]:
+    """Return where an axis is cut, its ends included."""
+    if np.ndim(sections):
+        return [0, *(int(k) for k in sections), length]
+    count = int(sections)
+    if count <= 0:
+        raise ValueError("number sections must be larger than 0.")
+    if even and length % count:
+        raise ValueError("array split does not result in an equal division")
+    each, extras = divmod(length, count)
+    return [k * each + min(k, extras) for k in range(count + 1)]
+
+
+def _parted(x: Any, sections: Any, axis: int, *, even: bool) -> list[Any]:
+    x = lift(x)
+    place = one_axis(axis, ndim_of(x)) + ndim_of(x)
+    cuts = _cuts(sections, shape_of(x)[place], even=even)
+    return [pick(x, *[slice(None)] * place, slice(low, high)) for low, high in pairwise(cuts)]
+
+
+@function(
+    np.split,
+    samples=points(
+        (N(4, 3), 2), (N(4, 3), 3, 1), (N(4), [1, 3]), (N(2, 3), [2], {"axis": -1}), (N(1), 1), (N(0, 2), 2)
+    ),
+)
+def split(x: Any, indices_or_sections: Any, axis: int = 0) -> Any:
+    """An array cut along an axis, into equal parts or at indices."""
+    return _parted(x, indices_or_sections, axis, even=True)
+
+
+@function(
+    np.array_split,
+    samples=points(
+        (N(5, 3), 2), (N(4, 3), 2, 1), (N(4), [1, 3]), (N(2, 3), [2], {"axis": -1}), (N(1), 2), (N(0, 2), 2)
+    ),
+)
+def array_split(x: Any, indices_or_sections: Any, axis: int = 0) -> Any:
+    """An array cut along an axis, into parts as equal as can be or at indices."""
+    return _parted(x, indices_or_sections, axis, even=False)
+
+
+def _with_axes(x: Any, least: int, name: str) -> Any:
+    x = lift(x)
+    if ndim_of(x) < least:
+        raise ValueError(f"{name} only works on arrays of {least} or more dimensions")
+    return x
+
+
+@function(
+    np.vsplit,
+    samples=points((N(4, 3), 2), (N(4, 3), [1]), (N(2, 1), 2), (N(3, 2, 2), [1, 2]), (N(0, 2), 1), (N(1, 1), 1)),
+)
+def vsplit(x: Any, indices_or_sections: Any) -> Any:
+    """An array cut along its first axis."""
+    return split(_with_axes(x, 2, "vsplit"), indices_or_sections, 0)
+
+
+@function(np.hsplit, samples=points((N(3, 4), 2), (N(3, 4), [1]), (N(4), 2), (N(3, 2, 2), 2), (N(2, 0), 1), (N(1), 1)))
+def hsplit(x: Any, indices_or_sections: Any) -> Any:
+    """An array cut along its second axis, or a row along its only one."""
+    x = _with_axes(x, 1, "hsplit")
+    return split(x, indices_or_sections, min(ndim_of(x) - 1, 1))
+
+
+@function(
+    np.dsplit,
+    samples=points(
+        (N(1, 2, 4), 2), (N(2, 1, 4), [1]), (N(1, 1, 1), 1), (N(2, 2, 3), 3), (N(2, 2, 0), 1), (N(1, 2, 4, 2), [3])
+    ),
+)
+def dsplit(x: Any, indices_or_sections: Any) -> Any:
+    """An array cut along its third axis."""
+    return split(_with_axes(x, 3, "dsplit"), indices_or_sections, 2)
+
+
+@function(
+    np.unstack,
+    samples=points((N(2, 3),), (N(2, 3), {"axis": 1}), (N(3),), (N(2, 1, 2), {"axis": -1}), (N(1),), (N(2, 0),)),
+)
+def unstack(x: Any, *, axis: int = 0) -> Any:
+    """The slices of an array along an axis."""
+    x = _with_axes(x, 1, "unstack")
+    place = one_axis(axis, ndim_of(x)) + ndim_of(x)
+    return tuple(pick(x, *[slice(None)] * place, k) for k in range(shape_of(x)[place]))
+
+
+@function(
+    np.flip,
+    samples=points((N(2, 3),), (N(2, 3), 0), (N(2, 3), {"axis": -1}), (N(2, 3, 2), (0, 2)), (N(),), (N(0, 2), 0)),
+)
+def flip(x: Any, axis: Any = None) -> Any:
+    """The elements in reverse order along axes."""
+    x = lift(x)
+    ndim = ndim_of(x)
+    axes = trailing(axis, ndim)
+    return pick(x, *(slice(None, None, -1) if k - ndim in axes else slice(None) for k in range(ndim)))
+
+
+@function(np.fliplr, samples=_MATRICES)
+def fliplr(x: Any) -> Any:
+    """The columns in reverse order."""
+    if ndim_of(lift(x)) < 2:
+        raise ValueError("Input must be >= 2-d.")
+    return flip(x, 1)
+
+
+@function(np.flipud, samples=points((N(2, 3),), (N(3),), (N(1, 3),), (N(2, 3, 4),), (N(0, 2),), (N(1),)))
+def flipud(x: Any) -> Any:
+    """The rows in reverse order."""
+    if ndim_of(lift(x)) < 1:
+        raise ValueError("Input must be >= 1-d.")
+    return flip(x, 0)
+
+
+@function(
+    np.rot90,
+    samples=points(
+        (N(2, 3),), (N(2, 3), 2), (N(2, 3), -1), (N(2, 3, 2), 1, (1, 2)), (N(2, 3), 4), (N(0, 2),), (N(2, 3), 1, (1, 0))
+    ),
+)
+def rot90(x: Any, k: int = 1, axes: Any = (0, 1)) -> Any:
+    """The array turned by quarters in the plane of two axes."""
+    x = lift(x)
+    # Refuses what does not fit.
+    np.rot90(hollow(shape_of(x)), k, axes)
+    if k % 4 == 2:
+        return flip(x, axes)
+    if k % 4 == 0:
+        return pick(x, ...)
+    return swapaxes(flip(x, axes[1]), *axes) if k % 4 == 1 else flip(swapaxes(x, *axes), axes[1])
+
+
+@function(
+    np.roll,
+    samples=points(
+        (N(2, 3), 2),
+        (N(2, 3), 1, 0),
+        (N(2, 3), -4, {"axis": -1}),
+        (N(2, 3), (1, 2), (0, 1)),
+        (N(4), (1, 2), 0),
+        (N(), 1),
+        (N(0, 2), 1, 0),
+        (N(3), 0),
+    ),
+)
+def roll(x: Any, shift: Any, axis: Any = None) -> Any:
+    """The elements rolled along axes; what leaves at one end comes back at the other."""
+    x = lift(x)
+    if axis is None:
+        return shaped(roll(flat(x), shift, 0), shape_of(x))
+    ndim = ndim_of(x)
+    axes = [one_axis(int(k), ndim) for k in np.atleast_1d(axis)]
+    pairs = np.broadcast(shift, axes if np.ndim(axis) else axes[0])
+    if pairs.ndim > 1:
+        raise ValueError("'shift' and 'axis' should be scalars or 1D sequences")
+    total: dict[int, int] = {}
+    for step, place in pairs:
+        total[int(place)] = total.get(int(place), 0) + int(step)
+    for place, step in total.items():
+        x = _rolled(x, step, place)
+    return x
+
+
+def _rolled(x: Any, step: int, axis: int) -> Any:
+    length = shape_of(x)[axis]
+    cut = -step % length if length else 0
+    if not cut:
+        return x
+    before = [slice(None)] * (axis + ndim_of(x))
+    return _join([pick(x, *before, slice(cut, None)), pick(x, *before, slice(None, cut))], axis)
+
+
+@function(
+    np.tile,
+    samples=points(
+        (N(2, 3), 2),
+        (N(2, 3), (2, 1)),
+        (N(3), (2, 2)),
+        (N(2, 3, 2), (2,)),
+        (N(), 3),
+        (N(2), 0),
+        (N(0, 2), (2, 2)),
+        (N(2), ()),
+    ),
+)
+def tile(x: Any, reps: Any) -> Any:
+    """Copies of the array side by side."""
+    x = lift(x)
+    times = tuple(int(n) for n in np.atleast_1d(reps)) if np.ndim(reps) == 0 or len(reps) else ()
+    ndim = max(ndim_of(x), len(times))
+    times = (1,) * (ndim - len(times)) + times
+    shape = (1,) * (ndim - ndim_of(x)) + shape_of(x)
+    apart = shaped(x, tuple(n for length in shape for n in (1, length)))
+    copied = stretch(apart, tuple(n for pair in zip(times, shape, strict=True) for n in pair))
+    return shaped(copied, tuple(n * length for n, length in zip(times, shape, strict=True)))
+
+
+@function(
+    np.repeat,
+    method=True,
+    samples=points(
+        (N(2, 3), 2),
+        (N(2, 3), 2, 1),
+        (N(2, 3), [2, 0, 1], {"axis": -1}),
+        (N(3), [1, 2, 3]),
+        (N(), 3),
+        (N(2), 0),
+        (N(0, 2), 2, 0),
+    ),
+)
+def repeat(x: Any, repeats: Any, axis: int | None = None) -> Any:
+    """Each element several times in a row."""
+    x = lift(x)
+    x, axis = (flat(x), -1) if axis is None else (x, one_axis(axis, ndim_of(x)))
+    shape = shape_of(x)
+    if np.ndim(repeats) or repeats < 0:
+        return gathered(x, np.repeat(np.arange(shape[axis]), repeats), axis)
+    apart = shaped(x, replaced(shape, axis, shape[axis], 1))
+    copied = stretch(apart, replaced(shape, axis, shape[axis], int(repeats)))
+    return shaped(copied, replaced(shape, axis, shape[axis] * int(repeats)))
+
+
+def _pairs(given: Any, ndim: int) -> Any:
+    """Return what `pad` was given for the two sides of every axis."""
+    return np.broadcast_to(np.asarray(given), (ndim, 2)).tolist()
+
+
+@function(
+    np.pad,
+    samples=points(
+        (N(2, 3), 1),
+        (N(2, 3), (1, 2), {"constant_values": 0.5}),
+        (N(2, 3), ((1, 0), (2, 3)), "constant", {"constant_values": ((1.0, 2.0), (3.0, 4.0))}),
+        (N(2, 3), ((1, 0), (2, 3)), "edge"),
+        (N(3), 5, "reflect"),
+        (N(2, 3), ((0, 3), (1, 1)), "symmetric"),
+        (N(2, 3), 4, "wrap"),
+        (N(0, 2), ((0, 0), (1, 1)), "edge"),
+        (N(0), 2),
+        (N(1), 2, "edge"),
+    ),
+)
+def pad(x: Any, pad_width: Any, mode: str = "constant", *, constant_values: Any = 0, reflect_type: str = "even") -> Any:
+    """The array with elements added around it: a constant, or copies of its own."""
+    x = lift(x)
+    ndim = ndim_of(x)
+    if mode not in ("constant", "edge", "reflect", "symmetric", "wrap") or reflect_type != "even":
+        raise TypeError(f"pad has rules for constant, edge, even reflect, even symmetric and wrap; got {mode!r}")
+    if isinstance(pad_width, dict):
+        pad_width = [pad_width.get(k, pad_width.get(k - ndim, (0, 0))) for k in range(ndim)]
+        pad_width = [(w, w) if np.ndim(w) == 0 else w for w in pad_width]
+    widths = np.asarray(pad_width)
+    if widths.dtype.kind not in "iu":
+        raise TypeError("`pad_width` must be of integral type.")
+    if (widths < 0).any():
+        raise ValueError("index can't contain negative values")
+    sides = _pairs(constant_values, ndim) if mode == "constant" else [None] * ndim
+    for k, (width, values) in enumerate(zip(_pairs(widths, ndim), sides, strict=True)):
+        if any(width):
+            x = _with_constants(x, k - ndim, width, values) if values else _with_copies(x, k - ndim, width, mode)
+    return x
+
+
+def _with_constants(x: Any, axis: int, width: Sequence[int], values: Sequence[Any]) -> Any:
+    before, after = (
+        np.full(replaced(shape_of(x), axis, count), value, dtype_of(x))
+        for count, value in zip(width, values, strict=True)
+    )
+    return TABLE["concatenate"](before, x, after, axis=axis)
+
+
+def _with_copies(x: Any, axis: int, width: Sequence[int], mode: Any) -> Any:
+    return gathered(x, np.pad(np.arange(shape_of(x)[axis]), width, mode), axis)
+
+
+@function(
+    np.diagonal,
+    method=True,
+    samples=points(
+        (N(3, 4),),
+        (N(3, 4), 1),
+        (N(3, 4), {"offset": -2}),
+        (N(2, 3, 4), 0, 2, 0),
+        (N(2, 3, 4), {"axis1": -1, "axis2": -2}),
+        (N(2, 2), 5),
+        (N(0, 2),),
+        (N(1, 1),),
+    ),
+)
+def diagonal(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
+    """The elements where two indices differ by an offset."""
+    x = lift(x)
+    (count,) = np.diagonal(hollow(shape_of(x)), offset, axis1, axis2).shape[-1:]
+    *lead, rows, columns = shape_of(x := moveaxis(x, (axis1, axis2), (-2, -1)))
+    step = columns + 1
+    start = offset if offset >= 0 else -offset * columns
+    return pick(shaped(x, (*lead, rows * columns)), ..., slice(start, start + count * step, step))
+
+
+@function(
+    np.diag,
+    samples=points((N(3),), (N(3), 1), (N(2), -2), (N(3, 4),), (N(3, 3), -1), (N(1),), (N(0),), (N(2, 3), {"k": 1})),
+)
+def diag(x: Any, k: int = 0) -> Any:
+    """The diagonal of a matrix, or the matrix with a row as its diagonal."""
+    x = lift(x)
+    if ndim_of(x) == 2:
+        return diagonal(x, k)
+    if ndim_of(x) != 1:
+        raise ValueError("Input must be 1- or 2-d.")
+    count = shape_of(x)[0]
+    side = count + abs(k)
+    start = k if k >= 0 else -k * side
+    index = (("slice", start, start + count * (side + 1), side + 1),)
+    return shaped(TABLE["put_add"](x, index=index, shape=(side * side,)), (side, side))
+
+
+@function(
+    np.diagflat, samples=points((N(3),), (N(2, 2), 1), (N(2), -2), (N(),), (N(1, 2, 1),), (N(0, 2),), (N(1), {"k": -1}))
+)
+def diagflat(x: Any, k: int = 0) -> Any:
+    """The matrix with all elements of an array on its diagonal."""
+    return diag(flat(lift(x)), k)
+
+
+@function(
+    np.trace,
+    method=True,
+    samples=points(
+        (N(3, 4),), (N(3, 4), 1), (N(3, 4), {"offset": -2}), (N(2, 3, 4), 0, 2, 0), (N(2, 2), 5), (N(0, 2),), (N(1, 1),)
+    ),
+)
+def trace(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
+    """The sum along a diagonal."""
+    return TABLE["sum"](diagonal(x, offset, axis1, axis2), axes=(-1,), keepdims=False)
+
+
+_TRIANGLES = points((N(3, 4),), (N(3, 4), 1), (N(3, 4), {"k": -2}), (N(2, 3, 3),), (N(3),), (N(0, 2),), (N(1, 1),))
+
+
+def _triangle(x: Any, k: int) -> Any:
+    return np.tri(*shape_of(x)[-2:], k=k, dtype=bool)  # type: ignore[call-overload]
+
+
+@function(np.tril, samples=_TRIANGLES)
+def tril(x: Any, k: int = 0) -> Any:
+    """The lower triangle of a matrix, 0 above it."""
+    x = lift(x)
+    return TABLE["where"](_triangle(x, k), x, dtype_of(x).type(0))
+
+
+@function(np.triu, samples=_TRIANGLES)
+def triu(x: Any, k: int = 0) -> Any:
+    """The upper triangle of a matrix, 0 below it."""
+    x = lift(x)
+    return TABLE["where"](_triangle(x, k - 1), dtype_of(x).type(0), x)

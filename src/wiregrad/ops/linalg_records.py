@@ -1,0 +1,686 @@
+"""Records of the ops of linear algebra: products of matrices, solving, determinants and decompositions.
+
+Matrices are the last two axes; both factors of a product have the same axes in front (functions spread them first). A
+decomposition gives one array, its factors stacked as rows: a node drives exactly one wire. `_rows` takes them apart.
+
+Where a matrix is read as symmetric (cholesky, eigh, eigvalsh), NumPy looks at one triangle; the gradient is that of
+PyTorch and JAX all the same: shared evenly by both triangles, as if they had moved together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from wiregrad.ir import TABLE, Pattern
+from wiregrad.ops.array import Blocking, General, Linear, conj
+from wiregrad.ops.flow import Masked, settle, shape_of, whole
+
+register = TABLE.register
+
+Samples = Callable[[np.random.Generator], Sequence[tuple[Any, ...]]]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Decomposition(General):
+    """An op with several results in one array; `back` is given the flow with its mask, which says what was used."""
+
+    symmetric: bool = False
+    """The matrix is read as symmetric: derivatives are those along symmetric directions."""
+
+    def pull(self, slot: int, g: Any, xs: Sequence[Any], y: Any, mode: int) -> Any:
+        """Return what the backward rule makes of the flow."""
+        return self.back(slot, whole(g, y), xs, y, **self.options)
+
+
+def _turned(x: Any) -> Any:
+    return TABLE["permute"](x, axes=(-1, -2))
+
+
+def _adjoint(x: Any) -> Any:
+    return conj(_turned(x))
+
+
+def _symmetric(x: Any) -> Any:
+    return (x + _adjoint(x)) * 0.5
+
+
+def _standing(x: Any) -> Any:
+    """Return numbers, one per matrix, with two axes of length 1 to multiply matrices with."""
+    return TABLE["reshape"](x, rank=0, shape=(1, 1))
+
+
+def _trace(x: Any, y: Any) -> Any:
+    """Return the trace of the product of two matrices."""
+    return TABLE["sum"](x * _turned(y), axes=(-2, -1), keepdims=False)
+
+
+def _column_sums(x: Any) -> Any:
+    return TABLE["sum"](x, axes=(-2,), keepdims=True)
+
+
+def _rows(x: Any, start: int, stop: int) -> Any:
+    return TABLE["getitem"](x, index=(("slice", start, stop, None), ("slice", None, None, None)))
+
+
+def _stacked(*rows: Any) -> Any:
+    return TABLE["concatenate"](*rows, axis=-2)
+
+
+def _on_diagonal(inside: Any, outside: Any, n: int) -> Any:
+    return TABLE["where"](np.eye(n, dtype=bool), inside, outside)
+
+
+def _triangle(x: Any, *, lower: bool) -> Any:
+    """Return a triangle of square matrices."""
+    mask = np.tri(shape_of(x)[-1], dtype=bool)
+    return TABLE["where"](mask if lower else mask.T, x, 0.0)
+
+
+def _over_gaps(x: Any, gaps: Any) -> Any:
+    """Return x divided by gaps between values, 0 on the diagonal."""
+    n = shape_of(gaps)[-1]
+    return _on_diagonal(0.0, x / _on_diagonal(1.0, gaps, n), n)
+
+
+def _where_used(flow: Any, start: int, stop: int, x: Any) -> Any:
+    """Return the columns of x whose vectors, rows `start` to `stop` of the packed flow, were used; 0 elsewhere.
+
+    So equal eigenvalues do no harm where nothing depends on the vectors that belong to them.
+    """
+    if type(flow) is not Masked:
+        return x
+    used = _column_sums(TABLE["where"](_rows(flow.mask, start, stop), 1.0, 0.0))
+    return TABLE["where"](TABLE["greater"](used, 0.0), x, 0.0)
+
+
+def _each_or_nan(function: Callable[..., Any], *matrices: Any) -> Any:
+    """Apply a function of NumPy's to stacks of matrices; NaN where it refuses one, so that the others do not suffer."""
+    try:
+        return function(*matrices)
+    except np.linalg.LinAlgError:
+        lead = matrices[-1].shape[:-2]
+        if not lead:
+            return np.full(matrices[-1].shape, np.nan, np.result_type(*matrices))
+        rows = [_each_or_nan(function, *(x[k] for x in matrices)) for k in range(lead[0])]
+        return np.stack(rows)
+
+
+def _normal(*cases: tuple[Any, ...], shift: float = 0.0) -> Samples:
+    """Return a maker of samples: arrays of the given shapes, square ones moved away from singular by `shift`."""
+
+    def draw(rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
+        x = rng.normal(size=shape)
+        return x + shift * np.eye(shape[-1]) if shift and shape[-2:-1] == shape[-1:] else x
+
+    return lambda rng: [(*(draw(rng, shape) for shape in shapes), settings) for *shapes, settings in cases]
+
+
+def _definite(*cases: tuple[Any, ...]) -> Samples:
+    """Return a maker of samples: symmetric positive definite matrices with distinct eigenvalues."""
+
+    def draw(rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
+        q = np.linalg.qr(rng.normal(size=shape))[0]
+        x = (q * (np.arange(shape[-1]) + 1.0)) @ np.swapaxes(q, -1, -2)
+        return (x + np.swapaxes(x, -1, -2)) / 2
+
+    return lambda rng: [(draw(rng, shape), settings) for shape, settings in cases]
+
+
+matmul: Linear = register(
+    Linear(
+        name="matmul",
+        doc="Product of matrices, the last two axes; upstream times the transpose of the other factor.",
+        inputs=("a", "b"),
+        pattern=Pattern.SWAP,
+        forward=np.matmul,
+        transpose=lambda g, slot, a, b: matmul(g, _adjoint(b)) if slot == 0 else matmul(_adjoint(a), g),
+        samples=_normal(((2, 3), (3, 4), {}), ((2, 2, 3), (2, 3, 1), {}), ((1, 1), (1, 1), {}), ((2, 0), (0, 3), {})),
+    )
+)
+
+
+def _solve(a: Any, b: Any, *, strict: bool) -> Any:
+    return np.linalg.solve(a, b) if strict else _each_or_nan(np.linalg.solve, a, b)
+
+
+def _solve_back(slot: int, g: Any, xs: Any, y: Any, *, strict: bool) -> Any:
+    sent = solve(_adjoint(xs[0]), g, strict=strict)
+    return sent if slot == 1 else -matmul(sent, _adjoint(y))
+
+
+solve: General = register(
+    General(
+        name="solve",
+        doc="The x for which a @ x = b, for matrices b; with strict=False NaN where a is singular.",
+        inputs=("a", "b"),
+        pattern=Pattern.SWAP,
+        forward=_solve,
+        back=_solve_back,
+        ahead=lambda slot, t, xs, y, *, strict: solve(xs[0], t if slot == 1 else -matmul(t, y), strict=strict),
+        samples=_normal(
+            ((3, 3), (3, 2), {"strict": True}),
+            ((2, 2, 2), (2, 2, 1), {"strict": False}),
+            ((1, 1), (1, 1), {"strict": True}),
+            ((0, 0), (0, 2), {"strict": True}),
+            shift=3.0,
+        ),
+    )
+)
+inv: General = register(
+    General(
+        name="inv",
+        doc="The inverse of a matrix; with strict=False NaN where it is singular.",
+        inputs=("x",),
+        pattern=Pattern.SCALE,
+        forward=lambda x, *, strict: np.linalg.inv(x) if strict else _each_or_nan(np.linalg.inv, x),
+        back=lambda slot, g, xs, y, *, strict: -matmul(_adjoint(y), matmul(g, _adjoint(y))),
+        ahead=lambda slot, t, xs, y, *, strict: -matmul(y, matmul(t, y)),
+        samples=_normal(
+            ((3, 3), {"strict": True}), ((2, 2, 2), {"strict": False}), ((1, 1), {"strict": True}), shift=3.0
+        ),
+    )
+)
+
+
+def _others(x: Any) -> Any:
+    """Return along the last axis the product of all other elements."""
+    ones = np.ones_like(x[..., :1])
+    before = np.cumprod(np.concatenate([ones, x[..., :-1]], -1), -1)
+    after = np.cumprod(np.concatenate([ones, x[..., :0:-1]], -1), -1)[..., ::-1]
+    return before * after
+
+
+def _unitary_det(u: Any, vh: Any) -> Any:
+    found = np.linalg.det(u) * np.linalg.det(vh)
+    return (found / np.abs(found))[..., None, None]
+
+
+def _adjugate(x: Any) -> Any:
+    if not x.size:
+        return x
+    # Through singular values no step divides, so singular matrices have their cofactors too.
+    u, s, vh = np.linalg.svd(x)
+    return (
+        _unitary_det(u, vh)
+        * (np.swapaxes(vh.conj(), -1, -2) * _others(s)[..., None, :])
+        @ np.swapaxes(u.conj(), -1, -2)
+    )
+
+
+def _adjugate_slope(x: Any, e: Any) -> Any:
+    if not x.size:
+        return e
+    u, s, vh = np.linalg.svd(x)
+    uh, v, eye = np.swapaxes(u.conj(), -1, -2), np.swapaxes(vh.conj(), -1, -2), np.eye(s.shape[-1], dtype=bool)
+    pairs = np.where(eye, 0, _others(np.where(eye, 1, s[..., None, :])))
+    f = uh @ e @ v
+    along = (pairs @ np.diagonal(f, axis1=-2, axis2=-1)[..., None]) * eye
+    return _unitary_det(u, vh) * v @ (along - pairs * f).astype(f.dtype) @ uh
+
+
+def _adjugate_bend(x: Any, e: Any, t: Any) -> Any:
+    """Return the second derivative of the adjugate along two directions, for regular matrices."""
+    if shape_of(x)[-1] < 3:
+        return None
+    r = inv(x, strict=False)
+    re, rt = matmul(r, e), matmul(r, t)
+    tr_e, tr_t = (TABLE["sum"](_on_diagonal(p, 0.0, shape_of(x)[-1]), axes=(-2, -1), keepdims=True) for p in (re, rt))
+    both = matmul(re, rt)
+    inner = tr_e * tr_t - _standing(_trace(re, rt))
+    rest = both + matmul(rt, re) - tr_t * re - tr_e * rt
+    return _standing(det(x)) * (inner * r + matmul(rest, r))
+
+
+def _sent_bend(bend: Any) -> Any:
+    return None if bend is None else _adjoint(bend)
+
+
+det: General = register(
+    General(
+        name="det",
+        doc="The determinant; its slope is the matrix of cofactors, for singular matrices too.",
+        inputs=("x",),
+        pattern=Pattern.SCALE,
+        forward=np.linalg.det,
+        back=lambda slot, g, xs, y: _standing(g) * _adjoint(adjugate(xs[0])),
+        ahead=lambda slot, t, xs, y: _trace(adjugate(xs[0]), t),
+        samples=_normal(((3, 3), {}), ((2, 2, 2), {}), ((1, 1), {}), ((0, 0), {}), ((4, 4), {})),
+    )
+)
+adjugate: General = register(
+    General(
+        name="adjugate",
+        doc="The transposed matrix of cofactors: the determinant times the inverse, where there is one.",
+        inputs=("x",),
+        pattern=Pattern.SCALE,
+        forward=lambda x: _each_or_nan(_adjugate, x),
+        back=lambda slot, g, xs, y: _adjoint(adjugate_slope(xs[0], _adjoint(g))),
+        ahead=lambda slot, t, xs, y: adjugate_slope(xs[0], t),
+        samples=_normal(((3, 3), {}), ((2, 2, 2), {}), ((1, 1), {}), ((4, 4), {})),
+    )
+)
+adjugate_slope: General = register(
+    General(
+        name="adjugate_slope",
+        doc="How the adjugate of x moves when x moves along e; its own slope by x wants a regular matrix.",
+        inputs=("x", "e"),
+        pattern=Pattern.SWAP,
+        forward=lambda x, e: _each_or_nan(_adjugate_slope, x, e),
+        back=lambda slot, g, xs, y: (
+            _adjoint(adjugate_slope(xs[0], _adjoint(g)))
+            if slot == 1
+            else _sent_bend(_adjugate_bend(xs[0], xs[1], _adjoint(g)))
+        ),
+        ahead=lambda slot, t, xs, y: adjugate_slope(xs[0], t) if slot == 1 else _adjugate_bend(xs[0], xs[1], t),
+        samples=_normal(((3, 3), (3, 3), {}), ((2, 2, 2), (2, 2, 2), {}), ((4, 4), (4, 4), {})),
+    )
+)
+
+
+def _signs(x: Any) -> tuple[Any, Any]:
+    """Return the packed sign and logarithm of slogdet, each with two axes of length 1 in its place."""
+    sign, log = (TABLE["getitem"](x, index=(k,)) for k in (0, 1))
+    return _standing(sign), _standing(log)
+
+
+def _slogdet_back(slot: int, flow: Any, xs: Any, y: Any) -> Any:
+    (sign, _), (g_sign, g_log) = _signs(y), _signs(settle(flow))
+    slope = _adjoint(inv(xs[0], strict=False))
+    if _is_complex(xs[0]):
+        turn = conj(g_sign) * sign
+        return slope * (g_log - (turn - conj(turn)) * 0.5)
+    # The sign of a real determinant moves in steps: what depends on it alone is absent.
+    return Masked(_signs(flow.mask)[1], slope * g_log) if type(flow) is Masked else slope * g_log
+
+
+def _slogdet_ahead(slot: int, t: Any, xs: Any, y: Any) -> Any:
+    moved = _trace(inv(xs[0], strict=False), t)
+    sign = TABLE["getitem"](y, index=(0,))
+    pair = (
+        [sign * (moved - conj(moved)) * 0.5, (moved + conj(moved)) * 0.5] if _is_complex(xs[0]) else [sign * 0.0, moved]
+    )
+    return TABLE["concatenate"](*(TABLE["reshape"](x, rank=0, shape=(1,)) for x in pair), axis=-1)
+
+
+def _is_complex(x: Any) -> bool:
+    dtype = getattr(x, "dtype", None)
+    return dtype is not None and dtype.kind == "c"
+
+
+slogdet: Decomposition = register(
+    Decomposition(
+        name="slogdet",
+        doc="Sign and logarithm of the determinant, as two numbers in one array.",
+        inputs=("x",),
+        pattern=Pattern.SCALE,
+        forward=lambda x: np.stack(np.linalg.slogdet(x), -1),
+        back=_slogdet_back,
+        ahead=_slogdet_ahead,
+        samples=_normal(((3, 3), {}), ((2, 2, 2), {}), ((1, 1), {})),
+    )
+)
+
+
+def _half_lower(x: Any) -> Any:
+    """Return the lower triangle with half the diagonal."""
+    return _triangle(_on_diagonal(x * 0.5, x, shape_of(x)[-1]), lower=True)
+
+
+def _between_inverses(l: Any, x: Any) -> Any:
+    """Return the inverse of l, times x, times the inverse of the adjoint of l."""
+    left = solve(l, x, strict=False)
+    return _adjoint(solve(l, _adjoint(left), strict=False))
+
+
+def _cholesky_back(slot: int, flow: Any, xs: Any, y: Any, *, upper: bool) -> Any:
+    g = settle(flow)
+    l, g = (_adjoint(y), _adjoint(g)) if upper else (y, g)
+    return _symmetric(_between_inverses(_adjoint(l), _half_lower(matmul(_adjoint(l), g))))
+
+
+def _cholesky_ahead(slot: int, t: Any, xs: Any, y: Any, *, upper: bool) -> Any:
+    l = _adjoint(y) if upper else y
+    moved = matmul(l, _half_lower(_between_inverses(l, _symmetric(t))))
+    return _adjoint(moved) if upper else moved
+
+
+cholesky: Decomposition = register(
+    Decomposition(
+        name="cholesky",
+        doc="The triangular factor of a positive definite matrix; the gradient is symmetric.",
+        inputs=("x",),
+        pattern=Pattern.SCALE,
+        forward=lambda x, *, upper: np.linalg.cholesky(x, upper=upper),
+        back=_cholesky_back,
+        ahead=_cholesky_ahead,
+        symmetric=True,
+        samples=_definite(((3, 3), {"upper": False}), ((2, 2, 2), {"upper": True}), ((1, 1), {"upper": False})),
+    )
+)
+
+
+def _eigh(x: Any, *, uplo: Any) -> Any:
+    values, vectors = np.linalg.eigh(x, uplo)
+    return np.concatenate([vectors, values[..., None, :]], -2)
+
+
+def _eigh_parts(y: Any) -> tuple[Any, Any]:
+    n = shape_of(y)[-1]
+    return _rows(y, 0, n), _rows(y, n, n + 1)
+
+
+def _eigh_back(slot: int, flow: Any, xs: Any, y: Any, *, uplo: str) -> Any:
+    (v, w), (g_v, g_w) = _eigh_parts(y), _eigh_parts(settle(flow))
+    turn = _over_gaps(matmul(_adjoint(v), g_v), w - _turned(w))
+    inner = v * g_w + matmul(v, _where_used(flow, 0, shape_of(w)[-1], turn))
+    return _symmetric(matmul(inner, _adjoint(v)))
+
+
+def _eigh_ahead(slot: int, t: Any, xs: Any, y: Any, *, uplo: str) -> Any:
+    v, w = _eigh_parts(y)
+    moved = matmul(_adjoint(v), matmul(_symmetric(t), v))
+    turned = matmul(v, _over_gaps(moved, w - _turned(w)))
+    return _stacked(turned, _column_sums(_on_diagonal(moved, 0.0, shape_of(w)[-1])))
+
+
+eigh: Decomposition = register(
+    Decomposition(
+        name="eigh",
+        doc="Eigenvectors and, as one more row, eigenvalues of a symmetric matrix; the gradient is symmetric.",
+        inputs=("x",),
+        pattern=Pattern.SCALE,
+        forward=_eigh,
+        back=_eigh_back,
+        ahead=_eigh_ahead,
+        symmetric=True,
+        samples=_definite(((3, 3), {"uplo": "L"}), ((2, 2, 2), {"uplo": "U"}), ((1, 1), {"uplo": "L"})),
+    )
+)
+eigvalsh: Decomposition = register(
+    Decomposition(
+        name="eigvalsh",
+        doc="Eigenvalues of a symmetric matrix, in order; the gradient is symmetric.",
+        inputs=("x",),
+        pattern=Pattern.SCALE,
+        forward=lambda x, *, uplo: np.linalg.eigvalsh(x, uplo),
+        back=lambda slot, flow, xs, y, *, uplo: _eigvalsh_back(settle(flow), _eigh_parts(eigh(xs[0], uplo=uplo))[0]),
+        ahead=lambda slot, t, xs, y, *, uplo: _eigvalsh_ahead(t, _eigh_parts(eigh(xs[0], uplo=uplo))[0]),
+        symmetric=True,
+        samples=_definite(((3, 3), {"uplo": "L"}), ((2, 2, 2), {"uplo": "U"}), ((1, 1), {"uplo": "L"})),
+    )
+)
+
+
+def _as_row(x: Any) -> Any:
+    return TABLE["reshape"](x, rank=1, shape=(1, *shape_of(x)[-1:]))
+
+
+def _real(x: Any) -> Any:
+    return TABLE["real"](x) if _is_complex(x) else x
+
+
+def _eigvalsh_back(g: Any, v: Any) -> Any:
+    return matmul(v * _as_row(g), _adjoint(v))
+
+
+def _eigvalsh_ahead(t: Any, v: Any) -> Any:
+    return _real(TABLE["sum"](conj(v) * matmul(_symmetric(t), v), axes=(-2,), keepdims=False))
+
+
+def _svd(x: Any) -> Any:
+    u, s, vh = np.linalg.svd(x, full_matrices=False)
+    return np.concatenate([u, s[..., None, :], np.swapaxes(vh, -1, -2)], -2)
+
+
+def _svd_parts(y: Any, shape: tuple[int, ...]) -> tuple[Any, Any, Any]:
+    m, n = shape[-2:]
+    return _rows(y, 0, m), _rows(y, m, m + 1), conj(_rows(y, m + 1, m + 1 + n))
+
+
+def _svd_gaps(s: Any) -> Any:
+    return (s - _turned(s)) * (s + _turned(s))
+
+
+def _svd_back(slot: int, flow: Any, xs: Any, y: Any) -> Any:
+    shape = shape_of(xs[0])
+    (m, n), k = shape[-2:], shape_of(y)[-1]
+    (u, s, v), (g_u, g_s, g_v) = _svd_parts(y, shape), _svd_parts(settle(flow), shape)
+    turn_u, turn_v = matmul(_adjoint(u), g_u), matmul(_adjoint(v), g_v)
+    in_u = _where_used(flow, 0, m, _over_gaps(turn_u, _svd_gaps(s)))
+    in_v = _where_used(flow, m + 1, m + 1 + n, _over_gaps(turn_v, _svd_gaps(s)))
+    inner = (in_u + _adjoint(in_u)) * s + _turned(s) * (in_v + _adjoint(in_v))
+    if _is_complex(y):
+        # Singular values are complex only because they were packed.
+        g_s = (g_s + conj(g_s)) * 0.5
+        phase = _on_diagonal((turn_u - _adjoint(turn_u)) * 0.5 / s, 0.0, k)
+        inner = inner + _where_used(flow, 0, m, phase)
+    core = matmul(u, inner) + u * g_s
+    if m > k:
+        core = core + _where_used(flow, 0, m, (g_u - matmul(u, turn_u)) / s)
+    sent = matmul(core, _adjoint(v))
+    if n > k:
+        sent = sent + matmul(u, _adjoint(_where_used(flow, m + 1, m + 1 + n, (g_v - matmul(v, turn_v)) / s)))
+    return sent
+
+
+def _svd_ahead(slot: int, t: Any, xs: Any, y: Any) -> Any:
+    shape = shape_of(xs[0])
+    (m, n), k = shape[-2:], shape_of(y)[-1]
+    u, s, v = _svd_parts(y, shape)
+    p, gaps = matmul(_adjoint(u), matmul(t, v)), _svd_gaps(s)
+    right, left = p * s, _turned(s) * p
+    turn_u, turn_v = _over_gaps(right + _adjoint(right), gaps), _over_gaps(left + _adjoint(left), gaps)
+    if _is_complex(y):
+        turn_u = turn_u + _on_diagonal((p - _adjoint(p)) * 0.5 / s, 0.0, k)
+    moved_u, moved_v = matmul(u, turn_u), matmul(v, turn_v)
+    if m > k:
+        moved_u = moved_u + (matmul(t, v) - matmul(u, p)) / s
+    if n > k:
+        moved_v = moved_v + (matmul(_adjoint(t), u) - matmul(v, _adjoint(p))) / s
+    return _stacked(moved_u, _column_sums(_on_diagonal(_symmetric(p), 0.0, k)), conj(moved_v))
+
+
+svd: Decomposition = register(
+    Decomposition(
+        name="svd",
+        doc="Singular vectors of the left, singular values as one row, and (transposed) those of the right.",
+        inputs=("x",),
+        pattern=Pattern.SCALE,
+        forward=_svd,
+        back=_svd_back,
+        ahead=_svd_ahead,
+        samples=_normal(((3, 3), {}), ((4, 2), {}), ((2, 2, 3), {}), ((1, 1), {})),
+    )
+)
+
+
+def _svdvals_back(slot: int, flow: Any, xs: Any, y: Any) -> Any:
+    u, _, v = _svd_parts(svd(xs[0]), shape_of(xs[0]))
+    return matmul(u * _as_row(settle(flow)), _adjoint(v))
+
+
+def _svdvals_ahead(slot: int, t: Any, xs: Any, y: Any) -> Any:
+    u, _, v = _svd_parts(svd(xs[0]), shape_of(xs[0]))
+    return _real(TABLE["sum"](conj(u) * matmul(t, v), axes=(-2,), keepdims=False))
+
+
+svdvals: Decomposition = register(
+    Decomposition(
+        name="svdvals",
+        doc="Singular values, the largest first.",
+        inputs=("x",),
+        pattern=Pattern.SCALE,
+        forward=lambda x: np.linalg.svd(x, compute_uv=False),
+        back=_svdvals_back,
+        ahead=_svdvals_ahead,
+        samples=_normal(((3, 3), {}), ((4, 2), {}), ((2, 2, 3), {}), ((1, 1), {})),
+    )
+)
+
+
+def _columns(x: Any, start: int, stop: int) -> Any:
+    return TABLE["getitem"](x, index=(("slice", start, stop, None),))
+
+
+def _qr(x: Any) -> Any:
+    m, n = x.shape[-2:]
+    return np.concatenate(np.linalg.qr(x), -1 if m < n else -2)
+
+
+def _qr_parts(y: Any, shape: tuple[int, ...]) -> tuple[Any, Any]:
+    m, n = shape[-2:]
+    return (_columns(y, 0, m), _columns(y, m, m + n)) if m < n else (_rows(y, 0, m), _rows(y, m, m + n))
+
+
+def _half_diagonal(x: Any) -> Any:
+    both = x + _adjoint(x)
+    return _on_diagonal(both * 0.5, both, shape_of(x)[-1])
+
+
+def _qr_back(slot: int, flow: Any, xs: Any, y: Any) -> Any:
+    (x,), shape = xs, shape_of(xs[0])
+    m, n = shape[-2:]
+    (q, r), (g_q, g_r) = _qr_parts(y, shape), _qr_parts(settle(flow), shape)
+    if m >= n:
+        return _square_qr_back(q, r, g_q, g_r)
+    # A wide matrix has its orthogonal columns from the square on the left; the rest is seen through them.
+    g_rest = _columns(g_r, m, n)
+    g_q = g_q + matmul(_columns(x, m, n), _adjoint(g_rest))
+    left = _square_qr_back(q, _columns(r, 0, m), g_q, _columns(g_r, 0, m))
+    return TABLE["concatenate"](left, matmul(q, g_rest), axis=-1)
+
+
+def _square_qr_back(q: Any, r: Any, g_q: Any, g_r: Any) -> Any:
+    inner = _triangle(matmul(g_r, _adjoint(r)) - matmul(_adjoint(q), g_q), lower=False)
+    return _adjoint(solve(r, _adjoint(g_q + matmul(q, _half_diagonal(inner))), strict=False))
+
+
+def _qr_ahead(slot: int, t: Any, xs: Any, y: Any) -> Any:
+    (x,), shape = xs, shape_of(xs[0])
+    m, n = shape[-2:]
+    q, r = _qr_parts(y, shape)
+    if m >= n:
+        return _stacked(*_square_qr_ahead(q, r, t))
+    moved_q, moved_r = _square_qr_ahead(q, _columns(r, 0, m), _columns(t, 0, m))
+    rest = matmul(_adjoint(moved_q), _columns(x, m, n)) + matmul(_adjoint(q), _columns(t, m, n))
+    return TABLE["concatenate"](moved_q, moved_r, rest, axis=-1)
+
+
+def _square_qr_ahead(q: Any, r: Any, t: Any) -> tuple[Any, Any]:
+    moved = _adjoint(solve(_adjoint(r), _adjoint(t), strict=False))
+    turn = _triangle(_half_diagonal(matmul(_adjoint(q), moved)), lower=False)
+    return moved - matmul(q, turn), matmul(turn, r)
+
+
+qr: Decomposition = register(
+    Decomposition(
+        name="qr",
+        doc="Orthogonal columns and, below (or, for a wide matrix, beside) them, the upper triangle they are mixed by.",
+        inputs=("x",),
+        pattern=Pattern.SCALE,
+        forward=_qr,
+        back=_qr_back,
+        ahead=_qr_ahead,
+        samples=_normal(((3, 3), {}), ((4, 2), {}), ((2, 3, 2), {}), ((2, 2, 4), {}), ((1, 1), {})),
+    )
+)
+
+
+def _left_over(x: Any, p: Any, y: Any) -> Any:
+    """Return y less what the projection x @ p makes of it."""
+    return y - matmul(x, matmul(p, y))
+
+
+def _pinv_back(slot: int, g: Any, xs: Any, y: Any, *, rcond: float | None) -> Any:
+    (x,) = xs
+    p, ph, gh = y, _adjoint(y), _adjoint(g)
+    columns = _left_over(x, p, matmul(gh, matmul(p, ph)))
+    rows = _adjoint(_left_over(p, x, matmul(g, matmul(ph, p))))
+    return columns + rows - matmul(ph, matmul(g, ph))
+
+
+def _pinv_ahead(slot: int, t: Any, xs: Any, y: Any, *, rcond: float | None) -> Any:
+    (x,) = xs
+    p, ph, th = y, _adjoint(y), _adjoint(t)
+    right = _adjoint(_left_over(x, p, matmul(t, matmul(p, ph))))
+    left = _left_over(p, x, matmul(th, matmul(ph, p)))
+    return right + left - matmul(p, matmul(t, p))
+
+
+pinv: General = register(
+    General(
+        name="pinv",
+        doc="The pseudo-inverse; its slope is that among matrices of the same rank.",
+        inputs=("x",),
+        pattern=Pattern.SCALE,
+        forward=lambda x, *, rcond: np.linalg.pinv(x) if rcond is None else np.linalg.pinv(x, rcond),
+        back=_pinv_back,
+        ahead=_pinv_ahead,
+        samples=_normal(((3, 3), {"rcond": None}), ((4, 2), {"rcond": None}), ((2, 2, 3), {"rcond": 1e-10})),
+    )
+)
+
+
+def _lstsq(a: Any, b: Any, *, rcond: float | None) -> Any:
+    if a.ndim == 2:
+        return np.linalg.lstsq(a, b, rcond)[0]
+    rows = [_lstsq(one, two, rcond=rcond) for one, two in zip(a, b, strict=True)]
+    return np.stack(rows) if rows else np.zeros((0, *a.shape[1:-2], a.shape[-1], b.shape[-1]), np.result_type(a, b))
+
+
+def _pseudo_inverse(a: Any, y: Any, rcond: float | None) -> Any:
+    """Return the pseudo-inverse with the singular values that lstsq looks at."""
+    if rcond is None or rcond < 0:
+        rcond = float(np.finfo(y.dtype).eps) * max(shape_of(a)[-2:])
+    return pinv(a, rcond=rcond)
+
+
+def _lstsq_back(slot: int, g: Any, xs: Any, y: Any, *, rcond: float | None) -> Any:
+    a, b = xs
+    p = _pseudo_inverse(a, y, rcond)
+    sent = matmul(_adjoint(p), g)
+    if slot == 1:
+        return sent
+    residual = b - matmul(a, y)
+    columns = matmul(residual, _adjoint(matmul(p, sent)))
+    rows = matmul(matmul(_adjoint(p), y), _adjoint(_left_over(p, a, g)))
+    return columns + rows - matmul(sent, _adjoint(y))
+
+
+def _lstsq_ahead(slot: int, t: Any, xs: Any, y: Any, *, rcond: float | None) -> Any:
+    a, b = xs
+    p = _pseudo_inverse(a, y, rcond)
+    if slot == 1:
+        return matmul(p, t)
+    th, ph = _adjoint(t), _adjoint(p)
+    right = matmul(p, matmul(ph, matmul(th, b - matmul(a, y))))
+    return right + _left_over(p, a, matmul(th, matmul(ph, y))) - matmul(p, matmul(t, y))
+
+
+lstsq: General = register(
+    General(
+        name="lstsq",
+        doc="The shortest x for which a @ x comes nearest to b; its slope is that among matrices of the same rank.",
+        inputs=("a", "b"),
+        pattern=Pattern.SWAP,
+        forward=_lstsq,
+        back=_lstsq_back,
+        ahead=_lstsq_ahead,
+        samples=_normal(
+            ((4, 2), (4, 1), {"rcond": None}), ((3, 3), (3, 2), {"rcond": None}), ((2, 3), (2, 1), {"rcond": -1.0})
+        ),
+    )
+)
+matrix_rank: Blocking = register(
+    Blocking(
+        name="matrix_rank",
+        doc="How many singular values count as more than 0.",
+        inputs=("x",),
+        pattern=Pattern.BLOCK,
+        forward=lambda x, *, rtol: np.linalg.matrix_rank(x, rtol=rtol),
+    )
+)

@@ -1,0 +1,479 @@
+"""Records of the ops that add up, reduce, scan and order.
+
+Rules never divide by an element: products of the others are made by running products from both sides, and what comes
+back through a running product is itself a recurrence, so zeros need no special case and all of it takes linear time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from wiregrad.ir import TABLE, Pattern
+from wiregrad.ops.array import Blocking, General, Linear, Reduction, unreduce
+from wiregrad.ops.flow import conj, only, shape_of, whole
+from wiregrad.ops.records import nan_or
+
+register = TABLE.register
+
+FEW_ROWS = 8
+"""Up to so many rows a recurrence is run on Python numbers, row by row, and not on arrays, step by step."""
+
+
+def total(x: Any, *axes: int) -> Any:
+    """Return the sum along axes, spread back along them."""
+    return whole(TABLE["sum"](x, axes=axes, keepdims=True), x)
+
+
+def counted(mask: Any, like: Any) -> Any:
+    """Return 1 where a mask holds and 0 elsewhere, in the dtype of another value."""
+    found = TABLE["where"](mask, 1.0, 0.0)
+    dtype = getattr(like, "dtype", found.dtype)
+    return found if dtype == found.dtype else TABLE["cast"](found, dtype=dtype.name)
+
+
+def part(axis: int, start: int | None, stop: int | None) -> tuple[Any, ...]:
+    """Return the stored index of a slice along one axis, which is counted from the end."""
+    return (("slice", start, stop, None), *((("slice", None, None, None),) * (-1 - axis)))
+
+
+def cut(x: Any, axis: int, start: int | None, stop: int | None) -> Any:
+    """Return a slice along one axis."""
+    return TABLE["getitem"](x, index=part(axis, start, stop))
+
+
+def head(x: Any, axis: int) -> Any:
+    """Return all but the last along an axis."""
+    return cut(x, axis, None, -1)
+
+
+def tail(x: Any, axis: int) -> Any:
+    """Return all but the first along an axis."""
+    return cut(x, axis, 1, None)
+
+
+def merged(x: Any, axes: tuple[int, ...]) -> Any:
+    """Return x with some axes made one, which comes last."""
+    shape = shape_of(x)
+    kept = _others(len(shape), axes)
+    if (*kept, *axes) != tuple(range(-len(shape), 0)):
+        x = TABLE["permute"](x, axes=(*kept, *axes))
+    length = int(np.prod([shape[axis] for axis in axes], dtype=np.int64))
+    return TABLE["reshape"](x, rank=len(shape), shape=(*(shape[axis] for axis in kept), length))
+
+
+def _unmerged(x: Any, shape: tuple[int, ...], axes: tuple[int, ...]) -> Any:
+    """Return x in the shape it had before some of its axes were merged."""
+    order = (*_others(len(shape), axes), *axes)
+    x = TABLE["reshape"](x, rank=len(shape_of(x)), shape=tuple(shape[axis] for axis in order))
+    return TABLE["permute"](x, axes=tuple(int(k) - len(shape) for k in np.argsort(order)))
+
+
+def _others(ndim: int, axes: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(axis for axis in range(-ndim, 0) if axis not in axes)
+
+
+register(
+    Linear(
+        name="sum",
+        doc="Sum along axes.",
+        inputs=("x",),
+        pattern=Pattern.DISTRIBUTE,
+        forward=lambda x, *, axes, keepdims: np.sum(x, axis=axes, keepdims=keepdims),
+        transpose=lambda g, slot, x, *, axes, keepdims: unreduce(g, shape_of(x), axes, keepdims),
+        moves=True,
+        samples=lambda rng: [
+            (rng.normal(size=(2, 3)), {"axes": (-2, -1), "keepdims": False}),
+            (rng.normal(size=(2, 3)), {"axes": (-1,), "keepdims": True}),
+            (rng.normal(size=(2, 3, 2)), {"axes": (-3, -1), "keepdims": False}),
+            (rng.normal(size=1), {"axes": (-1,), "keepdims": False}),
+            (rng.normal(size=()), {"axes": (), "keepdims": False}),
+            (rng.normal(size=(0, 3)), {"axes": (-2,), "keepdims": False}),
+        ],
+    )
+)
+
+
+def _samples(rng: np.random.Generator) -> list[tuple[Any, ...]]:
+    """Return what every reduction of at least one number can take."""
+    return [
+        (rng.normal(size=(2, 3)), {"axes": (-2, -1), "keepdims": False}),
+        (rng.normal(size=(2, 3)), {"axes": (-1,), "keepdims": True}),
+        (rng.normal(size=(2, 3)), {"axes": (-2,), "keepdims": False}),
+        (rng.normal(size=(2, 3, 2)), {"axes": (-3, -1), "keepdims": False}),
+        (rng.normal(size=1), {"axes": (-1,), "keepdims": False}),
+        (rng.normal(size=()), {"axes": (), "keepdims": False}),
+        (rng.normal(size=(0, 3)), {"axes": (-1,), "keepdims": False}),
+    ]
+
+
+def _shares(x: Any, y: Any, axes: tuple[int, ...]) -> Any:
+    """Return what one element's share is among all that are equal to y."""
+    return 1.0 / total(counted(TABLE["equal"](x, y), x), *axes)
+
+
+def _winners(x: Any, y: Any, *, axes: tuple[int, ...], keepdims: bool) -> Any:
+    """Return the slope of an op that picks an element: shared by all that are equal to it, NaN where it is NaN."""
+    won = TABLE["logical_or"](TABLE["equal"](x, y), TABLE["isnan"](y))
+    return only(won, nan_or(y, _shares(x, y, axes)))
+
+
+def _extreme(name: str, doc: str, forward: Callable[..., Any]) -> Reduction:
+    """Register an op that picks an element."""
+    return register(
+        Reduction(
+            name=name,
+            doc=doc,
+            inputs=("x",),
+            pattern=Pattern.ROUTE,
+            forward=lambda x, *, axes, keepdims: forward(x, axis=axes, keepdims=keepdims),
+            slope=_winners,
+            samples=_samples,
+        )
+    )
+
+
+_extreme("max", "Largest element along axes; equal ones share the gradient.", np.max)
+_extreme("min", "Smallest element along axes; equal ones share the gradient.", np.min)
+_extreme("nanmax", "Largest element along axes; a NaN loses.", np.nanmax)
+_extreme("nanmin", "Smallest element along axes; a NaN loses.", np.nanmin)
+
+
+def _before(y: Any, axis: int, *, reverse: bool) -> Any:
+    """Return running products without their last factor, given those with it."""
+    shape = list(shape_of(y))
+    shape[axis] = min(shape[axis], 1)
+    ones = np.ones(shape, y.dtype)
+    return TABLE["concatenate"](*((tail(y, axis), ones) if reverse else (ones, head(y, axis))), axis=axis)
+
+
+def _product_of_others(x: Any, y: Any, *, axes: tuple[int, ...], keepdims: bool) -> Any:
+    """Return for each element the product of all others, without dividing by it."""
+    row = merged(x, axes)
+    left, right = (_before(cumprod(row, axis=-1, reverse=way), -1, reverse=way) for way in (False, True))
+    return _unmerged(left * right, shape_of(x), axes)
+
+
+register(
+    Reduction(
+        name="prod",
+        doc="Product along axes; the slope of each factor is the product of the others.",
+        inputs=("x",),
+        pattern=Pattern.SWAP,
+        forward=lambda x, *, axes, keepdims: np.prod(x, axis=axes, keepdims=keepdims),
+        slope=_product_of_others,
+        samples=lambda rng: [
+            *_samples(rng),
+            (rng.normal(size=(0, 3)), {"axes": (-2,), "keepdims": False}),
+            (np.array([[2.0, 0.0, -3.0], [0.0, 1.5, 0.0]]), {"axes": (-1,), "keepdims": False}),
+        ],
+    )
+)
+
+
+def _shifted_exp(x: Any, axes: tuple[int, ...]) -> tuple[Any, Any]:
+    """Return exp(x - m) and m, the largest x along axes; exp(x) and 0 if that is not finite."""
+    top = np.max(x, axis=axes, keepdims=True, initial=-np.inf)
+    top = np.where(np.isfinite(top), top, np.zeros_like(top))
+    return np.exp(x - top), top
+
+
+def _logsumexp(x: Any, *, axes: tuple[int, ...], keepdims: bool) -> Any:
+    with np.errstate(divide="ignore", over="ignore"):
+        powers, top = _shifted_exp(x, axes)
+        y = np.log(np.sum(powers, axis=axes, keepdims=True)) + top
+    return y if keepdims else np.squeeze(y, axes)[()]
+
+
+def _softmax(x: Any, *, axes: tuple[int, ...]) -> Any:
+    # All -inf is 0 / 0, which is NaN by definition and no surprise; so is inf / inf.
+    with np.errstate(invalid="ignore", over="ignore"):
+        powers, _ = _shifted_exp(x, axes)
+        return powers / np.sum(powers, axis=axes, keepdims=True)
+
+
+def _log_softmax(x: Any, *, axes: tuple[int, ...]) -> Any:
+    with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
+        powers, top = _shifted_exp(x, axes)
+        return x - top - np.log(np.sum(powers, axis=axes, keepdims=True))
+
+
+def _weights(x: Any, y: Any, *, axes: tuple[int, ...], keepdims: bool) -> Any:
+    """Return the slope of logsumexp: softmax, but equal shares of an infinite one."""
+    # exp(x - y) would carry the rounding of y; softmax(1000, 1000) is exactly one half.
+    infinite = counted(TABLE["equal"](x, y), x) * _shares(x, y, axes)
+    return TABLE["where"](TABLE["isinf"](y), infinite, softmax(x, axes=axes))
+
+
+def _log_of_sum(name: str, doc: str, forward: Callable[..., Any], samples: Callable[..., Any]) -> Reduction:
+    """Register a logarithm of a sum of exponentials."""
+    return register(
+        Reduction(
+            name=name,
+            doc=doc,
+            inputs=("x",),
+            pattern=Pattern.SCALE,
+            forward=forward,
+            slope=_weights,
+            samples=samples,
+        )
+    )
+
+
+_log_of_sum(
+    "logsumexp",
+    "log(sum(exp(x))) along axes, without overflow.",
+    _logsumexp,
+    lambda rng: [*_samples(rng), (rng.normal(size=(3, 2)) + 1000.0, {"axes": (-2,), "keepdims": False})],
+)
+_log_of_sum(
+    "logaddexp_reduce",
+    "logaddexp of one element after another along an axis.",
+    lambda x, *, axes, keepdims: np.logaddexp.reduce(x, axis=axes, keepdims=keepdims),
+    lambda rng: [sample for sample in _samples(rng) if len(sample[-1]["axes"]) < 2],
+)
+
+
+def _axes_samples(rng: np.random.Generator) -> list[tuple[Any, ...]]:
+    return [
+        (rng.normal(size=(2, 3)), {"axes": (-1,)}),
+        (rng.normal(size=(2, 3)), {"axes": (-2,)}),
+        (rng.normal(size=(2, 3)) + 1000.0, {"axes": (-2, -1)}),
+        (rng.normal(size=1), {"axes": (-1,)}),
+        (rng.normal(size=()), {"axes": ()}),
+        (rng.normal(size=(2, 0)), {"axes": (-1,)}),
+    ]
+
+
+def _softmax_rule(slot: int, flow: Any, xs: Any, y: Any, *, axes: tuple[int, ...]) -> Any:
+    """Return what softmax makes of a flow, in either direction: its matrix of slopes is symmetric."""
+    return y * (flow - total(y * flow, *axes))
+
+
+softmax: General = register(
+    General(
+        name="softmax",
+        doc="exp(x) / sum(exp(x)) along axes, without overflow.",
+        inputs=("x",),
+        pattern=Pattern.SCALE,
+        forward=_softmax,
+        back=_softmax_rule,
+        ahead=_softmax_rule,
+        samples=_axes_samples,
+    )
+)
+register(
+    General(
+        name="log_softmax",
+        doc="log(softmax(x)) along axes, exact where softmax is nearly 0.",
+        inputs=("x",),
+        pattern=Pattern.SCALE,
+        forward=_log_softmax,
+        back=lambda slot, g, xs, y, *, axes: g - TABLE["exp"](y) * total(g, *axes),
+        ahead=lambda slot, t, xs, y, *, axes: t - total(TABLE["exp"](y) * t, *axes),
+        samples=_axes_samples,
+    )
+)
+
+
+def _along(run: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a scan along an axis that can also run backward."""
+
+    def forward(x: Any, *, axis: int, reverse: bool) -> Any:
+        return np.flip(run(np.flip(x, axis), axis=axis), axis) if reverse else run(x, axis=axis)
+
+    return forward
+
+
+def _scan_samples(rng: np.random.Generator) -> list[tuple[Any, ...]]:
+    return [
+        (rng.normal(size=4), {"axis": -1, "reverse": False}),
+        (rng.normal(size=(2, 3)), {"axis": -2, "reverse": False}),
+        (rng.normal(size=(2, 3, 2)), {"axis": -2, "reverse": True}),
+        (rng.normal(size=(2, 4)), {"axis": -1, "reverse": True}),
+        (rng.normal(size=1), {"axis": -1, "reverse": False}),
+        (rng.normal(size=(2, 0)), {"axis": -1, "reverse": True}),
+    ]
+
+
+cumsum: Linear = register(
+    Linear(
+        name="cumsum",
+        doc="Running sum along an axis; backward it runs the other way.",
+        inputs=("x",),
+        pattern=Pattern.DISTRIBUTE,
+        forward=_along(np.cumsum),
+        transpose=lambda g, slot, x, *, axis, reverse: cumsum(g, axis=axis, reverse=not reverse),
+        moves=True,
+        samples=_scan_samples,
+    )
+)
+
+
+def _factors(x: Any, axis: int, *, reverse: bool) -> Any:
+    """Return the factors that lead from each running product to the next."""
+    return head(x, axis) if reverse else tail(x, axis)
+
+
+cumprod: General = register(
+    General(
+        name="cumprod",
+        doc="Running product along an axis.",
+        inputs=("x",),
+        pattern=Pattern.SWAP,
+        forward=_along(np.cumprod),
+        back=lambda slot, g, xs, y, *, axis, reverse: (
+            recurrence(conj(_factors(xs[0], axis, reverse=reverse)), g, axis=axis, reverse=not reverse)
+            * conj(_before(y, axis, reverse=reverse))
+        ),
+        ahead=lambda slot, t, xs, y, *, axis, reverse: recurrence(
+            _factors(xs[0], axis, reverse=reverse), t * _before(y, axis, reverse=reverse), axis=axis, reverse=reverse
+        ),
+        samples=lambda rng: [
+            *_scan_samples(rng),
+            (np.array([2.0, 0.0, -3.0, 0.0, 1.5]), {"axis": -1, "reverse": False}),
+        ],
+    )
+)
+
+
+def _recurrence(a: Any, b: Any, *, axis: int, reverse: bool) -> Any:
+    way = -1 if reverse else 1
+    links, terms = np.moveaxis(a, axis, 0)[::way], np.moveaxis(b, axis, 0)[::way]
+    dtype = np.result_type(a, b)
+    if terms.size <= FEW_ROWS * len(terms):
+        flat = [_run(*row) for row in zip(_rows(links), _rows(terms), strict=True)]
+        h = np.array(flat, dtype).T.reshape(terms.shape)
+    else:
+        h = terms.astype(dtype)
+        for k in range(1, len(h)):
+            h[k] += links[k - 1] * h[k - 1]
+    return np.moveaxis(h[::way], 0, axis)
+
+
+def _rows(x: Any) -> Any:
+    return x.reshape(len(x), int(np.prod(x.shape[1:]))).T.tolist()
+
+
+def _run(links: list[Any], terms: list[Any]) -> list[Any]:
+    h = terms[:1]
+    for link, term in zip(links, terms[1:], strict=True):
+        h.append(link * h[-1] + term)
+    return h
+
+
+def _recurrence_back(slot: int, g: Any, xs: Any, y: Any, *, axis: int, reverse: bool) -> Any:
+    terms = recurrence(conj(xs[0]), g, axis=axis, reverse=not reverse)
+    if slot == 1:
+        return terms
+    return head(terms, axis) * conj(tail(y, axis)) if reverse else tail(terms, axis) * conj(head(y, axis))
+
+
+def _recurrence_ahead(slot: int, t: Any, xs: Any, y: Any, *, axis: int, reverse: bool) -> Any:
+    if slot == 0:
+        moved = t * (tail(y, axis) if reverse else head(y, axis))
+        index = part(axis, None, -1) if reverse else part(axis, 1, None)
+        t = TABLE["put_add"](moved, index=index, shape=shape_of(y)[axis:])
+    return recurrence(xs[0], t, axis=axis, reverse=reverse)
+
+
+recurrence: General = register(
+    General(
+        name="recurrence",
+        doc="h[i] = a[i - 1] * h[i - 1] + b[i] along an axis, from h[0] = b[0]; `a` is one shorter than `b`.",
+        inputs=("a", "b"),
+        pattern=Pattern.SWAP,
+        forward=_recurrence,
+        back=_recurrence_back,
+        ahead=_recurrence_ahead,
+        samples=lambda rng: [
+            (rng.normal(size=3), rng.normal(size=4), {"axis": -1, "reverse": False}),
+            (rng.normal(size=3), rng.normal(size=4), {"axis": -1, "reverse": True}),
+            (rng.normal(size=(2, 2)), rng.normal(size=(3, 2)), {"axis": -2, "reverse": False}),
+            (rng.normal(size=(3, 2, 4)), rng.normal(size=(3, 3, 4)), {"axis": -2, "reverse": True}),
+            (rng.normal(size=(2, 0)), rng.normal(size=(2, 1)), {"axis": -1, "reverse": False}),
+            (rng.normal(size=(2, 0)), rng.normal(size=(2, 0)), {"axis": -1, "reverse": False}),
+        ],
+    )
+)
+
+
+def _record_run(x: Any, y: Any, axis: int) -> tuple[Any, Any, Any]:
+    """Return where a record is set or met, 1 where it stands up to the next element, and how often it was met."""
+    stands = counted(TABLE["equal"](tail(y, axis), head(y, axis)), x)
+    met = TABLE["equal"](x, y)
+    return met, stands, recurrence(stands, counted(met, x), axis=axis, reverse=False)
+
+
+def _record_back(slot: int, g: Any, xs: Any, y: Any, *, axis: int) -> Any:
+    met, stands, times = _record_run(xs[0], y, axis)
+    sent = recurrence(stands, g / times, axis=axis, reverse=True)
+    last = whole(cut(y, axis, -1, None), y)
+    return only(TABLE["logical_or"](met, TABLE["isnan"](last)), nan_or(last, sent))
+
+
+def _record_ahead(slot: int, t: Any, xs: Any, y: Any, *, axis: int) -> Any:
+    met, stands, times = _record_run(xs[0], y, axis)
+    return nan_or(y, recurrence(stands, TABLE["where"](met, t, 0.0), axis=axis, reverse=False) / times)
+
+
+def _running_extreme(name: str, doc: str, ufunc: np.ufunc) -> General:
+    """Register the extreme of all elements up to each one."""
+    return register(
+        General(
+            name=name,
+            doc=doc,
+            inputs=("x",),
+            pattern=Pattern.ROUTE,
+            forward=lambda x, *, axis: ufunc.accumulate(x, axis=axis),
+            back=_record_back,
+            ahead=_record_ahead,
+            samples=lambda rng: [
+                (rng.normal(size=6), {"axis": -1}),
+                (rng.normal(size=(4, 3)), {"axis": -2}),
+                (rng.normal(size=(2, 4, 2)), {"axis": -2}),
+                (rng.normal(size=(3, 4)), {"axis": -1}),
+                (rng.normal(size=1), {"axis": -1}),
+                (rng.normal(size=(2, 0)), {"axis": -1}),
+            ],
+        )
+    )
+
+
+_running_extreme("cummax", "Largest element so far along an axis; equal ones share the gradient.", np.maximum)
+_running_extreme("cummin", "Smallest element so far along an axis; equal ones share the gradient.", np.minimum)
+
+
+def _blocking(name: str, doc: str, forward: Callable[..., Any], **facts: Any) -> Blocking:
+    """Register an op that gives an index, a count or a condition."""
+    facts.setdefault("inputs", ("x",))
+    return register(Blocking(name=name, doc=doc, pattern=Pattern.BLOCK, forward=forward, **facts))
+
+
+_blocking("argmax", "Index of the largest element along an axis; the first if several are.", np.argmax)
+_blocking("argmin", "Index of the smallest element along an axis; the first if several are.", np.argmin)
+_blocking("argsort", "Indices that put an axis in order.", np.argsort)
+_blocking(
+    "any",
+    "Whether at least one element along axes is not 0.",
+    lambda x, *, axes, keepdims: np.any(x, axis=axes, keepdims=keepdims),
+)
+_blocking(
+    "all",
+    "Whether no element along axes is 0.",
+    lambda x, *, axes, keepdims: np.all(x, axis=axes, keepdims=keepdims),
+)
+_blocking(
+    "count_nonzero",
+    "How many elements along axes are not 0.",
+    lambda x, *, axes, keepdims: np.count_nonzero(x, axis=axes, keepdims=keepdims),
+)
+_blocking(
+    "searchsorted",
+    "Where elements belong in a row that is in order.",
+    np.searchsorted,
+    inputs=("row", "x"),
+    batches=False,
+)

@@ -1,0 +1,453 @@
+"""Records of the ops that move elements: spread, reshape, permute, pick and put, join."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+
+from wiregrad.ir import TABLE, Pattern
+from wiregrad.ops.array import Blocking, Linear
+from wiregrad.ops.flow import shape_of
+
+register = TABLE.register
+
+
+def _lead(x: Any, rank: int) -> tuple[int, ...]:
+    """Return the lengths of the axes that stand in front of the last `rank` ones."""
+    found: tuple[int, ...] = x.shape[: x.ndim - rank]
+    return found
+
+
+def _spread(x: Any, *, rank: int, shape: tuple[int, ...]) -> Any:
+    x = np.asarray(x)
+    lead = _lead(x, rank)
+    return np.broadcast_to(x.reshape(lead + (1,) * (len(shape) - rank) + x.shape[x.ndim - rank :]), lead + shape)
+
+
+def _sum_to(x: Any, *, rank: int, shape: tuple[int, ...]) -> Any:
+    lead = _lead(x, rank)
+    core = (1,) * (rank - len(shape)) + shape
+    axes = tuple(k - rank for k in range(rank) if core[k] == 1 and x.shape[x.ndim - rank + k] != 1)
+    return (np.sum(x, axis=axes) if axes else x).reshape(lead + shape)
+
+
+spread: Linear = register(
+    Linear(
+        name="spread",
+        doc="Copies a wire along new and stretched axes to a shape: broadcasting, written out.",
+        inputs=("x",),
+        pattern=Pattern.DISTRIBUTE,
+        forward=_spread,
+        transpose=lambda g, slot, x, *, rank, shape: sum_to(g, rank=len(shape), shape=_core(x, rank)),
+        moves=True,
+        samples=lambda rng: [
+            (rng.normal(size=3), {"rank": 1, "shape": (2, 3)}),
+            (rng.normal(size=(2, 1)), {"rank": 2, "shape": (2, 3)}),
+            (rng.normal(), {"rank": 0, "shape": (2,)}),
+            (rng.normal(size=(1, 2)), {"rank": 2, "shape": (0, 2)}),
+        ],
+    )
+)
+sum_to: Linear = register(
+    Linear(
+        name="sum_to",
+        doc="Adds up along the axes in which a shape is shorter: what spread does, backward.",
+        inputs=("x",),
+        pattern=Pattern.DISTRIBUTE,
+        forward=_sum_to,
+        transpose=lambda g, slot, x, *, rank, shape: spread(g, rank=len(shape), shape=_core(x, rank)),
+        moves=True,
+        samples=lambda rng: [
+            (rng.normal(size=(2, 3)), {"rank": 2, "shape": (3,)}),
+            (rng.normal(size=(2, 3)), {"rank": 2, "shape": (2, 1)}),
+            (rng.normal(size=2), {"rank": 1, "shape": ()}),
+            (rng.normal(size=(0, 2)), {"rank": 2, "shape": (1, 2)}),
+        ],
+    )
+)
+
+
+def _core(x: Any, rank: int) -> tuple[int, ...]:
+    """Return the lengths of the last `rank` axes."""
+    shape = shape_of(x)
+    return shape[len(shape) - rank :]
+
+
+reshape: Linear = register(
+    Linear(
+        name="reshape",
+        doc="The same elements in another shape.",
+        inputs=("x",),
+        pattern=Pattern.DISTRIBUTE,
+        forward=lambda x, *, rank, shape: np.reshape(x, _lead(np.asarray(x), rank) + shape),
+        transpose=lambda g, slot, x, *, rank, shape: reshape(g, rank=len(shape), shape=_core(x, rank)),
+        moves=True,
+        samples=lambda rng: [
+            (rng.normal(size=(2, 3)), {"rank": 2, "shape": (3, 2)}),
+            (rng.normal(), {"rank": 0, "shape": (1, 1)}),
+            (rng.normal(size=(0, 2)), {"rank": 2, "shape": (3, 0)}),
+        ],
+    )
+)
+
+
+def _inverse(axes: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(int(k) - len(axes) for k in np.argsort([axis + len(axes) for axis in axes]))
+
+
+def _permute(x: Any, *, axes: tuple[int, ...]) -> Any:
+    lead = np.ndim(x) - len(axes)
+    return np.transpose(x, (*range(lead), *(axis + lead + len(axes) for axis in axes)))
+
+
+permute: Linear = register(
+    Linear(
+        name="permute",
+        doc="The axes in another order.",
+        inputs=("x",),
+        pattern=Pattern.DISTRIBUTE,
+        forward=_permute,
+        transpose=lambda g, slot, x, *, axes: permute(g, axes=_inverse(axes)),
+        moves=True,
+        samples=lambda rng: [
+            (rng.normal(size=(2, 3)), {"axes": (-1, -2)}),
+            (rng.normal(size=(2, 3, 4)), {"axes": (-1, -3, -2)}),
+            (rng.normal(size=(0, 2)), {"axes": (-1, -2)}),
+        ],
+    )
+)
+
+
+def _index_of(index: tuple[Any, ...], lead: int) -> tuple[Any, ...]:
+    """Return an index as NumPy takes it, from the form it is stored in."""
+    return (slice(None),) * lead + tuple(slice(*item[1:]) if isinstance(item, tuple) else item for item in index)
+
+
+def stored_index(index: tuple[Any, ...], ndim: int) -> tuple[Any, ...]:
+    """Return an index of whole numbers, slices, None and ... in the form it is kept in: one entry for every axis.
+
+    >>> stored_index((0, Ellipsis, slice(1, None)), 3)
+    (0, ('slice', None, None, None), ('slice', 1, None, None))
+    """
+    stored = [_stored(item) for item in index]
+    dots = index.index(Ellipsis) if Ellipsis in index else len(index)
+    used = sum(item is not None and item is not Ellipsis for item in index)
+    stored[dots : dots + 1] = [("slice", None, None, None)] * (ndim - used)
+    return tuple(stored)
+
+
+def _stored(item: Any) -> Any:
+    if isinstance(item, slice):
+        return ("slice", *(None if x is None else operator.index(x) for x in (item.start, item.stop, item.step)))
+    return item if item is None or item is Ellipsis else operator.index(item)
+
+
+def _rank(index: tuple[Any, ...]) -> int:
+    return sum(item is not None for item in index)
+
+
+def hollow(shape: tuple[int, ...]) -> Any:
+    """Return an array of a shape that takes no room: NumPy can be asked what it would do with such an array."""
+    return np.ndarray(shape, np.bool_, bytes(1), 0, (0,) * len(shape))
+
+
+def _put_add(x: Any, *, index: tuple[Any, ...], shape: tuple[int, ...]) -> Any:
+    x = np.asarray(x)
+    lead = _lead(x, hollow(shape)[_index_of(index, 0)].ndim)
+    found = np.zeros(lead + shape, x.dtype)
+    found[_index_of(index, len(lead))] = x
+    return found
+
+
+ALL = ("slice", None, None, None)
+
+getitem: Linear = register(
+    Linear(
+        name="getitem",
+        doc="Picks elements by whole numbers and slices; the gradient of the others is absent, not 0.",
+        inputs=("x",),
+        pattern=Pattern.ROUTE,
+        forward=lambda x, *, index: np.asarray(x)[_index_of(index, np.ndim(x) - _rank(index))],
+        transpose=lambda g, slot, x, *, index: put_add(g, index=index, shape=_core(x, _rank(index))),
+        moves=True,
+        partial=True,
+        samples=lambda rng: [
+            (rng.normal(size=(3, 4)), {"index": (1, ALL)}),
+            (rng.normal(size=(3, 4)), {"index": (ALL, -2)}),
+            (rng.normal(size=(3, 4)), {"index": (("slice", None, None, -2), None, ("slice", 1, 3, None))}),
+            (rng.normal(size=(2, 3)), {"index": (0, 1)}),
+            (rng.normal(size=3), {"index": (("slice", 3, None, None),)}),
+            (rng.normal(), {"index": (None,)}),
+            (rng.normal(size=(0, 2)), {"index": (ALL, 1)}),
+        ],
+    )
+)
+put_add: Linear = register(
+    Linear(
+        name="put_add",
+        doc="Puts elements into zeros of a shape at an index: what getitem does, backward.",
+        inputs=("x",),
+        pattern=Pattern.DISTRIBUTE,
+        forward=_put_add,
+        transpose=lambda g, slot, x, *, index, shape: getitem(g, index=index),
+        moves=True,
+        samples=lambda rng: [
+            (rng.normal(size=4), {"index": (1, ALL), "shape": (3, 4)}),
+            (rng.normal(size=(2, 1)), {"index": (("slice", None, None, -2), None), "shape": (3,)}),
+            (rng.normal(), {"index": (2,), "shape": (3,)}),
+            (rng.normal(size=(2, 0)), {"index": (ALL, ("slice", 1, 1, None)), "shape": (2, 3)}),
+        ],
+    )
+)
+
+
+def _flat_add(x: Any, places: Any, shape: tuple[int, ...]) -> Any:
+    """Return zeros of a shape with elements added at places, counted as if the shape were one long row."""
+    found = np.zeros(shape, x.dtype)
+    # One long row is what `add.at` is quick at.
+    np.add.at(found.reshape(-1), places.reshape(-1), x.reshape(-1))
+    return found
+
+
+def _places(shape: tuple[int, ...]) -> Any:
+    return np.arange(int(np.prod(shape))).reshape(shape)
+
+
+def _lengthened(x: Any, axis: int, length: int) -> tuple[int, ...]:
+    shape = list(x.shape)
+    shape[axis] = length
+    return tuple(shape)
+
+
+def _take(x: Any, indices: Any, *, axis: int) -> Any:
+    indices = np.asarray(indices)
+    if indices.ndim == 1:
+        return np.take(x, indices, axis)
+    core = np.ndim(x) - indices.ndim + 1
+    wide = (*indices.shape[:-1], *(indices.shape[-1] if k == axis else 1 for k in range(-core, 0)))
+    return np.take_along_axis(x, indices.reshape(wide), axis)
+
+
+def _take_add(x: Any, indices: Any, *, axis: int, length: int) -> Any:
+    x, indices = np.asarray(x), np.asarray(indices)
+    shape = _lengthened(x, axis, length)
+    if indices.ndim == 1:
+        places = np.where(indices < 0, indices + length, indices).astype(np.intp)
+        if not places.size or np.bincount(places).max() == 1:
+            # Nothing meets, so nothing need be added; that is many times quicker.
+            found = np.zeros(shape, x.dtype)
+            found[(Ellipsis, places, *[slice(None)] * (-1 - axis))] = x
+            return found
+    return _flat_add(x, _take(_places(shape), indices, axis=axis), shape)
+
+
+take: Linear = register(
+    Linear(
+        name="take",
+        doc="Picks along an axis by a row of indices; the gradient of what is not picked is absent, not 0.",
+        inputs=("x", "indices"),
+        pattern=Pattern.ROUTE,
+        forward=_take,
+        transpose=lambda g, slot, x, indices, *, axis: (
+            take_add(g, indices, axis=axis, length=shape_of(x)[axis]) if slot == 0 else None
+        ),
+        moves=True,
+        partial=True,
+        samples=lambda rng: [
+            (rng.normal(size=(4, 3)), np.array([2, 0, 2, -1]), {"axis": -2}),
+            (rng.normal(size=(2, 3)), np.array([2, 0]), {"axis": -1}),
+            (rng.normal(size=3), np.array([1, 1, 1]), {"axis": -1}),
+            (rng.normal(size=1), np.array([0]), {"axis": -1}),
+            (rng.normal(size=(2, 3)), np.array([], np.int64), {"axis": -1}),
+            (rng.normal(size=(0, 3)), np.array([1, 1]), {"axis": -1}),
+        ],
+    )
+)
+take_add: Linear = register(
+    Linear(
+        name="take_add",
+        doc="Adds slices into zeros along an axis at a row of indices: what take does, backward.",
+        inputs=("x", "indices"),
+        pattern=Pattern.DISTRIBUTE,
+        forward=_take_add,
+        transpose=lambda g, slot, x, indices, *, axis, length: take(g, indices, axis=axis) if slot == 0 else None,
+        moves=True,
+        samples=lambda rng: [
+            (rng.normal(size=(4, 3)), np.array([2, 0, 2, -1]), {"axis": -2, "length": 5}),
+            (rng.normal(size=(2, 2)), np.array([2, 0]), {"axis": -1, "length": 3}),
+            (rng.normal(size=(2, 0)), np.array([], np.int64), {"axis": -1, "length": 3}),
+        ],
+    )
+)
+
+
+def _along_add(x: Any, indices: Any, *, axis: int, length: int) -> Any:
+    x = np.asarray(x)
+    shape = _lengthened(x, axis, length)
+    return _flat_add(x, np.take_along_axis(_places(shape), indices, axis), shape)
+
+
+take_along_axis: Linear = register(
+    Linear(
+        name="take_along_axis",
+        doc="Picks elements along an axis by an array of indices that is as long in all other axes.",
+        inputs=("x", "indices"),
+        pattern=Pattern.ROUTE,
+        forward=lambda x, indices, *, axis: np.take_along_axis(x, indices, axis),
+        transpose=lambda g, slot, x, indices, *, axis: (
+            along_axis_add(g, indices, axis=axis, length=shape_of(x)[axis]) if slot == 0 else None
+        ),
+        moves=True,
+        partial=True,
+        samples=lambda rng: [
+            (rng.normal(size=(2, 3)), rng.integers(0, 3, (2, 4)), {"axis": -1}),
+            (rng.normal(size=(4, 2)), rng.integers(-4, 4, (3, 2)), {"axis": -2}),
+            (rng.normal(size=3), np.array([2, 2, 0]), {"axis": -1}),
+            (rng.normal(size=(2, 3, 2)), rng.integers(0, 3, (2, 1, 2)), {"axis": -2}),
+            (rng.normal(size=1), np.array([0]), {"axis": -1}),
+            (rng.normal(size=(2, 3)), np.zeros((2, 0), np.int64), {"axis": -1}),
+        ],
+    )
+)
+along_axis_add: Linear = register(
+    Linear(
+        name="along_axis_add",
+        doc="Adds elements into zeros along an axis at indices: what take_along_axis does, backward.",
+        inputs=("x", "indices"),
+        pattern=Pattern.DISTRIBUTE,
+        forward=_along_add,
+        transpose=lambda g, slot, x, indices, *, axis, length: (
+            take_along_axis(g, indices, axis=axis) if slot == 0 else None
+        ),
+        moves=True,
+        samples=lambda rng: [
+            (rng.normal(size=(2, 4)), rng.integers(0, 3, (2, 4)), {"axis": -1, "length": 3}),
+            (rng.normal(size=(3, 2)), rng.integers(-4, 4, (3, 2)), {"axis": -2, "length": 4}),
+            (rng.normal(size=(2, 0)), np.zeros((2, 0), np.int64), {"axis": -1, "length": 3}),
+        ],
+    )
+)
+
+
+def _pieces(xs: tuple[Any, ...], slot: int, axis: int) -> tuple[Any, ...]:
+    """Return the index of what one operand of concatenate became."""
+    lengths = [shape_of(x)[axis] for x in xs]
+    start = sum(lengths[:slot])
+    rest = (ALL,) * (-1 - axis)
+    return (("slice", start, start + lengths[slot], None), *rest)
+
+
+concatenate: Linear = register(
+    Linear(
+        name="concatenate",
+        doc="Joins arrays along an axis.",
+        inputs=("x",),
+        variadic=True,
+        pattern=Pattern.DISTRIBUTE,
+        forward=lambda *xs, axis: np.concatenate(xs, axis),
+        transpose=lambda g, slot, *xs, axis: getitem(g, index=_pieces(xs, slot, axis)),
+        moves=True,
+        samples=lambda rng: [
+            (rng.normal(size=(2, 3)), rng.normal(size=(1, 3)), {"axis": -2}),
+            (rng.normal(size=2), rng.normal(size=3), rng.normal(size=1), {"axis": -1}),
+            (rng.normal(size=(2, 0)), rng.normal(size=(2, 1)), {"axis": -1}),
+        ],
+    )
+)
+
+
+def _recast(g: Any, x: Any) -> Any:
+    """Return a gradient in the dtype of the wire it belongs to; a real wire takes the real part."""
+    wanted, given = getattr(x, "dtype", np.dtype(np.float64)), getattr(g, "dtype", np.dtype(np.float64))
+    if wanted.kind not in "fc":
+        return None
+    if given == wanted:
+        return g
+    return cast(real(g) if given.kind == "c" and wanted.kind == "f" else g, dtype=wanted.name)
+
+
+def _imaginary(x: Any) -> Any:
+    # A product with 1j would make NaN of inf.
+    found = np.zeros(np.shape(x), np.complex128)
+    found.imag = x
+    return found[()]
+
+
+def _real_and_complex(rng: np.random.Generator) -> list[tuple[Any, ...]]:
+    shapes: list[tuple[int, ...]] = [(2, 3), (), (0, 2)]
+    return [(rng.normal(size=shape) + unit * rng.normal(size=shape), {}) for shape in shapes for unit in (0.0, 1j)]
+
+
+cast: Linear = register(
+    Linear(
+        name="cast",
+        doc="The same numbers in another dtype.",
+        inputs=("x",),
+        pattern=Pattern.DISTRIBUTE,
+        forward=lambda x, *, dtype: np.asarray(x).astype(dtype)[()],
+        transpose=lambda g, slot, x, *, dtype: _recast(g, x),
+        moves=True,
+        samples=lambda rng: [
+            (rng.normal(size=(2, 3)), {"dtype": "float64"}),
+            (rng.normal(), {"dtype": "float64"}),
+            (rng.normal(size=(0, 2)), {"dtype": "float64"}),
+        ],
+    )
+)
+conjugate: Linear = register(
+    Linear(
+        name="conjugate",
+        doc="The complex conjugate; a real wire as it is.",
+        inputs=("x",),
+        pattern=Pattern.DISTRIBUTE,
+        forward=np.conjugate,
+        transpose=lambda g, slot, x: conjugate(g),
+        moves=True,
+        samples=_real_and_complex,
+    )
+)
+real: Linear = register(
+    Linear(
+        name="real",
+        doc="The real part.",
+        inputs=("x",),
+        pattern=Pattern.DISTRIBUTE,
+        forward=lambda x: np.asarray(x).real[()],
+        transpose=lambda g, slot, x: _recast(g, x),
+        moves=True,
+        samples=_real_and_complex,
+    )
+)
+imag: Linear = register(
+    Linear(
+        name="imag",
+        doc="The imaginary part; 0 for a real wire.",
+        inputs=("x",),
+        pattern=Pattern.DISTRIBUTE,
+        forward=lambda x: np.asarray(x).imag[()],
+        transpose=lambda g, slot, x: imaginary(g) if getattr(x, "dtype", np.dtype(float)).kind == "c" else None,
+        samples=_real_and_complex,
+    )
+)
+imaginary: Linear = register(
+    Linear(
+        name="imaginary",
+        doc="A real wire as an imaginary part, beside 0.",
+        inputs=("x",),
+        pattern=Pattern.DISTRIBUTE,
+        forward=_imaginary,
+        transpose=lambda g, slot, x: imag(g),
+        samples=lambda rng: [(rng.normal(size=(2, 3)), {}), (rng.normal(), {}), (rng.normal(size=(0, 2)), {})],
+    )
+)
+stop_gradient: Blocking = register(
+    Blocking(
+        name="stop_gradient",
+        doc="The wire as a constant: nothing flows back.",
+        inputs=("x",),
+        pattern=Pattern.BLOCK,
+        forward=lambda x: x,
+    )
+)

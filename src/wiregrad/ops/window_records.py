@@ -1,0 +1,133 @@
+"""Records of the ops that slide windows over arrays, from which convolutions and poolings are made."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+import numpy as np
+
+from wiregrad.ir import TABLE, Pattern
+from wiregrad.ops.array import Linear
+from wiregrad.ops.flow import Masked, shape_of
+
+register = TABLE.register
+
+Lengths = tuple[int, ...]
+
+
+def count_windows(length: int, size: int, step: int, dilation: int) -> int:
+    """Return how many windows fit into a length.
+
+    >>> count_windows(7, 3, 2, 1), count_windows(7, 3, 2, 3)
+    (3, 1)
+    """
+    return (length - dilation * (size - 1) - 1) // step + 1
+
+
+def _windows(x: Any, *, size: Lengths, step: Lengths, dilation: Lengths) -> Any:
+    array = np.asarray(x)
+    spans = tuple([d * (n - 1) + 1 for n, d in zip(size, dilation, strict=True)])
+    if array.ndim < len(size) or min((*size, *step, *dilation)) < 1:
+        raise ValueError(f"windows {size} by steps {step}, dilated by {dilation}, of an array of shape {array.shape}")
+    view = np.lib.stride_tricks.sliding_window_view(array, spans, tuple(range(-len(size), 0)))
+    skips: Any = (..., *(slice(None, None, n) for n in (*step, *dilation)))
+    return view[skips]
+
+
+def _unwindows(x: Any, *, size: Lengths, step: Lengths, dilation: Lengths, shape: Lengths) -> Any:
+    array = np.asarray(x)
+    rank = len(size)
+    counts, lead = array.shape[array.ndim - 2 * rank : array.ndim - rank], array.shape[: array.ndim - 2 * rank]
+    found = np.zeros(lead + shape, array.dtype)
+    axes = list(range(array.ndim))
+    outer, inner = axes[len(lead) : len(lead) + rank], axes[len(lead) + rank :]
+    if np.prod(size) <= np.prod(counts):
+        _add_in(found, array.transpose(inner + axes[: len(lead)] + outer), dilation, step)
+    else:
+        _add_in(found, array.transpose(outer + axes[: len(lead)] + inner), step, dilation)
+    return found
+
+
+def _add_in(found: Any, parts: Any, starts: Lengths, steps: Lengths) -> None:
+    """Add each part, by its place along the first axes, into a grid of `found`: as many additions as parts."""
+    rank = len(starts)
+    lengths = parts.shape[parts.ndim - rank :]
+    for place in itertools.product(*map(range, parts.shape[:rank])):
+        firsts = [k * start for k, start in zip(place, starts, strict=True)]
+        grid = [
+            slice(first, first + step * (n - 1) + 1, step)
+            for first, step, n in zip(firsts, steps, lengths, strict=True)
+        ]
+        found[(..., *grid)] += parts[place]
+
+
+def _reached(length: int, size: int, step: int, dilation: int) -> Any:
+    """Return which elements along an axis some window holds."""
+    found = np.zeros(length, bool)
+    starts = np.arange(count_windows(length, size, step, dilation)) * step
+    found[starts[:, None] + np.arange(size) * dilation] = True
+    return found
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Windows(Linear):
+    """Windows leave elements out where their steps are wide: those have no gradient."""
+
+    def pull(self, slot: int, g: Any, xs: Sequence[Any], y: Any, mode: int) -> Any:
+        """Return the windows added up; absent where no window was."""
+        sent = super().pull(slot, g, xs, y, mode)
+        shape, settings = shape_of(xs[0]), (self.options["size"], self.options["step"], self.options["dilation"])
+        core = shape[len(shape) - len(settings[0]) :]
+        reached = [_reached(*along) for along in zip(core, *settings, strict=True)]
+        if type(sent) is Masked or all(along.all() for along in reached):
+            return sent
+        return Masked(np.broadcast_to(reduce(np.logical_and.outer, reached), shape), sent)
+
+
+windows: Linear = register(
+    _Windows(
+        name="windows",
+        doc="All windows of a size that fit along the last axes, each `step` further, every `dilation`-th element.",
+        inputs=("x",),
+        pattern=Pattern.DISTRIBUTE,
+        forward=_windows,
+        transpose=lambda g, slot, x, *, size, step, dilation: unwindows(
+            g, size=size, step=step, dilation=dilation, shape=shape_of(x)[len(shape_of(x)) - len(size) :]
+        ),
+        moves=True,
+        samples=lambda rng: [
+            (rng.normal(size=7), {"size": (3,), "step": (1,), "dilation": (1,)}),
+            (rng.normal(size=8), {"size": (2,), "step": (3,), "dilation": (1,)}),
+            (rng.normal(size=(2, 9)), {"size": (3,), "step": (2,), "dilation": (2,)}),
+            (rng.normal(size=(4, 5)), {"size": (2, 3), "step": (1, 2), "dilation": (2, 1)}),
+            (rng.normal(size=(2, 3, 4)), {"size": (1, 4), "step": (2, 1), "dilation": (1, 1)}),
+            (rng.normal(size=1), {"size": (1,), "step": (1,), "dilation": (1,)}),
+            (rng.normal(size=(0, 3)), {"size": (2,), "step": (1,), "dilation": (1,)}),
+        ],
+    )
+)
+unwindows: Linear = register(
+    Linear(
+        name="unwindows",
+        doc="Adds windows into zeros of a shape, each where it came from: what windows does, backward.",
+        inputs=("x",),
+        pattern=Pattern.DISTRIBUTE,
+        forward=_unwindows,
+        transpose=lambda g, slot, x, *, size, step, dilation, shape: windows(
+            g, size=size, step=step, dilation=dilation
+        ),
+        moves=True,
+        samples=lambda rng: [
+            (rng.normal(size=(5, 3)), {"size": (3,), "step": (1,), "dilation": (1,), "shape": (7,)}),
+            (rng.normal(size=(2, 5)), {"size": (5,), "step": (3,), "dilation": (1,), "shape": (9,)}),
+            (rng.normal(size=(2, 3, 2)), {"size": (2,), "step": (3,), "dilation": (1,), "shape": (8,)}),
+            (rng.normal(size=(2, 2, 2, 3)), {"size": (2, 3), "step": (1, 2), "dilation": (2, 1), "shape": (4, 5)}),
+            (rng.normal(size=(1, 1)), {"size": (1,), "step": (1,), "dilation": (1,), "shape": (1,)}),
+            (rng.normal(size=(0, 2, 2)), {"size": (2,), "step": (1,), "dilation": (1,), "shape": (3,)}),
+        ],
+    )
+)

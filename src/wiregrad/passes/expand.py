@@ -1,0 +1,96 @@
+"""The scalar circuit behind an array circuit: every element a wire of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from wiregrad.dtypes import FLOAT, WireType
+from wiregrad.errors import CircuitError, NoRuleError, WiregradError
+from wiregrad.ir import CONSTANT, INPUT, Builder, Circuit, Port, Row
+from wiregrad.ops import Elementwise
+from wiregrad.ops.array import ArrayOp
+
+MOST = 100_000
+"""How many nodes an expanded circuit may have."""
+
+
+def expand(circuit: Circuit) -> Circuit:
+    """Return the circuit with one node per number; element (i, j) of x is called `x_i_j`.
+
+    Meant for looking at small circuits: it is refused where more than 100,000 nodes would come out, and for ops that
+    cannot be written element by element (decompositions).
+
+    >>> from wiregrad.ir import parse_text
+    >>> small = parse_text("input x: float64[2]\\ny = sum x axes=[-1] keepdims=false\\noutput y")
+    >>> print(expand(small).inputs, len(expand(small)))
+    ('x_0', 'x_1') 1
+    """
+    builder = Builder(finite=False)
+    names, constants = circuit.columns.names.by_node(), circuit.constants()
+    held: list[Any] = []
+    for row in circuit.rows():
+        builder.recording.follow(circuit, row.node)
+        kind = circuit.type_of(row.node)
+        own = names.get(row.node, [])
+        if row.op is INPUT:
+            held.append(_inputs(builder, own[0], kind))
+            continue
+        if row.op is CONSTANT:
+            held.append(_elements(np.asarray(constants[row.node]), builder))
+        else:
+            held.append(_applied(builder, row, [held[source] for source in row.sources]))
+        for index, port in np.ndenumerate(held[-1]):
+            for name in own:
+                if isinstance(port, Port):
+                    builder.name(port, builder.recording.free_name(_suffixed(name, index)))
+        if len(builder) > MOST:
+            raise CircuitError(f"the circuit would have more than {MOST:,} scalar nodes; expand is for small ones")
+    outputs = zip(circuit.outputs, circuit.columns.outputs.tolist(), strict=True)
+    return builder.build(name=circuit.name, labels=dict(_outputs(builder, outputs, held)))
+
+
+def _suffixed(name: str, index: tuple[int, ...]) -> str:
+    return "_".join([name, *map(str, index)])
+
+
+def _inputs(builder: Builder, name: str, kind: WireType) -> Any:
+    if kind.dtype != FLOAT.dtype:
+        raise CircuitError(f"expand works on float64 circuits; input {name} is {kind}")
+    found = np.empty(kind.shape, object)
+    for index in np.ndindex(kind.shape):
+        found[index] = builder.input(_suffixed(name, index))
+    return found
+
+
+def _elements(array: Any, builder: Builder) -> Any:
+    found = np.empty(array.shape, object)
+    for index in np.ndindex(array.shape):
+        value = array[index]
+        found[index] = builder.place_constant(value if value.dtype.kind == "b" else np.float64(value))
+    return found
+
+
+def _applied(builder: Builder, row: Row, operands: Sequence[Any]) -> Any:
+    if isinstance(row.op, Elementwise):
+        found = np.empty(operands[0].shape, object)
+        for index in np.ndindex(found.shape):
+            found[index] = builder.apply(row.op, *(x[index] for x in operands), mode=row.mode)
+        return found
+    if not isinstance(row.op, ArrayOp) or not row.op.expands:
+        raise NoRuleError(f"{row.op.name} cannot be written element by element, so the circuit cannot be expanded")
+    try:
+        return np.asarray(row.op.expanded(*operands), object)
+    except WiregradError:
+        raise
+    except (TypeError, ValueError) as error:
+        raise NoRuleError(f"{row.op.name} cannot be written element by element: {error}") from None
+
+
+def _outputs(builder: Builder, outputs: Any, held: list[Any]) -> Iterator[tuple[str, Port]]:
+    for label, node in outputs:
+        for index, port in np.ndenumerate(held[node]):
+            # An element that nothing was added into is a plain 0.
+            yield _suffixed(label, index), port if isinstance(port, Port) else builder.constant(port)

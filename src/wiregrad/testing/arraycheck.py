@@ -1,0 +1,186 @@
+"""Checks of elementwise ops on arrays that follow from their records: what one number does, each of many does too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cache, cached_property, partial
+from typing import Any
+
+import numpy as np
+
+from wiregrad.api.values import Value, jvp, vmap
+from wiregrad.ops import TABLE, Elementwise
+from wiregrad.testing.compare import (
+    FLOAT32,
+    FLOAT64,
+    LAYOUT,
+    MODES,
+    NARROW,
+    Check,
+    assert_near,
+    data_of,
+    inner,
+    laid_out,
+    layouts_for,
+    normal,
+    quietly,
+    size_of,
+)
+from wiregrad.testing.opcheck import smooth_slots
+
+
+def array_checks(op: Elementwise) -> Iterator[Check]:
+    """Return the checks of an elementwise op on arrays: of size 0 and 1, stretched, in every dtype and layout."""
+    for what, columns in _variants(op):
+        for dtype in (FLOAT64, FLOAT32):
+            for layout in layouts_for(columns):
+                xs = [laid_out(x.astype(dtype) if x.dtype.kind == "f" else x, layout) for x in columns]
+                yield from Spread(op, f"{op.name}, {what}, {dtype} {layout}", xs).checks()
+
+
+def _variants(op: Elementwise) -> Iterator[tuple[str, list[Any]]]:
+    """Return arrays made of the samples of an op, one per input."""
+    points = op.points
+    columns = [np.array([point[k] for point in points]) for k in range(len(op.inputs))]
+    even = len(points) // 2 * 2
+    yield "vector", columns
+    yield "matrix", [x[:even].reshape(2, -1) for x in columns]
+    yield "0-d", [x[0] * np.ones((), x.dtype) for x in columns]
+    yield "another 0-d", [np.asarray(x[-1]) for x in columns]
+    yield "size 1", [x[1:2].reshape(1, 1) for x in columns]
+    yield "size 0", [x[:0].reshape(2, 0) for x in columns]
+    for k in range(len(columns) if len(columns) > 1 else 0):
+        yield f"{op.inputs[k]} a number", [np.asarray(x[0]) if j == k else x for j, x in enumerate(columns)]
+        yield f"{op.inputs[k]} a column", [x[:4, None] if j == k else x[:5] for j, x in enumerate(columns)]
+        yield f"{op.inputs[k]} of size 1", [x[:1] if j == k else x[:6].reshape(2, 3) for j, x in enumerate(columns)]
+        yield f"{op.inputs[k]} of size 0", [x[:0] if j == k else x[:1] for j, x in enumerate(columns)]
+
+
+class Spread:
+    """An elementwise op on arrays whose shapes broadcast."""
+
+    def __init__(self, op: Elementwise, name: str, xs: Sequence[Any]) -> None:
+        self.op, self.name, self.xs = op, name, list(xs)
+        self.slots = [k for k, x in enumerate(xs) if x.dtype.kind == "f"]
+
+    def checks(self) -> Iterator[Check]:
+        """Return the checks: value, type, gradients, modes, and that nothing changes in place."""
+        checked = [("value", self.check_value), ("type", self.check_type)]
+        for slot in self.slots:
+            checked.append((f"gradient type {self.op.inputs[slot]}", partial(self.check_gradient_type, slot)))
+            checked.append((f"gradient {self.op.inputs[slot]}", partial(self.check_gradient, slot)))
+        if self.slots:
+            checked.append(("modes", self.check_modes))
+            checked.append(("vmap", self.check_vmap))
+        if any(x.flags.writeable for x in self.xs):
+            checked.append(("kept", self.check_kept))
+        for what, run in checked:
+            yield Check(f"{self.name}: {what}", quietly(run))
+
+    def call(self, *leaves: Any) -> Any:
+        """Apply the op to other numbers in the places of its real inputs."""
+        rest = iter(leaves)
+        return self.op(*[next(rest) if k in self.slots else x for k, x in enumerate(self.xs)])
+
+    @cached_property
+    def _run(self) -> tuple[list[Value], Any]:
+        values = [Value(self.xs[slot]) for slot in self.slots]
+        return values, self.call(*values)
+
+    @cached_property
+    def wanted(self) -> Any:
+        """What NumPy gives."""
+        return np.asarray(self.op.forward(*self.xs))
+
+    @cached_property
+    def weights(self) -> Any:
+        """Fixed numbers by which the outputs are weighed."""
+        return np.asarray(normal(np.random.default_rng(5), self.wanted))
+
+    @cached_property
+    def gradients(self) -> dict[int, Any]:
+        """The gradient of the weighed outputs by each input."""
+        values, y = self._run
+        if isinstance(y, Value):
+            y.backward(self.weights[()])
+        zeros = [np.zeros_like(self.xs[slot]) for slot in self.slots]
+        found = [
+            zero if value.grad is None else np.asarray(value.grad) for value, zero in zip(values, zeros, strict=True)
+        ]
+        return dict(zip(self.slots, found, strict=True))
+
+    def check_value(self) -> None:
+        """The value is what `forward` gives, bit for bit."""
+        # A number is computed by Python's own library, whose last bit may not be NumPy's.
+        assert_near(data_of(self._run[1]), self.wanted, 0.0 if self.wanted.ndim else 1e-15)
+
+    def check_type(self) -> None:
+        """Dtype and shape are what `forward` gives."""
+        got = data_of(self._run[1])
+        assert (got.dtype, got.shape) == (self.wanted.dtype, self.wanted.shape), (
+            f"{got.dtype}{got.shape}, wanted {self.wanted.dtype}{self.wanted.shape}"
+        )
+
+    def check_gradient_type(self, slot: int) -> None:
+        """A gradient has its argument's dtype and shape."""
+        got, wanted = self.gradients[slot], self.xs[slot]
+        assert (got.dtype, got.shape) == (wanted.dtype, wanted.shape), (
+            f"{got.dtype}{got.shape}, wanted {wanted.dtype}{wanted.shape}"
+        )
+
+    def check_gradient(self, slot: int) -> None:
+        """The gradient is the sum of what numbers, one by one, send back."""
+        columns = [x.ravel().tolist() for x in np.broadcast_arrays(*self.xs)]
+        sent = [_slopes(self.op, point)[slot] for point in zip(*columns, strict=True)]
+        if not isinstance(self._run[1], Value):
+            sent = [0.0] * len(sent)
+        each = np.array(sent, np.float64).reshape(self.wanted.shape)
+        products = np.where(each == 0.0, 0.0, each * np.asarray(self.weights, np.float64))
+        shape = self.xs[slot].shape
+        stretched = tuple(k for k in range(products.ndim) if ((1,) * (products.ndim - len(shape)) + shape)[k] == 1)
+        wanted = products.sum(axis=stretched).reshape(shape)
+        scale = np.maximum(1.0, np.abs(products).sum(axis=stretched).reshape(shape))
+        assert_near(self.gradients[slot], wanted, LAYOUT if self.xs[slot].dtype == FLOAT64 else NARROW, scale)
+
+    def check_modes(self) -> None:
+        """Forward and reverse mode agree: <v, J u> = <J' v, u>."""
+        if isinstance(self._run[1], Value):
+            rng = np.random.default_rng(6)
+            leaves = [self.xs[slot] for slot in self.slots]
+            direction = [normal(rng, x) for x in leaves]
+            _, pushed = jvp(self.call, [x[()] for x in leaves], direction)
+            products = [g * u for g, u in zip(self.gradients.values(), direction, strict=True)]
+            scale = max(1.0, *(size_of(np.asarray(product)) * max(1, np.size(product)) for product in products))
+            tolerance = MODES if leaves[0].dtype == FLOAT64 else NARROW
+            assert_near(inner(self.weights, pushed), sum(float(np.sum(p)) for p in products), tolerance, scale)
+
+    def check_vmap(self) -> None:
+        """A batch gives what a loop gives."""
+        rows = [[self.xs[slot], self.xs[slot][::-1] if self.xs[slot].ndim else self.xs[slot]] for slot in self.slots]
+        wanted = np.stack([data_of(self.call(*[x[()] for x in column])) for column in zip(*rows, strict=True)])
+        got = vmap(self.call)(*[np.stack(pair) for pair in rows])
+        assert np.shape(got) == wanted.shape, f"shape {np.shape(got)}, wanted {wanted.shape}"
+        assert_near(np.asarray(got), wanted, 1e-15 if wanted.dtype == FLOAT64 else NARROW)
+
+    def check_kept(self) -> None:
+        """Nothing was changed in place."""
+        copies = [x.copy() for x in self.xs]
+        again = Spread(self.op, self.name, self.xs)
+        _ = again.gradients
+        for got, wanted in zip(self.xs, copies, strict=True):
+            assert_near(got, wanted, 0.0)
+
+
+@cache
+def _slopes(op: Elementwise, point: tuple[Any, ...]) -> tuple[float, ...]:
+    """Return what an op on plain numbers sends back to each of them, 0 where nothing."""
+    values = [Value(x) if isinstance(x, float) else x for x in point]
+    y = op(*values)
+    if isinstance(y, Value) and y.op is not None:
+        y.backward()
+    return tuple([float(v.grad or 0.0) if isinstance(v, Value) else 0.0 for v in values])
+
+
+def elementwise() -> list[Elementwise]:
+    """Return every elementwise op with something to differentiate or to compare."""
+    return [op for op in TABLE if isinstance(op, Elementwise) and (smooth_slots(op) or not op.takes_bool)]

@@ -1,0 +1,101 @@
+"""What checks of functions and ops on arrays have in common: layouts, directions, and how numbers are compared."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from wiregrad.api.values import Value
+
+FLOAT64, FLOAT32 = np.dtype(np.float64), np.dtype(np.float32)
+LAYOUTS = ("given", "fortran", "strided", "negative", "readonly")
+STENCIL, SECOND, MODES, LAYOUT, NARROW = 1e-7, 1e-6, 1e-12, 1e-12, 1e-3
+"""How far two numbers may be apart, relative to the larger of 1 and what is wanted."""
+
+
+class Check(NamedTuple):
+    """One comparison that can be made."""
+
+    label: str
+    run: Callable[[], None]
+
+    def failure(self) -> str:
+        """Run the check and return what is wrong; empty if nothing is."""
+        try:
+            self.run()
+        except Exception as error:
+            return f"{self.label}: {type(error).__name__}: {error}"
+        return ""
+
+
+def laid_out(array: Any, layout: str) -> Any:
+    """Return a copy of an array in a layout; unless as given, nobody can write to it, so that no value copies it."""
+    if layout == "given" or not array.ndim:
+        return array.copy(order="K")
+    if layout == "strided":
+        base = np.zeros((*array.shape[:-1], 2 * array.shape[-1]), array.dtype)
+        base[..., ::2] = array
+        base.setflags(write=False)
+        return base[..., ::2]
+    turn = (slice(None, None, -1),) * array.ndim
+    base = array[turn].copy() if layout == "negative" else array.copy(order="F" if layout == "fortran" else "C")
+    base.setflags(write=False)
+    return base[turn] if layout == "negative" else base
+
+
+def layouts_for(arrays: Iterable[Any]) -> list[str]:
+    """Return the layouts that differ for some of these arrays."""
+    most = max([np.ndim(x) if np.size(x) > 1 else 0 for x in arrays], default=0)
+    return [layout for layout in LAYOUTS if most > 1 or (most == 1 and layout != "fortran") or layout == "given"]
+
+
+def quietly(run: Callable[[], None]) -> Callable[[], None]:
+    """Return a check that runs with NumPy's warnings off: means of nothing and the like are meant."""
+
+    def quiet() -> None:
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)
+            run()
+
+    return quiet
+
+
+def data_of(output: Any) -> Any:
+    """Return an output, a value or plain, as an array."""
+    return np.asarray(output.data if isinstance(output, Value) else output)
+
+
+def normal(rng: np.random.Generator, like: Any) -> Any:
+    """Return random numbers of a shape and dtype."""
+    shape, dtype = np.shape(like), np.asarray(like).dtype
+    found = rng.normal(size=shape) + 1j * rng.normal(size=shape) if dtype.kind == "c" else rng.normal(size=shape)
+    return np.asarray(found).astype(dtype)[()]
+
+
+def inner(one: Any, two: Any) -> float:
+    """Return the inner product of two arrays as arrays of real numbers."""
+    return float(np.sum(np.conjugate(one) * two).real)
+
+
+def size_of(wanted: Any) -> float:
+    """Return the largest finite number of an array, at least 1: what a tolerance is relative to."""
+    finite = np.abs(wanted[np.isfinite(wanted)]) if wanted.dtype.kind in "fc" else np.zeros(0)
+    return max(1.0, float(finite.max())) if finite.size else 1.0
+
+
+def assert_near(got: Any, wanted: Any, tolerance: float, scale: Any = 1.0) -> None:
+    """Raise unless two arrays are equal (NaN to NaN), or near, relative to the larger of `scale` and what is wanted."""
+    got, wanted = np.asarray(got), np.asarray(wanted)
+    assert got.shape == wanted.shape, f"shape {got.shape}, wanted {wanted.shape}"
+    if wanted.dtype.kind not in "fc":
+        assert np.array_equal(got, wanted), f"{got}, wanted {wanted}"
+        return
+    same = (got == wanted) | (np.isnan(got) & np.isnan(wanted))
+    if not same.all() and tolerance:
+        same |= np.isfinite(wanted) & (np.abs(got - wanted) <= tolerance * np.maximum(scale, np.abs(wanted)))
+    if not same.all():
+        k = tuple(np.argwhere(~same)[0].tolist())
+        raise AssertionError(f"{got[k]!r} at {k}, wanted {wanted[k]!r} (off by {abs(got[k] - wanted[k]):.3g})")

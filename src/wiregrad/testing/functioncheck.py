@@ -1,0 +1,506 @@
+"""Checks of functions and of ops on arrays that follow from their samples alone.
+
+Every check is made in advance and run later: `checks(subject)` says what will be compared, so that checks can be
+counted without running one. A check that fails raises AssertionError with name, sample, variant and numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+
+from wiregrad.api.values import Value, jvp, trace, vjp, vmap
+from wiregrad.errors import WiregradError
+from wiregrad.ops import TABLE
+from wiregrad.ops.array import ArrayOp, Blocking
+from wiregrad.ops.functions import FUNCTIONS, Function
+from wiregrad.testing.compare import (
+    FLOAT32,
+    FLOAT64,
+    LAYOUT,
+    MODES,
+    NARROW,
+    SECOND,
+    STENCIL,
+    Check,
+    assert_near,
+    data_of,
+    inner,
+    laid_out,
+    layouts_for,
+    normal,
+    quietly,
+    size_of,
+)
+
+STEP = 2e-5
+"""How far a stencil reaches; samples may stand close to a pole, where a wider one would measure something else."""
+ELEMENTS = 10
+"""How many elements of an argument are moved one by one; the others move together, in a random direction."""
+
+_PRODUCTS = "made of matrix products, which add up in another order than NumPy's own loops"
+ROUNDED: dict[str, str] = {
+    **dict.fromkeys("convolve correlate dot inner tensordot matvec vecmat multi_dot einsum lstsq".split(), _PRODUCTS),
+    "float_power": "NumPy's two powers round differently",
+    **dict.fromkeys("norm vector_norm".split(), "a root of a number and of an array differ in NumPy, in the last bit"),
+}
+"""Functions whose value is NumPy's up to rounding only, and why."""
+SYMMETRIC: dict[str, str] = dict.fromkeys(
+    "cholesky eigh eigvalsh op_cholesky op_eigh op_eigvalsh".split(),
+    "NumPy reads one triangle; the gradient is that of a symmetric matrix, as in PyTorch and JAX",
+)
+"""Functions that are measured along symmetric directions only, and why."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is checked: a function made of ops, or the record of an op on arrays."""
+
+    name: str
+    run: Callable[..., Any]
+    samples: Callable[[np.random.Generator], Sequence[tuple[Any, ...]]]
+    reference: Callable[..., Any] | None = None
+    """The NumPy function that it must equal."""
+    tolerance: float = 0.0
+    """How far its value may be from the reference's."""
+    blocking: bool = False
+    """Whether nothing flows through it."""
+
+
+WITHOUT_RULES: dict[str, str] = dict.fromkeys(
+    "checkpoint function".split(), "it runs a function of the user, from which its rules come; see tests/test_custom.py"
+)
+"""Records that can have no samples, and why."""
+
+
+def subjects() -> list[Subject]:
+    """Return every function and every op on arrays that has samples."""
+    found = [_of_function(entry) for entry in FUNCTIONS.values() if entry.samples is not None]
+    return found + [_of_record(op) for op in TABLE if isinstance(op, ArrayOp) and op.samples is not None]
+
+
+def _of_function(entry: Function) -> Subject:
+    assert entry.samples is not None
+    same = entry.numpy[0] if entry.numpy else None
+    if isinstance(same, tuple):
+        same = getattr(*same)
+    return Subject(entry.name, entry.run, entry.samples, same, 1e-12 if entry.name in ROUNDED else 0.0)
+
+
+def _of_record(op: ArrayOp) -> Subject:
+    assert op.samples is not None
+    return Subject(f"op_{op.name}", op, op.samples, blocking=isinstance(op, Blocking))
+
+
+def unsampled() -> list[str]:
+    """Return the differentiable records and functions that have no samples."""
+    records = [op for op in TABLE if isinstance(op, ArrayOp) and not isinstance(op, Blocking) and not op.samples]
+    return [op.name for op in records if op.name not in WITHOUT_RULES] + [
+        entry.name for entry in FUNCTIONS.values() if entry.samples is None and _passes_gradients(entry)
+    ]
+
+
+def _passes_gradients(entry: Function) -> bool:
+    """Return whether a function that was called with a value or two sends something back to them."""
+    for shape in ((2, 2), (3,)):
+        x, y = Value(0.5 + np.arange(np.prod(shape)).reshape(shape)), Value(np.full(shape, 0.3))
+        for args in ((x,), (x, y), ([x, y],)):
+            try:
+                results = [z for z in _flat(entry.run(*args)) if isinstance(z, Value) and z.op is not None]
+                for result in results:
+                    result.backward(np.ones(result.shape, result.dtype)[()])
+            except (WiregradError, TypeError, ValueError, IndexError, AttributeError, np.linalg.LinAlgError):
+                continue
+            if any(np.any(v.grad) for v in (x, y) if v.grad is not None):
+                return True
+    return False
+
+
+def checks(subject: Subject) -> Iterator[Check]:
+    """Return all checks of a subject: per sample, dtype and layout."""
+    for number, (*args, settings) in enumerate(subject.samples(np.random.default_rng(7))):
+        given = Case(subject, f"{subject.name}, sample {number}", args, settings)
+        yield from given.checks()
+        for dtype in [FLOAT64] if given.is_complex else [FLOAT64, FLOAT32]:
+            for layout in given.layouts:
+                if (dtype, layout) != (FLOAT64, "given"):
+                    yield from Variant(given, dtype, layout).checks()
+
+
+class Case:
+    """A subject at one sample."""
+
+    dtype, layout = FLOAT64, "given"
+
+    def __init__(self, subject: Subject, name: str, args: Sequence[Any], settings: dict[str, Any]) -> None:
+        self.subject, self.name = subject, name
+        self.args = [_converted(arg, self.dtype, self.layout) for arg in args]
+        self.settings = {key: _converted(value, self.dtype, self.layout) for key, value in settings.items()}
+        self.leaves = list(_leaves(self.args))
+
+    @property
+    def flows(self) -> bool:
+        """Whether there is something to differentiate by."""
+        return bool(self.leaves) and not self.subject.blocking
+
+    @property
+    def is_complex(self) -> bool:
+        """Whether an argument is complex."""
+        return any(np.iscomplexobj(leaf) for leaf in self.leaves)
+
+    @property
+    def layouts(self) -> list[str]:
+        """The layouts that differ for these arguments."""
+        return layouts_for(self.leaves)
+
+    def checks(self) -> Iterator[Check]:
+        """Return the checks at this sample as it is given."""
+        yield from self._common()
+        if self.flows:
+            for slot in [slot for slot, leaf in enumerate(self.leaves) if np.size(leaf)]:
+                yield self._check(f"slopes {slot}", partial(self.check_slopes, slot))
+                yield self._check(f"direction {slot}", partial(self.check_direction, slot))
+            yield self._check("circuit", self.check_circuit)
+            yield self._check("second order, forward over reverse", self.check_forward_over_reverse)
+            yield self._check("second order, reverse over reverse", self.check_reverse_over_reverse)
+
+    def _common(self) -> Iterator[Check]:
+        yield self._check("value", self.check_value)
+        yield self._check("type", self.check_type)
+        yield self._check("plain", self.check_plain)
+        if self.subject.reference is not None and self.leaves:
+            yield self._check("dispatch", self.check_dispatch)
+        if self.flows:
+            for slot in range(len(self.leaves)):
+                yield self._check(f"gradient type {slot}", partial(self.check_gradient_type, slot))
+            yield self._check("modes", self.check_modes)
+        if self.layout == "given":
+            if self.leaves:
+                yield self._check("vmap", self.check_vmap)
+            if self.flows:
+                yield self._check("vmap gradient", self.check_vmap_gradient)
+            # In the other layouts nobody can write to the arguments.
+            yield self._check("kept", self.check_kept)
+
+    def _check(self, what: str, run: Callable[[], None]) -> Check:
+        return Check(f"{self.name}, {self.dtype} {self.layout}: {what}", quietly(run))
+
+    def call(self, run: Callable[..., Any], leaves: Sequence[Any]) -> list[Any]:
+        """Return the outputs of a function called with other leaves."""
+        rest = iter(leaves)
+        return _flat(run(*[_refilled(arg, rest) for arg in self.args], **self.settings))
+
+    def moving(self, *leaves: Any) -> tuple[Any, ...]:
+        """Return the outputs that depend on the leaves, of the subject called with them."""
+        outputs = self.call(self.subject.run, leaves)
+        return tuple(output for output, moves in zip(outputs, self.moves, strict=True) if moves)
+
+    @cached_property
+    def _run(self) -> tuple[list[Value], list[Any]]:
+        values = [Value(leaf) for leaf in self.leaves]
+        return values, self.call(self.subject.run, values)
+
+    @cached_property
+    def moves(self) -> list[bool]:
+        """Which outputs are values."""
+        return [isinstance(output, Value) for output in self._run[1]]
+
+    @cached_property
+    def outputs(self) -> list[Any]:
+        """What the subject gave for values."""
+        return [data_of(output) for output in self._run[1]]
+
+    @cached_property
+    def wanted(self) -> list[Any]:
+        """What NumPy gives for the same arguments."""
+        return [np.asarray(output) for output in self.call(self.subject.reference or self.subject.run, self.leaves)]
+
+    @cached_property
+    def weights(self) -> list[Any]:
+        """Fixed numbers by which the moving outputs are weighed, which makes one number of them."""
+        rng = np.random.default_rng(3)
+        return [normal(rng, output) for output, moves in zip(self.outputs, self.moves, strict=True) if moves]
+
+    @cached_property
+    def direction(self) -> list[Any]:
+        """A fixed direction to move the leaves in."""
+        rng = np.random.default_rng(4)
+        return [self._allowed(normal(rng, leaf)) for leaf in self.leaves]
+
+    def _allowed(self, step: Any) -> Any:
+        symmetric = self.subject.name in SYMMETRIC
+        return step + np.conjugate(np.swapaxes(step, -1, -2)) if symmetric else step
+
+    @cached_property
+    def gradients(self) -> list[Any]:
+        """The gradient of the weighed outputs, by reverse mode."""
+        values, outputs = self._run
+        return self._pull(values, outputs)
+
+    def _pull(self, values: Sequence[Value], outputs: Sequence[Any]) -> list[Any]:
+        for output, weight in zip([y for y in outputs if isinstance(y, Value)], self.weights, strict=True):
+            output.backward(weight)
+        return [np.zeros_like(leaf) if v.grad is None else v.grad for v, leaf in zip(values, self.leaves, strict=True)]
+
+    def weighed(self, leaves: Sequence[Any]) -> float:
+        """Return the weighed outputs at other leaves, computed without wiregrad where NumPy has the function."""
+        outputs = self.call(self.subject.reference or self.subject.run, leaves)
+        moving = [output for output, moves in zip(outputs, self.moves, strict=True) if moves]
+        return sum(inner(weight, np.asarray(output)) for weight, output in zip(self.weights, moving, strict=True))
+
+    def check_value(self) -> None:
+        """The value is NumPy's, bit for bit."""
+        assert len(self.outputs) == len(self.wanted), f"{len(self.outputs)} outputs, wanted {len(self.wanted)}"
+        for got, wanted in zip(self.outputs, self.wanted, strict=True):
+            assert_near(got, wanted, self._rounding)
+
+    @property
+    def _rounding(self) -> float:
+        return self.subject.tolerance if self.dtype == FLOAT64 else 1e7 * self.subject.tolerance
+
+    def check_type(self) -> None:
+        """Dtype and shape are NumPy's."""
+        for got, wanted in zip(self.outputs, self.wanted, strict=True):
+            assert (got.dtype, got.shape) == (wanted.dtype, wanted.shape), (
+                f"{got.dtype}{got.shape}, wanted {wanted.dtype}{wanted.shape}"
+            )
+
+    def check_plain(self) -> None:
+        """Plain arrays give plain arrays of the same numbers."""
+        for got, wanted in zip(self.call(self.subject.run, self.leaves), self.outputs, strict=True):
+            assert not isinstance(got, Value), "gave a value for plain arrays"
+            assert_near(np.asarray(got), wanted, self._rounding)
+
+    def check_dispatch(self) -> None:
+        """NumPy's function called with values gives the same."""
+        assert self.subject.reference is not None
+        values = [Value(leaf) for leaf in self.leaves]
+        outputs = self.call(self.subject.reference, values)
+        assert [isinstance(output, Value) for output in outputs] == self.moves, "values in other places"
+        for got, wanted in zip(outputs, self.outputs, strict=True):
+            assert_near(data_of(got), wanted, 0.0)
+
+    def check_kept(self) -> None:
+        """Nothing was changed in place."""
+        arrays = list(_arrays([*self.args, *self.settings.values()]))
+        before = [array.tobytes() for array in arrays]
+        values = [Value(leaf) for leaf in self.leaves]
+        self.call(self.subject.run, self.leaves)
+        self._pull(values, self.call(self.subject.run, values))
+        assert before == [array.tobytes() for array in arrays], "an argument was changed in place"
+
+    def check_gradient_type(self, slot: int) -> None:
+        """A gradient has its argument's dtype and shape, and is no value."""
+        got, wanted = self.gradients[slot], np.asarray(self.leaves[slot])
+        assert not isinstance(got, Value), "the gradient is a value"
+        kind = np.asarray(got)
+        assert (kind.dtype, kind.shape) == (wanted.dtype, wanted.shape), (
+            f"{kind.dtype}{kind.shape}, wanted {wanted.dtype}{wanted.shape}"
+        )
+
+    def check_slopes(self, slot: int) -> None:
+        """The gradient equals a five-point stencil, element by element."""
+        size = np.size(self.leaves[slot])
+        for index in np.unique(np.linspace(0, max(size - 1, 0), min(size, ELEMENTS)).astype(int)):
+            for unit in (1.0, 1j)[: 1 + np.iscomplexobj(self.leaves[slot])]:
+                step = np.zeros(np.shape(self.leaves[slot]), np.asarray(self.leaves[slot]).dtype)
+                step.flat[index] = unit
+                self._assert_slope(slot, self._allowed(step))
+
+    def check_direction(self, slot: int) -> None:
+        """The gradient equals a five-point stencil, in a random direction."""
+        self._assert_slope(slot, np.asarray(self.direction[slot]))
+
+    def _assert_slope(self, slot: int, step: Any) -> None:
+        def at(distance: float) -> float:
+            moved = np.asarray(self.leaves[slot]) + distance * step
+            return self.weighed([*self.leaves[:slot], moved[()], *self.leaves[slot + 1 :]])
+
+        height = abs(at(0.0))
+        if np.isfinite(height):
+            got = inner(np.asarray(self.gradients[slot]), step)
+            assert_near(got, _stencil(at), STENCIL, max(1.0, height))
+
+    def check_modes(self) -> None:
+        """Forward and reverse mode agree: <v, J u> = <J' v, u>."""
+        if not any(self.moves):
+            return
+        _, pushed = jvp(self.moving, self.leaves, self.direction)
+        forward = sum(inner(w, np.asarray(t)) for w, t in zip(self.weights, pushed, strict=True))
+        backward = sum(inner(np.asarray(g), u) for g, u in zip(self.gradients, self.direction, strict=True))
+        scale = sum(float(np.abs(np.asarray(g) * u).sum()) for g, u in zip(self.gradients, self.direction, strict=True))
+        assert_near(forward, backward, MODES if self.dtype == FLOAT64 else NARROW, max(1.0, scale))
+        for tangent, output in zip(
+            pushed, [y for y, moves in zip(self.outputs, self.moves, strict=True) if moves], strict=True
+        ):
+            kind = np.asarray(tangent)
+            assert (kind.dtype, kind.shape) == (output.dtype, output.shape), f"the tangent is {kind.dtype}{kind.shape}"
+
+    def check_circuit(self) -> None:
+        """The recorded circuit, as it is and simplified, gives the same numbers."""
+        if not any(self.moves):
+            return
+        wanted = [output for output, moves in zip(self.outputs, self.moves, strict=True) if moves]
+        recorded = trace(self.moving, *self.leaves)
+        for circuit in (recorded, recorded.simplify()):
+            found = circuit(dict(zip(recorded.inputs, [np.asarray(x)[()] for x in self.leaves], strict=True)))
+            for got, output in zip(found.values() if isinstance(found, dict) else [found], wanted, strict=True):
+                assert_near(np.asarray(got), output, 0.0)
+
+    def gradient(self, *leaves: Any) -> tuple[Any, ...]:
+        """Return the gradient at other leaves; it can be differentiated again."""
+        _, pull = vjp(self.moving, *leaves)
+        found: tuple[Any, ...] = pull(tuple(self.weights))
+        return found
+
+    @cached_property
+    def _second(self) -> list[Any]:
+        """How the gradient moves in the direction, by a stencil."""
+
+        def at(distance: float) -> list[Any]:
+            moved = [np.asarray(x) + distance * np.asarray(u) for x, u in zip(self.leaves, self.direction, strict=True)]
+            return [np.asarray(g) for g in self.gradient(*[x[()] for x in moved])]
+
+        found = [at(distance * STEP) for distance in (-2.0, -1.0, 1.0, 2.0)]
+        return [(a - 8.0 * b + 8.0 * c - d) / (12.0 * STEP) for a, b, c, d in zip(*found, strict=True)]
+
+    def check_forward_over_reverse(self) -> None:
+        """Forward mode over reverse mode gives the Hessian times a direction."""
+        if any(self.moves):
+            _, got = jvp(self.gradient, self.leaves, self.direction)
+            self._assert_second(got)
+
+    def check_reverse_over_reverse(self) -> None:
+        """Reverse mode over reverse mode gives the same, the Hessian being symmetric."""
+        if any(self.moves):
+            _, pull = vjp(self.gradient, *self.leaves)
+            self._assert_second(pull(tuple(self.direction)))
+
+    def _assert_second(self, found: Sequence[Any]) -> None:
+        scale = max([1.0, *(float(np.abs(g).max()) for g in self.gradients if np.size(g))])
+        for got, wanted in zip(found, self._second, strict=True):
+            assert_near(np.asarray(got), wanted, SECOND, scale)
+
+    @cached_property
+    def _batch(self) -> list[list[Any]]:
+        return [
+            [np.asarray(leaf * np.asarray(factor, np.asarray(leaf).dtype)) for leaf in self.leaves]
+            for factor in (1.0, 1.01, 0.98)
+        ]
+
+    def check_vmap(self) -> None:
+        """A batch gives what a loop gives."""
+        singles = [self.call(self.subject.run, [x[()] for x in leaves]) for leaves in self._batch]
+        got = vmap(partial(_tuple_of, partial(self.call, self.subject.run)))(*_stacked(self._batch))
+        for one, wanted in zip(got, _stacked(singles), strict=True):
+            assert np.shape(one) == wanted.shape, f"shape {np.shape(one)}, wanted {wanted.shape}"
+            assert_near(np.asarray(one), wanted, LAYOUT if self.dtype == FLOAT64 else NARROW)
+
+    def check_vmap_gradient(self) -> None:
+        """The gradient of a batch is the batch of gradients."""
+        if any(self.moves):
+            singles = [self.gradient(*[x[()] for x in leaves]) for leaves in self._batch]
+            _, pull = vjp(vmap(self.moving), *_stacked(self._batch))
+            found = pull(tuple(np.stack([w] * 3) for w in self.weights))
+            for got, wanted in zip(found, _stacked(singles), strict=True):
+                assert np.shape(got) == wanted.shape, f"shape {np.shape(got)}, wanted {wanted.shape}"
+                assert_near(np.asarray(got), wanted, LAYOUT if self.dtype == FLOAT64 else NARROW)
+
+
+class Variant(Case):
+    """A case again, in another dtype and layout."""
+
+    def __init__(self, given: Case, dtype: Any, layout: str) -> None:
+        self.given, self.dtype, self.layout = given, dtype, layout
+        super().__init__(given.subject, given.name, given.args, given.settings)
+
+    @cached_property
+    def weights(self) -> list[Any]:
+        """The weights of the case itself, in this dtype."""
+        moving = [output for output, moves in zip(self.outputs, self.moves, strict=True) if moves]
+        return [np.asarray(w).astype(y.dtype)[()] for w, y in zip(self.given.weights, moving, strict=True)]
+
+    def checks(self) -> Iterator[Check]:
+        """Return the checks of the variant: those that do not measure, and comparisons with the case itself."""
+        yield from self._common()
+        if self.dtype == FLOAT32:
+            yield self._check("near float64", self.check_near)
+        if self.flows:
+            for slot in range(len(self.leaves)):
+                yield self._check(f"gradient {slot}", partial(self.check_gradient, slot))
+
+    @property
+    def _tolerance(self) -> float:
+        return LAYOUT if self.dtype == FLOAT64 else NARROW
+
+    def check_near(self) -> None:
+        """The value is near that in float64."""
+        for got, wanted in zip(self.outputs, self.given.outputs, strict=True):
+            assert_near(got, wanted, NARROW, size_of(wanted))
+
+    def check_gradient(self, slot: int) -> None:
+        """The gradient is that of the case itself."""
+        wanted = np.asarray(self.given.gradients[slot])
+        assert_near(np.asarray(self.gradients[slot]), wanted, self._tolerance, size_of(wanted))
+
+
+def _stencil(at: Callable[[float], float]) -> float:
+    return (at(-2.0 * STEP) - 8.0 * at(-STEP) + 8.0 * at(STEP) - at(2.0 * STEP)) / (12.0 * STEP)
+
+
+def _converted(arg: Any, dtype: Any, layout: str) -> Any:
+    """Return an argument in a dtype and layout; what is no array stays as it is."""
+    if isinstance(arg, np.ndarray):
+        return laid_out(arg.astype(dtype) if arg.dtype.kind == "f" else arg, layout)
+    if isinstance(arg, float) and dtype == FLOAT32:
+        return np.float32(arg)
+    if isinstance(arg, list | tuple) and any(isinstance(part, np.ndarray | list | tuple) for part in arg):
+        return type(arg)([_converted(part, dtype, layout) for part in arg]) if type(arg) in (list, tuple) else arg
+    return arg
+
+
+def _is_leaf(arg: Any) -> bool:
+    return isinstance(arg, float | np.float32) or (isinstance(arg, np.ndarray) and arg.dtype.kind in "fc")
+
+
+def _leaves(args: Sequence[Any]) -> Iterator[Any]:
+    """Return what is differentiated: real and complex arrays and floats, and such arrays in lists."""
+    for arg in args:
+        if _is_leaf(arg):
+            yield arg
+        elif isinstance(arg, list | tuple):
+            yield from _leaves([part for part in arg if isinstance(part, np.ndarray | list | tuple)])
+
+
+def _refilled(arg: Any, rest: Iterator[Any]) -> Any:
+    """Return an argument with other leaves."""
+    if _is_leaf(arg):
+        return next(rest)
+    if isinstance(arg, list | tuple) and any(isinstance(part, np.ndarray | list | tuple) for part in arg):
+        parts = [_refilled(part, rest) if isinstance(part, np.ndarray | list | tuple) else part for part in arg]
+        return type(arg)(parts)
+    return arg
+
+
+def _arrays(args: Sequence[Any]) -> Iterator[Any]:
+    for arg in args:
+        if isinstance(arg, np.ndarray):
+            yield arg
+        elif isinstance(arg, list | tuple):
+            yield from _arrays(arg)
+
+
+def _flat(outputs: Any) -> list[Any]:
+    return [y for part in outputs for y in _flat(part)] if isinstance(outputs, list | tuple) else [outputs]
+
+
+def _tuple_of(call: Callable[..., list[Any]], *leaves: Any) -> tuple[Any, ...]:
+    return tuple(call(leaves))
+
+
+def _stacked(rows: Sequence[Sequence[Any]]) -> list[Any]:
+    return [np.stack([np.asarray(x) for x in column]) for column in zip(*rows, strict=True)]

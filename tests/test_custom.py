@@ -1,0 +1,171 @@
+"""Ops of the user's own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import wiregrad as wg
+from wiregrad.errors import GradientError, RecordError
+from wiregrad.ops import TABLE
+
+
+class Multiply(wg.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any, y: Any) -> Any:
+        ctx.save_for_backward(x, y)
+        return x * y
+
+    @staticmethod
+    def backward(ctx: Any, upstream: Any) -> Any:
+        x, y = ctx.saved_tensors
+        return upstream * y, upstream * x
+
+
+class WithSetup(wg.Function):
+    @staticmethod
+    def forward(x: Any, scale: float) -> Any:
+        return np.exp(x) * scale
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.save_for_backward(output)
+
+    @staticmethod
+    def backward(ctx: Any, upstream: Any) -> Any:
+        assert ctx.needs_input_grad == (True, False)
+        (y,) = ctx.saved_tensors
+        return upstream * y, None
+
+
+class TwoOutputs(wg.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        ctx.save_for_backward(x)
+        return np.sin(x), np.cos(x)
+
+    @staticmethod
+    def backward(ctx: Any, one: Any, two: Any) -> Any:
+        (x,) = ctx.saved_tensors
+        return one * np.cos(x) - two * np.sin(x)
+
+
+class Wrong(wg.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any, y: Any) -> Any:
+        ctx.save_for_backward(x, y)
+        return x * y
+
+    @staticmethod
+    def backward(ctx: Any, upstream: Any) -> Any:
+        _, y = ctx.saved_tensors
+        return upstream * y, upstream * y
+
+
+class StraightThrough(wg.Function):
+    check = False
+
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        return np.round(x)
+
+    @staticmethod
+    def backward(ctx: Any, upstream: Any) -> Any:
+        return upstream
+
+
+def test_a_function_class_runs_forward_and_backward() -> None:
+    a, b = wg.Value(3.0), wg.Value(np.array([1.0, 2.0]))
+    (Multiply.apply(a, a) * Multiply.apply(b, b).sum()).backward()
+
+    assert a.grad == 6.0 * 5.0
+    assert b.grad.tolist() == [18.0, 36.0]
+
+
+def test_a_function_class_is_differentiated_twice_and_traced_by_vmap() -> None:
+    assert wg.grad(wg.grad(lambda x: Multiply.apply(x, x * x)))(2.0) == 12.0
+    xs = np.array([1.0, 2.0])
+    assert wg.vmap(wg.grad(lambda x: Multiply.apply(x, x)))(xs).tolist() == [2.0, 4.0]
+
+
+def test_setup_context_and_needs_input_grad() -> None:
+    x = wg.Value(np.array([0.0, 1.0]))
+    WithSetup.apply(x, 2.0).sum().backward()
+
+    assert np.allclose(x.grad, 2 * np.exp([0.0, 1.0]))
+
+
+def test_several_outputs() -> None:
+    x = wg.Value(np.array([0.3, 0.4]))
+    s, c = TwoOutputs.apply(x)
+    (s.sum() + (c * 2.0).sum()).backward()
+
+    assert np.allclose(x.grad, np.cos([0.3, 0.4]) - 2 * np.sin([0.3, 0.4]))
+
+
+def test_a_wrong_backward_is_named_when_it_is_first_used() -> None:
+    with pytest.raises(RecordError, match=r"Wrong.backward is wrong for input 1 \(y\) at 5.0: it gives .* numeric"):
+        Wrong.apply(wg.Value(2.0), wg.Value(5.0))
+
+
+def test_a_rule_that_is_meant_to_differ_opts_out() -> None:
+    x = wg.Value(1.3)
+    StraightThrough.apply(x).backward()
+
+    assert x.grad == 1.0
+
+
+def test_backward_must_return_one_gradient_per_input() -> None:
+    class Short(wg.Function):
+        check = False
+
+        @staticmethod
+        def forward(ctx: Any, x: Any, y: Any) -> Any:
+            return x * y
+
+        @staticmethod
+        def backward(ctx: Any, upstream: Any) -> Any:
+            return upstream
+
+    with pytest.raises(GradientError, match="one gradient per input of forward"):
+        Short.apply(wg.Value(1.0), wg.Value(2.0)).backward()
+
+
+def test_an_op_by_its_partials() -> None:
+    @wg.op(partials=lambda a, b, y: (b * y / a, y * np.log(a)), samples=[(1.5, 2.0), (0.7, -1.0)])
+    def own_power(a: Any, b: Any) -> Any:
+        """The first number to the power of the second."""
+        return np.exp(b * np.log(a))
+
+    try:
+        assert own_power(2.0, 3.0) == pytest.approx(8.0)
+        assert wg.grad(own_power, (0, 1))(2.0, 3.0) == pytest.approx((12.0, 8 * np.log(2.0)))
+        assert wg.grad(wg.grad(own_power))(2.0, 3.0) == pytest.approx(12.0)
+        x = wg.Value(np.array([1.0, 2.0]))
+        own_power(x, 2.0).sum().backward()
+        assert np.allclose(x.grad, [2.0, 4.0])
+        assert wg.circuit("own_power(x, y)").run(x=2, y=3).grads["x"] == pytest.approx(12.0)
+    finally:
+        TABLE.forget(TABLE["own_power"])
+
+
+def test_wrong_partials_are_named_at_registration() -> None:
+    with pytest.raises(RecordError, match=r"slope of third for input x is wrong at \(.*\): partials give"):
+
+        @wg.op(partials=lambda x, y: (2.0 * x,))
+        def third(x: Any) -> Any:
+            return x * x * x
+
+    assert "third" not in TABLE
+
+
+def test_an_op_can_be_defined_again() -> None:
+    for factor in (2.0, 3.0):
+
+        @wg.op(partials=lambda x, y, k=factor: (k,))
+        def scaled_twice(x: Any, k: float = factor) -> Any:
+            return x * k
+
+    TABLE.forget(TABLE["scaled_twice"])

@@ -1,0 +1,115 @@
+"""Functions and ops on arrays: each is checked by the checks that follow from its samples."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from wiregrad.ops import TABLE
+from wiregrad.ops.array import Linear, Reduction
+from wiregrad.testing.arraycheck import array_checks, elementwise
+from wiregrad.testing.compare import Check
+from wiregrad.testing.functioncheck import Subject, checks, subjects, unsampled
+
+SUBJECTS = {subject.name: subject for subject in subjects()}
+ELEMENTWISE = {op.name: op for op in elementwise()}
+
+
+def failures(planned: Iterable[Check]) -> list[str]:
+    return [found for check in planned if (found := check.failure())]
+
+
+def report(found: list[str]) -> str:
+    return f"{len(found)} failures, of which the first are\n" + "\n".join(found[:8])
+
+
+@pytest.mark.parametrize("name", SUBJECTS)
+def test_function(name: str) -> None:
+    found = failures(checks(SUBJECTS[name]))
+
+    assert not found, report(found)
+
+
+@pytest.mark.parametrize("name", ELEMENTWISE)
+def test_elementwise_op_on_arrays(name: str) -> None:
+    found = failures(array_checks(ELEMENTWISE[name]))
+
+    assert not found, report(found)
+
+
+def test_at_least_60000_checks_are_made() -> None:
+    planned = [*map(checks, SUBJECTS.values()), *map(array_checks, ELEMENTWISE.values())]
+    count = sum(1 for each in planned for _ in each)
+    sys.stdout.write(f"{count} checks of {len(planned)} functions and ops\n")
+
+    assert count >= 60_000
+
+
+def test_everything_differentiable_has_samples() -> None:
+    assert unsampled() == []
+
+
+def test_every_subject_has_six_samples() -> None:
+    few = {name: len(subject.samples(np.random.default_rng(7))) for name, subject in SUBJECTS.items()}
+
+    assert {name: count for name, count in few.items() if count < 6 and not name.startswith("op_")} == {}
+
+
+def wrong_sum(**rules: Any) -> Subject:
+    record = TABLE["sum"]
+    assert isinstance(record, Linear)
+    samples = [(np.array([[1.0, 2.0], [3.0, 5.0]]), {"axes": (-1,), "keepdims": False})]
+    return Subject("wrong", replace(record, **rules), lambda rng: samples)
+
+
+def labels(subject: Subject) -> set[str]:
+    return {check.label.split(": ")[-1] for check in checks(subject) if check.failure()}
+
+
+def test_a_right_rule_passes() -> None:
+    assert labels(wrong_sum()) == set()
+
+
+def test_a_wrong_transpose_fails() -> None:
+    right = wrong_sum().run.transpose  # type: ignore[attr-defined]
+    found = labels(wrong_sum(transpose=lambda g, slot, x, **settings: 2.0 * right(g, slot, x, **settings)))
+
+    assert {"slopes 0", "direction 0", "modes"} <= found
+
+
+def test_a_rule_that_cannot_be_differentiated_again_fails() -> None:
+    record = TABLE["logsumexp"]
+    assert isinstance(record, Reduction)
+    right = record.slope
+    stopped = replace(record, slope=lambda x, y, **settings: TABLE["stop_gradient"](right(x, y, **settings)))
+    assert record.samples is not None
+    found = labels(Subject("stopped", stopped, record.samples))
+
+    assert {"second order, forward over reverse", "second order, reverse over reverse"} <= found
+    assert not {"slopes 0", "direction 0", "modes"} & found
+
+
+def test_an_op_that_counts_axes_from_the_front_fails() -> None:
+    assert "vmap" in labels(wrong_sum(forward=lambda x, *, axes, keepdims: np.sum(x, axis=1, keepdims=keepdims)))
+
+
+def test_a_gradient_in_another_dtype_is_cast() -> None:
+    right = wrong_sum().run.transpose  # type: ignore[attr-defined]
+    found = labels(wrong_sum(transpose=lambda g, slot, x, **settings: right(g, slot, x, **settings).astype(np.float64)))
+
+    assert "gradient type 0" not in found
+
+
+def test_an_op_that_changes_its_argument_fails() -> None:
+    def spoil(x: Any, *, axes: Any, keepdims: bool) -> Any:
+        y = np.sum(x, axis=axes, keepdims=keepdims)
+        if x.flags.writeable:
+            x += 1.0
+        return y
+
+    assert "kept" in labels(wrong_sum(forward=spoil))

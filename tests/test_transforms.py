@@ -1,0 +1,234 @@
+"""Transforms: first and higher derivatives, containers, nesting in any order."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+import wiregrad as wg
+from wiregrad.errors import GradientError, OperandError, ShapeError
+from wiregrad.frontends.transforms import cheaper
+
+X = np.array([0.3, -0.7, 1.2])
+
+
+def wavy(x: Any) -> Any:
+    return (np.sin(x) * x + np.exp(-x * x)).sum()
+
+
+def test_gradient_of_containers() -> None:
+    class Layer(NamedTuple):
+        w: Any
+        b: Any
+
+    def loss(p: dict[str, Any], x: Any) -> Any:
+        return ((p["layer"].w @ x + p["layer"].b) ** 2).sum() + p["list"][0] * 2.0
+
+    p = {"layer": Layer(np.eye(2), np.ones(2)), "list": [3.0, None]}
+    value, grads = wg.value_and_grad(loss)(p, np.array([1.0, 2.0]))
+
+    assert value == 4.0 + 9.0 + 6.0
+    assert isinstance(grads["layer"], Layer)
+    assert grads["layer"].b.tolist() == [4.0, 6.0]
+    assert grads["list"] == [2.0, None]
+
+
+def test_has_aux() -> None:
+    grads, aux = wg.grad(lambda x: (x * x, {"double": x * 2.0}), has_aux=True)(3.0)
+
+    assert (grads, aux) == (6.0, {"double": 6.0})
+
+
+def test_argnums() -> None:
+    def f(x: Any, y: Any, *, scale: float = 1.0) -> Any:
+        return x * y * scale
+
+    assert wg.grad(f)(2.0, 3.0) == 3.0
+    assert wg.grad(f, argnums=1)(2.0, 3.0, scale=2.0) == 4.0
+    assert wg.grad(f, argnums=(1, 0))(2.0, 3.0) == (2.0, 3.0)
+    assert wg.grad(f, argnums=-1)(2.0, 3.0) == 2.0
+    with pytest.raises(GradientError, match="argument 5"):
+        wg.grad(f, argnums=5)(2.0, 3.0)
+
+
+def test_no_perturbation_confusion() -> None:
+    assert wg.grad(lambda x: x * wg.grad(lambda y: x + y)(2.0))(3.0) == 1.0
+    assert wg.grad(lambda x: x * wg.jvp(lambda y: x + y, (2.0,), (1.0,))[1])(3.0) == 1.0
+    assert wg.jvp(lambda x: x * wg.grad(lambda y: x + y)(2.0), (3.0,), (1.0,))[1] == 1.0
+    assert wg.jvp(lambda x: x * wg.jvp(lambda y: x * y, (2.0,), (1.0,))[1], (3.0,), (1.0,))[1] == 6.0
+
+
+def test_fourth_derivative_of_tanh() -> None:
+    derivative: Callable[..., Any] = np.tanh
+    for _ in range(4):
+        derivative = wg.grad(derivative)
+    t = math.tanh(0.3)
+    s = 1 - t * t
+
+    assert derivative(0.3) == pytest.approx(16 * t * s * s - 8 * t**3 * s, rel=1e-12)
+
+
+def test_nesting_in_any_order() -> None:
+    wanted = np.diag(2 * np.cos(X) - X * np.sin(X) + (4 * X * X - 2) * np.exp(-X * X))
+    forward_forward = wg.jacobian(wg.jacobian(wavy, mode="forward"), mode="forward")
+    forward_reverse = wg.jacobian(wg.grad(wavy), mode="forward")
+    reverse_forward = wg.jacobian(wg.jacobian(wavy, mode="forward"), mode="reverse")
+    reverse_reverse = wg.jacobian(wg.grad(wavy), mode="reverse")
+
+    for second in (forward_forward, forward_reverse, reverse_forward, reverse_reverse, wg.hessian(wavy)):
+        assert np.allclose(second(X), wanted, rtol=1e-12, atol=1e-14)
+    v = np.array([1.0, -2.0, 0.5])
+    assert np.allclose(wg.hvp(wavy, X, v), wanted @ v, rtol=1e-12)
+    assert np.allclose(wg.vmap(wg.hessian(wavy))(np.stack([X, X]))[1], wanted, rtol=1e-12)
+
+
+def test_values_outside_a_transform_stay_connected() -> None:
+    w = wg.Value(2.0)
+    inner = wg.grad(lambda x: w * x * x)(3.0)
+    assert isinstance(inner, wg.Value)
+    inner.backward()
+
+    assert (inner.data, w.grad) == (12.0, 6.0)
+
+
+def test_vjp_pulls_several_cotangents_back() -> None:
+    out, pull = wg.vjp(lambda x, y: {"s": x * y, "t": [x + y]}, 2.0, 3.0)
+
+    assert out == {"s": 6.0, "t": [5.0]}
+    assert pull({"s": 1.0, "t": [0.0]}) == (3.0, 2.0)
+    assert pull({"s": 0.0, "t": [1.0]}) == (1.0, 1.0)
+    with pytest.raises(OperandError, match="structure"):
+        pull({"s": 1.0})
+
+
+def test_jvp_of_containers() -> None:
+    out, moved = wg.jvp(lambda p: p["a"] * p["b"], ({"a": 2.0, "b": X},), ({"a": 1.0, "b": np.ones(3)},))
+
+    assert np.allclose(out, 2 * X)
+    assert np.allclose(moved, X + 2)
+
+
+@pytest.mark.parametrize("mode", [None, "forward", "reverse"])
+def test_jacobian_has_the_results_axes_first(mode: str | None) -> None:
+    a = np.arange(6.0).reshape(2, 3)
+    found = wg.jacobian(lambda x: a @ x, mode=mode)(X)
+    assert np.array_equal(found, a)
+    several = wg.jacobian(lambda x, y: {"m": x[:, None] * y, "s": x.sum()}, argnums=(0, 1), mode=mode)(X, 2.0)
+    assert several["m"][0].shape == (3, 1, 3)
+    assert several["m"][1].shape == (3, 1)
+    assert several["s"][0].tolist() == [1.0, 1.0, 1.0]
+    assert several["s"][1] == 0.0
+
+
+def test_jacobian_chooses_the_cheaper_mode() -> None:
+    assert cheaper([np.zeros(2)], [np.zeros((3, 3))]) == "forward"
+    assert cheaper([np.zeros((3, 3))], [np.zeros(2)]) == "reverse"
+    assert cheaper([np.zeros(9)], [0.0]) == "reverse"
+
+
+def test_results_do_not_alias_and_may_be_changed() -> None:
+    w = np.array([1.0, 2.0, 3.0])
+    found = wg.grad(lambda x: (x * w).sum())(X)
+    found[0] = 100.0
+
+    assert w[0] == 1.0
+    assert wg.grad(lambda x: (x * w).sum())(X)[0] == 1.0
+
+
+def test_vmap_axes_and_containers() -> None:
+    xs = np.arange(6.0).reshape(3, 2)
+
+    def f(p: dict[str, Any], y: Any) -> tuple[Any, Any]:
+        return p["x"] * y, p["x"].sum()
+
+    out, total = wg.vmap(f, in_axes=({"x": 1}, None), out_axes=(1, 0))({"x": xs}, 10.0)
+    assert out.tolist() == (xs * 10).tolist()
+    assert total.tolist() == xs.sum(axis=0).tolist()
+    with pytest.raises(ShapeError, match=r"as many examples in every argument; got \[2, 3\]"):
+        wg.vmap(lambda x, y: x)(np.ones(2), np.ones(3))
+    with pytest.raises(ShapeError, match="axis 2 does not exist"):
+        wg.vmap(lambda x: x, in_axes=2)(np.ones(2))
+
+
+def test_vmap_runs_a_function_that_branches_once_per_example() -> None:
+    xs = np.array([-1.0, 0.5, 2.0])
+
+    assert wg.vmap(lambda x: x * 2.0 if x > 0 else -x)(xs).tolist() == [1.0, 1.0, 4.0]
+    assert wg.vmap(lambda x: x * x.item())(xs).tolist() == [1.0, 0.25, 4.0]
+
+
+def test_vmap_and_grad_nest() -> None:
+    xs = np.arange(1.0, 7.0).reshape(2, 3)
+    each = wg.vmap(wg.grad(lambda x: (x**3).sum()))(xs)
+    whole = wg.grad(lambda m: wg.vmap(lambda x: (x**3).sum())(m).sum())(xs)
+    twice = wg.vmap(wg.vmap(lambda x: x * x))(xs)
+    w = np.array([1.0, 2.0, 3.0])
+    by_weight = wg.grad(lambda w: wg.vmap(lambda x: (x * w).sum())(xs).prod())(w)
+
+    assert np.allclose(each, 3 * xs**2)
+    assert np.allclose(whole, 3 * xs**2)
+    assert np.allclose(twice, xs**2)
+    assert np.allclose(by_weight, xs[0] * (xs[1] @ w) + xs[1] * (xs[0] @ w))
+
+
+def test_checkpoint_gives_the_same_gradient_and_keeps_less() -> None:
+    w = wg.Value(np.array([0.5, -0.3, 0.8]))
+
+    def block(x: Any) -> Any:
+        for _ in range(10):
+            x = np.tanh(x * w + 0.1)
+        return x
+
+    plain = block(block(wg.Value(X)))
+    plain.sum().backward()
+    wanted = w.grad
+    w.grad = None
+    saved = wg.checkpoint(block)(wg.checkpoint(block)(wg.Value(X)))
+    saved.sum().backward()
+
+    assert np.allclose(w.grad, wanted, rtol=1e-13)
+    assert len(saved._tape.buffer) < len(plain._tape.buffer) / 4
+    f = wg.checkpoint(lambda t: np.sin(t) * t)
+    assert wg.grad(wg.grad(f))(0.7) == pytest.approx(2 * math.cos(0.7) - 0.7 * math.sin(0.7), rel=1e-13)
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "words"),
+    [
+        (lambda: wg.grad(lambda x: x)(3), GradientError, "argument 0 of <lambda>"),
+        (lambda: wg.grad(lambda x: x.sum())(np.arange(3)), GradientError, "int64.*astype"),
+        (lambda: wg.grad(lambda x: x * 2.0)(X), GradientError, r"shape \(3,\).*jacobian"),
+        (lambda: wg.grad(lambda x: "no")(1.0), GradientError, "must return a number"),
+        (lambda: wg.grad(3.0), OperandError, r"wg.grad\(f\)\(x\)"),
+        (lambda: wg.grad(lambda z: z * z)(1j), GradientError, "holomorphic"),
+        (lambda: wg.jvp(lambda x: x, 1.0, 1.0), OperandError, "tuples"),
+        (lambda: wg.jvp(lambda x: x, (X,), (np.ones(2),)), ShapeError, r"shape \(3,\)"),
+        (lambda: wg.grad(lambda x: x, has_aux=True)(1.0), GradientError, "has_aux"),
+    ],
+)
+def test_bad_calls_are_refused_in_words(call: Callable[[], Any], kind: type[Exception], words: str) -> None:
+    with pytest.raises(kind, match=words):
+        call()
+
+
+def test_integers_are_a_type_error() -> None:
+    with pytest.raises(TypeError, match="argument 0"):
+        wg.grad(lambda x: x * x)(np.array(3))
+
+
+def test_a_constant_function_has_gradient_zero() -> None:
+    assert wg.grad(lambda x: 3.0)(2.0) == 0.0
+    assert wg.grad(lambda x: np.float64(1.0))(X).tolist() == [0.0, 0.0, 0.0]
+
+
+def test_complex_gradients_follow_torch() -> None:
+    z = 1 + 2j
+
+    assert wg.grad(lambda z: abs(z) ** 2)(z) == pytest.approx(2 + 4j)
+    assert wg.grad(lambda z: abs(z) ** 2, holomorphic=True)(z) == pytest.approx(2 - 4j)
+    assert wg.grad(lambda z: np.exp(z) * z, holomorphic=True)(z) == pytest.approx(np.exp(z) * (1 + z))
+    assert wg.grad(lambda x: np.real(np.exp(1j * x)))(0.3) == pytest.approx(-math.sin(0.3))
