@@ -430,7 +430,7 @@ OFTEN = {
     "shape": 3,
     "index": 2,
     "product": 2,
-    "linalg": 1,
+    "linalg": 2,
     "flow": 1,
 }
 """How often groups are drawn, relative to each other."""
