@@ -1,23 +1,127 @@
-"""Write the pages that are derived from the op table: `make docs`."""
+"""Write the pages that are derived from the op table and the functions made of ops: `make docs`."""
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
-from wiregrad.ops import Pattern, docs_table
+import numpy as np
 
-PAGE = Path(__file__).parent / "ops.md"
+import wiregrad
+from wiregrad.frontends.dispatch import UFUNCS
+from wiregrad.ops import TABLE, Elementwise, Op, Pattern, docs_table
+from wiregrad.ops.array import ArrayOp
+from wiregrad.ops.functions import FUNCTIONS, Function
+
+HERE = Path(__file__).parent
+
+
+def ops_page() -> str:
+    """Return docs/ops.md."""
+    patterns = [
+        f"- **{pattern.name.lower()}** {pattern.value}." for pattern in Pattern if pattern is not Pattern.SOURCE
+    ]
+    ops = [op for op in TABLE if op.pattern is not Pattern.SOURCE and not op.per_call]
+    single = sum(isinstance(op, Elementwise) for op in ops)
+    return _joined(
+        "# Ops",
+        f"Written by `make docs` from the op table: {single} ops work element by element, {len(ops) - single} on whole "
+        "arrays. The former are functions in formulas, where a wire carries one number; all are methods of `Builder`, "
+        "functions in `wiregrad.ops`, and words of the text form. The functions that people call on arrays, with "
+        "NumPy's names and arguments, are made of these: [functions](functions.md).",
+        "A pattern says how an op passes the upstream gradient on:",
+        "\n".join(patterns),
+        docs_table(),
+        "## Settings of array ops",
+        "An array op counts axes from the end, so that a batch may stand in front. Its settings are written behind its "
+        "wires: `y = sum x axes=[-1] keepdims=false`. *Expands* says whether `circuit.expand()` can write it number by "
+        "number, *batches* whether `wg.vmap` runs it once for all examples (else once for each).",
+        _table(["op", "settings", "expands", "batches"], map(_settings_row, _array_ops())),
+    )
+
+
+def functions_page() -> str:
+    """Return docs/functions.md."""
+    entries = sorted(FUNCTIONS.values(), key=lambda entry: entry.name.lower())
+    smooth = {name for name, entry in FUNCTIONS.items() if entry.samples is not None}
+    single = {op.name for op in TABLE if isinstance(op, Elementwise) and op.pattern is not Pattern.BLOCK}
+    array = {op.name for op in _array_ops() if op.pattern is not Pattern.BLOCK}
+    known = sorted({_numpy_name(stands) for entry in entries for stands in entry.numpy} | {*_ufunc_names()})
+    return _joined(
+        "# Functions",
+        f"Written by `make docs`. A value can be given to {len(known)} functions of NumPy: {len(_ufunc_names())} "
+        f"ufuncs that are ops themselves, and those that the {len(entries)} functions below stand for. Each function "
+        f"here is also `wg.NAME` (but {_shadowed()} is something else). Arguments are NumPy's; those that would write in "
+        "place (`out=`), and a few rare ones (`where=`), are refused with an error that says so.",
+        f"Differentiable: **{len(single | array | smooth)}** by name. That is {len(single)} elementwise ops whose "
+        f"pattern is not *block*, {len(array)} array ops that are not *block*, and {len(smooth)} functions marked "
+        "*yes* below, a name that occurs twice (`sum` is an op and a function) counted once. Each of them is checked "
+        "at points of its own in both modes and in second order. A function that is marked *plain* gives plain NumPy "
+        "results: nothing flows back through it.",
+        _table(["function", "stands for", "method", "gradient", "what it does"], map(_function_row, entries)),
+        "## Ufuncs that are ops",
+        ", ".join(f"`{name}`" for name in _ufunc_names()) + ".",
+    )
+
+
+PAGES: dict[str, Callable[[], str]] = {"ops.md": ops_page, "functions.md": functions_page}
+"""Every page that is written here, and how."""
+
+
+def _array_ops() -> list[ArrayOp]:
+    found = [op for op in TABLE if isinstance(op, ArrayOp) and not op.per_call]
+    return sorted(found, key=lambda op: op.name)
+
+
+def _shadowed() -> str:
+    return ", ".join(f"`wg.{name}`" for name in FUNCTIONS if name in wiregrad.__all__)
+
+
+def _settings_row(op: ArrayOp) -> list[str]:
+    names = ", ".join(f"`{name}`" for name in _settings(op))
+    return [f"`{op.name}`", names, "yes" if op.expands else "", "yes" if op.batches else ""]
+
+
+def _settings(op: Op) -> list[str]:
+    if isinstance(op.forward, np.ufunc):
+        return []
+    parameters = inspect.signature(op.forward).parameters.values()
+    return [p.name for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY]
+
+
+def _function_row(entry: Function) -> list[str]:
+    stands_for = ", ".join(f"`{name}`" for name in dict.fromkeys(map(_numpy_name, entry.numpy)))
+    gradient = "plain" if entry.samples is None else "yes"
+    return [f"`{entry.name}`", stands_for, "yes" if entry.method else "", gradient, entry.doc]
+
+
+def _numpy_name(stands: Any) -> str:
+    if isinstance(stands, tuple):
+        return f"{_numpy_name(stands[0])}.{stands[1]}"
+    module = getattr(stands, "__module__", None) or "numpy"
+    return f"{module.replace('numpy', 'np')}.{stands.__name__}"
+
+
+def _ufunc_names() -> list[str]:
+    # `np.abs` and `np.absolute` are one function; it goes by its own name. Forwards of our own are no part of NumPy.
+    return sorted({_numpy_name(f) for f in UFUNCS if getattr(np, f.__name__, None) is f})
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    cells = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(text.replace('|', chr(92) + '|') for text in row)} |" for row in cells)
+
+
+def _joined(*parts: str) -> str:
+    return "\n\n".join(parts) + "\n"
 
 
 def main() -> None:
-    """Write docs/ops.md."""
-    patterns = "\n".join(
-        f"- **{pattern.name.lower()}** {pattern.value}." for pattern in Pattern if pattern is not Pattern.SOURCE
-    )
-    intro = "Written by `make docs` from the op table. Every op is a function in formulas and a method of `Builder`."
-    PAGE.write_text(f"# Ops\n\n{intro}\n\nA pattern says how an op passes the upstream gradient on:\n\n{patterns}\n\n")
-    with PAGE.open("a") as page:
-        page.write(docs_table() + "\n")
+    """Write every page."""
+    for name, page in PAGES.items():
+        (HERE / name).write_text(page())
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """A neuron, step by step: o = tanh(x1*w1 + x2*w2 + b).
 
-Run it with `python examples/neuron.py`.
+Run it with `python examples/neuron.py`; look for "sends -1.5 to x1".
 """
 
 import wiregrad as wg

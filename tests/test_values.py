@@ -231,11 +231,6 @@ def test_a_function_without_a_rule_names_the_nearest_op() -> None:
         np.digitize(wg.Value(np.ones(3)), np.ones(2))
 
 
-def test_an_unknown_attribute_suggests_one() -> None:
-    with pytest.raises(AttributeError, match="did you mean tanh"):
-        wg.Value(1.0).tanhh  # noqa: B018
-
-
 def test_comparisons_are_plain_and_steer_python() -> None:
     x, y = wg.Value(2.0), wg.Value(np.array([1.0, 3.0]))
 

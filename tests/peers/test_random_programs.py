@@ -43,7 +43,7 @@ class Derivatives(NamedTuple):
 
 
 def tensor(x: Any) -> torch.Tensor:
-    return x if isinstance(x, torch.Tensor) else torch.tensor(x, dtype=torch.float64)
+    return x.double() if isinstance(x, torch.Tensor) else torch.tensor(x, dtype=torch.float64)
 
 
 def on_tensors(function: Function) -> Function:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -21,50 +20,49 @@ from wiregrad.errors import (
     suggest,
     user_line,
 )
-from wiregrad.frontends.value import Dispatch, Value, set_dispatch
+from wiregrad.frontends.value import Value, record
 from wiregrad.ir import TABLE, Op
 from wiregrad.ops import Elementwise
 from wiregrad.ops.functions import BY_NUMPY, FUNCTIONS
 
 
-class NumPyDispatch(Dispatch):
-    """Looks everything up in the op table and among the functions made of ops."""
+def apply_ufunc(self: Value, ufunc: Any, method: str, *inputs: Any, **settings: Any) -> Any:
+    """Apply a ufunc to values, or reduce, accumulate or outer of one that has them."""
+    op = UFUNCS.get(ufunc)
+    if op is not None and method == "__call__" and not settings:
+        return record(op, inputs) if type(self) is Value else op(*inputs)
+    refuse_out(settings)
+    if method == "outer" and op is not None:
+        return _outer(op, *inputs)
+    entry = BY_NUMPY.get(ufunc if method == "__call__" else (ufunc, method))
+    if entry is None:
+        if op is not None and method == "__call__" and not settings:
+            return op(*inputs)
+        what = f"np.{ufunc.__name__}" + ("" if method == "__call__" else f".{method}")
+        given = f" with {', '.join(settings)}=" if settings else ""
+        raise NoRuleError(f"{what}{given} has no rule{_nearest(ufunc.__name__)}{user_line()}")
+    return run(entry.run, entry.name, inputs, settings)
 
-    def ufunc(self, ufunc: Any, method: str, inputs: tuple[Any, ...], settings: dict[str, Any]) -> Any:
-        """Apply a ufunc, or reduce, accumulate or outer of one that has them."""
-        refuse_out(settings)
-        op = ufuncs().get(ufunc)
-        if method != "__call__":
-            entry = BY_NUMPY.get((ufunc, method))
-            if entry is None:
-                raise NoRuleError(f"np.{ufunc.__name__}.{method} has no rule{user_line()}")
-            return run(entry.run, entry.name, inputs, settings)
-        if op is None:
-            entry = BY_NUMPY.get(ufunc)
-            if entry is None:
-                raise NoRuleError(f"np.{ufunc.__name__} has no rule{_nearest(ufunc.__name__)}{user_line()}")
-            return run(entry.run, entry.name, inputs, settings)
-        if settings:
-            raise NoRuleError(f"np.{ufunc.__name__} with {', '.join(settings)}= has no rule{user_line()}")
-        return op(*inputs)
 
-    def function(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Apply a NumPy function."""
+def _outer(op: Op, a: Any, b: Any) -> Any:
+    """Apply an op to all pairs of elements."""
+    one, two = (x if isinstance(x, Value) else np.asarray(x) for x in (a, b))
+    return op(FUNCTIONS["reshape"].run(one, one.shape + (1,) * two.ndim), two)
+
+
+def apply_function(self: Value, function: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Apply a NumPy function to values."""
+    if kwargs:
         kwargs = dict(kwargs)
         refuse_out(kwargs)
-        entry = BY_NUMPY.get(function)
-        if entry is None:
-            name = f"{function.__module__.replace('numpy', 'np')}.{function.__name__}"
-            raise NoRuleError(f"{name} has no rule{_nearest(function.__name__)}{user_line()}")
+    entry = BY_NUMPY.get(function)
+    if entry is not None:
         return run(entry.run, entry.name, args, kwargs)
-
-    def method(self, name: str) -> Any:
-        """Return a method of arrays or an elementwise op as a function of the value."""
-        return methods().get(name)
-
-    def method_names(self) -> list[str]:
-        """Return the names of all methods."""
-        return sorted(methods())
+    op = UFUNCS.get(function)
+    if op is not None:
+        return op(*args, **kwargs)
+    name = f"{function.__module__.replace('numpy', 'np')}.{function.__name__}"
+    raise NoRuleError(f"{name} has no rule{_nearest(function.__name__)}{user_line()}")
 
 
 def run(function: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -100,21 +98,26 @@ def _nearest(name: str) -> str:
     return suggest(name, [*TABLE.callable_names(), *FUNCTIONS])
 
 
-@cache
-def ufuncs() -> dict[Any, Op]:
-    """Return the op of every ufunc that the table has."""
+def _ufuncs() -> dict[Any, Op]:
+    """Return the op of every ufunc (and function of one array, such as np.sinc) that the table has."""
     found: dict[Any, Op] = {}
     for op in TABLE:
-        for name in (op.name, *op.aliases):
-            same = getattr(np, name, None)
-            if isinstance(same, np.ufunc) and isinstance(op, Elementwise):
-                found[same] = op
-        if isinstance(op.forward, np.ufunc) and isinstance(op, Elementwise):
-            found[op.forward] = op
+        if isinstance(op, Elementwise):
+            same = [getattr(np, name) for name in (op.name, *op.aliases) if hasattr(np, name)]
+            found.update(dict.fromkeys([f for f in (*same, op.forward) if f not in BY_NUMPY and callable(f)], op))
     return found
 
 
-@cache
+UFUNCS = _ufuncs()
+PROPERTIES = ("T", "mT", "real", "imag")
+"""Methods that are written without parentheses."""
+_OPERATORS = {
+    **{"+": "add", "-": "sub", "*": "mul", "/": "truediv", "**": "pow", "%": "mod", "//": "floordiv"},
+    **{"<": "lt", "<=": "le", ">": "gt", ">=": "ge"},
+}
+_REFLECTED = ("+", "-", "*", "/", "**", "%", "//")
+
+
 def methods() -> dict[str, Callable[..., Any]]:
     """Return every method of values by name."""
     found: dict[str, Callable[..., Any]] = {}
@@ -123,6 +126,33 @@ def methods() -> dict[str, Callable[..., Any]]:
             found.update(dict.fromkeys((op.name, *op.aliases), _as_method(op)))
     found.update({name: _checked(entry.run, name) for name, entry in FUNCTIONS.items() if entry.method})
     return found
+
+
+def install() -> None:
+    """Give values their methods, operators and NumPy's protocols."""
+    for name, method in methods().items():
+        if name not in vars(Value):
+            setattr(Value, name, property(method) if name in PROPERTIES else method)
+    for spelling, name in _OPERATORS.items():
+        setattr(Value, f"__{name}__", _operator(TABLE.infix[spelling]))
+        if spelling in _REFLECTED:
+            setattr(Value, f"__r{name}__", _operator(TABLE.infix[spelling], reflected=True))
+    product = BY_NUMPY[np.matmul].run
+    protocols: dict[str, Any] = {
+        "__array_ufunc__": apply_ufunc,
+        "__array_function__": apply_function,
+        "__getitem__": _checked(FUNCTIONS["getitem"].run, "indexing"),
+        "__matmul__": _checked(product, "matmul"),
+        "__rmatmul__": _checked(lambda b, a: product(a, b), "matmul"),
+    }
+    for name, method in protocols.items():
+        setattr(Value, name, method)
+
+
+def _operator(op: Op, *, reflected: bool = False) -> Callable[[Value, Any], Any]:
+    if reflected:
+        return lambda self, other: record(op, (other, self))
+    return lambda self, other: record(op, (self, other))
 
 
 def _as_method(op: Op) -> Callable[..., Any]:
@@ -144,4 +174,4 @@ def _checked(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     return method
 
 
-set_dispatch(NumPyDispatch())
+install()

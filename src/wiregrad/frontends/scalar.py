@@ -97,7 +97,8 @@ _LITERAL = """
         {x} = self._data
         {literal} = other
         try:
-            {literal} = float(other)
+            if kind is int:
+                {literal} = float(other)
             y = {forward}
             {slopes}
         except (ArithmeticError, ValueError):
@@ -338,8 +339,9 @@ def install(op: Elementwise) -> None:
     """Make an op of the table quick on scalars."""
     if op.python and len(op.inputs) <= 2 and not op.takes_bool and any(rule is not None for rule in op.partials):
         SCALAR_OPS[op] = _applied(op)
-        if len(op.inputs) == 1 and not hasattr(Value, op.name):
-            setattr(Scalar, op.name, _lazily(op, op.name))
+        if len(op.inputs) == 1:
+            for name in (op.name, *op.aliases):
+                setattr(Scalar, name, _lazily(op, name))
 
 
 def _compare(spelling: str) -> Callable[[Scalar, Any], Any]:

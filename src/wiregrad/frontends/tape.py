@@ -14,7 +14,6 @@ import itertools
 import threading
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from struct import Struct
 from typing import Any, NamedTuple
 
@@ -33,11 +32,24 @@ EXTRA = -2
 """Stands in the first source of a row whose node is an `Extra`."""
 BLOCKED = -3
 """`BLOCKED - offset` stands for a source that the gradient does not reach."""
-EXTRA_CODE = np.iinfo(np.uint16).max
+EXTRA_ROW = ROW.pack(0.0, 0.0, 0.0, EXTRA, LITERAL, np.iinfo(np.uint16).max)
 LIMIT = 1 << 14
 """After so many rows, an op on leaves alone begins a new recording, so that loops do not grow one for ever."""
 
 _serials = itertools.count(1)
+
+
+class Gone:
+    """Stands for an array that no rule reads, so that its memory is free: shape and dtype alone."""
+
+    __slots__ = ("dtype", "shape")
+
+    def __init__(self, array: Any) -> None:
+        self.dtype, self.shape = array.dtype, array.shape
+
+
+KEEP = 4096
+"""Arrays of up to so many elements are kept even where no rule reads them."""
 
 
 class Extra(NamedTuple):
@@ -103,7 +115,7 @@ class Tape:
         """Add a node that is no packed row; returns its offset."""
         offset = len(self.buffer)
         self.extras[offset] = extra
-        self.buffer += ROW.pack(0.0, 0.0, 0.0, EXTRA, LITERAL, EXTRA_CODE)
+        self.buffer += EXTRA_ROW
         return offset
 
     def value_at(self, offset: int) -> Any:
@@ -125,6 +137,15 @@ class Tape:
         for offset, row in zip(range(stop - STRIDE, start - STRIDE, -STRIDE), reversed(rows), strict=True):
             extra = self.extras.get(offset)
             yield offset, _unpack(row, self) if extra is None else extra
+
+    def keep_own(self, lent: Sequence[Any]) -> None:
+        """Copy arrays that belong to somebody else, wherever nodes refer to them."""
+        copies = {id(array): array.copy() for array in lent}
+        for array in copies.values():
+            array.setflags(write=False)
+        for offset, node in self.extras.items():
+            xs = tuple([copies.get(id(x), x) for x in node.xs])
+            self.extras[offset] = node._replace(xs=xs, y=copies.get(id(node.y), node.y))
 
     def adjoint(self, offset: int) -> Any:
         """Return what the last backward pass left at a node."""
@@ -153,19 +174,28 @@ def mode_of(op: Op, sources: Sequence[int]) -> int:
     return encode(Convention.MIN_NORM, [slot for slot, source in enumerate(sources) if source == LITERAL])
 
 
-def pull_back(tape: Tape, seeds: Iterable[tuple[int, Any]], start: int = 0) -> list[Any]:
+def pull_back(tape: Tape, seeds: Sequence[tuple[int, Any]], start: int = 0, *, keep: bool = True) -> list[Any]:
     """Run the reverse sweep on numbers from seeded nodes back to an offset; returns one gradient per node from there.
 
-    This is `passes.reverse` with the slopes taken from the rows: the same products, added in the same order.
+    This is `passes.reverse` with the slopes taken from the rows: the same products, added in the same order. Unless
+    they are to be kept, gradients of inner arrays are dropped once they were passed on.
     """
-    seeds = list(seeds)
-    stop = max(offset for offset, _ in seeds) + STRIDE
-    columns = _columns(tape, start, stop)
-    adjoints: list[Any] = [None] * len(columns)
+    stop = max([offset for offset, _ in seeds]) + STRIDE
+    adjoints: list[Any] = [None] * ((stop - start) // STRIDE)
     for offset, seed in seeds:
         node = (offset - start) // STRIDE
         adjoints[node] = plus(adjoints[node], seed)
-    below = len(columns)
+    if len(tape.extras) * STRIDE == len(tape.buffer) and not tape.hooks:
+        for node in range(len(adjoints) - 1, -1, -1):
+            g = adjoints[node]
+            if g is not None:
+                extra = tape.extras[start + node * STRIDE]
+                if extra.sources:
+                    if not keep:
+                        adjoints[node] = None
+                    _pull_extra(extra, g, adjoints, start)
+        return adjoints
+    below, columns = len(adjoints), _columns(tape, start, stop)
     for offset in sorted(tape.hooks, reverse=True):
         if start <= offset < stop:
             hooked = (offset - start) // STRIDE
@@ -197,8 +227,22 @@ def _pull_rows(tape: Tape, columns: Any, adjoints: list[Any], start: int, low: i
         if a >= 0:
             held = adjoints[a]
             adjoints[a] = g * slope_a if held is None else held + g * slope_a
-        elif a == EXTRA:
-            _pull_extra(tape.extras[start + node * STRIDE], g, adjoints, start)
+        elif a == OTHER:
+            extra = tape.extras.get(start + node * STRIDE)
+            if extra is not None:
+                _pull_extra(extra, g, adjoints, start)
+
+
+OTHER = -1
+"""Stands in a column of sources for what is no node of the sweep: a literal, a blocked wire, or an `Extra`."""
+
+
+def _relative(offsets: Any, start: int) -> list[int]:
+    """Return offsets as nodes of a sweep; everything outside it is `OTHER`."""
+    # A negative offset stays negative when it is divided; one before the start becomes so.
+    nodes = offsets // STRIDE if not start else (offsets - start) // STRIDE
+    found: list[int] = np.maximum(nodes, OTHER).tolist()
+    return found
 
 
 def _backwards(items: list[Any], high: int) -> Iterator[Any]:
@@ -236,22 +280,18 @@ def _unblocked(offsets: Any) -> list[int]:
     return found
 
 
-def _relative(offsets: Any, start: int) -> list[int]:
-    inside = offsets >= start
-    outside = np.where(offsets == EXTRA, EXTRA, LITERAL)
-    found: list[int] = np.where(inside, (offsets - start) // STRIDE, outside).tolist()
-    return found
-
-
 def _pull_extra(node: Extra, g: Any, adjoints: list[Any], start: int) -> None:
     op, sources, xs, y, mode = node
     for slot in range(len(sources) - 1, -1, -1):
         source = sources[slot]
         if source >= start:
-            sent = fitted(op.pull(slot, g, xs, y, mode), xs[slot])
+            sent, x = op.pull(slot, g, xs, y, mode), xs[slot]
+            if type(sent) is not np.ndarray or sent.dtype is not x.dtype:
+                sent = fitted(sent, x)
             if sent is not None:
                 index = (source - start) // STRIDE
-                adjoints[index] = plus(adjoints[index], sent)
+                held = adjoints[index]
+                adjoints[index] = sent if held is None else plus(held, sent)
 
 
 def fitted(flow: Any, x: Any) -> Any:
@@ -260,6 +300,22 @@ def fitted(flow: Any, x: Any) -> Any:
         return fit(flow, x)
     # A flow to a number is one number, and plain: the sweep multiplies it with plain slopes.
     return flow if type(flow) is Masked else float(flow.real if is_complex(flow) else flow)
+
+
+class On:
+    """A stretch of code that is recorded on one recording."""
+
+    __slots__ = ("before", "tape")
+
+    def __init__(self, tape: Tape) -> None:
+        self.tape = tape
+
+    def __enter__(self) -> None:
+        self.before = STATE.tape, STATE.paused
+        STATE.tape, STATE.paused = self.tape, 0
+
+    def __exit__(self, *_: object) -> None:
+        STATE.tape, STATE.paused = self.before
 
 
 class State(threading.local):
@@ -271,6 +327,8 @@ class State(threading.local):
         self._latest: weakref.ref[Tape] | None = None
         self.paused = 0
         self.group = ""
+        self.lent: set[int] = set()
+        """The arrays that running transforms hand to their functions, by id: read-only views that need no copy."""
 
     def current(self) -> Tape:
         """Return the recording for an op on leaves alone."""
@@ -282,15 +340,9 @@ class State(threading.local):
             self._latest = weakref.ref(tape)
         return tape
 
-    @contextmanager
-    def on(self, tape: Tape) -> Iterator[None]:
+    def on(self, tape: Tape) -> On:
         """Record what runs inside on a recording, whatever was paused outside."""
-        before = self.tape, self.paused
-        self.tape, self.paused = tape, 0
-        try:
-            yield
-        finally:
-            self.tape, self.paused = before
+        return On(tape)
 
     def turn(self) -> None:
         """Begin a new recording with the next op on leaves."""
@@ -308,6 +360,12 @@ class Span:
         self._nodes = [node for _, node in tape.nodes(start, stop)][::-1]
         self._roots = {self.index(offset) for offset in roots}
         self.literals: dict[int, Any] = {}
+        self.read: dict[int, Any] = {}
+        """What nodes carried, by offset, as far as the nodes that read them kept it."""
+        for node in self._nodes:
+            for source, x in zip(node.sources, node.xs, strict=True):
+                if source >= 0 and type(x) is not Gone:
+                    self.read[source] = x
 
     def index(self, offset: int) -> int:
         """Return the index of a node."""

@@ -15,13 +15,15 @@ import numpy as np
 
 from wiregrad.errors import GradientError, OperandError, ShapeError, shown, user_line
 from wiregrad.frontends.packing import pack, unpack
-from wiregrad.frontends.tape import STATE, STRIDE, Extra, Span, Tape, pull_back
+from wiregrad.frontends.tape import STATE, STRIDE, Extra, Gone, Span, Tape, pull_back
 from wiregrad.frontends.tree import Tree, flatten, matching, unflatten
 from wiregrad.frontends.value import (
+    Scalar,
     Value,
     as_data,
     common_tape,
     finish,
+    own,
     place,
     record,
     settled,
@@ -41,25 +43,37 @@ Argnums = int | Sequence[int]
 class Session:
     """One function recorded at one point: where its arguments stand, and how to sweep from its results to them."""
 
-    def __init__(self, tape: Tape | None = None) -> None:
+    def __init__(self, tape: Tape | None = None, *, lends: bool = False) -> None:
         self.outer = tape or STATE.tape
         self.tape = self.outer or Tape()
         self.start = len(self.tape.buffer)
         self.offsets: list[int] = []
         self.data: list[Any] = []
+        self.lends = lends and self.outer is None
+        self.lent: list[Any] = []
 
-    def lift(self, leaf: Any, what: str) -> Value:
+    def lift(self, leaf: Any, what: Callable[[], str]) -> Value:
         """Return an argument as a node of the recording."""
-        data = as_data(leaf, what, strict=True)
-        if isinstance(leaf, Value):
-            value: Value = record(TABLE["positive"], (leaf,))
+        if type(leaf) is np.ndarray and leaf.dtype == np.float64 and leaf.ndim:
+            value = lifted(self.tape, self.lend(leaf) if self.lends else own(leaf))
+        elif type(leaf) is float:
+            value = lifted(self.tape, leaf)
         else:
-            value = lifted(self.tape, data)
-        if value._tape is not self.tape:
-            value = lifted(self.tape, data)
+            data = as_data(leaf, what, strict=True)
+            value = record(TABLE["positive"], (leaf,)) if isinstance(leaf, Value) else lifted(self.tape, data)
+            if value._tape is not self.tape:
+                value = lifted(self.tape, data)
         self.offsets.append(value._index)
         self.data.append(value._data)
         return value
+
+    def lend(self, array: Any) -> Any:
+        """Return a read-only view of an argument, which needs no copy while the call lasts."""
+        view_ = array.view()
+        view_.setflags(write=False)
+        STATE.lent.add(id(view_))
+        self.lent.append(view_)
+        return view_
 
     def where(self, result: Any) -> int | None:
         """Return where a result stands, None if no argument can have moved it."""
@@ -76,26 +90,31 @@ class Session:
         return any(0 <= source < self.start for _, node in self.tape.nodes(self.start, stop) for source in node.sources)
 
     def finish(self) -> None:
-        """Close the recording, unless somebody else still writes on it."""
-        if self.outer is None and not self.tape.leaves:
-            self.tape.owner = None
+        """Close the recording, unless somebody else still writes on it; what was lent is given back."""
+        STATE.lent.difference_update(map(id, self.lent))
+        if self.outer is None:
+            if not self.tape.leaves:
+                self.tape.owner = None
+            elif self.lent:
+                # The recording lives on, and the lender may write again.
+                self.tape.keep_own(self.lent)
+        self.lent = []
 
     def pull(self, seeds: list[tuple[int, Any]], *, recorded: bool | None = None) -> list[Any]:
         """Return the gradient by every argument, given cotangents of results.
 
         The sweep is recorded if it is to be differentiated again; unless told, that is found out.
         """
-        seeds = [(offset, seed) for offset, seed in seeds if seed is not None]
         if not seeds:
             return [zero_like(data) for data in self.data]
-        stop = max(offset for offset, _ in seeds) + STRIDE
+        stop = max(seeds, key=_offset)[0] + STRIDE
         with np.errstate(all="ignore"):
             if recorded is None:
                 recorded = self.connected(stop) or any(isinstance(seed, Value) for _, seed in seeds)
             if recorded:
                 flows = self._pull_values(seeds, stop)
             else:
-                adjoints = pull_back(self.tape, seeds, self.start)
+                adjoints = pull_back(self.tape, seeds, self.start, keep=False)
                 flows = [self._at(adjoints, offset) for offset in self.offsets]
             return [writable(settled(flow, data)) for flow, data in zip(flows, self.data, strict=True)]
 
@@ -132,8 +151,12 @@ class Session:
         ]
 
 
-class Views:
-    """The nodes of a span as values, so that what is computed with them is recorded."""
+def _offset(seed: tuple[int, Any]) -> int:
+    return seed[0]
+
+
+class Numbers:
+    """The nodes of a span as plain numbers and arrays; what no rule reads may be gone."""
 
     def __init__(self, span: Span) -> None:
         self.span = span
@@ -141,18 +164,27 @@ class Views:
     def __getitem__(self, node: int) -> Any:
         if node < 0:
             outside = self.span.literals[node]
-            return view(self.span.tape, outside[0]) if isinstance(outside, tuple) else outside
-        return view(self.span.tape, self.span.start + node * STRIDE)
+            return self.at(*outside) if isinstance(outside, tuple) else outside
+        offset = self.span.start + node * STRIDE
+        data = self.span.tape.value_at(offset)
+        return self.at(offset, self.span.read.get(offset, data) if type(data) is Gone else data)
+
+    def at(self, offset: int, data: Any) -> Any:
+        """Return a node, given its offset and what it carried."""
+        return data
 
 
-class Numbers(Views):
-    """The nodes of a span as plain numbers and arrays."""
+class Views(Numbers):
+    """The nodes of a span as values, so that what is computed with them is recorded."""
 
-    def __getitem__(self, node: int) -> Any:
-        if node < 0:
-            outside = self.span.literals[node]
-            return outside[1] if isinstance(outside, tuple) else outside
-        return self.span.tape.value_at(self.span.start + node * STRIDE)
+    def at(self, offset: int, data: Any) -> Any:
+        """Return a node as a value; what is gone stays gone."""
+        if type(data) is Gone:
+            return data
+        tape = self.span.tape
+        if offset in tape.leaves:
+            return view(tape, offset)
+        return wrapped(tape, offset, float(data) if type(data) is np.float64 and not tape.tracing else data)
 
 
 class Nobody:
@@ -229,9 +261,10 @@ def value_and_grad(
             grads = [np.conjugate(g) for g in grads]
         call.session.finish()
         value = released(result, call.session)
+        if not has_aux:
+            return value, call.shaped(grads)
         leaves, tree = flatten(aux)
-        aux = unflatten(tree, [released(leaf, call.session) for leaf in leaves])
-        return (value, aux) if has_aux else value, call.shaped(grads)
+        return (value, unflatten(tree, [released(leaf, call.session) for leaf in leaves])), call.shaped(grads)
 
     return computed
 
@@ -239,28 +272,40 @@ def value_and_grad(
 class Call:
     """A call of a function with some arguments lifted, recorded."""
 
-    def __init__(self, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], argnums: Argnums) -> None:
-        self.session = Session()
+    def __init__(
+        self,
+        f: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        argnums: Argnums,
+        *,
+        lends: bool = True,
+    ) -> None:
+        self.session = Session(lends=lends)
         self.numbers, self.single = _argnums(argnums, len(args), f)
         chosen = list(args)
         self.trees: list[Tree] = []
         self.counts: list[int] = []
         with STATE.on(self.session.tape):
+            if lends and self.session.lends:
+                for number, arg in enumerate(args):
+                    if type(arg) is np.ndarray and arg.ndim and number not in self.numbers:
+                        chosen[number] = self.session.lend(arg)
             for number in self.numbers:
                 leaves, tree = flatten(args[number])
-                names = [
-                    f"argument {number} of {_name(f)}" + (f", leaf {k}" if len(leaves) > 1 else "")
-                    for k in range(len(leaves))
-                ]
-                chosen[number] = unflatten(
-                    tree, [self.session.lift(leaf, name) for leaf, name in zip(leaves, names, strict=True)]
-                )
+
+                def what(number: int = number, count: int = len(leaves)) -> str:
+                    return f"argument {number} of {_name(f)}" + (f" (one of its {count} leaves)" if count > 1 else "")
+
+                chosen[number] = unflatten(tree, [self.session.lift(leaf, what) for leaf in leaves])
                 self.trees.append(tree)
                 self.counts.append(len(leaves))
             self.result = f(*chosen, **kwargs)
 
     def shaped(self, leaves: Sequence[Any]) -> Any:
         """Return one leaf per lifted leaf as the arguments were: one container, or a tuple of them."""
+        if self.single and len(leaves) == 1:
+            return unflatten(self.trees[0], leaves)
         rest, parts = iter(leaves), []
         for tree, count in zip(self.trees, self.counts, strict=True):
             parts.append(unflatten(tree, [next(rest) for _ in range(count)]))
@@ -295,6 +340,8 @@ def _with_aux(result: Any) -> tuple[Any, Any]:
 
 def check_scalar(result: Any, f: Any, *, holomorphic: bool = False) -> None:
     """Raise unless a result can be differentiated by reverse mode alone: one real number."""
+    if type(result) is Scalar:
+        return
     shape = getattr(result, "shape", None) if not isinstance(result, int | float | complex) else ()
     if shape is None:
         raise GradientError(
@@ -324,7 +371,8 @@ def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     (6.0, (3.0, 2.0))
     """
     _check_function(f)
-    call = Call(f, primals, {}, tuple(range(len(primals))))
+    # What is pulled back later must not depend on what the caller does to the arguments until then.
+    call = Call(f, primals, {}, tuple(range(len(primals))), lends=False)
     result, aux = _with_aux(call.result) if has_aux else (call.result, None)
     results, tree = flatten(result)
     session = call.session
@@ -586,7 +634,7 @@ class Segment:
         recorded = isinstance(g, Value) or any(isinstance(x, Value) for x in xs)
         session = Session(STATE.tape if recorded else Tape(apart=True))
         with STATE.on(session.tape):
-            values = [session.lift(x, "a checkpointed value") for x in xs[:count]]
+            values = [session.lift(x, lambda: "a checkpointed value") for x in xs[:count]]
             results = flatten(self.call(values))[0]
             for value in self.captured:
                 session.offsets.append(place(session.tape, value))

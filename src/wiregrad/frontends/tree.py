@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+import numpy as np
+
 from wiregrad.errors import OperandError
 
 
@@ -46,6 +48,9 @@ class _Star:
 
 
 LEAF = object()
+_LEAF_TREE = Tree(LEAF, [], [])
+_PLAIN = frozenset([float, np.ndarray])
+"""Types of leaves that need no look inside."""
 
 
 def flatten(container: Any) -> tuple[list[Any], Tree]:
@@ -54,6 +59,8 @@ def flatten(container: Any) -> tuple[list[Any], Tree]:
     >>> flatten({"b": [1.0, 2.0], "a": (3.0, None)})
     ([3.0, 1.0, 2.0], {'a': (*, None), 'b': [*, *]})
     """
+    if type(container) in _PLAIN:
+        return [container], _LEAF_TREE
     leaves: list[Any] = []
     return leaves, _walk(container, leaves)
 
@@ -67,7 +74,7 @@ def _walk(item: Any, leaves: list[Any]) -> Tree:
     if isinstance(item, list | tuple):
         return Tree(type(item), [_walk(part, leaves) for part in item], [])
     leaves.append(item)
-    return Tree(LEAF, [], [])
+    return _LEAF_TREE
 
 
 def _sortable(keys: Iterable[Any]) -> bool:
@@ -80,6 +87,8 @@ def _sortable(keys: Iterable[Any]) -> bool:
 
 def unflatten(tree: Tree, leaves: Iterable[Any]) -> Any:
     """Return the container of a shape with these leaves."""
+    if tree is _LEAF_TREE and type(leaves) is list:
+        return leaves[0]
     return tree.build(iter(leaves))
 
 

@@ -11,8 +11,9 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -28,14 +29,15 @@ from wiregrad.errors import (
     WiregradError,
     is_own,
     shown,
-    suggest,
     user_line,
 )
 from wiregrad.frontends.tape import (
+    KEEP,
     LITERAL,
     STATE,
     STRIDE,
     Extra,
+    Gone,
     Tape,
     mode_of,
     pull_back,
@@ -44,9 +46,10 @@ from wiregrad.frontends.tape import (
 from wiregrad.ir import INPUT, TABLE, Certificate, Op, Place
 from wiregrad.ir.operators import Operators
 from wiregrad.ops import Elementwise
-from wiregrad.ops.flow import settle, whole
+from wiregrad.ops.flow import settle, shape_of, whole
 
 new = object.__new__
+new_extra: Callable[[tuple[Any, ...]], Extra] = partial(tuple.__new__, Extra)
 
 
 class Notes:
@@ -154,8 +157,7 @@ class Value(Operators):
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape; () for a number."""
-        found: tuple[int, ...] = np.shape(self._data)
-        return found
+        return shape_of(self._data)
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -217,12 +219,6 @@ class Value(Operators):
     def __wiregrad_apply__(self, op: Op, operands: tuple[Any, ...]) -> Any:
         return record(op, operands)
 
-    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **settings: Any) -> Any:
-        return dispatch().ufunc(ufunc, method, inputs, settings)
-
-    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        return dispatch().function(function, args, kwargs)
-
     def __array__(self, *_: Any, **__: Any) -> Any:
         raise EscapeError(_ESCAPE.format("an array") + user_line())
 
@@ -260,20 +256,11 @@ class Value(Operators):
             f"x = wg.put(x, i, v), or np.where(mask, v, x){user_line()}"
         )
 
-    def __matmul__(self, other: Any) -> Any:
-        return dispatch().function(np.matmul, (self, other), {})
-
-    def __rmatmul__(self, other: Any) -> Any:
-        return dispatch().function(np.matmul, (other, self), {})
-
     def __divmod__(self, other: Any) -> Any:
         return np.divmod(self, other)
 
     def __rdivmod__(self, other: Any) -> Any:
         return np.divmod(other, self)
-
-    def __getitem__(self, index: Any) -> Any:
-        return dispatch().method("getitem")(self, index)
 
     def __eq__(self, other: object) -> Any:
         return TABLE.infix["=="](self, other)
@@ -283,17 +270,12 @@ class Value(Operators):
 
     __hash__ = object.__hash__
 
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        method = dispatch().method(name)
-        if method is None:
-            known = dispatch().method_names()
-            raise AttributeError(f"a value has no attribute {name!r}{suggest(name, known)}")
-        return method.__get__(self) if name not in ("T", "mT", "real", "imag") else method(self)
-
-    def __dir__(self) -> list[str]:
-        return [*super().__dir__(), *dispatch().method_names()]
+    if TYPE_CHECKING:
+        # Methods, operators and NumPy's protocols are set by `wiregrad.frontends.dispatch` from the op table. A real
+        # `__getattr__` would slow down every attribute of a value.
+        def __getattr__(self, name: str) -> Any: ...
+        def __getitem__(self, index: Any) -> Any: ...
+        def __matmul__(self, other: Any) -> Any: ...
 
     def __repr__(self) -> str:
         called = f", name={self.name!r}" if self.name else ""
@@ -333,39 +315,6 @@ _ESCAPE = (
 )
 
 
-class Dispatch:
-    """How values find NumPy's functions; `wiregrad.frontends.numpy` fills it in."""
-
-    def ufunc(self, ufunc: Any, method: str, inputs: tuple[Any, ...], settings: dict[str, Any]) -> Any:
-        """Apply a ufunc."""
-        raise NotImplementedError
-
-    def function(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Apply a NumPy function."""
-        raise NotImplementedError
-
-    def method(self, name: str) -> Any:
-        """Return a method of arrays, as a function whose first argument is the value; None if there is none."""
-        raise NotImplementedError
-
-    def method_names(self) -> list[str]:
-        """Return the names of all methods."""
-        raise NotImplementedError
-
-
-_dispatch: list[Dispatch] = []
-
-
-def dispatch() -> Dispatch:
-    """Return the dispatcher."""
-    return _dispatch[0]
-
-
-def set_dispatch(found: Dispatch) -> None:
-    """Install the dispatcher."""
-    _dispatch[:] = [found]
-
-
 def leaf(data: Any, *, constant: bool = False) -> Value:
     """Return a value that belongs to no recording."""
     value: Value = new(Scalar if type(data) is float else Value)
@@ -392,13 +341,15 @@ def view(tape: Tape, offset: int) -> Value:
 
 def wrapped(tape: Tape, offset: int, data: Any) -> Value:
     """Return the value at an offset, given its data."""
+    if type(data) is Gone:
+        raise GradientError("this array was not kept: no derivative needs it; ask for it while the function runs")
     quick = type(data) is float and not tape.tracing
     value: Value = new(Scalar if quick else Value)
     value._data, value._tape, value._index = data, tape, offset
     return value
 
 
-def as_data(data: Any, what: str, *, strict: bool = False) -> Any:
+def as_data(data: Any, what: str | Callable[[], str], *, strict: bool = False) -> Any:
     """Return a number or array as what a differentiable value holds: a float, or a read-only array of its own.
 
     Whole numbers are taken as float64, unless `strict`: then they are refused, as arrays of them always are.
@@ -407,6 +358,7 @@ def as_data(data: Any, what: str, *, strict: bool = False) -> Any:
         return data
     if isinstance(data, Value):
         return data._data
+    what = what if isinstance(what, str) else what()
     if isinstance(data, bool | np.bool_) or (strict and isinstance(data, int)):
         raise GradientError(f"{what} must be real or complex to be differentiated; got {_described(data)}{user_line()}")
     if isinstance(data, int | float) and not isinstance(data, np.generic):
@@ -438,7 +390,7 @@ def own(array: Any) -> Any:
     if array.ndim == 0:
         number = array[()]
         return float(number) if number.dtype == np.float64 else number
-    if array.flags.writeable or _is_view_of_writeable(array):
+    if array.flags.writeable or (id(array) not in STATE.lent and _is_view_of_writeable(array)):
         array = array.copy()
         array.setflags(write=False)
     return array
@@ -474,6 +426,14 @@ def record(op: Op, operands: Sequence[Any]) -> Any:
 
     What has no gradient (a comparison, an index) is a plain NumPy value, except while tracing.
     """
+    tape = STATE.tape
+    if tape is not None and not tape.tracing and not STATE.paused:
+        if op.by_element:
+            quick = _record_alike(tape, op, operands)
+            if quick is not None:
+                return quick
+        elif len(operands) == 1 and type(operands[0]) is Value and operands[0]._tape is tape:
+            return _record_one(tape, op, operands[0])
     operands = op.complete(operands)
     tape = common_tape(operands)
     if isinstance(op, Elementwise) and len(operands) > 1:
@@ -490,6 +450,76 @@ def record(op: Op, operands: Sequence[Any]) -> Any:
         # Rules divide by operands: Python's numbers would raise there, NumPy's do not.
         xs = [_strong(x, y) for x in xs]
     return finish(tape, op, operands, xs, y)
+
+
+def _record_alike(tape: Tape, op: Any, operands: Sequence[Any]) -> Any:
+    """Record an op on arrays of one shape that stand on the running recording; None if that is not what they are."""
+    if len(operands) != len(op.inputs):
+        return None
+    shape, xs, sources, literals = None, [], [], False
+    for x in operands:
+        if type(x) is Value and x._tape is tape:
+            data = x._data
+            sources.append(x._index)
+        elif type(x) is np.ndarray or type(x) is float:
+            data, literals = x, True
+            sources.append(LITERAL)
+        else:
+            return None
+        xs.append(data)
+        if type(data) is np.ndarray:
+            if shape is None:
+                shape = data.shape
+            elif data.shape != shape:
+                return None
+        elif type(data) is not float:
+            return None
+    y = op.forward(*xs)
+    if type(y) is not np.ndarray or y.dtype.kind != "f":
+        return None
+    y.setflags(write=False)
+    kept, mode = y, mode_of(op, sources) if op.kinks else 0
+    if literals or y.size > KEEP:
+        kept = _keep_read(op, sources, xs, y, mode)
+    value: Value = new(Value)
+    value._data, value._tape = y, tape
+    value._index = tape.append(new_extra((op, tuple(sources), tuple(xs), kept, mode)))
+    return value
+
+
+def _keep_read(op: Elementwise, sources: list[int], xs: list[Any], y: Any, mode: int) -> Any:
+    """Keep in `xs` what a node's rules read, as arrays of its own; returns the output, if they read that."""
+    every = (frozenset(range(len(xs))), True)
+    reads, reads_output = every if mode else op.reads(tuple([source != LITERAL for source in sources]))
+    large = y.size > KEEP
+    for k, x in enumerate(xs):
+        if type(x) is float:
+            xs[k] = y.dtype.type(x)
+        elif k not in reads:
+            xs[k] = Gone(x) if large else x
+        elif sources[k] == LITERAL:
+            xs[k] = own(x)
+    return y if reads_output or not large else Gone(y)
+
+
+def _record_one(tape: Tape, op: Op, value: Value) -> Any:
+    """Record an op on one array that stands on the running recording."""
+    x = value._data
+    try:
+        y = op.compute(x)
+    except (ValueError, TypeError, IndexError) as error:
+        raise _refused(op, [x], error) from error
+    if type(y) is np.float64:
+        found: Value = new(Scalar)
+        found._data = float(y)
+    elif type(y) is np.ndarray and y.ndim and y.dtype.kind in "fc":
+        y.setflags(write=False)
+        found = new(Value)
+        found._data = y
+    else:
+        return finish(tape, op, (value,), (x,), y)
+    found._tape, found._index = tape, tape.append(new_extra((op, (value._index,), (x,), y, 0)))
+    return found
 
 
 def _strong(x: Any, y: Any) -> Any:
@@ -645,12 +675,13 @@ def settled(flow: Any, like: Any) -> Any:
     if flow is None:
         return zero_like(like)
     plain = settle(flow)
+    shape = shape_of(like)
     if isinstance(plain, Value):
-        return plain if plain.shape == np.shape(like) else whole(plain, like)
+        return plain if plain.shape == shape else whole(plain, like)
     if type(like) is float:
         return float(plain)
-    if np.shape(plain) != np.shape(like) or getattr(plain, "dtype", None) != like.dtype:
-        plain = np.broadcast_to(np.asarray(plain), np.shape(like)).astype(like.dtype)[()]
+    if shape_of(plain) != shape or getattr(plain, "dtype", None) != like.dtype:
+        plain = np.broadcast_to(np.asarray(plain), shape).astype(like.dtype)[()]
     return plain
 
 

@@ -88,13 +88,13 @@ class Op:
 
     def bind(self, settings: Mapping[str, Any]) -> Self:
         """Return the op with its settings, which are numbers, strings and tuples of them."""
-        key = tuple(sorted(settings.items()))
-        known = self._bound
-        found = known.get(key)
+        known, given = self._bound, tuple(settings.items())
+        found = known.get(given)
         if found is None:
             if len(known) >= 4096:
                 known.clear()
-            found = known[key] = replace(self, settings=key)
+            ordered = tuple(sorted(given))
+            found = known[given] = known.setdefault(ordered, replace(self, settings=ordered))
         return found
 
     def once(self, **settings: Any) -> Self:

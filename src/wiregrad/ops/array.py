@@ -81,6 +81,8 @@ class Linear(ArrayOp):
 
     def pull(self, slot: int, g: Any, xs: Sequence[Any], y: Any, mode: int) -> Any:
         """Return the transpose applied to what arrived."""
+        if not self.partial and type(g) is not Masked and shape_of(g) == shape_of(y):
+            return self.transpose(g, slot, *xs, **self.options)
         g = whole(g, y)
 
         def back(flow: Any) -> Any:
@@ -199,6 +201,9 @@ def folded(op: str) -> Rule:
 
 def unreduce(flow: Any, shape: tuple[int, ...], axes: tuple[int, ...], keepdims: bool) -> Any:
     """Return what a reduction along axes gave, spread back to the shape it was given."""
+    if len(axes) == len(shape) and isinstance(flow, float | np.generic):
+        # The same number everywhere: a flow may come without the axes it does not vary along.
+        return flow
     kept = tuple(1 if k - len(shape) in axes else n for k, n in enumerate(shape))
     if not keepdims and axes:
         flow = TABLE["reshape"](flow, rank=len(shape_of(flow)), shape=kept)
@@ -217,6 +222,10 @@ def _present(counts: Any) -> Any:
     return TABLE["greater"](counts, 0.0)
 
 
+_ALL_AXES = [tuple(range(-ndim, 0)) for ndim in range(65)]
+"""All axes, counted from the end, by how many there are; NumPy allows 64."""
+
+
 def trailing(axes: Any, ndim: int) -> tuple[int, ...]:
     """Return axes (None: all, one, or several) counted from the end, in order.
 
@@ -224,7 +233,7 @@ def trailing(axes: Any, ndim: int) -> tuple[int, ...]:
     ((-3, -1), (-2, -1))
     """
     if axes is None:
-        return tuple(range(-ndim, 0))
+        return _ALL_AXES[ndim]
     given = (axes,) if np.ndim(axes) == 0 else tuple(axes)
     normal = [int(np.lib.array_utils.normalize_axis_index(int(axis), ndim)) - ndim for axis in given]
     if len(set(normal)) != len(normal):

@@ -12,7 +12,7 @@ import numpy as np
 
 from wiregrad.dtypes import BOOL, DTYPES, WireType
 from wiregrad.errors import DomainError, RecordError
-from wiregrad.ir import TABLE, Op, Pattern
+from wiregrad.ir import TABLE, Builder, Op, Pattern, Port
 from wiregrad.ir.mode import MAX_SLOTS, Convention, encode
 from wiregrad.ops.flow import Masked, conj, only, plus, times
 from wiregrad.ops.kinks import Kink
@@ -109,7 +109,26 @@ class Elementwise(Op):
 
     def pull(self, slot: int, g: Any, xs: Sequence[Any], y: Any, mode: int) -> Any:
         """Return the upstream gradient times the local derivative (its conjugate, where that is complex)."""
-        return times(g, conj(self.local(slot, xs, y, mode)))
+        rule = self.partials[slot]
+        local = None if rule is None else self.local(slot, xs, y, mode) if mode else rule(*xs, y)
+        if type(g) is not Masked:
+            # Plain numbers and arrays, which are nearly all there is, take the short way.
+            if type(local) is np.ndarray and local.dtype.kind == "f":
+                return local if type(g) is float and g == 1.0 else g * local
+            if type(local) is float and local == 1.0:
+                return g
+        return times(g, conj(local))
+
+    def reads(self, moving: tuple[bool, ...]) -> tuple[frozenset[int], bool]:
+        """Return which inputs, and whether the output, the rules of the moving inputs read."""
+        found = self._reads.get(moving)
+        if found is None:
+            found = self._reads[moving] = _read_by(self, moving)
+        return found
+
+    @cached_property
+    def _reads(self) -> dict[tuple[bool, ...], tuple[frozenset[int], bool]]:
+        return {}
 
     def push(self, tangents: Sequence[Any], xs: Sequence[Any], y: Any, mode: int) -> Any:
         """Return the sum of local derivatives times tangents."""
@@ -133,6 +152,26 @@ class Elementwise(Op):
         with np.errstate(all="ignore"):
             inside = self.domain is None or bool(self.domain(*xs))
             return inside and all(abs(kink.at(*xs)) > 0.04 for kink in self.kinks)
+
+
+def _read_by(op: Elementwise, moving: tuple[bool, ...]) -> tuple[frozenset[int], bool]:
+    """Find out what rules read by running them on the wires of a builder."""
+    if op.kinks:
+        # Where a kink lies is asked of all inputs.
+        return frozenset(range(len(op.inputs))), True
+    builder = Builder(finite=False)
+    ports = [builder.input(name) for name in (*op.inputs, "y")]
+    flows = [op.local(slot, ports[:-1], ports[-1], 0) for slot, moves in enumerate(moving) if moves]
+    parts = [part for flow in flows for part in (flow if type(flow) is Masked else (flow,)) if isinstance(part, Port)]
+    if not parts:
+        return frozenset(), False
+    labels = {f"part{k}": part for k, part in enumerate(parts)}
+    circuit = builder.build(labels=labels)
+    live = {int(k) for k in circuit.columns.outputs}
+    for row in circuit.rows(backward=True):
+        if row.node in live:
+            live.update(row.sources)
+    return frozenset(k for k in range(len(op.inputs)) if ports[k].index in live), ports[-1].index in live
 
 
 def _draw(op: Elementwise) -> itertools.chain[Sample]:

@@ -681,7 +681,7 @@ relu: Elementwise = register(
         doc="The wire where it is positive, else 0; slope 0 at 0.",
         inputs=("x",),
         pattern=Pattern.ROUTE,
-        python="max({x}, 0.0)",
+        python="0.0 if {x} <= 0.0 else {x}",
         forward=lambda x: np.maximum(x, 0.0),
         partials=(lambda x, y: only(logical_not(less_equal(x, 0.0)), nan_or(x, 1.0)),),
         kinks=(Kink(doc="x = 0", at=lambda x: x, slopes=(None,)),),
@@ -695,7 +695,7 @@ relu6: Elementwise = register(
         doc="The wire between 0 and 6, else the bound; slope 0 on a bound.",
         inputs=("x",),
         pattern=Pattern.ROUTE,
-        python="min(max({x}, 0.0), 6.0)",
+        python="0.0 if {x} <= 0.0 else 6.0 if {x} >= 6.0 else {x}",
         forward=lambda x: np.minimum(np.maximum(x, 0.0), 6.0),
         partials=(
             lambda x, y: only(logical_not(logical_or(less_equal(x, 0.0), greater_equal(x, 6.0))), nan_or(x, 1.0)),

@@ -851,7 +851,7 @@ def appended(d: Draft) -> Drawn | None:
 def deleted(d: Draft, shape: Shape) -> Settings:
     """Return an element, or a few, along an axis."""
     axis = d.axis(len(shape))
-    return {"obj": d.choice([d.integer(0, shape[axis] - 1), -1, [0, -1]]), "axis": axis}
+    return {"obj": d.choice([d.integer(0, shape[axis] - 1), -1, np.array([0, -1])]), "axis": axis}
 
 
 def cut(d: Draft) -> Drawn | None:
