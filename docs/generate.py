@@ -48,21 +48,22 @@ def functions_page() -> str:
     smooth = {name for name, entry in FUNCTIONS.items() if entry.samples is not None}
     single = {op.name for op in TABLE if isinstance(op, Elementwise) and op.pattern is not Pattern.BLOCK}
     array = {op.name for op in _array_ops() if op.pattern is not Pattern.BLOCK}
-    known = sorted({_numpy_name(stands) for entry in entries for stands in entry.numpy} | {*_ufunc_names()})
+    answered = [stands for entry in entries if not entry.doc.startswith("Refuses") for stands in entry.numpy]
+    known = {*map(_numpy_name, answered), *_direct_names()}
     return _joined(
         "# Functions",
-        f"Written by `make docs`. A value can be given to {len(known)} functions of NumPy: {len(_ufunc_names())} "
-        f"ufuncs that are ops themselves, and those that the {len(entries)} functions below stand for. Each function "
-        f"here is also `wg.NAME` (but {_shadowed()} is something else). Arguments are NumPy's; those that would write in "
-        "place (`out=`), and a few rare ones (`where=`), are refused with an error that says so.",
+        f"Written by `make docs`. A value can be given to {len(known)} functions of NumPy: {len(_direct_names())} that "
+        f"are ops themselves, and those that the {len(entries)} functions below stand for. Each function here is also "
+        f"`wg.NAME` (but {_shadowed()} is something else). Arguments are NumPy's; those that would write in place "
+        "(`out=`), and a few rare ones (`where=`), are refused with an error that says so.",
         f"Differentiable: **{len(single | array | smooth)}** by name. That is {len(single)} elementwise ops whose "
         f"pattern is not *block*, {len(array)} array ops that are not *block*, and {len(smooth)} functions marked "
-        "*yes* below, a name that occurs twice (`sum` is an op and a function) counted once. Each of them is checked "
-        "at points of its own in both modes and in second order. A function that is marked *plain* gives plain NumPy "
-        "results: nothing flows back through it.",
+        "*yes* below; a name that occurs twice (`sum` is an op and a function) counts once. Each of them is checked at "
+        "points of its own, in both modes and in second order. Functions marked *plain* give plain NumPy results, "
+        "through which nothing flows back, unless their line says otherwise.",
         _table(["function", "stands for", "method", "gradient", "what it does"], map(_function_row, entries)),
-        "## Ufuncs that are ops",
-        ", ".join(f"`{name}`" for name in _ufunc_names()) + ".",
+        "## NumPy functions that are ops themselves",
+        ", ".join(f"`{name}`" for name in _direct_names()) + ".",
     )
 
 
@@ -104,7 +105,7 @@ def _numpy_name(stands: Any) -> str:
     return f"{module.replace('numpy', 'np')}.{stands.__name__}"
 
 
-def _ufunc_names() -> list[str]:
+def _direct_names() -> list[str]:
     # `np.abs` and `np.absolute` are one function; it goes by its own name. Forwards of our own are no part of NumPy.
     return sorted({_numpy_name(f) for f in UFUNCS if getattr(np, f.__name__, None) is f})
 

@@ -302,6 +302,7 @@ TORCH: dict[str, Function] = {
     "rowdot": lambda a, b: (a * b).sum(-1),
     "cross": lambda a, b: torch.linalg.cross(*torch.broadcast_tensors(a, b), dim=-1),
     "convolve": convolve,
+    "ufunc_outer": lambda a, b, function: getattr(torch, function)(a.reshape(a.shape + (1,) * b.ndim), b),
     "tensordot": lambda a, b, axes: torch.tensordot(a, b, dims=axes),
     "einsum": lambda *xs, subscripts: torch.einsum(subscripts, *xs),
     "trace": lambda x, k: x.diagonal(k).sum(),

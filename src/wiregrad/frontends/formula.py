@@ -230,8 +230,8 @@ class _Parser:
         self.operands.append(_Operand(port, offset))
 
     def _open(self, token: Token, kind: str) -> None:
-        if kind == "call" and token.text not in (names := TABLE.scalar_names()):
-            near = suggest(token.text, names)
+        if kind == "call" and not TABLE.is_scalar(token.text):
+            near = suggest(token.text, TABLE.scalar_names())
             self._fail(f"there is no function called {token.text}{near}", token.offset)
         self.depth += 1
         if self.depth > MAX_DEPTH:

@@ -193,6 +193,7 @@ class OpTable:
         self._codes: dict[str, int] = {}
         self._aliases: dict[str, str] = {}
         self._reserved: set[str] = set()
+        self._deferred: Callable[[], object] | None = None
         self.infix: dict[str, Op] = {}
         self.prefix: dict[str, Op] = {}
 
@@ -238,16 +239,30 @@ class OpTable:
             for spelling in [text for text, owner in spellings.items() if owner is op]:
                 del spellings[spelling]
 
+    def defer(self, load: Callable[[], object]) -> None:
+        """Have more records loaded when a name is asked for that the table does not have yet."""
+        self._deferred = load
+
+    def load(self) -> bool:
+        """Load what was deferred; returns whether there was something."""
+        load, self._deferred = self._deferred, None
+        if load is None:
+            return False
+        load()
+        return True
+
     def __getitem__(self, name: str) -> Op:
         code = self._codes.get(name)
         if code is None and name in self._aliases:
             code = self._codes[self._aliases[name]]
         if code is None:
+            if self.load():
+                return self[name]
             raise UnknownOpError(f"there is no op called {shown(name)}{suggest(str(name), self.callable_names())}")
         return self._records[code]
 
     def __contains__(self, name: object) -> bool:
-        return name in self._codes or name in self._aliases
+        return name in self._codes or name in self._aliases or (self.load() and name in self)
 
     def __iter__(self) -> Iterator[Op]:
         return iter(tuple(self._records))
@@ -264,6 +279,7 @@ class OpTable:
 
     def callable_names(self) -> list[str]:
         """Names of the ops a person can apply (not inputs and constants), other names included."""
+        self.load()
         return [
             *(op.name for op in self._records if op.pattern is not Pattern.SOURCE and not op.per_call),
             *self._aliases,
@@ -271,7 +287,11 @@ class OpTable:
 
     def scalar_names(self) -> list[str]:
         """Names of the ops that work on numbers, as formulas have them."""
-        return [name for name in self.callable_names() if self[name].by_element]
+        return [name for name in self.callable_names() if self.is_scalar(name)]
+
+    def is_scalar(self, name: str) -> bool:
+        """Return whether an op of this name works on numbers."""
+        return name in self and self[name].by_element
 
     def reserve(self, names: Iterable[str]) -> None:
         """Keep names from ops, because they mean something else where ops are looked up as attributes."""

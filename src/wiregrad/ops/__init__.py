@@ -1,14 +1,16 @@
 """The op table and what its records are made of.
 
-Every record is also an attribute here: `ops.tanh` is the record of tanh, and calling it applies the op.
+Every record is also an attribute here: `ops.tanh` is the record of tanh, and calling it applies the op. The records of
+ops on whole arrays are loaded when the first of them is asked for.
 """
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 from wiregrad.ir import TABLE, Op, Pattern
-from wiregrad.ops import linalg_records, records, reduce_records, shape_records, window_records
+from wiregrad.ops import records
 from wiregrad.ops.docs import docs_table
 from wiregrad.ops.elementwise import Elementwise
 from wiregrad.ops.flow import only
@@ -23,17 +25,16 @@ __all__ = [
     "Op",
     "Pattern",
     "docs_table",
-    "linalg_records",
     "only",
     "records",
-    "reduce_records",
     "register",
-    "shape_records",
-    "window_records",
 ]
 
+_MODULES = ("array", "docs", "elementwise", "flow", "functions", "kinks")
+_ARRAY_RECORDS = ("shape_records", "reduce_records", "linalg_records", "window_records")
 
-TABLE.reserve([*__all__, "array", "docs", "elementwise", "flow", "kinks"])
+TABLE.reserve([*__all__, *_MODULES, *_ARRAY_RECORDS])
+TABLE.defer(lambda: [import_module(f"wiregrad.ops.{name}") for name in _ARRAY_RECORDS])
 
 
 def __getattr__(name: str) -> Any:

@@ -14,6 +14,7 @@ def docs_table() -> str:
     >>> print(next(row for row in docs_table().splitlines() if "`multiply`" in row))
     | `multiply` | `a * b` | swap | Product of two wires. |  |
     """
+    TABLE.load()
     head = ["| op | written | pattern | what it does | kinks |", "| --- | --- | --- | --- | --- |"]
     return "\n".join([*head, *_rows()])
 

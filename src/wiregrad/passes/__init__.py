@@ -1,10 +1,15 @@
 """Passes: a circuit in, a circuit out. And the two sweeps that all derivatives come from."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from wiregrad.passes.backward import backward_circuit
-from wiregrad.passes.expand import expand
 from wiregrad.passes.simplify import fold, merge, prune, reduce, simplify
 from wiregrad.passes.split import split
 from wiregrad.passes.sweep import Watcher, forward, reverse
+
+if TYPE_CHECKING:
+    from wiregrad.passes.expansion import expand
 
 __all__ = [
     "Watcher",
@@ -19,3 +24,10 @@ __all__ = [
     "simplify",
     "split",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # Only array circuits are expanded, and array ops are loaded when they are first asked for.
+    if name != "expand":
+        raise AttributeError(name)
+    return import_module("wiregrad.passes.expansion").expand

@@ -1042,8 +1042,14 @@ def summed(d: Draft) -> Drawn | None:
 def convolved(d: Draft) -> Drawn | None:
     """Draw two vectors and a mode."""
     a, b = d.array_of(1, 1), d.array_of(1, 1)
-    mode = d.choice(["full", "same", "valid"])
-    return None if a is None or b is None else Drawn((a, b), {"mode": mode}, "np.convolve({0}, {1}, mode={mode})")
+    return None if a is None or b is None else Drawn((a, b), {"mode": d.choice(["full", "same", "valid"])})
+
+
+def outer(d: Draft) -> Drawn | None:
+    """Draw two operands of any shapes and the function that is applied to all pairs of their elements."""
+    a, b = d.pick(), d.pick()
+    function = Code(d.choice(["add", "subtract", "multiply"]))
+    return None if a is None or b is None else Drawn((a, b), {"function": function})
 
 
 def solved(d: Draft) -> Drawn | None:
@@ -1082,7 +1088,8 @@ entries(
         product(lambda a, b: a[-1] == b[-1] and _broadcast(a, b) is not None),
     ),
     Entry("cross", "np.cross({0}, {1})", product(lambda a, b: a[-1] == b[-1] == 3 and _broadcast(a, b) is not None)),
-    Entry("convolve", "", convolved),
+    Entry("convolve", "np.convolve({0}, {1}, mode={mode})", convolved),
+    Entry("ufunc_outer", "np.{function}.outer({0}, {1})", outer),
     Entry("tensordot", "np.tensordot({0}, {1}, axes={axes})", contracted),
     *[Entry("einsum", "", summed)] * 3,
     Entry("trace", "np.trace({0}, {k})", with_shape(lambda d: d.array_of(2, 2), with_offset)),
