@@ -151,7 +151,10 @@ def gram(x: torch.Tensor, n: int) -> torch.Tensor:
 
 
 def solve(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    return torch.linalg.solve(a, b) if b.ndim > 1 else torch.linalg.solve(a, b[:, None])[:, 0]
+    # A matrix beside a stack of matrices is one for all of them, where PyTorch may see a stack of vectors.
+    columns = b[:, None] if b.ndim == 1 else b.broadcast_to(*a.shape[:-2], *b.shape[-2:]) if b.ndim < a.ndim else b
+    found = torch.linalg.solve(a, columns)
+    return found[:, 0] if b.ndim == 1 else found
 
 
 def kron(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:

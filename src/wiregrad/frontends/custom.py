@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from wiregrad.errors import GradientError, OperandError, RecordError, shown, user_line
+from wiregrad.frontends import dispatch, scalar  # noqa: F401 - they give values their methods and operators
 from wiregrad.frontends.packing import pack, unpack
 from wiregrad.frontends.tree import flatten, unflatten
 from wiregrad.frontends.value import Value, common_tape, finish, leaf, no_grad

@@ -114,8 +114,9 @@ class Tape:
     def append(self, extra: Extra) -> int:
         """Add a node that is no packed row; returns its offset."""
         offset = len(self.buffer)
-        self.extras[offset] = extra
+        # The row first: what interrupts here leaves a row that nothing refers to.
         self.buffer += EXTRA_ROW
+        self.extras[offset] = extra
         return offset
 
     def value_at(self, offset: int) -> Any:
@@ -155,6 +156,9 @@ class Tape:
 
 def _unpack(row: tuple[Any, ...], tape: Tape) -> Extra:
     y, p, q, a, b, code = row
+    if a == EXTRA:
+        # An interrupt came between this row and its entry: no value refers to it.
+        return Extra(INPUT, (), (), np.float64(y), 0)
     op = TABLE.by_code()[code]
     pairs = [(a, p), (b, q)][: len(op.inputs)]
     sources = tuple([source if source >= LITERAL else BLOCKED - source for source, _ in pairs])
@@ -264,7 +268,7 @@ def reached(tape: Tape, size: int) -> bytearray:
     for node in range(size - 1, -1, -1):
         if found[node]:
             if first[node] == EXTRA:
-                for source in tape.extras[node * STRIDE].sources:
+                for source in tape.node_at(node * STRIDE).sources:
                     if source >= 0:
                         found[source // STRIDE] = 1
             elif first[node] >= 0:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from wiregrad.errors import GradientError, OperandError, ShapeError, shown, user_line
+from wiregrad.frontends import dispatch, scalar  # noqa: F401 - they give values their methods and operators
 from wiregrad.frontends.packing import pack, unpack
 from wiregrad.frontends.tape import STATE, STRIDE, Extra, Gone, Span, Tape, pull_back
 from wiregrad.frontends.tree import Tree, flatten, matching, unflatten

@@ -277,6 +277,13 @@ class Value(Operators):
         def __getitem__(self, index: Any) -> Any: ...
         def __matmul__(self, other: Any) -> Any: ...
 
+    def __format__(self, spec: str) -> str:
+        # Text is for people, so this cuts no gradient.
+        return format(self._data, spec) if spec else repr(self)
+
+    def __round__(self, digits: int | None = None) -> Any:
+        return np.round(self, 0 if digits is None else digits)
+
     def __repr__(self) -> str:
         called = f", name={self.name!r}" if self.name else ""
         grad = "" if self.grad is None else f", grad={_brief(self.grad)}"
@@ -311,7 +318,7 @@ SCALAR_OPS: dict[Op, Callable[..., Any]] = {}
 
 _ESCAPE = (
     "a recorded value cannot become {}: its gradient would be cut in silence; "
-    "use v.item() or v.data to take the number, or wg.stop_gradient(v)"
+    "use np.sin(v) instead of math.sin(v), v.item() or v.data to take the number, or wg.stop_gradient(v)"
 )
 
 
@@ -812,13 +819,15 @@ def no_grad() -> Iterator[None]:
     >>> y.data
     6.0
     """
+    with _pausing:
+        PAUSED["PAUSED"] += 1
     STATE.paused += 1
-    PAUSED["PAUSED"] += 1
     try:
         yield
     finally:
         STATE.paused -= 1
-        PAUSED["PAUSED"] -= 1
+        with _pausing:
+            PAUSED["PAUSED"] -= 1
 
 
 @contextmanager
@@ -838,5 +847,6 @@ def group(label: str) -> Iterator[None]:
         STATE.group = before
 
 
+_pausing = threading.Lock()
 PAUSED: dict[str, Any] = {"PAUSED": 0}
 """The names that generated code sees; `PAUSED` counts the `no_grad` blocks of all threads."""

@@ -226,7 +226,9 @@ class Draft:
         return items[int(self.rng.integers(len(items)))]
 
     def literal(self) -> float:
-        """Return a short number that is not near zero."""
+        """Return a short number that is not near zero; now and then one that rules may take a shortcut for."""
+        if self.chance(0.1):
+            return float(self.choice([-1.0, 1.0]))
         return round(float(self.rng.uniform(0.3, 1.8) * self.rng.choice([-1.0, 1.0])), 2)
 
     def constant(self, value: Any) -> str:
