@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -116,7 +117,11 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def _joined(*parts: str) -> str:
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join(part if part.startswith(("|", "-", "#")) else _wrapped(part) for part in parts) + "\n"
+
+
+def _wrapped(text: str) -> str:
+    return textwrap.fill(text, 118, break_long_words=False, break_on_hyphens=False)
 
 
 def main() -> None:

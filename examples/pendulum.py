@@ -31,11 +31,11 @@ def difference(slot, h=1e-5):
 POINT = (1.0, 0.5)
 value, slopes = wg.value_and_grad(final_angle, argnums=(0, 1))(*POINT)
 print(f"length {POINT[0]} m, let go at {POINT[1]} rad: after 5 s at {value:.6f} rad\n")
-print("             wiregrad          difference")
+print(f"{'':9}  {'wiregrad':>15}   {'difference':>15}")
 for slot, name in enumerate(["by length", "by angle"]):
-    print(f"{name:9}  {slopes[slot]:.12f}   {difference(slot):.12f}")
+    print(f"{name:9}  {slopes[slot]:15.12f}   {difference(slot):15.12f}")
 
-# A longer pendulum swings more slowly: which length has it at the bottom after exactly 5 s? Newton's method on the loop.
+# Which length has it at the bottom after exactly 5 s? Newton's method on the loop.
 length = POINT[0]
 for _ in range(5):
     value, slope = wg.value_and_grad(final_angle)(length, POINT[1])

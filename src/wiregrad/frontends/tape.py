@@ -190,14 +190,7 @@ def pull_back(tape: Tape, seeds: Sequence[tuple[int, Any]], start: int = 0, *, k
         node = (offset - start) // STRIDE
         adjoints[node] = plus(adjoints[node], seed)
     if len(tape.extras) * STRIDE == len(tape.buffer) and not tape.hooks:
-        for node in range(len(adjoints) - 1, -1, -1):
-            g = adjoints[node]
-            if g is not None:
-                extra = tape.extras[start + node * STRIDE]
-                if extra.sources:
-                    if not keep:
-                        adjoints[node] = None
-                    _pull_extra(extra, g, adjoints, start)
+        _pull_extras(tape.extras, adjoints, start, keep=keep)
         return adjoints
     below, columns = len(adjoints), _columns(tape, start, stop)
     for offset in sorted(tape.hooks, reverse=True):
@@ -209,6 +202,18 @@ def pull_back(tape: Tape, seeds: Sequence[tuple[int, Any]], start: int = 0, *, k
             below = hooked + 1
     _pull_rows(tape, columns, adjoints, start, 0, below)
     return adjoints
+
+
+def _pull_extras(extras: dict[int, Extra], adjoints: list[Any], start: int, *, keep: bool) -> None:
+    """Pass on the gradients of nodes none of which is a packed row."""
+    for node in range(len(adjoints) - 1, -1, -1):
+        g = adjoints[node]
+        if g is not None:
+            extra = extras[start + node * STRIDE]
+            if extra.sources:
+                if not keep:
+                    adjoints[node] = None
+                _pull_extra(extra, g, adjoints, start)
 
 
 def _columns(tape: Tape, start: int, stop: int) -> Any:

@@ -16,7 +16,7 @@ import numpy as np
 from wiregrad.errors import GradientError, OperandError, ShapeError, shown, user_line
 from wiregrad.frontends import dispatch, scalar  # noqa: F401 - they give values their methods and operators
 from wiregrad.frontends.packing import pack, unpack
-from wiregrad.frontends.tape import STATE, STRIDE, Extra, Gone, Span, Tape, pull_back
+from wiregrad.frontends.tape import STATE, STRIDE, Gone, Span, Tape, pull_back
 from wiregrad.frontends.tree import Tree, flatten, matching, unflatten
 from wiregrad.frontends.value import (
     Scalar,
@@ -24,6 +24,7 @@ from wiregrad.frontends.value import (
     as_data,
     common_tape,
     finish,
+    new_extra,
     own,
     place,
     record,
@@ -84,10 +85,10 @@ class Session:
 
     def connected(self, stop: int) -> bool:
         """Return whether something besides the arguments, that may be differentiated by, moved the results."""
+        if not self.start:
+            return bool(self.tape.leaves)
         if any(offset >= self.start for offset in self.tape.leaves):
             return True
-        if not self.start:
-            return False
         return any(0 <= source < self.start for _, node in self.tape.nodes(self.start, stop) for source in node.sources)
 
     def finish(self) -> None:
@@ -202,7 +203,7 @@ def lifted(tape: Tape, data: Any) -> Value:
     """Return a new input of a recording."""
     if tape.tracing and type(data) is float:
         data = np.float64(data)
-    return wrapped(tape, tape.append(Extra(INPUT, (), (), data, 0)), data)
+    return wrapped(tape, tape.append(new_extra((INPUT, (), (), data, 0))), data)
 
 
 def writable(result: Any) -> Any:
@@ -314,6 +315,8 @@ class Call:
 
 
 def _argnums(argnums: Argnums, count: int, f: Callable[..., Any]) -> tuple[list[int], bool]:
+    if type(argnums) is int and 0 <= argnums < count:
+        return [argnums], True
     single = isinstance(argnums, int) and not isinstance(argnums, bool)
     numbers = [argnums] if isinstance(argnums, int) else list(argnums)
     for number in numbers:

@@ -469,7 +469,9 @@ def _record_alike(tape: Tape, op: Any, operands: Sequence[Any]) -> Any:
             data = x._data
             sources.append(x._index)
         elif type(x) is np.ndarray or type(x) is float:
-            data, literals = x, True
+            data = x
+            # What a transform lent needs no copy.
+            literals = literals or id(x) not in STATE.lent
             sources.append(LITERAL)
         else:
             return None

@@ -1244,11 +1244,13 @@ def shrink(program: Program, fails: Callable[[Program], bool]) -> Program:
 
 
 def variants(program: Program) -> Iterator[Program]:
-    """Return smaller programs: an earlier result as the only one, or a step's results given as inputs."""
+    """Return smaller programs: with an inner result alone or one result less, or with a step's results as inputs."""
     for step in program.steps:
         for name in step.targets:
             if [name] != list(program.weights):
                 yield _returning(program, name)
+    for name in program.weights if len(program.weights) > 1 else ():
+        yield _pruned(replace(program, weights={n: w for n, w in program.weights.items() if n != name}))
     for step in program.steps[:-1]:
         given = {name: _plain(program.values[name]) for name in step.targets}
         rest = tuple(other for other in program.steps if other is not step)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from wiregrad.ir import TABLE
+from wiregrad.ir import TABLE, Op
 from wiregrad.ops.array import trailing
 from wiregrad.ops.flow import shape_of
 from wiregrad.ops.functions.index import flat
@@ -40,7 +41,12 @@ def kept(shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[int, ...]:
 def reduced(name: str, x: Any, axis: Any, keepdims: Any) -> Any:
     """Return a reduction of x along axes given as NumPy takes them."""
     x = lift(x)
-    return TABLE[name](x, axes=trailing(axis, ndim_of(x)), keepdims=bool(keepdims))
+    return _reduction(name, tuple(axis) if isinstance(axis, list) else axis, ndim_of(x), bool(keepdims))(x)
+
+
+@lru_cache(maxsize=1024)
+def _reduction(name: str, axis: Any, ndim: int, keepdims: bool) -> Op:
+    return TABLE[name].bind({"axes": trailing(axis, ndim), "keepdims": keepdims})
 
 
 SINGLE = np.arange(1.0, 4.0, dtype=np.float32)
