@@ -24,7 +24,7 @@ from torch.nn import functional
 import wiregrad as wg
 from wiregrad.testing.programs import CATALOGUE, Program, Step, drawn_counts, random_program, shrink
 
-from .frameworks import Function, numbers
+from .frameworks import Function
 
 PROGRAMS, JAX_PROGRAMS = 2000, 400
 VALUE, GRADIENT, CURVATURE = 1e-11, 1e-9, 1e-8
@@ -353,6 +353,11 @@ def torch_derivatives(program: Program) -> Derivatives:
     slopes = torch_slopes(value, inputs, create_graph=True)
     moved = sum((slope * tensor(v)).sum() for slope, v in zip(slopes, program.directions(), strict=True))
     return Derivatives(value.item(), list(map(numbers, slopes)), list(map(numbers, torch_slopes(moved, inputs))))
+
+
+def numbers(x: torch.Tensor) -> np.ndarray:
+    # A gradient that PyTorch knows to be zero has no memory until it is copied; NumPy would read what is not there.
+    return x.detach().clone().numpy()
 
 
 def torch_slopes(y: Any, xs: Sequence[torch.Tensor], *, create_graph: bool = False) -> Sequence[torch.Tensor]:
