@@ -169,3 +169,41 @@ def test_an_op_can_be_defined_again() -> None:
             return x * k
 
     TABLE.forget(TABLE["scaled_twice"])
+
+
+class Exp(wg.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        y = np.exp(x)
+        ctx.save_for_backward(y)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, upstream: Any) -> Any:
+        (y,) = ctx.saved_tensors
+        return upstream * y
+
+
+def test_what_was_saved_belongs_to_the_point_it_was_saved_at() -> None:
+    x = np.array([0.0, 1.0, 2.0])
+    assert np.allclose(wg.grad(lambda x: wg.vmap(Exp.apply)(x).sum())(x), np.exp(x))
+    circuit = wg.trace(Exp.apply, 1.0)
+    assert list(circuit.run([2.0]).grads.values()) == [pytest.approx(np.exp(2.0))]
+
+
+def test_forward_mode_runs_through_what_only_has_a_backward() -> None:
+    assert wg.jvp(Exp.apply, (1.0,), (2.0,))[1] == pytest.approx(2 * np.e)
+    assert wg.hvp(lambda x: Exp.apply(x).sum(), np.zeros(2), np.array([1.0, 3.0])).tolist() == [1.0, 3.0]
+    f = wg.checkpoint(lambda x: np.sin(x) * x)
+    assert wg.jvp(f, (0.7,), (1.0,))[1] == pytest.approx(np.sin(0.7) + 0.7 * np.cos(0.7))
+    assert wg.jacobian(wg.jacobian(f, mode="forward"), mode="forward")(0.7) == pytest.approx(
+        2 * np.cos(0.7) - 0.7 * np.sin(0.7)
+    )
+
+
+def test_a_bare_decorator_is_refused() -> None:
+    with pytest.raises(TypeError, match="partials="):
+
+        @wg.op
+        def nothing(x: Any) -> Any:
+            return x

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from wiregrad import ops
 from wiregrad.api import Builder, Circuit, Run, circuit
-from wiregrad.errors import WiregradError
+from wiregrad.errors import WiregradError, suggest
 
 if TYPE_CHECKING:
     from wiregrad.api.values import (
@@ -77,11 +77,14 @@ def __getattr__(name: str) -> Any:
         found = getattr(values, name)
     elif name in values.FUNCTIONS:
         found = values.FUNCTIONS[name].run
+    elif name in ops.TABLE.callable_names():
+        found = ops.TABLE[name]
     else:
-        raise AttributeError(f"wiregrad has no {name!r}")
+        known = [*__all__, *values.FUNCTIONS, *ops.TABLE.callable_names()]
+        raise AttributeError(f"wiregrad has no {name!r}{suggest(name, known)}")
     globals()[name] = found
     return found
 
 
 def __dir__() -> list[str]:
-    return [*__all__, *import_module("wiregrad.api.values").FUNCTIONS]
+    return [*__all__, *import_module("wiregrad.api.values").FUNCTIONS, *ops.TABLE.callable_names()]

@@ -174,19 +174,19 @@ NESTS: dict[str, Function] = {
     "jacobian of jacobian of jvp of grad": lambda lib, f: lib.jacobian(
         lib.jacobian(lambda x: lib.jvp(lib.grad(f), (x,), (X,))[1])
     ),
-    "jvp of jvp of hessian": lambda lib, f: lambda x: lib.jvp(
-        lambda y: lib.jvp(lib.hessian(f), (y,), (X,))[1], (x,), (X * X,)
+    "jvp of jvp of hessian": lambda lib, f: (
+        lambda x: lib.jvp(lambda y: lib.jvp(lib.hessian(f), (y,), (X,))[1], (x,), (X * X,))
     ),
-    "vjp of hessian of grad": lambda lib, f: lambda x: lib.vjp(lib.hessian(lambda y: (lib.grad(f)(y) ** 2).sum()), x)[
-        1
-    ](np.outer(X, X)),
-    "vmap of hessian of jvp of grad": lambda lib, f: lambda x: lib.vmap(
-        lambda v: lib.hessian(lambda y: (lib.jvp(lib.grad(f), (y,), (v,))[1] * X).sum())(x)
-    )(np.eye(3)),
+    "vjp of hessian of grad": lambda lib, f: (
+        lambda x: lib.vjp(lib.hessian(lambda y: (lib.grad(f)(y) ** 2).sum()), x)[1](np.outer(X, X))
+    ),
+    "vmap of hessian of jvp of grad": lambda lib, f: (
+        lambda x: lib.vmap(lambda v: lib.hessian(lambda y: (lib.jvp(lib.grad(f), (y,), (v,))[1] * X).sum())(x))(
+            np.eye(3)
+        )
+    ),
     "grad of vmap of grad of vmap": lambda lib, f: lib.grad(
-        lambda x: (
-            lib.vmap(lambda s: lib.grad(lambda y: lib.vmap(lambda k: f(y * k))(X).sum())(x * s))(X) ** 2
-        ).sum()
+        lambda x: (lib.vmap(lambda s: lib.grad(lambda y: lib.vmap(lambda k: f(y * k))(X).sum())(x * s))(X) ** 2).sum()
     ),
 }
 
@@ -292,33 +292,36 @@ def test_has_aux_is_jaxs(case: Case) -> None:
         assert_same(ours, theirs, 1e-11)
 
 
-@pytest.mark.parametrize("case", SCALAR_CASES + ARRAY_CASES, ids=lambda case: case.name)
-@pytest.mark.parametrize("has_aux", [False, True])
-def test_vjp_and_jvp_are_jaxs(case: Case, has_aux: bool) -> None:
+def assert_same_products(case: Case, *, has_aux: bool) -> None:
+    """Compare vjp and jvp, with one cotangent and one tangent."""
     primals = tuple(case.args[k] for k in floats(case))
     rest = case.args[len(primals) :]
 
     def closed(xp: Any) -> Function:
         if has_aux:
-            return lambda *xs: (case.f(xp, *xs, *rest), {"twice": xs[-1] if len(xs) > 1 else xs[0] * 2.0})
+            return lambda *xs: (case.f(xp, *xs, *rest), {"last": xs[-1], "words": [3.0, None]})
         return lambda *xs: case.f(xp, *xs, *rest)
 
     out, pull, *aux = wg.vjp(closed(np), *primals, has_aux=has_aux)
     their_out, their_pull, *their_aux = jax.vjp(closed(jnp), *primals, has_aux=has_aux)
     cotangent, tangents = like(their_out, 3), tuple(like(primals, 4))
+    arrays = [jax.tree.map(jnp.asarray, container) for container in (primals, tangents)]
 
     assert_same((out, aux), (their_out, their_aux), 1e-11)
     assert_same(pull(cotangent), their_pull(jax.tree.map(jnp.asarray, cotangent)), 1e-11)
     assert_same(
-        wg.jvp(closed(np), primals, tangents, has_aux=has_aux),
-        jax.jvp(
-            closed(jnp),
-            jax.tree.map(jnp.asarray, primals),
-            jax.tree.map(jnp.asarray, tangents),
-            has_aux=has_aux,
-        ),
-        1e-11,
+        wg.jvp(closed(np), primals, tangents, has_aux=has_aux), jax.jvp(closed(jnp), *arrays, has_aux=has_aux), 1e-11
     )
+
+
+@pytest.mark.parametrize("case", SCALAR_CASES + ARRAY_CASES, ids=lambda case: case.name)
+def test_vjp_and_jvp_are_jaxs(case: Case) -> None:
+    assert_same_products(case, has_aux=False)
+
+
+@pytest.mark.parametrize("case", SCALAR_CASES + ARRAY_CASES, ids=lambda case: case.name)
+def test_vjp_and_jvp_with_has_aux_are_jaxs(case: Case) -> None:
+    assert_same_products(case, has_aux=True)
 
 
 @pytest.mark.parametrize("case", SCALAR_CASES + ARRAY_CASES, ids=lambda case: case.name)
@@ -424,7 +427,7 @@ def test_vmap_of_a_derivative_is_jaxs(outer: str) -> None:
 # Functions of the user's own, written for PyTorch: the base class is all that changes.
 
 
-def classes(base: type) -> dict[str, Any]:  # noqa: PLR0915
+def classes(base: type) -> dict[str, Any]:
     class Exp(base):
         @staticmethod
         def forward(ctx: Any, i: Any) -> Any:
@@ -532,7 +535,21 @@ def classes(base: type) -> dict[str, Any]:  # noqa: PLR0915
                 grad_weight = x * mean + square * x * x / ctx.count
             return grad_x, grad_weight
 
-    return {kind.__name__: kind for kind in (Exp, Clamp, LinearFunction, MulConstant, Cube, LegendrePolynomial3, Moments)}
+    class Threshold(base):
+        @staticmethod
+        def forward(ctx: Any, x: Any, at: float) -> Any:
+            mask = x > at
+            ctx.mark_non_differentiable(mask)
+            ctx.save_for_backward(mask)
+            return x * mask, mask
+
+        @staticmethod
+        def backward(ctx: Any, grad_output: Any, _: Any) -> Any:
+            (mask,) = ctx.saved_tensors
+            return grad_output * mask, None
+
+    kinds = (Exp, Clamp, LinearFunction, MulConstant, Cube, LegendrePolynomial3, Moments, Threshold)
+    return {kind.__name__: kind for kind in kinds}
 
 
 CALLS: dict[str, tuple[Function, tuple[Any, ...]]] = {
@@ -548,6 +565,7 @@ CALLS: dict[str, tuple[Function, tuple[Any, ...]]] = {
     "Cube with one output unused": (lambda f, x: f(x)[1].sum(), (X,)),
     "LegendrePolynomial3": (lambda f, x: (f(x) * f(x)).sum(), (A,)),
     "Moments": (lambda f, x, w: (f(x, w)[0] ** 3).sum() * f(x, w)[1] + (f(x, w)[2] ** 2).sum(), (A, A * A + 1.0)),
+    "Threshold": (lambda f, x: (f(x, 0.1)[0] * x).sum(), (A,)),
     "Moments with one output used": (lambda f, x, w: f(x, w)[1] ** 2, (A, A * A + 1.0)),
 }
 THEIRS, OURS = classes(torch.autograd.Function), classes(wg.Function)
@@ -567,7 +585,7 @@ def plain(grads: Sequence[torch.Tensor]) -> list[np.ndarray]:
 @pytest.mark.parametrize("name", CALLS)
 def test_a_function_class_runs_with_only_its_base_class_changed(name: str) -> None:
     call, args = CALLS[name]
-    kind = name.split()[0]
+    kind = name.split(maxsplit=1)[0]
     tensors, values = torch_leaves(args), [wg.Value(arg) for arg in args]
     theirs, ours = call(THEIRS[kind].apply, *tensors), call(OURS[kind].apply, *values)
     theirs.backward()
@@ -579,10 +597,10 @@ def test_a_function_class_runs_with_only_its_base_class_changed(name: str) -> No
     assert_same(list(by_grad), plain([tensor.grad for tensor in tensors]))
 
 
-@pytest.mark.parametrize("name", [name for name in CALLS if name.split()[0] != "MulConstant"])
+@pytest.mark.parametrize("name", CALLS)
 def test_second_derivatives_of_a_function_class_are_torchs(name: str) -> None:
     call, args = CALLS[name]
-    kind, numbers = name.split()[0], tuple(range(len(args)))
+    kind, numbers = name.split(maxsplit=1)[0], tuple(range(len(args)))
     tensors = torch_leaves(args)
     first = torch.autograd.grad(call(THEIRS[kind].apply, *tensors), tensors, create_graph=True)
     second = torch.autograd.grad(sum((g * g).sum() for g in first), tensors)
@@ -591,6 +609,15 @@ def test_second_derivatives_of_a_function_class_are_torchs(name: str) -> None:
         return sum((g * g).sum() for g in wg.grad(lambda *ys: call(OURS[kind].apply, *ys), numbers)(*xs))
 
     assert_same(list(wg.grad(squared, numbers)(*args)), plain(second), 1e-10)
+
+
+def test_an_output_that_is_no_real_array_keeps_its_type() -> None:
+    _, theirs = THEIRS["Threshold"].apply(torch.tensor(X, requires_grad=True), 0.1)
+    _, ours = OURS["Threshold"].apply(wg.Value(X), 0.1)
+
+    assert theirs.dtype == torch.bool
+    assert ours.dtype == np.bool_
+    assert ours.tolist() == theirs.tolist()
 
 
 # Complex numbers: the gradient is dL/da + i dL/db, as PyTorch's.

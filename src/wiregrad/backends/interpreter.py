@@ -17,6 +17,15 @@ from wiregrad.passes import forward, reverse
 def bind(circuit: Circuit, vectors: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
     """Return the value of every input, from keywords or from one vector (or mapping) in the order of the inputs."""
     names = circuit.inputs
+    if (
+        vectors
+        and not isinstance(vectors[0], Mapping)
+        and any(circuit.type_of(k).shape for k in circuit.input_indices())
+    ):
+        # Arrays cannot stand in one vector: they come one by one, in the order of the inputs.
+        if len(vectors) > len(names):
+            raise InputError(f"the circuit has {len(names)} inputs ({listed(names)}); got {len(vectors)} values")
+        vectors = [dict(zip(names, vectors, strict=False))]
     if len(vectors) > 1:
         raise InputError(f"inputs go by name, or as one vector or mapping; got {len(vectors)} positional values")
     given = {_normal(name): value for name, value in _from_vector(vectors[0], names).items()} if vectors else {}

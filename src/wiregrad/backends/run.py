@@ -150,7 +150,7 @@ class Run:
 
 
 def _brief(value: Any) -> str:
-    return f"array{value.shape}" if isinstance(value, np.ndarray) else f"{value:.6g}"
+    return f"array of shape {value.shape}" if isinstance(value, np.ndarray) else f"{value:.6g}"
 
 
 def _shown_local(local: Any, op: Op, x: Any) -> Any:

@@ -30,7 +30,8 @@ Axes = int | None | Sequence[Any]
 def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Callable[..., Any]:
     """Return the function that applies f along an axis of its arguments, all examples at once.
 
-    `in_axes` says per argument which axis counts the examples; None for an argument that all share.
+    `in_axes` says per argument which axis counts the examples; None for an argument that all share. Keyword arguments
+    are mapped over their first axis.
 
     >>> import numpy as np
     >>> vmap(lambda x, w: (x * w).sum(), in_axes=(0, None))(np.eye(2), np.array([3.0, 4.0])).tolist()
@@ -39,9 +40,9 @@ def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Callable
     _check_function(f)
 
     @functools.wraps(f, updated=())
-    def mapped(*args: Any) -> Any:
-        leaves, tree = flatten(args)
-        axes = _leaf_axes(in_axes, args, tree, f)
+    def mapped(*args: Any, **kwargs: Any) -> Any:
+        leaves, tree = flatten((args, kwargs))
+        axes = [*_leaf_axes(in_axes, args, f), *_axes_for(0, kwargs)]
         size = _size(leaves, axes, f)
         fronted = [leaf if axis is None else _front(leaf, axis) for leaf, axis in zip(leaves, axes, strict=True)]
         batched = [axis is not None for axis in axes]
@@ -62,12 +63,15 @@ def _run(
 
     if size == 0:
         raise ShapeError(f"vmap needs at least one example to run {_name(f)} on{user_line()}")
-    traced = run_traced(f, unflatten(tree, example(0)), {})
+    traced = run_traced(f, *unflatten(tree, example(0)))
     if not traced.tape.certificates:
         found = _replay(traced, leaves, batched, size)
         if found is not None:
             return found, traced.tree
-    rows = [flatten(f(*unflatten(tree, example(k)))) for k in range(size)]
+    rows = []
+    for k in range(size):
+        args, kwargs = unflatten(tree, example(k))
+        rows.append(flatten(f(*args, **kwargs)))
     for _, shape in rows:
         if shape != traced.tree:
             raise OperandError(f"{_name(f)} returns {traced.tree} for one example and {shape} for another{user_line()}")
@@ -133,7 +137,7 @@ def _repeated(x: Any, size: int) -> Any:
     return TABLE["spread"](x, rank=len(shape), shape=(size, *shape))
 
 
-def _leaf_axes(in_axes: Any, args: tuple[Any, ...], tree: Tree, f: Callable[..., Any]) -> list[int | None]:
+def _leaf_axes(in_axes: Any, args: tuple[Any, ...], f: Callable[..., Any]) -> list[int | None]:
     if isinstance(in_axes, list | tuple):
         if len(in_axes) != len(args):
             raise OperandError(

@@ -6,15 +6,17 @@ Both are compared with a numeric derivative when they are first seen, so that a 
 from __future__ import annotations
 
 import inspect
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
-from wiregrad.errors import GradientError, OperandError, RecordError, shown, user_line
+from wiregrad.errors import GradientError, NoRuleError, OperandError, RecordError, shown, user_line
 from wiregrad.frontends import dispatch, scalar  # noqa: F401 - they give values their methods and operators
 from wiregrad.frontends.packing import pack, unpack
+from wiregrad.frontends.transforms import transposed
 from wiregrad.frontends.tree import flatten, unflatten
 from wiregrad.frontends.value import Value, common_tape, finish, leaf, no_grad
 from wiregrad.ir import TABLE, Pattern
@@ -121,9 +123,9 @@ def _apply(cls: type[Function], args: Sequence[Any]) -> Any:
     if tape is None:
         return unflatten(tree, [part if isinstance(part, Value) else _constant(part) for part in outputs])
     rest = tuple(None if k in values else arg for k, arg in enumerate(args))
-    call = _Call(cls, ctx, rest, tuple(values), tuple(np.shape(data) for data in datas))
+    xs = tuple(np.asarray(v._data) if np.ndim(v._data) else np.asarray(v._data)[()] for v in operands)
+    call = _Call(cls, ctx, rest, tuple(values), xs, tuple(np.shape(data) for data in datas))
     op = FUNCTION_OP.once(call=call)
-    xs = [np.asarray(v._data) if np.ndim(v._data) else np.asarray(v._data)[()] for v in operands]
     packed = pack(datas)
     result = finish(tape, op, operands, xs, packed)
     return unflatten(tree, unpack(result, call.shapes))
@@ -137,6 +139,8 @@ class _Call:
     ctx: Context
     args: tuple[Any, ...]
     values: tuple[int, ...]
+    point: tuple[Any, ...]
+    """What the values were when `ctx` was filled."""
     shapes: tuple[tuple[int, ...], ...]
 
     def filled(self, xs: Sequence[Any]) -> list[Any]:
@@ -148,10 +152,10 @@ class _Call:
 
     def back(self, slot: int, g: Any, xs: Sequence[Any]) -> Any:
         """Return what is sent to one of the values."""
+        if not isinstance(g, Value | np.ndarray | np.generic | float):
+            raise NoRuleError(f"{self.cls.__name__}.backward is Python code, which a backward circuit cannot hold")
         recorded = isinstance(g, Value) or any(isinstance(x, Value) for x in xs)
-        # A gradient that is differentiated again needs what forward saved as recorded values too.
-        ctx = self._recorded(xs) if recorded else self.ctx
-        sent = self.cls.backward(ctx, *unpack(g, self.shapes))
+        sent = self.cls.backward(self._context(xs, recorded=recorded), *unpack(g, self.shapes))
         sent = sent if isinstance(sent, tuple | list) else (sent,)
         if len(sent) < len(self.args):
             raise GradientError(
@@ -166,9 +170,16 @@ class _Call:
             )
         return found if recorded else _raw(found)
 
-    def _recorded(self, xs: Sequence[Any]) -> Context:
+    def _context(self, xs: Sequence[Any], *, recorded: bool) -> Context:
+        """Return what forward saves at a point: as it was kept, or by running forward again."""
+        if not recorded and all(map(operator.is_, xs, self.point)):
+            return self.ctx
         ctx = Context(self.ctx.needs_input_grad)
-        self.cls._forward(ctx, self.filled(xs))
+        if recorded:
+            # A gradient that is differentiated again needs what forward saves as recorded values.
+            self.cls._forward(ctx, self.filled(xs))
+        else:
+            _rerun(self, xs, ctx)
         return ctx
 
 
@@ -177,9 +188,7 @@ def _function_back(slot: int, g: Any, xs: Any, y: Any, *, call: _Call) -> Any:
 
 
 def _function_ahead(slot: int, t: Any, xs: Any, y: Any, *, call: _Call) -> Any:
-    raise GradientError(
-        f"{call.cls.__name__} has a backward and no forward mode; use wg.grad or wg.vjp, or write it with wg.op"
-    )
+    return transposed(call.back, slot, t, xs, y)
 
 
 FUNCTION_OP = TABLE.register(
@@ -198,10 +207,10 @@ FUNCTION_OP = TABLE.register(
 )
 
 
-def _rerun(call: _Call, xs: Sequence[Any]) -> Any:
+def _rerun(call: _Call, xs: Sequence[Any], ctx: Context | None = None) -> Any:
     with no_grad():
         constants = [leaf(_number(x) if np.asarray(x).dtype == np.float64 else x, constant=True) for x in xs]
-        return call.cls._forward(Context(call.ctx.needs_input_grad), call.filled(constants))
+        return call.cls._forward(ctx or Context(call.ctx.needs_input_grad), call.filled(constants))
 
 
 def _raw(part: Any) -> Any:
@@ -282,8 +291,10 @@ def _slope(f: Callable[[Sequence[Any]], float], xs: Sequence[Any], slot: int, di
 
 
 def op(
-    partials: Callable[..., Any] | None = None,
+    function: Any = None,
+    /,
     *,
+    partials: Callable[..., Any] | None = None,
     check: bool = True,
     samples: Sequence[Sequence[float]] | None = None,
     name: str | None = None,
@@ -300,8 +311,8 @@ def op(
     >>> times_(3.0, 4.0)
     12.0
     """
-    if not callable(partials):
-        raise OperandError("wg.op needs the local derivatives: @wg.op(partials=lambda x, y: (slope,))")
+    if function is not None or not callable(partials):
+        raise OperandError("wg.op needs the local derivatives: write @wg.op(partials=lambda x, y: (slope,))")
 
     def make(function: Callable[..., Any]) -> Elementwise:
         parameters = inspect.signature(function).parameters.values()

@@ -76,7 +76,8 @@ def run(function: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: 
     except np.linalg.LinAlgError as error:
         raise SingularError(f"{name}: {error}{user_line()}") from error
     except ValueError as error:
-        raise ShapeError(f"{name}: {error}{user_line()}") from error
+        said = str(error)
+        raise ShapeError(f"{'' if said.startswith(name) else f'{name}: '}{said}{user_line()}") from error
     except TypeError as error:
         try:
             inspect.signature(function).bind(*args, **kwargs)

@@ -33,7 +33,7 @@ EXTRA = -2
 BLOCKED = -3
 """`BLOCKED - offset` stands for a source that the gradient does not reach."""
 EXTRA_ROW = ROW.pack(0.0, 0.0, 0.0, EXTRA, LITERAL, np.iinfo(np.uint16).max)
-LIMIT = 1 << 14
+LIMIT = 1 << 17
 """After so many rows, an op on leaves alone begins a new recording, so that loops do not grow one for ever."""
 
 _serials = itertools.count(1)
@@ -131,6 +131,16 @@ class Tape:
         """Return a node in full."""
         extra = self.extras.get(offset)
         return _unpack(ROW.unpack_from(self.buffer, offset), self) if extra is None else extra
+
+    def sources_at(self, offset: int) -> list[int]:
+        """Return where the operands of a node stand, literals left out."""
+        extra = self.extras.get(offset)
+        if extra is not None:
+            return [source for source in extra.sources if source >= 0]
+        found = [
+            BLOCKED - source if source <= BLOCKED else source for source in ROW.unpack_from(self.buffer, offset)[3:5]
+        ]
+        return [source for source in found if source >= 0]
 
     def nodes(self, start: int, stop: int) -> Iterator[tuple[int, Extra]]:
         """Walk the nodes between two offsets, last one first."""

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from wiregrad.dtypes import DTYPES
-from wiregrad.errors import GradientError, NameSyntaxError, is_own, user_line
+from wiregrad.errors import GradientError, NameSyntaxError, is_own, shown, user_line
 from wiregrad.frontends.tape import LITERAL, STATE, Extra, Tape
 from wiregrad.frontends.transforms import _check_function, lifted
 from wiregrad.frontends.tree import Tree, flatten, unflatten
@@ -137,13 +137,27 @@ def _input_names(f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, A
 
 
 def _paths(name: str, item: Any) -> list[str]:
-    if item is None:
-        return []
-    if isinstance(item, dict):
-        return [text for key in sorted(item) for text in _paths(f"{name}_{key}", item[key])]
+    """Return a name for every input inside an argument."""
+    return [path for path, leaf in _leaf_paths(name, item) if isinstance(leaf, Value) or _is_input(leaf)]
+
+
+def _leaf_paths(name: str, item: Any) -> Iterator[tuple[str, Any]]:
+    """Walk through a container; each leaf comes with the keys and indices that lead to it."""
     if isinstance(item, list | tuple):
-        return [text for k, part in enumerate(item) for text in _paths(f"{name}_{k}", part)]
-    return [name] if isinstance(item, Value) or _is_input(item) else []
+        for k, part in enumerate(item):
+            yield from _leaf_paths(f"{name}_{k}" if name else str(k), part)
+    elif isinstance(item, Mapping):
+        for key in sorted(item):
+            yield from _leaf_paths(f"{name}_{key}" if name else str(key), item[key])
+    elif item is not None:
+        yield name, item
+
+
+def _number(result: Any, name: str) -> Any:
+    array = np.asarray(result)
+    if array.dtype.kind not in "fciub":
+        raise GradientError(f"{name} must return numbers or arrays to be a circuit; got {shown(result)}{user_line()}")
+    return array[()]
 
 
 class _Writer:
@@ -178,11 +192,12 @@ class _Writer:
 
     def _outputs(self, roots: list[int]) -> Iterator[tuple[str, int]]:
         taken: set[str] = set()
-        for k, (root, result) in enumerate(zip(roots, self.traced.results, strict=True)):
-            node = self.where[root] if root >= 0 else self._constant(np.asarray(result)[()])
+        paths = [path for path, _ in _leaf_paths("", unflatten(self.traced.tree, self.traced.results))]
+        for path, root, result in zip(paths, roots, self.traced.results, strict=True):
+            node = self.where[root] if root >= 0 else self._constant(_number(result, self.name))
             label = self.recording.name_of(node) if self.recording.has_name(node) else None
-            if label is None or label in taken:
-                wanted = "f" if len(roots) == 1 else f"f{k}"
+            if label is None or label in taken or (path and _is_name(path)):
+                wanted = path if _is_name(path) else f"f{path}"
                 label = self.recording.free_name(wanted)
                 if not self.recording.has_name(node):
                     self.recording.name(node, label)

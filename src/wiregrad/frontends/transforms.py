@@ -656,7 +656,22 @@ def _checkpoint_back(slot: int, g: Any, xs: Sequence[Any], y: Any, *, segment: S
 
 
 def _checkpoint_ahead(slot: int, t: Any, xs: Sequence[Any], y: Any, *, segment: Segment) -> Any:
-    raise GradientError("forward mode does not run through wg.checkpoint: it keeps nothing for a backward pass anyway")
+    return transposed(segment.back, slot, t, xs, y)
+
+
+def transposed(back: Callable[..., Any], slot: int, t: Any, xs: Sequence[Any], y: Any) -> Any:
+    """Push a tangent through an op that only knows how to pull: what it pulls is linear in what it is given.
+
+    `back(slot, g, xs)` is recorded for some g and pulled back along t to g.
+    """
+    recorded = isinstance(t, Value) or any(isinstance(x, Value) for x in xs)
+    session = Session(STATE.tape if recorded else Tape(apart=True))
+    like = _data(y)
+    with STATE.on(session.tape):
+        g = session.lift(np.zeros_like(like) if np.ndim(like) else 0.0 * np.asarray(like)[()], lambda: "a gradient")
+        sent = back(slot, g, xs)
+    at = session.where(sent)
+    return session.pull([] if at is None else [(at, t)], recorded=recorded)[0]
 
 
 CHECKPOINT = TABLE.register(

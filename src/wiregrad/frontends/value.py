@@ -32,8 +32,10 @@ from wiregrad.errors import (
     user_line,
 )
 from wiregrad.frontends.tape import (
+    BLOCKED,
     KEEP,
     LITERAL,
+    ROW,
     STATE,
     STRIDE,
     Extra,
@@ -219,16 +221,24 @@ class Value(Operators):
     def __wiregrad_apply__(self, op: Op, operands: tuple[Any, ...]) -> Any:
         return record(op, operands)
 
-    def __array__(self, *_: Any, **__: Any) -> Any:
-        raise EscapeError(_ESCAPE.format("an array") + user_line())
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        if is_constant(self):
+            return np.array(self._data, dtype)
+        raise EscapeError(_ESCAPE.format("an array") + "; join values with np.stack([...])" + user_line())
 
     def __float__(self) -> float:
-        raise EscapeError(_ESCAPE.format("a float") + user_line())
+        if is_constant(self):
+            return float(self._data)
+        raise EscapeError(_ESCAPE.format("a float") + "; write np.sin(v), not math.sin(v)" + user_line())
 
     def __int__(self) -> int:
+        if is_constant(self):
+            return int(self._data)
         raise EscapeError(_ESCAPE.format("an int") + user_line())
 
     def __complex__(self) -> complex:
+        if is_constant(self):
+            return complex(self._data)
         raise EscapeError(_ESCAPE.format("a complex number") + user_line())
 
     def __index__(self) -> int:
@@ -318,7 +328,7 @@ SCALAR_OPS: dict[Op, Callable[..., Any]] = {}
 
 _ESCAPE = (
     "a recorded value cannot become {}: its gradient would be cut in silence; "
-    "use np.sin(v) instead of math.sin(v), v.item() or v.data to take the number, or wg.stop_gradient(v)"
+    "use v.item() or v.data to take the number, or wg.stop_gradient(v)"
 )
 
 
@@ -327,6 +337,16 @@ def leaf(data: Any, *, constant: bool = False) -> Value:
     value: Value = new(Scalar if type(data) is float else Value)
     value._data, value._tape, value._index, value._notes = data, None, 0, Notes(constant=constant)
     return value
+
+
+def is_constant(value: Value) -> bool:
+    """Return whether no gradient flows to a value."""
+    return value._tape is None and notes_of(value).constant
+
+
+def plain_number(x: Any) -> Any:
+    """Return a NumPy number as a Python one."""
+    return x.item() if isinstance(x, np.generic) else x
 
 
 def notes_of(value: Value) -> Notes:
@@ -373,6 +393,9 @@ def as_data(data: Any, what: str | Callable[[], str], *, strict: bool = False) -
     if isinstance(data, complex) and not isinstance(data, np.generic):
         return np.complex128(data)
     array = as_array(data, what)
+    if isinstance(data, list | tuple) and array.dtype.kind in "iu" and array.size and not strict:
+        # Python's whole numbers count as real ones.
+        array = array.astype(float)
     if array.dtype not in (DTYPES["float64"], DTYPES["float32"], DTYPES["complex128"]):
         hint = "; use .astype(float)" if array.dtype.kind in "iub" else "; wanted float64, float32 or complex128"
         raise GradientError(
@@ -616,6 +639,25 @@ def _add_leaf(tape: Tape, value: Value) -> int:
     return offset
 
 
+def _copied(tape: Tape, home: Tape, offset: int) -> int:
+    """Copy one node of another recording, whose sources are on this one already; returns its offset."""
+    if offset in home.extras:
+        node = home.extras[offset]
+        sources = tuple([LITERAL if source < 0 else tape.known[home.serial, source] for source in node.sources])
+        return tape.append(node._replace(sources=sources))
+    y, p, q, a, b, code = ROW.unpack_from(home.buffer, offset)
+    copied = len(tape.buffer)
+    tape.buffer += ROW.pack(y, p, q, _moved(tape, home, a), _moved(tape, home, b), code)
+    return copied
+
+
+def _moved(tape: Tape, home: Tape, source: int) -> int:
+    """Return a source of a packed row of another recording as one of this one."""
+    if source >= 0:
+        return tape.known[home.serial, source]
+    return source if source > BLOCKED else BLOCKED - tape.known[home.serial, BLOCKED - source]
+
+
 def _import(tape: Tape, home: Tape, root: int) -> None:
     """Copy a node of another recording, and all it was computed from, to this one."""
     wanted, stack = set[int](), [root]
@@ -624,7 +666,7 @@ def _import(tape: Tape, home: Tape, root: int) -> None:
         if offset in wanted or (home.serial, offset) in tape.known:
             continue
         wanted.add(offset)
-        stack.extend(source for source in home.node_at(offset).sources if source >= 0)
+        stack.extend(home.sources_at(offset))
     for offset in sorted(wanted):
         origin = home.imports.get(offset)
         if origin is not None and origin[0] is tape:
@@ -634,9 +676,7 @@ def _import(tape: Tape, home: Tape, root: int) -> None:
         if stands_for is not None:
             tape.known[home.serial, offset] = place(tape, stands_for)
             continue
-        node = home.node_at(offset)
-        sources = tuple([LITERAL if source < 0 else tape.known[home.serial, source] for source in node.sources])
-        copied = tape.append(node._replace(sources=sources))
+        copied = _copied(tape, home, offset)
         tape.imports[copied] = (home, offset)
         tape.known[home.serial, offset] = copied
     # What was copied once should not be copied again for every few rows that follow.
@@ -706,6 +746,11 @@ def _seed(value: Value, gradient: Any) -> Any:
             raise GradientError(
                 f"backward() starts from a number; this value has shape {np.shape(data)}: "
                 f"reduce it (v.sum().backward()) or give v.backward(gradient){user_line()}"
+            )
+        if type(data) is not float and data.dtype.kind == "c":
+            raise GradientError(
+                f"backward() starts from a real number; this one is complex: take its real part, abs, or give "
+                f"v.backward(gradient){user_line()}"
             )
         return 1.0 if type(data) is float else data.dtype.type(1)
     given = gradient._data if isinstance(gradient, Value) else gradient

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from wiregrad.backends import Run, RunWire
 from wiregrad.ir import CONSTANT, INPUT, Node, Pattern
 
@@ -93,9 +95,11 @@ def _list(parts: Sequence[str]) -> str:
 
 
 def number(value: Any) -> str:
-    """Write a number for people: six digits, no trailing zeros.
+    """Write a number for people: six digits, no trailing zeros; of a large array the first and last elements.
 
     >>> number(-10.0), number(0.7071067811865476), number(True)
     ('-10', '0.707107', 'true')
     """
+    if isinstance(value, np.ndarray):
+        return np.array2string(value, precision=6, threshold=8, edgeitems=2, separator=", ").replace("\n", "")
     return str(value).lower() if isinstance(value, bool) else f"{value:.6g}"

@@ -43,7 +43,7 @@ class Level(IntEnum):
     POWER = 4
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Op:
     """What every op has: a name, inputs, a pattern and a forward function.
 
@@ -164,8 +164,11 @@ class Op:
         """
         if self.infix and len(operands) == 2:
             return f"{operands[0]} {self.infix[0]} {operands[1]}"
-        settings = [f"{name}={value!r}" for name, value in self.settings]
+        settings = [] if self.per_call else [f"{name}={value!r}" for name, value in self.settings]
         return f"{self.prefix}{operands[0]}" if self.prefix else f"{self.name}({', '.join([*operands, *settings])})"
+
+    def __repr__(self) -> str:
+        return f"<op {self.expression(*([f'{self.inputs[0]}...'] if self.variadic else self.inputs))}>"
 
     def check(self) -> None:
         """Raise `RecordError` if the record contradicts itself."""

@@ -24,10 +24,10 @@ from wiregrad.ops.flow import Masked, conj, only, plus, settle, shape_of, times,
 
 Rule = Callable[..., Any]
 
-__all__ = ["ArrayOp", "Blocking", "General", "Linear", "Reduction", "Rule", "conj", "trailing", "unreduce"]
+__all__ = ["ArrayOp", "Blocking", "General", "Linear", "Reduction", "Rule", "conj", "folded", "trailing", "unreduce"]
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class ArrayOp(Op):
     """An op on whole arrays."""
 
@@ -64,7 +64,7 @@ class ArrayOp(Op):
         return WireType(y.dtype, y.shape)
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Linear(ArrayOp):
     """Linear in each input alone. `transpose(g, slot, *xs, **settings)` sends `g` back; None blocks the input."""
 
@@ -118,7 +118,7 @@ class Linear(ArrayOp):
         return None
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Reduction(ArrayOp):
     """Makes one number of many along `axes`. `slope(x, y, **settings)` has the shape of `x`; so has `y` there."""
 
@@ -145,7 +145,7 @@ class Reduction(ArrayOp):
         return None
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class General(ArrayOp):
     """An op with a rule for each mode: `back(slot, g, xs, y, **settings)` and `ahead(slot, t, xs, y, **settings)`."""
 
@@ -170,7 +170,7 @@ class General(ArrayOp):
         return None
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Blocking(ArrayOp):
     """An op whose output moves in steps: nothing flows through it."""
 

@@ -24,7 +24,7 @@ POOL = (0.3, -0.7, 1.7, -1.3, 0.6, 2.4, -2.6, 0.9, -0.2, 3.2, 1.2, -3.7, 0.05, 4
 """Numbers from which samples are drawn for records that bring none."""
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Elementwise(Op):
     """An op that works element by element.
 

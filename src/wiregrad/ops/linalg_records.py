@@ -24,7 +24,7 @@ register = TABLE.register
 Samples = Callable[[np.random.Generator], Sequence[tuple[Any, ...]]]
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Decomposition(General):
     """An op with several results in one array; `back` is given the flow with its mask, which says what was used."""
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from wiregrad.ir import TABLE, Pattern
-from wiregrad.ops.array import Blocking, General, Linear, Reduction, unreduce
+from wiregrad.ops.array import Blocking, General, Linear, Reduction, folded, unreduce
 from wiregrad.ops.flow import conj, only, shape_of, whole
 from wiregrad.ops.records import nan_or
 
@@ -121,7 +121,7 @@ def _winners(x: Any, y: Any, *, axes: tuple[int, ...], keepdims: bool) -> Any:
     return only(won, nan_or(y, _shares(x, y, axes)))
 
 
-def _extreme(name: str, doc: str, forward: Callable[..., Any]) -> Reduction:
+def _extreme(name: str, doc: str, forward: Callable[..., Any], of_two: str) -> Reduction:
     """Register an op that picks an element."""
     return register(
         Reduction(
@@ -131,15 +131,16 @@ def _extreme(name: str, doc: str, forward: Callable[..., Any]) -> Reduction:
             pattern=Pattern.ROUTE,
             forward=lambda x, *, axes, keepdims: forward(x, axis=axes, keepdims=keepdims),
             slope=_winners,
+            by_elements=folded(of_two),
             samples=_samples,
         )
     )
 
 
-_extreme("max", "Largest element along axes; equal ones share the gradient.", np.max)
-_extreme("min", "Smallest element along axes; equal ones share the gradient.", np.min)
-_extreme("nanmax", "Largest element along axes; a NaN loses.", np.nanmax)
-_extreme("nanmin", "Smallest element along axes; a NaN loses.", np.nanmin)
+_extreme("max", "Largest element along axes; equal ones share the gradient.", np.max, "maximum")
+_extreme("min", "Smallest element along axes; equal ones share the gradient.", np.min, "minimum")
+_extreme("nanmax", "Largest element along axes; a NaN loses.", np.nanmax, "fmax")
+_extreme("nanmin", "Smallest element along axes; a NaN loses.", np.nanmin, "fmin")
 
 
 def _before(y: Any, axis: int, *, reverse: bool) -> Any:
@@ -165,6 +166,7 @@ register(
         pattern=Pattern.SWAP,
         forward=lambda x, *, axes, keepdims: np.prod(x, axis=axes, keepdims=keepdims),
         slope=_product_of_others,
+        by_elements=folded("multiply"),
         samples=lambda rng: [
             *_samples(rng),
             (rng.normal(size=(0, 3)), {"axes": (-2,), "keepdims": False}),

@@ -73,7 +73,7 @@ def _reached(length: int, size: int, step: int, dilation: int) -> Any:
     return found
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class _Windows(Linear):
     """Windows leave elements out where their steps are wide: those have no gradient."""
 
