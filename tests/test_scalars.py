@@ -10,7 +10,8 @@ import pytest
 
 import wiregrad as wg
 from wiregrad.frontends.scalar import scalar_function
-from wiregrad.frontends.value import SCALAR_OPS, Scalar
+from wiregrad.frontends.record import SCALAR_OPS
+from wiregrad.frontends.value import Scalar
 from wiregrad.ir.mode import Convention, encode
 from wiregrad.ops import TABLE, Elementwise
 

@@ -11,7 +11,7 @@ import pytest
 
 import wiregrad as wg
 from wiregrad.errors import GradientError, OperandError, ShapeError
-from wiregrad.frontends.transforms import cheaper
+from wiregrad.frontends.jacobian import cheaper
 
 X = np.array([0.3, -0.7, 1.2])
 

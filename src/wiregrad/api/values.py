@@ -9,20 +9,13 @@ from wiregrad.api.circuits import Circuit
 from wiregrad.frontends import dispatch, scalar
 from wiregrad.frontends import trace as tracing
 from wiregrad.frontends.batch import vmap
+from wiregrad.frontends.checkpoint import checkpoint
 from wiregrad.frontends.custom import Function, op
-from wiregrad.frontends.transforms import (
-    checkpoint,
-    grad,
-    hessian,
-    hvp,
-    jacobian,
-    jvp,
-    stop_gradient,
-    value_and_grad,
-    vjp,
-)
+from wiregrad.frontends.jacobian import hessian, jacobian
+from wiregrad.frontends.record import group, no_grad
+from wiregrad.frontends.transforms import grad, hvp, jvp, stop_gradient, value_and_grad, vjp
 from wiregrad.frontends.tree import tree_map
-from wiregrad.frontends.value import Value, group, no_grad
+from wiregrad.frontends.value import Value
 from wiregrad.ops.functions import FUNCTIONS
 
 __all__ = [

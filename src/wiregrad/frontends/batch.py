@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from wiregrad.errors import OperandError, ShapeError, shown, user_line
+from wiregrad.frontends.session import check_function, name_of
 from wiregrad.frontends.trace import Traced, run_traced
-from wiregrad.frontends.transforms import _check_function, _name, released  # noqa: F401
 from wiregrad.frontends.tree import Tree, flatten, unflatten
 from wiregrad.frontends.value import Value
 from wiregrad.ir import INPUT, TABLE, Op
@@ -37,7 +37,7 @@ def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Callable
     >>> vmap(lambda x, w: (x * w).sum(), in_axes=(0, None))(np.eye(2), np.array([3.0, 4.0])).tolist()
     [3.0, 4.0]
     """
-    _check_function(f)
+    check_function(f)
 
     @functools.wraps(f, updated=())
     def mapped(*args: Any, **kwargs: Any) -> Any:
@@ -62,7 +62,7 @@ def _run(
         return [leaf[k] if flag else leaf for leaf, flag in zip(leaves, batched, strict=True)]
 
     if size == 0:
-        raise ShapeError(f"vmap needs at least one example to run {_name(f)} on{user_line()}")
+        raise ShapeError(f"vmap needs at least one example to run {name_of(f)} on{user_line()}")
     traced = run_traced(f, *unflatten(tree, example(0)))
     if not traced.tape.certificates:
         found = _replay(traced, leaves, batched, size)
@@ -74,7 +74,9 @@ def _run(
         rows.append(flatten(f(*args, **kwargs)))
     for _, shape in rows:
         if shape != traced.tree:
-            raise OperandError(f"{_name(f)} returns {traced.tree} for one example and {shape} for another{user_line()}")
+            raise OperandError(
+                f"{name_of(f)} returns {traced.tree} for one example and {shape} for another{user_line()}"
+            )
     columns = zip(*(row for row, _ in rows), strict=True)
     return [(FUNCTIONS["stack"].run(list(column)), True) for column in columns], traced.tree
 
@@ -141,7 +143,7 @@ def _leaf_axes(in_axes: Any, args: tuple[Any, ...], f: Callable[..., Any]) -> li
     if isinstance(in_axes, list | tuple):
         if len(in_axes) != len(args):
             raise OperandError(
-                f"in_axes has {len(in_axes)} entries; {_name(f)} was called with {len(args)} arguments{user_line()}"
+                f"in_axes has {len(in_axes)} entries; {name_of(f)} was called with {len(args)} arguments{user_line()}"
             )
         return [axis for spec, arg in zip(in_axes, args, strict=True) for axis in _axes_for(spec, arg)]
     return [axis for arg in args for axis in _axes_for(in_axes, arg)]
@@ -165,14 +167,14 @@ def _size(leaves: list[Any], axes: list[int | None], f: Callable[..., Any]) -> i
             shape = leaf.shape if hasattr(leaf, "shape") else np.shape(leaf)
             if not -len(shape) <= axis < len(shape):
                 raise ShapeError(
-                    f"vmap of {_name(f)}: axis {axis} does not exist in an argument of shape {shape}{user_line()}"
+                    f"vmap of {name_of(f)}: axis {axis} does not exist in an argument of shape {shape}{user_line()}"
                 )
             sizes.add(shape[axis])
     if len(sizes) != 1:
         wanted = (
             "at least one axis to map over" if not sizes else f"as many examples in every argument; got {sorted(sizes)}"
         )
-        raise ShapeError(f"vmap of {_name(f)} needs {wanted}{user_line()}")
+        raise ShapeError(f"vmap of {name_of(f)} needs {wanted}{user_line()}")
     return int(sizes.pop())
 
 

@@ -16,9 +16,10 @@ import numpy as np
 from wiregrad.errors import GradientError, NoRuleError, OperandError, RecordError, shown, user_line
 from wiregrad.frontends import dispatch, scalar  # noqa: F401 - they give values their methods and operators
 from wiregrad.frontends.packing import pack, unpack
-from wiregrad.frontends.transforms import transposed
+from wiregrad.frontends.record import common_tape, finish, no_grad
+from wiregrad.frontends.session import transposed
 from wiregrad.frontends.tree import flatten, unflatten
-from wiregrad.frontends.value import Value, common_tape, finish, leaf, no_grad
+from wiregrad.frontends.value import Value, leaf
 from wiregrad.ir import TABLE, Pattern
 from wiregrad.ops import Elementwise
 from wiregrad.ops.array import General

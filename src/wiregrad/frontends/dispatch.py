@@ -20,7 +20,8 @@ from wiregrad.errors import (
     suggest,
     user_line,
 )
-from wiregrad.frontends.value import Value, record
+from wiregrad.frontends.record import record
+from wiregrad.frontends.value import Value
 from wiregrad.ir import TABLE, Op
 from wiregrad.ops import Elementwise
 from wiregrad.ops.functions import BY_NUMPY, FUNCTIONS
@@ -140,6 +141,7 @@ def install() -> None:
             setattr(Value, f"__r{name}__", _operator(TABLE.infix[spelling], reflected=True))
     product = BY_NUMPY[np.matmul].run
     protocols: dict[str, Any] = {
+        "__wiregrad_apply__": lambda self, op, operands: record(op, operands),
         "__array_ufunc__": apply_ufunc,
         "__array_function__": apply_function,
         "__getitem__": _checked(FUNCTIONS["getitem"].run, "indexing"),

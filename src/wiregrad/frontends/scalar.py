@@ -18,9 +18,10 @@ from typing import Any
 import numpy as np
 
 from wiregrad.errors import OperandError
+from wiregrad.frontends.record import PAUSED, SCALAR_OPS, enter, meet, record
 from wiregrad.frontends.tape import ROW
-from wiregrad.frontends.value import PAUSED, SCALAR_OPS, Scalar, Value, enter, leaf, meet, record
-from wiregrad.ir import CONSTANT, INPUT, TABLE, Builder, Circuit
+from wiregrad.frontends.value import Scalar, Value, leaf
+from wiregrad.ir import CONSTANT, INPUT, TABLE, Builder, Circuit, Op
 from wiregrad.ir.mode import Convention, encode
 from wiregrad.ops import Elementwise
 from wiregrad.ops.flow import Masked
@@ -359,8 +360,17 @@ def _compare(spelling: str) -> Callable[[Scalar, Any], Any]:
     return method
 
 
+def _apply(self: Scalar, op: Op, operands: tuple[Any, ...]) -> Any:
+    """Apply an op to operands, one of which is a scalar."""
+    quick = SCALAR_OPS.get(op)
+    if quick is None or len(operands) != len(op.inputs):
+        return record(op, operands)
+    return quick(*operands)
+
+
 def start() -> None:
     """Give scalars their operators and methods."""
+    setattr(Scalar, "__wiregrad_apply__", _apply)  # noqa: B010 - what is typed is Value's
     for _ in _operators():
         pass
     for op in TABLE:

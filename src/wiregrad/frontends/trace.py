@@ -17,10 +17,12 @@ import numpy as np
 
 from wiregrad.dtypes import DTYPES
 from wiregrad.errors import GradientError, NameSyntaxError, is_own, shown, user_line
+from wiregrad.frontends.lift import as_data
+from wiregrad.frontends.record import place
+from wiregrad.frontends.session import check_function, lifted
 from wiregrad.frontends.tape import LITERAL, STATE, Extra, Tape
-from wiregrad.frontends.transforms import _check_function, lifted
 from wiregrad.frontends.tree import Tree, flatten, unflatten
-from wiregrad.frontends.value import Value, as_data, place
+from wiregrad.frontends.value import Value
 from wiregrad.ir import INPUT, TABLE, Certificate, Circuit, Recording, check_name
 from wiregrad.ir.infer import type_of_constant
 from wiregrad.ops import Elementwise
@@ -112,7 +114,7 @@ def trace(f: Callable[..., Any], *args: Any, **kwargs: Any) -> Circuit:
     >>> circuit.inputs, circuit["n"].inputs
     (('x', 'w', 'b'), ('%3', 'b'))
     """
-    _check_function(f)
+    check_function(f)
     traced = run_traced(f, args, kwargs, named=True)
     return _Writer(traced, _input_names(f, args, kwargs), getattr(f, "__name__", "f")).circuit()
 

@@ -1,0 +1,133 @@
+"""Checkpoints: a function whose inside is computed again in the backward pass, instead of being kept."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from wiregrad.frontends.packing import pack, unpack
+from wiregrad.frontends.record import common_tape, finish, place
+from wiregrad.frontends.session import (
+    Session,
+    check_function,
+    data_of,
+    lifted,
+    transposed,
+)
+from wiregrad.frontends.tape import STATE, Tape
+from wiregrad.frontends.tree import Tree, flatten, unflatten
+from wiregrad.frontends.value import Value
+from wiregrad.ir import TABLE, Pattern
+from wiregrad.ops.array import General
+
+
+def checkpoint(f: Callable[..., Any]) -> Callable[..., Any]:
+    """Return f as one node: what happens inside is not kept for the backward pass but computed again there.
+
+    Memory for time. Values that f uses without being given them are found when it first runs.
+
+    >>> import wiregrad as wg
+    >>> wg.grad(lambda x: checkpoint(np.sin)(x) * x)(0.0)
+    0.0
+    """
+    check_function(f)
+
+    @functools.wraps(f, updated=())
+    def computed(*args: Any, **kwargs: Any) -> Any:
+        leaves, tree = flatten((args, kwargs))
+        values = [k for k, leaf in enumerate(leaves) if isinstance(leaf, Value)]
+        tape = STATE.tape
+        if STATE.paused or (tape is not None and tape.tracing):
+            return f(*args, **kwargs)
+        segment = Segment(f, leaves, values, tree)
+        given = [leaves[k] for k in values]
+        outputs = segment.first(given)
+        operands = [*given, *segment.captured]
+        home = common_tape(operands)
+        if home is None:
+            return unflatten(segment.out_tree, outputs)
+        op = CHECKPOINT.once(segment=segment)
+        packed = finish(home, op, operands, [data_of(x) for x in operands], pack(outputs))
+        return unflatten(segment.out_tree, unpack(packed, [np.shape(y) for y in outputs]))
+
+    return computed
+
+
+class Segment:
+    """A call whose inside is recorded only while its gradient is computed."""
+
+    def __init__(self, f: Callable[..., Any], leaves: list[Any], values: list[int], tree: Tree) -> None:
+        self.f, self.values, self.tree = f, values, tree
+        self.leaves = [None if k in values else leaf for k, leaf in enumerate(leaves)]
+        self.out_tree = tree
+        self.captured: list[Value] = []
+        self._latest: tuple[Any, list[Any]] | None = None
+
+    def first(self, given: Sequence[Value]) -> list[Any]:
+        """Run once and note which values are used without being given; returns the outputs as plain arrays."""
+        tape = Tape(apart=True)
+        with STATE.on(tape):
+            results, self.out_tree = flatten(self.call([lifted(tape, data_of(x)) for x in given]))
+        self.captured = list(tape.leaves.values())
+        return [data_of(result) for result in results]
+
+    def call(self, values: Sequence[Any]) -> Any:
+        """Call the function with the values in their places."""
+        leaves = list(self.leaves)
+        for k, value in zip(self.values, values, strict=True):
+            leaves[k] = value
+        args, kwargs = unflatten(self.tree, leaves)
+        return self.f(*args, **kwargs)
+
+    def back(self, slot: int, g: Any, xs: Sequence[Any]) -> Any:
+        """Return the gradient by one operand: all of them are computed when the first is asked for."""
+        if self._latest is None or self._latest[0] is not g:
+            self._latest = (g, self._pull(g, xs))
+        found = self._latest[1][slot]
+        if slot == 0:
+            self._latest = None
+        return found
+
+    def _pull(self, g: Any, xs: Sequence[Any]) -> list[Any]:
+        count = len(self.values)
+        recorded = isinstance(g, Value) or any(isinstance(x, Value) for x in xs)
+        session = Session(STATE.tape if recorded else Tape(apart=True))
+        with STATE.on(session.tape):
+            values = [session.lift(x, lambda: "a checkpointed value") for x in xs[:count]]
+            results = flatten(self.call(values))[0]
+            for value in self.captured:
+                session.offsets.append(place(session.tape, value))
+                session.data.append(value._data)
+        session.start = min([session.start, *session.offsets])
+        parts = unpack(g, [np.shape(data_of(result)) for result in results])
+        seeds = [
+            (at, part) for result, part in zip(results, parts, strict=True) if (at := session.where(result)) is not None
+        ]
+        return session.pull(seeds, recorded=recorded)
+
+
+def _checkpoint_back(slot: int, g: Any, xs: Sequence[Any], y: Any, *, segment: Segment) -> Any:
+    return segment.back(slot, g, xs)
+
+
+def _checkpoint_ahead(slot: int, t: Any, xs: Sequence[Any], y: Any, *, segment: Segment) -> Any:
+    return transposed(segment.back, slot, t, xs, y)
+
+
+CHECKPOINT = TABLE.register(
+    General(
+        name="checkpoint",
+        doc="A function whose inside is computed again in the backward pass.",
+        inputs=("x",),
+        variadic=True,
+        pattern=Pattern.SCALE,
+        forward=lambda *xs, segment: pack([data_of(r) for r in flatten(segment.call(xs))[0]]),
+        back=_checkpoint_back,
+        ahead=_checkpoint_ahead,
+        batches=False,
+        per_call=True,
+    )
+)

@@ -1,0 +1,129 @@
+"""All derivatives at once: Jacobians and Hessians, by the mode that needs fewer sweeps."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from wiregrad.errors import GradientError, OperandError, shown, user_line
+from wiregrad.frontends.session import (
+    Argnums,
+    Call,
+    Session,
+    check_function,
+    data_of,
+    name_of,
+)
+from wiregrad.frontends.transforms import grad
+from wiregrad.frontends.tree import flatten, unflatten
+from wiregrad.ops.functions import FUNCTIONS
+
+
+def jacobian(f: Callable[..., Any], argnums: Argnums = 0, mode: str | None = None) -> Callable[..., Any]:
+    """Return the function that computes all derivatives of f's results by its arguments.
+
+    Forward mode where there are fewer numbers in than out, reverse mode else; `mode` ("forward" or "reverse")
+    overrules. The shape of each is that of the result, then that of the argument.
+
+    >>> import numpy as np
+    >>> jacobian(lambda x: x * x)(np.array([1.0, 2.0])).tolist()
+    [[2.0, 0.0], [0.0, 4.0]]
+    """
+    check_function(f)
+    if mode not in (None, "forward", "reverse"):
+        raise OperandError(f"mode is 'forward', 'reverse' or None; got {shown(mode)}")
+
+    @functools.wraps(f, updated=())
+    def computed(*args: Any, **kwargs: Any) -> Any:
+        call = Call(f, args, kwargs, argnums)
+        results, tree = flatten(call.result)
+        datas = [data_of(leaf) for leaf in results]
+        for data in datas:
+            if np.asarray(data).dtype.kind not in "fc":
+                raise GradientError(f"{name_of(f)} returns {shown(data)}, which has no derivative{user_line()}")
+        way = mode or cheaper(call.session.data, datas)
+        blocks = (_columns if way == "forward" else _rows)(call.session, results, datas)
+        call.session.finish()
+        return unflatten(tree, [call.shaped(row) for row in blocks])
+
+    return computed
+
+
+def cheaper(inputs: Sequence[Any], outputs: Sequence[Any]) -> str:
+    """Return the mode that needs fewer sweeps.
+
+    >>> cheaper([np.zeros(2)], [np.zeros(5)]), cheaper([np.zeros(5)], [np.zeros(2)])
+    ('forward', 'reverse')
+    """
+    return "forward" if sum(map(np.size, inputs)) < sum(map(np.size, outputs)) else "reverse"
+
+
+def _rows(session: Session, results: list[Any], datas: list[Any]) -> list[list[Any]]:
+    """Return, per result and argument, the derivatives: one reverse sweep per number of the results."""
+    blocks = []
+    for result, data in zip(results, datas, strict=True):
+        at = session.where(result)
+        pulled = [session.pull([] if at is None else [(at, unit)]) for unit in units(data)]
+        blocks.append(
+            [_stacked([row[k] for row in pulled], np.shape(data), np.shape(x), x) for k, x in enumerate(session.data)]
+        )
+    return blocks
+
+
+def _columns(session: Session, results: list[Any], datas: list[Any]) -> list[list[Any]]:
+    """Return, per result and argument, the derivatives: one forward sweep per number of the arguments."""
+    zeros = [None] * len(session.data)
+    pushed = [
+        [session.push([*zeros[:k], unit, *zeros[k + 1 :]], results) for unit in units(x)]
+        for k, x in enumerate(session.data)
+    ]
+    return [
+        [
+            _moved(
+                _stacked([column[r] for column in pushed[k]], np.shape(x), np.shape(data), data),
+                np.ndim(x),
+                np.ndim(data),
+            )
+            for k, x in enumerate(session.data)
+        ]
+        for r, data in enumerate(datas)
+    ]
+
+
+def units(data: Any) -> Iterator[Any]:
+    """Return the unit vectors of a number's or array's shape."""
+    if np.ndim(data) == 0:
+        yield 1.0 if type(data) is float else np.asarray(data).dtype.type(1)
+        return
+    for k in range(np.size(data)):
+        unit = np.zeros(np.shape(data), data.dtype)
+        unit.flat[k] = 1.0
+        yield unit
+
+
+def _stacked(parts: list[Any], outer: tuple[int, ...], inner: tuple[int, ...], like: Any) -> Any:
+    if not parts:
+        return np.zeros(outer + inner, np.asarray(like).dtype)
+    if not outer:
+        return parts[0]
+    return FUNCTIONS["reshape"].run(FUNCTIONS["stack"].run(parts), outer + inner)
+
+
+def _moved(block: Any, inputs: int, outputs: int) -> Any:
+    """Return a block whose first axes are the argument's with the result's axes in front."""
+    if not inputs or not outputs:
+        return block
+    return FUNCTIONS["transpose"].run(block, (*range(inputs, inputs + outputs), *range(inputs)))
+
+
+def hessian(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
+    """Return the function that computes the second derivatives of f: the Jacobian of its gradient.
+
+    >>> import numpy as np
+    >>> hessian(lambda x: x[0] ** 2 * x[1])(np.array([2.0, 3.0])).tolist()
+    [[6.0, 4.0], [4.0, 0.0]]
+    """
+    return jacobian(grad(f, argnums), argnums)

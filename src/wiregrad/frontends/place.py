@@ -1,0 +1,30 @@
+"""Where in the user's code something is being recorded."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from types import FrameType
+
+from wiregrad.errors import (
+    is_own,
+)
+from wiregrad.ir import Place
+
+
+def user_place() -> Place | None:
+    """Return the nearest line of code outside wiregrad."""
+    return next(user_frames(), (None, ""))[0]
+
+
+def user_frames() -> Iterator[tuple[Place, str]]:
+    """Walk out from here through the frames outside wiregrad, up to the function that is traced."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_name != TRACED_CALL:
+        if not is_own(frame.f_code.co_filename):
+            yield Place(frame.f_code.co_filename, frame.f_lineno), frame.f_code.co_name
+        frame = frame.f_back
+
+
+TRACED_CALL = "call_traced"
+"""The name of the function of wiregrad's that calls a traced function."""

@@ -1,0 +1,287 @@
+"""One function recorded at one point, and the sweeps from its results to its arguments.
+
+Nested sessions share the outer one's recording. A sweep runs on numbers, or, where its result may be differentiated
+again, on recorded values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from wiregrad.errors import GradientError, OperandError, shown
+from wiregrad.frontends import dispatch, scalar  # noqa: F401 - they give values their methods and operators
+from wiregrad.frontends.lift import as_data, own
+from wiregrad.frontends.record import new_extra, record
+from wiregrad.frontends.tape import STATE, STRIDE, Gone, Span, Tape, pull_back
+from wiregrad.frontends.tree import Tree, flatten, unflatten
+from wiregrad.frontends.value import Value, settled, view, wrapped, zero_like
+from wiregrad.ir import INPUT, TABLE, Row
+from wiregrad.passes import forward, reverse
+
+Argnums = int | Sequence[int]
+
+
+class Session:
+    """One function recorded at one point: where its arguments stand, and how to sweep from its results to them."""
+
+    def __init__(self, tape: Tape | None = None, *, lends: bool = False) -> None:
+        self.outer = tape or STATE.tape
+        self.tape = self.outer or Tape()
+        self.start = len(self.tape.buffer)
+        self.offsets: list[int] = []
+        self.data: list[Any] = []
+        self.lends = lends and self.outer is None
+        self.lent: list[Any] = []
+
+    def lift(self, leaf: Any, what: Callable[[], str]) -> Value:
+        """Return an argument as a node of the recording."""
+        if type(leaf) is np.ndarray and leaf.dtype == np.float64 and leaf.ndim:
+            value = lifted(self.tape, self.lend(leaf) if self.lends else own(leaf))
+        elif type(leaf) is float:
+            value = lifted(self.tape, leaf)
+        else:
+            data = as_data(leaf, what, strict=True)
+            value = record(TABLE["positive"], (leaf,)) if isinstance(leaf, Value) else lifted(self.tape, data)
+            if value._tape is not self.tape:
+                value = lifted(self.tape, data)
+        self.offsets.append(value._index)
+        self.data.append(value._data)
+        return value
+
+    def lend(self, array: Any) -> Any:
+        """Return a read-only view of an argument, which needs no copy while the call lasts."""
+        view_ = array.view()
+        view_.setflags(write=False)
+        STATE.lent.add(id(view_))
+        self.lent.append(view_)
+        return view_
+
+    def where(self, result: Any) -> int | None:
+        """Return where a result stands, None if no argument can have moved it."""
+        if not isinstance(result, Value) or result._tape is not self.tape or result._index < self.start:
+            return None
+        return result._index
+
+    def connected(self, stop: int) -> bool:
+        """Return whether something besides the arguments, that may be differentiated by, moved the results."""
+        if not self.start:
+            return bool(self.tape.leaves)
+        if any(offset >= self.start for offset in self.tape.leaves):
+            return True
+        return any(0 <= source < self.start for _, node in self.tape.nodes(self.start, stop) for source in node.sources)
+
+    def finish(self) -> None:
+        """Close the recording, unless somebody else still writes on it; what was lent is given back."""
+        STATE.lent.difference_update(map(id, self.lent))
+        if self.outer is None:
+            if not self.tape.leaves:
+                self.tape.owner = None
+            elif self.lent:
+                # The recording lives on, and the lender may write again.
+                self.tape.keep_own(self.lent)
+        self.lent = []
+
+    def pull(self, seeds: list[tuple[int, Any]], *, recorded: bool | None = None) -> list[Any]:
+        """Return the gradient by every argument, given cotangents of results.
+
+        The sweep is recorded if it is to be differentiated again; unless told, that is found out.
+        """
+        if not seeds:
+            return [zero_like(data) for data in self.data]
+        stop = max(seeds, key=_offset)[0] + STRIDE
+        with np.errstate(all="ignore"):
+            if recorded is None:
+                recorded = self.connected(stop) or any(isinstance(seed, Value) for _, seed in seeds)
+            if recorded:
+                flows = self._pull_values(seeds, stop)
+            else:
+                adjoints = pull_back(self.tape, seeds, self.start, keep=False)
+                flows = [self._at(adjoints, offset) for offset in self.offsets]
+            return [writable(settled(flow, data)) for flow, data in zip(flows, self.data, strict=True)]
+
+    def _at(self, adjoints: list[Any], offset: int) -> Any:
+        index = (offset - self.start) // STRIDE
+        return adjoints[index] if index < len(adjoints) else None
+
+    def _pull_values(self, seeds: list[tuple[int, Any]], stop: int) -> list[Any]:
+        span = Span(self.tape, self.start, stop, self.offsets)
+        starts: dict[int, Any] = {}
+        for offset, seed in seeds:
+            index = span.index(offset)
+            starts[index] = starts[index] + seed if index in starts else seed
+        with STATE.on(self.tape):
+            flows = reverse(span, Views(span), starts, Nobody())
+        return [self._at(flows, offset) for offset in self.offsets]
+
+    def push(self, tangents: list[Any], results: list[Any]) -> list[Any]:
+        """Return the tangent of every result, given tangents of the arguments."""
+        places = [self.where(result) for result in results]
+        found = [k for k in places if k is not None]
+        if not found:
+            return [zero_like(data_of(result)) for result in results]
+        stop = max(found) + STRIDE
+        span = Span(self.tape, self.start, stop, self.offsets)
+        on_values = self.connected(stop) or any(isinstance(t, Value) for t in tangents)
+        # An argument that no result can depend on may stand behind the last of them.
+        seeds = {span.index(o): t for o, t in zip(self.offsets, tangents, strict=True) if o < stop}
+        with np.errstate(all="ignore"), STATE.on(self.tape):
+            flows = forward(span, Views(span) if on_values else Numbers(span), seeds)
+        return [
+            zero_like(data_of(result)) if k is None else writable(settled(flows[span.index(k)], data_of(result)))
+            for k, result in zip(places, results, strict=True)
+        ]
+
+
+def _offset(seed: tuple[int, Any]) -> int:
+    return seed[0]
+
+
+class Numbers:
+    """The nodes of a span as plain numbers and arrays; what no rule reads may be gone."""
+
+    def __init__(self, span: Span) -> None:
+        self.span = span
+
+    def __getitem__(self, node: int) -> Any:
+        if node < 0:
+            outside = self.span.literals[node]
+            return self.at(*outside) if isinstance(outside, tuple) else outside
+        offset = self.span.start + node * STRIDE
+        data = self.span.tape.value_at(offset)
+        return self.at(offset, self.span.read.get(offset, data) if type(data) is Gone else data)
+
+    def at(self, offset: int, data: Any) -> Any:
+        """Return a node, given its offset and what it carried."""
+        return data
+
+
+class Views(Numbers):
+    """The nodes of a span as values, so that what is computed with them is recorded."""
+
+    def at(self, offset: int, data: Any) -> Any:
+        """Return a node as a value; what is gone stays gone."""
+        if type(data) is Gone:
+            return data
+        tape = self.span.tape
+        if offset in tape.leaves:
+            return view(tape, offset)
+        return wrapped(tape, offset, float(data) if type(data) is np.float64 and not tape.tracing else data)
+
+
+class Nobody:
+    """Watches nothing."""
+
+    def node(self, row: Row, upstream: Any) -> None:
+        """Do nothing."""
+
+    def wire(self, row: Row, slot: int, sent: Any) -> None:
+        """Do nothing."""
+
+
+def lifted(tape: Tape, data: Any) -> Value:
+    """Return a new input of a recording."""
+    if tape.tracing and type(data) is float:
+        data = np.float64(data)
+    return wrapped(tape, tape.append(new_extra((INPUT, (), (), data, 0))), data)
+
+
+def writable(result: Any) -> Any:
+    """Return a result that its receiver may change."""
+    return result.copy() if type(result) is np.ndarray and not result.flags.writeable else result
+
+
+def data_of(result: Any) -> Any:
+    """Return what a value holds, and anything else as it is."""
+    return result._data if isinstance(result, Value) else result
+
+
+def released(result: Any, session: Session) -> Any:
+    """Return what a function gave, as a plain number or array if nothing outside the transform can move it."""
+    if isinstance(result, Value) and result._tape is session.tape and session.tape.owner is None:
+        return result._data
+    return result
+
+
+class Call:
+    """A call of a function with some arguments lifted, recorded."""
+
+    def __init__(
+        self,
+        f: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        argnums: Argnums,
+        *,
+        lends: bool = True,
+    ) -> None:
+        self.session = Session(lends=lends)
+        self.numbers, self.single = _argnums(argnums, len(args), f)
+        chosen = list(args)
+        self.trees: list[Tree] = []
+        self.counts: list[int] = []
+        with STATE.on(self.session.tape):
+            if lends and self.session.lends:
+                for number, arg in enumerate(args):
+                    if type(arg) is np.ndarray and arg.ndim and number not in self.numbers:
+                        chosen[number] = self.session.lend(arg)
+            for number in self.numbers:
+                leaves, tree = flatten(args[number])
+
+                def what(number: int = number, count: int = len(leaves)) -> str:
+                    return f"argument {number} of {name_of(f)}" + (f" (one of its {count} leaves)" if count > 1 else "")
+
+                chosen[number] = unflatten(tree, [self.session.lift(leaf, what) for leaf in leaves])
+                self.trees.append(tree)
+                self.counts.append(len(leaves))
+            self.result = f(*chosen, **kwargs)
+
+    def shaped(self, leaves: Sequence[Any]) -> Any:
+        """Return one leaf per lifted leaf as the arguments were: one container, or a tuple of them."""
+        if self.single and len(leaves) == 1:
+            return unflatten(self.trees[0], leaves)
+        rest, parts = iter(leaves), []
+        for tree, count in zip(self.trees, self.counts, strict=True):
+            parts.append(unflatten(tree, [next(rest) for _ in range(count)]))
+        return parts[0] if self.single else tuple(parts)
+
+
+def _argnums(argnums: Argnums, count: int, f: Callable[..., Any]) -> tuple[list[int], bool]:
+    if type(argnums) is int and 0 <= argnums < count:
+        return [argnums], True
+    single = isinstance(argnums, int) and not isinstance(argnums, bool)
+    numbers = [argnums] if isinstance(argnums, int) else list(argnums)
+    for number in numbers:
+        if not isinstance(number, int) or not -count <= number < count:
+            raise GradientError(
+                f"argnums asks for argument {shown(number)} of {name_of(f)}, which was called with {count}"
+            )
+    return [number % count for number in numbers], single
+
+
+def name_of(f: Any) -> str:
+    """Return the name of a function, for messages."""
+    return getattr(f, "__name__", None) or type(f).__name__
+
+
+def check_function(f: Any) -> None:
+    """Raise unless a transform was given a function."""
+    if not callable(f):
+        raise OperandError(f"a transform takes a function; got {shown(f)}: write wg.grad(f)(x), not wg.grad(f(x))")
+
+
+def transposed(back: Callable[..., Any], slot: int, t: Any, xs: Sequence[Any], y: Any) -> Any:
+    """Push a tangent through an op that only knows how to pull: what it pulls is linear in what it is given.
+
+    `back(slot, g, xs)` is recorded for some g and pulled back along t to g.
+    """
+    recorded = isinstance(t, Value) or any(isinstance(x, Value) for x in xs)
+    session = Session(STATE.tape if recorded else Tape(apart=True))
+    like = data_of(y)
+    with STATE.on(session.tape):
+        g = session.lift(np.zeros_like(like) if np.ndim(like) else 0.0 * np.asarray(like)[()], lambda: "a gradient")
+        sent = back(slot, g, xs)
+    at = session.where(sent)
+    return session.pull([] if at is None else [(at, t)], recorded=recorded)[0]
