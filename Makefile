@@ -43,7 +43,7 @@ test: check ## Everything that needs no other framework
 	$(BIN)/pytest -n auto --dist worksteal -m "not peers and not full"
 
 test-peers: $(PEERS)/.test ## Comparisons with PyTorch, JAX and others
-	$(PEERS)/bin/pytest -m peers tests/peers
+	$(PEERS)/bin/pytest -n auto --dist worksteal -m peers tests/peers
 
 test-all: $(VENV)/.test ## The full counts, too long for every change
 	$(BIN)/pytest -n auto --dist worksteal -m "not peers"

@@ -671,6 +671,8 @@ def test_buffers_of_recorded_values_are_read_only() -> None:
             y.data[...] = 0.0
 
 
+# Not strict: alone it passes, after transforms that raised it does not (see the next test).
+@pytest.mark.xfail(strict=False, reason="a known fault")
 def test_a_view_of_a_buffer_is_copied_too() -> None:
     base = np.arange(6.0)
     view = base[::2]
@@ -682,6 +684,40 @@ def test_a_view_of_a_buffer_is_copied_too() -> None:
 
     assert_equal(x.data, [0.0, 2.0, 4.0])
     assert_equal(x.grad, [0.0, 2.0, 4.0])
+
+
+@FAULT
+def test_a_transform_that_raised_has_given_back_what_it_was_lent() -> None:
+    def broken(x: Any) -> Any:
+        raise KeyError
+
+    wrong = 0
+    for _ in range(100):
+        with pytest.raises(KeyError):
+            wg.grad(broken)(np.ones(3))
+        base = np.arange(3.0)
+        view = base[:]
+        view.setflags(write=False)
+        x = wg.Value(view)
+        base[:] = 100.0
+        wrong += x.data[0] != 0.0
+
+    assert not wrong
+
+
+@FAULT
+def test_an_argument_edited_while_the_function_runs_does_not_matter() -> None:
+    data = np.ones(3)
+
+    def f(x: Any) -> Any:
+        y = (x * x).sum()
+        data[:] = 5.0
+        return y
+
+    value, grad = wg.value_and_grad(f)(data)
+
+    assert value == 3.0
+    assert_equal(grad, [2.0, 2.0, 2.0])
 
 
 def test_an_index_edited_after_forward_does_not_matter() -> None:
@@ -704,6 +740,7 @@ def test_an_index_edited_after_forward_does_not_matter() -> None:
         lambda a, b: np.where(np.array([True, False, True]), a, b),
         pytest.param(lambda a, b: (a + b).reshape(3, 1), marks=FAULT),
         lambda a, b: (+a)[::-1] + b,
+        pytest.param(lambda a, b: (a * b).sum(), marks=FAULT),
     ],
 )
 def test_gradients_belong_to_nobody_else(f: Callable[..., Any]) -> None:
@@ -711,7 +748,7 @@ def test_gradients_belong_to_nobody_else(f: Callable[..., Any]) -> None:
     y = f(a, b)
     seed = np.ones(y.shape)
     y.backward(seed)
-    before = b.grad.copy(), y.grad.copy()
+    before = np.array(b.grad), np.array(y.grad)
     a.grad *= 100.0
 
     assert_equal((b.grad, y.grad), before)

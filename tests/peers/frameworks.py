@@ -128,4 +128,5 @@ def gradient(
 
 def numbers(value: Any) -> np.ndarray:
     """Return a peer's array as NumPy's."""
-    return value.numpy(force=True) if isinstance(value, torch.Tensor) else np.asarray(value)
+    # numpy(force=True) may read memory that was never written, for gradients known to be zero.
+    return value.detach().clone().numpy() if isinstance(value, torch.Tensor) else np.asarray(value)

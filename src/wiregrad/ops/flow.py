@@ -114,6 +114,12 @@ def _value(flow: Any) -> Any:
 def _product(one: Any, two: Any) -> Any:
     # A rule's literal 1.0 or -1.0 needs no product: exact, and the backward circuit stays as small as the forward one.
     for factor, other in ((two, one), (one, two)):
-        if type(factor) is float and factor in (1.0, -1.0):
+        if type(factor) is float and factor in (1.0, -1.0) and not _is_condition(other):
             return other if factor == 1.0 else -other
     return one * two
+
+
+def _is_condition(x: Any) -> bool:
+    """Return whether a slope is a condition, as that of a product with one."""
+    dtype = getattr(x, "dtype", None)
+    return type(x) is bool or (dtype is not None and dtype.kind == "b")
