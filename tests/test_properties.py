@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, Phase, assume, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -528,7 +528,7 @@ TestRecordings = Recordings.TestCase
 
 
 class HookedRecordings(Recordings):
-    """Has hooks too; they are lost where a value is used on another recording."""
+    """Has hooks too."""
 
     @rule(which=WHICH)
     def hook(self, which: int) -> None:
@@ -538,5 +538,5 @@ class HookedRecordings(Recordings):
             node.scale *= 2.0
 
 
-HookedRecordings.TestCase.settings = settings(MACHINE, phases=[Phase.generate])
-TestHookedRecordings = pytest.mark.xfail(strict=True, reason="a known fault")(HookedRecordings.TestCase)
+HookedRecordings.TestCase.settings = MACHINE
+TestHookedRecordings = HookedRecordings.TestCase

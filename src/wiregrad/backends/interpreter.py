@@ -83,7 +83,7 @@ def _from_vector(vector: Any, names: tuple[str, ...]) -> Mapping[str, Any]:
 
 def number(what: str, value: Any) -> np.float64:
     """Return a value as float64; raise if it is none."""
-    found = as_float(value)
+    found = as_float(value[()] if isinstance(value, np.ndarray) and not value.ndim else value)
     if found is None:
         raise InputError(f"{what} must be a number; got {type(value).__name__} {shown(value)}")
     if np.isinf(found) and not (isinstance(value, float | np.floating) and np.isinf(value)):

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from wiregrad.errors import OperandError, ShapeError, shown, user_line
-from wiregrad.frontends.session import check_function, name_of
+from wiregrad.frontends.session import check_function, distinct, name_of
 from wiregrad.frontends.trace import Traced, run_traced
 from wiregrad.frontends.tree import Tree, flatten, unflatten
 from wiregrad.frontends.value import Value
@@ -48,7 +48,8 @@ def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Callable
         batched = [axis is not None for axis in axes]
         outputs, shape = _run(f, fronted, batched, tree, size)
         outs = _spread_axes(out_axes, shape, len(outputs))
-        return unflatten(shape, [_back(y, axis, size) for y, axis in zip(outputs, outs, strict=True)])
+        results = [_back(y, axis, size) for y, axis in zip(outputs, outs, strict=True)]
+        return unflatten(shape, distinct(results, [(None, leaf) for leaf in leaves]))
 
     return mapped
 
@@ -95,7 +96,8 @@ def _replay(traced: Traced, leaves: list[Any], batched: list[bool], size: int) -
             continue
         node = tape.node_at(offset)
         if node.op is INPUT:
-            found[offset] = (tape.leaves[offset], False)
+            # A value from outside, or a point that a derivative was taken at inside.
+            found[offset] = (tape.leaves.get(offset, node.y), False)
             continue
         operands = [
             (x, False) if source < 0 else found[source] for source, x in zip(node.sources, node.xs, strict=True)

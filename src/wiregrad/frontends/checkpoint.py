@@ -6,9 +6,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
-from wiregrad.frontends.packing import pack, unpack
+from wiregrad.frontends.packing import Parts
 from wiregrad.frontends.record import common_tape, finish, place
 from wiregrad.frontends.session import (
     Session,
@@ -29,8 +27,9 @@ def checkpoint(f: Callable[..., Any]) -> Callable[..., Any]:
 
     Memory for time. Values that f uses without being given them are found when it first runs.
 
+    >>> import numpy as np
     >>> import wiregrad as wg
-    >>> wg.grad(lambda x: checkpoint(np.sin)(x) * x)(0.0)
+    >>> wg.grad(lambda x: wg.checkpoint(np.sin)(x) * x)(0.0)
     0.0
     """
     check_function(f)
@@ -50,8 +49,8 @@ def checkpoint(f: Callable[..., Any]) -> Callable[..., Any]:
         if home is None:
             return unflatten(segment.out_tree, outputs)
         op = CHECKPOINT.once(segment=segment)
-        packed = finish(home, op, operands, [data_of(x) for x in operands], pack(outputs))
-        return unflatten(segment.out_tree, unpack(packed, [np.shape(y) for y in outputs]))
+        packed = finish(home, op, operands, [data_of(x) for x in operands], segment.parts.pack(outputs))
+        return unflatten(segment.out_tree, segment.parts.unpack(packed))
 
     return computed
 
@@ -64,6 +63,7 @@ class Segment:
         self.leaves = [None if k in values else leaf for k, leaf in enumerate(leaves)]
         self.out_tree = tree
         self.captured: list[Value] = []
+        self.parts = Parts(())
         self._latest: tuple[Any, list[Any]] | None = None
 
     def first(self, given: Sequence[Value]) -> list[Any]:
@@ -72,7 +72,9 @@ class Segment:
         with STATE.on(tape):
             results, self.out_tree = flatten(self.call([lifted(tape, data_of(x)) for x in given]))
         self.captured = list(tape.leaves.values())
-        return [data_of(result) for result in results]
+        outputs = [data_of(result) for result in results]
+        self.parts = Parts(outputs)
+        return outputs
 
     def call(self, values: Sequence[Any]) -> Any:
         """Call the function with the values in their places."""
@@ -102,7 +104,7 @@ class Segment:
                 session.offsets.append(place(session.tape, value))
                 session.data.append(value._data)
         session.start = min([session.start, *session.offsets])
-        parts = unpack(g, [np.shape(data_of(result)) for result in results])
+        parts = self.parts.unpack(g)
         seeds = [
             (at, part) for result, part in zip(results, parts, strict=True) if (at := session.where(result)) is not None
         ]
@@ -124,7 +126,7 @@ CHECKPOINT = TABLE.register(
         inputs=("x",),
         variadic=True,
         pattern=Pattern.SCALE,
-        forward=lambda *xs, segment: pack([data_of(r) for r in flatten(segment.call(xs))[0]]),
+        forward=lambda *xs, segment: segment.parts.pack([data_of(r) for r in flatten(segment.call(xs))[0]]),
         back=_checkpoint_back,
         ahead=_checkpoint_ahead,
         batches=False,

@@ -15,7 +15,7 @@ import numpy as np
 
 from wiregrad.errors import GradientError, NoRuleError, OperandError, RecordError, shown, user_line
 from wiregrad.frontends import dispatch, scalar  # noqa: F401 - they give values their methods and operators
-from wiregrad.frontends.packing import pack, unpack
+from wiregrad.frontends.packing import Parts
 from wiregrad.frontends.record import common_tape, finish, no_grad
 from wiregrad.frontends.session import transposed
 from wiregrad.frontends.tree import flatten, unflatten
@@ -125,11 +125,10 @@ def _apply(cls: type[Function], args: Sequence[Any]) -> Any:
         return unflatten(tree, [part if isinstance(part, Value) else _constant(part) for part in outputs])
     rest = tuple(None if k in values else arg for k, arg in enumerate(args))
     xs = tuple(np.asarray(v._data) if np.ndim(v._data) else np.asarray(v._data)[()] for v in operands)
-    call = _Call(cls, ctx, rest, tuple(values), xs, tuple(np.shape(data) for data in datas))
+    call = _Call(cls, ctx, rest, tuple(values), xs, Parts(datas))
     op = FUNCTION_OP.once(call=call)
-    packed = pack(datas)
-    result = finish(tape, op, operands, xs, packed)
-    return unflatten(tree, unpack(result, call.shapes))
+    packed = finish(tape, op, operands, xs, call.parts.pack(datas))
+    return unflatten(tree, call.parts.unpack(packed))
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,7 +141,7 @@ class _Call:
     values: tuple[int, ...]
     point: tuple[Any, ...]
     """What the values were when `ctx` was filled."""
-    shapes: tuple[tuple[int, ...], ...]
+    parts: Parts
 
     def filled(self, xs: Sequence[Any]) -> list[Any]:
         """Return the arguments with values in their places."""
@@ -156,7 +155,7 @@ class _Call:
         if not isinstance(g, Value | np.ndarray | np.generic | float):
             raise NoRuleError(f"{self.cls.__name__}.backward is Python code, which a backward circuit cannot hold")
         recorded = isinstance(g, Value) or any(isinstance(x, Value) for x in xs)
-        sent = self.cls.backward(self._context(xs, recorded=recorded), *unpack(g, self.shapes))
+        sent = self.cls.backward(self._context(xs, recorded=recorded), *self.parts.unpack(g, zeros=True))
         sent = sent if isinstance(sent, tuple | list) else (sent,)
         if len(sent) < len(self.args):
             raise GradientError(
@@ -199,7 +198,7 @@ FUNCTION_OP = TABLE.register(
         inputs=("x",),
         variadic=True,
         pattern=Pattern.SCALE,
-        forward=lambda *xs, call: pack([_raw(part) for part in flatten(_rerun(call, xs))[0]]),
+        forward=lambda *xs, call: call.parts.pack([_raw(part) for part in flatten(_rerun(call, xs))[0]]),
         back=_function_back,
         ahead=_function_ahead,
         batches=False,

@@ -17,8 +17,8 @@ from wiregrad.frontends.session import (
     data_of,
     name_of,
 )
-from wiregrad.frontends.transforms import grad
 from wiregrad.frontends.tree import flatten, unflatten
+from wiregrad.ops.flow import fit
 from wiregrad.ops.functions import FUNCTIONS
 
 
@@ -39,15 +39,16 @@ def jacobian(f: Callable[..., Any], argnums: Argnums = 0, mode: str | None = Non
     @functools.wraps(f, updated=())
     def computed(*args: Any, **kwargs: Any) -> Any:
         call = Call(f, args, kwargs, argnums)
-        results, tree = flatten(call.result)
-        datas = [data_of(leaf) for leaf in results]
-        for data in datas:
-            if np.asarray(data).dtype.kind not in "fc":
-                raise GradientError(f"{name_of(f)} returns {shown(data)}, which has no derivative{user_line()}")
-        way = mode or cheaper(call.session.data, datas)
-        blocks = (_columns if way == "forward" else _rows)(call.session, results, datas)
-        call.session.finish()
-        return unflatten(tree, [call.shaped(row) for row in blocks])
+        with call.session as session:
+            results, tree = flatten(call.result)
+            datas = [data_of(leaf) for leaf in results]
+            for data in datas:
+                if np.asarray(data).dtype.kind not in "fc":
+                    raise GradientError(f"{name_of(f)} returns {shown(data)}, which has no derivative{user_line()}")
+            way = mode or cheaper(session.data, datas)
+            blocks = (_columns if way == "forward" else _rows)(session, results, datas)
+            session.finish()
+            return unflatten(tree, [call.shaped(row) for row in blocks])
 
     return computed
 
@@ -58,6 +59,9 @@ def cheaper(inputs: Sequence[Any], outputs: Sequence[Any]) -> str:
     >>> cheaper([np.zeros(2)], [np.zeros(5)]), cheaper([np.zeros(5)], [np.zeros(2)])
     ('forward', 'reverse')
     """
+    if any(np.iscomplexobj(x) for x in inputs):
+        # Along one direction forward mode sees half of what a complex number can do.
+        return "reverse"
     return "forward" if sum(map(np.size, inputs)) < sum(map(np.size, outputs)) else "reverse"
 
 
@@ -75,15 +79,11 @@ def _rows(session: Session, results: list[Any], datas: list[Any]) -> list[list[A
 
 def _columns(session: Session, results: list[Any], datas: list[Any]) -> list[list[Any]]:
     """Return, per result and argument, the derivatives: one forward sweep per number of the arguments."""
-    zeros = [None] * len(session.data)
-    pushed = [
-        [session.push([*zeros[:k], unit, *zeros[k + 1 :]], results) for unit in units(x)]
-        for k, x in enumerate(session.data)
-    ]
+    pushed = [[_push(session, k, unit, results) for unit in units(x)] for k, x in enumerate(session.data)]
     return [
         [
             _moved(
-                _stacked([column[r] for column in pushed[k]], np.shape(x), np.shape(data), data),
+                _stacked([fit(column[r], x) for column in pushed[k]], np.shape(x), np.shape(data), x),
                 np.ndim(x),
                 np.ndim(data),
             )
@@ -91,6 +91,17 @@ def _columns(session: Session, results: list[Any], datas: list[Any]) -> list[lis
         ]
         for r, data in enumerate(datas)
     ]
+
+
+def _push(session: Session, k: int, unit: Any, results: list[Any]) -> list[Any]:
+    """Return how the results move with one number of an argument; with a complex one, both ways, as a gradient says."""
+    rest = [None] * (len(session.data) - k - 1)
+    along = session.push([*[None] * k, unit, *rest], results)
+    if not np.iscomplexobj(unit):
+        return along
+    across = session.push([*[None] * k, unit * 1j, *rest], results)
+    real = FUNCTIONS["real"].run
+    return [real(one) + 1j * real(two) for one, two in zip(along, across, strict=True)]
 
 
 def units(data: Any) -> Iterator[Any]:
@@ -120,10 +131,10 @@ def _moved(block: Any, inputs: int, outputs: int) -> Any:
 
 
 def hessian(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
-    """Return the function that computes the second derivatives of f: the Jacobian of its gradient.
+    """Return the function that computes the second derivatives of f: the Jacobian of its Jacobian.
 
     >>> import numpy as np
     >>> hessian(lambda x: x[0] ** 2 * x[1])(np.array([2.0, 3.0])).tolist()
     [[6.0, 4.0], [4.0, 0.0]]
     """
-    return jacobian(grad(f, argnums), argnums)
+    return jacobian(jacobian(f, argnums), argnums)

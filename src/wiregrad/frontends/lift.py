@@ -5,6 +5,7 @@ An array that is recorded belongs to the recording: it is copied, and read-only,
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -103,3 +104,49 @@ def _described(data: Any) -> str:
     if isinstance(data, np.ndarray):
         return f"an array of {data.dtype} with shape {data.shape}"
     return f"{type(data).__name__} {shown(data)}"
+
+
+class Loans:
+    """Large arrays that running transforms hand to their functions: read-only views that need no copy.
+
+    While an array is lent, it and the array it is a view of cannot be written to either, so an edit raises.
+    """
+
+    def __init__(self) -> None:
+        self._locked: dict[int, list[Any]] = {}
+        self._lock = threading.Lock()
+
+    def lend(self, array: Any) -> Any:
+        """Return a read-only view of an array that owns its memory (or is a view of one that does), else a copy."""
+        owner = array
+        while isinstance(owner.base, np.ndarray):
+            owner = owner.base
+        if owner.base is not None:
+            return own(array)
+        with self._lock:
+            for part in (owner, array):
+                held = self._locked.get(id(part))
+                if held is not None:
+                    held[1] += 1
+                elif part.flags.writeable:
+                    part.setflags(write=False)
+                    self._locked[id(part)] = [part, 1]
+        view = array.view()
+        view.setflags(write=False)
+        STATE.lent[id(view)] = (view, owner, array)
+        return view
+
+    def give_back(self, view: Any) -> None:
+        """Let an array be written to again, once nobody else has it on loan."""
+        _, owner, array = STATE.lent.pop(id(view))
+        with self._lock:
+            for part in (owner, array):
+                held = self._locked.get(id(part))
+                if held is not None:
+                    held[1] -= 1
+                    if not held[1]:
+                        del self._locked[id(part)]
+                        part.setflags(write=True)
+
+
+LOANS = Loans()

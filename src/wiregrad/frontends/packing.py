@@ -7,27 +7,33 @@ from typing import Any
 
 import numpy as np
 
+from wiregrad.ir import TABLE
 from wiregrad.ops.functions import FUNCTIONS
 
 
-def pack(parts: Sequence[Any]) -> Any:
-    """Return arrays as one: the only one as it is, several end to end.
+class Parts:
+    """What the outputs of a call were: which of them a gradient can flow to, and the shapes and dtypes of those."""
 
-    >>> pack([np.array([1.0]), 2.0]).tolist()
-    [1.0, 2.0]
-    """
-    if len(parts) == 1:
-        return np.array(parts[0])[()]
-    return np.concatenate([np.ravel(part) for part in parts])
+    def __init__(self, outputs: Sequence[Any]) -> None:
+        self.moving = [k for k, output in enumerate(outputs) if np.asarray(output).dtype.kind in "fc"]
+        self.kinds = [(np.shape(outputs[k]), np.asarray(outputs[k]).dtype.name) for k in self.moving]
+        self.still = {k: output for k, output in enumerate(outputs) if k not in self.moving}
 
+    def pack(self, outputs: Sequence[Any]) -> Any:
+        """Return the outputs that move as one array: the only one as it is, several end to end."""
+        parts = [outputs[k] for k in self.moving]
+        if len(parts) == 1:
+            return np.array(parts[0])[()]
+        return np.concatenate([np.ravel(part) for part in parts]) if parts else np.zeros(0)
 
-def unpack(packed: Any, shapes: Sequence[tuple[int, ...]]) -> list[Any]:
-    """Return the arrays of the given shapes that `pack` made one of."""
-    if len(shapes) == 1:
-        return [packed]
-    parts, start = [], 0
-    for shape in shapes:
-        size = int(np.prod(shape))
-        parts.append(FUNCTIONS["reshape"].run(packed[start : start + size], shape))
-        start += size
-    return parts
+    def unpack(self, packed: Any, *, zeros: bool = False) -> list[Any]:
+        """Return all outputs, given those that move as one array; the others as they were, or zeros of their shape."""
+        found: dict[int, Any] = {k: np.zeros_like(x, float) if zeros else x for k, x in self.still.items()}
+        start = 0
+        for k, (shape, dtype) in zip(self.moving, self.kinds, strict=True):
+            size = int(np.prod(shape))
+            part = packed if len(self.kinds) == 1 else FUNCTIONS["reshape"].run(packed[start : start + size], shape)
+            same = type(part) is float or part.dtype.name == dtype
+            found[k] = part if same else TABLE["cast"](part, dtype=dtype)
+            start += size
+        return [found[k] for k in sorted(found)]

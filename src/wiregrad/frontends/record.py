@@ -6,6 +6,7 @@ Real numbers have a quicker way (`wiregrad.frontends.scalar`); everything else c
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -273,8 +274,12 @@ def _import(tape: Tape, home: Tape, root: int) -> None:
             tape.known[home.serial, offset] = place(tape, stands_for)
             continue
         copied = _copied(tape, home, offset)
+        if offset in home.hooks:
+            tape.hooks[copied] = list(home.hooks[offset])
         tape.imports[copied] = (home, offset)
         tape.known[home.serial, offset] = copied
+    if not any(reader() is tape for reader in home.readers):
+        home.readers.append(weakref.ref(tape))
     # What was copied once should not be copied again for every few rows that follow.
     tape.limit = max(tape.limit, 2 * len(tape.buffer))
 

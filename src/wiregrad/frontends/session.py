@@ -6,16 +6,16 @@ again, on recorded values.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from wiregrad.errors import GradientError, OperandError, shown
 from wiregrad.frontends import dispatch, scalar  # noqa: F401 - they give values their methods and operators
-from wiregrad.frontends.lift import as_data, own
+from wiregrad.frontends.lift import LOANS, as_data, own
 from wiregrad.frontends.record import new_extra, record
-from wiregrad.frontends.tape import STATE, STRIDE, Gone, Span, Tape, pull_back
+from wiregrad.frontends.tape import KEEP, STATE, STRIDE, Gone, Span, Tape, pull_back
 from wiregrad.frontends.tree import Tree, flatten, unflatten
 from wiregrad.frontends.value import Value, settled, view, wrapped, zero_like
 from wiregrad.ir import INPUT, TABLE, Row
@@ -39,7 +39,7 @@ class Session:
     def lift(self, leaf: Any, what: Callable[[], str]) -> Value:
         """Return an argument as a node of the recording."""
         if type(leaf) is np.ndarray and leaf.dtype == np.float64 and leaf.ndim:
-            value = lifted(self.tape, self.lend(leaf) if self.lends else own(leaf))
+            value = lifted(self.tape, self.lend(leaf))
         elif type(leaf) is float:
             value = lifted(self.tape, leaf)
         else:
@@ -52,12 +52,24 @@ class Session:
         return value
 
     def lend(self, array: Any) -> Any:
-        """Return a read-only view of an argument, which needs no copy while the call lasts."""
-        view_ = array.view()
-        view_.setflags(write=False)
-        STATE.lent.add(id(view_))
-        self.lent.append(view_)
+        """Return an argument as nobody can change it while the call lasts: lent if it is large, else copied."""
+        if not self.lends or array.size <= KEEP:
+            return own(array)
+        view_ = LOANS.lend(array)
+        if id(view_) in STATE.lent:
+            self.lent.append(view_)
         return view_
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.lent and self.tape.owner is not None:
+            # The recording lives on, and the lender may write again.
+            self.tape.keep_own(self.lent)
+        for view_ in self.lent:
+            LOANS.give_back(view_)
+        self.lent = []
 
     def where(self, result: Any) -> int | None:
         """Return where a result stands, None if no argument can have moved it."""
@@ -74,15 +86,9 @@ class Session:
         return any(0 <= source < self.start for _, node in self.tape.nodes(self.start, stop) for source in node.sources)
 
     def finish(self) -> None:
-        """Close the recording, unless somebody else still writes on it; what was lent is given back."""
-        STATE.lent.difference_update(map(id, self.lent))
-        if self.outer is None:
-            if not self.tape.leaves:
-                self.tape.owner = None
-            elif self.lent:
-                # The recording lives on, and the lender may write again.
-                self.tape.keep_own(self.lent)
-        self.lent = []
+        """Close the recording, unless somebody else still writes on it."""
+        if self.outer is None and not self.tape.leaves:
+            self.tape.owner = None
 
     def pull(self, seeds: list[tuple[int, Any]], *, recorded: bool | None = None) -> list[Any]:
         """Return the gradient by every argument, given cotangents of results.
@@ -100,7 +106,7 @@ class Session:
             else:
                 adjoints = pull_back(self.tape, seeds, self.start, keep=False)
                 flows = [self._at(adjoints, offset) for offset in self.offsets]
-            return [writable(settled(flow, data)) for flow, data in zip(flows, self.data, strict=True)]
+            return distinct([settled(flow, data) for flow, data in zip(flows, self.data, strict=True)], seeds)
 
     def _at(self, adjoints: list[Any], offset: int) -> Any:
         index = (offset - self.start) // STRIDE
@@ -112,8 +118,12 @@ class Session:
         for offset, seed in seeds:
             index = span.index(offset)
             starts[index] = starts[index] + seed if index in starts else seed
-        with STATE.on(self.tape):
-            flows = reverse(span, Views(span), starts, Nobody())
+        if self.tape.owner is None:
+            # The function's own recording is over: what is recorded is where the cotangents come from.
+            flows = reverse(span, Numbers(span), starts, Nobody())
+        else:
+            with STATE.on(self.tape):
+                flows = reverse(span, Views(span), starts, Nobody())
         return [self._at(flows, offset) for offset in self.offsets]
 
     def push(self, tangents: list[Any], results: list[Any]) -> list[Any]:
@@ -129,10 +139,11 @@ class Session:
         seeds = {span.index(o): t for o, t in zip(self.offsets, tangents, strict=True) if o < stop}
         with np.errstate(all="ignore"), STATE.on(self.tape):
             flows = forward(span, Views(span) if on_values else Numbers(span), seeds)
-        return [
-            zero_like(data_of(result)) if k is None else writable(settled(flows[span.index(k)], data_of(result)))
+        found = [
+            zero_like(data_of(result)) if k is None else settled(flows[span.index(k)], data_of(result))
             for k, result in zip(places, results, strict=True)
         ]
+        return distinct(found, zip(places, tangents, strict=False))
 
 
 def _offset(seed: tuple[int, Any]) -> int:
@@ -154,8 +165,8 @@ class Numbers:
         return self.at(offset, self.span.read.get(offset, data) if type(data) is Gone else data)
 
     def at(self, offset: int, data: Any) -> Any:
-        """Return a node, given its offset and what it carried."""
-        return data
+        """Return a node, given its offset and what it carried; rules divide, so numbers are NumPy's."""
+        return np.float64(data) if type(data) is float else data
 
 
 class Views(Numbers):
@@ -188,9 +199,15 @@ def lifted(tape: Tape, data: Any) -> Value:
     return wrapped(tape, tape.append(new_extra((INPUT, (), (), data, 0))), data)
 
 
-def writable(result: Any) -> Any:
-    """Return a result that its receiver may change."""
-    return result.copy() if type(result) is np.ndarray and not result.flags.writeable else result
+def distinct(results: list[Any], given: Iterable[tuple[Any, Any]]) -> list[Any]:
+    """Return results that their receiver may change: none of them shares memory with another or with what was given."""
+    taken = {id(seed) for _, seed in given}
+    for k, result in enumerate(results):
+        if type(result) is np.ndarray:
+            if result.base is not None or not result.flags.writeable or id(result) in taken:
+                results[k] = result.copy()
+            taken.add(id(results[k]))
+    return results
 
 
 def data_of(result: Any) -> Any:
@@ -201,8 +218,16 @@ def data_of(result: Any) -> Any:
 def released(result: Any, session: Session) -> Any:
     """Return what a function gave, as a plain number or array if nothing outside the transform can move it."""
     if isinstance(result, Value) and result._tape is session.tape and session.tape.owner is None:
-        return result._data
+        data = result._data
+        # A view may be one of what the caller lent.
+        return data.copy() if type(data) is np.ndarray and data.base is not None else data
     return result
+
+
+def all_released(container: Any, session: Session) -> Any:
+    """Return a container with each of its leaves released."""
+    leaves, tree = flatten(container)
+    return unflatten(tree, [released(leaf, session) for leaf in leaves])
 
 
 class Call:
@@ -222,21 +247,28 @@ class Call:
         chosen = list(args)
         self.trees: list[Tree] = []
         self.counts: list[int] = []
-        with STATE.on(self.session.tape):
-            if lends and self.session.lends:
-                for number, arg in enumerate(args):
-                    if type(arg) is np.ndarray and arg.ndim and number not in self.numbers:
-                        chosen[number] = self.session.lend(arg)
-            for number in self.numbers:
-                leaves, tree = flatten(args[number])
+        try:
+            with STATE.on(self.session.tape):
+                self._lift(f, args, chosen)
+                self.result = f(*chosen, **kwargs)
+        except BaseException:
+            self.session.__exit__()
+            raise
 
-                def what(number: int = number, count: int = len(leaves)) -> str:
-                    return f"argument {number} of {name_of(f)}" + (f" (one of its {count} leaves)" if count > 1 else "")
+    def _lift(self, f: Callable[..., Any], args: tuple[Any, ...], chosen: list[Any]) -> None:
+        """Put the lifted arguments in their places; the other arrays are lent."""
+        for number, arg in enumerate(args):
+            if type(arg) is np.ndarray and arg.ndim and self.session.lends and number not in self.numbers:
+                chosen[number] = self.session.lend(arg)
+        for number in self.numbers:
+            leaves, tree = flatten(args[number])
 
-                chosen[number] = unflatten(tree, [self.session.lift(leaf, what) for leaf in leaves])
-                self.trees.append(tree)
-                self.counts.append(len(leaves))
-            self.result = f(*chosen, **kwargs)
+            def what(number: int = number, count: int = len(leaves)) -> str:
+                return f"argument {number} of {name_of(f)}" + (f" (one of its {count} leaves)" if count > 1 else "")
+
+            chosen[number] = unflatten(tree, [self.session.lift(leaf, what) for leaf in leaves])
+            self.trees.append(tree)
+            self.counts.append(len(leaves))
 
     def shaped(self, leaves: Sequence[Any]) -> Any:
         """Return one leaf per lifted leaf as the arguments were: one container, or a tuple of them."""

@@ -81,6 +81,7 @@ class Tape:
         "owner",
         "places",
         "reached",
+        "readers",
         "serial",
         "tracing",
     )
@@ -95,6 +96,8 @@ class Tape:
         self.known: dict[tuple[int, int], int] = {}
         """Where rows of other recordings, by serial and offset, went."""
         self.hooks: dict[int, list[Any]] = {}
+        self.readers: list[weakref.ref[Tape]] = []
+        """The recordings that copied rows of this one."""
         self.adjoints: list[Any] = []
         """What the last backward pass left at each node."""
         self.reached: bytearray | None = None
@@ -148,6 +151,14 @@ class Tape:
         for offset, row in zip(range(stop - STRIDE, start - STRIDE, -STRIDE), reversed(rows), strict=True):
             extra = self.extras.get(offset)
             yield offset, _unpack(row, self) if extra is None else extra
+
+    def copies_of(self, offset: int) -> Iterator[tuple[Tape, int]]:
+        """Return where a node stands: here, and on the recordings that copied it."""
+        yield self, offset
+        for reader in self.readers:
+            tape = reader()
+            if tape is not None and (self.serial, offset) in tape.known:
+                yield from tape.copies_of(tape.known[self.serial, offset])
 
     def keep_own(self, lent: Sequence[Any]) -> None:
         """Copy arrays that belong to somebody else, wherever nodes refer to them."""
@@ -269,33 +280,23 @@ def _backwards(items: list[Any], high: int) -> Iterator[Any]:
         yield items[k]
 
 
-def reached(tape: Tape, size: int) -> bytearray:
-    """Return 1 for each of the first `size` nodes that the last of them depends on through a blocked wire."""
-    found = bytearray(size)
-    columns = _columns(tape, 0, size * STRIDE)
-    if not size or not (
-        tape.extras.keys() - tape.leaves.keys() or (columns["a"] <= BLOCKED).any() or (columns["b"] <= BLOCKED).any()
-    ):
-        # Nothing is blocked, so what has no gradient was not passed.
-        return found
-    found[-1] = 1
-    first, second = (_unblocked(columns[name]) for name in "ab")
-    for node in range(size - 1, -1, -1):
-        if found[node]:
-            if first[node] == EXTRA:
-                for source in tape.node_at(node * STRIDE).sources:
-                    if source >= 0:
-                        found[source // STRIDE] = 1
-            elif first[node] >= 0:
-                found[first[node]] = 1
-            if second[node] >= 0:
-                found[second[node]] = 1
-    return found
-
-
-def _unblocked(offsets: Any) -> list[int]:
-    open_ = np.where(offsets <= BLOCKED, BLOCKED - offsets, offsets)
-    found: list[int] = np.where(open_ >= 0, open_ // STRIDE, open_).tolist()
+def reached(tape: Tape, adjoints: list[Any]) -> bytearray:
+    """Return 1 for each node that a sweep came past without leaving a gradient there: its zero is one by structure."""
+    found, stack = bytearray(len(adjoints)), list[int]()
+    columns = _columns(tape, 0, len(adjoints) * STRIDE)
+    for name in "ab":
+        for node in np.flatnonzero(columns[name] <= BLOCKED).tolist():
+            if adjoints[node] is not None:
+                stack.append(BLOCKED - int(columns[name][node]))
+    for offset, extra in tape.extras.items():
+        if offset < len(adjoints) * STRIDE and adjoints[offset // STRIDE] is not None:
+            stack.extend(source for source in extra.sources if source >= 0)
+    while stack:
+        offset = stack.pop()
+        node = offset // STRIDE
+        if not found[node] and adjoints[node] is None:
+            found[node] = 1
+            stack.extend(tape.sources_at(offset))
     return found
 
 
@@ -346,8 +347,8 @@ class State(threading.local):
         self._latest: weakref.ref[Tape] | None = None
         self.paused = 0
         self.group = ""
-        self.lent: set[int] = set()
-        """The arrays that running transforms hand to their functions, by id: read-only views that need no copy."""
+        self.lent: dict[int, Any] = {}
+        """The views that running transforms lent to their functions, by id, with the arrays they are views of."""
 
     def current(self) -> Tape:
         """Return the recording for an op on leaves alone."""

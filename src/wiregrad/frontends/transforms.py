@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from wiregrad.errors import GradientError, OperandError, ShapeError, shown, user_line
-from wiregrad.frontends.record import record
 from wiregrad.frontends.session import (
     Argnums,
     Call,
+    all_released,
     check_function,
     data_of,
     name_of,
@@ -25,8 +25,6 @@ from wiregrad.frontends.session import (
 )
 from wiregrad.frontends.tree import flatten, matching, unflatten
 from wiregrad.frontends.value import Scalar, Value
-from wiregrad.frontends.value import leaf as new_leaf
-from wiregrad.ir import TABLE
 
 
 def grad(
@@ -62,18 +60,16 @@ def value_and_grad(
     @functools.wraps(f, updated=())
     def computed(*args: Any, **kwargs: Any) -> Any:
         call = Call(f, args, kwargs, argnums)
-        result, aux = _with_aux(call.result) if has_aux else (call.result, None)
-        check_scalar(result, f, holomorphic=holomorphic)
-        place_ = call.session.where(result)
-        grads = call.session.pull([] if place_ is None else [(place_, _one(result))])
-        if holomorphic:
-            grads = [np.conjugate(g) for g in grads]
-        call.session.finish()
-        value = released(result, call.session)
-        if not has_aux:
-            return value, call.shaped(grads)
-        leaves, tree = flatten(aux)
-        return (value, unflatten(tree, [released(leaf, call.session) for leaf in leaves])), call.shaped(grads)
+        with call.session as session:
+            result, aux = _with_aux(call.result) if has_aux else (call.result, None)
+            check_scalar(result, f, holomorphic=holomorphic)
+            place_ = session.where(result)
+            grads = session.pull([] if place_ is None else [(place_, _one(result))])
+            if holomorphic:
+                grads = [np.conjugate(g) for g in grads]
+            session.finish()
+            value = released(result, session)
+            return (value, all_released(aux, session)) if has_aux else value, call.shaped(grads)
 
     return computed
 
@@ -135,7 +131,7 @@ def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
         return call.shaped(session.pull(seeds))
 
     out = unflatten(tree, [released(leaf, session) for leaf in results])
-    return (out, pullback, aux) if has_aux else (out, pullback)
+    return (out, pullback, all_released(aux, session)) if has_aux else (out, pullback)
 
 
 def cotangent_of(seed: Any, data: Any, what: str = "the cotangent") -> Any:
@@ -162,16 +158,17 @@ def jvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], 
     if len(primals) != len(tangents):
         raise OperandError(f"jvp needs one tangent per primal; got {len(primals)} and {len(tangents)}")
     call = Call(f, tuple(primals), {}, tuple(range(len(primals))))
-    result, aux = _with_aux(call.result) if has_aux else (call.result, None)
-    results, tree = flatten(result)
-    given: list[Any] = []
-    for shape, tangent in zip(call.trees, tangents, strict=True):
-        given += matching(shape, tangent, "a tangent")
-    directions = [cotangent_of(t, data, "a tangent") for t, data in zip(given, call.session.data, strict=True)]
-    moved = call.session.push(directions, results)
-    call.session.finish()
-    out = unflatten(tree, [released(leaf, call.session) for leaf in results]), unflatten(tree, moved)
-    return (*out, aux) if has_aux else out
+    with call.session as session:
+        result, aux = _with_aux(call.result) if has_aux else (call.result, None)
+        results, tree = flatten(result)
+        given: list[Any] = []
+        for shape, tangent in zip(call.trees, tangents, strict=True):
+            given += matching(shape, tangent, "a tangent")
+        directions = [cotangent_of(t, data, "a tangent") for t, data in zip(given, session.data, strict=True)]
+        moved = session.push(directions, results)
+        session.finish()
+        out = unflatten(tree, [released(leaf, session) for leaf in results]), unflatten(tree, moved)
+        return (*out, all_released(aux, session)) if has_aux else out
 
 
 def hvp(f: Callable[..., Any], x: Any, v: Any) -> Any:
@@ -197,6 +194,4 @@ def stop_gradient(x: Any) -> Any:
 def _stopped(leaf: Any) -> Any:
     if not isinstance(leaf, Value):
         return leaf
-    if leaf._tape is not None and leaf._tape.tracing:
-        return record(TABLE["stop_gradient"], (leaf,))
-    return new_leaf(leaf._data, constant=True)
+    return leaf.detach()

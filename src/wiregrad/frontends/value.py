@@ -8,6 +8,7 @@ numbers are the fast path: a `Scalar` holds a Python float, and the code of its 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -184,15 +185,11 @@ class Value(Operators):
         if not callable(hook):
             raise OperandError(f"a hook is a function of the gradient; got {shown(hook)}")
 
-        def run(flow: Any) -> Any:
-            grad = settled(flow, self._data)
-            changed = hook(grad)
-            return grad if changed is None else changed
-
         if self._tape is None:
-            notes_of(self).hooks.append(run)
+            notes_of(self).hooks.append(hook)
         else:
-            self._tape.hooks.setdefault(self._index, []).append(_hook(hook, self._data))
+            for tape, offset in self._tape.copies_of(self._index):
+                tape.hooks.setdefault(offset, []).append(partial(hooked, hook, self._data))
 
     def item(self) -> Any:
         """Return the number as a plain Python number; its gradient ends here."""
@@ -201,7 +198,9 @@ class Value(Operators):
 
     def detach(self) -> Any:
         """Return the same number or array as a constant: no gradient flows back through it."""
-        return TABLE["stop_gradient"](self)
+        if self._tape is not None and self._tape.tracing:
+            return TABLE["stop_gradient"](self)
+        return leaf(self._data, constant=True)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         if is_constant(self):
@@ -397,7 +396,7 @@ def deliver(tape: Tape, root: int) -> None:
             flow = tape.adjoint(offset)
             if flow is not None or _was_passed(tape, offset):
                 for hook in notes_of(value).hooks:
-                    flow = hook(flow)
+                    flow = hooked(hook, value._data, flow)
                 _accumulate(value, flow)
     for offset, (home, origin) in tape.imports.items():
         if offset <= root:
@@ -408,26 +407,28 @@ def deliver(tape: Tape, root: int) -> None:
 
 def _accumulate(value: Value, flow: Any) -> None:
     notes, fresh = notes_of(value), settled(flow, value._data)
-    # A gradient that was set to 0 (as micrograd's users do) takes the type of what is added.
-    notes.grad = fresh if notes.grad is None else notes.grad + fresh
+    if notes.grad is not None:
+        # A gradient that was set to 0 (as micrograd's users do) takes the type of what is added.
+        notes.grad = notes.grad + fresh
+    else:
+        # An array of its own: what flowed may have flowed to others too.
+        notes.grad = fresh.copy() if type(fresh) is np.ndarray else fresh
 
 
 def _was_passed(tape: Tape, offset: int) -> bool:
     """Return whether the node of the last sweep depends on a node, so that an absent gradient there is a zero."""
     if tape.reached is None:
-        tape.reached = reached(tape, len(tape.adjoints))
+        tape.reached = reached(tape, tape.adjoints)
     return offset // STRIDE < len(tape.reached) and bool(tape.reached[offset // STRIDE])
 
 
-def _hook(hook: Callable[[Any], Any], data: Any) -> Callable[[Any], Any]:
-    def run(flow: Any) -> Any:
-        if flow is None:
-            return None
-        grad = settled(flow, data)
-        changed = hook(grad)
-        return grad if changed is None else changed
-
-    return run
+def hooked(hook: Callable[[Any], Any], data: Any, flow: Any) -> Any:
+    """Return a gradient as a hook leaves it; an absent one is not shown to it."""
+    if flow is None:
+        return None
+    grad = settled(flow, data)
+    changed = hook(grad)
+    return grad if changed is None else changed
 
 
 def _escape(value: Value, outcome: Any) -> None:

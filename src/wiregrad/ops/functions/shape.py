@@ -145,7 +145,8 @@ def atleast_3d(*xs: Any) -> Any:
 def transpose(x: Any, /, *order: Any, axes: Any = None) -> Any:
     """The axes in another order; reversed if none is given."""
     given = axes if not order else order[0] if len(order) == 1 and np.ndim(order[0]) != 0 else order
-    return _moved(x, lambda y: np.transpose(y, None if order == (None,) else given))
+    nothing = len(order) == 1 and order[0] is None
+    return _moved(x, lambda y: np.transpose(y, None if nothing else given))
 
 
 _MATRICES = points((N(2, 3),), (N(2, 2),), (N(1, 3),), (N(2, 3, 4),), (N(0, 2),), (N(1, 1),))
