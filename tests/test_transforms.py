@@ -232,3 +232,47 @@ def test_complex_gradients_follow_torch() -> None:
     assert wg.grad(lambda z: abs(z) ** 2, holomorphic=True)(z) == pytest.approx(2 - 4j)
     assert wg.grad(lambda z: np.exp(z) * z, holomorphic=True)(z) == pytest.approx(np.exp(z) * (1 + z))
     assert wg.grad(lambda x: np.real(np.exp(1j * x)))(0.3) == pytest.approx(-math.sin(0.3))
+
+
+def test_large_arguments_are_lent_and_given_back() -> None:
+    base = np.ones((3, 10_000))
+    x, w, b = base
+
+    def f(x: Any, w: Any, b: Any) -> Any:
+        return np.sum(np.tanh(x * w + b))
+
+    gradient = wg.grad(f, (0, 1))
+    first = gradient(x, w, b)
+    base[1] = 2.0
+    assert not np.array_equal(gradient(x, w, b)[0], first[0])
+    assert all(array.flags.writeable for array in (base, x, w, b))
+
+    def edits(x: Any) -> Any:
+        y = (x * x).sum()
+        base[0] = 5.0
+        return y
+
+    with pytest.raises(ValueError, match="read-only"):
+        wg.grad(edits)(x)
+    assert all(array.flags.writeable for array in (base, x))
+    value, aux = wg.value_and_grad(lambda x: (x.sum(), x), has_aux=True)(x)[0]
+    base[0] = 7.0
+    assert (value, aux[0]) == (10_000.0, 1.0)
+    _, pull = wg.vjp(lambda x: x * x, x)
+    base[0] = 9.0
+    assert pull(np.ones(10_000))[0][0] == 14.0
+
+
+def test_large_arrays_that_no_rule_reads_are_not_needed() -> None:
+    x = np.linspace(-1.0, 1.0, 10_000)
+
+    def f(x: Any) -> Any:
+        return np.sum(np.exp(np.tanh(x * 3.0 + 1.0) - x) * np.sin(x))
+
+    for k in (0, 5_000, 9_999):
+        direction = np.zeros(10_000)
+        direction[k] = 1.0
+        step = 1e-5 * direction
+        second = wg.hvp(f, x, direction)
+        assert second[k] == pytest.approx((wg.grad(f)(x + step)[k] - wg.grad(f)(x - step)[k]) / 2e-5, rel=1e-5)
+        assert wg.jvp(f, (x,), (direction,))[1] == pytest.approx(wg.grad(f)(x)[k], rel=1e-12)

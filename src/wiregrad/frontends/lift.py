@@ -106,6 +106,26 @@ def _described(data: Any) -> str:
     return f"{type(data).__name__} {shown(data)}"
 
 
+class Loan:
+    """An array that owns its memory and cannot be written to for the time being, and its views that could be."""
+
+    def __init__(self, owner: Any) -> None:
+        self.locked: list[Any] = []
+        self.count = 0
+        self.lock(owner)
+
+    def lock(self, array: Any) -> None:
+        """Keep an array from being written to."""
+        if array.flags.writeable:
+            array.setflags(write=False)
+            self.locked.append(array)
+
+    def unlock(self) -> None:
+        """Let everything be written to again: the owner first, its views behind it."""
+        for array in self.locked:
+            array.setflags(write=True)
+
+
 class Loans:
     """Large arrays that running transforms hand to their functions: read-only views that need no copy.
 
@@ -113,8 +133,8 @@ class Loans:
     """
 
     def __init__(self) -> None:
-        self._locked: dict[int, list[Any]] = {}
-        self._lock = threading.Lock()
+        self._loans: dict[int, Loan] = {}
+        self._mutex = threading.Lock()
 
     def lend(self, array: Any) -> Any:
         """Return a read-only view of an array that owns its memory (or is a view of one that does), else a copy."""
@@ -123,30 +143,27 @@ class Loans:
             owner = owner.base
         if owner.base is not None:
             return own(array)
-        with self._lock:
-            for part in (owner, array):
-                held = self._locked.get(id(part))
-                if held is not None:
-                    held[1] += 1
-                elif part.flags.writeable:
-                    part.setflags(write=False)
-                    self._locked[id(part)] = [part, 1]
+        with self._mutex:
+            loan = self._loans.get(id(owner))
+            if loan is None:
+                loan = self._loans[id(owner)] = Loan(owner)
+            loan.lock(array)
+            loan.count += 1
         view = array.view()
         view.setflags(write=False)
-        STATE.lent[id(view)] = (view, owner, array)
+        # The owner is kept with the view, so that its id cannot become another array's.
+        STATE.lent[id(view)] = (view, owner)
         return view
 
     def give_back(self, view: Any) -> None:
         """Let an array be written to again, once nobody else has it on loan."""
-        _, owner, array = STATE.lent.pop(id(view))
-        with self._lock:
-            for part in (owner, array):
-                held = self._locked.get(id(part))
-                if held is not None:
-                    held[1] -= 1
-                    if not held[1]:
-                        del self._locked[id(part)]
-                        part.setflags(write=True)
+        _, owner = STATE.lent.pop(id(view))
+        with self._mutex:
+            loan = self._loans[id(owner)]
+            loan.count -= 1
+            if not loan.count:
+                del self._loans[id(owner)]
+                loan.unlock()
 
 
 LOANS = Loans()

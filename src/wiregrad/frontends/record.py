@@ -85,13 +85,15 @@ def _record_alike(tape: Tape, op: Any, operands: Sequence[Any]) -> Any:
         return None
     shape, xs, sources, literals = None, [], [], False
     for x in operands:
-        if type(x) is Value and x._tape is tape:
+        kind = type(x)
+        if kind is Value and x._tape is tape:
             data = x._data
             sources.append(x._index)
-        elif type(x) is np.ndarray or type(x) is float:
+        elif kind is np.ndarray or kind is float:
             data = x
-            # What a transform lent needs no copy.
-            literals = literals or id(x) not in STATE.lent
+            # An array that nobody can write to, and one that a transform lent, need no copy.
+            safe = kind is np.ndarray and not x.flags.writeable and (x.base is None or id(x) in STATE.lent)
+            literals = literals or not safe
             sources.append(LITERAL)
         else:
             return None
