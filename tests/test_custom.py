@@ -207,3 +207,42 @@ def test_a_bare_decorator_is_refused() -> None:
         @wg.op
         def nothing(x: Any) -> Any:
             return x
+
+
+def test_an_op_of_ones_own_works_on_large_arrays() -> None:
+    @wg.op(partials=lambda a, b, y: (b * 1.0, a * 1.0))
+    def large_product(a: Any, b: Any) -> Any:
+        return a * b
+
+    try:
+        x = np.linspace(0.0, 1.0, 5000)
+        assert np.array_equal(wg.grad(lambda a: large_product(a, x).sum())(x), x)
+    finally:
+        TABLE.forget(TABLE["large_product"])
+
+
+def test_the_first_call_is_like_any_other() -> None:
+    calls: list[int] = []
+
+    class Counted(wg.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any, y: Any) -> Any:
+            ctx.save_for_backward(x, y)
+            return x * y
+
+        @staticmethod
+        def backward(ctx: Any, upstream: Any) -> Any:
+            calls.append(1)
+            x, y = ctx.saved_tensors
+            return upstream * y, upstream * x
+
+    first, second = (wg.grad(lambda x: Counted.apply(x, x * 2.0))(2.0) for _ in range(2))
+
+    assert type(first) is type(second) is float
+    assert first == second == 8.0
+    assert len(calls) == 3
+
+
+def test_values_in_a_container_are_refused() -> None:
+    with pytest.raises(TypeError, match="one by one"):
+        Exp.apply([wg.Value(1.0)])

@@ -160,3 +160,60 @@ def test_expand_gives_the_scalar_circuit() -> None:
     assert [run.grads["x_0"], run.grads["x_1"]] == pytest.approx(by_x.tolist(), rel=1e-14)
     assert run.grads["w_1_0"] == pytest.approx(by_w[1, 0], rel=1e-14)
     assert "z_1" in scalar
+
+
+def test_no_grad_cuts_gradients_and_not_the_circuit() -> None:
+    def f(x: Any) -> Any:
+        with wg.no_grad():
+            c = x * 1.0
+        return x * c
+
+    circuit = wg.trace(f, 2.0)
+    assert circuit(x=3.0) == 9.0
+    assert circuit.run(x=3.0).grads == {"x": 3.0}
+    assert wg.vmap(f)(np.arange(4.0)).tolist() == [0.0, 1.0, 4.0, 9.0]
+    assert wg.vmap(wg.grad(f))(np.arange(4.0)).tolist() == [0.0, 1.0, 2.0, 3.0]
+
+
+def test_keywords_keep_their_names() -> None:
+    def f(b: Any, a: Any) -> Any:
+        return b - 2 * a
+
+    assert wg.trace(f, b=1.0, a=5.0)(b=1.0, a=5.0) == -9.0
+    assert wg.trace(f, 1.0, a=5.0)(b=1.0, a=5.0) == -9.0
+
+
+def test_certificates_survive_text_and_expand() -> None:
+    circuit = traced()
+    again = wg.Circuit.from_text(circuit.to_text())
+
+    assert again.certificates == circuit.certificates
+    assert circuit.expand().certificates[0].outcome is True
+
+
+def test_expand_counts_conditions_and_refuses_complex_numbers() -> None:
+    x = np.array([2.0, 3.0, 0.5])
+    counted = wg.trace(lambda x: (x > 1.0).sum() * x[0], x)
+    assert counted.expand()([2.0, 3.0, 0.5]) == counted(x=x) == 4.0
+    with pytest.raises(wg.WiregradError, match="complex128"):
+        wg.trace(lambda x: (x * (1 + 2j)).real.sum(), x).expand()
+
+
+def test_constants_of_every_value_are_read_back() -> None:
+    values = np.array([complex(1, np.inf), complex(0.0, -0.0), complex(np.nan, 2.0)])
+    with np.errstate(invalid="ignore"):
+        circuit = wg.trace(lambda x: (x * values).real, 1.0)
+
+    assert wg.Circuit.from_text(circuit.to_text()) == circuit
+
+
+def test_printing_a_traced_value_may_steer_python() -> None:
+    assert wg.vmap(lambda x: x * len(f"{x:.0f}"))(np.array([1.0, 30.0, 200.0])).tolist() == [1.0, 60.0, 600.0]
+
+
+def test_a_constant_belongs_to_the_circuit() -> None:
+    k = np.ones(3)
+    circuit = wg.trace(lambda x: (x * 1.0, k), np.zeros(3))
+    k[:] = 5.0
+
+    assert list(circuit(x=np.zeros(3)).values())[1].tolist() == [1.0, 1.0, 1.0]

@@ -276,3 +276,45 @@ def test_large_arrays_that_no_rule_reads_are_not_needed() -> None:
         second = wg.hvp(f, x, direction)
         assert second[k] == pytest.approx((wg.grad(f)(x + step)[k] - wg.grad(f)(x - step)[k]) / 2e-5, rel=1e-5)
         assert wg.jvp(f, (x,), (direction,))[1] == pytest.approx(wg.grad(f)(x)[k], rel=1e-12)
+
+
+def test_a_checkpoint_that_does_not_repeat_itself_is_refused() -> None:
+    def late(x: Any) -> Any:
+        for k in [2.0, 3.0]:
+            x = wg.checkpoint(lambda z: z * k)(x)  # noqa: B023 - the mistake
+        return x
+
+    with pytest.raises(GradientError, match="another result"):
+        wg.grad(late)(1.0)
+
+    def bound(x: Any) -> Any:
+        for k in [2.0, 3.0]:
+            x = wg.checkpoint(lambda z, k=k: z * k)(x)
+        return x
+
+    assert wg.grad(bound)(1.0) == 6.0
+    assert wg.vjp(lambda x: wg.checkpoint(lambda z: z * x)(x), 2.0)[1](1.0) == (4.0,)
+
+
+def test_no_grad_around_a_transform_makes_its_result_a_constant() -> None:
+    def f(x: Any) -> Any:
+        with wg.no_grad():
+            c = wg.grad(np.sin)(x)
+        return x * c
+
+    assert wg.grad(f)(1.0) == pytest.approx(math.cos(1.0))
+
+
+def test_hooks_run_in_recorded_sweeps_too() -> None:
+    def f(x: Any) -> Any:
+        y = x * x
+        y.register_hook(lambda g: g * 10.0)
+        return y * 1.0
+
+    assert wg.grad(f)(3.0) == 60.0
+    assert wg.jvp(wg.grad(f), (3.0,), (1.0,)) == (60.0, 20.0)
+
+
+def test_argnums_may_not_repeat() -> None:
+    with pytest.raises(GradientError, match="twice"):
+        wg.grad(lambda x, y: x * y, argnums=(0, -2))(1.0, 2.0)

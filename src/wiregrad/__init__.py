@@ -78,7 +78,8 @@ def __getattr__(name: str) -> Any:
     elif name in values.FUNCTIONS:
         found = values.FUNCTIONS[name].run
     elif name in ops.TABLE.callable_names():
-        found = ops.TABLE[name]
+        # Not kept: an op of the user's own may be defined again.
+        return ops.TABLE[name]
     else:
         known = [*__all__, *values.FUNCTIONS, *ops.TABLE.callable_names()]
         raise AttributeError(f"wiregrad has no {name!r}{suggest(name, known)}")

@@ -6,6 +6,10 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
+from wiregrad.errors import GradientError
+from wiregrad.frontends.lift import own
 from wiregrad.frontends.packing import Parts
 from wiregrad.frontends.record import common_tape, finish, place
 from wiregrad.frontends.session import (
@@ -60,7 +64,8 @@ class Segment:
 
     def __init__(self, f: Callable[..., Any], leaves: list[Any], values: list[int], tree: Tree) -> None:
         self.f, self.values, self.tree = f, values, tree
-        self.leaves = [None if k in values else leaf for k, leaf in enumerate(leaves)]
+        kept = [own(leaf) if type(leaf) is np.ndarray else leaf for leaf in leaves]
+        self.leaves = [None if k in values else leaf for k, leaf in enumerate(kept)]
         self.out_tree = tree
         self.captured: list[Value] = []
         self.parts = Parts(())
@@ -84,22 +89,33 @@ class Segment:
         args, kwargs = unflatten(self.tree, leaves)
         return self.f(*args, **kwargs)
 
-    def back(self, slot: int, g: Any, xs: Sequence[Any]) -> Any:
+    def back(self, slot: int, g: Any, xs: Sequence[Any], y: Any) -> Any:
         """Return the gradient by one operand: all of them are computed when the first is asked for."""
         if self._latest is None or self._latest[0] is not g:
-            self._latest = (g, self._pull(g, xs))
+            self._latest = (g, self._pull(g, xs, y))
         found = self._latest[1][slot]
         if slot == 0:
             self._latest = None
         return found
 
-    def _pull(self, g: Any, xs: Sequence[Any]) -> list[Any]:
+    def _check(self, results: list[Any], y: Any) -> None:
+        """Raise if the function did not do again what it did the first time."""
+        again, first = self.parts.pack([data_of(result) for result in results]), data_of(y)
+        if not np.array_equal(again, first, equal_nan=True):
+            raise GradientError(
+                "a checkpointed function gave another result when it was computed again: it depends on something "
+                "that has changed since, such as a loop variable (bind it: lambda z, k=k: ...), a parameter's data, or "
+                "a random number"
+            )
+
+    def _pull(self, g: Any, xs: Sequence[Any], y: Any) -> list[Any]:
         count = len(self.values)
         recorded = isinstance(g, Value) or any(isinstance(x, Value) for x in xs)
         session = Session(STATE.tape if recorded else Tape(apart=True))
         with STATE.on(session.tape):
             values = [session.lift(x, lambda: "a checkpointed value") for x in xs[:count]]
             results = flatten(self.call(values))[0]
+            self._check(results, y)
             for value in self.captured:
                 session.offsets.append(place(session.tape, value))
                 session.data.append(value._data)
@@ -112,11 +128,11 @@ class Segment:
 
 
 def _checkpoint_back(slot: int, g: Any, xs: Sequence[Any], y: Any, *, segment: Segment) -> Any:
-    return segment.back(slot, g, xs)
+    return segment.back(slot, g, xs, y)
 
 
 def _checkpoint_ahead(slot: int, t: Any, xs: Sequence[Any], y: Any, *, segment: Segment) -> Any:
-    return transposed(segment.back, slot, t, xs, y)
+    return transposed(lambda slot, g, xs: segment.back(slot, g, xs, y), slot, t, xs, y)
 
 
 CHECKPOINT = TABLE.register(

@@ -23,6 +23,7 @@ from wiregrad.errors import (
 from wiregrad.frontends.record import record
 from wiregrad.frontends.value import Value
 from wiregrad.ir import TABLE, Op
+from wiregrad.ir.operators import ARITHMETIC
 from wiregrad.ops import Elementwise
 from wiregrad.ops.functions import BY_NUMPY, FUNCTIONS
 
@@ -113,11 +114,6 @@ def _ufuncs() -> dict[Any, Op]:
 UFUNCS = _ufuncs()
 PROPERTIES = ("T", "mT", "real", "imag")
 """Methods that are written without parentheses."""
-_OPERATORS = {
-    **{"+": "add", "-": "sub", "*": "mul", "/": "truediv", "**": "pow", "%": "mod", "//": "floordiv"},
-    **{"<": "lt", "<=": "le", ">": "gt", ">=": "ge"},
-}
-_REFLECTED = ("+", "-", "*", "/", "**", "%", "//")
 
 
 def methods() -> dict[str, Callable[..., Any]]:
@@ -135,10 +131,9 @@ def install() -> None:
     for name, method in methods().items():
         if name not in vars(Value):
             setattr(Value, name, property(method) if name in PROPERTIES else method)
-    for spelling, name in _OPERATORS.items():
+    for spelling, name in ARITHMETIC.items():
         setattr(Value, f"__{name}__", _operator(TABLE.infix[spelling]))
-        if spelling in _REFLECTED:
-            setattr(Value, f"__r{name}__", _operator(TABLE.infix[spelling], reflected=True))
+        setattr(Value, f"__r{name}__", _operator(TABLE.infix[spelling], reflected=True))
     product = BY_NUMPY[np.matmul].run
     protocols: dict[str, Any] = {
         "__wiregrad_apply__": lambda self, op, operands: record(op, operands),

@@ -24,6 +24,9 @@ from wiregrad.frontends.tape import (
 )
 from wiregrad.ir import Op
 
+MOST = int(np.finfo(np.float64).max)
+"""The largest whole number that a float64 holds."""
+
 
 def as_data(data: Any, what: str | Callable[[], str], *, strict: bool = False) -> Any:
     """Return a number or array as what a differentiable value holds: a float, or a read-only array of its own.
@@ -55,11 +58,13 @@ def as_data(data: Any, what: str | Callable[[], str], *, strict: bool = False) -
 
 def as_array(data: Any, what: str) -> Any:
     """Return a list, tuple or array as an array; raise for ragged lists, text and objects."""
+    if isinstance(data, np.ma.MaskedArray):
+        raise OperandError(f"{what} is a masked array, whose mask would be lost; fill it first{user_line()}")
     try:
         array = np.asarray(data)
     except ValueError as error:
         raise ShapeError(f"{what} must be rectangular; NumPy says: {error}{user_line()}") from None
-    if array.dtype.kind in "OUSV":
+    if array.dtype.kind in "OUSVmM":
         raise OperandError(f"{what} must be made of numbers; got {_described(data)}{user_line()}")
     return array
 
@@ -87,12 +92,12 @@ def _is_view_of_writeable(array: Any) -> bool:
 def literal(operand: Any, op: Op) -> Any:
     """Return an operand that is no value as NumPy takes it; arrays are copied, so that later edits do not matter."""
     kind = type(operand)
+    if kind is int and abs(operand) > MOST:
+        raise OperandError(f"{op.name} was given a whole number that no float64 holds: {shown(operand)}{user_line()}")
     if kind is float or kind is int or kind is bool or kind is complex or isinstance(operand, np.generic):
         return operand
     if isinstance(operand, np.ndarray):
-        if operand.dtype.kind == "O":
-            raise OperandError(f"{op.name} cannot take an array of objects{user_line()}")
-        return own(operand)
+        return own(as_array(operand, f"an operand of {op.name}"))
     if isinstance(operand, int | float | complex):
         return operand
     if isinstance(operand, list | tuple):

@@ -81,9 +81,30 @@ def record(op: Op, operands: Sequence[Any]) -> Any:
 
 def _record_alike(tape: Tape, op: Any, operands: Sequence[Any]) -> Any:
     """Record an op on arrays of one shape that stand on the running recording; None if that is not what they are."""
-    if len(operands) != len(op.inputs):
+    sources, xs = list[int](), list[Any]()
+    literals = len(operands) == len(op.inputs) and _gather(tape, operands, sources, xs)
+    if len(xs) != len(op.inputs):
         return None
-    shape, xs, sources, literals = None, [], [], False
+    try:
+        y = op.forward(*xs)
+    except (TypeError, ValueError):
+        # The general way says what is wrong.
+        return None
+    if type(y) is not np.ndarray or y.dtype.kind != "f":
+        return None
+    y.setflags(write=False)
+    kept, mode = y, mode_of(op, sources) if op.kinks else 0
+    if literals or y.size > KEEP:
+        kept = _keep_read(op, sources, xs, y, mode)
+    value: Value = new(Value)
+    value._data, value._tape = y, tape
+    value._index = tape.append(new_extra((op, tuple(sources), tuple(xs), kept, mode)))
+    return value
+
+
+def _gather(tape: Tape, operands: Sequence[Any], sources: list[int], xs: list[Any]) -> bool:
+    """Collect operands while they are alike; returns whether one of them is a literal that has to be looked after."""
+    shape, literals = None, False
     for x in operands:
         kind = type(x)
         if kind is Value and x._tape is tape:
@@ -96,26 +117,16 @@ def _record_alike(tape: Tape, op: Any, operands: Sequence[Any]) -> Any:
             literals = literals or not safe
             sources.append(LITERAL)
         else:
-            return None
-        xs.append(data)
+            break
         if type(data) is np.ndarray:
             if shape is None:
                 shape = data.shape
             elif data.shape != shape:
-                return None
+                break
         elif type(data) is not float:
-            return None
-    y = op.forward(*xs)
-    if type(y) is not np.ndarray or y.dtype.kind != "f":
-        return None
-    y.setflags(write=False)
-    kept, mode = y, mode_of(op, sources) if op.kinks else 0
-    if literals or y.size > KEEP:
-        kept = _keep_read(op, sources, xs, y, mode)
-    value: Value = new(Value)
-    value._data, value._tape = y, tape
-    value._index = tape.append(new_extra((op, tuple(sources), tuple(xs), kept, mode)))
-    return value
+            break
+        xs.append(data)
+    return literals
 
 
 def _keep_read(op: Elementwise, sources: list[int], xs: list[Any], y: Any, mode: int) -> Any:
@@ -178,14 +189,24 @@ def finish(tape: Tape | None, op: Op, operands: Sequence[Any], xs: Sequence[Any]
         return leaf(data, constant=True) if moves and tape is None else y
     sources = tuple([place(tape, x) if isinstance(x, Value) else LITERAL for x in operands])
     offset = tape.append(Extra(op, sources, tuple(xs), y, mode_of(op, sources)))
-    if tape.tracing:
-        note_place(tape, offset)
-    return wrapped(tape, offset, data)
+    if not tape.tracing:
+        return wrapped(tape, offset, data)
+    note_place(tape, offset)
+    value = wrapped(tape, offset, data)
+    if STATE.paused and moves and op is not TABLE["stop_gradient"]:
+        # Under no_grad a circuit still needs the node; what must not happen is that a gradient flows back.
+        return record(TABLE["stop_gradient"], (value,))
+    return value
+
+
+def tracing() -> bool:
+    """Return whether everything is recorded for a circuit, what is not to be differentiated too."""
+    return STATE.tape is not None and STATE.tape.tracing
 
 
 def common_tape(operands: Sequence[Any]) -> Tape | None:
     """Return the recording that an op on these operands goes to; None if it is not to be recorded."""
-    if STATE.paused:
+    if STATE.paused and not tracing():
         return None
     me, found, moving = threading.get_ident(), None, False
     for x in operands:
@@ -215,7 +236,7 @@ def place(tape: Tape, value: Value) -> int:
             notes.offset = _add_leaf(tape, value)
             notes.serial = tape.serial
         return notes.offset
-    if home.owner is None:
+    if home.owner is None and not tape.apart:
         raise EscapeError(
             "this value was recorded inside a transform (grad, vjp, ...) that has ended; return it from the function "
             f"(has_aux=True), or take wg.stop_gradient(value){user_line()}"
@@ -268,7 +289,7 @@ def _import(tape: Tape, home: Tape, root: int) -> None:
         stack.extend(home.sources_at(offset))
     for offset in sorted(wanted):
         origin = home.imports.get(offset)
-        if origin is not None and origin[0] is tape:
+        if origin is not None and origin[0]() is tape:
             tape.known[home.serial, offset] = origin[1]
             continue
         stands_for = home.leaves.get(offset)
@@ -278,7 +299,7 @@ def _import(tape: Tape, home: Tape, root: int) -> None:
         copied = _copied(tape, home, offset)
         if offset in home.hooks:
             tape.hooks[copied] = list(home.hooks[offset])
-        tape.imports[copied] = (home, offset)
+        tape.imports[copied] = (weakref.ref(home), offset)
         tape.known[home.serial, offset] = copied
     if not any(reader() is tape for reader in home.readers):
         home.readers.append(weakref.ref(tape))
@@ -351,14 +372,14 @@ def no_grad() -> Iterator[None]:
     6.0
     """
     with _pausing:
-        PAUSED["PAUSED"] += 1
+        NAMESPACE["PAUSED"] += 1
     STATE.paused += 1
     try:
         yield
     finally:
         STATE.paused -= 1
         with _pausing:
-            PAUSED["PAUSED"] -= 1
+            NAMESPACE["PAUSED"] -= 1
 
 
 @contextmanager
@@ -381,5 +402,5 @@ def group(label: str) -> Iterator[None]:
 _pausing = threading.Lock()
 
 
-PAUSED: dict[str, Any] = {"PAUSED": 0}
-"""The names that generated code sees; `PAUSED` counts the `no_grad` blocks of all threads."""
+NAMESPACE: dict[str, Any] = {"PAUSED": 0}
+"""The names that the generated code of scalars sees; `PAUSED` counts the `no_grad` blocks of all threads."""

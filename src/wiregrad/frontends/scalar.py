@@ -9,25 +9,26 @@ exp(1000), log(-1)), the general path takes over.
 from __future__ import annotations
 
 import math
+import operator
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from threading import get_ident
 from typing import Any
 
 import numpy as np
 
 from wiregrad.errors import OperandError
-from wiregrad.frontends.record import PAUSED, SCALAR_OPS, enter, meet, record
+from wiregrad.frontends.record import NAMESPACE, SCALAR_OPS, enter, meet, record
 from wiregrad.frontends.tape import ROW
 from wiregrad.frontends.value import Scalar, Value, leaf
 from wiregrad.ir import CONSTANT, INPUT, TABLE, Builder, Circuit, Op
 from wiregrad.ir.mode import Convention, encode
+from wiregrad.ir.operators import ARITHMETIC, COMPARISONS, SIGNS
 from wiregrad.ops import Elementwise
 from wiregrad.ops.flow import Masked
 from wiregrad.passes import simplify
 
-NAMESPACE = PAUSED
 NAMESPACE.update(
     math=math,
     inf=math.inf,
@@ -133,11 +134,6 @@ def scalar_function(op: Elementwise, *, reflected: bool = False) -> Callable[...
             found = NAMESPACE.pop(op.name)
         NAMESPACE[f"made_{key}"] = found
     return found
-
-
-def source_of(op: Elementwise, *, reflected: bool = False) -> str | None:
-    """Return the text of an op's generated function."""
-    return _unary(op) if len(op.inputs) == 1 else _binary(op, reflected=reflected)
 
 
 def _unary(op: Elementwise) -> str | None:
@@ -278,8 +274,6 @@ def _general(op: Elementwise, operands: tuple[Any, ...]) -> Any:
         if isinstance(operand, np.floating | np.integer):
             # A number of NumPy's counts as the number it is; float64 is what both become.
             return op(*(float(x) if isinstance(x, np.floating | np.integer) else x for x in operands))
-        if not isinstance(operand, Value | bool | np.generic | np.ndarray | complex | int | list | tuple):
-            return NotImplemented
     return record(op, operands)
 
 
@@ -319,21 +313,18 @@ def _recorded(op: Elementwise) -> Callable[..., Any]:
     return lambda *operands: record(op, operands)
 
 
-_OPERATORS = {"+": "add", "-": "sub", "*": "mul", "/": "truediv", "**": "pow", "%": "mod", "//": "floordiv"}
-
-
-def _operators() -> Iterator[None]:
-    for spelling, python in _OPERATORS.items():
+def _operators() -> None:
+    for spelling, python in ARITHMETIC.items():
         op = TABLE.infix[spelling]
         assert isinstance(op, Elementwise)
         setattr(Scalar, f"__{python}__", _lazily(op, f"__{python}__"))
         setattr(Scalar, f"__r{python}__", _lazily(op, f"__r{python}__", reflected=True))
-        yield
-    for spelling, python in {"-": "neg", "+": "pos"}.items():
+    for spelling, python in SIGNS.items():
         op = TABLE.prefix[spelling]
         assert isinstance(op, Elementwise)
         setattr(Scalar, f"__{python}__", _lazily(op, f"__{python}__"))
-        yield
+    for spelling, python in COMPARISONS.items():
+        setattr(Scalar, f"__{python}__", _compare(spelling))
 
 
 def install(op: Elementwise) -> None:
@@ -347,7 +338,9 @@ def install(op: Elementwise) -> None:
 
 def _compare(spelling: str) -> Callable[[Scalar, Any], Any]:
     op = TABLE.infix[spelling]
-    compare = NAMESPACE[f"compare_{op.name}"] = eval(f"lambda a, b: a {spelling} b")
+    compare: Callable[[Any, Any], bool] = getattr(operator, COMPARISONS[spelling])
+
+    unequal = spelling == "!="
 
     def method(self: Scalar, other: Any) -> Any:
         kind = type(other)
@@ -355,6 +348,8 @@ def _compare(spelling: str) -> Callable[[Scalar, Any], Any]:
             return compare(self._data, other._data)
         if kind is float or kind is int:
             return compare(self._data, other)
+        if other is None and spelling in ("==", "!="):
+            return unequal
         return record(op, (self, other))
 
     return method
@@ -371,13 +366,10 @@ def _apply(self: Scalar, op: Op, operands: tuple[Any, ...]) -> Any:
 def start() -> None:
     """Give scalars their operators and methods."""
     setattr(Scalar, "__wiregrad_apply__", _apply)  # noqa: B010 - what is typed is Value's
-    for _ in _operators():
-        pass
+    _operators()
     for op in TABLE:
         if isinstance(op, Elementwise):
             install(op)
-    for spelling, python in {"<": "lt", "<=": "le", ">": "gt", ">=": "ge", "==": "eq", "!=": "ne"}.items():
-        setattr(Scalar, f"__{python}__", _compare(spelling))
     Scalar.__hash__ = Value.__hash__  # type: ignore[method-assign]
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from wiregrad.errors import GradientError, OperandError, shown
 from wiregrad.frontends import dispatch, scalar  # noqa: F401 - they give values their methods and operators
 from wiregrad.frontends.lift import LOANS, as_data, own
-from wiregrad.frontends.record import new_extra, record
+from wiregrad.frontends.record import new_extra, record, tracing
 from wiregrad.frontends.tape import KEEP, STATE, STRIDE, Gone, Span, Tape, pull_back
 from wiregrad.frontends.tree import Tree, flatten, unflatten
 from wiregrad.frontends.value import Value, settled, view, wrapped, zero_like
@@ -28,8 +28,10 @@ class Session:
     """One function recorded at one point: where its arguments stand, and how to sweep from its results to them."""
 
     def __init__(self, tape: Tape | None = None, *, lends: bool = False) -> None:
-        self.outer = tape or STATE.tape
-        self.tape = self.outer or Tape()
+        self.alone = bool(STATE.paused) and tape is None and not tracing()
+        """Whether it runs under no_grad: then nothing outside can be differentiated by."""
+        self.outer = None if self.alone else tape or STATE.tape
+        self.tape = self.outer or Tape(apart=self.alone)
         self.start = len(self.tape.buffer)
         self.offsets: list[int] = []
         self.data: list[Any] = []
@@ -44,7 +46,8 @@ class Session:
             value = lifted(self.tape, leaf)
         else:
             data = as_data(leaf, what, strict=True)
-            value = record(TABLE["positive"], (leaf,)) if isinstance(leaf, Value) else lifted(self.tape, data)
+            nested = isinstance(leaf, Value) and not self.alone
+            value = record(TABLE["positive"], (leaf,)) if nested else lifted(self.tape, data)
             if value._tape is not self.tape:
                 value = lifted(self.tape, data)
         self.offsets.append(value._index)
@@ -79,6 +82,8 @@ class Session:
 
     def connected(self, stop: int) -> bool:
         """Return whether something besides the arguments, that may be differentiated by, moved the results."""
+        if self.alone:
+            return False
         if not self.start:
             return bool(self.tape.leaves)
         if any(offset >= self.start for offset in self.tape.leaves):
@@ -87,7 +92,7 @@ class Session:
 
     def finish(self) -> None:
         """Close the recording, unless somebody else still writes on it."""
-        if self.outer is None and not self.tape.leaves:
+        if self.outer is None and (self.alone or not self.tape.leaves):
             self.tape.owner = None
 
     def pull(self, seeds: list[tuple[int, Any]], *, recorded: bool | None = None) -> list[Any]:
@@ -120,10 +125,10 @@ class Session:
             starts[index] = starts[index] + seed if index in starts else seed
         if self.tape.owner is None:
             # The function's own recording is over: what is recorded is where the cotangents come from.
-            flows = reverse(span, Numbers(span), starts, Nobody())
+            flows = reverse(span, Numbers(span), starts, Hooks(span))
         else:
             with STATE.on(self.tape):
-                flows = reverse(span, Views(span), starts, Nobody())
+                flows = reverse(span, Views(span), starts, Hooks(span))
         return [self._at(flows, offset) for offset in self.offsets]
 
     def push(self, tangents: list[Any], results: list[Any]) -> list[Any]:
@@ -182,11 +187,17 @@ class Views(Numbers):
         return wrapped(tape, offset, float(data) if type(data) is np.float64 and not tape.tracing else data)
 
 
-class Nobody:
-    """Watches nothing."""
+class Hooks:
+    """Runs the hooks of values as their gradients are complete."""
 
-    def node(self, row: Row, upstream: Any) -> None:
-        """Do nothing."""
+    def __init__(self, span: Span) -> None:
+        self.hooks = {span.index(offset): hooks for offset, hooks in span.tape.hooks.items() if offset >= span.start}
+
+    def node(self, row: Row, upstream: Any) -> Any:
+        """Return the gradient as the hooks leave it; None if there are none."""
+        for hook in self.hooks.get(row.node, ()):
+            upstream = hook(upstream)
+        return upstream if row.node in self.hooks else None
 
     def wire(self, row: Row, slot: int, sent: Any) -> None:
         """Do nothing."""
@@ -217,11 +228,15 @@ def data_of(result: Any) -> Any:
 
 def released(result: Any, session: Session) -> Any:
     """Return what a function gave, as a plain number or array if nothing outside the transform can move it."""
+    data = data_of(result)
+    if type(data) is np.ndarray and id(data) in STATE.lent:
+        # What the caller lent is the caller's again; what is returned must not change with it.
+        data = data.copy()
+        if isinstance(result, Value):
+            result._data = data
     if isinstance(result, Value) and result._tape is session.tape and session.tape.owner is None:
-        data = result._data
-        # A view may be one of what the caller lent.
         return data.copy() if type(data) is np.ndarray and data.base is not None else data
-    return result
+    return result if isinstance(result, Value) else data
 
 
 def all_released(container: Any, session: Session) -> Any:
@@ -247,13 +262,17 @@ class Call:
         chosen = list(args)
         self.trees: list[Tree] = []
         self.counts: list[int] = []
+        before = STATE.tape, STATE.paused
         try:
-            with STATE.on(self.session.tape):
-                self._lift(f, args, chosen)
-                self.result = f(*chosen, **kwargs)
+            STATE.tape, STATE.paused = self.session.tape, 0
+            self._lift(f, args, chosen)
+            self.result = f(*chosen, **kwargs)
         except BaseException:
             self.session.__exit__()
             raise
+        finally:
+            # Plain assignments: a Ctrl-C cannot come between them and leave the recording on.
+            STATE.tape, STATE.paused = before
 
     def _lift(self, f: Callable[..., Any], args: tuple[Any, ...], chosen: list[Any]) -> None:
         """Put the lifted arguments in their places; the other arrays are lent."""
@@ -284,13 +303,18 @@ def _argnums(argnums: Argnums, count: int, f: Callable[..., Any]) -> tuple[list[
     if type(argnums) is int and 0 <= argnums < count:
         return [argnums], True
     single = isinstance(argnums, int) and not isinstance(argnums, bool)
+    if not single and not isinstance(argnums, list | tuple):
+        raise GradientError(f"argnums is a whole number or a tuple of them; got {shown(argnums)}")
     numbers = [argnums] if isinstance(argnums, int) else list(argnums)
     for number in numbers:
         if not isinstance(number, int) or not -count <= number < count:
             raise GradientError(
                 f"argnums asks for argument {shown(number)} of {name_of(f)}, which was called with {count}"
             )
-    return [number % count for number in numbers], single
+    found = [number % count for number in numbers]
+    if len(set(found)) != len(found):
+        raise GradientError(f"argnums names an argument twice: {shown(argnums)}")
+    return found, single
 
 
 def name_of(f: Any) -> str:

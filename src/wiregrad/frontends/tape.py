@@ -91,7 +91,7 @@ class Tape:
         self.extras: dict[int, Extra] = {}
         self.leaves: dict[int, Any] = {}
         """The values that came from outside, by offset: leaves, and while tracing any value of another recording."""
-        self.imports: dict[int, tuple[Tape, int]] = {}
+        self.imports: dict[int, tuple[weakref.ref[Tape], int]] = {}
         """Rows that were copied from another recording, and where they came from."""
         self.known: dict[tuple[int, int], int] = {}
         """Where rows of other recordings, by serial and offset, went."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext
 from types import FrameType
 from typing import Any
 
@@ -17,7 +17,7 @@ import numpy as np
 
 from wiregrad.dtypes import DTYPES
 from wiregrad.errors import GradientError, NameSyntaxError, is_own, shown, user_line
-from wiregrad.frontends.lift import as_data
+from wiregrad.frontends.lift import as_data, own
 from wiregrad.frontends.record import place
 from wiregrad.frontends.session import check_function, lifted
 from wiregrad.frontends.tape import LITERAL, STATE, Extra, Tape
@@ -120,22 +120,20 @@ def trace(f: Callable[..., Any], *args: Any, **kwargs: Any) -> Circuit:
 
 
 def _input_names(f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> list[str]:
-    """Return a name for every input: the parameter's, with the path inside a container behind it."""
-    bound: dict[str, Any] = {f"x{k}": arg for k, arg in enumerate(args)}
-    parameters: Mapping[str, inspect.Parameter] = {}
-    with suppress(TypeError, ValueError):
-        bound = inspect.signature(f).bind(*args, **kwargs).arguments
-        parameters = inspect.signature(f).parameters
-    names: list[str] = []
-    for name, value in bound.items():
-        kind = parameters[name].kind if name in parameters else None
-        if kind is inspect.Parameter.VAR_POSITIONAL:
-            names += [text for k, item in enumerate(value) for text in _paths(f"{name}_{k}", item)]
-        elif kind is inspect.Parameter.VAR_KEYWORD:
-            names += [text for key in sorted(value) for text in _paths(str(key), value[key])]
-        else:
-            names += _paths(name, value)
-    return names
+    """Return a name for every input, in the order of the inputs: the parameter's, with the path inside a container."""
+    names = [path for name, arg in zip(_positional(f, len(args)), args, strict=True) for path in _paths(name, arg)]
+    return names + [path for key in sorted(kwargs) for path in _paths(key, kwargs[key])]
+
+
+def _positional(f: Callable[..., Any], count: int) -> list[str]:
+    """Return the names of the first parameters; those behind a star are numbered."""
+    try:
+        parameters = list(inspect.signature(f).parameters.values())
+    except (TypeError, ValueError):
+        parameters = []
+    names = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)][:count]
+    star = next((p.name for p in parameters if p.kind is p.VAR_POSITIONAL), "x")
+    return names + [f"{star}_{k}" for k in range(count - len(names))]
 
 
 def _paths(name: str, item: Any) -> list[str]:
@@ -170,7 +168,6 @@ class _Writer:
         self.recording = Recording()
         self.where: dict[int, int] = {}
         self._constants: dict[Any, int] = {}
-        self._claimed: set[str] = set()
         for offset, text in zip(traced.inputs, input_names, strict=True):
             data = self.tape.value_at(offset)
             self.where[offset] = self.recording.append_input(self._free(text, "x"), type_of_constant(data))
@@ -227,18 +224,15 @@ class _Writer:
         if isinstance(x, bool | int | float | complex) and not isinstance(x, np.generic):
             x = _strong(x, node)
         found = self._constant(x)
-        shape = self._shape(node)
+        shape = shape_of(node.y)
         if isinstance(node.op, Elementwise) and np.shape(x) != shape:
             spread = TABLE["spread"].bind({"rank": np.ndim(x), "shape": shape})
             kind = type_of_constant(np.broadcast_to(x, shape))
             return self.recording.append_op(spread, [found], kind, 0)
         return found
 
-    def _shape(self, node: Extra) -> tuple[int, ...]:
-        return shape_of(node.y)
-
     def _constant(self, value: Any) -> int:
-        array = np.asarray(value)
+        array = np.asarray(own(value) if isinstance(value, np.ndarray) else value)
         if array.dtype not in DTYPES.values():
             array = array.astype(np.int64 if array.dtype.kind in "iu" else np.float64)
         key = array.dtype.str, array.shape, array.tobytes()

@@ -141,7 +141,7 @@ def cotangent_of(seed: Any, data: Any, what: str = "the cotangent") -> Any:
         raise ShapeError(f"{what} must have the shape {np.shape(data)}; got {np.shape(raw)}{user_line()}")
     if isinstance(seed, Value):
         return seed
-    if np.asarray(raw).dtype.kind not in "fciu":
+    if np.asarray(raw).dtype.kind not in ("fciu" if np.iscomplexobj(data) else "fiu"):
         raise OperandError(f"{what} must be made of numbers; got {shown(seed)}{user_line()}")
     return float(raw) if type(data) is float else np.asarray(raw).astype(data.dtype)[()]
 

@@ -22,7 +22,7 @@ from wiregrad.errors import (
     shown,
     user_line,
 )
-from wiregrad.frontends.lift import as_data
+from wiregrad.frontends.lift import as_array, as_data
 from wiregrad.frontends.place import user_place
 from wiregrad.frontends.tape import (
     LITERAL,
@@ -94,6 +94,8 @@ class Value(Operators):
         fresh = as_data(data, "a value")
         if np.shape(fresh) != np.shape(self._data):
             raise ShapeError(f"this leaf has shape {np.shape(self._data)}; got data of shape {np.shape(fresh)}")
+        if np.iscomplexobj(fresh) and not np.iscomplexobj(self._data):
+            raise OperandError(f"this leaf is real; got complex data, whose imaginary part would be lost{user_line()}")
         if type(fresh) is not type(self._data):
             fresh = np.asarray(fresh, np.asarray(self._data).dtype)[()]
         self._data = float(fresh) if type(self) is Scalar else fresh
@@ -209,11 +211,13 @@ class Value(Operators):
 
     def __float__(self) -> float:
         if is_constant(self):
+            _escape(self, self._data)
             return float(self._data)
         raise EscapeError(_ESCAPE.format("a float") + "; write np.sin(v), not math.sin(v)" + user_line())
 
     def __int__(self) -> int:
         if is_constant(self):
+            _escape(self, self._data)
             return int(self._data)
         raise EscapeError(_ESCAPE.format("an int") + user_line())
 
@@ -254,9 +258,13 @@ class Value(Operators):
         return np.divmod(other, self)
 
     def __eq__(self, other: object) -> Any:
+        if other is None:
+            return False
         return TABLE.infix["=="](self, other)
 
     def __ne__(self, other: object) -> Any:
+        if other is None:
+            return True
         return TABLE.infix["!="](self, other)
 
     __hash__ = object.__hash__
@@ -270,13 +278,15 @@ class Value(Operators):
         def __wiregrad_apply__(self, op: Op, operands: tuple[Any, ...]) -> Any: ...
 
     def __format__(self, spec: str) -> str:
-        # Text is for people, so this cuts no gradient.
+        # Text is for people, so this cuts no gradient; but it may steer what follows.
+        _escape(self, self._data)
         return format(self._data, spec) if spec else repr(self)
 
     def __round__(self, digits: int | None = None) -> Any:
         return np.round(self, 0 if digits is None else digits)
 
     def __repr__(self) -> str:
+        _escape(self, self._data)
         called = f", name={self.name!r}" if self.name else ""
         grad = "" if self.grad is None else f", grad={_brief(self.grad)}"
         return f"Value({_brief(self._data)}{called}{grad})"
@@ -313,8 +323,13 @@ def leaf(data: Any, *, constant: bool = False) -> Value:
 
 
 def is_constant(value: Value) -> bool:
-    """Return whether no gradient flows to a value."""
-    return value._tape is None and notes_of(value).constant
+    """Return whether no gradient flows to a value: a constant, and while tracing what is blocked or no real number."""
+    tape = value._tape
+    if tape is None:
+        return notes_of(value).constant
+    if not tape.tracing:
+        return False
+    return value._data.dtype.kind not in "fc" or tape.node_at(value._index).op is TABLE["stop_gradient"]
 
 
 def plain_number(x: Any) -> Any:
@@ -383,10 +398,12 @@ def _seed(value: Value, gradient: Any) -> Any:
                 f"v.backward(gradient){user_line()}"
             )
         return 1.0 if type(data) is float else data.dtype.type(1)
-    given = gradient._data if isinstance(gradient, Value) else gradient
+    given = gradient._data if isinstance(gradient, Value) else as_array(gradient, "the gradient")
+    if np.asarray(given).dtype.kind not in ("fc" if np.iscomplexobj(data) else "f") + "iu":
+        raise OperandError(f"the gradient must be made of numbers like the value's; got {shown(gradient)}{user_line()}")
     if np.shape(given) != np.shape(data):
         raise ShapeError(f"the gradient needs the value's shape {np.shape(data)}; got {np.shape(given)}{user_line()}")
-    return float(given) if type(data) is float else np.asarray(given, data.dtype)[()]
+    return float(given) if type(data) is float else np.array(given, data.dtype)[()]
 
 
 def deliver(tape: Tape, root: int) -> None:
@@ -398,8 +415,14 @@ def deliver(tape: Tape, root: int) -> None:
                 for hook in notes_of(value).hooks:
                     flow = hooked(hook, value._data, flow)
                 _accumulate(value, flow)
-    for offset, (home, origin) in tape.imports.items():
-        if offset <= root:
+    homes: dict[int, Tape] = {}
+    for offset, (source, origin) in tape.imports.items():
+        home = source()
+        if home is not None and offset <= root:
+            if home.serial not in homes:
+                # What an earlier sweep left there is stale.
+                homes[home.serial] = home
+                home.adjoints, home.reached = [], None
             missing = origin // STRIDE + 1 - len(home.adjoints)
             home.adjoints.extend([None] * missing)
             home.adjoints[origin // STRIDE] = tape.adjoint(offset)

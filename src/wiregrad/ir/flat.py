@@ -285,6 +285,8 @@ class Flat:
             and a.places == b.places
             and a.groups == b.groups
             and a.settings == b.settings
+            and [(c.node, c.place) for c in a.certificates] == [(c.node, c.place) for c in b.certificates]
+            and all(_same_bits(x.outcome, y.outcome) for x, y in zip(a.certificates, b.certificates, strict=True))
         )
 
     def __hash__(self) -> int:

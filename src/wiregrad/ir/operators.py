@@ -6,6 +6,11 @@ from typing import Any
 
 from wiregrad.ir.op import TABLE
 
+ARITHMETIC = {"+": "add", "-": "sub", "*": "mul", "/": "truediv", "**": "pow", "%": "mod", "//": "floordiv"}
+COMPARISONS = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge", "==": "eq", "!=": "ne"}
+SIGNS = {"-": "neg", "+": "pos"}
+"""What Python calls the operators of each spelling, between double underscores."""
+
 
 class Operators:
     """Spells ops as operators. `==` stays Python's own: two ports are equal if they are one object."""

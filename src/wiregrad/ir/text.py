@@ -6,9 +6,10 @@
     f = multiply e c   # formula:1:1
     output f
 
-Nodes without a name are written `%` and a number. `e = g = add a b` gives a node two names. A kink mode is written
-only where it is not the op's default. Behind `#` stand place and group; anything else there is a comment. Lines may
-come in any order: they are sorted when read.
+Nodes without a name are written `%` and a number. `e = g = add a b` gives a node two names. What an op is set to
+stands behind its wires: `y = sum x axes=[-1] keepdims=false`. A kink mode is written only where it is not the op's
+default. `steered %12 true` says that a node's value decided what Python did. Behind `#` stand place and group;
+anything else there is a comment. Lines may come in any order: they are sorted when read.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from wiregrad.dtypes import BOOL, FLOAT, WireType, parse_type
 from wiregrad.errors import ArityError, CircuitError, DuplicateNameError, TextError, UnknownOpError, shown, suggest
 from wiregrad.ir.builder import Builder, Port
 from wiregrad.ir.circuit import Circuit, repr_number
-from wiregrad.ir.flat import Place, Row
+from wiregrad.ir.flat import Certificate, Place, Row
 from wiregrad.ir.infer import DERIVE, derive_modes, type_of_constant
 from wiregrad.ir.mode import parse_mode, write_mode
 from wiregrad.ir.names import automatic, check_name, is_automatic, normal
@@ -49,8 +50,16 @@ def write_text(circuit: Circuit) -> str:
     outputs = ", ".join(
         label if owners.get(label) == node else f"{label} = {_names_of(node, names)[0]}" for label, node in labels
     )
+    body += _certificates(circuit, names)
     text = [f"{line.ljust(width)}   # {note}" if note else line for line, note in body]
     return "\n".join([f"circuit {circuit.name}", *text, f"output {outputs}", ""])
+
+
+def _certificates(circuit: Circuit, names: dict[int, list[str]]) -> Iterator[tuple[str, str]]:
+    for node, outcome, place in circuit.certificates:
+        value = outcome.tolist() if isinstance(outcome, np.ndarray) else outcome
+        if isinstance(value, int | float | list) and not np.iscomplexobj(outcome):
+            yield f"steered {_names_of(node, names)[0]} {_write_json(value)}", _write_note(place, None)
 
 
 def _names_of(node: int, names: dict[int, list[str]]) -> list[str]:
@@ -150,6 +159,7 @@ class _Reader:
         self.statements: list[_Statement] = []
         self.outputs: list[tuple[str, str, int]] = []
         self.index: dict[str, int] = {}
+        self.certificates: list[tuple[str, Any, Place | None, int]] = []
         for number, line in enumerate(text.split("\n"), 1):
             code, _, note = line.partition("#")
             code = normal(code)
@@ -166,10 +176,16 @@ class _Reader:
         elif tokens[0] == "output":
             for item in code.strip()[len("output") :].split(","):
                 self._output(line, item)
+        elif tokens[0] == "steered" and len(tokens) == 3:
+            self.certificates.append((tokens[1], _thawed(_read_json(line, tokens[2])), _read_note(note)[0], line))
         elif tokens[0] == "circuit" and len(tokens) == 2 and self.name is None:
             self.name = _checked(tokens[1], line)
         else:
-            raise _wrong(line, "wanted 'circuit NAME' once, 'input ...', 'NAME = OP ...' or 'output ...'", code.strip())
+            raise _wrong(
+                line,
+                "wanted 'circuit NAME' once, 'input ...', 'NAME = OP ...', 'steered ...' or 'output ...'",
+                code.strip(),
+            )
 
     def _node(self, line: int, tokens: list[str], note: str) -> _Statement:
         names, k = [], 0
@@ -252,6 +268,10 @@ class _Reader:
             if label in labels:
                 raise DuplicateNameError(f"line {line}: two outputs are called {label}")
             labels[label] = ports[self._find(name, line)]
+        builder.recording.certificates = [
+            Certificate(ports[self._find(name, line)].index, outcome, place)
+            for name, outcome, place, line in self.certificates
+        ]
         return builder.build(name=self.name, labels=labels)
 
     def _build(self, builder: Builder, statement: _Statement, operands: list[Port]) -> Port:
@@ -301,6 +321,11 @@ def _read_json(line: int, text: str) -> Any:
         raise _wrong(line, "wanted a number, a text in quotes, true, false, null or a [list] of them", text) from None
 
 
+def _thawed(value: Any) -> Any:
+    """Return the outcome that steered Python: a list is an array's."""
+    return np.array(value) if isinstance(value, tuple) else value
+
+
 def _frozen(value: Any) -> Any:
     if isinstance(value, dict):
         raise ValueError("no setting is an object")
@@ -314,7 +339,7 @@ def _read_array(line: int, kind: WireType, elements: Any) -> Any:
     except (TypeError, ValueError, OverflowError):
         raise _wrong(line, f"wanted the elements of {kind}", shown(elements)) from None
     if kind.dtype.kind == "c":
-        array = (array[..., 0] + 1j * array[..., 1]).astype(kind.dtype)
+        array = np.ascontiguousarray(array).view(kind.dtype)[..., 0]
     return array[()]
 
 

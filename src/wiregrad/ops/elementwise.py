@@ -56,6 +56,8 @@ class Elementwise(Op):
     """It returns its input as it is."""
     involution: bool = False
     """Applied twice it gives back its input."""
+    opaque: bool = False
+    """Its rules are a user's own code, which may look at anything."""
     idempotent: bool = False
     """Applied twice it does what it does once; a condition given twice is that condition."""
 
@@ -156,7 +158,7 @@ class Elementwise(Op):
 
 def _read_by(op: Elementwise, moving: tuple[bool, ...]) -> tuple[frozenset[int], bool]:
     """Find out what rules read by running them on the wires of a builder."""
-    if op.kinks:
+    if op.kinks or op.opaque:
         # Where a kink lies is asked of all inputs.
         return frozenset(range(len(op.inputs))), True
     builder = Builder(finite=False)

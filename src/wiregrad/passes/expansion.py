@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from wiregrad.dtypes import FLOAT, WireType
+from wiregrad.dtypes import BOOL, FLOAT, WireType
 from wiregrad.errors import CircuitError, NoRuleError, WiregradError
-from wiregrad.ir import CONSTANT, INPUT, Builder, Circuit, Port, Row
+from wiregrad.ir import CONSTANT, INPUT, Builder, Certificate, Circuit, Port, Row
 from wiregrad.ops import Elementwise
 from wiregrad.ops.array import ArrayOp
 
@@ -41,13 +41,20 @@ def expand(circuit: Circuit) -> Circuit:
         if row.op is CONSTANT:
             held.append(_elements(np.asarray(constants[row.node]), builder))
         else:
-            held.append(_applied(builder, row, [held[source] for source in row.sources]))
+            operands = [held[source] for source in row.sources]
+            if kind.dtype.kind != "b" and not isinstance(row.op, Elementwise):
+                operands = [_numbers(builder, operand) for operand in operands]
+            held.append(_applied(builder, row, operands))
         for index, port in np.ndenumerate(held[-1]):
             for name in own:
                 if isinstance(port, Port):
                     builder.name(port, builder.recording.free_name(_suffixed(name, index)))
         if len(builder) > MOST:
             raise CircuitError(f"the circuit would have more than {MOST:,} scalar nodes; expand is for small ones")
+    for node, outcome, place in circuit.certificates:
+        port = held[node][()]
+        if isinstance(port, Port):
+            builder.recording.certificates.append(Certificate(port.index, outcome, place))
     outputs = zip(circuit.outputs, circuit.columns.outputs.tolist(), strict=True)
     return builder.build(name=circuit.name, labels=dict(_outputs(builder, outputs, held)))
 
@@ -69,7 +76,18 @@ def _elements(array: Any, builder: Builder) -> Any:
     found = np.empty(array.shape, object)
     for index in np.ndindex(array.shape):
         value = array[index]
+        if value.dtype.kind not in "fb":
+            raise CircuitError(f"expand works on float64 circuits; this one has a constant of {value.dtype}")
         found[index] = builder.place_constant(value if value.dtype.kind == "b" else np.float64(value))
+    return found
+
+
+def _numbers(builder: Builder, ports: Any) -> Any:
+    """Return wires with every condition made a number, as NumPy counts them where it adds."""
+    found = np.empty(ports.shape, object)
+    for index, port in np.ndenumerate(ports):
+        is_condition = isinstance(port, Port) and builder.type_of(port) == BOOL
+        found[index] = builder.apply("where", port, 1.0, 0.0) if is_condition else port
     return found
 
 

@@ -38,8 +38,8 @@ class Values(Protocol):
 class Watcher(Protocol):
     """Sees the reverse sweep at work."""
 
-    def node(self, row: Row, upstream: Any) -> None:
-        """Be told that a node's gradient is complete and about to be passed on."""
+    def node(self, row: Row, upstream: Any) -> Any:
+        """Be told that a node's gradient is complete and about to be passed on; may return another in its place."""
 
     def wire(self, row: Row, slot: int, sent: Any) -> None:
         """Be told what went back along one wire."""
@@ -59,7 +59,8 @@ def reverse(graph: Graph, values: Values, seeds: Mapping[int, Any], watcher: Wat
         upstream = grads[row.node]
         if upstream is None or not active[row.node]:
             continue
-        watcher.node(row, upstream)
+        changed = watcher.node(row, upstream)
+        upstream = upstream if changed is None else changed
         xs, y = [values[source] for source in row.sources], values[row.node]
         for slot in reversed(range(len(xs))):
             source = row.sources[slot]
