@@ -79,7 +79,15 @@ def _run(
                 f"{name_of(f)} returns {traced.tree} for one example and {shape} for another{user_line()}"
             )
     columns = zip(*(row for row, _ in rows), strict=True)
-    return [(FUNCTIONS["stack"].run(list(column)), True) for column in columns], traced.tree
+    return [(_stacked(list(column), f), True) for column in columns], traced.tree
+
+
+def _stacked(rows: list[Any], f: Callable[..., Any]) -> Any:
+    """Return the results of all examples as one array."""
+    shapes = {shape_of(row) for row in rows}
+    if len(shapes) > 1:
+        raise ShapeError(f"{name_of(f)} returns shapes {sorted(shapes)} for different examples{user_line()}")
+    return FUNCTIONS["stack"].run(rows)
 
 
 def _replay(traced: Traced, leaves: list[Any], batched: list[bool], size: int) -> list[tuple[Any, bool]] | None:
@@ -151,15 +159,15 @@ def _leaf_axes(in_axes: Any, args: tuple[Any, ...], f: Callable[..., Any]) -> li
     return [axis for arg in args for axis in _axes_for(in_axes, arg)]
 
 
-def _axes_for(spec: Any, item: Any) -> list[int | None]:
+def _axes_for(spec: Any, item: Any, what: str = "in_axes") -> list[int | None]:
     """Return an axis for every leaf of an argument; a specification for a container holds for all of it."""
     if spec is None or isinstance(spec, int):
         return [spec] * len(flatten(item)[0])
-    if isinstance(spec, dict) and isinstance(item, dict):
-        return [axis for key in sorted(item) for axis in _axes_for(spec[key], item[key])]
+    if isinstance(spec, dict) and isinstance(item, dict) and set(spec) == set(item):
+        return [axis for key in sorted(item) for axis in _axes_for(spec[key], item[key], what)]
     if isinstance(spec, list | tuple) and isinstance(item, list | tuple) and len(spec) == len(item):
-        return [axis for one, part in zip(spec, item, strict=True) for axis in _axes_for(one, part)]
-    raise OperandError(f"in_axes {shown(spec)} does not fit the argument {shown(item)}{user_line()}")
+        return [axis for one, part in zip(spec, item, strict=True) for axis in _axes_for(one, part, what)]
+    raise OperandError(f"{what} {shown(spec)} does not fit {shown(item)}{user_line()}")
 
 
 def _size(leaves: list[Any], axes: list[int | None], f: Callable[..., Any]) -> int:
@@ -187,12 +195,7 @@ def _front(leaf: Any, axis: int) -> Any:
 
 
 def _spread_axes(out_axes: Any, tree: Tree, count: int) -> list[int | None]:
-    if out_axes is None or isinstance(out_axes, int):
-        return [out_axes] * count
-    found: list[int | None] = flatten(unflatten(tree, [0] * count))[0] and _axes_for(
-        out_axes, unflatten(tree, [0] * count)
-    )
-    return found
+    return _axes_for(out_axes, unflatten(tree, [0.0] * count), "out_axes") if count else []
 
 
 def _back(output: tuple[Any, bool], axis: int | None, size: int) -> Any:
@@ -202,6 +205,8 @@ def _back(output: tuple[Any, bool], axis: int | None, size: int) -> Any:
             raise OperandError(f"out_axes is None for a result that differs between examples{user_line()}")
         return y
     whole = y if flag else _repeated(np.asarray(y) if not isinstance(y, Value) else y, size)
+    if not -whole.ndim <= axis < whole.ndim:
+        raise ShapeError(f"out_axes {axis} does not exist in a result of shape {whole.shape}{user_line()}")
     if axis == 0:
         return whole
     return FUNCTIONS["moveaxis"].run(whole, 0, axis)

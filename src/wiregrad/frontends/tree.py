@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -70,7 +71,9 @@ def _walk(item: Any, leaves: list[Any]) -> Tree:
         return Tree(None, [], [])
     if isinstance(item, Mapping):
         keys = sorted(item) if _sortable(item) else list(item)
-        return Tree(type(item), [_walk(item[key], leaves) for key in keys], keys)
+        # Other mappings may want other arguments to be made; what they hold is a dict.
+        kind = type(item) if type(item) in (dict, OrderedDict) else dict
+        return Tree(kind, [_walk(item[key], leaves) for key in keys], keys)
     if isinstance(item, list | tuple):
         return Tree(type(item), [_walk(part, leaves) for part in item], [])
     leaves.append(item)
