@@ -95,10 +95,11 @@ class Session:
         if self.outer is None and (self.alone or not self.tape.leaves):
             self.tape.owner = None
 
-    def pull(self, seeds: list[tuple[int, Any]], *, recorded: bool | None = None) -> list[Any]:
+    def pull(self, seeds: list[tuple[int, Any]], *, recorded: bool | None = None, spend: bool = False) -> list[Any]:
         """Return the gradient by every argument, given cotangents of results.
 
-        The sweep is recorded if it is to be differentiated again; unless told, that is found out.
+        The sweep is recorded if it is to be differentiated again; unless told, that is found out. The recording is
+        spent if this is the last sweep over it.
         """
         if not seeds:
             return [zero_like(data) for data in self.data]
@@ -109,7 +110,7 @@ class Session:
             if recorded:
                 flows = self._pull_values(seeds, stop)
             else:
-                adjoints = pull_back(self.tape, seeds, self.start, keep=False)
+                adjoints = pull_back(self.tape, seeds, self.start, keep=False, spend=spend and self.outer is None)
                 flows = [self._at(adjoints, offset) for offset in self.offsets]
             return distinct([settled(flow, data) for flow, data in zip(flows, self.data, strict=True)], seeds)
 

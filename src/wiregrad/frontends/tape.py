@@ -62,6 +62,10 @@ class Extra(NamedTuple):
     mode: int
 
 
+SPENT = Extra(INPUT, (), (), np.float64(0.0), 0)
+"""Stands for a node that will not be asked for again."""
+
+
 class Tape:
     """A growing recording."""
 
@@ -199,11 +203,14 @@ def mode_of(op: Op, sources: Sequence[int]) -> int:
     return encode(Convention.MIN_NORM, [slot for slot, source in enumerate(sources) if source == LITERAL])
 
 
-def pull_back(tape: Tape, seeds: Sequence[tuple[int, Any]], start: int = 0, *, keep: bool = True) -> list[Any]:
+def pull_back(
+    tape: Tape, seeds: Sequence[tuple[int, Any]], start: int = 0, *, keep: bool = True, spend: bool = False
+) -> list[Any]:
     """Run the reverse sweep on numbers from seeded nodes back to an offset; returns one gradient per node from there.
 
     This is `passes.reverse` with the slopes taken from the rows: the same products, added in the same order. Unless
-    they are to be kept, gradients of inner arrays are dropped once they were passed on.
+    they are to be kept, gradients of inner arrays are dropped once they were passed on; so is what the nodes kept, if
+    the recording is spent with this sweep.
     """
     stop = max([offset for offset, _ in seeds]) + STRIDE
     adjoints: list[Any] = [None] * ((stop - start) // STRIDE)
@@ -211,7 +218,7 @@ def pull_back(tape: Tape, seeds: Sequence[tuple[int, Any]], start: int = 0, *, k
         node = (offset - start) // STRIDE
         adjoints[node] = plus(adjoints[node], seed)
     if len(tape.extras) * STRIDE == len(tape.buffer) and not tape.hooks:
-        _pull_extras(tape.extras, adjoints, start, keep=keep)
+        _pull_extras(tape.extras, adjoints, start, keep=keep, spend=spend)
         return adjoints
     below, columns = len(adjoints), _columns(tape, start, stop)
     for offset in sorted(tape.hooks, reverse=True):
@@ -225,7 +232,7 @@ def pull_back(tape: Tape, seeds: Sequence[tuple[int, Any]], start: int = 0, *, k
     return adjoints
 
 
-def _pull_extras(extras: dict[int, Extra], adjoints: list[Any], start: int, *, keep: bool) -> None:
+def _pull_extras(extras: dict[int, Extra], adjoints: list[Any], start: int, *, keep: bool, spend: bool) -> None:
     """Pass on the gradients of nodes none of which is a packed row."""
     for node in range(len(adjoints) - 1, -1, -1):
         g = adjoints[node]
@@ -234,6 +241,9 @@ def _pull_extras(extras: dict[int, Extra], adjoints: list[Any], start: int, *, k
             if extra.sources:
                 if not keep:
                     adjoints[node] = None
+                if spend:
+                    # Memory that is free early is memory that need not be asked for.
+                    extras[start + node * STRIDE] = SPENT
                 _pull_extra(extra, g, adjoints, start)
 
 

@@ -64,7 +64,7 @@ def value_and_grad(
             result, aux = _with_aux(call.result) if has_aux else (call.result, None)
             check_scalar(result, f, holomorphic=holomorphic)
             place_ = session.where(result)
-            grads = session.pull([] if place_ is None else [(place_, _one(result))])
+            grads = session.pull([] if place_ is None else [(place_, _one(result))], spend=True)
             if holomorphic:
                 grads = [np.conjugate(g) for g in grads]
             session.finish()
