@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 import wiregrad as wg
-from wiregrad.frontends.record import SCALAR_OPS
-from wiregrad.frontends.scalar import scalar_function
+from wiregrad.frontends.scalar import SCALAR_OPS, scalar_function
 from wiregrad.frontends.value import Scalar
 from wiregrad.ir.mode import Convention, encode
 from wiregrad.ops import TABLE, Elementwise

@@ -52,6 +52,15 @@ def parse_type(text: str) -> WireType | None:
     return WireType(DTYPES[match[1]], tuple(map(int, match[2].split(","))) if match[2] else ())
 
 
+def plain(value: Any) -> Any:
+    """Return a NumPy number as the Python number it is, and anything else as it is.
+
+    >>> plain(np.float64(2.0)), plain(np.bool_(True))
+    (2.0, True)
+    """
+    return value.item() if isinstance(value, np.generic) else value
+
+
 def as_float(value: Any) -> np.float64 | None:
     """Return a real number as float64; None for what is none (bool, text, complex, arrays).
 

@@ -10,7 +10,8 @@ from typing import Any
 
 from wiregrad import inspect, ir, passes
 from wiregrad.backends import Run as BareRun
-from wiregrad.backends import interpreter, plain
+from wiregrad.backends import interpreter
+from wiregrad.dtypes import plain
 from wiregrad.errors import InputError
 from wiregrad.frontends import parse_formula
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from wiregrad.dtypes import plain
 from wiregrad.ir import Circuit, Node, Op
 from wiregrad.ops import Elementwise
 from wiregrad.ops.flow import settle
@@ -158,8 +159,3 @@ def _shown_local(local: Any, op: Op, x: Any) -> Any:
     if not isinstance(op, Elementwise):
         return None
     return plain(np.broadcast_to(settle(local), np.shape(x))[()]) if np.shape(x) else plain(settle(local))
-
-
-def plain(value: Any) -> Any:
-    """Return a NumPy scalar as the Python number it is."""
-    return value.item() if isinstance(value, np.generic) else value

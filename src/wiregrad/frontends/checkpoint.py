@@ -10,7 +10,7 @@ import numpy as np
 
 from wiregrad.errors import GradientError
 from wiregrad.frontends.lift import own
-from wiregrad.frontends.packing import Parts
+from wiregrad.frontends.packing import Parts, filled
 from wiregrad.frontends.record import common_tape, finish, place
 from wiregrad.frontends.session import (
     Session,
@@ -83,10 +83,7 @@ class Segment:
 
     def call(self, values: Sequence[Any]) -> Any:
         """Call the function with the values in their places."""
-        leaves = list(self.leaves)
-        for k, value in zip(self.values, values, strict=True):
-            leaves[k] = value
-        args, kwargs = unflatten(self.tree, leaves)
+        args, kwargs = unflatten(self.tree, filled(self.leaves, self.values, values))
         return self.f(*args, **kwargs)
 
     def back(self, slot: int, g: Any, xs: Sequence[Any], y: Any) -> Any:

@@ -15,9 +15,9 @@ import numpy as np
 
 from wiregrad.errors import GradientError, NoRuleError, OperandError, RecordError, shown, user_line
 from wiregrad.frontends import dispatch, scalar  # noqa: F401 - they give values their methods and operators
-from wiregrad.frontends.packing import Parts
+from wiregrad.frontends.packing import Parts, filled
 from wiregrad.frontends.record import common_tape, finish, no_grad
-from wiregrad.frontends.session import transposed
+from wiregrad.frontends.session import data_of, transposed
 from wiregrad.frontends.tape import STATE, Tape
 from wiregrad.frontends.tree import flatten, unflatten
 from wiregrad.frontends.value import Value, leaf
@@ -125,7 +125,7 @@ def _apply(cls: type[Function], args: Sequence[Any]) -> Any:
         constants = [leaf(arg._data, constant=True) if isinstance(arg, Value) else arg for arg in args]
         output = cls._forward(ctx, constants)
     outputs, tree = flatten(output)
-    datas = [_raw(part) for part in outputs]
+    datas = [data_of(part) for part in outputs]
     if tape is None:
         return unflatten(tree, [part if isinstance(part, Value) else _constant(part) for part in outputs])
     rest = tuple(None if k in values else arg for k, arg in enumerate(args))
@@ -150,13 +150,6 @@ class _Call:
     latest: list[Any] = field(default_factory=list)
     """The gradient that arrived last, and what backward made of it."""
 
-    def filled(self, xs: Sequence[Any]) -> list[Any]:
-        """Return the arguments with values in their places."""
-        args = list(self.args)
-        for k, x in zip(self.values, xs, strict=True):
-            args[k] = x
-        return args
-
     def back(self, slot: int, g: Any, xs: Sequence[Any]) -> Any:
         """Return what is sent to one of the values."""
         if not isinstance(g, Value | np.ndarray | np.generic | float):
@@ -174,13 +167,13 @@ class _Call:
                 f"{self.cls.__name__}.backward must return one gradient per input of forward ({len(self.args)}); "
                 f"got {len(sent)}"
             )
-        found, wanted = sent[self.values[slot]], np.shape(_raw(xs[slot]))
-        if found is not None and np.shape(_raw(found)) != wanted:
+        found, wanted = sent[self.values[slot]], np.shape(data_of(xs[slot]))
+        if found is not None and np.shape(data_of(found)) != wanted:
             raise GradientError(
-                f"{self.cls.__name__}.backward returns shape {np.shape(_raw(found))} for input {self.values[slot]}, "
+                f"{self.cls.__name__}.backward returns shape {np.shape(data_of(found))} for input {self.values[slot]}, "
                 f"which has shape {wanted}"
             )
-        return found if recorded else _raw(found)
+        return found if recorded else data_of(found)
 
     def _context(self, xs: Sequence[Any], *, recorded: bool) -> Context:
         """Return what forward saves at a point: as it was kept, or by running forward again."""
@@ -189,7 +182,7 @@ class _Call:
         ctx = Context(self.ctx.needs_input_grad)
         if recorded:
             # A gradient that is differentiated again needs what forward saves as recorded values.
-            self.cls._forward(ctx, self.filled(xs))
+            self.cls._forward(ctx, filled(self.args, self.values, xs))
         else:
             _rerun(self, xs, ctx)
         return ctx
@@ -210,7 +203,7 @@ FUNCTION_OP = TABLE.register(
         inputs=("x",),
         variadic=True,
         pattern=Pattern.SCALE,
-        forward=lambda *xs, call: call.parts.pack([_raw(part) for part in flatten(_rerun(call, xs))[0]]),
+        forward=lambda *xs, call: call.parts.pack([data_of(part) for part in flatten(_rerun(call, xs))[0]]),
         back=_function_back,
         ahead=_function_ahead,
         batches=False,
@@ -222,11 +215,7 @@ FUNCTION_OP = TABLE.register(
 def _rerun(call: _Call, xs: Sequence[Any], ctx: Context | None = None) -> Any:
     with no_grad():
         constants = [leaf(_number(x) if np.asarray(x).dtype == np.float64 else x, constant=True) for x in xs]
-        return call.cls._forward(ctx or Context(call.ctx.needs_input_grad), call.filled(constants))
-
-
-def _raw(part: Any) -> Any:
-    return part._data if isinstance(part, Value) else part
+        return call.cls._forward(ctx or Context(call.ctx.needs_input_grad), filled(call.args, call.values, constants))
 
 
 def _constant(part: Any) -> Any:
@@ -244,19 +233,20 @@ def _check_function_class(cls: type[Function], args: Sequence[Any]) -> None:
     values = [k for k, arg in enumerate(args) if isinstance(arg, Value) and np.asarray(arg._data).dtype.kind == "f"]
     if not values or any(isinstance(arg, Value) and k not in values for k, arg in enumerate(args)):
         return
-    plain = [np.asarray(_raw(arg), float) if k in values else arg for k, arg in enumerate(args)]
+    plain = [np.asarray(data_of(arg), float) if k in values else arg for k, arg in enumerate(args)]
 
     def run(inputs: Sequence[Any]) -> list[Any]:
         with no_grad():
             given = [leaf(_number(x), constant=True) if k in values else x for k, x in enumerate(inputs)]
             outputs = flatten(cls._forward(Context((True,) * len(args)), given))[0]
-            return [np.asarray(_raw(part)) for part in outputs]
+            return [np.asarray(data_of(part)) for part in outputs]
 
     with np.errstate(all="ignore"):
-        if any(np.asarray(part).dtype.kind not in "fiub" for part in run(plain)):
+        first = run(plain)
+        if any(part.dtype.kind not in "fiub" for part in first):
             # A numeric derivative of complex numbers would need two directions, and text has none.
             return
-        weights = [rng.normal(size=np.shape(part)) for part in run(plain)]
+        weights = [rng.normal(size=part.shape) for part in first]
         fresh: list[Any] = [leaf(_number(x)) if k in values else x for k, x in enumerate(plain)]
         outputs = flatten(_apply(cls, fresh))[0]
         total = None

@@ -11,6 +11,18 @@ from wiregrad.ir import TABLE
 from wiregrad.ops.functions import FUNCTIONS
 
 
+def filled(leaves: Sequence[Any], places: Sequence[int], values: Sequence[Any]) -> list[Any]:
+    """Return leaves with values put in some of their places.
+
+    >>> filled([None, 2], [0], [1])
+    [1, 2]
+    """
+    found = list(leaves)
+    for k, value in zip(places, values, strict=True):
+        found[k] = value
+    return found
+
+
 class Parts:
     """What the outputs of a call were: which of them a gradient can flow to, and the shapes and dtypes of those."""
 

@@ -6,9 +6,7 @@ import sys
 from collections.abc import Iterator
 from types import FrameType
 
-from wiregrad.errors import (
-    is_own,
-)
+from wiregrad.errors import is_own
 from wiregrad.ir import Place
 
 

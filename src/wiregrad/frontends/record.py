@@ -39,13 +39,10 @@ from wiregrad.frontends.tape import (
 )
 from wiregrad.frontends.value import Scalar, Value, leaf, new, notes_of, wrapped
 from wiregrad.ir import INPUT, TABLE, Op
+from wiregrad.ir.names import is_group_label
 from wiregrad.ops import Elementwise
 
 new_extra: Callable[[tuple[Any, ...]], Extra] = partial(tuple.__new__, Extra)
-
-
-SCALAR_OPS: dict[Op, Callable[..., Any]] = {}
-"""The generated functions of ops on scalars."""
 
 
 def record(op: Op, operands: Sequence[Any]) -> Any:
@@ -389,7 +386,7 @@ def group(label: str) -> Iterator[None]:
     >>> with group("layer1"):
     ...     y = Value(2.0) * 3.0
     """
-    if not isinstance(label, str) or not label.isprintable() or "/" in label or not label.strip():
+    if not is_group_label(label):
         raise OperandError(f"a group's label must be printable text without '/'; got {shown(label)}")
     before = STATE.group
     STATE.group = f"{before}/{label}" if before else label

@@ -18,9 +18,10 @@ from typing import Any
 
 import numpy as np
 
+from wiregrad.dtypes import plain
 from wiregrad.errors import OperandError
-from wiregrad.frontends.record import NAMESPACE, SCALAR_OPS, enter, meet, record
-from wiregrad.frontends.tape import ROW
+from wiregrad.frontends.record import NAMESPACE, enter, meet, record
+from wiregrad.frontends.tape import BLOCKED, LITERAL, ROW
 from wiregrad.frontends.value import Scalar, Value, leaf
 from wiregrad.ir import CONSTANT, INPUT, TABLE, Builder, Circuit, Op
 from wiregrad.ir.mode import Convention, encode
@@ -28,6 +29,9 @@ from wiregrad.ir.operators import ARITHMETIC, COMPARISONS, SIGNS
 from wiregrad.ops import Elementwise
 from wiregrad.ops.flow import Masked
 from wiregrad.passes import simplify
+
+SCALAR_OPS: dict[Op, Callable[..., Any]] = {}
+"""The functions of ops on scalars."""
 
 NAMESPACE.update(
     math=math,
@@ -41,6 +45,8 @@ NAMESPACE.update(
     record=record,
     pack=ROW.pack,
     new=object.__new__,
+    BLOCKED=BLOCKED,
+    LITERAL=LITERAL,
 )
 
 _ATOM = re.compile(r"[\w.]+")
@@ -54,14 +60,7 @@ _APPEND = """
         value._index = offset
         return value
 """
-_ONE = """
-def {name}(self):
-        {x} = self._data
-        try:
-            y = {forward}
-            {slopes}
-        except (ArithmeticError, ValueError):
-            return quietly(OP_{name}, (self,))
+_ENTER = """
         tape = self._tape
         if tape is None or PAUSED or tape.owner != get_ident():
             tape, i = enter(self)
@@ -70,6 +69,15 @@ def {name}(self):
         else:
             i = self._index
         {masks}
+"""
+_ONE = """
+def {name}(self):
+        {x} = self._data
+        try:
+            y = {forward}
+            {slopes}
+        except (ArithmeticError, ValueError):
+            return quietly(OP_{name}, (self,))
 """
 _TWO = """
 def {name}(self, other):
@@ -105,14 +113,6 @@ _LITERAL = """
             {slopes}
         except (ArithmeticError, ValueError):
             return quietly(OP_{name}, {operands})
-        tape = self._tape
-        if tape is None or PAUSED or tape.owner != get_ident():
-            tape, i = enter(self)
-            if tape is None:
-                return leaf(y, constant=True)
-        else:
-            i = self._index
-        {masks}
 """
 _REST = """
     return general(OP_{name}, {operands})
@@ -129,7 +129,7 @@ def scalar_function(op: Elementwise, *, reflected: bool = False) -> Callable[...
     if found is None and f"made_{key}" not in NAMESPACE:
         text = _unary(op) if len(op.inputs) == 1 else _binary(op, reflected=reflected)
         if text is not None:
-            NAMESPACE.update({f"OP_{op.name}": op, "general": _general, "quietly": _quietly})
+            NAMESPACE[f"OP_{op.name}"] = op
             exec(compile(text, f"<wiregrad scalar {key}>", "exec"), NAMESPACE)
             found = NAMESPACE.pop(op.name)
         NAMESPACE[f"made_{key}"] = found
@@ -141,10 +141,9 @@ def _unary(op: Elementwise) -> str | None:
     if slopes is None:
         return None
     (x,) = op.inputs
-    head = _ONE.format(
-        name=op.name, x=x, forward=_written(op, op.inputs), slopes=slopes.text(12), masks=slopes.masks("i")
-    )
-    return head + _APPEND.format(p=slopes.names[0], q="0.0", i="i", j="-1", code=TABLE.code(op))
+    head = _ONE.format(name=op.name, x=x, forward=_written(op, op.inputs), slopes=slopes.text(12))
+    entered = _ENTER.format(masks=slopes.masks("i"))
+    return head + entered + _APPEND.format(p=slopes.names[0], q="0.0", i="i", j="LITERAL", code=TABLE.code(op))
 
 
 def _binary(op: Elementwise, *, reflected: bool) -> str | None:
@@ -158,30 +157,29 @@ def _binary(op: Elementwise, *, reflected: bool) -> str | None:
     forward, code = _written(op, op.inputs), TABLE.code(op)
     operands = "(other, self)" if reflected else "(self, other)"
     row = (
-        {"p": other, "q": one.names[wires], "i": "-1", "j": "i"}
+        {"p": other, "q": one.names[wires], "i": "LITERAL", "j": "i"}
         if reflected
-        else {"p": one.names[wires], "q": other, "i": "i", "j": "-1"}
+        else {"p": one.names[wires], "q": other, "i": "i", "j": "LITERAL"}
     )
-    a, b = op.inputs
-    two = _TWO.format(name=op.name, a=a, b=b, forward=forward, slopes=both.text(12), masks=both.masks("ij"))
-    two += _APPEND.format(p=both.names[0], q=both.names[1], i="i", j="j", code=code)
     if reflected:
         # Two values never meet reflected: Python asks the first one.
         two = f"\ndef {op.name}(self, other):\n    kind = type(other)\n"
+    else:
+        a, b = op.inputs
+        two = _TWO.format(name=op.name, a=a, b=b, forward=forward, slopes=both.text(12), masks=both.masks("ij"))
+        two += _APPEND.format(p=both.names[0], q=both.names[1], i="i", j="j", code=code)
     return (
         two
-        + _LITERAL.format(
-            name=op.name,
-            x=own,
-            literal=other,
-            forward=forward,
-            slopes=one.text(12),
-            masks=one.masks("i"),
-            operands=operands,
-        )
+        + _LITERAL.format(name=op.name, x=own, literal=other, forward=forward, slopes=one.text(12), operands=operands)
+        + _ENTER.format(masks=one.masks("i"))
         + _APPEND.format(**row, code=code)
         + _REST.format(name=op.name, operands=operands)
     )
+
+
+def is_quick(op: Elementwise) -> bool:
+    """Return whether an op is one for which a function can be generated."""
+    return bool(op.python) and len(op.inputs) <= 2 and not op.takes_bool and any(op.partials)
 
 
 class Slopes:
@@ -195,7 +193,7 @@ class Slopes:
     @classmethod
     def of(cls, op: Elementwise, mode: int, slots: list[int]) -> Slopes | None:
         """Return the slopes for some inputs; None if a step of them cannot be written in Python."""
-        if not op.python or op.takes_bool or len(op.inputs) > 2 or all(rule is None for rule in op.partials):
+        if not is_quick(op):
             return None
         builder = Builder(finite=False)
         ports = [builder.input(name) for name in op.inputs]
@@ -244,10 +242,8 @@ class Slopes:
 
     def masks(self, letters: str) -> str:
         """Return the lines that block the wires a mask says so of."""
-        lines = [
-            f"if not ({condition}): {letters[self.slots.index(slot)]} = -3 - {letters[self.slots.index(slot)]}"
-            for slot, condition in self.conditions.items()
-        ]
+        wires = dict(zip(self.slots, letters, strict=True))
+        lines = [f"if not ({held}): {wires[slot]} = BLOCKED - {wires[slot]}" for slot, held in self.conditions.items()]
         return "\n        ".join(lines or ["pass"])
 
 
@@ -259,7 +255,7 @@ def _written(op: Elementwise, operands: Any) -> str:
 
 
 def _constant(value: Any) -> str:
-    return repr(value.item() if isinstance(value, np.generic) else value)
+    return repr(plain(value))
 
 
 def _quietly(op: Elementwise, operands: tuple[Any, ...]) -> Any:
@@ -297,20 +293,11 @@ def _applied(op: Elementwise) -> Callable[..., Any]:
     """Return a function of an op's operands, at least one of which is a scalar."""
 
     def apply(*operands: Any) -> Any:
-        if len(operands) == 1:
-            return (scalar_function(op) or _recorded(op))(*operands)
-        if type(operands[0]) is Scalar:
-            return (scalar_function(op) or _recorded(op))(*operands)
-        if type(operands[1]) is Scalar:
-            made = scalar_function(op, reflected=True)
-            return record(op, operands) if made is None else made(operands[1], operands[0])
-        return record(op, operands)
+        reflected = type(operands[0]) is not Scalar
+        made = scalar_function(op, reflected=reflected) if Scalar in map(type, operands) else None
+        return record(op, operands) if made is None else made(*reversed(operands) if reflected else operands)
 
     return apply
-
-
-def _recorded(op: Elementwise) -> Callable[..., Any]:
-    return lambda *operands: record(op, operands)
 
 
 def _operators() -> None:
@@ -329,7 +316,7 @@ def _operators() -> None:
 
 def install(op: Elementwise) -> None:
     """Make an op of the table quick on scalars."""
-    if op.python and len(op.inputs) <= 2 and not op.takes_bool and any(rule is not None for rule in op.partials):
+    if is_quick(op):
         SCALAR_OPS[op] = _applied(op)
         if len(op.inputs) == 1:
             for name in (op.name, *op.aliases):
@@ -340,8 +327,6 @@ def _compare(spelling: str) -> Callable[[Scalar, Any], Any]:
     op = TABLE.infix[spelling]
     compare: Callable[[Any, Any], bool] = getattr(operator, COMPARISONS[spelling])
 
-    unequal = spelling == "!="
-
     def method(self: Scalar, other: Any) -> Any:
         kind = type(other)
         if kind is Scalar:
@@ -349,7 +334,7 @@ def _compare(spelling: str) -> Callable[[Scalar, Any], Any]:
         if kind is float or kind is int:
             return compare(self._data, other)
         if other is None and spelling in ("==", "!="):
-            return unequal
+            return spelling == "!="
         return record(op, (self, other))
 
     return method
@@ -366,6 +351,7 @@ def _apply(self: Scalar, op: Op, operands: tuple[Any, ...]) -> Any:
 def start() -> None:
     """Give scalars their operators and methods."""
     setattr(Scalar, "__wiregrad_apply__", _apply)  # noqa: B010 - what is typed is Value's
+    NAMESPACE.update(general=_general, quietly=_quietly)
     _operators()
     for op in TABLE:
         if isinstance(op, Elementwise):

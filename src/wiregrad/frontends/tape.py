@@ -183,7 +183,7 @@ def _unpack(row: tuple[Any, ...], tape: Tape) -> Extra:
     y, p, q, a, b, code = row
     if a == EXTRA:
         # An interrupt came between this row and its entry: no value refers to it.
-        return Extra(INPUT, (), (), np.float64(y), 0)
+        return SPENT
     op = TABLE.by_code()[code]
     pairs = [(a, p), (b, q)][: len(op.inputs)]
     sources = tuple([source if source >= LITERAL else BLOCKED - source for source, _ in pairs])

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from wiregrad.dtypes import DTYPES
+from wiregrad.dtypes import DTYPES, plain
 from wiregrad.errors import GradientError, NameSyntaxError, is_own, shown, user_line
 from wiregrad.frontends.lift import as_data, own
 from wiregrad.frontends.record import place
@@ -184,7 +184,7 @@ class _Writer:
             raise GradientError(f"{self.name} returned nothing to make a circuit of{user_line()}")
         outputs = dict(self._outputs(roots))
         recording.certificates = [
-            Certificate(self.where[c.node], _plain(c.outcome), c.place) for c in self.tape.certificates
+            Certificate(self.where[c.node], plain(c.outcome), c.place) for c in self.tape.certificates
         ]
         title = self.name if _is_name(self.name) else next(iter(outputs))
         return recording.freeze(outputs, title)
@@ -252,10 +252,6 @@ def _strong(x: Any, node: Extra) -> Any:
     numbers = [other.dtype for other in others if other.dtype.kind != "b"]
     wanted = np.result_type(*numbers, x) if numbers else np.asarray(node.y).dtype
     return np.asarray(x).astype(np.float64 if wanted.kind in "iub" else wanted)[()]
-
-
-def _plain(outcome: Any) -> Any:
-    return outcome.item() if isinstance(outcome, np.generic) else outcome
 
 
 def _is_name(text: str) -> bool:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from wiregrad.dtypes import plain
 from wiregrad.errors import (
     EscapeError,
     GradientError,
@@ -332,11 +333,6 @@ def is_constant(value: Value) -> bool:
     return value._data.dtype.kind not in "fc" or tape.node_at(value._index).op is TABLE["stop_gradient"]
 
 
-def plain_number(x: Any) -> Any:
-    """Return a NumPy number as a Python one."""
-    return x.item() if isinstance(x, np.generic) else x
-
-
 def notes_of(value: Value) -> Notes:
     """Return a value's notes, made if there are none."""
     found = getattr(value, "_notes", None)
@@ -368,15 +364,15 @@ def settled(flow: Any, like: Any) -> Any:
     """Return a flow as a gradient of a number or array: its type, dtype and shape, zeros where it is absent."""
     if flow is None:
         return zero_like(like)
-    plain = settle(flow)
+    found = settle(flow)
     shape = shape_of(like)
-    if isinstance(plain, Value):
-        return plain if plain.shape == shape else whole(plain, like)
+    if isinstance(found, Value):
+        return found if found.shape == shape else whole(found, like)
     if type(like) is float:
-        return float(plain)
-    if shape_of(plain) != shape or getattr(plain, "dtype", None) != like.dtype:
-        plain = np.broadcast_to(np.asarray(plain), shape).astype(like.dtype)[()]
-    return plain
+        return float(found)
+    if shape_of(found) != shape or getattr(found, "dtype", None) != like.dtype:
+        found = np.broadcast_to(np.asarray(found), shape).astype(like.dtype)[()]
+    return found
 
 
 def zero_like(data: Any) -> Any:
@@ -466,4 +462,4 @@ def _unless_input(op: Op) -> Op | None:
 
 
 def _brief(data: Any) -> str:
-    return repr(data.item() if isinstance(data, np.generic) else data)
+    return repr(plain(data))

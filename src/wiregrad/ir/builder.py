@@ -28,7 +28,7 @@ from wiregrad.ir.circuit import SPLIT, Circuit
 from wiregrad.ir.flat import Place
 from wiregrad.ir.infer import DERIVE, UNKNOWN
 from wiregrad.ir.mode import check_mode
-from wiregrad.ir.names import automatic, check_name, normal
+from wiregrad.ir.names import automatic, check_name, is_group_label, normal
 from wiregrad.ir.op import TABLE, Op, Pattern
 from wiregrad.ir.operators import Operators
 from wiregrad.ir.recording import Recording
@@ -172,7 +172,7 @@ class Builder:
     @contextmanager
     def group(self, label: str) -> Iterator[None]:
         """Put the nodes made inside into a group; groups nest."""
-        if not isinstance(label, str) or not label.isprintable() or "/" in label or not label.strip():
+        if not is_group_label(label):
             raise CircuitError(f"a group's label must be printable text without '/'; got {shown(label)}")
         around = self.recording.group
         with self.at(self.recording.place, f"{around}/{label}" if around else label):

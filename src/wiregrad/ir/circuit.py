@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from wiregrad.dtypes import WireType
+from wiregrad.dtypes import WireType, plain
 from wiregrad.errors import UnknownNameError, shown, suggest
 from wiregrad.ir.flat import Certificate, Flat, Place, listed
 from wiregrad.ir.names import automatic, is_automatic, normal
@@ -222,7 +222,7 @@ def repr_number(value: Any) -> str:
     """
     if isinstance(value, bool | np.bool_):
         return "true" if value else "false"
-    return repr(value.item() if isinstance(value, np.generic) else value)
+    return repr(plain(value))
 
 
 def _plural(count: int, word: str) -> str:

@@ -57,6 +57,15 @@ def automatic(index: int) -> str:
     return f"%{index}"
 
 
+def is_group_label(label: object) -> bool:
+    """Return whether a group can be called so: printable text that is no path.
+
+    >>> is_group_label("layer 1"), is_group_label("a/b")
+    (True, False)
+    """
+    return isinstance(label, str) and label.isprintable() and "/" not in label and bool(label.strip())
+
+
 def is_automatic(name: str) -> bool:
     """Return whether this is the name of a node that was given none.
 

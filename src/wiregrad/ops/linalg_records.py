@@ -109,17 +109,21 @@ def _each_or_nan(function: Callable[..., Any], *matrices: Any) -> Any:
         return np.stack(rows)
 
 
-def _normal(*cases: tuple[Any, ...], shift: float = 0.0) -> Samples:
-    """Return a maker of samples: arrays of the given shapes, square ones moved away from singular by `shift`."""
+def normal_samples(*cases: tuple[Any, ...], shift: float = 0.0) -> Samples:
+    """Return a maker of samples: an array for each shape, square ones moved away from singular by `shift`."""
 
-    def draw(rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
-        x = rng.normal(size=shape)
-        return x + shift * np.eye(shape[-1]) if shift and shape[-2:-1] == shape[-1:] else x
+    def draw(rng: np.random.Generator, item: Any) -> Any:
+        if isinstance(item, list):
+            return [draw(rng, shape) for shape in item]
+        if not isinstance(item, tuple):
+            return item
+        x = rng.normal(size=item)
+        return x + shift * np.eye(item[-1]) if shift and item[-2:-1] == item[-1:] else x
 
-    return lambda rng: [(*(draw(rng, shape) for shape in shapes), settings) for *shapes, settings in cases]
+    return lambda rng: [tuple(draw(rng, item) for item in case) for case in cases]
 
 
-def _definite(*cases: tuple[Any, ...]) -> Samples:
+def definite_samples(*cases: tuple[Any, ...]) -> Samples:
     """Return a maker of samples: symmetric positive definite matrices with distinct eigenvalues."""
 
     def draw(rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
@@ -138,7 +142,9 @@ matmul: Linear = register(
         pattern=Pattern.SWAP,
         forward=np.matmul,
         transpose=lambda g, slot, a, b: matmul(g, _adjoint(b)) if slot == 0 else matmul(_adjoint(a), g),
-        samples=_normal(((2, 3), (3, 4), {}), ((2, 2, 3), (2, 3, 1), {}), ((1, 1), (1, 1), {}), ((2, 0), (0, 3), {})),
+        samples=normal_samples(
+            ((2, 3), (3, 4), {}), ((2, 2, 3), (2, 3, 1), {}), ((1, 1), (1, 1), {}), ((2, 0), (0, 3), {})
+        ),
     )
 )
 
@@ -161,7 +167,7 @@ solve: General = register(
         forward=_solve,
         back=_solve_back,
         ahead=lambda slot, t, xs, y, *, strict: solve(xs[0], t if slot == 1 else -matmul(t, y), strict=strict),
-        samples=_normal(
+        samples=normal_samples(
             ((3, 3), (3, 2), {"strict": True}),
             ((2, 2, 2), (2, 2, 1), {"strict": False}),
             ((1, 1), (1, 1), {"strict": True}),
@@ -179,7 +185,7 @@ inv: General = register(
         forward=lambda x, *, strict: np.linalg.inv(x) if strict else _each_or_nan(np.linalg.inv, x),
         back=lambda slot, g, xs, y, *, strict: -matmul(_adjoint(y), matmul(g, _adjoint(y))),
         ahead=lambda slot, t, xs, y, *, strict: -matmul(y, matmul(t, y)),
-        samples=_normal(
+        samples=normal_samples(
             ((3, 3), {"strict": True}), ((2, 2, 2), {"strict": False}), ((1, 1), {"strict": True}), shift=3.0
         ),
     )
@@ -248,7 +254,7 @@ det: General = register(
         forward=np.linalg.det,
         back=lambda slot, g, xs, y: _standing(g) * _adjoint(adjugate(xs[0])),
         ahead=lambda slot, t, xs, y: _trace(adjugate(xs[0]), t),
-        samples=_normal(((3, 3), {}), ((2, 2, 2), {}), ((1, 1), {}), ((0, 0), {}), ((4, 4), {})),
+        samples=normal_samples(((3, 3), {}), ((2, 2, 2), {}), ((1, 1), {}), ((0, 0), {}), ((4, 4), {})),
     )
 )
 adjugate: General = register(
@@ -260,7 +266,7 @@ adjugate: General = register(
         forward=lambda x: _each_or_nan(_adjugate, x),
         back=lambda slot, g, xs, y: _adjoint(adjugate_slope(xs[0], _adjoint(g))),
         ahead=lambda slot, t, xs, y: adjugate_slope(xs[0], t),
-        samples=_normal(((3, 3), {}), ((2, 2, 2), {}), ((1, 1), {}), ((4, 4), {})),
+        samples=normal_samples(((3, 3), {}), ((2, 2, 2), {}), ((1, 1), {}), ((4, 4), {})),
     )
 )
 adjugate_slope: General = register(
@@ -276,7 +282,7 @@ adjugate_slope: General = register(
             else _sent_bend(_adjugate_bend(xs[0], xs[1], _adjoint(g)))
         ),
         ahead=lambda slot, t, xs, y: adjugate_slope(xs[0], t) if slot == 1 else _adjugate_bend(xs[0], xs[1], t),
-        samples=_normal(((3, 3), (3, 3), {}), ((2, 2, 2), (2, 2, 2), {}), ((4, 4), (4, 4), {})),
+        samples=normal_samples(((3, 3), (3, 3), {}), ((2, 2, 2), (2, 2, 2), {}), ((4, 4), (4, 4), {})),
     )
 )
 
@@ -320,7 +326,7 @@ slogdet: Decomposition = register(
         forward=lambda x: np.stack(np.linalg.slogdet(x), -1),
         back=_slogdet_back,
         ahead=_slogdet_ahead,
-        samples=_normal(((3, 3), {}), ((2, 2, 2), {}), ((1, 1), {})),
+        samples=normal_samples(((3, 3), {}), ((2, 2, 2), {}), ((1, 1), {})),
     )
 )
 
@@ -358,7 +364,7 @@ cholesky: Decomposition = register(
         back=_cholesky_back,
         ahead=_cholesky_ahead,
         symmetric=True,
-        samples=_definite(((3, 3), {"upper": False}), ((2, 2, 2), {"upper": True}), ((1, 1), {"upper": False})),
+        samples=definite_samples(((3, 3), {"upper": False}), ((2, 2, 2), {"upper": True}), ((1, 1), {"upper": False})),
     )
 )
 
@@ -397,7 +403,7 @@ eigh: Decomposition = register(
         back=_eigh_back,
         ahead=_eigh_ahead,
         symmetric=True,
-        samples=_definite(((3, 3), {"uplo": "L"}), ((2, 2, 2), {"uplo": "U"}), ((1, 1), {"uplo": "L"})),
+        samples=definite_samples(((3, 3), {"uplo": "L"}), ((2, 2, 2), {"uplo": "U"}), ((1, 1), {"uplo": "L"})),
     )
 )
 eigvalsh: Decomposition = register(
@@ -410,7 +416,7 @@ eigvalsh: Decomposition = register(
         back=lambda slot, flow, xs, y, *, uplo: _eigvalsh_back(settle(flow), _eigh_parts(eigh(xs[0], uplo=uplo))[0]),
         ahead=lambda slot, t, xs, y, *, uplo: _eigvalsh_ahead(t, _eigh_parts(eigh(xs[0], uplo=uplo))[0]),
         symmetric=True,
-        samples=_definite(((3, 3), {"uplo": "L"}), ((2, 2, 2), {"uplo": "U"}), ((1, 1), {"uplo": "L"})),
+        samples=definite_samples(((3, 3), {"uplo": "L"}), ((2, 2, 2), {"uplo": "U"}), ((1, 1), {"uplo": "L"})),
     )
 )
 
@@ -493,7 +499,7 @@ svd: Decomposition = register(
         forward=_svd,
         back=_svd_back,
         ahead=_svd_ahead,
-        samples=_normal(((3, 3), {}), ((4, 2), {}), ((2, 2, 3), {}), ((1, 1), {})),
+        samples=normal_samples(((3, 3), {}), ((4, 2), {}), ((2, 2, 3), {}), ((1, 1), {})),
     )
 )
 
@@ -517,7 +523,7 @@ svdvals: Decomposition = register(
         forward=lambda x: np.linalg.svd(x, compute_uv=False),
         back=_svdvals_back,
         ahead=_svdvals_ahead,
-        samples=_normal(((3, 3), {}), ((4, 2), {}), ((2, 2, 3), {}), ((1, 1), {})),
+        samples=normal_samples(((3, 3), {}), ((4, 2), {}), ((2, 2, 3), {}), ((1, 1), {})),
     )
 )
 
@@ -585,7 +591,7 @@ qr: Decomposition = register(
         forward=_qr,
         back=_qr_back,
         ahead=_qr_ahead,
-        samples=_normal(((3, 3), {}), ((4, 2), {}), ((2, 3, 2), {}), ((2, 2, 4), {}), ((1, 1), {})),
+        samples=normal_samples(((3, 3), {}), ((4, 2), {}), ((2, 3, 2), {}), ((2, 2, 4), {}), ((1, 1), {})),
     )
 )
 
@@ -620,7 +626,7 @@ pinv: General = register(
         forward=lambda x, *, rcond: np.linalg.pinv(x) if rcond is None else np.linalg.pinv(x, rcond),
         back=_pinv_back,
         ahead=_pinv_ahead,
-        samples=_normal(((3, 3), {"rcond": None}), ((4, 2), {"rcond": None}), ((2, 2, 3), {"rcond": 1e-10})),
+        samples=normal_samples(((3, 3), {"rcond": None}), ((4, 2), {"rcond": None}), ((2, 2, 3), {"rcond": 1e-10})),
     )
 )
 
@@ -670,7 +676,7 @@ lstsq: General = register(
         forward=_lstsq,
         back=_lstsq_back,
         ahead=_lstsq_ahead,
-        samples=_normal(
+        samples=normal_samples(
             ((4, 2), (4, 1), {"rcond": None}), ((3, 3), (3, 2), {"rcond": None}), ((2, 3), (2, 1), {"rcond": -1.0})
         ),
     )

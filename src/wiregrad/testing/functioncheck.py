@@ -49,11 +49,6 @@ ROUNDED: dict[str, str] = {
     **dict.fromkeys("norm vector_norm".split(), "a root of a number and of an array differ in NumPy, in the last bit"),
 }
 """Functions whose value is NumPy's up to rounding only, and why."""
-SYMMETRIC: dict[str, str] = dict.fromkeys(
-    "cholesky eigh eigvalsh op_cholesky op_eigh op_eigvalsh".split(),
-    "NumPy reads one triangle; the gradient is that of a symmetric matrix, as in PyTorch and JAX",
-)
-"""Functions that are measured along symmetric directions only, and why."""
 
 
 @dataclass(frozen=True)
@@ -69,12 +64,6 @@ class Subject:
     """How far its value may be from the reference's."""
     blocking: bool = False
     """Whether nothing flows through it."""
-
-
-WITHOUT_RULES: dict[str, str] = dict.fromkeys(
-    "checkpoint function".split(), "it runs a function of the user, from which its rules come; see tests/test_custom.py"
-)
-"""Records that can have no samples, and why."""
 
 
 def subjects() -> list[Subject]:
@@ -99,7 +88,8 @@ def _of_record(op: ArrayOp) -> Subject:
 def unsampled() -> list[str]:
     """Return the differentiable records and functions that have no samples."""
     records = [op for op in TABLE if isinstance(op, ArrayOp) and not isinstance(op, Blocking) and not op.samples]
-    return [op.name for op in records if op.name not in WITHOUT_RULES] + [
+    # What runs a function of the user's has its rules from there.
+    return [op.name for op in records if not op.per_call] + [
         entry.name for entry in FUNCTIONS.values() if entry.samples is None and _passes_gradients(entry)
     ]
 
@@ -232,7 +222,9 @@ class Case:
         return [self._allowed(normal(rng, leaf)) for leaf in self.leaves]
 
     def _allowed(self, step: Any) -> Any:
-        symmetric = self.subject.name in SYMMETRIC
+        # NumPy reads one triangle; the gradient is that of a symmetric matrix, as in PyTorch and JAX.
+        name = self.subject.name.removeprefix("op_")
+        symmetric = name in TABLE and getattr(TABLE[name], "symmetric", False)
         return step + np.conjugate(np.swapaxes(step, -1, -2)) if symmetric else step
 
     @cached_property

@@ -12,8 +12,9 @@ import numpy as np
 from wiregrad.ir import TABLE
 from wiregrad.ops.array import conj
 from wiregrad.ops.flow import shape_of
-from wiregrad.ops.functions.registry import FUNCTIONS, Samples, function
+from wiregrad.ops.functions.registry import FUNCTIONS, function
 from wiregrad.ops.functions.support import dtype_of, lift, ndim_of
+from wiregrad.ops.linalg_records import definite_samples, normal_samples
 
 EighResult: Any = type(np.linalg.eigh(np.eye(1)))
 QRResult: Any = type(np.linalg.qr(np.eye(1)))
@@ -66,31 +67,6 @@ def _real(x: Any) -> Any:
     return TABLE["real"](x) if dtype_of(x).kind == "c" else x
 
 
-def _normal(*cases: tuple[Any, ...], shift: float = 0.0) -> Samples:
-    """Return a maker of samples: an array for each shape, square ones moved away from singular by `shift`."""
-
-    def draw(rng: np.random.Generator, item: Any) -> Any:
-        if isinstance(item, list):
-            return [draw(rng, shape) for shape in item]
-        if not isinstance(item, tuple):
-            return item
-        x = rng.normal(size=item)
-        return x + shift * np.eye(item[-1]) if shift and item[-2:-1] == item[-1:] else x
-
-    return lambda rng: [tuple(draw(rng, item) for item in case) for case in cases]
-
-
-def _definite(*cases: tuple[Any, ...]) -> Samples:
-    """Return a maker of samples: symmetric positive definite matrices with distinct eigenvalues."""
-
-    def draw(rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
-        q = np.linalg.qr(rng.normal(size=shape))[0]
-        x = (q * (np.arange(shape[-1]) + 1.0)) @ np.swapaxes(q, -1, -2)
-        return (x + np.swapaxes(x, -1, -2)) / 2
-
-    return lambda rng: [(draw(rng, shape), settings) for shape, settings in cases]
-
-
 def _named(*names: str) -> list[Any]:
     """Return those of NumPy's functions that this NumPy has."""
     return [getattr(np, name) for name in names if hasattr(np, name)]
@@ -99,7 +75,7 @@ def _named(*names: str) -> list[Any]:
 @function(
     np.matmul,
     np.linalg.matmul,
-    samples=_normal(
+    samples=normal_samples(
         ((2, 3), (3, 4), {}),
         ((3,), (3,), {}),
         ((3,), (3, 2), {}),
@@ -141,7 +117,7 @@ def _matrix_product(a: Any, b: Any) -> Any:
 @function(
     np.dot,
     method=True,
-    samples=_normal(
+    samples=normal_samples(
         ((3,), (3,), {}),
         ((2, 3), (3, 4), {}),
         ((2, 3), (3,), {}),
@@ -164,7 +140,7 @@ def dot(a: Any, b: Any) -> Any:
 
 @function(
     np.vdot,
-    samples=_normal(
+    samples=normal_samples(
         ((3,), (3,), {}), ((2, 3), (2, 3), {}), ((2, 3), (6,), {}), ((1,), (1, 1), {}), ((), (), {}), ((0,), (0,), {})
     ),
 )
@@ -177,7 +153,7 @@ def vdot(a: Any, b: Any, /) -> Any:
 @function(
     *_named("vecdot"),
     np.linalg.vecdot,
-    samples=_normal(
+    samples=normal_samples(
         ((3,), (3,), {}),
         ((2, 3), (2, 3), {}),
         ((2, 3), (3,), {}),
@@ -195,7 +171,7 @@ def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
 
 @function(
     *_named("matvec"),
-    samples=_normal(
+    samples=normal_samples(
         ((2, 3), (3,), {}),
         ((4, 2, 3), (3,), {}),
         ((4, 2, 3), (4, 3), {}),
@@ -213,7 +189,7 @@ def matvec(x1: Any, x2: Any, /) -> Any:
 
 @function(
     *_named("vecmat"),
-    samples=_normal(
+    samples=normal_samples(
         ((2,), (2, 3), {}),
         ((2,), (4, 2, 3), {}),
         ((4, 2), (4, 2, 3), {}),
@@ -231,7 +207,7 @@ def vecmat(x1: Any, x2: Any, /) -> Any:
 
 @function(
     np.inner,
-    samples=_normal(
+    samples=normal_samples(
         ((3,), (3,), {}),
         ((2, 3), (3,), {}),
         ((2, 3), (4, 3), {}),
@@ -249,7 +225,7 @@ def inner(a: Any, b: Any, /) -> Any:
 @function(
     np.outer,
     np.linalg.outer,
-    samples=_normal(
+    samples=normal_samples(
         ((3,), (2,), {}), ((2, 2), (3,), {}), ((), (3,), {}), ((), (), {}), ((0,), (2,), {}), ((1,), (2, 1), {})
     ),
 )
@@ -262,7 +238,7 @@ def outer(a: Any, b: Any) -> Any:
 @function(
     np.tensordot,
     np.linalg.tensordot,
-    samples=_normal(
+    samples=normal_samples(
         ((2, 3, 4), (3, 4, 2), {}),
         ((2, 3), (3, 4), {"axes": 1}),
         ((2,), (3,), {"axes": 0}),
@@ -298,7 +274,7 @@ def _axes(given: Any, ndim: int) -> list[int]:
 
 @function(
     np.kron,
-    samples=_normal(
+    samples=normal_samples(
         ((2, 3), (3, 2), {}),
         ((2,), (3,), {}),
         ((2,), (2, 3), {}),
@@ -322,7 +298,7 @@ def kron(a: Any, b: Any) -> Any:
 @function(
     np.cross,
     np.linalg.cross,
-    samples=_normal(
+    samples=normal_samples(
         ((3,), (3,), {}),
         ((2, 3), (2, 3), {}),
         ((3,), (4, 3), {}),
@@ -359,7 +335,7 @@ def _minus(one: Any, two: Any) -> Any:
 
 @function(
     np.linalg.matrix_transpose,
-    samples=_normal(((2, 3), {}), ((2, 3, 4), {}), ((1, 1), {}), ((0, 2), {}), ((2, 1, 3, 2), {}), ((3, 3), {})),
+    samples=normal_samples(((2, 3), {}), ((2, 3, 4), {}), ((1, 1), {}), ((0, 2), {}), ((2, 1, 3, 2), {}), ((3, 3), {})),
 )
 def matrix_transpose(x: Any, /) -> Any:
     """The last two axes exchanged."""
@@ -375,7 +351,7 @@ Label = Hashable
 
 @function(
     np.einsum,
-    samples=_normal(
+    samples=normal_samples(
         ("ij,jk->ik", (2, 3), (3, 4), {}),
         ("ij,jk", (2, 3), (3, 4), {"optimize": True}),
         ("ii", (3, 3), {}),
@@ -560,7 +536,7 @@ def _pair(a: Any, of_a: list[Label], b: Any, of_b: list[Label], kept: set[Label]
 
 @function(
     np.linalg.solve,
-    samples=_normal(
+    samples=normal_samples(
         ((3, 3), (3,), {}),
         ((3, 3), (3, 2), {}),
         ((2, 3, 3), (3,), {}),
@@ -595,19 +571,19 @@ _SQUARES: tuple[tuple[Any, ...], ...] = (
 """Samples for functions of square matrices."""
 
 
-@function(np.linalg.inv, samples=_normal(*_SQUARES, shift=4.0))
+@function(np.linalg.inv, samples=normal_samples(*_SQUARES, shift=4.0))
 def inv(a: Any) -> Any:
     """The inverse of a matrix."""
     return TABLE["inv"](lift(a), strict=True)
 
 
-@function(np.linalg.det, samples=_normal(*_SQUARES, ((0, 0), {}), ((5, 5), {})))
+@function(np.linalg.det, samples=normal_samples(*_SQUARES, ((0, 0), {}), ((5, 5), {})))
 def det(a: Any) -> Any:
     """The determinant; first and second derivatives are right for singular matrices too."""
     return TABLE["det"](lift(a))
 
 
-@function(np.linalg.slogdet, samples=_normal(*_SQUARES))
+@function(np.linalg.slogdet, samples=normal_samples(*_SQUARES))
 def slogdet(a: Any) -> Any:
     """Sign and logarithm of the absolute value of the determinant; the gradient is NaN for singular matrices."""
     packed = TABLE["slogdet"](lift(a))
@@ -615,7 +591,8 @@ def slogdet(a: Any) -> Any:
 
 
 @function(
-    np.linalg.cholesky, samples=_definite(*_SQUARES[:-1], ((3, 3), {"upper": True}), ((2, 2, 2), {"upper": True}))
+    np.linalg.cholesky,
+    samples=definite_samples(*_SQUARES[:-1], ((3, 3), {"upper": True}), ((2, 2, 2), {"upper": True})),
 )
 def cholesky(a: Any, /, *, upper: bool = False) -> Any:
     """The lower (or upper) triangular factor of a positive definite matrix, of which that triangle is read.
@@ -625,7 +602,7 @@ def cholesky(a: Any, /, *, upper: bool = False) -> Any:
     return TABLE["cholesky"](lift(a), upper=bool(upper))
 
 
-@function(np.linalg.eigh, samples=_definite(*_SQUARES[:-1], ((3, 3), {"UPLO": "U"})))
+@function(np.linalg.eigh, samples=definite_samples(*_SQUARES[:-1], ((3, 3), {"UPLO": "U"})))
 def eigh(a: Any, UPLO: str = "L") -> Any:  # noqa: N803 - NumPy's name
     """Eigenvalues and eigenvectors of a symmetric matrix, of which one triangle is read; the gradient is symmetric.
 
@@ -637,7 +614,7 @@ def eigh(a: Any, UPLO: str = "L") -> Any:  # noqa: N803 - NumPy's name
     return EighResult(_real(values), _rows(packed, 0, n))
 
 
-@function(np.linalg.eigvalsh, samples=_definite(*_SQUARES[:-1], ((3, 3), {"UPLO": "U"})))
+@function(np.linalg.eigvalsh, samples=definite_samples(*_SQUARES[:-1], ((3, 3), {"UPLO": "U"})))
 def eigvalsh(a: Any, UPLO: str = "L") -> Any:  # noqa: N803 - NumPy's name
     """Eigenvalues of a symmetric matrix, of which one triangle is read; the gradient is symmetric.
 
@@ -663,7 +640,7 @@ def _with(samples: Sequence[tuple[Any, ...]], **settings: Any) -> list[tuple[Any
 
 @function(
     np.linalg.svd,
-    samples=_normal(
+    samples=normal_samples(
         *_with([*_RECTANGLES, ((2, 4), {})], full_matrices=False), ((3, 3), {}), ((2, 4), {"compute_uv": False})
     ),
 )
@@ -686,7 +663,7 @@ def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: 
     return SVDResult(_rows(packed, 0, m), _real(values), matrix_transpose(_rows(packed, m + 1, m + 1 + n)))
 
 
-@function(np.linalg.svdvals, samples=_normal(*_RECTANGLES, ((2, 4), {})))
+@function(np.linalg.svdvals, samples=normal_samples(*_RECTANGLES, ((2, 4), {})))
 def svdvals(x: Any, /) -> Any:
     """Singular values, the largest first."""
     return TABLE["svdvals"](lift(x))
@@ -694,7 +671,7 @@ def svdvals(x: Any, /) -> Any:
 
 @function(
     np.linalg.qr,
-    samples=_normal(*_RECTANGLES, ((2, 4), {}), ((3, 3), {"mode": "complete"}), ((4, 2), {"mode": "r"})),
+    samples=normal_samples(*_RECTANGLES, ((2, 4), {}), ((3, 3), {"mode": "complete"}), ((4, 2), {"mode": "r"})),
 )
 def qr(a: Any, mode: str = "reduced") -> Any:
     """Orthogonal columns and the upper triangle that makes the matrix of them; the gradient wants full rank."""
@@ -718,7 +695,7 @@ def _columns(x: Any, start: int, stop: int) -> Any:
 
 @function(
     np.linalg.pinv,
-    samples=_normal(*_RECTANGLES, ((2, 4), {}), ((3, 2), {"rtol": 1e-8})),
+    samples=normal_samples(*_RECTANGLES, ((2, 4), {}), ((3, 2), {"rtol": 1e-8})),
 )
 def pinv(a: Any, rcond: Any = None, hermitian: bool = False, **keywords: Any) -> Any:
     """The pseudo-inverse; the gradient is that among matrices of the same rank."""
@@ -733,7 +710,7 @@ def pinv(a: Any, rcond: Any = None, hermitian: bool = False, **keywords: Any) ->
 
 @function(
     np.linalg.matrix_power,
-    samples=_normal(
+    samples=normal_samples(
         ((3, 3), 2, {}),
         ((3, 3), 3, {}),
         ((2, 2, 2), 5, {}),
@@ -766,7 +743,7 @@ def matrix_power(a: Any, n: Any) -> Any:
 
 @function(
     np.linalg.multi_dot,
-    samples=_normal(
+    samples=normal_samples(
         ([(2, 3), (3, 4), (4, 2)], {}),
         ([(2, 3), (3, 4)], {}),
         ([(3,), (3, 4), (4, 2)], {}),
@@ -813,7 +790,7 @@ def _multiplied(arrays: Sequence[Any], splits: dict[tuple[int, int], int], i: in
 
 @function(
     np.linalg.lstsq,
-    samples=_normal(
+    samples=normal_samples(
         ((4, 2), (4,), {}),
         ((4, 2), (4, 3), {}),
         ((3, 3), (3,), {}),
@@ -854,7 +831,7 @@ def matrix_rank(a: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any =
 
 @function(
     np.linalg.cond,
-    samples=_normal(
+    samples=normal_samples(
         ((3, 3), {}),
         ((2, 4), {}),
         ((4, 3), {"p": 2}),
@@ -889,7 +866,7 @@ def _condition(x: Any, p: Any) -> Any:
 @function(
     np.linalg.diagonal,
     name="linalg_diagonal",
-    samples=_normal(
+    samples=normal_samples(
         ((3, 3), {}),
         ((2, 3, 4), {}),
         ((2, 4), {"offset": 1}),
@@ -907,7 +884,7 @@ def linalg_diagonal(x: Any, /, *, offset: int = 0) -> Any:
 @function(
     np.linalg.trace,
     name="linalg_trace",
-    samples=_normal(
+    samples=normal_samples(
         ((3, 3), {}),
         ((2, 3, 4), {}),
         ((2, 4), {"offset": 1}),
