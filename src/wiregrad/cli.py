@@ -17,8 +17,8 @@ import click
 
 from wiregrad import __version__
 from wiregrad.api import Run, circuit
+from wiregrad.dtypes import number
 from wiregrad.errors import InputError, WiregradError
-from wiregrad.inspect import number
 from wiregrad.ir import Node, Pattern
 
 SCHEMA = 1

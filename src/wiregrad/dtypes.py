@@ -74,3 +74,14 @@ def as_float(value: Any) -> np.float64 | None:
     except OverflowError:
         number: Any = value
         return np.float64("inf" if number > 0 else "-inf")
+
+
+def number(value: Any) -> str:
+    """Write a number for people: six digits, no trailing zeros; of a large array the first and last elements.
+
+    >>> number(-10.0), number(0.7071067811865476), number(True)
+    ('-10', '0.707107', 'true')
+    """
+    if isinstance(value, np.ndarray):
+        return np.array2string(value, precision=6, threshold=8, edgeitems=2, separator=", ").replace("\n", "")
+    return str(value).lower() if isinstance(value, bool) else f"{value:.6g}"

@@ -26,6 +26,11 @@ class Run(BareRun):
 
     __slots__ = ()
 
+    @classmethod
+    def of(cls, bare: BareRun) -> Run:
+        """Return what a backend kept, with the questions that can be asked of it."""
+        return cls(bare.circuit, bare.values, bare.flows, bare.sent)
+
     def steps(self) -> Iterator[inspect.Step]:
         """Walk through the run: forward, seed, backward; `str(step)` is a sentence.
 
@@ -58,8 +63,7 @@ class Circuit(ir.Circuit):
 
     def run(self, /, *vector: Any, **inputs: Any) -> Run:
         """Run forward and backward and keep every wire."""
-        bare = interpreter.run(self, interpreter.bind(self, vector, inputs))
-        return Run(self, bare.values, bare.flows, bare.sent)
+        return Run.of(interpreter.run(self, interpreter.bind(self, vector, inputs)))
 
     def jvp(self, point: Mapping[str, Any], tangents: Mapping[str, Any]) -> tuple[Any, Any]:
         """Return the output and its directional derivative, by forward mode; inputs without a tangent stand still.

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from wiregrad.api.circuits import Circuit
+from wiregrad.api.circuits import Circuit, Run
+from wiregrad.backends import interpreter
 from wiregrad.frontends import dispatch, scalar
 from wiregrad.frontends import trace as tracing
 from wiregrad.frontends.batch import vmap
@@ -32,6 +33,7 @@ __all__ = [
     "jvp",
     "no_grad",
     "op",
+    "run",
     "scalar",
     "stop_gradient",
     "trace",
@@ -57,3 +59,14 @@ def trace(f: Callable[..., Any], *args: Any, **kwargs: Any) -> Circuit:
     Circuit(3 inputs, 3 nodes, 0 splitters, output f)
     """
     return Circuit(tracing.trace(f, *args, **kwargs).columns)
+
+
+def run(f: Callable[..., Any], *args: Any, **kwargs: Any) -> Run:
+    """Trace a function at a point and run its circuit there, forward and backward, with every wire kept.
+
+    >>> found = run(lambda x, w: x * w + w, 2.0, -3.0)
+    >>> found.output, found.grads
+    (-9.0, {'x': -3.0, 'w': 3.0})
+    """
+    circuit, inputs = tracing.trace_at(f, args, kwargs)
+    return Run.of(interpreter.run(Circuit(circuit.columns), inputs))

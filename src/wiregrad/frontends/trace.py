@@ -114,9 +114,15 @@ def trace(f: Callable[..., Any], *args: Any, **kwargs: Any) -> Circuit:
     >>> circuit.inputs, circuit["n"].inputs
     (('x', 'w', 'b'), ('%3', 'b'))
     """
+    return trace_at(f, args, kwargs)[0]
+
+
+def trace_at(f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Circuit, list[Any]]:
+    """Return the circuit of a function at a point, and what its inputs were there."""
     check_function(f)
     traced = run_traced(f, args, kwargs, named=True)
-    return _Writer(traced, _input_names(f, args, kwargs), getattr(f, "__name__", "f")).circuit()
+    inputs = [traced.tape.value_at(offset) for offset in traced.inputs]
+    return _Writer(traced, _input_names(f, args, kwargs), getattr(f, "__name__", "f")).circuit(), inputs
 
 
 def _input_names(f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> list[str]:

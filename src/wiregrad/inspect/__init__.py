@@ -1,5 +1,6 @@
 """What a person asks of a run."""
 
-from wiregrad.inspect.steps import Step, number, steps
+from wiregrad.inspect.report import Report, where
+from wiregrad.inspect.steps import Step, steps
 
-__all__ = ["Step", "number", "steps"]
+__all__ = ["Report", "Step", "steps", "where"]

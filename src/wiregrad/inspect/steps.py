@@ -6,9 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from wiregrad.backends import Run, RunWire
+from wiregrad.dtypes import number
 from wiregrad.ir import CONSTANT, INPUT, Node, Pattern
 
 
@@ -92,14 +91,3 @@ def _sends(wires: Sequence[RunWire]) -> str:
 
 def _list(parts: Sequence[str]) -> str:
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
-
-
-def number(value: Any) -> str:
-    """Write a number for people: six digits, no trailing zeros; of a large array the first and last elements.
-
-    >>> number(-10.0), number(0.7071067811865476), number(True)
-    ('-10', '0.707107', 'true')
-    """
-    if isinstance(value, np.ndarray):
-        return np.array2string(value, precision=6, threshold=8, edgeitems=2, separator=", ").replace("\n", "")
-    return str(value).lower() if isinstance(value, bool) else f"{value:.6g}"

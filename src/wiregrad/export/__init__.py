@@ -1,0 +1,1 @@
+"""Exporters write circuits and runs for people: pictures, graph descriptions, plots."""
