@@ -51,7 +51,7 @@ def record(op: Op, operands: Sequence[Any]) -> Any:
     What has no gradient (a comparison, an index) is a plain NumPy value, except while tracing.
     """
     tape = STATE.tape
-    if tape is not None and not tape.tracing and not STATE.paused:
+    if tape is not None and not tape.tracing and not STATE.paused and not STATE.careful:
         if op.by_element:
             quick = _record_alike(tape, op, operands)
             if quick is not None:
@@ -186,6 +186,9 @@ def finish(tape: Tape | None, op: Op, operands: Sequence[Any], xs: Sequence[Any]
         return leaf(data, constant=True) if moves and tape is None else y
     sources = tuple([place(tape, x) if isinstance(x, Value) else LITERAL for x in operands])
     offset = tape.append(Extra(op, sources, tuple(xs), y, mode_of(op, sources)))
+    if STATE.watch is not None:
+        note_place(tape, offset)
+        STATE.watch(tape, offset, op, xs, y)
     if not tape.tracing:
         return wrapped(tape, offset, data)
     note_place(tape, offset)
@@ -327,14 +330,14 @@ def stretched(op: Op, operands: Sequence[Any]) -> Sequence[Any]:
 
 
 def enter(value: Value) -> tuple[Tape | None, int]:
-    """Return the recording for an op on one value, and where the value stands on it."""
-    tape = common_tape((value,))
+    """Return the recording for a packed row of one value, and where the value stands on it."""
+    tape = None if STATE.careful else common_tape((value,))
     return tape, LITERAL if tape is None else place(tape, value)
 
 
 def meet(one: Value, two: Value) -> tuple[Tape | None, int, int]:
-    """Return the recording for an op on two values, and where they stand on it."""
-    tape = common_tape((one, two))
+    """Return the recording for a packed row of two values, and where they stand on it."""
+    tape = None if STATE.careful else common_tape((one, two))
     if tape is None:
         return None, LITERAL, LITERAL
     return tape, place(tape, one), place(tape, two)
@@ -368,13 +371,33 @@ def no_grad() -> Iterator[None]:
     >>> y.data
     6.0
     """
+    with _slowly():
+        STATE.paused += 1
+        try:
+            yield
+        finally:
+            STATE.paused -= 1
+
+
+@contextmanager
+def carefully() -> Iterator[None]:
+    """Record every op of this thread in full: no scalar takes its quick way."""
+    with _slowly():
+        STATE.careful += 1
+        try:
+            yield
+        finally:
+            STATE.careful -= 1
+
+
+@contextmanager
+def _slowly() -> Iterator[None]:
+    """Have the generated code of scalars ask before it appends a row."""
     with _pausing:
         NAMESPACE["PAUSED"] += 1
-    STATE.paused += 1
     try:
         yield
     finally:
-        STATE.paused -= 1
         with _pausing:
             NAMESPACE["PAUSED"] -= 1
 
@@ -400,4 +423,4 @@ _pausing = threading.Lock()
 
 
 NAMESPACE: dict[str, Any] = {"PAUSED": 0}
-"""The names that the generated code of scalars sees; `PAUSED` counts the `no_grad` blocks of all threads."""
+"""The names that the generated code of scalars sees; `PAUSED` counts the blocks of all threads in which no row may be appended unasked."""

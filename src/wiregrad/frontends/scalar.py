@@ -21,7 +21,7 @@ import numpy as np
 from wiregrad.dtypes import plain
 from wiregrad.errors import OperandError
 from wiregrad.frontends.record import NAMESPACE, enter, meet, record
-from wiregrad.frontends.tape import BLOCKED, LITERAL, ROW
+from wiregrad.frontends.tape import BLOCKED, LITERAL, ROW, STATE
 from wiregrad.frontends.value import Scalar, Value, leaf
 from wiregrad.ir import CONSTANT, INPUT, TABLE, Builder, Circuit, Op
 from wiregrad.ir.mode import Convention, encode
@@ -41,7 +41,6 @@ NAMESPACE.update(
     get_ident=get_ident,
     enter=enter,
     meet=meet,
-    leaf=leaf,
     record=record,
     pack=ROW.pack,
     new=object.__new__,
@@ -65,7 +64,7 @@ _ENTER = """
         if tape is None or PAUSED or tape.owner != get_ident():
             tape, i = enter(self)
             if tape is None:
-                return leaf(y, constant=True)
+                return apart(OP_{name}, {operands}, y)
         else:
             i = self._index
         {masks}
@@ -94,7 +93,7 @@ def {name}(self, other):
         if tape is None or tape is not other._tape or PAUSED or tape.owner != get_ident():
             tape, i, j = meet(self, other)
             if tape is None:
-                return leaf(y, constant=True)
+                return apart(OP_{name}, (self, other), y)
             if i < 0 or j < 0:
                 return record(OP_{name}, (self, other))
         else:
@@ -142,7 +141,7 @@ def _unary(op: Elementwise) -> str | None:
         return None
     (x,) = op.inputs
     head = _ONE.format(name=op.name, x=x, forward=_written(op, op.inputs), slopes=slopes.text(12))
-    entered = _ENTER.format(masks=slopes.masks("i"))
+    entered = _ENTER.format(name=op.name, operands="(self,)", masks=slopes.masks("i"))
     return head + entered + _APPEND.format(p=slopes.names[0], q="0.0", i="i", j="LITERAL", code=TABLE.code(op))
 
 
@@ -171,7 +170,7 @@ def _binary(op: Elementwise, *, reflected: bool) -> str | None:
     return (
         two
         + _LITERAL.format(name=op.name, x=own, literal=other, forward=forward, slopes=one.text(12), operands=operands)
-        + _ENTER.format(masks=one.masks("i"))
+        + _ENTER.format(name=op.name, operands=operands, masks=one.masks("i"))
         + _APPEND.format(**row, code=code)
         + _REST.format(name=op.name, operands=operands)
     )
@@ -264,6 +263,11 @@ def _quietly(op: Elementwise, operands: tuple[Any, ...]) -> Any:
         return record(op, operands)
 
 
+def _apart(op: Elementwise, operands: tuple[Any, ...], y: float) -> Any:
+    """Return the result of an op that no packed row is made for: nothing is recorded, or with more care than usual."""
+    return _quietly(op, operands) if STATE.careful else leaf(y, constant=True)
+
+
 def _general(op: Elementwise, operands: tuple[Any, ...]) -> Any:
     """Apply an op where one operand is neither a scalar nor a plain number."""
     for operand in operands:
@@ -351,7 +355,7 @@ def _apply(self: Scalar, op: Op, operands: tuple[Any, ...]) -> Any:
 def start() -> None:
     """Give scalars their operators and methods."""
     setattr(Scalar, "__wiregrad_apply__", _apply)  # noqa: B010 - what is typed is Value's
-    NAMESPACE.update(general=_general, quietly=_quietly)
+    NAMESPACE.update(general=_general, quietly=_quietly, apart=_apart)
     _operators()
     for op in TABLE:
         if isinstance(op, Elementwise):

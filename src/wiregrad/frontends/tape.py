@@ -356,6 +356,10 @@ class State(threading.local):
         """The recording of the transform that is running."""
         self._latest: weakref.ref[Tape] | None = None
         self.paused = 0
+        self.careful = 0
+        """How many blocks want every op recorded in full, so that no scalar takes its quick way."""
+        self.watch: Any = None
+        """Sees every op as it is recorded: `(tape, offset, op, xs, y)`; None: nobody does."""
         self.group = ""
         self.lent: dict[int, Any] = {}
         """The views that running transforms lent to their functions, by id, with the arrays they are views of."""
