@@ -109,6 +109,14 @@ class GradientError(WiregradError, TypeError):
     """A derivative was asked of something that has none, or in a direction that does not exist."""
 
 
+class NonFiniteError(WiregradError, FloatingPointError):
+    """In anomaly mode: an op made something non-finite; `fault` says how, `place` where it was written."""
+
+    def __init__(self, message: str, *, fault: object = None, place: object = None) -> None:
+        super().__init__(message)
+        self.fault, self.place = fault, place
+
+
 class RecordError(WiregradError, ValueError):
     """An op record contradicts itself or the table."""
 

@@ -39,6 +39,27 @@ class Run(BareRun):
         """
         return inspect.steps(self)
 
+    def blame(self) -> inspect.Blame:
+        """Find the op that first made something non-finite, forward or backward: its factors, its line, what to try.
+
+        >>> print(circuit("y = log(x)").run(x=0.0).blame())
+        log gave -inf at x = 0
+          node y at formula:1:5
+          spoils the output y and the gradient of x
+          y = -inf (formula:1:5) -> gradient of x = inf
+          try: guard the argument: np.log(np.maximum(x, tiny)), or np.where(x > 0, np.log(x), 0.0)
+        """
+        return inspect.blame(self)
+
+    def explain(self, name: str) -> inspect.Explanation:
+        """Say why the gradient of a node is zero, tiny, huge, absent or what it is.
+
+        >>> print(circuit("y = tanh(w * x)").run(w=50.0, x=2.0).explain("x"))
+        the gradient of x is 0: what flows back is 0
+          tanh is flat at t1 = 100: saturated, its slope is 0 (formula:1:5)
+        """
+        return inspect.explain(self, name)
+
 
 class Circuit(ir.Circuit):
     """A circuit of function nodes, splitters and wires.

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
+from wiregrad import inspect
 from wiregrad.api.circuits import Circuit, Run
 from wiregrad.backends import interpreter
 from wiregrad.frontends import dispatch, scalar
 from wiregrad.frontends import trace as tracing
+from wiregrad.frontends.anomaly import anomaly
 from wiregrad.frontends.batch import vmap
 from wiregrad.frontends.checkpoint import checkpoint
 from wiregrad.frontends.custom import Function, op
@@ -17,14 +22,18 @@ from wiregrad.frontends.record import group, no_grad
 from wiregrad.frontends.transforms import grad, hvp, jvp, stop_gradient, value_and_grad, vjp
 from wiregrad.frontends.tree import tree_map
 from wiregrad.frontends.value import Value
+from wiregrad.inspect.leaf import explain_value
 from wiregrad.ops.functions import FUNCTIONS
 
 __all__ = [
     "FUNCTIONS",
     "Function",
     "Value",
+    "anomaly",
+    "blame",
     "checkpoint",
     "dispatch",
+    "explain",
     "grad",
     "group",
     "hessian",
@@ -70,3 +79,29 @@ def run(f: Callable[..., Any], *args: Any, **kwargs: Any) -> Run:
     """
     circuit, inputs = tracing.trace_at(f, args, kwargs)
     return Run.of(interpreter.run(Circuit(circuit.columns), inputs))
+
+
+def blame(f: Callable[..., Any], *args: Any, **kwargs: Any) -> inspect.Blame:
+    """Find the op of a function that first made something non-finite, forward or backward, with its line.
+
+    >>> import numpy as np
+    >>> def distance(x, y):
+    ...     return np.sqrt(np.sum((x - y) ** 2))
+    >>> found = blame(distance, np.ones(3), np.ones(3))
+    >>> found.origins[0].op, found.origins[0].factors
+    ('sqrt', (1.0, inf))
+    >>> found.origins[0].suggestion
+    'use np.linalg.norm(x) instead of the root of a sum of squares: its gradient at 0 is 0'
+    """
+    with np.errstate(all="ignore"):
+        return run(functools.wraps(f, updated=())(tracing.total(f)), *args, **kwargs).blame()
+
+
+def explain(value: Value) -> inspect.Explanation:
+    """Say why a value of define-by-run code has the gradient it has; of a function ask `wg.run(f, ...).explain(name)`.
+
+    >>> w = Value(2.0, name="w")
+    >>> explain(w).kind
+    'none'
+    """
+    return explain_value(value)

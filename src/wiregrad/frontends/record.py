@@ -422,5 +422,9 @@ def group(label: str) -> Iterator[None]:
 _pausing = threading.Lock()
 
 
-NAMESPACE: dict[str, Any] = {"PAUSED": 0}
-"""The names that the generated code of scalars sees; `PAUSED` counts the blocks of all threads in which no row may be appended unasked."""
+NAMESPACE: dict[str, Any] = {"PAUSED": 0, "CHOSEN": 0}
+"""The names that the generated code of scalars sees.
+
+`PAUSED` counts the blocks of all threads in which no row may be appended unasked, `CHOSEN` those in which a convention
+for kinks was chosen.
+"""

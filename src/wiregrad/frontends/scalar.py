@@ -3,7 +3,7 @@
 For each op of one or two inputs whose records know how to write themselves in Python, one function is generated: it
 computes the value and the slopes on Python floats and appends one packed row, without a NumPy call. The slopes are
 the record's own `partials`, run once on a builder and simplified. Where Python raises and NumPy answers (1/0,
-exp(1000), log(-1)), the general path takes over.
+exp(1000), log(-1)), and where a thread has chosen another convention for kinks, the general path takes over.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from wiregrad.frontends.record import NAMESPACE, enter, meet, record
 from wiregrad.frontends.tape import BLOCKED, LITERAL, ROW, STATE
 from wiregrad.frontends.value import Scalar, Value, leaf
 from wiregrad.ir import CONSTANT, INPUT, TABLE, Builder, Circuit, Op
-from wiregrad.ir.mode import Convention, encode
+from wiregrad.ir.mode import Convention, default_convention, encode
 from wiregrad.ir.operators import ARITHMETIC, COMPARISONS, SIGNS
 from wiregrad.ops import Elementwise
 from wiregrad.ops.flow import Masked
@@ -46,6 +46,7 @@ NAMESPACE.update(
     new=object.__new__,
     BLOCKED=BLOCKED,
     LITERAL=LITERAL,
+    STATE=STATE,
 )
 
 _ATOM = re.compile(r"[\w.]+")
@@ -71,6 +72,7 @@ _ENTER = """
 """
 _ONE = """
 def {name}(self):
+        {divert}
         {x} = self._data
         try:
             y = {forward}
@@ -82,6 +84,7 @@ _TWO = """
 def {name}(self, other):
     kind = type(other)
     if kind is Scalar:
+        {divert}
         {a} = self._data
         {b} = other._data
         try:
@@ -103,6 +106,7 @@ def {name}(self, other):
 """
 _LITERAL = """
     if kind is float or kind is int:
+        {divert}
         {x} = self._data
         {literal} = other
         try:
@@ -140,7 +144,8 @@ def _unary(op: Elementwise) -> str | None:
     if slopes is None:
         return None
     (x,) = op.inputs
-    head = _ONE.format(name=op.name, x=x, forward=_written(op, op.inputs), slopes=slopes.text(12))
+    forward, divert = _written(op, op.inputs), _divert(op, "(self,)")
+    head = _ONE.format(name=op.name, x=x, divert=divert, forward=forward, slopes=slopes.text(12))
     entered = _ENTER.format(name=op.name, operands="(self,)", masks=slopes.masks("i"))
     return head + entered + _APPEND.format(p=slopes.names[0], q="0.0", i="i", j="LITERAL", code=TABLE.code(op))
 
@@ -165,15 +170,26 @@ def _binary(op: Elementwise, *, reflected: bool) -> str | None:
         two = f"\ndef {op.name}(self, other):\n    kind = type(other)\n"
     else:
         a, b = op.inputs
-        two = _TWO.format(name=op.name, a=a, b=b, forward=forward, slopes=both.text(12), masks=both.masks("ij"))
+        way = {"divert": _divert(op, "(self, other)"), "forward": forward, "slopes": both.text(12)}
+        two = _TWO.format(name=op.name, a=a, b=b, masks=both.masks("ij"), **way)
         two += _APPEND.format(p=both.names[0], q=both.names[1], i="i", j="j", code=code)
+    way = {"divert": _divert(op, operands), "forward": forward, "slopes": one.text(12)}
     return (
         two
-        + _LITERAL.format(name=op.name, x=own, literal=other, forward=forward, slopes=one.text(12), operands=operands)
+        + _LITERAL.format(name=op.name, x=own, literal=other, operands=operands, **way)
         + _ENTER.format(name=op.name, operands=operands, masks=one.masks("i"))
         + _APPEND.format(**row, code=code)
         + _REST.format(name=op.name, operands=operands)
     )
+
+
+def _divert(op: Elementwise, operands: str) -> str:
+    """Return the line that leaves a kinked op to `record` where another convention than that of rows is chosen."""
+    if all(kink.jump for kink in op.kinks):
+        return "pass"
+    # Where the environment chooses, every thread has to ask.
+    asked = "" if default_convention() else "CHOSEN and "
+    return f"if {asked}STATE.chosen(): return quietly(OP_{op.name}, {operands})"
 
 
 def is_quick(op: Elementwise) -> bool:

@@ -109,6 +109,9 @@ class Session:
                 recorded = self.connected(stop) or any(isinstance(seed, Value) for _, seed in seeds)
             if recorded:
                 flows = self._pull_values(seeds, stop)
+            elif STATE.watch is not None:
+                adjoints = STATE.watch.pull_back(self.tape, seeds, self.start)
+                flows = [self._at(adjoints, offset) for offset in self.offsets]
             else:
                 adjoints = pull_back(self.tape, seeds, self.start, keep=False, spend=spend and self.outer is None)
                 flows = [self._at(adjoints, offset) for offset in self.offsets]
@@ -127,10 +130,21 @@ class Session:
         if self.tape.owner is None:
             # The function's own recording is over: what is recorded is where the cotangents come from.
             flows = reverse(span, Numbers(span), starts, Hooks(span))
+        elif STATE.watch is not None:
+            flows = self._pull_watched(span, starts)
         else:
             with STATE.on(self.tape):
                 flows = reverse(span, Views(span), starts, Hooks(span))
         return [self._at(flows, offset) for offset in self.offsets]
+
+    def _pull_watched(self, span: Span, starts: dict[int, Any]) -> list[Any]:
+        """Sweep on values with every wire looked at; what the rules record on the way is not looked at again."""
+        watch, STATE.watch = STATE.watch, None
+        try:
+            with STATE.on(self.tape):
+                return reverse(span, Views(span), starts, watch.sweeping(span, Views(span)))
+        finally:
+            STATE.watch = watch
 
     def push(self, tangents: list[Any], results: list[Any]) -> list[Any]:
         """Return the tangent of every result, given tangents of the arguments."""

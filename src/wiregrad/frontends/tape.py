@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from wiregrad.ir import INPUT, TABLE, Certificate, Op, Place, Row
-from wiregrad.ir.mode import Convention, encode
+from wiregrad.ir.mode import Convention, default_convention, encode, switched
 from wiregrad.ops.flow import Masked, fit, is_complex, plus
 
 ROW = Struct("<dddiiH")
@@ -193,11 +193,20 @@ def _unpack(row: tuple[Any, ...], tape: Tape) -> Extra:
             for source, (_, number) in zip(sources, pairs, strict=True)
         ]
     )
-    return Extra(op, sources, xs, np.float64(y), mode_of(op, sources))
+    return Extra(op, sources, xs, np.float64(y), usual_mode(op, sources))
 
 
 def mode_of(op: Op, sources: Sequence[int]) -> int:
-    """Return how a node treats its kinks: by the usual convention, with its literals counted as constants."""
+    """Return how a node that is recorded now treats its kinks: by the convention this thread has chosen."""
+    if not op.kinks:
+        return 0
+    mode, chosen = usual_mode(op, sources), STATE.chosen()
+    # Where the value steps, every convention agrees.
+    return switched(mode, chosen) if chosen and any(not kink.jump for kink in op.kinks) else mode
+
+
+def usual_mode(op: Op, sources: Sequence[int]) -> int:
+    """Return how a node treats its kinks by the usual convention, as every packed row does: literals are constants."""
     if not op.kinks or len(sources) == 1 or min(sources) > LITERAL:
         return 0
     return encode(Convention.MIN_NORM, [slot for slot, source in enumerate(sources) if source == LITERAL])
@@ -363,6 +372,12 @@ class State(threading.local):
         self.group = ""
         self.lent: dict[int, Any] = {}
         """The views that running transforms lent to their functions, by id, with the arrays they are views of."""
+        self.convention: Convention | None = None
+        """What nodes do on their kinks; None: what the environment says."""
+
+    def chosen(self) -> Convention:
+        """Return what nodes that are recorded now do on their kinks."""
+        return default_convention() if self.convention is None else self.convention
 
     def current(self) -> Tape:
         """Return the recording for an op on leaves alone."""

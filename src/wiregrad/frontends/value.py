@@ -34,21 +34,26 @@ from wiregrad.frontends.tape import (
     pull_back,
     reached,
 )
-from wiregrad.ir import INPUT, TABLE, Certificate, Op
+from wiregrad.ir import INPUT, TABLE, Certificate, Op, Place
 from wiregrad.ir.operators import Operators
 from wiregrad.ops.flow import settle, shape_of, whole
 
 new = object.__new__
 
+PASSES = 8
+"""How many backward passes a leaf remembers."""
+
 
 class Notes:
     """What few values have: leaves their gradient and where they were last seen; any value a name."""
 
-    __slots__ = ("constant", "grad", "hooks", "name", "offset", "serial")
+    __slots__ = ("constant", "grad", "hooks", "name", "offset", "passes", "serial")
 
     def __init__(self, *, constant: bool = False) -> None:
         self.constant = constant
         self.grad: Any = None
+        self.passes: list[Place | None] = []
+        """Where the backward passes were called whose gradients have added up here, the first few of them."""
         self.hooks: list[Callable[[Any], Any]] = []
         self.name: str | None = None
         self.serial, self.offset = 0, 0
@@ -116,7 +121,8 @@ class Value(Operators):
     def grad(self, grad: Any) -> None:
         if self._tape is not None:
             raise MutationError("only a leaf's gradient can be set: a recorded value's is worked out by backward()")
-        notes_of(self).grad = grad
+        notes = notes_of(self)
+        notes.grad, notes.passes = grad, []
 
     @property
     def name(self) -> str | None:
@@ -174,11 +180,12 @@ class Value(Operators):
         if self._tape is None:
             if notes_of(self).constant:
                 raise GradientError(f"this value is a constant: nothing was recorded for it{user_line()}")
-            _accumulate(self, seed)
+            _accumulate(self, seed, user_place())
             return
         tape = self._tape
         with np.errstate(all="ignore"):
-            tape.adjoints = pull_back(tape, [(self._index, seed)])
+            sweep = pull_back if STATE.watch is None else STATE.watch.pull_back
+            tape.adjoints = sweep(tape, [(self._index, seed)])
             tape.reached = None
             deliver(tape, self._index)
         STATE.turn()
@@ -404,13 +411,14 @@ def _seed(value: Value, gradient: Any) -> Any:
 
 def deliver(tape: Tape, root: int) -> None:
     """Give leaves, and values of other recordings, what the sweep left at their nodes."""
+    here = user_place()
     for offset, value in tape.leaves.items():
         if offset <= root:
             flow = tape.adjoint(offset)
             if flow is not None or _was_passed(tape, offset):
                 for hook in notes_of(value).hooks:
                     flow = hooked(hook, value._data, flow)
-                _accumulate(value, flow)
+                _accumulate(value, flow, here)
     homes: dict[int, Tape] = {}
     for offset, (source, origin) in tape.imports.items():
         home = source()
@@ -424,8 +432,10 @@ def deliver(tape: Tape, root: int) -> None:
             home.adjoints[origin // STRIDE] = tape.adjoint(offset)
 
 
-def _accumulate(value: Value, flow: Any) -> None:
+def _accumulate(value: Value, flow: Any, here: Place | None) -> None:
     notes, fresh = notes_of(value), settled(flow, value._data)
+    if len(notes.passes) < PASSES:
+        notes.passes.append(here)
     if notes.grad is not None:
         # A gradient that was set to 0 (as micrograd's users do) takes the type of what is added.
         notes.grad = notes.grad + fresh

@@ -18,11 +18,85 @@ from wiregrad.ir import SPLIT, TABLE, Level, Pattern
 from wiregrad.ops.elementwise import Elementwise
 from wiregrad.ops.flow import conj, is_complex, only
 from wiregrad.ops.kinks import Kink
+from wiregrad.ops.remedies import Remedy
 
 register = TABLE.register
 
 LN2, LN10 = math.log(2.0), math.log(10.0)
 NAN = math.nan
+
+SQUARES = "square|multiply|power|absolute"
+EXPONENTIALS = "exp|exp2"
+MASKED = "a product with 0 does not stop an inf: choose with np.where(mask, ..., 0.0), whose other side never leaks"
+TOO_LARGE = Remedy("the result is beyond the largest number: scale the inputs, or work with logarithms")
+NORM = "use np.linalg.norm(x) instead of the root of a sum of squares: its gradient at 0 is 0"
+OF_POSITIVE = (
+    Remedy("use wg.log_softmax(x), which never takes the logarithm of a probability", of=("softmax",)),
+    Remedy("use wg.log_softmax(x), which divides before it overflows or underflows", of=("divide", EXPONENTIALS)),
+    Remedy("use wg.logsumexp(x), which neither overflows nor underflows", of=("sum", EXPONENTIALS)),
+    Remedy("use np.logaddexp(a, b), or wg.softplus(x) for log(1 + exp(x))", of=("add", EXPONENTIALS)),
+    Remedy("log(sigmoid(x)) is -wg.softplus(-x), which is exact on both sides", of=("sigmoid",)),
+    Remedy("log(1 - sigmoid(x)) is -wg.softplus(x), which is exact on both sides", of=("subtract", "sigmoid")),
+    Remedy("use np.linalg.slogdet(a)[1], which neither overflows nor underflows", of=("det",)),
+    Remedy("take the sum of the logarithms, not the logarithm of the product", of=("prod",)),
+    Remedy(MASKED + "; p * log(p) is np.where(p > 0, p * np.log(p), 0.0)", to=("multiply",)),
+    Remedy("write np.log1p(-p) for log(1 - p), and keep p below 1", of=("subtract", "constant")),
+    Remedy("guard the argument: np.log(np.maximum(x, tiny)), or np.where(x > 0, np.log(x), 0.0)"),
+)
+OF_ROOT = (
+    Remedy(
+        "use np.std(x), whose gradient is 0 where nothing varies, or add a small eps under the root",
+        of=("divide", "sum", SQUARES, "subtract", "divide", "sum"),
+    ),
+    Remedy(
+        "use np.linalg.norm(e) / np.sqrt(n) for the root of a mean of squares, or add a small eps under the root",
+        of=("divide", "sum", SQUARES),
+    ),
+    Remedy(NORM, of=("sum|add", SQUARES)),
+    Remedy("use np.abs(x) for the root of a square", of=(SQUARES,)),
+    Remedy(MASKED, to=("multiply",)),
+    Remedy("keep the argument above 0: np.sqrt(np.maximum(x, tiny)) or np.sqrt(x + eps)"),
+)
+OF_EXPONENT = (
+    Remedy("use wg.logsumexp(x), which takes the largest out first", to=("sum", "log")),
+    Remedy("use wg.softplus(x) for log(1 + exp(x)), or np.logaddexp(a, b)", to=("add", "log")),
+    Remedy("use wg.softplus(x) for log(1 + exp(x))", to=("log1p",)),
+    Remedy("write wg.sigmoid(x) for 1 / (1 + exp(-x)): it does not overflow", to=("add", "divide|reciprocal")),
+    Remedy("use wg.softmax(x), or subtract x.max() first: exp of what is left is at most 1", to=("divide",)),
+    Remedy("keep the argument below 709 (88 in float32): np.minimum(x, bound), or work with logarithms"),
+)
+OF_HYPERBOLA = (
+    Remedy("use np.tanh(x) for the quotient of sinh and cosh: it does not overflow", to=("divide",)),
+    TOO_LARGE,
+)
+OF_QUOTIENT = (
+    Remedy("use np.arctan2(y, x) for the angle: it has a slope everywhere but at the origin", to=("arctan",)),
+    Remedy("nothing varies: add an eps to the divisor, x / (np.std(x) + eps)", of=("sqrt", "divide"), slot=-1),
+    Remedy("the length is 0: divide by np.maximum(np.linalg.norm(x), eps)", of=("sqrt|hypot",), slot=-1),
+    Remedy(
+        "the count is 0: divide by np.maximum(count, 1), or leave out what is empty with np.where", of=("sum",), slot=-1
+    ),
+    Remedy("keep the divisor from 0: x / np.where(d == 0, 1.0, d), np.maximum(d, eps), or choose with np.where"),
+)
+INSIDE = Remedy("keep the argument inside (-1, 1): np.clip(x, -1 + eps, 1 - eps); np.arctan2 has a slope everywhere")
+OF_ANGLE = (
+    Remedy(
+        "take the angle by np.arctan2(np.linalg.norm(np.cross(u, v)), u @ v): it has a slope everywhere", of=("divide",)
+    ),
+    INSIDE,
+)
+OF_POWER = (
+    replace(TOO_LARGE, when=lambda *x: x[0] > 1),
+    Remedy(NORM, of=("sum|add", SQUARES), slot=0),
+    Remedy(
+        "keep the base above 0: np.maximum(x, eps) ** p; a power of a negative number is defined for whole exponents "
+        "only, and below 1 its slope at 0 is infinite"
+    ),
+)
+OF_PRODUCT = (Remedy(MASKED, when=lambda a, b: 0 in (a, b)), TOO_LARGE)
+OF_INFINITIES = (
+    Remedy("two infinities met: mask with a large finite number (-1e9) instead of -inf, or leave those rows out"),
+)
 
 
 def _each(function: Callable[[float], float]) -> Callable[[Any], Any]:
@@ -237,6 +311,7 @@ negative: Elementwise = register(
 add: Elementwise = register(
     Elementwise(
         name="add",
+        remedies=OF_INFINITIES,
         doc="Sum of two wires.",
         inputs=("a", "b"),
         pattern=Pattern.DISTRIBUTE,
@@ -251,6 +326,7 @@ add: Elementwise = register(
 subtract: Elementwise = register(
     Elementwise(
         name="subtract",
+        remedies=OF_INFINITIES,
         doc="Difference of two wires.",
         inputs=("a", "b"),
         pattern=Pattern.DISTRIBUTE,
@@ -265,6 +341,7 @@ subtract: Elementwise = register(
 multiply: Elementwise = register(
     Elementwise(
         name="multiply",
+        remedies=OF_PRODUCT,
         doc="Product of two wires.",
         inputs=("a", "b"),
         pattern=Pattern.SWAP,
@@ -279,6 +356,7 @@ multiply: Elementwise = register(
 divide: Elementwise = register(
     Elementwise(
         name="divide",
+        remedies=OF_QUOTIENT,
         doc="Quotient of two wires.",
         inputs=("a", "b"),
         pattern=Pattern.SCALE,
@@ -293,6 +371,7 @@ divide: Elementwise = register(
 power: Elementwise = register(
     Elementwise(
         name="power",
+        remedies=OF_POWER,
         aliases=("pow",),
         doc="First wire to the power of the second.",
         inputs=("a", "b"),
@@ -313,6 +392,7 @@ power: Elementwise = register(
 square: Elementwise = register(
     Elementwise(
         name="square",
+        remedies=(TOO_LARGE,),
         doc="The wire times itself.",
         inputs=("x",),
         pattern=Pattern.SCALE,
@@ -324,6 +404,7 @@ square: Elementwise = register(
 reciprocal: Elementwise = register(
     Elementwise(
         name="reciprocal",
+        remedies=OF_QUOTIENT,
         doc="One over the wire.",
         inputs=("x",),
         pattern=Pattern.SCALE,
@@ -335,6 +416,7 @@ reciprocal: Elementwise = register(
 sqrt: Elementwise = register(
     Elementwise(
         name="sqrt",
+        remedies=OF_ROOT,
         doc="Square root.",
         inputs=("x",),
         pattern=Pattern.SCALE,
@@ -348,6 +430,7 @@ sqrt: Elementwise = register(
 cbrt: Elementwise = register(
     Elementwise(
         name="cbrt",
+        remedies=OF_POWER,
         exact=lambda mp, x: mp.sign(x) * mp.cbrt(abs(x)),
         doc="Cube root.",
         inputs=("x",),
@@ -396,7 +479,9 @@ hypot: Elementwise = register(
     )
 )
 
-exp: Elementwise = _slope("exp", "e to the power of the wire.", np.exp, lambda x, y: y, python="math.exp({x})")
+exp: Elementwise = _slope(
+    "exp", "e to the power of the wire.", np.exp, lambda x, y: y, python="math.exp({x})", remedies=OF_EXPONENT
+)
 exp2: Elementwise = _slope(
     "exp2",
     "2 to the power of the wire.",
@@ -404,9 +489,10 @@ exp2: Elementwise = _slope(
     lambda x, y: y * LN2,
     exact=lambda mp, x: mp.power(2, x),
     python="math.exp2({x})",
+    remedies=OF_EXPONENT,
 )
 expm1: Elementwise = _slope(
-    "expm1", "exp(x) - 1, exact near 0.", np.expm1, lambda x, y: exp(x), python="math.expm1({x})"
+    "expm1", "exp(x) - 1, exact near 0.", np.expm1, lambda x, y: exp(x), python="math.expm1({x})", remedies=OF_EXPONENT
 )
 
 log: Elementwise = _slope(
@@ -417,6 +503,7 @@ log: Elementwise = _slope(
     domain=lambda x: x >= 0,
     aliases=("ln",),
     python="math.log({x})",
+    remedies=OF_POSITIVE,
 )
 log2: Elementwise = _slope(
     "log2",
@@ -426,6 +513,7 @@ log2: Elementwise = _slope(
     exact=lambda mp, x: mp.log(x, 2),
     domain=lambda x: x >= 0,
     python="math.log2({x})",
+    remedies=OF_POSITIVE,
 )
 log10: Elementwise = _slope(
     "log10",
@@ -434,6 +522,7 @@ log10: Elementwise = _slope(
     lambda x, y: where(below(x, 0.0), undefined(x), 1.0 / (x * LN10 + 0.0)),
     domain=lambda x: x >= 0,
     python="math.log10({x})",
+    remedies=OF_POSITIVE,
 )
 log1p: Elementwise = _slope(
     "log1p",
@@ -442,6 +531,7 @@ log1p: Elementwise = _slope(
     lambda x, y: where(below(x, -1.0), undefined(x), 1.0 / (1.0 + x)),
     domain=lambda x: x >= -1,
     python="math.log1p({x})",
+    remedies=(Remedy("keep the argument above -1: np.log1p(np.maximum(x, -1 + eps))"),),
 )
 
 sin: Elementwise = _slope("sin", "Sine of an angle in radians.", np.sin, lambda x, y: cos(x), python="math.sin({x})")
@@ -468,6 +558,7 @@ arcsin: Elementwise = _slope(
     samples=tuple((k / 8,) for k in range(-7, 8)),
     aliases=("asin",),
     python="math.asin({x})",
+    remedies=OF_ANGLE,
 )
 arccos: Elementwise = _slope(
     "arccos",
@@ -478,6 +569,7 @@ arccos: Elementwise = _slope(
     samples=tuple((k / 8,) for k in range(-7, 8)),
     aliases=("acos",),
     python="math.acos({x})",
+    remedies=OF_ANGLE,
 )
 arctan: Elementwise = _slope(
     "arctan",
@@ -487,8 +579,12 @@ arctan: Elementwise = _slope(
     aliases=("atan",),
     python="math.atan({x})",
 )
-sinh: Elementwise = _slope("sinh", "Hyperbolic sine.", np.sinh, lambda x, y: cosh(x), python="math.sinh({x})")
-cosh: Elementwise = _slope("cosh", "Hyperbolic cosine.", np.cosh, lambda x, y: sinh(x), python="math.cosh({x})")
+sinh: Elementwise = _slope(
+    "sinh", "Hyperbolic sine.", np.sinh, lambda x, y: cosh(x), python="math.sinh({x})", remedies=OF_HYPERBOLA
+)
+cosh: Elementwise = _slope(
+    "cosh", "Hyperbolic cosine.", np.cosh, lambda x, y: sinh(x), python="math.cosh({x})", remedies=OF_HYPERBOLA
+)
 tanh: Elementwise = _slope(
     "tanh",
     "Hyperbolic tangent.",
@@ -517,6 +613,7 @@ arccosh: Elementwise = _slope(
     samples=tuple((1.0 + k * k / 16,) for k in range(1, 13)),
     aliases=("acosh",),
     python="math.acosh({x})",
+    remedies=(Remedy("keep the argument above 1: np.arccosh(np.maximum(x, 1 + eps))"),),
 )
 arctanh: Elementwise = _slope(
     "arctanh",
@@ -529,6 +626,7 @@ arctanh: Elementwise = _slope(
     samples=tuple((k / 8,) for k in range(-7, 8)),
     aliases=("atanh",),
     python="math.atanh({x})",
+    remedies=(INSIDE,),
 )
 erf: Elementwise = _slope(
     "erf",

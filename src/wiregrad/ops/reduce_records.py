@@ -15,6 +15,7 @@ from wiregrad.ir import TABLE, Pattern
 from wiregrad.ops.array import Blocking, General, Linear, Reduction, folded, unreduce
 from wiregrad.ops.flow import conj, only, shape_of, whole
 from wiregrad.ops.records import nan_or
+from wiregrad.ops.remedies import Remedy
 
 register = TABLE.register
 
@@ -121,6 +122,21 @@ def _winners(x: Any, y: Any, *, axes: tuple[int, ...], keepdims: bool) -> Any:
     return only(won, nan_or(y, _shares(x, y, axes)))
 
 
+def _distance(a: Any, b: Any) -> Any:
+    """Return |a - b| on arrays: 0 for two equal infinities, inf where one is NaN."""
+    with np.errstate(invalid="ignore"):
+        apart = np.abs(a - b)
+    return np.where(a == b, 0.0, np.where(np.isnan(apart), np.inf, apart))
+
+
+def _runner_up(x: Any, y: Any, *, axes: tuple[int, ...], keepdims: bool) -> Any:
+    """Return how far the element next to the one that was picked is from it; inf if there is no other."""
+    rows = merged(_distance(x, unreduce(y, shape_of(x), axes, keepdims)), axes)
+    if rows.shape[-1] < 2:
+        return np.full(shape_of(y), np.inf)
+    return np.partition(rows, 1, axis=-1)[..., 1].reshape(shape_of(y))
+
+
 def _extreme(name: str, doc: str, forward: Callable[..., Any], of_two: str) -> Reduction:
     """Register an op that picks an element."""
     return register(
@@ -131,6 +147,7 @@ def _extreme(name: str, doc: str, forward: Callable[..., Any], of_two: str) -> R
             pattern=Pattern.ROUTE,
             forward=lambda x, *, axes, keepdims: forward(x, axis=axes, keepdims=keepdims),
             slope=_winners,
+            gap=_runner_up,
             by_elements=folded(of_two),
             samples=_samples,
         )
@@ -255,9 +272,12 @@ def _softmax_rule(slot: int, flow: Any, xs: Any, y: Any, *, axes: tuple[int, ...
     return y * (flow - total(y * flow, *axes))
 
 
+ALL_MASKED = (Remedy("a whole row is -inf, so nothing is left to choose from: mask with -1e9, or leave such rows out"),)
+
 softmax: General = register(
     General(
         name="softmax",
+        remedies=ALL_MASKED,
         doc="exp(x) / sum(exp(x)) along axes, without overflow.",
         inputs=("x",),
         pattern=Pattern.SCALE,
@@ -270,6 +290,7 @@ softmax: General = register(
 register(
     General(
         name="log_softmax",
+        remedies=ALL_MASKED,
         doc="log(softmax(x)) along axes, exact where softmax is nearly 0.",
         inputs=("x",),
         pattern=Pattern.SCALE,
@@ -422,6 +443,12 @@ def _record_ahead(slot: int, t: Any, xs: Any, y: Any, *, axis: int) -> Any:
     return nan_or(y, recurrence(stands, TABLE["where"](met, t, 0.0), axis=axis, reverse=False) / times)
 
 
+def _record_gap(x: Any, y: Any, *, axis: int) -> Any:
+    """Return how far each element is from the record up to the one before it; inf for the first."""
+    first = np.full_like(cut(y, axis, None, 1), np.nan)
+    return _distance(x, np.concatenate([first, head(y, axis)], axis)) if x.size else np.zeros(x.shape)
+
+
 def _running_extreme(name: str, doc: str, ufunc: np.ufunc) -> General:
     """Register the extreme of all elements up to each one."""
     return register(
@@ -433,6 +460,7 @@ def _running_extreme(name: str, doc: str, ufunc: np.ufunc) -> General:
             forward=lambda x, *, axis: ufunc.accumulate(x, axis=axis),
             back=_record_back,
             ahead=_record_ahead,
+            gap=_record_gap,
             samples=lambda rng: [
                 (rng.normal(size=6), {"axis": -1}),
                 (rng.normal(size=(4, 3)), {"axis": -2}),
@@ -455,9 +483,23 @@ def _blocking(name: str, doc: str, forward: Callable[..., Any], **facts: Any) ->
     return register(Blocking(name=name, doc=doc, pattern=Pattern.BLOCK, forward=forward, **facts))
 
 
-_blocking("argmax", "Index of the largest element along an axis; the first if several are.", np.argmax)
-_blocking("argmin", "Index of the smallest element along an axis; the first if several are.", np.argmin)
-_blocking("argsort", "Indices that put an axis in order.", np.argsort)
+def _picked_gap(x: Any, y: Any, *, axis: int, keepdims: bool) -> Any:
+    """Return how far the element next to the one that an index points at is from it."""
+    place = y if keepdims else np.expand_dims(y, axis)
+    return _runner_up(x, np.take_along_axis(x, place, axis), axes=(axis,), keepdims=True).reshape(shape_of(y))
+
+
+def _order_gap(x: Any, y: Any, *, axis: int, **_: Any) -> Any:
+    """Return how far neighbours in the order are apart."""
+    row = np.take_along_axis(x, y, axis)
+    return _distance(tail(row, axis), head(row, axis))
+
+
+_blocking("argmax", "Index of the largest element along an axis; the first if several are.", np.argmax, gap=_picked_gap)
+_blocking(
+    "argmin", "Index of the smallest element along an axis; the first if several are.", np.argmin, gap=_picked_gap
+)
+_blocking("argsort", "Indices that put an axis in order.", np.argsort, gap=_order_gap)
 _blocking(
     "any",
     "Whether at least one element along axes is not 0.",

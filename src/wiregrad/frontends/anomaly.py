@@ -1,0 +1,153 @@
+"""Anomaly mode: the first op that makes something non-finite, forward or backward, raises and says why.
+
+While it is on, every op is recorded in full and with its line, and looked at as it is recorded; a backward pass is
+looked at wire by wire, and an error there points at the line that was written forward.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from wiregrad.errors import NonFiniteError
+from wiregrad.frontends.record import carefully
+from wiregrad.frontends.session import Hooks, Numbers, data_of
+from wiregrad.frontends.tape import LITERAL, STATE, STRIDE, Gone, Span, Tape
+from wiregrad.ir import INPUT, Op, Place, Row
+from wiregrad.ops.fault import Fault, backward_fault, bad, forward_fault, is_nan
+from wiregrad.ops.remedies import remedy
+from wiregrad.passes import reverse
+
+
+@contextmanager
+def anomaly(*, infinite: bool = True) -> Iterator[None]:
+    """Raise `NonFiniteError` at the first non-finite value or gradient, with the op, its factors and its line.
+
+    With `infinite=False` an infinity may pass, and only NaN raises.
+
+    >>> from wiregrad.frontends.value import Value
+    >>> with anomaly():
+    ...     Value(0.0).log()
+    Traceback (most recent call last):
+    ...
+    wiregrad.errors.NonFiniteError: log gave -inf at x = 0
+    ...
+    """
+    before = STATE.watch
+    with carefully():
+        STATE.watch = Watch(infinite)
+        try:
+            yield
+        finally:
+            STATE.watch = before
+
+
+class Watch:
+    """Looks at every op as it is recorded, and at every wire of a backward pass."""
+
+    def __init__(self, infinite: bool) -> None:
+        self.infinite = infinite
+
+    def __call__(self, tape: Tape, offset: int, op: Op, xs: Sequence[Any], y: Any) -> None:
+        """Raise if the op that was recorded last broke, or was given a NaN that nobody had seen."""
+        if self.tolerates(y):
+            return
+        place = tape.places.get(offset)
+        fault = forward_fault(op, xs, y, only_nan=not self.infinite)
+        if fault is not None:
+            raise _error(fault, place, remedy(offset, _Around(tape), _numbers(fault)))
+        for slot, (source, x) in enumerate(zip(tape.node_at(offset).sources, xs, strict=True)):
+            given = source == LITERAL or tape.node_at(source).op is INPUT
+            if given and np.any(is_nan(x)):
+                name = f"{op.name} was given {'an array with ' if np.ndim(x) else ''}NaN as {op.input_name(slot)}"
+                raise NonFiniteError(_message(name, place, "look at where this value comes from"), place=place)
+
+    def tolerates(self, y: Any) -> bool:
+        """Return whether nothing is wrong with a number or array."""
+        return not np.any(bad(y) if self.infinite else is_nan(y))
+
+    def pull_back(self, tape: Tape, seeds: Sequence[tuple[int, Any]], start: int = 0) -> list[Any]:
+        """Run the reverse sweep on numbers, wire by wire; returns one gradient per node, as `tape.pull_back` does."""
+        stop = max(offset for offset, _ in seeds) + STRIDE
+        leaves = [offset for offset, node in tape.nodes(start, stop) if node.op is INPUT]
+        span = Span(tape, start, stop, leaves)
+        starts: dict[int, Any] = {}
+        for offset, seed in seeds:
+            starts[span.index(offset)] = starts.get(span.index(offset), 0.0) + seed
+        return reverse(span, Numbers(span), starts, self.sweeping(span, Numbers(span)))
+
+    def sweeping(self, span: Span, values: Numbers) -> Sweep:
+        """Return what looks at the wires of a sweep."""
+        return Sweep(self, span, values)
+
+
+class Sweep(Hooks):
+    """Looks at what goes back along each wire; runs the hooks too."""
+
+    def __init__(self, watch: Watch, span: Span, values: Numbers) -> None:
+        super().__init__(span)
+        self.watch, self.span, self.values = watch, span, values
+        self.upstream: Any = None
+
+    def node(self, row: Row, upstream: Any) -> Any:
+        """Keep what arrived; the hooks may change it."""
+        changed = super().node(row, upstream)
+        self.upstream = upstream if changed is None else changed
+        return changed
+
+    def wire(self, row: Row, slot: int, sent: Any) -> None:
+        """Raise if what was sent is not finite though all it was made from is."""
+        sent, g = _plain(sent), _plain(self.upstream)
+        if sent is None or self.watch.tolerates(sent):
+            return
+        xs, y = [data_of(self.values[source]) for source in row.sources], data_of(self.values[row.node])
+        if any(type(x) is Gone for x in (*xs, y)):
+            return
+        fault = backward_fault(row.op, slot, g, xs, y, row.mode, sent)
+        if fault is not None:
+            offset = self.span.start + row.node * STRIDE
+            tape = self.span.tape
+            raise _error(fault, tape.places.get(offset), remedy(offset, _Around(tape), _numbers(fault)))
+
+
+def _plain(flow: Any) -> Any:
+    """Return a flow as numbers, whatever is recorded of it."""
+    if flow is None:
+        return None
+    mask, value = (flow.mask, flow.value) if hasattr(flow, "mask") else (True, flow)
+    return np.where(data_of(mask), data_of(value), 0.0)[()]
+
+
+class _Around:
+    """A recording as what surrounds its newest node."""
+
+    def __init__(self, tape: Tape) -> None:
+        self.tape = tape
+
+    def op(self, node: int) -> Op:
+        return self.tape.node_at(node).op
+
+    def sources(self, node: int) -> list[int]:
+        return self.tape.sources_at(node)
+
+    def readers(self, node: int) -> list[int]:
+        # Only a circuit that is complete knows them.
+        return [
+            offset for offset, extra in self.tape.nodes(node + STRIDE, len(self.tape.buffer)) if node in extra.sources
+        ]
+
+
+def _numbers(fault: Fault) -> list[Any]:
+    return [value for _, value in fault.inputs]
+
+
+def _message(said: str, place: Place | None, advice: str) -> str:
+    lines = [said] + ([f"  at {place}"] if place else []) + ([f"  try: {advice}"] if advice else [])
+    return "\n".join(lines)
+
+
+def _error(fault: Fault, place: Place | None, advice: str) -> NonFiniteError:
+    return NonFiniteError(_message(fault.sentence(), place, advice), fault=fault, place=place)

@@ -1,0 +1,162 @@
+"""Faults: where an op turns finite numbers into something that is not finite, forward or backward.
+
+What only hands on an inf or NaN that arrived is no fault of the op's. With ops that work by elements this is decided
+element by element, so a deliberate -inf in one place does not hide what breaks in another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from wiregrad.dtypes import number, plain
+from wiregrad.ir import Op
+from wiregrad.ops.flow import settle
+
+Index = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One op that broke, at the first element where it did."""
+
+    phase: str
+    """`forward`: its value is not finite; `backward`: what it sent back is not."""
+    op: Op
+    inputs: tuple[tuple[str, Any], ...]
+    """What went in, by input name; of arrays the element that broke, or the whole array."""
+    value: Any
+    """What came out."""
+    index: Index = ()
+    """Which element broke; empty for numbers."""
+    count: int = 1
+    """How many elements broke."""
+    slot: int = 0
+    """Backward: the input whose gradient broke."""
+    factors: tuple[Any, Any] | None = None
+    """Backward: upstream and local derivative; None for ops whose derivative is no single number."""
+    sent: Any = None
+    """Backward: what was sent."""
+
+    def sentence(self, names: Sequence[str] = ()) -> str:
+        """Say what happened; inputs by the names given, or by the op's own.
+
+        >>> from wiregrad import ops
+        >>> forward_fault(ops.log, [np.float64(0.0)], np.float64(-np.inf)).sentence()
+        'log gave -inf at x = 0'
+        """
+        called = names or [name for name, _ in self.inputs]
+        given = ", ".join(f"{name} = {number(value)}" for name, (_, value) in zip(called, self.inputs, strict=True))
+        spot = f" (element {list(self.index)}{self._others()})" if self.index else ""
+        if self.phase == "forward":
+            return f"{self.op.name} gave {number(self.value)} at {given}{spot}{self._domain()}"
+        wire = called[self.slot]
+        if self.factors is None:
+            return f"{self.op.name} sent {number(self.sent)} back to {wire} at {given}{spot}"
+        upstream, local = (_operand(factor) for factor in self.factors)
+        return (
+            f"{self.op.name} sent {number(self.sent)} back to {wire}: upstream {upstream} times local {local}, "
+            f"at {given}{spot}"
+        )
+
+    def _others(self) -> str:
+        return f" and {self.count - 1} more" if self.count > 1 else ""
+
+    def _domain(self) -> str:
+        domain = getattr(self.op, "domain", None)
+        numbers = [value for _, value in self.inputs]
+        if domain is None or not all(isinstance(value, int | float) for value in numbers):
+            return ""
+        return "" if domain(*numbers) else ", outside of where it is defined"
+
+
+def _operand(value: Any) -> str:
+    text = number(value)
+    return f"({text})" if text.startswith("-") else text
+
+
+def forward_fault(op: Op, xs: Sequence[Any], y: Any, *, only_nan: bool = False) -> Fault | None:
+    """Return what an op broke when it computed its value; None if nothing, or nothing of its own doing.
+
+    With `only_nan`, infinities are numbers like others, and what makes NaN of them is at fault.
+    """
+    broken = _own(op, y, xs, is_nan if only_nan else bad)
+    if broken is None:
+        return None
+    index, count = _first(broken)
+    return Fault("forward", op, _inputs(op, xs, y, index), _element(y, y, index), index, count)
+
+
+def backward_fault(op: Op, slot: int, g: Any, xs: Sequence[Any], y: Any, mode: int, sent: Any) -> Fault | None:
+    """Return what an op broke when it sent a gradient back; None if nothing, or nothing of its own doing."""
+    upstream, sent = np.asarray(settle(g)), np.asarray(settle(sent))
+    broken = _own(op, sent, [upstream, *xs, y], bad)
+    if broken is None:
+        return None
+    index, count = _first(broken)
+    with np.errstate(all="ignore"):
+        # Rules divide: Python's numbers would raise there, NumPy's do not.
+        local = op.local(slot, [np.asarray(x)[()] for x in xs], np.asarray(y)[()], mode)
+    factors = None
+    if local is not None:
+        factors = _element(upstream, sent, index), _element(np.asarray(settle(local)), sent, index)
+    inputs = _inputs(op, xs, sent, index)
+    return Fault(
+        "backward", op, inputs, _element(y, sent, index), index, count, slot, factors, _element(sent, sent, index)
+    )
+
+
+def bad(x: Any) -> Any:
+    """Return where a number or array is not finite; what is no number is always fine.
+
+    >>> bad(np.array([1.0, np.nan])), bad(True)
+    (array([False,  True]), np.False_)
+    """
+    array = np.asarray(x)
+    return ~np.isfinite(array) if array.dtype.kind in "fc" else np.zeros(array.shape, bool)[()]
+
+
+def is_nan(x: Any) -> Any:
+    """Return where a number or array is NaN; what is no number never is."""
+    array = np.asarray(x)
+    return np.isnan(array) if array.dtype.kind in "fc" else np.zeros(array.shape, bool)[()]
+
+
+def _own(op: Op, result: Any, given: Sequence[Any], test: Callable[[Any], Any]) -> Any:
+    """Return where a result fails a test though all that it was made from passes; None if nowhere."""
+    broken = test(result)
+    if not np.any(broken):
+        return None
+    for x in given:
+        spoiled = test(x)
+        if not np.any(spoiled):
+            continue
+        if not op.by_element:
+            return None
+        broken = broken & ~np.broadcast_to(spoiled, broken.shape) if np.shape(spoiled) != () else broken & ~spoiled
+    return broken if np.any(broken) else None
+
+
+def _first(broken: Any) -> tuple[Index, int]:
+    if not np.shape(broken):
+        return (), 1
+    return tuple(int(k) for k in np.argwhere(broken)[0]), int(np.sum(broken))
+
+
+def _inputs(op: Op, xs: Sequence[Any], result: Any, index: Index) -> tuple[tuple[str, Any], ...]:
+    return tuple(
+        (op.input_name(slot), _element(x, result, index) if op.by_element else plain(x)) for slot, x in enumerate(xs)
+    )
+
+
+def _element(x: Any, like: Any, index: Index) -> Any:
+    """Return the element of an array that stands where another broke; what does not fit is returned whole."""
+    array = np.asarray(x)
+    if array.shape == np.shape(like) and index:
+        return plain(array[index])
+    if array.ndim and np.shape(like) and not index:
+        return array
+    return plain(array[()]) if not array.ndim else array
