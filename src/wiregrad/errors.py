@@ -7,6 +7,7 @@ and `except ValueError` work. A message says what was wanted, what came, where, 
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Iterable
 from pathlib import Path
 from types import FrameType
@@ -15,6 +16,7 @@ import numpy as np
 
 _OWN = str(Path(__file__).parent) + "/"
 _NUMPY = str(Path(np.__file__).parent) + "/"
+_PYTHON = str(Path(warnings.__file__).parent) + "/"
 
 
 class WiregradError(Exception):
@@ -153,8 +155,9 @@ def user_line() -> str:
 
 
 def is_own(file: str) -> bool:
-    """Return whether a file belongs to wiregrad itself (or is code that wiregrad or NumPy made)."""
-    return file.startswith(_OWN) or file.startswith("<wiregrad") or file.startswith(_NUMPY)
+    """Return whether a file is none of the user's: wiregrad's, NumPy's, or part of Python itself."""
+    python = file.startswith(_PYTHON) and "-packages" not in file
+    return python or file.startswith((_OWN, _NUMPY, "<wiregrad", "<frozen"))
 
 
 def position(text: str, offset: int) -> tuple[int, int]:

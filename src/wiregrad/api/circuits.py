@@ -149,12 +149,13 @@ class Builder(ir.Builder):
         return Circuit(super().build(*outputs, name=name, labels=labels).columns)
 
 
-def circuit(formula: str) -> Circuit:
-    """Return the circuit of a formula.
+def circuit(formula: Any) -> Circuit:
+    """Return the circuit of a formula, or of what was recorded for a value.
 
-    Statements are separated by `;` or new lines; the last one is the output. Inner nodes can be named.
+    Statements of a formula are separated by `;` or new lines; the last one is the output. Inner nodes can be named.
 
     >>> circuit("e = a + b; f = e * c")["e"].inputs
     ('a', 'b')
     """
-    return Circuit(parse_formula(formula).columns)
+    recorded = getattr(formula, "__wiregrad_circuit__", None)
+    return Circuit((parse_formula(formula) if recorded is None else recorded()[0]).columns)

@@ -11,6 +11,7 @@ import numpy as np
 from wiregrad import inspect
 from wiregrad.api.circuits import Circuit, Run
 from wiregrad.backends import interpreter
+from wiregrad.errors import OperandError, shown
 from wiregrad.frontends import dispatch, scalar
 from wiregrad.frontends import trace as tracing
 from wiregrad.frontends.anomaly import anomaly
@@ -19,6 +20,7 @@ from wiregrad.frontends.checkpoint import checkpoint
 from wiregrad.frontends.custom import Function, op
 from wiregrad.frontends.jacobian import hessian, jacobian
 from wiregrad.frontends.record import group, no_grad
+from wiregrad.frontends.recorded import recorded
 from wiregrad.frontends.transforms import grad, hvp, jvp, stop_gradient, value_and_grad, vjp
 from wiregrad.frontends.tree import tree_map
 from wiregrad.frontends.value import Value
@@ -70,18 +72,30 @@ def trace(f: Callable[..., Any], *args: Any, **kwargs: Any) -> Circuit:
     return Circuit(tracing.trace(f, *args, **kwargs).columns)
 
 
-def run(f: Callable[..., Any], *args: Any, **kwargs: Any) -> Run:
+def run(f: Callable[..., Any] | Value, *args: Any, **kwargs: Any) -> Run:
     """Trace a function at a point and run its circuit there, forward and backward, with every wire kept.
+
+    Of a value, what was recorded for it is run.
 
     >>> found = run(lambda x, w: x * w + w, 2.0, -3.0)
     >>> found.output, found.grads
     (-9.0, {'x': -3.0, 'w': 3.0})
+    >>> a = Value(2.0, name="a")
+    >>> run(a * a).grads
+    {'a': 4.0}
     """
-    circuit, inputs = tracing.trace_at(f, args, kwargs)
+    if isinstance(f, Value):
+        if args or kwargs:
+            raise OperandError(
+                f"wg.run(value) takes no arguments: the value knows its own; got {shown((*args, kwargs))}"
+            )
+        circuit, inputs = recorded(f)
+    else:
+        circuit, inputs = tracing.trace_at(f, args, kwargs)
     return Run.of(interpreter.run(Circuit(circuit.columns), inputs))
 
 
-def blame(f: Callable[..., Any], *args: Any, **kwargs: Any) -> inspect.Blame:
+def blame(f: Callable[..., Any] | Value, *args: Any, **kwargs: Any) -> inspect.Blame:
     """Find the op of a function that first made something non-finite, forward or backward, with its line.
 
     >>> import numpy as np
@@ -94,6 +108,8 @@ def blame(f: Callable[..., Any], *args: Any, **kwargs: Any) -> inspect.Blame:
     'use np.linalg.norm(x) instead of the root of a sum of squares: its gradient at 0 is 0'
     """
     with np.errstate(all="ignore"):
+        if isinstance(f, Value):
+            return run(f, *args, **kwargs).blame()
         return run(functools.wraps(f, updated=())(tracing.total(f)), *args, **kwargs).blame()
 
 

@@ -82,6 +82,7 @@ class Tape:
         "known",
         "leaves",
         "limit",
+        "names",
         "owner",
         "places",
         "reached",
@@ -115,6 +116,8 @@ class Tape:
         self.apart = apart or tracing
         """Whether values of other recordings stand here as leaves, instead of being copied with all they came from."""
         self.certificates: list[Certificate] = []
+        self.names: dict[int, str] = {}
+        """The names given to recorded values."""
         self.places: dict[int, Place] = {}
         self.groups: dict[int, str] = {}
 

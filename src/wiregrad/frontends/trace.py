@@ -133,7 +133,7 @@ def trace_at(f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any])
     check_function(f)
     traced = run_traced(f, args, kwargs, named=True)
     inputs = [traced.tape.value_at(offset) for offset in traced.inputs]
-    return _Writer(traced, _input_names(f, args, kwargs), getattr(f, "__name__", "f")).circuit(), inputs
+    return Writer(traced, _input_names(f, args, kwargs), getattr(f, "__name__", "f")).circuit(), inputs
 
 
 def _input_names(f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> list[str]:
@@ -177,7 +177,7 @@ def _number(result: Any, name: str) -> Any:
     return array[()]
 
 
-class _Writer:
+class Writer:
     """Writes a traced recording as a circuit."""
 
     def __init__(self, traced: Traced, input_names: list[str], name: str) -> None:

@@ -134,6 +134,8 @@ class Value(Operators):
         if name is not None and not isinstance(name, str):
             raise OperandError(f"a value's name is a string; got {shown(name)}")
         notes_of(self).name = name
+        if self._tape is not None and name is not None:
+            self._tape.names[self._index] = name
 
     @property
     def op(self) -> Op | None:

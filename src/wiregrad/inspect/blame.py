@@ -18,7 +18,7 @@ import numpy as np
 from wiregrad.backends import Run
 from wiregrad.dtypes import number, plain
 from wiregrad.inspect.report import Report, where
-from wiregrad.ir import CONSTANT, INPUT, Node, Op, Place, Row
+from wiregrad.ir import CONSTANT, INPUT, Node, Op, Pattern, Place, Row
 from wiregrad.ops.fault import Fault, backward_fault, bad, forward_fault, is_nan
 from wiregrad.ops.flow import settle
 from wiregrad.ops.remedies import remedy
@@ -270,7 +270,7 @@ class _Search:
             spoils=tuple(self._written(spoils)),
             chain=tuple(self._chain(found)) if spoils else (),
             nan_at=f"{Node(circuit, self.nans[bit])}{where(circuit, self.nans[bit])}" if bit in self.nans else "",
-            suggestion=self._suggestion(found),
+            suggestion=self._suggestion(bit, found),
         )
 
     def _said(self, found: _Found) -> str:
@@ -290,12 +290,23 @@ class _Search:
         )
         return f"the {kind} {node.name} is {_worst(value)} from the start{read}"
 
-    def _suggestion(self, found: _Found) -> str:
+    def _suggestion(self, bit: int, found: _Found) -> str:
         if found.fault is not None:
-            return remedy(found.node, _Around(self.run), [value for _, value in found.fault.inputs])
+            return self._masked(bit) or remedy(
+                found.node, _Around(self.run), [value for _, value in found.fault.inputs]
+            )
         if found.phase == "backward":
             return "scale the output down, or look at which use sends so much: run.branches(name)"
         return "look at where this comes from: np.isfinite(x).all() before the call, np.nan_to_num, or leave it out"
+
+    def _masked(self, bit: int) -> str:
+        """Return what helps where an infinity was multiplied by 0."""
+        node = self.nans.get(bit)
+        if node is None or self.circuit.op_of(node).pattern is not Pattern.SWAP:
+            return ""
+        xs = [self.run.values[source] for source in self.circuit.sources_of(node)]
+        fault = forward_fault(self.circuit.op_of(node), xs, self.run.values[node], only_nan=True)
+        return "" if fault is None else remedy(node, _Around(self.run), [value for _, value in fault.inputs])
 
     def _branch(self, found: _Found) -> str:
         """Say which way Python went last before the node, and which use of its source a wire is."""

@@ -39,7 +39,6 @@ OF_POSITIVE = (
     Remedy("log(1 - sigmoid(x)) is -wg.softplus(x), which is exact on both sides", of=("subtract", "sigmoid")),
     Remedy("use np.linalg.slogdet(a)[1], which neither overflows nor underflows", of=("det",)),
     Remedy("take the sum of the logarithms, not the logarithm of the product", of=("prod",)),
-    Remedy(MASKED + "; p * log(p) is np.where(p > 0, p * np.log(p), 0.0)", to=("multiply",)),
     Remedy("write np.log1p(-p) for log(1 - p), and keep p below 1", of=("subtract", "constant")),
     Remedy("guard the argument: np.log(np.maximum(x, tiny)), or np.where(x > 0, np.log(x), 0.0)"),
 )
@@ -93,7 +92,10 @@ OF_POWER = (
         "only, and below 1 its slope at 0 is infinite"
     ),
 )
-OF_PRODUCT = (Remedy(MASKED, when=lambda a, b: 0 in (a, b)), TOO_LARGE)
+OF_PRODUCT = (
+    Remedy(MASKED + "; p * log(p) is np.where(p > 0, p * np.log(p), 0.0)", when=lambda a, b: 0 in (a, b)),
+    TOO_LARGE,
+)
 OF_INFINITIES = (
     Remedy("two infinities met: mask with a large finite number (-1e9) instead of -inf, or leave those rows out"),
 )
@@ -1061,6 +1063,7 @@ heaviside: Elementwise = register(
 floor_divide: Elementwise = register(
     Elementwise(
         name="floor_divide",
+        remedies=OF_QUOTIENT[-1:],
         doc="Largest whole number not above a / b.",
         inputs=("a", "b"),
         pattern=Pattern.BLOCK,
@@ -1075,6 +1078,7 @@ floor_divide: Elementwise = register(
 mod: Elementwise = register(
     Elementwise(
         name="mod",
+        remedies=OF_QUOTIENT[-1:],
         doc="Remainder of a / b, with the sign of b.",
         inputs=("a", "b"),
         pattern=Pattern.SCALE,
