@@ -6,14 +6,20 @@ This is the one place that joins a front end, passes, a backend and the question
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from wiregrad import inspect, ir, passes
+from wiregrad import ir, passes
 from wiregrad.backends import Run as BareRun
 from wiregrad.backends import interpreter
 from wiregrad.dtypes import plain
 from wiregrad.errors import InputError
 from wiregrad.frontends import parse_formula
+from wiregrad.inspect import answer
+
+if TYPE_CHECKING:
+    from wiregrad.inspect.blame import Blame
+    from wiregrad.inspect.explain import Explanation
+    from wiregrad.inspect.steps import Step
 
 
 class Run(BareRun):
@@ -31,15 +37,15 @@ class Run(BareRun):
         """Return what a backend kept, with the questions that can be asked of it."""
         return cls(bare.circuit, bare.values, bare.flows, bare.sent)
 
-    def steps(self) -> Iterator[inspect.Step]:
+    def steps(self) -> Iterator[Step]:
         """Walk through the run: forward, seed, backward; `str(step)` is a sentence.
 
         >>> print([*circuit("e = a + b; f = e * c").run(a=2, b=-3, c=10).steps()][-2])
         f = e * c sends 10 to e and -1 to c
         """
-        return inspect.steps(self)
+        return answer("steps")(self)
 
-    def blame(self) -> inspect.Blame:
+    def blame(self) -> Blame:
         """Find the op that first made something non-finite, forward or backward: its factors, its line, what to try.
 
         >>> print(circuit("y = log(x)").run(x=0.0).blame())
@@ -49,16 +55,16 @@ class Run(BareRun):
           y = -inf (formula:1:5) -> gradient of x = inf
           try: guard the argument: np.log(np.maximum(x, tiny)), or np.where(x > 0, np.log(x), 0.0)
         """
-        return inspect.blame(self)
+        return answer("blame")(self)
 
-    def explain(self, name: str) -> inspect.Explanation:
+    def explain(self, name: str) -> Explanation:
         """Say why the gradient of a node is zero, tiny, huge, absent or what it is.
 
         >>> print(circuit("y = tanh(w * x)").run(w=50.0, x=2.0).explain("x"))
         the gradient of x is 0: what flows back is 0
           tanh is flat at t1 = 100: saturated, its slope is 0 (formula:1:5)
         """
-        return inspect.explain(self, name)
+        return answer("explain")(self, name)
 
 
 class Circuit(ir.Circuit):

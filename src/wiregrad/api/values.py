@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from wiregrad import inspect
 from wiregrad.api.circuits import Circuit, Run
 from wiregrad.backends import interpreter
 from wiregrad.errors import OperandError, shown
@@ -24,6 +23,8 @@ from wiregrad.frontends.recorded import recorded
 from wiregrad.frontends.transforms import grad, hvp, jvp, stop_gradient, value_and_grad, vjp
 from wiregrad.frontends.tree import tree_map
 from wiregrad.frontends.value import Value
+from wiregrad.inspect.blame import Blame
+from wiregrad.inspect.explain import Explanation
 from wiregrad.inspect.leaf import explain_value
 from wiregrad.ops.functions import FUNCTIONS
 
@@ -95,7 +96,7 @@ def run(f: Callable[..., Any] | Value, *args: Any, **kwargs: Any) -> Run:
     return Run.of(interpreter.run(Circuit(circuit.columns), inputs))
 
 
-def blame(f: Callable[..., Any] | Value, *args: Any, **kwargs: Any) -> inspect.Blame:
+def blame(f: Callable[..., Any] | Value, *args: Any, **kwargs: Any) -> Blame:
     """Find the op of a function that first made something non-finite, forward or backward, with its line.
 
     >>> import numpy as np
@@ -113,7 +114,7 @@ def blame(f: Callable[..., Any] | Value, *args: Any, **kwargs: Any) -> inspect.B
         return run(functools.wraps(f, updated=())(tracing.total(f)), *args, **kwargs).blame()
 
 
-def explain(value: Value) -> inspect.Explanation:
+def explain(value: Value) -> Explanation:
     """Say why a value of define-by-run code has the gradient it has; of a function ask `wg.run(f, ...).explain(name)`.
 
     >>> w = Value(2.0, name="w")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from types import FrameType
+from functools import cache
+from types import CodeType, FrameType
 
 from wiregrad.errors import is_own
 from wiregrad.ir import Place
+from wiregrad.ops.functions.registry import FUNCTIONS
 
 
 def user_place() -> Place | None:
@@ -22,6 +24,23 @@ def user_frames() -> Iterator[tuple[Place, str]]:
         if not is_own(frame.f_code.co_filename):
             yield Place(frame.f_code.co_filename, frame.f_lineno), frame.f_code.co_name
         frame = frame.f_back
+
+
+def called_function() -> tuple[str, int] | None:
+    """Return the function made of ops that the user's code called to get here, and a number that tells calls apart."""
+    frame: FrameType | None = sys._getframe(1)
+    found: tuple[str, int] | None = None
+    while frame is not None and is_own(frame.f_code.co_filename):
+        name = _names().get(frame.f_code)
+        if name is not None:
+            found = name, id(frame)
+        frame = frame.f_back
+    return found
+
+
+@cache
+def _names() -> dict[CodeType, str]:
+    return {entry.run.__code__: entry.name for entry in FUNCTIONS.values()}
 
 
 TRACED_CALL = "call_traced"

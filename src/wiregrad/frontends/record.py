@@ -25,7 +25,7 @@ from wiregrad.errors import (
     user_line,
 )
 from wiregrad.frontends.lift import literal, own
-from wiregrad.frontends.place import user_frames
+from wiregrad.frontends.place import called_function, user_frames
 from wiregrad.frontends.tape import (
     BLOCKED,
     KEEP,
@@ -352,6 +352,9 @@ def note_place(tape: Tape, offset: int) -> None:
     path = "/".join([*filter(None, [STATE.group]), *reversed(functions)])
     if path:
         tape.groups[offset] = path
+    call = called_function()
+    if call is not None:
+        tape.calls[offset] = call
 
 
 def _refused(op: Op, xs: Sequence[Any], error: Exception) -> Exception:

@@ -74,6 +74,7 @@ class Tape:
         "adjoints",
         "apart",
         "buffer",
+        "calls",
         "certificates",
         "extras",
         "groups",
@@ -120,6 +121,8 @@ class Tape:
         """The names given to recorded values."""
         self.places: dict[int, Place] = {}
         self.groups: dict[int, str] = {}
+        self.calls: dict[int, tuple[str, int]] = {}
+        """The functions made of ops that traced nodes belong to, and which call of them."""
 
     def append(self, extra: Extra) -> int:
         """Add a node that is no packed row; returns its offset."""

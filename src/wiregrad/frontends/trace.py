@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from types import FrameType
@@ -185,6 +186,7 @@ class Writer:
         self.recording = Recording()
         self.where: dict[int, int] = {}
         self._constants: dict[Any, int] = {}
+        self._calls = Counter(self.tape.calls.values())
         for offset, text in zip(traced.inputs, input_names, strict=True):
             data = self.tape.value_at(offset)
             self.where[offset] = self.recording.append_input(self._free(text, "x"), type_of_constant(data))
@@ -225,7 +227,7 @@ class Writer:
             # A value from outside the function: for the circuit it is a constant.
             self.where[offset] = self._constant(node.y)
         else:
-            self.recording.move_to(self.tape.places.get(offset), self.tape.groups.get(offset, ""))
+            self.recording.move_to(self.tape.places.get(offset), self._group(offset))
             sources = [
                 self._literal(node, slot) if source == LITERAL else self.where[source]
                 for slot, source in enumerate(node.sources)
@@ -234,6 +236,12 @@ class Writer:
         name = self.traced.names.get(offset)
         if name is not None:
             self.recording.name(self.where[offset], self._free(name, "v"))
+
+    def _group(self, offset: int) -> str:
+        """Return the groups around a node; a function that made several nodes is one too."""
+        call = self.tape.calls.get(offset)
+        inner = call[0] if call is not None and self._calls[call] > 1 else ""
+        return "/".join(filter(None, [self.tape.groups.get(offset, ""), inner]))
 
     def _literal(self, node: Extra, slot: int) -> int:
         """Return a constant for an operand that was a number or array, spread where the op works by elements."""

@@ -1,19 +1,21 @@
-"""What a person asks of a run."""
+"""What a person asks of a run.
 
-from wiregrad.inspect.blame import Blame, Origin, blame
-from wiregrad.inspect.explain import Cause, Explanation, explain
-from wiregrad.inspect.report import Report, where
-from wiregrad.inspect.steps import Step, steps
+Each question is a module with a function of its name, loaded when it is first asked: `answer("blame")(run)`.
+"""
 
-__all__ = [
-    "Blame",
-    "Cause",
-    "Explanation",
-    "Origin",
-    "Report",
-    "Step",
-    "blame",
-    "explain",
-    "steps",
-    "where",
-]
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+
+def answer(question: str) -> Callable[..., Any]:
+    """Return the function that answers a question.
+
+    >>> import wiregrad as wg
+    >>> len(list(answer("steps")(wg.circuit("x * x").run(x=3.0))))
+    5
+    """
+    found: Callable[..., Any] = getattr(import_module(f"wiregrad.inspect.{question}"), question)
+    return found
