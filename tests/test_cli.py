@@ -61,7 +61,7 @@ def test_a_formula_may_begin_with_a_minus(capsys: pytest.CaptureFixture[str]) ->
         (["grad", "(" * 200], 3, "nest at most 100 deep"),
         (["grad", "a + b", "a=1"], 2, "no value for b"),
         (["grad", "a + b", "a=1", "b=2", "d=3"], 2, "no input called 'd'"),
-        (["grad", "a + b", "a=1", "b=two"], 2, "wanted NAME=NUMBER, like a=2; got 'b=two'"),
+        (["grad", "a + b", "a=1", "b=two"], 2, "wanted NAME=NUMBER, like a=2, or NAME=[NUMBERS]; got 'b=two'"),
         (["grad", "a + b", "a=1", "b"], 2, "wanted NAME=NUMBER"),
         (["grad", "a + b", "a=1", "a=2", "b=1"], 2, "given twice"),
         (["grad"], 2, "Missing argument"),

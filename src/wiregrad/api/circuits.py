@@ -43,7 +43,8 @@ class Run(BareRun):
         >>> print([*circuit("e = a + b; f = e * c").run(a=2, b=-3, c=10).steps()][-2])
         f = e * c sends 10 to e and -1 to c
         """
-        return answer("steps")(self)
+        found: Iterator[Step] = answer("steps")(self)
+        return found
 
     def blame(self) -> Blame:
         """Find the op that first made something non-finite, forward or backward: its factors, its line, what to try.
@@ -55,7 +56,8 @@ class Run(BareRun):
           y = -inf (formula:1:5) -> gradient of x = inf
           try: guard the argument: np.log(np.maximum(x, tiny)), or np.where(x > 0, np.log(x), 0.0)
         """
-        return answer("blame")(self)
+        found: Blame = answer("blame")(self)
+        return found
 
     def explain(self, name: str) -> Explanation:
         """Say why the gradient of a node is zero, tiny, huge, absent or what it is.
@@ -64,7 +66,8 @@ class Run(BareRun):
         the gradient of x is 0: what flows back is 0
           tanh is flat at t1 = 100: saturated, its slope is 0 (formula:1:5)
         """
-        return answer("explain")(self, name)
+        found: Explanation = answer("explain")(self, name)
+        return found
 
 
 class Circuit(ir.Circuit):
