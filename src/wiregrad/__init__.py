@@ -15,7 +15,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from wiregrad import ops
-from wiregrad.api import Builder, Circuit, Run, circuit
+from wiregrad.api import Builder, Circuit, Run, circuit, diff
 from wiregrad.errors import WiregradError, suggest
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         anomaly,
         blame,
         checkpoint,
+        convention,
         explain,
         grad,
         group,
@@ -56,6 +57,8 @@ __all__ = [
     "blame",
     "checkpoint",
     "circuit",
+    "convention",
+    "diff",
     "explain",
     "grad",
     "group",

@@ -3,6 +3,6 @@
 `circuits` is loaded with the package; `values` (define-by-run, transforms, tracing) on first use.
 """
 
-from wiregrad.api.circuits import Builder, Circuit, Run, circuit
+from wiregrad.api.circuits import Builder, Circuit, Run, circuit, diff
 
-__all__ = ["Builder", "Circuit", "Run", "circuit"]
+__all__ = ["Builder", "Circuit", "Run", "circuit", "diff"]

@@ -5,7 +5,7 @@ This is the one place that joins a front end, passes, a backend and the question
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from wiregrad import ir, passes
@@ -18,7 +18,12 @@ from wiregrad.inspect import answer
 
 if TYPE_CHECKING:
     from wiregrad.inspect.blame import Blame
+    from wiregrad.inspect.branches import Branches
+    from wiregrad.inspect.diff import Difference
     from wiregrad.inspect.explain import Explanation
+    from wiregrad.inspect.kinks import Kinks
+    from wiregrad.inspect.paths import Paths
+    from wiregrad.inspect.rounding import Rounding
     from wiregrad.inspect.steps import Step
 
 
@@ -67,6 +72,48 @@ class Run(BareRun):
           tanh is flat at t1 = 100: saturated, its slope is 0 (formula:1:5)
         """
         found: Explanation = answer("explain")(self, name)
+        return found
+
+    def paths(self, name: str, k: int = 10) -> Paths:
+        """Return the largest contributions to a gradient path by path, how many paths there are, how much they cancel.
+
+        >>> print(circuit("e = a + b; f = e * c + a * a").run(a=2, b=-3, c=10).paths("a", k=1))
+        a reaches f along 3 paths; its gradient is 14
+          10 = 1 x 10 x 1 x 1   a -> e -> t1 -> f
+          4 along the other 2 paths
+        """
+        found: Paths = answer("paths")(self, name, k)
+        return found
+
+    def branches(self, name: str) -> Branches:
+        """Return what each use of a value sends back: which one drives its gradient.
+
+        >>> [(use.op, use.sent) for use in circuit("f = x * x + x").run(x=3).branches("x").branches]
+        [('multiply', 3.0), ('multiply', 3.0), ('add', 1.0)]
+        """
+        found: Branches = answer("branches")(self, name)
+        return found
+
+    def kinks(self, within: float = 1e-6) -> Kinks:
+        """List the nodes on or near a kink: distance, convention used, and what the others would give.
+
+        >>> print(circuit("y = abs(x)").run(x=0).kinks())
+        1 node on a kink, 0 near one, 0 on or near a step
+          y = absolute(x) (formula:1:5) is on its kink (x = 0): min_norm (used) sends 0, torch 0, jax 1
+        by torch no gradient would change
+        by jax gradients would be x 0 -> 1
+        """
+        found: Kinks = answer("kinks")(self, within)
+        return found
+
+    def rounding(self, names: Sequence[str] | None = None) -> Rounding:
+        """Estimate the rounding error of the output and of the gradients (all, or those named), by node and op.
+
+        >>> found = circuit("y = (1 + x) - 1").run(x=1e-9).rounding()
+        >>> f"{found.output.error:.2e}", found.output.worst[0].op
+        ('8.27e-17', 'add')
+        """
+        found: Rounding = answer("rounding")(self, names)
         return found
 
 
@@ -129,6 +176,14 @@ class Circuit(ir.Circuit):
         """
         return Circuit(passes.backward_circuit(self).columns)
 
+    def with_convention(self, convention: str, nodes: Iterable[str] | None = None) -> Circuit:
+        """Return the circuit with another choice at its kinks (`min_norm`, `torch`, `jax`): at all, or at some nodes.
+
+        >>> circuit("y = abs(x)").with_convention("jax").run(x=0).grads
+        {'x': 1.0}
+        """
+        return passes.with_convention(self, convention, nodes)
+
     def to_text(self) -> str:
         """Return the text form, which `Circuit.from_text` reads back exactly."""
         return ir.write_text(self)
@@ -168,3 +223,14 @@ def circuit(formula: Any) -> Circuit:
     """
     recorded = getattr(formula, "__wiregrad_circuit__", None)
     return Circuit((parse_formula(formula) if recorded is None else recorded()[0]).columns)
+
+
+def diff(one: Circuit | Run, two: Circuit | Run, rtol: float = 0.0, atol: float = 0.0) -> Difference:
+    """Find the first wire at which two circuits, or two runs, differ: in structure, in value or in gradient.
+
+    >>> print(diff(circuit("y = x * x + 1"), circuit("y = tanh(x * x) + 1")))
+    the second has an extra node: t2 = tanh(t1) (formula:1:5)
+    everything after it matches; 1 wire reads t2 in place of t1
+    """
+    found: Difference = answer("diff")(one, two, rtol, atol)
+    return found

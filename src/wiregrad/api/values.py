@@ -16,6 +16,7 @@ from wiregrad.frontends import trace as tracing
 from wiregrad.frontends.anomaly import anomaly
 from wiregrad.frontends.batch import vmap
 from wiregrad.frontends.checkpoint import checkpoint
+from wiregrad.frontends.conventions import convention
 from wiregrad.frontends.custom import Function, op
 from wiregrad.frontends.jacobian import hessian, jacobian
 from wiregrad.frontends.record import group, no_grad
@@ -35,6 +36,7 @@ __all__ = [
     "anomaly",
     "blame",
     "checkpoint",
+    "convention",
     "dispatch",
     "explain",
     "grad",

@@ -9,16 +9,19 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
 
 from wiregrad.errors import OperandError, ShapeError, shown, user_line
+from wiregrad.frontends.conventions import convention
 from wiregrad.frontends.session import check_function, distinct, name_of
 from wiregrad.frontends.trace import Traced, run_traced
 from wiregrad.frontends.tree import Tree, flatten, unflatten
 from wiregrad.frontends.value import Value
 from wiregrad.ir import INPUT, TABLE, Op
+from wiregrad.ir.mode import decode
 from wiregrad.ops import Elementwise
 from wiregrad.ops.array import ArrayOp
 from wiregrad.ops.flow import shape_of
@@ -110,7 +113,9 @@ def _replay(traced: Traced, leaves: list[Any], batched: list[bool], size: int) -
         operands = [
             (x, False) if source < 0 else found[source] for source, x in zip(node.sources, node.xs, strict=True)
         ]
-        found[offset] = apply_batched(node.op, operands, size)
+        # A node keeps the convention it was recorded with, whatever holds where it is replayed.
+        with convention(decode(node.mode)[0].label) if node.op.kinks else nullcontext():
+            found[offset] = apply_batched(node.op, operands, size)
     return [(result, False) if root < 0 else found[root] for root, result in zip(roots, traced.results, strict=True)]
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from wiregrad.errors import GradientError
+from wiregrad.frontends.conventions import convention
 from wiregrad.frontends.lift import own
 from wiregrad.frontends.packing import Parts, filled
 from wiregrad.frontends.record import common_tape, finish, place
@@ -64,6 +65,7 @@ class Segment:
 
     def __init__(self, f: Callable[..., Any], leaves: list[Any], values: list[int], tree: Tree) -> None:
         self.f, self.values, self.tree = f, values, tree
+        self.convention = STATE.chosen().label
         kept = [own(leaf) if type(leaf) is np.ndarray else leaf for leaf in leaves]
         self.leaves = [None if k in values else leaf for k, leaf in enumerate(kept)]
         self.out_tree = tree
@@ -84,7 +86,8 @@ class Segment:
     def call(self, values: Sequence[Any]) -> Any:
         """Call the function with the values in their places."""
         args, kwargs = unflatten(self.tree, filled(self.leaves, self.values, values))
-        return self.f(*args, **kwargs)
+        with convention(self.convention):
+            return self.f(*args, **kwargs)
 
     def back(self, slot: int, g: Any, xs: Sequence[Any], y: Any) -> Any:
         """Return the gradient by one operand: all of them are computed when the first is asked for."""

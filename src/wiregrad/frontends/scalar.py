@@ -24,7 +24,7 @@ from wiregrad.frontends.record import NAMESPACE, enter, meet, record
 from wiregrad.frontends.tape import BLOCKED, LITERAL, ROW, STATE
 from wiregrad.frontends.value import Scalar, Value, leaf
 from wiregrad.ir import CONSTANT, INPUT, TABLE, Builder, Circuit, Op
-from wiregrad.ir.mode import Convention, default_convention, encode
+from wiregrad.ir.mode import Convention, default_convention, encode, has_kinks
 from wiregrad.ir.operators import ARITHMETIC, COMPARISONS, SIGNS
 from wiregrad.ops import Elementwise
 from wiregrad.ops.flow import Masked
@@ -185,7 +185,7 @@ def _binary(op: Elementwise, *, reflected: bool) -> str | None:
 
 def _divert(op: Elementwise, operands: str) -> str:
     """Return the line that leaves a kinked op to `record` where another convention than that of rows is chosen."""
-    if all(kink.jump for kink in op.kinks):
+    if not has_kinks(op):
         return "pass"
     # Where the environment chooses, every thread has to ask.
     asked = "" if default_convention() else "CHOSEN and "

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from wiregrad.ir import INPUT, TABLE, Certificate, Op, Place, Row
-from wiregrad.ir.mode import Convention, default_convention, encode, switched
+from wiregrad.ir.mode import Convention, default_convention, encode, has_kinks, switched
 from wiregrad.ops.flow import Masked, fit, is_complex, plus
 
 ROW = Struct("<dddiiH")
@@ -207,8 +207,7 @@ def mode_of(op: Op, sources: Sequence[int]) -> int:
     if not op.kinks:
         return 0
     mode, chosen = usual_mode(op, sources), STATE.chosen()
-    # Where the value steps, every convention agrees.
-    return switched(mode, chosen) if chosen and any(not kink.jump for kink in op.kinks) else mode
+    return switched(mode, chosen) if chosen and has_kinks(op) else mode
 
 
 def usual_mode(op: Op, sources: Sequence[int]) -> int:

@@ -18,6 +18,7 @@ import numpy as np
 from wiregrad.backends import Run
 from wiregrad.dtypes import number, plain
 from wiregrad.inspect.blame import blame
+from wiregrad.inspect.magnitude import largest, norm
 from wiregrad.inspect.report import Report, where
 from wiregrad.ir import Node, Pattern, Place
 from wiregrad.ops import Elementwise
@@ -119,7 +120,7 @@ class _Story:
 
     def told(self) -> Explanation:
         """Return the explanation."""
-        size = _size(self.gradient)
+        size = largest(self.gradient)
         if np.any(bad(self.gradient)):
             return self._broken()
         if self.node != self.circuit.root() and not size:
@@ -151,13 +152,13 @@ class _Story:
         while front:
             node = front.popleft()
             uses = self.run.readers_of(node)
-            if any(_size(self._sent(wire)) for wire in uses) and not _size(self.run.gradient(node)):
+            if any(largest(self._sent(wire)) for wire in uses) and not largest(self.run.gradient(node)):
                 causes.append(self._cancelled_at(node))
                 kinds.add("cancelling")
                 continue
             for wire in uses:
                 # Where something comes back to other elements of an array, these were left out.
-                partly = _size(self._sent(wire)) > 0
+                partly = largest(self._sent(wire)) > 0
                 kind, said = ("absent", self._why_blocked(*wire)) if partly else self._cut(*wire)
                 if said:
                     causes.append(self._cause(wire[0], said))
@@ -179,10 +180,10 @@ class _Story:
         passed = self._passed(reader, slot)
         if _absent(passed):
             return "absent", self._why_blocked(reader, slot)
-        if not _size(settle(passed)):
+        if not largest(settle(passed)):
             return "zero", self._why_zero(reader, slot)
         upstream = self.run.flows[reader]
-        if _absent(upstream) or not _size(settle(upstream)) or getattr(self.circuit.op_of(reader), "moves", False):
+        if _absent(upstream) or not largest(settle(upstream)) or getattr(self.circuit.op_of(reader), "moves", False):
             return "", ""
         return "zero", self._why_zero(reader, slot)
 
@@ -236,17 +237,17 @@ class _Story:
         view = Node(self.circuit, node)
         source, x = self._source(node, slot)
         sources = self.circuit.sources_of(node)
-        zeros = [k for k in sources if k != sources[slot] and not _size(self.run.values[k])]
+        zeros = [k for k in sources if k != sources[slot] and not largest(self.run.values[k])]
         if view.op.pattern is Pattern.ROUTE:
             return self._routed(node, slot)
         if view.op.pattern is Pattern.SWAP and zeros:
             return f"{view.op.name} multiplies by {self.circuit.operand_text(zeros[0])}, which is 0"
         local = self._local(node, slot)
-        if local is not None and _size(local):
+        if local is not None and largest(local):
             arrived = _shown(self.run.gradient(node))
             return f"{view.op.name} multiplies {arrived} by {_shown(local)}: less than there are numbers for"
         if isinstance(view.op, Elementwise) and len(sources) == 1:
-            why = "saturated, its slope is 0" if _size(self.run.values[node]) else "its value underflows to 0"
+            why = "saturated, its slope is 0" if largest(self.run.values[node]) else "its value underflows to 0"
             return f"{view.op.name} is flat at {source} = {x}: {why}"
         return f"{view.op.name} sends 0 back to {source}, though {_shown(self.run.gradient(node))} arrived"
 
@@ -298,7 +299,7 @@ class _Story:
         while node != root:
             uses = self.run.readers_of(node)
             best = max(uses, key=lambda wire: _rank(self._sent(wire)), default=None)
-            if best is None or not _size(self._sent(best)):
+            if best is None or not largest(self._sent(best)):
                 break
             wires.append(best)
             node = best[0]
@@ -313,11 +314,11 @@ class _Story:
         if local is not None and not np.shape(local) and np.isrealobj(local):
             factor = float(local)
         else:
-            factor = _norm(self._sent(wire)) / (_norm(self.run.gradient(wire[0])) or math.nan)
+            factor = norm(self._sent(wire)) / (norm(self.run.gradient(wire[0])) or math.nan)
         return Factor(view.op.name, view.name, view.place, factor)
 
     def _factor_of(self, path: Sequence[Wire]) -> float:
-        return _size(self._sent(path[-1])) if path else 0.0
+        return largest(self._sent(path[-1])) if path else 0.0
 
     def _ranked(self, path: Sequence[Wire], *, grows: bool) -> list[Cause]:
         """Return the ops whose factors do most, those of one line taken together."""
@@ -357,7 +358,7 @@ class _Story:
         found = []
         for node in nodes:
             parts = [self._sent(wire) for wire in self.run.readers_of(node)]
-            total, most = _norm(self.run.gradient(node)), sum(_norm(part) for part in parts)
+            total, most = norm(self.run.gradient(node)), sum(norm(part) for part in parts)
             if len(parts) > 1 and most > CANCELS * total:
                 found.append((most / (total or 5e-324), self._cancelled_at(node)))
         return [cause for _, cause in sorted(found, key=lambda item: -item[0])]
@@ -396,21 +397,8 @@ def _absent(flow: Any) -> bool:
     return flow is None or (type(flow) is Masked and not np.any(flow.mask))
 
 
-def _size(value: Any) -> float:
-    """Return the largest magnitude in a number or array; 0 for what is no number."""
-    array = np.asarray(value)
-    return float(np.max(np.abs(array))) if array.size and array.dtype.kind in "fciu" else 0.0
-
-
-def _norm(value: Any) -> float:
-    array = np.abs(np.asarray(value)).ravel()
-    largest = float(array.max()) if array.size else 0.0
-    # Scaled, so that neither tiny nor huge gradients lose their length to underflow or overflow.
-    return largest * float(np.linalg.norm(array / largest)) if 0.0 < largest < math.inf else largest
-
-
 def _rank(value: Any) -> float:
-    found = _norm(value)
+    found = norm(value)
     return math.inf if math.isnan(found) else found
 
 
@@ -419,7 +407,7 @@ def _shown(value: Any) -> str:
         return "None"
     array = np.asarray(value)
     if array.size > 6:
-        return f"an array of shape {array.shape} with largest magnitude {number(_size(value))}"
+        return f"an array of shape {array.shape} with largest magnitude {number(largest(value))}"
     return number(plain(array[()] if not array.ndim else array))
 
 

@@ -5,14 +5,18 @@ The low two bits are the convention; bit 2 + k says that input k was a literal, 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from enum import IntEnum
+from functools import cache
 
-from wiregrad.errors import OperandError, shown
+from wiregrad.errors import OperandError, shown, suggest
 from wiregrad.ir.infer import DERIVE
 from wiregrad.ir.op import Op
 
 MAX_SLOTS = 6
+VARIABLE = "WIREGRAD_CONVENTION"
+"""The environment variable that names the convention recordings use unless told otherwise."""
 
 
 class Convention(IntEnum):
@@ -21,6 +25,35 @@ class Convention(IntEnum):
     MIN_NORM = 0
     TORCH = 1
     JAX = 2
+
+    @property
+    def label(self) -> str:
+        """The name that people give: `min_norm`, `torch` or `jax`."""
+        return self.name.lower()
+
+
+def named_convention(name: object) -> Convention:
+    """Return the convention of a name.
+
+    >>> named_convention("torch")
+    <Convention.TORCH: 1>
+    """
+    known = {convention.label: convention for convention in Convention}
+    found = known.get(name) if isinstance(name, str) else None
+    if found is None:
+        near = suggest(name, known) if isinstance(name, str) else ""
+        raise OperandError(f"a kink convention is one of {', '.join(known)}; got {shown(name)}{near}")
+    return found
+
+
+@cache
+def default_convention() -> Convention:
+    """Return the convention of recordings that were told none; the environment is read once, when first asked."""
+    name = os.environ.get(VARIABLE)
+    try:
+        return named_convention(name) if name else Convention.MIN_NORM
+    except OperandError as error:
+        raise OperandError(f"{error} (in the environment variable {VARIABLE})") from None
 
 
 def encode(convention: Convention, literal: Iterable[int]) -> int:
@@ -37,6 +70,20 @@ def decode(mode: int) -> tuple[Convention, tuple[int, ...]]:
     return Convention(mode & 3), tuple(slot for slot in range(MAX_SLOTS) if mode & (4 << slot))
 
 
+def switched(mode: int, convention: Convention) -> int:
+    """Return a mode with another convention and the same literal slots.
+
+    >>> switched(encode(Convention.JAX, [1]), Convention.TORCH) == encode(Convention.TORCH, [1])
+    True
+    """
+    return (mode & ~3) | convention
+
+
+def has_kinks(op: Op) -> bool:
+    """Return whether conventions can differ on an op; where only its value steps, they agree."""
+    return any(not kink.jump for kink in op.kinks)
+
+
 def check_mode(mode: object, op: Op) -> None:
     """Raise unless this is a mode that a node of the op can have."""
     if type(mode) is int and mode == DERIVE:
@@ -50,7 +97,7 @@ def check_mode(mode: object, op: Op) -> None:
 def write_mode(mode: int, inputs: tuple[str, ...]) -> str:
     """Write a mode as `min_norm:b` (convention, then the inputs that are literals)."""
     convention, literal = decode(mode)
-    return convention.name.lower() + (":" + ",".join(inputs[slot] for slot in literal) if literal else "")
+    return convention.label + (":" + ",".join(inputs[slot] for slot in literal) if literal else "")
 
 
 def parse_mode(text: str, inputs: tuple[str, ...]) -> int | None:

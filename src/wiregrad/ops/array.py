@@ -36,6 +36,9 @@ class ArrayOp(Op):
     batches: bool = True
     """Whether axes may stand in front of those the settings speak of; else a batch is a loop."""
 
+    gap: Rule | None = None
+    """How far elements are from a tie that changes what it picks, `(x, y, **settings)` on arrays: 0 on a tie."""
+
     by_elements: Callable[..., Any] | None = None
     """The op on arrays of wires, written in wiregrad's scalar ops; where it is needed and `forward` will not do."""
 

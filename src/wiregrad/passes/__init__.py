@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from wiregrad.passes.backward import backward_circuit
+from wiregrad.passes.convention import with_convention
 from wiregrad.passes.simplify import fold, merge, prune, reduce, simplify
 from wiregrad.passes.split import split
 from wiregrad.passes.sweep import Watcher, forward, reverse
@@ -23,6 +24,7 @@ __all__ = [
     "reverse",
     "simplify",
     "split",
+    "with_convention",
 ]
 
 

@@ -1,0 +1,183 @@
+"""Which use of a value drives its gradient: what each reader of a wire sends back, largest first.
+
+What the uses send adds up to the gradient. Splitters and copies that nobody wrote (a wire spread to a shape or cast to
+a dtype) are looked through: the use shown is the op that reads the copy, and what it sends is taken back through it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from wiregrad.backends import Run
+from wiregrad.dtypes import number, plain
+from wiregrad.inspect.report import Report
+from wiregrad.ir import Node, Op, Place
+from wiregrad.ops import Elementwise
+from wiregrad.ops.array import Linear
+from wiregrad.ops.flow import fit, settle
+
+ALL = 0.995
+"""From this share on, one use is said to give all of the gradient."""
+
+
+@dataclass(frozen=True)
+class Branch:
+    """One use of a value: who reads it, on which input, and what comes back from there.
+
+    `share` is what part of the gradient comes from here: sent / total, along arrays the part of the total that lies
+    in the direction of `sent`; shares add up to 1, and can be negative or NaN (where the total is 0). `magnitude` is
+    the norm of `sent`. The output itself has no op.
+    """
+
+    reader: str
+    op: str | None
+    slot: int
+    expression: str
+    place: Place | None
+    sent: Any
+    magnitude: float
+    share: float
+    blocked: bool
+
+    def __str__(self) -> str:
+        where = "" if self.place is None else f" ({self.place})"
+        if self.blocked:
+            return f"nothing from {self.expression}{where}"
+        sent = f"|{number(self.magnitude)}|" if np.ndim(self.sent) else number(self.sent)
+        return f"{sent} from {self.expression}{where}{'' if math.isnan(self.share) else f', {_percent(self.share)}'}"
+
+
+@dataclass(frozen=True, repr=False)
+class Branches(Report):
+    """The uses of a value, the one that sends the most first."""
+
+    node: str
+    total: Any
+    branches: tuple[Branch, ...]
+
+    def lines(self) -> Iterator[str]:
+        """Return who drives the gradient, and a line for each use."""
+        if not self.branches:
+            yield f"nothing reads {self.node}: its gradient is {number(self.total)}"
+            return
+        yield f"{self.node} is used {_times(len(self.branches))}; its gradient is {number(self.total)}{self._driver()}"
+        yield from (f"  {branch}" for branch in self.branches)
+
+    def _driver(self) -> str:
+        first, others = self.branches[0], self.branches[1:]
+        if first.blocked:
+            return ": every use is blocked"
+        if not others or math.isnan(first.share):
+            return ""
+        if first.share > 1.0 / ALL:
+            return f", driven by {first.expression}; the others take part of it back"
+        if any(other.magnitude > 0.9 * first.magnitude for other in others):
+            return ""
+        return f", driven by {first.expression}{' alone' if first.share > ALL else ''}"
+
+
+def branches(run: Run, name: str) -> Branches:
+    """Return what each use of a value sends back to it.
+
+    >>> import wiregrad as wg
+    >>> branches(wg.circuit("t = w * x; f = t + w").run(w=2, x=6), "w")
+    w is used 2 times; its gradient is 7, driven by t = w * x
+      6 from t = w * x (formula:1:5), 85.7 %
+      1 from f = t + w (formula:1:16), 14.3 %
+    """
+    node = run.circuit.index(name)
+    total = run.gradient(node)
+    with np.errstate(all="ignore"):
+        found = [_branch(run, node, use, total) for use in _uses(run, node)]
+    ordered = sorted(found, key=_order)
+    return Branches(run.circuit.name_of(node), plain(total), tuple(ordered))
+
+
+_Use = tuple[int | None, int, Any]
+"""A reader (None: the output), its input, and the flow that it sends to the value."""
+
+
+def _uses(run: Run, target: int) -> Iterator[_Use]:
+    """Walk over the uses of a value, through splitters and copies."""
+    starts, root = run.circuit.columns.starts, run.circuit.root()
+    stack: list[tuple[int, tuple[int, ...]]] = [(target, ())]
+    while stack:
+        node, copies = stack.pop()
+        if node == root:
+            # What reads the output does not lead to it.
+            yield None, 0, _returned(run, run.flows[root], copies)
+            continue
+        for reader, slot in run.readers_of(node):
+            if _is_copy(run.circuit.op_of(reader), run.values[node]):
+                stack.append((reader, (*copies, reader)))
+            else:
+                yield reader, slot, _returned(run, run.sent[int(starts[reader]) + slot], copies)
+
+
+def _returned(run: Run, flow: Any, copies: tuple[int, ...]) -> Any:
+    """Return a flow as it comes back through copies."""
+    for node in reversed(copies):
+        if flow is not None:
+            view, x = Node(run.circuit, node), run.values[run.circuit.sources_of(node)[0]]
+            flow = fit(view.op.pull(0, flow, [x], run.values[node], view.mode), x)
+    return flow
+
+
+def _is_copy(op: Op, x: Any) -> bool:
+    """Return whether an op hands on what it reads as it is, in another shape or dtype at most."""
+    if isinstance(op, Elementwise):
+        return op.copies
+    if not isinstance(op, Linear) or not op.moves or len(op.inputs) > 1 or op.variadic:
+        return False
+    unit = 1.0 + 1.0j if x.dtype.kind == "c" else 1.0
+    probe = (np.arange(1.0, x.size + 1.0).reshape(x.shape) * unit).astype(x.dtype)
+    y = np.asarray(op.compute(probe))
+    if y.size == x.size:
+        return np.array_equal(y.ravel(), probe.ravel())
+    # Broadcasting keeps the last axes, and lengthens those of length 1.
+    fits = y.ndim >= x.ndim and all(n in (1, m) for n, m in zip(x.shape[::-1], y.shape[::-1], strict=False))
+    return fits and bool(np.all(y == probe))
+
+
+def _branch(run: Run, node: int, use: _Use, total: Any) -> Branch:
+    reader, slot, flow = use
+    view = None if reader is None else Node(run.circuit, reader)
+    sent = np.broadcast_to(settle(flow), np.shape(total))[()]
+    return Branch(
+        reader=run.circuit.output if view is None else view.name,
+        op=None if view is None else view.op.name,
+        slot=slot,
+        expression=f"the output {run.circuit.output}" if view is None else str(view),
+        place=None if view is None else view.place,
+        sent=plain(sent),
+        magnitude=float(np.linalg.norm(np.ravel(sent))),
+        share=_share(sent, total),
+        blocked=flow is None,
+    )
+
+
+def _share(sent: Any, total: Any) -> float:
+    """Return what part of the total a flow gives, measured along the total."""
+    scale = float(np.max(np.abs(total), initial=0.0))
+    if not scale or not math.isfinite(scale):
+        return math.nan
+    one, two = np.ravel(sent) / scale, np.ravel(total) / scale
+    return float(np.vdot(two, one).real / np.vdot(two, two).real)
+
+
+def _order(branch: Branch) -> tuple[bool, float]:
+    """Put what is NaN first and what is blocked last."""
+    return branch.blocked, -math.inf if math.isnan(branch.magnitude) else -branch.magnitude
+
+
+def _percent(share: float) -> str:
+    return f"{100.0 * share:.3g} %" if abs(share) < 10.0 else f"{number(share)} times the gradient"
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"

@@ -1,0 +1,32 @@
+"""How large numbers and arrays are, without under- or overflow on the way."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+
+def norm(value: Any) -> float:
+    """Return the Euclidean length of a number or array.
+
+    >>> round(norm(np.array([3e200, -4e200])) / 1e200, 12), norm(-2.0)
+    (5.0, 2.0)
+    """
+    sizes = np.abs(np.asarray(value)).astype(np.float64)
+    top = float(np.max(sizes, initial=0.0))
+    if not top or not math.isfinite(top):
+        return top
+    # The squares of large and small numbers are no longer numbers.
+    return top * math.sqrt(float(np.sum(np.square(sizes / top))))
+
+
+def largest(value: Any) -> float:
+    """Return the largest magnitude in a number or array; 0 for what is no number.
+
+    >>> largest(np.array([1.0, -3.0])), largest(True)
+    (3.0, 0.0)
+    """
+    array = np.asarray(value)
+    return float(np.max(np.abs(array))) if array.size and array.dtype.kind in "fciu" else 0.0

@@ -1,0 +1,393 @@
+"""How far rounding has moved the output and the gradients of a run, and which nodes moved them.
+
+To first order the error of an output is the sum over all nodes of the node's gradient times its own rounding error. The
+gradients are there already. The rounding errors are measured, not guessed: every op is computed once more from the
+same rounded inputs in a wider type (float64 for float32, long double for float64), and sums of two by a formula that
+loses nothing. The wider values are also run through the whole circuit: that sees what no slope can, such as a branch
+that rounding flipped or a square that rounded to 0. Whichever of the two can resolve the error is believed.
+
+The error of a gradient is the error of an output too, of the backward circuit, so it counts the roundings of the
+forward pass and those of the sweep. An answer is about arithmetic alone: inputs and constants count as exact as they
+are given. Errors have the sign of computed minus exact.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from wiregrad.backends import Run
+from wiregrad.backends.interpreter import check_known, evaluate
+from wiregrad.dtypes import number, plain
+from wiregrad.errors import InputError, WiregradError, shown
+from wiregrad.inspect.magnitude import norm
+from wiregrad.inspect.report import Report
+from wiregrad.inspect.wider import Local, Measured, adds_two, bits, fineness, measure, spread
+from wiregrad.ir import CONSTANT, Circuit, Node, Place, Row
+from wiregrad.ir.flat import listed
+from wiregrad.ops.flow import settle
+from wiregrad.passes import backward_circuit, reverse
+
+WORK = 200_000
+"""How many nodes are swept for gradients that nobody asked for by name."""
+SHOWN = 3
+"""How many nodes an answer names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Culprit:
+    """A node whose own rounding moved the result: by how much, and which share that is of all that rounding moved."""
+
+    node: str
+    op: str
+    text: str
+    place: Place | None
+    error: float
+    share: float
+
+    def __str__(self) -> str:
+        return f"{self.text}{_at(self.place)} makes {self.share:.0%} of it"
+
+
+@dataclass(frozen=True, slots=True)
+class Cancellation:
+    """A node whose operands agree in their leading digits, so that it brings their errors to the front."""
+
+    node: str
+    op: str
+    operands: tuple[str, str]
+    place: Place | None
+    digits: float
+
+    def __str__(self) -> str:
+        one, two = self.operands
+        count = f"{self.digits:.0f} digit{'' if round(self.digits) == 1 else 's'}"
+        return f"{self.op} {self.node}{_at(self.place)} loses {count}: {one} and {two} agree that far"
+
+
+@dataclass(frozen=True, repr=False)
+class Estimate(Report):
+    """The rounding error of one result.
+
+    For a number `error` is computed minus exact. For an array (and a complex number) it is the norm of the errors in
+    `errors`, and nodes are blamed for what they add in that direction.
+    """
+
+    name: str
+    value: Any
+    error: float
+    errors: Any
+    expected: float
+    """What independent roundings of this size usually give; `error` is less only by luck."""
+    bound: float
+    """What they give if every one of them is as bad as it can be, to first order."""
+    by_op: Mapping[str, float]
+    """Share of each op, largest first."""
+    worst: tuple[Culprit, ...]
+    """The nodes that moved the result most."""
+    cancellations: tuple[Cancellation, ...]
+    precision: float
+    """How many decimal digits the type has."""
+
+    @property
+    def relative(self) -> float:
+        """The error as a fraction of the value."""
+        return _ratio(abs(self.error), norm(self.value))
+
+    @property
+    def digits(self) -> float:
+        """How many decimal digits can be trusted, good luck not counted."""
+        off = _ratio(max(abs(self.error), self.expected), norm(self.value))
+        if math.isnan(off):
+            return 0.0
+        return min(max(-math.log10(off), 0.0), self.precision) if off else self.precision
+
+    def lines(self) -> Iterator[str]:
+        """Say the error, what is usual, and who made it."""
+        value = self.value if not np.ndim(self.value) else f"array of shape {np.shape(self.value)}"
+        start = f"{self.name} = {value if isinstance(value, str) else number(value)}"
+        if not self.error and not self.expected:
+            yield f"{start} is exact: nothing was rounded on the way"
+            return
+        yield (
+            f"{start} is off by {abs(self.error):.2g} (relative {self.relative:.1g}): "
+            f"{abs(self.digits):.1f} of {self.precision:.1f} digits can be trusted"
+        )
+        yield f"  roundings like these usually give {self.expected:.2g}, at most {self.bound:.2g}"
+        yield from (f"  {culprit}" for culprit in self.worst[:SHOWN] if culprit.share >= 0.05)
+        yield from (f"  {cancellation}" for cancellation in self.cancellations[:SHOWN])
+
+
+@dataclass(frozen=True, repr=False)
+class Rounding(Report):
+    """What rounding did to the output of a run and to the gradients of its inputs."""
+
+    output: Estimate
+    gradients: Mapping[str, Estimate]
+    left_out: tuple[str, ...] = ()
+    """Inputs whose gradients were not looked at."""
+    reason: str = ""
+    """Why they were not."""
+
+    @property
+    def by_op(self) -> Mapping[str, float]:
+        """Share of each op in the error of the output."""
+        return self.output.by_op
+
+    @property
+    def worst(self) -> tuple[Culprit, ...]:
+        """The nodes that moved the output most."""
+        return self.output.worst
+
+    def lines(self) -> Iterator[str]:
+        """Say it for the output and each gradient."""
+        yield from self.output.lines()
+        for estimate in self.gradients.values():
+            yield from estimate.lines()
+        if self.left_out:
+            yield f"not looked at: the gradients of {listed(self.left_out)}, {self.reason}"
+
+
+def rounding(run: Run, names: Sequence[str] | None = None) -> Rounding:
+    """Estimate the rounding error of the output and of the gradients of these inputs (by default all).
+
+    >>> import wiregrad as wg
+    >>> print(rounding(wg.circuit("a = 1 + x; f = a - 1").run(x=1e-9), ["x"]))
+    f = 1e-09 is off by 8.3e-17 (relative 8e-08): 7.1 of 15.7 digits can be trusted
+      roundings like these usually give 8.3e-17, at most 1.1e-16
+      a = 1.0 + x (formula:1:5) makes 100% of it
+      subtract f (formula:1:16) loses 9 digits: a and 1.0 agree that far
+    gradient of x = 1 is exact: nothing was rounded on the way
+    """
+    wanted = _wanted(run.circuit, names)
+    with np.errstate(all="ignore"):
+        measured = measure(run.circuit, run.values)
+        root = run.circuit.root()
+        output = _estimate(run.circuit.output, run.values[root], measured, root, run.flows)
+        gradients, reason = _gradients(run, wanted, len(wanted) if names is not None else None)
+    left_out = tuple(name for name in wanted if name not in gradients)
+    return Rounding(output, gradients, left_out, reason if left_out else "")
+
+
+def _wanted(circuit: Circuit, names: Sequence[str] | None) -> tuple[str, ...]:
+    if names is None:
+        inputs = circuit.input_indices()
+        return tuple(circuit.name_of(node) for node in inputs if circuit.type_of(node).differentiable)
+    if not isinstance(names, str | Sequence):
+        raise InputError(f"wanted the names of inputs, as in rounding(run, ['x']); got {shown(names)}")
+    given = (names,) if isinstance(names, str) else tuple(names)
+    check_known(dict.fromkeys(given), circuit.inputs)
+    return given
+
+
+def _gradients(run: Run, wanted: Sequence[str], asked: int | None) -> tuple[dict[str, Estimate], str]:
+    """Return the estimate of each gradient, and why some are missing if they are."""
+    if not wanted:
+        return {}, ""
+    circuit = run.circuit
+    try:
+        backward = backward_circuit(circuit)
+    except WiregradError as error:
+        return {}, f"whose circuit cannot be built: {error}"
+    values = evaluate(backward, [run.values[node] for node in circuit.input_indices()])
+    measured = measure(backward, values, frozenset(map(bits, circuit.columns.constants)))
+    most = asked or max(1, WORK // backward.size)
+    nodes = dict(zip(circuit.inputs, backward.columns.outputs.tolist(), strict=True))
+    found = {name: _gradient(run, name, measured, nodes[name]) for name in wanted[:most]}
+    return found, f"to save time: ask for them by name, rounding(run, ['{wanted[-1]}'])"
+
+
+def _gradient(run: Run, name: str, measured: Measured, node: int) -> Estimate:
+    value = run.gradient(run.circuit.index(name))
+    flows = _swept(measured, node, _direction(measured, node, value))
+    usual = None
+    if np.ndim(value):
+        # Along random signs independent errors add up to their norm, as they do not along the direction of one error.
+        signs = np.random.default_rng(0).choice([-1.0, 1.0], size=np.shape(value))
+        usual = _swept(measured, node, signs.astype(np.asarray(measured.values[node]).dtype))
+    return _estimate(f"gradient of {name}", value, measured, node, flows, usual)
+
+
+def _swept(measured: Measured, node: int, seed: Any) -> Sequence[Any]:
+    try:
+        return reverse(measured.circuit, measured.values, {node: seed}, _Unwatched())
+    except WiregradError:
+        # An op without a second derivative: the wider run alone tells the error, and nobody can be blamed.
+        return [None] * measured.circuit.size
+
+
+class _Unwatched:
+    """Lets the sweep be."""
+
+    def node(self, row: Row, upstream: Any) -> None:
+        pass
+
+    def wire(self, row: Row, slot: int, sent: Any) -> None:
+        pass
+
+
+def _direction(measured: Measured, node: int, value: Any) -> Any:
+    """Return the direction along which a gradient's error is explained: 1 for a number, that of the error otherwise."""
+    dtype = np.asarray(measured.values[node]).dtype
+    shape = np.shape(measured.values[node])
+    if not shape and dtype.kind != "c":
+        return dtype.type(1)
+    for way in (measured.total(node, value), value, np.ones(shape)):
+        length = norm(way)
+        if length and math.isfinite(length):
+            break
+    return np.broadcast_to(np.asarray(way) / (length or 1.0), shape).astype(dtype)[()]
+
+
+class _Sums(NamedTuple):
+    """The roundings of all nodes, added up in four ways."""
+
+    signed: float
+    doubt: float
+    usual: float
+    most: float
+
+
+def _estimate(
+    name: str, value: Any, measured: Measured, node: int, flows: Sequence[Any], probe: Sequence[Any] | None = None
+) -> Estimate:
+    parts = _parts(measured, flows)
+    sums = _summed(parts)
+    expected = sums.usual if probe is None else _summed(_parts(measured, probe)).usual
+    total = measured.total(node, value)
+    error = _believed(sums, total, np.asarray(measured.values[node]).dtype)
+    if not error and not sums.usual and not np.any(value):
+        error = measured.unseen(node)
+    shares = _shares(parts)
+    by_op: dict[str, float] = {}
+    for at, share, _ in shares:
+        op = measured.circuit.op_of(at).name
+        by_op[op] = by_op.get(op, 0.0) + share
+    return Estimate(
+        name=name,
+        value=plain(value),
+        error=error,
+        errors=plain(total),
+        expected=expected,
+        bound=max(sums.most, expected),
+        by_op=dict(sorted(by_op.items(), key=lambda entry: -entry[1])),
+        worst=tuple(_culprit(measured.circuit, *share) for share in shares[:10]),
+        cancellations=_cancellations(measured, flows, abs(error)),
+        precision=_precision(value),
+    )
+
+
+def _parts(measured: Measured, flows: Sequence[Any]) -> list[tuple[int, _Sums]]:
+    return [part for at, local in measured.local.items() if (part := _part(measured, at, local, flows[at]))]
+
+
+def _summed(parts: Sequence[tuple[int, _Sums]]) -> _Sums:
+    return _Sums(
+        _finite_or_inf(sum(part.signed for _, part in parts)),
+        math.hypot(*(part.doubt for _, part in parts)),
+        math.hypot(*(part.usual for _, part in parts)),
+        _finite_or_inf(sum(part.most for _, part in parts)),
+    )
+
+
+def _part(measured: Measured, node: int, local: Local, flow: Any) -> tuple[int, _Sums] | None:
+    """Return what the rounding of one node does to the result; None if nothing of it arrives."""
+    slope = np.conjugate(np.asarray(settle(flow)).astype(np.complex128))
+    if not slope.any():
+        return None
+    steep, step = np.abs(slope), spread(measured.values[node])
+    size = np.maximum(np.abs(local.error), local.doubt)
+    usual, most = (_times(steep, np.where(size > 0, np.maximum(size, k * step), 0.0)) for k in (1.0, math.sqrt(3.0)))
+    return node, _Sums(
+        _finite_or_inf(float(np.sum(_times(slope, local.error).real))),
+        norm(_times(steep, local.doubt)),
+        norm(usual),
+        _finite_or_inf(float(np.sum(most))),
+    )
+
+
+def _times(slope: Any, error: Any) -> Any:
+    """Return a product in which nothing times anything is nothing."""
+    found = np.where((slope == 0) | (error == 0), 0.0, slope * error)
+    return np.where(np.isnan(found), np.inf, found)
+
+
+def _believed(sums: _Sums, total: Any, dtype: np.dtype[Any]) -> float:
+    """Return the error: that of the wider run where it can resolve it, else that of the slopes; guesses added."""
+    wider = float(total) if np.ndim(total) == 0 and not np.iscomplexobj(total) else norm(total)
+    fine = fineness(dtype)
+    resolved = math.isinf(sums.most) or (fine < 1.0 and abs(wider) > 8.0 * fine * sums.most)
+    best = wider if resolved or math.isinf(sums.signed) else sums.signed
+    return math.copysign(math.hypot(best, sums.doubt), best)
+
+
+def _shares(parts: Sequence[tuple[int, _Sums]]) -> list[tuple[int, float, float]]:
+    """Return (node, share, signed error) of the nodes that moved the result, largest share first."""
+    sizes = [max(abs(part.signed), part.doubt) for _, part in parts]
+    infinite = math.isinf(sum(sizes))
+    weights = [float(math.isinf(size)) if infinite else size for size in sizes]
+    total = sum(weights) or 1.0
+    found = [
+        (node, weight / total, part.signed or part.doubt)
+        for (node, part), weight in zip(parts, weights, strict=True)
+        if weight
+    ]
+    return sorted(found, key=lambda share: -share[1])
+
+
+def _culprit(circuit: Circuit, node: int, share: float, error: float) -> Culprit:
+    view = Node(circuit, node)
+    sources = [_operand(circuit, source) for source in circuit.sources_of(node)]
+    text = f"{view.name} = {view.op.expression(*sources)}" if sources else f"constant {_operand(circuit, node)}"
+    return Culprit(view.name, view.op.name, text, view.place, error, share)
+
+
+def _operand(circuit: Circuit, node: int) -> str:
+    return "array" if circuit.type_of(node).shape and circuit.op_of(node) is CONSTANT else circuit.operand_text(node)
+
+
+def _cancellations(measured: Measured, flows: Sequence[Any], error: float) -> tuple[Cancellation, ...]:
+    """Return the differences through which most of the error comes and whose operands nearly agree."""
+    found = []
+    for row in measured.circuit.rows():
+        if adds_two(row.op) and flows[row.node] is not None and error:
+            lost = _lost(measured, row, flows[row.node], error)
+            if lost >= 1.5:
+                view, one, two = Node(measured.circuit, row.node), *(_operand(measured.circuit, k) for k in row.sources)
+                found.append(Cancellation(view.name, view.op.name, (one, two), view.place, lost))
+    return tuple(sorted(found, key=lambda cancellation: -cancellation.digits))
+
+
+def _lost(measured: Measured, row: Row, flow: Any, error: float) -> float:
+    """Return how many digits a sum of two loses, if much of the error comes through it; else 0."""
+    moved = np.abs(_times(np.asarray(settle(flow)), measured.total(row.node)))
+    if not moved.size or not np.sum(moved) >= error / 2:
+        return 0.0
+    k = int(np.argmax(moved))
+    behind = [np.ravel(np.abs(measured.total(source)))[k] for source in row.sources]
+    y, a, b = (abs(complex(np.ravel(measured.values[node])[k])) for node in (row.node, *row.sources))
+    if not max(behind) or not all(map(math.isfinite, (y, a, b))):
+        return 0.0
+    most = _precision(measured.values[row.node])
+    return min(math.log10(max(a, b) / y), most) if y and max(a, b) else most
+
+
+def _precision(value: Any) -> float:
+    dtype = np.asarray(value).dtype
+    return -math.log10(float(np.finfo(dtype if dtype.kind in "fc" else np.float64).eps))
+
+
+def _ratio(one: float, two: float) -> float:
+    return 0.0 if not one else one / two if two else math.inf
+
+
+def _finite_or_inf(value: float) -> float:
+    return math.inf if math.isnan(value) else value
+
+
+def _at(place: Place | None) -> str:
+    return "" if place is None else f" ({place})"
