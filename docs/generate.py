@@ -55,7 +55,7 @@ def functions_page() -> str:
         "# Functions",
         f"Written by `make docs`. A value can be given to {len(known)} functions of NumPy: {len(_direct_names())} that "
         f"are ops themselves, and those that the {len(entries)} functions below stand for. Each function here is also "
-        f"`wg.NAME` (but {_shadowed()} is something else). Arguments are NumPy's; those that would write in place "
+        f"`wg.NAME` (but {_shadowed()} are something else). Arguments are NumPy's; those that would write in place "
         "(`out=`), and a few rare ones (`where=`), are refused with an error that says so.",
         f"Differentiable: **{len(single | array | smooth)}** by name. That is {len(single)} elementwise ops whose "
         f"pattern is not *block*, {len(array)} array ops that are not *block*, and {len(smooth)} functions marked "
@@ -78,7 +78,7 @@ def _array_ops() -> list[ArrayOp]:
 
 
 def _shadowed() -> str:
-    return ", ".join(f"`wg.{name}`" for name in FUNCTIONS if name in wiregrad.__all__)
+    return " and ".join(f"`wg.{name}`" for name in FUNCTIONS if name in wiregrad.__all__)
 
 
 def _settings_row(op: ArrayOp) -> list[str]:

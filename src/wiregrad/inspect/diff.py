@@ -85,7 +85,8 @@ def diff(one: Circuit | Run, two: Circuit | Run, rtol: float = 0.0, atol: float 
     if isinstance(one, Run) and isinstance(two, Run):
         return _runs(one, two, _Numbers(*bounds))
     kinds = [type(x).__name__ for x in (one, two)]
-    hint = "; run the circuit first: circuit.run(...)" if {"Circuit", "Run"} <= set(kinds) else ""
+    mixed = {"Circuit", "Run"} <= set(kinds)
+    hint = "; run the circuit first: circuit.run(...)" if mixed else "; differences along an array are np.diff(x)"
     raise InputError(f"diff compares two circuits or two runs; got {kinds[0]} and {kinds[1]}{hint}")
 
 
