@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -118,3 +119,67 @@ def test_output_that_a_terminal_cannot_show_is_escaped() -> None:
     )
 
     assert "gradients" in done.stdout
+
+
+QUESTIONS = {
+    "blame": (["blame", "sqrt(x*x + y*y)", "x=0", "y=0"], 1, "sqrt sent inf back to t3: upstream 1 times local inf"),
+    "blame nothing": (["blame", "x*x", "x=1"], 0, "the output and all gradients are finite"),
+    "explain": (["explain", "--of", "w", "tanh(w * x)", "w=50", "x=2"], 0, "saturated"),
+    "paths": (["paths", "--of", "a", "(a + b) * c + a * a", "a=2", "b=-3", "c=10"], 0, "along 3 paths"),
+    "branches": (["branches", "--of", "x", "x * x + x", "x=3"], 0, "x is used 3 times"),
+    "kinks": (["kinks", "abs(x)", "x=0"], 0, "1 node on a kink"),
+    "rounding": (["rounding", "(1 + x) - 1", "x=1e-9"], 0, "loses 9 digits"),
+    "draw": (["draw", "e = a + b; f = e * c", "a=2", "b=-3", "c=10"], 0, "data -10"),
+    "draw without values": (["draw", "tanh(x)"], 0, "tanh"),
+}
+
+
+@pytest.mark.parametrize("case", QUESTIONS, ids=list(QUESTIONS))
+def test_questions_are_answered_in_sentences(capsys: pytest.CaptureFixture[str], case: str) -> None:
+    args, wanted, words = QUESTIONS[case]
+    code, out, err = run(capsys, *args)
+
+    assert (code, err) == (wanted, "")
+    assert words in out
+
+
+@pytest.mark.parametrize("case", [case for case in QUESTIONS if not case.startswith("draw")])
+def test_questions_are_answered_in_json(capsys: pytest.CaptureFixture[str], case: str) -> None:
+    args, wanted, _ = QUESTIONS[case]
+    code, out, _ = run(capsys, *args, "--json")
+    document = json.loads(out, parse_constant=lambda text: pytest.fail(f"{text} is not JSON"))
+
+    assert code == wanted
+    assert (document["schema"], document["question"]) == (1, args[0])
+    assert document["answer"]
+
+
+def test_a_function_in_a_file_can_be_asked(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    model = tmp_path / "model.py"
+    model.write_text("import numpy as np\n\n\ndef loss(x, scale=2.0):\n    return np.sum(np.log(x)) * scale\n")
+    code, out, err = run(capsys, "blame", f"{model}:loss", "x=[1, 0]")
+
+    assert (code, err) == (1, "")
+    assert f"{model}:5" in out
+    assert run(capsys, "grad", f"{model}:loss", "x=[1, 2]")[0] == 0
+    assert "has no function called los; did you mean loss?" in run(capsys, "blame", f"{model}:los", "x=1")[2]
+    assert "missing a required argument: 'x'" in run(capsys, "blame", f"{model}:loss")[2]
+    assert "there is no file" in run(capsys, "blame", "nowhere.py:loss", "x=1")[2]
+
+
+@pytest.mark.parametrize(
+    ("ending", "start"), [("svg", "<svg"), ("dot", "digraph"), ("mmd", "flowchart"), ("txt", "f: 1 input")]
+)
+def test_draw_writes_files(capsys: pytest.CaptureFixture[str], tmp_path: Path, ending: str, start: str) -> None:
+    path = tmp_path / f"picture.{ending}"
+    code, out, err = run(capsys, "draw", "x*x + x", "x=3", "--split", "-o", str(path))
+
+    assert (code, out, err) == (0, "", f"wrote {path}\n")
+    assert path.read_text(encoding="utf-8").startswith(start)
+
+
+def test_draw_says_which_endings_it_knows(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = run(capsys, "draw", "x*x", "-o", "picture.png")
+
+    assert code == 2
+    assert "wanted a file that ends in .svg, .dot, .mmd, .txt; got picture.png" in err

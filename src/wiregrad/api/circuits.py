@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from wiregrad import ir, passes
+from wiregrad import export, ir, passes
 from wiregrad.backends import Run as BareRun
 from wiregrad.backends import interpreter
 from wiregrad.dtypes import plain
@@ -21,13 +21,65 @@ if TYPE_CHECKING:
     from wiregrad.inspect.branches import Branches
     from wiregrad.inspect.diff import Difference
     from wiregrad.inspect.explain import Explanation
+    from wiregrad.inspect.flow import Flow
+    from wiregrad.inspect.histogram import Histogram
     from wiregrad.inspect.kinks import Kinks
     from wiregrad.inspect.paths import Paths
     from wiregrad.inspect.rounding import Rounding
     from wiregrad.inspect.steps import Step
 
 
-class Run(BareRun):
+class Drawable:
+    """What can be drawn: a circuit, and a run, which shows what flowed on every wire."""
+
+    __slots__ = ()
+
+    @property
+    def _drawn(self) -> tuple[ir.Circuit, BareRun | None]:
+        raise NotImplementedError
+
+    def to_svg(self, **options: Any) -> str:
+        """Return the picture as SVG: `theme` (auto, light, dark), `down`, `split`, `depth`, `opened`, `cap`, `digits`.
+
+        >>> circuit("x * x").to_svg().startswith("<svg")
+        True
+        """
+        return export.to_svg(*self._drawn, **options)
+
+    def to_dot(self, **options: Any) -> str:
+        """Return the picture in Graphviz's language, with the options of `to_svg` but the theme.
+
+        >>> circuit("y = tanh(x)").to_dot().splitlines()[0]
+        'digraph "y" {'
+        """
+        return export.to_dot(*self._drawn, **options)
+
+    def to_mermaid(self, **options: Any) -> str:
+        """Return the picture in Mermaid's language, which many Markdown viewers draw.
+
+        >>> circuit("y = tanh(x)").to_mermaid().splitlines()[0]
+        'flowchart LR'
+        """
+        return export.to_mermaid(*self._drawn, **options)
+
+    def to_unicode(self, **options: Any) -> str:
+        """Return the picture for a terminal: `width`, `ascii`, and the options of what is drawn.
+
+        >>> print(circuit("y = tanh(x)").to_unicode())
+        y: 1 input, 1 node
+        <BLANKLINE>
+        ╭───╮   ╭────────╮
+        │ x ├───▶ y tanh │
+        ╰───╯   ╰────────╯
+        """
+        return export.to_unicode(*self._drawn, **options)
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        """Return what a notebook shows: the picture, and text where there are no pictures."""
+        return export.mimebundle(*self._drawn)
+
+
+class Run(BareRun, Drawable):
     """One forward and backward pass, kept: ask it for values, gradients, wires and steps.
 
     >>> run = circuit("e = a + b; f = e * c").run(a=2, b=-3, c=10)
@@ -36,6 +88,10 @@ class Run(BareRun):
     """
 
     __slots__ = ()
+
+    @property
+    def _drawn(self) -> tuple[ir.Circuit, BareRun | None]:
+        return self.circuit, self
 
     @classmethod
     def of(cls, bare: BareRun) -> Run:
@@ -116,8 +172,29 @@ class Run(BareRun):
         found: Rounding = answer("rounding")(self, names)
         return found
 
+    def flow(self, **options: Any) -> Flow:
+        """Return how the gradient changes from group to group over depth; `by` group, rank or input; `.to_svg()`.
 
-class Circuit(ir.Circuit):
+        >>> found = circuit("y = tanh(tanh(0.5 * x))").run(x=1.0).flow(by="rank")
+        >>> [layer.name for layer in found.layers]
+        ['y', 't2', 't1', 'x']
+        """
+        found: Flow = answer("flow")(self, **options)
+        return found
+
+    def histogram(self, name: str | None = None, *, of: str = "grad") -> Histogram:
+        """Return how large the gradients (or with `of="value"` the values) of a node, or of all, are; `.to_svg()`.
+
+        >>> print(circuit("y = a * b").run(a=2.0, b=3.0).histogram())
+        gradients of all nodes: 3 numbers
+                  0 │0
+          +1 to +10 │████████████████████████████████ 3
+        """
+        found: Histogram = answer("histogram")(self, name, of=of)
+        return found
+
+
+class Circuit(ir.Circuit, Drawable):
     """A circuit of function nodes, splitters and wires.
 
     Made by `wiregrad.circuit(formula)`, `Builder.build` or `Circuit.from_text`.
@@ -127,6 +204,14 @@ class Circuit(ir.Circuit):
     """
 
     __slots__ = ()
+
+    @property
+    def _drawn(self) -> tuple[ir.Circuit, BareRun | None]:
+        return self, None
+
+    def _ipython_key_completions_(self) -> list[str]:
+        """Return the names that can stand in `circuit[...]`."""
+        return [name for _, name in self.columns.names]
 
     def __call__(self, /, *vector: Any, **inputs: Any) -> Any:
         """Compute the output (a dict of them if there are several) from inputs by name, or one vector or mapping.

@@ -26,6 +26,7 @@ from wiregrad.frontends.tree import tree_map
 from wiregrad.frontends.value import Value
 from wiregrad.inspect.blame import Blame
 from wiregrad.inspect.explain import Explanation
+from wiregrad.inspect.flight import Flight
 from wiregrad.inspect.leaf import explain_value
 from wiregrad.ops.functions import FUNCTIONS
 
@@ -47,6 +48,7 @@ __all__ = [
     "jvp",
     "no_grad",
     "op",
+    "record",
     "run",
     "scalar",
     "stop_gradient",
@@ -114,6 +116,21 @@ def blame(f: Callable[..., Any] | Value, *args: Any, **kwargs: Any) -> Blame:
         if isinstance(f, Value):
             return run(f, *args, **kwargs).blame()
         return run(functools.wraps(f, updated=())(tracing.total(f)), *args, **kwargs).blame()
+
+
+def record(capacity: int = 2000, **options: Any) -> Flight:
+    """Return a flight recorder of a training: per step and group statistics, in bounded memory.
+
+    Give it each step's loss, parameters and gradients; it finds the first step at which something vanished, exploded
+    or went non-finite. With `on_event="raise"` it stops the training there.
+
+    >>> flight = record()
+    >>> for step in range(3):
+    ...     events = flight.step(1.0, {"w": np.ones(2)}, {"w": np.array([0.1, np.nan if step == 2 else 0.2])})
+    >>> flight.first("nonfinite").step
+    2
+    """
+    return Flight(capacity, **options)
 
 
 def explain(value: Value) -> Explanation:

@@ -14,6 +14,8 @@ from collections.abc import Sequence
 import click
 
 from wiregrad import __version__
+from wiregrad.cli.draw import draw
+from wiregrad.cli.questions import QUESTIONS
 from wiregrad.cli.tables import document, print_run
 from wiregrad.cli.targets import parse_values, run_of
 from wiregrad.errors import InputError, WiregradError
@@ -43,6 +45,11 @@ def grad(formula: str, values: tuple[str, ...], as_json: bool) -> None:
         print_run(run)
 
 
+for question in QUESTIONS:
+    cli.add_command(question.command())
+cli.add_command(draw)
+
+
 def main(args: Sequence[str] | None = None) -> int:
     """Run the command and return (or exit with) its code."""
     for stream in (sys.stdout, sys.stderr):
@@ -50,10 +57,7 @@ def main(args: Sequence[str] | None = None) -> int:
             # Names and table lines that the terminal's encoding lacks are escaped, not a crash.
             stream.reconfigure(errors="backslashreplace")
     try:
-        cli.main(args=None if args is None else list(args), prog_name="wiregrad", standalone_mode=False)
-        code = 0
-    except click.exceptions.Exit as stop:
-        code = stop.exit_code
+        code = cli.main(args=None if args is None else list(args), prog_name="wiregrad", standalone_mode=False) or 0
     except click.ClickException as error:
         error.show(sys.stderr)
         code = error.exit_code

@@ -74,7 +74,8 @@ def traced_run(function: Any, values: Values) -> Run:
     """Return the run of a Python function, given its arguments by name."""
     from wiregrad.api.values import run  # noqa: PLC0415 - a formula needs no tracing
 
-    return run(function, *arguments(function, values))
+    with np.errstate(all="ignore"):
+        return run(function, *arguments(function, values))
 
 
 def arguments(function: Any, values: Values) -> tuple[Any, ...]:

@@ -67,13 +67,19 @@ def record(op: Op, operands: Sequence[Any]) -> Any:
         for x in operands
     ]
     try:
-        y = op.compute(*xs)
+        y = op.compute(*xs) if STATE.watch is None else _quietly(op, xs)
     except (ValueError, TypeError, IndexError) as error:
         raise _refused(op, xs, error) from error
     if tape is not None and not tape.tracing and isinstance(op, Elementwise):
         # Rules divide by operands: Python's numbers would raise there, NumPy's do not.
         xs = [_strong(x, y) for x in xs]
     return finish(tape, op, operands, xs, y)
+
+
+def _quietly(op: Op, xs: Sequence[Any]) -> Any:
+    """Compute an op that is watched: what goes wrong is told by who watches, with more than a warning."""
+    with np.errstate(all="ignore"):
+        return op.compute(*xs)
 
 
 def _record_alike(tape: Tape, op: Any, operands: Sequence[Any]) -> Any:

@@ -1,0 +1,225 @@
+"""What plots are drawn on: axes with round ticks, and a canvas that writes SVG text in the colours of a theme.
+
+Kept true: every text of the user is escaped, names inside one file clash with those of no other on the same page, and
+one file holds both themes when the reader is to choose.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from textwrap import wrap
+from xml.sax.saxutils import escape
+
+from wiregrad.errors import InputError, shown
+from wiregrad.export.letters import cells, printable
+from wiregrad.export.palette import NEGATIVE, POSITIVE, THEMES, Theme
+
+SERIES = {
+    "light": ("#0072B2", "#C25500", "#007A5A", "#9A3F92", "#6E6200", "#B3304A"),
+    "dark": ("#56B4E9", "#F0A03C", "#35C79B", "#DE8CD2", "#D3C84B", "#F08A98"),
+}
+"""Colours of curves, all of them text-strong on the paper; their names stand beside them, so hue is never alone."""
+DASHES = ("", "7 3", "2 3")
+"""Curves that come after the last colour start again with another dash."""
+FONT = 12.0
+CELL = 0.61 * FONT
+"""Width of a character of the fixed-width font that numbers and names are written in."""
+LARGEST = 1e307
+"""What lies beyond stands at the end of a linear axis."""
+LINE = 92
+"""How many characters a line of a paragraph has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """Where numbers stand between two ends of a line; on a log scale those that are not positive stand nowhere."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+    log: bool = True
+
+    @classmethod
+    def over(cls, numbers: Sequence[float], start: float, end: float, *, log: bool = True) -> Axis:
+        """Return the axis that holds all these numbers, from power of ten to power of ten on a log scale.
+
+        >>> Axis.over([0.02, 30.0], 0.0, 400.0).ticks()
+        [0.01, 0.1, 1.0, 10.0, 100.0]
+        """
+        found = [x for x in numbers if math.isfinite(x) and (x > 0 or not log)]
+        low, high = min(found, default=1.0), max(found, default=1.0)
+        if not log:
+            # The difference of two numbers near the largest would overflow.
+            low, high = (min(max(x, -LARGEST), LARGEST) for x in (low, high))
+            room = max(high - low, 1e-9 * max(abs(high), abs(low)), 1e-300)
+            return cls(low - 0.04 * room, high + 0.04 * room, start, end, log=False)
+        # Below and above these powers of ten there is no number to write at a tick.
+        first = min(max(math.floor(math.log10(low)), -323), 307)
+        return cls(first, min(max(first + 1, math.ceil(math.log10(high))), 308), start, end)
+
+    def at(self, number: float) -> float:
+        """Return where a number stands, at an end if it is beyond; NaN if nowhere."""
+        if self.log:
+            number = math.log10(number) if number > 0 else math.nan
+        if math.isnan(number):
+            return number
+        number = min(max(number, self.low), self.high)
+        return self.start + (number - self.low) / (self.high - self.low) * (self.end - self.start)
+
+    def ticks(self, most: int = 7) -> list[float]:
+        """Return round numbers along the axis."""
+        if self.log:
+            step = max(1, math.ceil((self.high - self.low) / most))
+            return [float(f"1e{k}") for k in range(int(self.low), int(self.high) + 1, step)]
+        gap = _round_step((self.high - self.low) / most)
+        return [k * gap for k in range(math.ceil(self.low / gap), math.floor(self.high / gap) + 1)]
+
+
+def _round_step(wanted: float) -> float:
+    power = 10.0 ** math.floor(math.log10(wanted))
+    return next(k * power for k in (1.0, 2.0, 5.0, 10.0) if k * power >= wanted * 0.999)
+
+
+def brief(number: float) -> str:
+    """Write a number in three digits, as short as it can be.
+
+    >>> brief(0.00001), brief(1500.0), brief(2.0), brief(1e100)
+    ('1e-5', '1.5e3', '2', '1e100')
+    """
+    text = f"{number:.2e}" if 1000 <= abs(number) < 1e6 else f"{number:.3g}"
+    mantissa, mark, power = text.partition("e")
+    if not mark:
+        return text
+    mantissa = mantissa.rstrip("0").rstrip(".") if "." in mantissa else mantissa
+    return f"{mantissa}e{int(power)}"
+
+
+def power_text(number: float) -> str:
+    """Write a power of ten, 1 and 10 in digits.
+
+    >>> power_text(0.01), power_text(1.0), power_text(1e300)
+    ('1e-2', '1', '1e300')
+    """
+    if number in (1.0, 10.0):
+        return f"{number:.0f}"
+    mantissa, _, power = f"{number:.0e}".partition("e")
+    return f"{mantissa}e{int(power)}" if power else mantissa
+
+
+def clean(text: str) -> str:
+    """Return a text that can stand in XML: what does not print is written as an escape.
+
+    >>> clean("a\\x00<b>")
+    'a\\\\x00&lt;b&gt;'
+    """
+    return escape(printable(text), {'"': "&quot;", "'": "&#39;"})
+
+
+@dataclass(slots=True)
+class Canvas:
+    """Collects the elements of a plot and writes them with the colours of a theme."""
+
+    title: str
+    description: str
+    parts: list[str] = field(default_factory=list)
+    width: float = 0.0
+    height: float = 0.0
+
+    def text(self, x: float, y: float, words: str, kind: str = "t", anchor: str = "", tip: str = "") -> None:
+        """Write words; `tip` is shown when they are pointed at."""
+        place = f' text-anchor="{anchor}"' if anchor else ""
+        hint = f"<title>{clean(tip)}</title>" if tip else ""
+        self.parts.append(f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}"{place}>{hint}{clean(words)}</text>')
+
+    def box(self, x: float, y: float, width: float, height: float, kind: str, tip: str = "") -> None:
+        """Draw a filled box."""
+        hint = f"<title>{clean(tip)}</title>" if tip else ""
+        size = f'width="{max(width, 0.5):.1f}" height="{max(height, 0.5):.1f}"'
+        self.parts.append(f'<rect class="{kind}" x="{x:.1f}" y="{y:.1f}" {size}>{hint}</rect>')
+
+    def line(self, points: Sequence[tuple[float, float]], kind: str, *, closed: bool = False) -> None:
+        """Draw straight lines from point to point."""
+        path = "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
+        self.parts.append(f'<path class="{kind}" d="M{path}{"Z" * closed}"/>')
+
+    def paragraph(self, x: float, y: float, lines: Sequence[str]) -> tuple[float, float]:
+        """Write sentences below each other, broken where they are long; returns their right and lower end."""
+        rows = [row for line in lines for row in wrap(line, LINE, subsequent_indent="  ")]
+        for k, row in enumerate(rows):
+            self.text(x, y + 18 * k, row)
+        return x + CELL * max(map(cells, rows), default=0), y + 18 * len(rows)
+
+    def hatch(self, x: float, y: float, width: float, height: float, tip: str = "") -> None:
+        """Draw a hatched box, for what is not finite."""
+        self.box(x, y, width, height, "hatch", tip)
+
+    def svg(self, theme: str) -> str:
+        """Return the plot as SVG text."""
+        body = "".join(self.parts)
+        # Plots on one page must not share names; a digest is the same from run to run.
+        mark = f"wgp{zlib.crc32((self.title + body + theme).encode('utf-8', 'replace')):08x}"
+        size = f'width="{self.width:.0f}" height="{self.height:.0f}" viewBox="0 0 {self.width:.0f} {self.height:.0f}"'
+        pattern = (
+            f'<defs><pattern id="{mark}h" width="6" height="6" patternUnits="userSpaceOnUse" '
+            f'patternTransform="rotate(45)"><rect class="paper" width="6" height="6"/>'
+            f'<path class="hatching" d="M0 0L0 6"/></pattern></defs>'
+        )
+        return (
+            f'<svg xmlns="http://www.w3.org/2000/svg" class="{mark}" role="img" '
+            f'aria-labelledby="{mark}t {mark}d" {size}>'
+            f'<title id="{mark}t">{clean(self.title)}</title><desc id="{mark}d">{clean(self.description)}</desc>'
+            f"<style>{_style(mark, theme)}</style>{pattern}"
+            f'<rect class="paper" width="100%" height="100%"/>{body}</svg>\n'
+        )
+
+
+def _style(mark: str, theme: str) -> str:
+    if theme != "auto" and theme not in THEMES:
+        raise InputError(f"a theme is {', '.join(THEMES)} or auto; got {shown(theme)}")
+    plain = _colours(THEMES["light" if theme == "auto" else theme])
+    rules = "".join(f".{mark} {rule}" for rule in _rules(mark))
+    if theme != "auto":
+        # Colours as they are: not every reader of SVG knows custom properties.
+        return re.sub(r"var\(--(\w+)\)", lambda found: plain[found[1]], rules)
+    dark = ";".join(f"--{name}:{colour}" for name, colour in _colours(THEMES["dark"]).items())
+    both = re.sub(r"var\(--(\w+)\)", lambda found: f"var(--{found[1]},{plain[found[1]]})", rules)
+    return f"@media (prefers-color-scheme:dark){{.{mark}{{{dark}}}}}{both}"
+
+
+def _colours(theme: Theme) -> dict[str, str]:
+    plain = {name: getattr(theme, name) for name in ("paper", "panel", "head", "ink", "muted", "line", "zero")}
+    signs = {"up": theme.hues[POSITIVE][1], "down": theme.hues[NEGATIVE][1]}
+    return {**plain, **signs, **{f"s{k}": colour for k, colour in enumerate(SERIES[theme.name])}}
+
+
+def _rules(mark: str) -> Iterator[str]:
+    mono = "ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace"
+    yield f"text{{font:{FONT:g}px {mono};fill:var(--ink)}}"
+    yield "text{white-space:pre}"
+    yield "text.h{font:600 15px system-ui,'Segoe UI',Helvetica,Arial,sans-serif}"
+    yield "text.m{fill:var(--muted)}"
+    # A rim of paper keeps words readable where a line passes behind them.
+    yield "text.over{paint-order:stroke;stroke:var(--paper);stroke-width:5px}"
+    yield ".paper{fill:var(--paper)}"
+    yield ".grid{stroke:var(--line);stroke-opacity:.3;fill:none}"
+    yield ".axis{stroke:var(--line);fill:none}"
+    yield ".row{fill:var(--head)}"
+    yield ".bar,.up{fill:var(--up)}"
+    yield ".down{fill:var(--down)}"
+    yield ".zero{fill:var(--zero)}"
+    yield ".range{stroke:var(--ink);stroke-width:1.5;fill:none}"
+    yield ".other{fill:var(--paper);stroke:var(--ink);stroke-width:1.5}"
+    yield ".event{stroke:var(--ink);stroke-dasharray:3 3;fill:none}"
+    yield ".label{fill:var(--head);stroke:var(--line)}"
+    yield ".hatching{stroke:var(--ink);stroke-width:2}"
+    yield f".hatch{{fill:url(#{mark}h);stroke:var(--ink)}}"
+    for k in range(len(SERIES["light"])):
+        yield f".s{k}{{stroke:var(--s{k});stroke-width:2;stroke-linejoin:round;fill:none}}"
+        yield f".b{k}{{fill:var(--s{k});fill-opacity:.18}}"
+    for k, dash in enumerate(DASHES):
+        yield f".d{k}{{stroke-dasharray:{dash or 'none'}}}"

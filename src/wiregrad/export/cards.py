@@ -1,0 +1,117 @@
+"""Boxes in SVG: a head with name and op, and under it a cell for the value and one for the gradient."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from wiregrad.export.boxes import Box, Kind
+from wiregrad.export.figure import CELL, FONT, HEAD, PAD, SMALL, Cell, Rect, cell_widths, cells_of, name_of, op_of
+from wiregrad.export.letters import width
+from wiregrad.export.markup import arrow, box, cell, classes, element, hatch, line, note, words
+from wiregrad.export.palette import Scale
+from wiregrad.export.reading import State
+
+
+class Cards:
+    """Draws boxes on one colour scale and keeps the tones it used."""
+
+    def __init__(self, scale: Scale, tones: set[str]) -> None:
+        self.scale, self.tones = scale, tones
+
+    def draw(self, drawn: Box, rect: Rect) -> str:
+        """Return a box with its title and, if it is one, the mark of an output."""
+        parts = _dot(drawn, rect) if drawn.kind is Kind.SPLIT else self._card(drawn, rect)
+        label = ", ".join(drawn.facts[:4])
+        return element("g", note("\n".join(drawn.facts)), *parts, role="graphics-symbol", aria_label=label)
+
+    def _card(self, drawn: Box, rect: Rect) -> Iterator[str]:
+        round_ = 12 if drawn.is_leaf else 5
+        cells = cells_of(drawn)
+        if drawn.kind is Kind.GROUP:
+            yield box(replace(rect, x=rect.x + 4, y=rect.y + 4), "back", round_)
+        yield box(rect, "box", round_)
+        head = replace(rect, height=HEAD if cells else rect.height)
+        low = 0 if cells else round_
+        yield element("path", d=cell(head, round_, low, low), class_=classes("head"))
+        yield from _head(drawn, head)
+        if cells:
+            yield from self._cells(drawn, replace(rect, y=rect.y + HEAD, height=rect.height - HEAD), round_)
+        yield box(rect, "edge out" if drawn.outputs else "edge", round_)
+        if drawn.kink:
+            yield _badge(rect.x + rect.width, rect.y, drawn.kink)
+
+    def _cells(self, drawn: Box, rect: Rect, round_: int) -> Iterator[str]:
+        cells, least = cells_of(drawn), cell_widths(drawn)
+        spare = (rect.width - sum(least)) // len(cells)
+        x, end = rect.x, rect.x + rect.width
+        for k, shown in enumerate(cells):
+            last = k == len(cells) - 1
+            wide = end - x if last else least[k] + spare
+            here = Rect(x, rect.y, wide, rect.height)
+            yield from self._ground(shown, here, (round_ * (k == 0), round_ * last))
+            yield from _text(shown, here)
+            if k:
+                yield element("path", d=f"M{x} {rect.y}v{rect.height}", class_=classes("rule"))
+            x += wide
+        yield element("path", d=f"M{rect.x} {rect.y}h{rect.width}", class_=classes("rule"))
+
+    def _ground(self, shown: Cell, rect: Rect, corners: tuple[int, int]) -> Iterator[str]:
+        """Return what lies under the text of a cell whose lower corners are as round as told."""
+        reading = shown.reading
+        if reading.state is State.NONFINITE:
+            # Straight strokes would show outside round corners.
+            left, right = (corner // 3 for corner in corners)
+            within = Rect(rect.x + left, rect.y, rect.width - left - right, rect.height - max(left, right))
+            yield element("path", d=hatch(within), class_=classes("hatch"))
+            half = max(width(shown.text, FONT, bold=True), width(shown.what, SMALL)) // 2 + 4
+            middle = rect.x + rect.width // 2
+            top = rect.y + (rect.height - CELL) // 2
+            # A patch under the words, so that the hatch does not run through them.
+            yield box(Rect(middle - half, top + 4, 2 * half, CELL - 8), "box", 4)
+        elif shown.coloured and reading.state is State.NUMBER:
+            tone = reading.tone(self.scale)
+            self.tones.add(tone)
+            yield element("path", d=cell(rect, 0, *corners), class_=classes(f"t-{tone}"))
+        elif shown.coloured:
+            yield box(Rect(rect.x + 3, rect.y + 3, rect.width - 6, rect.height - 6), "hollow", 5)
+
+
+def _head(drawn: Box, rect: Rect) -> Iterator[str]:
+    y, name, op = rect.y + rect.height / 2 + 4, name_of(drawn), op_of(drawn)
+    if name:
+        yield words(name, rect.x + PAD, y, "name")
+        yield words(op, rect.x + rect.width - PAD, y, "op end")
+    else:
+        yield words(op, rect.x + rect.width / 2, y, "name mid")
+
+
+def _text(shown: Cell, rect: Rect) -> Iterator[str]:
+    middle, top = rect.x + rect.width / 2, rect.y + (rect.height - CELL) / 2
+    css = {State.NONFINITE: "mid strong", State.NUMBER: "mid"}.get(shown.reading.state, "mid quiet")
+    yield words(shown.what, middle, top + 15, "what mid")
+    yield words(shown.text, middle, top + 31, css)
+
+
+def _dot(drawn: Box, rect: Rect) -> Iterator[str]:
+    r = rect.width // 2
+    x, y = rect.x + r, rect.y + r
+    yield element("circle", cx=x, cy=y, r=r, class_=classes("dot"))
+    if drawn.nodes > 1:
+        yield words(f"{drawn.nodes} splitters", x - r - 6, y - r - 3, "small end")
+
+
+def _badge(x: int, y: int, kink: str) -> str:
+    shape = element("path", d=f"M{x} {y - 7}l7 7l-7 7l-7 -7z", class_=classes("badge"))
+    return element("g", note(f"on a kink; convention {kink}"), shape, words("!", x, y + 4, "what mid strong"))
+
+
+def output_mark(text: str, rect: Rect, down: bool) -> str:
+    """Return the arrow out of an output, with its label."""
+    if down:
+        x, y = rect.x + rect.width // 2, rect.y + rect.height
+        parts = [line(f"M{x} {y}v10", "plain"), arrow((x, y + 18), down, "plain"), words(text, x + 8, y + 14, "net")]
+    else:
+        x, y = rect.x + rect.width, rect.y + rect.height // 2
+        parts = [line(f"M{x} {y}h10", "plain"), arrow((x + 18, y), down, "plain"), words(text, x + 22, y + 4, "net")]
+    return "".join(parts)

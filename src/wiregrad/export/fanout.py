@@ -1,0 +1,98 @@
+"""Splitters in a picture: every wire one reader.
+
+They form chains as in the split form of a circuit: the first branch of each splitter goes to the earliest reader left.
+A value with very many readers gets one splitter for all of them, which says how many it stands for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from wiregrad.backends import Run
+from wiregrad.export.boxes import Box, Kind, Link, Picture
+from wiregrad.export.letters import count
+from wiregrad.export.reading import BLOCKED, Reading, State, read
+from wiregrad.ops.flow import plus, settle
+
+CHAIN = 5
+"""A value that needs this many splitters is drawn with one glyph for all of them."""
+
+
+def with_splitters(drawn: Picture, run: Run | None, digits: int) -> Picture:
+    """Return the picture with splitters behind every box that several readers (outputs included) share."""
+    return _Splitting(drawn, run, digits).picture()
+
+
+class _Splitting:
+    """The new boxes and wires while they are made; `place` is where each old box went."""
+
+    def __init__(self, drawn: Picture, run: Run | None, digits: int) -> None:
+        self.drawn, self.run, self.digits = drawn, run, digits
+        self.leaving: list[list[int]] = [[] for _ in drawn.boxes]
+        for k, link in enumerate(drawn.links):
+            self.leaving[link.source].append(k)
+        self.boxes: list[Box] = []
+        self.place: list[int] = []
+        self.added: list[Link] = []
+        self.start = [link.source for link in drawn.links]
+
+    def picture(self) -> Picture:
+        """Put splitters where they are needed."""
+        for k, box in enumerate(self.drawn.boxes):
+            self.place.append(len(self.boxes))
+            self.boxes.append(box)
+            for wire in self.leaving[k]:
+                self.start[wire] = len(self.boxes) - 1
+            # An explicit splitter brings two branches of its own, of which the first stays.
+            kept = 1 if box.kind is Kind.SPLIT else 0
+            readers = self.leaving[k][kept:]
+            if len(readers) + len(box.outputs) > 1:
+                self._branch(box, readers)
+        moved = [
+            replace(link, source=start, target=self.place[link.target])
+            for link, start in zip(self.drawn.links, self.start, strict=True)
+        ]
+        links = sorted([*moved, *self.added], key=lambda link: (link.target, link.slot))
+        return replace(self.drawn, boxes=tuple(self.boxes), links=tuple(links))
+
+    def _branch(self, box: Box, readers: Sequence[int]) -> None:
+        """Put a chain of splitters behind a box and let its wires leave from them."""
+        needed = len(readers) + len(box.outputs) - 1
+        self.boxes[-1] = replace(box, outputs=())
+        many = needed >= CHAIN
+        for step in range(1 if many else needed):
+            sent = self._sum(box, readers[step:])
+            self.added.append(Link(len(self.boxes) - 1, len(self.boxes), box.node, -1 - step, "", None, sent))
+            self.boxes.append(_splitter(box, needed if many else 1, sent))
+            for wire in readers[step:]:
+                self.start[wire] = len(self.boxes) - 1
+        self.boxes[-1] = replace(self.boxes[-1], outputs=box.outputs)
+
+    def _sum(self, box: Box, readers: Sequence[int]) -> Reading | None:
+        """Return what comes back to a splitter: the sum of its branches."""
+        if self.run is None or box.grad is None or box.grad.state is State.ABSENT:
+            return box.grad
+        starts = self.run.circuit.columns.starts
+        links = [self.drawn.links[wire] for wire in readers]
+        flows = [self.run.sent[int(starts[link.reader]) + link.slot] for link in links]
+        total = 1.0 if box.outputs else None
+        for flow in reversed(flows):
+            total = plus(total, flow)
+        return BLOCKED if total is None else read(settle(total), self.digits)
+
+
+def _splitter(box: Box, needed: int, sent: Reading | None) -> Box:
+    sum_of = () if sent is None else (f"gradients that come back add up to {sent.text}",)
+    return Box(
+        kind=Kind.SPLIT,
+        name="",
+        text=count(needed, "splitter"),
+        label=f"{box.label} split",
+        node=box.node,
+        nodes=needed,
+        group=box.group,
+        facts=(f"{count(needed, 'splitter')} of {box.label}", *sum_of),
+        value=box.value,
+        grad=sent,
+    )

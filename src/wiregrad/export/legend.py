@@ -1,0 +1,80 @@
+"""The legend of a picture: the colour scale with its limit, and the signs for what is no number."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from wiregrad.export.boxes import Picture
+from wiregrad.export.figure import SMALL, Rect, pretty
+from wiregrad.export.letters import MINUS, width
+from wiregrad.export.markup import box, line, words
+from wiregrad.export.palette import MIXED, NEGATIVE, NONFINITE, POSITIVE, STEPS, ZERO, Scale
+from wiregrad.export.reading import Reading, State, read
+
+SWATCH, GAP = 13, 22
+SIGNS = {State.NONFINITE: (f"s-{NONFINITE}", "NaN or Inf"), State.BLOCKED: ("blocked", ""), State.ABSENT: ("plain", "")}
+
+
+class Legend:
+    """Writes the legend from left to right, in two lines; `width` is how far it got."""
+
+    def __init__(self, picture: Picture, scale: Scale, tones: set[str]) -> None:
+        self.picture, self.scale, self.tones = picture, scale, tones
+        self.x = self.width = 0
+
+    def parts(self, labelled: bool) -> Iterator[str]:
+        """Return what the picture needs: scale, norms, signs, and what stands on wires."""
+        signs = {tone[0] for tone in self.tones}
+        if signs & {POSITIVE, NEGATIVE}:
+            yield from self._signed()
+        if MIXED in signs:
+            yield from self._row("norm", [f"{MIXED}{k}" for k in range(1, STEPS + 1)], pretty(self._limit()))
+        states = {reading.state for reading in _readings(self.picture)}
+        for state, (css, text) in SIGNS.items():
+            if state in states:
+                yield from self._sign(css, text or state.value)
+        self.width = max(self.width, self.x - GAP)
+        if labelled:
+            yield from self._line("on a wire: ∂ local derivative above, gradient sent back below", 32)
+
+    def _limit(self) -> str:
+        return read(self.scale.limit, 3).text
+
+    def _signed(self) -> Iterator[str]:
+        """Return the scale from the strongest negative to the strongest positive, marked where it clips."""
+        down = [f"{NEGATIVE}{k}" for k in range(STEPS, 0, -1)]
+        up = [f"{POSITIVE}{k}" for k in range(1, STEPS + 1)]
+        limit = pretty(self._limit())
+        clips = any(r.state is State.NUMBER and self.scale.clips(r.size) for r in _readings(self.picture))
+        below, above = ("≤ ", "≥ ") if clips else ("", "")
+        yield from self._row(f"gradient  {below}{MINUS}{limit}", [*down, ZERO, *up], f"{above}+{limit}")
+
+    def _row(self, before: str, tones: Sequence[str], behind: str) -> Iterator[str]:
+        yield words(before, self.x, 12, "small")
+        self.x += width(before, SMALL) + 6
+        for tone in tones:
+            self.tones.add(tone)
+            yield box(Rect(self.x, 3, SWATCH - 1, 11), f"swatch s-{tone}", 2)
+            self.x += SWATCH
+        yield words(behind, self.x + 5, 12, "small")
+        self.x += 5 + width(behind, SMALL) + GAP
+
+    def _sign(self, css: str, text: str) -> Iterator[str]:
+        yield line(f"M{self.x} 8h24", css, 3.2 if css.startswith("s-") else 1.4)
+        if css.startswith("s-"):
+            self.tones.add(css[2:])
+            yield line(f"M{self.x} 8h24", "stripe", 1.6)
+        yield words(text, self.x + 30, 12, "small")
+        self.x += 30 + width(text, SMALL) + GAP
+
+    def _line(self, text: str, y: int) -> Iterator[str]:
+        self.width = max(self.width, width(text, SMALL))
+        yield words(text, 0, y, "small")
+
+
+def _readings(picture: Picture) -> Iterator[Reading]:
+    for box_ in picture.boxes:
+        yield from (r for r in (box_.grad,) if r is not None)
+        if box_.bad:
+            yield Reading("", state=State.NONFINITE)
+    yield from (link.sent for link in picture.links if link.sent is not None)

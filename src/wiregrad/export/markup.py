@@ -1,0 +1,131 @@
+"""Small pieces of SVG: elements, texts and paths. All user text passes through here and is escaped here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+
+from wiregrad.export.figure import Rect
+
+CORNER = 6
+"""How round the corners of wires are."""
+
+
+def attributes(**values: object) -> str:
+    """Return attributes, escaped; an underscore in a name stands for a hyphen.
+
+    >>> attributes(x=1, aria_label='a "b"')
+    ' x="1" aria-label="a &quot;b&quot;"'
+    """
+    return "".join(f' {name.rstrip("_").replace("_", "-")}="{escape(str(value))}"' for name, value in values.items())
+
+
+def element(tag: str, *content: str, **values: object) -> str:
+    """Return an element; its content is markup already.
+
+    >>> element("path", d="M0 0h9")
+    '<path d="M0 0h9"/>'
+    """
+    inside = "".join(content)
+    return f"<{tag}{attributes(**values)}>{inside}</{tag}>" if inside else f"<{tag}{attributes(**values)}/>"
+
+
+def words(text: str, x: float, y: float, css: str) -> str:
+    """Return a line of text, escaped.
+
+    >>> words("a < b", 1, 2, "name")
+    '<text x="1" y="2" class="wg-name">a &lt; b</text>'
+    """
+    return element("text", escape(text), x=f"{x:g}", y=f"{y:g}", class_=classes(css))
+
+
+def note(text: str) -> str:
+    """Return a title, which browsers show when the pointer rests.
+
+    >>> note("a & b")
+    '<title>a &amp; b</title>'
+    """
+    return f"<title>{escape(text)}</title>"
+
+
+def classes(css: str) -> str:
+    """Return class names with the prefix that keeps them apart from those of a page around.
+
+    >>> classes("line s-p1")
+    'wg-line wg-s-p1'
+    """
+    return " ".join(f"wg-{name}" for name in css.split())
+
+
+def box(rect: Rect, css: str, round_: int = 0) -> str:
+    """Return a rectangle."""
+    values = {"rx": round_} if round_ else {}
+    return element("rect", x=rect.x, y=rect.y, width=rect.width, height=rect.height, class_=classes(css), **values)
+
+
+def line(path: str, css: str, width: float = 1.2) -> str:
+    """Return a stroke in the colour of its class."""
+    return element("path", d=path, class_=classes(f"line {css}"), stroke_width=f"{width:g}")
+
+
+def arrow(end: tuple[int, int], down: bool, css: str) -> str:
+    """Return the head of an arrow that ends at a point."""
+    x, y = end
+    path = f"M{x} {y}l-4 -8h8z" if down else f"M{x} {y}l-8 -4v8z"
+    return element("path", d=path, class_=classes(f"arrow {css}"))
+
+
+def rounded(points: Sequence[tuple[int, int]]) -> str:
+    """Return a path through points, with round corners where it turns a right angle.
+
+    >>> rounded([(0, 0), (20, 0), (20, 30)])
+    'M0 0L14 0Q20 0 20 6L20 30'
+    """
+    parts = [f"M{points[0][0]} {points[0][1]}"]
+    for before, at, behind in zip(points, points[1:], points[2:], strict=False):
+        r = min(CORNER, _distance(before, at) // 2, _distance(at, behind) // 2)
+        right = (before[0] == at[0]) != (behind[0] == at[0]) and (before[1] == at[1]) != (behind[1] == at[1])
+        if right and r > 0:
+            (a, b), (c, d) = _towards(at, before, r), _towards(at, behind, r)
+            parts.append(f"L{a} {b}Q{at[0]} {at[1]} {c} {d}")
+        else:
+            parts.append(f"L{at[0]} {at[1]}")
+    return "".join([*parts, f"L{points[-1][0]} {points[-1][1]}"])
+
+
+def _distance(one: tuple[int, int], two: tuple[int, int]) -> int:
+    return abs(one[0] - two[0]) + abs(one[1] - two[1])
+
+
+def _towards(one: tuple[int, int], two: tuple[int, int], step: int) -> tuple[int, int]:
+    return tuple(a + step * ((b > a) - (b < a)) for a, b in zip(one, two, strict=True))  # type: ignore[return-value]
+
+
+def cell(rect: Rect, top: int, left: int, right: int) -> str:
+    """Return the path of a cell whose corners are round at the top, the lower left and the lower right as told."""
+    x, y, w, h = rect.x, rect.y, rect.width, rect.height
+    return "".join(
+        [
+            f"M{x} {y + top}",
+            f"q0 {-top} {top} {-top}h{w - 2 * top}q{top} 0 {top} {top}" if top else f"h{w}",
+            f"V{y + h - right}",
+            f"q0 {right} {-right} {right}" if right else "",
+            f"H{x + left}",
+            f"q{-left} 0 {-left} {-left}z" if left else "z",
+        ]
+    )
+
+
+def hatch(rect: Rect, step: int = 6) -> str:
+    """Return diagonal strokes that fill a rectangle.
+
+    >>> hatch(Rect(0, 0, 12, 6))
+    'M0 6L6 0M6 6L12 0'
+    """
+    x, y, w, h = rect.x, rect.y, rect.width, rect.height
+    strokes = []
+    for t in range(step, w + h, step):
+        start = (x + max(0, t - h), y + min(t, h))
+        end = (x + min(t, w), y + max(0, t - w))
+        strokes.append(f"M{start[0]} {start[1]}L{end[0]} {end[1]}")
+    return "".join(strokes)

@@ -1,0 +1,71 @@
+"""Boxes in the groups that are open around them, as formats with nested blocks want them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import Enum
+from typing import NamedTuple
+
+from wiregrad.export.boxes import Picture
+
+
+class Tree(Enum):
+    """What comes next in a walk: a group opens, a box stands, the group closes."""
+
+    OPEN = "open"
+    BOX = "box"
+    CLOSE = "close"
+
+
+class Visit(NamedTuple):
+    """One step of a walk: what happens, how deep, and the number of the box or the number and name of the group."""
+
+    step: Tree
+    depth: int
+    number: int = -1
+    name: str = ""
+
+
+def nested(drawn: Picture) -> Iterator[Visit]:
+    """Walk the boxes group by group; a group opens once, even where its boxes do not stand together."""
+    order = sorted(range(len(drawn.boxes)), key=_Order(drawn))
+    numbers = {path: k for k, path in enumerate(drawn.groups())}
+    here: list[str] = []
+    for k in order:
+        parts = [*filter(None, drawn.boxes[k].group.split("/"))]
+        shared = _shared(here, parts)
+        while len(here) > shared:
+            here.pop()
+            yield Visit(Tree.CLOSE, len(here))
+        for part in parts[shared:]:
+            here.append(part)
+            yield Visit(Tree.OPEN, len(here) - 1, numbers["/".join(here)], part)
+        yield Visit(Tree.BOX, len(here), k)
+    while here:
+        here.pop()
+        yield Visit(Tree.CLOSE, len(here))
+
+
+class _Order:
+    """Sorts boxes so that those of a group stand together, groups in the order of their first box."""
+
+    def __init__(self, drawn: Picture) -> None:
+        self.drawn = drawn
+        self.first: dict[str, int] = {}
+        for k, box in enumerate(drawn.boxes):
+            parts = [*filter(None, box.group.split("/"))]
+            for depth in range(1, len(parts) + 1):
+                self.first.setdefault("/".join(parts[:depth]), k)
+
+    def __call__(self, k: int) -> tuple[int, ...]:
+        parts = [*filter(None, self.drawn.boxes[k].group.split("/"))]
+        return (*(self.first["/".join(parts[:depth])] for depth in range(1, len(parts) + 1)), k)
+
+
+def _shared(one: list[str], two: list[str]) -> int:
+    found = 0
+    for a, b in zip(one, two, strict=False):
+        if a != b:
+            break
+        found += 1
+    return found

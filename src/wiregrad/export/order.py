@@ -1,0 +1,107 @@
+"""The order of items within ranks: median sweeps, and for small pictures the best of them."""
+
+from __future__ import annotations
+
+from bisect import bisect_right, insort
+from collections.abc import Iterable, Sequence
+
+from wiregrad.export.board import Board, Near
+
+SWEEPS = ((200, 24), (2000, 8))
+"""Up to so many boxes, so many median sweeps; 2 above."""
+EXACT = 200
+"""Up to so many boxes crossings are counted and neighbours swapped."""
+SWAPS = 8
+"""How often neighbours are tried for a swap."""
+
+
+def order(board: Board) -> None:
+    """Put the items of every rank into an order with few crossings."""
+    place = [0] * len(board.rank)
+    for row in board.rows:
+        _number(row, place)
+    sweeps = next((sweeps for most, sweeps in SWEEPS if board.boxes <= most), 2)
+    exact = board.boxes <= EXACT
+    best, fewest = [*map(list, board.rows)], crossings(board, place) if exact else 0
+    for k in range(sweeps):
+        if exact and not fewest:
+            break
+        if k % 2:
+            _sweep(board.rows[1:], board.before, place)
+        else:
+            _sweep(board.rows[-2::-1], board.behind, place)
+        if exact and (found := crossings(board, place)) < fewest:
+            best, fewest = [*map(list, board.rows)], found
+    if exact:
+        board.rows[:] = best
+        for row in best:
+            _number(row, place)
+        _swap(board, place)
+
+
+def _number(row: Sequence[int], place: list[int]) -> None:
+    for k, item in enumerate(row):
+        place[item] = k
+
+
+def _sweep(rows: Iterable[list[int]], near: Sequence[Near], place: list[int]) -> None:
+    """Sort each row by the median place of what its items read, or are read by; items without stay where they are."""
+    for row in rows:
+        keys = [_median(near[item], place) for item in row]
+        moving = [k for k, key in enumerate(keys) if key is not None]
+        # Sorting is stable: what has one median stays in order, so the branches of a splitter stay together.
+        ranked = sorted(moving, key=lambda k: keys[k] or 0.0)
+        items = [row[k] for k in ranked]
+        for k, item in zip(moving, items, strict=True):
+            row[k] = item
+        _number(row, place)
+
+
+def _median(near: Near, place: Sequence[int]) -> float | None:
+    if not near:
+        return None
+    if len(near) == 1:
+        item, at = near[0]
+        return place[item] + at
+    found = sorted([place[item] + at for item, at in near])
+    half = len(found) // 2
+    return found[half] if len(found) % 2 else (found[half - 1] + found[half]) / 2
+
+
+def crossings(board: Board, place: Sequence[int]) -> int:
+    """Return how many pairs of wires cross between neighbouring ranks."""
+    total = 0
+    for row in board.rows:
+        seen: list[float] = []
+        for item in row:
+            ends = sorted([place[reader] + at for reader, at in board.behind[item]])
+            total += sum(len(seen) - bisect_right(seen, end) for end in ends)
+            for end in ends:
+                insort(seen, end)
+    return total
+
+
+def _swap(board: Board, place: list[int]) -> None:
+    """Swap neighbours wherever that removes crossings, until nothing changes or often enough."""
+    for _ in range(SWAPS):
+        changed = False
+        for row in board.rows:
+            for k in range(len(row) - 1):
+                one, two = row[k], row[k + 1]
+                if _gain(board, one, two, place) > 0:
+                    row[k], row[k + 1] = two, one
+                    place[one], place[two] = k + 1, k
+                    changed = True
+        if not changed:
+            return
+
+
+def _gain(board: Board, one: int, two: int, place: Sequence[int]) -> int:
+    """Return how many crossings go away when two neighbours change places."""
+    gain = 0
+    for near in (board.before, board.behind):
+        lean = near is board.behind
+        left = [place[item] + (at if lean else 0.0) for item, at in near[one]]
+        right = [place[item] + (at if lean else 0.0) for item, at in near[two]]
+        gain += sum((a > b) - (a < b) for a in left for b in right)
+    return gain

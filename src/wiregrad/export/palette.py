@@ -1,0 +1,194 @@
+"""Colours of every picture: two themes, contrast, and the scale that turns a number into a tone.
+
+The hue says the sign, the lightness says the magnitude on a symmetric log scale. Kept true: text reaches a contrast of
+4.5 on everything it stands on, strokes one of 3 on the paper, and a number that is not finite never has a hue. A tone
+is a short name (`p5` is the strongest positive), so that a picture can hold both themes and let the reader choose.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+STEPS = 5
+"""How many tones a sign has."""
+CLIP = 99.5
+"""The percentile of the magnitudes above which all have the strongest tone."""
+SPAN = 1e-4
+"""How small a magnitude is told apart from nothing, as a share of the largest."""
+TEXT_CONTRAST, STROKE_CONTRAST = 4.5, 3.0
+
+POSITIVE, NEGATIVE, MIXED, ZERO, NONFINITE, ABSENT = "p", "n", "m", "z", "x", "h"
+"""First letters of tones; the first three are followed by a step from 1 to `STEPS`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Theme:
+    """The colours of one theme, each as `#RRGGBB`."""
+
+    name: str
+    paper: str
+    panel: str
+    """The fill of a box."""
+    head: str
+    """The fill of the part of a box that holds its name."""
+    ink: str
+    muted: str
+    """Text that stands back."""
+    line: str
+    """Edges of boxes."""
+    hues: Mapping[str, tuple[str, str, str]]
+    """For each sign the faintest, the plain and the strongest stroke."""
+    words: Mapping[str, str]
+    """For each sign the colour of a number written as text."""
+    zero: str
+
+    def stroke(self, tone: str) -> str:
+        """Return the colour of a wire or a bar.
+
+        >>> LIGHT.stroke("p3"), LIGHT.stroke("x")
+        ('#0072B2', '#1B1F24')
+        """
+        if tone[0] not in self.hues:
+            return {ZERO: self.zero, NONFINITE: self.ink}.get(tone, self.muted)
+        faint, plain, strong = self.hues[tone[0]]
+        at = (int(tone[1:]) - 1) / (STEPS - 1)
+        return mix(faint, plain, 2 * at) if at <= 0.5 else mix(plain, strong, 2 * at - 1)
+
+    def tint(self, tone: str) -> str:
+        """Return the colour of a cell with ink written on it."""
+        if tone[0] not in self.hues:
+            return self.panel
+        return mix(self.panel, self.hues[tone[0]][1], 0.05 + 0.04 * int(tone[1:]))
+
+    def word(self, tone: str) -> str:
+        """Return the colour of a number written on the paper, a box or its own tint."""
+        return self.words.get(tone[0], self.muted if tone in (ZERO, ABSENT) else self.ink)
+
+
+def luminance(colour: str) -> float:
+    """Return the relative luminance of a colour, from 0 for black to 1 for white.
+
+    >>> luminance("#000000"), luminance("#FFFFFF")
+    (0.0, 1.0)
+    """
+    channels = [int(colour[k : k + 2], 16) / 255 for k in (1, 3, 5)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(one: str, two: str) -> float:
+    """Return the contrast of two colours, from 1 for equal ones to 21 for black on white.
+
+    >>> round(contrast("#0072B2", "#FFFFFF"), 1)
+    5.2
+    """
+    dark, light = sorted((luminance(one), luminance(two)))
+    return (light + 0.05) / (dark + 0.05)
+
+
+def mix(one: str, two: str, share: float) -> str:
+    """Return the colour at a share of the way from one to two.
+
+    >>> mix("#000000", "#FFFFFF", 0.5)
+    '#808080'
+    """
+    channels = [(int(one[k : k + 2], 16), int(two[k : k + 2], 16)) for k in (1, 3, 5)]
+    return "#" + "".join(f"{int(a + (b - a) * share + 0.5):02X}" for a, b in channels)
+
+
+LIGHT = Theme(
+    name="light",
+    paper="#FFFFFF",
+    panel="#FFFFFF",
+    head="#F3F5F8",
+    ink="#1B1F24",
+    muted="#5B636D",
+    line="#8A939E",
+    hues={
+        POSITIVE: ("#5599C7", "#0072B2", "#00466E"),
+        NEGATIVE: ("#E27322", "#D55E00", "#8F3F00"),
+        MIXED: ("#8C8C93", "#66666E", "#3A3A41"),
+    },
+    words={POSITIVE: "#005A8D", NEGATIVE: "#9A4400"},
+    zero="#767676",
+)
+DARK = Theme(
+    name="dark",
+    paper="#14161A",
+    panel="#1B1E24",
+    head="#262A32",
+    ink="#F0F2F5",
+    muted="#A3ABB5",
+    line="#6B7480",
+    hues={
+        POSITIVE: ("#2F7BA8", "#56B4E9", "#A9DBF7"),
+        NEGATIVE: ("#A86A1F", "#F0A03C", "#F9D29B"),
+        MIXED: ("#7C828B", "#A0A6AE", "#D5D9DE"),
+    },
+    words={POSITIVE: "#7CC5EF", NEGATIVE: "#F3AF5B"},
+    zero="#8F949B",
+)
+THEMES = {theme.name: theme for theme in (LIGHT, DARK)}
+
+TONES = (*(f"{sign}{step}" for sign in (POSITIVE, NEGATIVE, MIXED) for step in range(1, STEPS + 1)), ZERO, NONFINITE)
+"""Every tone a number can have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """A symmetric log scale: `limit` and everything above it has the strongest tone, `floor` is where it bends."""
+
+    limit: float
+    floor: float
+
+    @classmethod
+    def of(cls, magnitudes: Iterable[float]) -> Scale:
+        """Return the scale of some numbers, of which those that are 0 or not finite do not count.
+
+        >>> Scale.of([10.0, -1.0, 0.0, float("nan")])
+        Scale(limit=10.0, floor=1.0)
+        """
+        found = np.abs(np.fromiter(magnitudes, np.float64))
+        found = found[np.isfinite(found) & (found > 0)]
+        if not len(found):
+            return cls(1.0, 1.0)
+        limit = float(np.percentile(found, CLIP, method="higher"))
+        return cls(limit, min(limit, max(limit * SPAN, float(found.min()))))
+
+    def position(self, value: float) -> float:
+        """Return where a number stands: 0 at zero, 1 or -1 at the limit and beyond; NaN for NaN.
+
+        >>> Scale(10.0, 1.0).position(-50.0)
+        -1.0
+        """
+        if math.isnan(value):
+            return math.nan
+        size = min(abs(value), self.limit)
+        return math.copysign(math.log1p(size / self.floor) / math.log1p(self.limit / self.floor), value)
+
+    def clips(self, value: float) -> bool:
+        """Return whether a number is too large for the scale to tell it from the limit."""
+        return math.isfinite(value) and abs(value) > self.limit
+
+    def step(self, value: float) -> int:
+        """Return the step of a finite number, from 1 to `STEPS`; 0 for zero."""
+        return 0 if value == 0 else min(STEPS, 1 + int(abs(self.position(value)) * STEPS))
+
+    def tone(self, value: float, *, signed: bool = True) -> str:
+        """Return the tone of a number; one without a sign, such as a norm, has a tone of its own.
+
+        >>> [Scale(10.0, 1.0).tone(x) for x in (10.0, -1.0, 0.0, float("inf"))]
+        ['p5', 'n2', 'z', 'x']
+        """
+        if not math.isfinite(value):
+            return NONFINITE
+        sign = MIXED if not signed else POSITIVE if value > 0 else NEGATIVE
+        return f"{sign}{self.step(value)}" if value else ZERO
+
+    def weight(self, value: float) -> int:
+        """Return how thick a wire is, in three steps from 1 to 3."""
+        return 1 if value == 0 or math.isnan(value) else min(3, 1 + int(abs(self.position(value)) * 3))

@@ -1,0 +1,155 @@
+"""Where items stand across: pulled towards what they are joined to, with order and distances kept exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
+
+from wiregrad.export.board import Board
+
+PULLS = 6
+"""How often ranks are pulled, to what they read and to what reads them in turn."""
+BEND, LEAF = 8.0, 0.02
+"""A bend weighs more than a box, so that long wires run straight; a leaf less, so that it gives way to a main line."""
+HELD = 1e6
+"""The weight of what must not move."""
+
+
+def place_across(board: Board) -> None:
+    """Give every item its place across, as whole numbers from 0."""
+    offsets = [_offsets(board, row) for row in board.rows]
+    rows = [*zip(board.rows, offsets, strict=True)]
+    for row, offset in rows:
+        _settle(board, row, offset, [0.0] * len(row), [1.0] * len(row))
+    for k in range(PULLS):
+        wish, walk = (_forward, rows) if k % 2 == 0 else (_backward, rows[::-1])
+        for row, offset in walk:
+            _settle(board, row, offset, [wish(board, item) for item in row], [_weight(board, item) for item in row])
+    for row, offset in rows[::-1]:
+        weights = [1.0 if _is_leaf(board, item) else HELD for item in row]
+        _settle(board, row, offset, [_leaf(board, item) for item in row], weights)
+    _round(board)
+    _straighten(board)
+    _choose_ports(board)
+
+
+def _offsets(board: Board, row: Sequence[int]) -> list[int]:
+    """Return how far each item of a row is from the first, at least."""
+    return [*accumulate((board.distance(one, two) for one, two in pairwise(row)), initial=0)]
+
+
+def _weight(board: Board, item: int) -> float:
+    if item >= board.boxes:
+        return BEND
+    return LEAF if _is_leaf(board, item) else 1.0
+
+
+def _is_leaf(board: Board, item: int) -> bool:
+    return item < board.boxes and not board.before[item]
+
+
+def _forward(board: Board, item: int) -> float:
+    """Return where an item wants to be for what it reads; a main line counts more than leaves beside it."""
+    near = board.before[item]
+    if not near:
+        return _backward(board, item) if board.behind[item] else board.middle[item]
+    inner = [pair for pair in near if not _is_leaf(board, board.owner[pair[0]])] or near
+    size = board.shapes[item].across if item < board.boxes else 0
+    return sum(board.middle[source] - at * size for source, at in inner) / len(inner)
+
+
+def _backward(board: Board, item: int) -> float:
+    """Return where an item wants to be for what reads it."""
+    near = board.behind[item]
+    if not near:
+        return _forward(board, item) if board.before[item] else board.middle[item]
+    if item >= board.boxes:
+        # A trunk that goes on does so straight; what leaves it on the way turns.
+        near = [pair for pair in near if pair[0] >= board.boxes] or near
+    ends = [board.middle[reader] + at * _extent(board, reader) for reader, at in near]
+    return sum(ends) / len(ends)
+
+
+def _leaf(board: Board, item: int) -> float:
+    return _backward(board, item) if _is_leaf(board, item) else board.middle[item]
+
+
+def _extent(board: Board, item: int) -> int:
+    return board.shapes[item].across if item < board.boxes else 0
+
+
+def _settle(
+    board: Board, row: Sequence[int], offsets: Sequence[int], wanted: Sequence[float], weights: Sequence[float]
+) -> None:
+    """Put the items of a row as near as they can be to where they want to be, by least squares.
+
+    Items that would come too close are pooled and move together (pool adjacent violators).
+    """
+    blocks: list[tuple[float, float, int]] = []
+    for want, offset, weight in zip(wanted, offsets, weights, strict=True):
+        mean, heavy, many = want - offset, weight, 1
+        while blocks and blocks[-1][0] > mean:
+            other, mass, size = blocks.pop()
+            mean, heavy, many = (mean * heavy + other * mass) / (heavy + mass), heavy + mass, many + size
+        blocks.append((mean, heavy, many))
+    k = 0
+    for mean, _, many in blocks:
+        for _ in range(many):
+            board.middle[row[k]] = mean + offsets[k]
+            k += 1
+
+
+def _round(board: Board) -> None:
+    """Move everything to whole numbers from 0, still with all distances kept."""
+    edges = [board.middle[item] - board.sizes[item] // 2 for row in board.rows for item in row[:1]]
+    start = min(edges, default=0.0)
+    for row in board.rows:
+        before = -1
+        for item in row:
+            # Floor of a half more, as every language rounds; round() here would go to even numbers.
+            at = float((board.middle[item] - start + 0.5) // 1)
+            least = board.sizes[item] // 2 if before < 0 else board.middle[before] + board.distance(before, item)
+            board.middle[item] = max(at, least)
+            before = item
+
+
+def _straighten(board: Board) -> None:
+    """Let wires that skip ranks run straight as far as their neighbours leave room; only bends move."""
+    place = {item: k for row in board.rows for k, item in enumerate(row)}
+    for source, trunk in board.trunks.items():
+        at, taken = board.middle[source], list[int]()
+        low, high = float("-inf"), float("inf")
+        for item in trunk:
+            least, most = _room(board, item, place[item])
+            if max(low, least) > min(high, most):
+                at = _move(board, taken, min(max(at, low), high))
+                taken, low, high = [], float("-inf"), float("inf")
+            low, high = max(low, least), min(high, most)
+            taken.append(item)
+        _move(board, taken, min(max(at, low), high))
+
+
+def _room(board: Board, item: int, k: int) -> tuple[float, float]:
+    """Return between which places an item can move without coming too close to its neighbours."""
+    row, middle = board.rows[board.rank[item]], board.middle
+    low = middle[row[k - 1]] + board.distance(row[k - 1], item) if k else 0.0
+    high = middle[row[k + 1]] - board.distance(item, row[k + 1]) if k + 1 < len(row) else float("inf")
+    return low, high
+
+
+def _move(board: Board, items: Sequence[int], at: float) -> float:
+    for item in items:
+        board.middle[item] = at
+    return at
+
+
+def _choose_ports(board: Board) -> None:
+    """Give the wires into boxes with free ports the ports in the order in which they arrive."""
+    arriving: dict[int, list[tuple[float, int]]] = {}
+    for k, (joint, chain) in enumerate(zip(board.joints, board.bends, strict=True)):
+        if board.shapes[joint.target].free:
+            last = chain[-1] if chain else joint.source
+            arriving.setdefault(joint.target, []).append((board.middle[last], k))
+    for wires in arriving.values():
+        for port, (_, k) in enumerate(sorted(wires)):
+            board.port[k] = port

@@ -1,0 +1,227 @@
+"""The flight recorder of a training: what each step did, in bounded memory, and the first step that went wrong.
+
+Kept true: an event has the exact step at which it began and the numbers it had there, also after the records around it
+were merged; a step that is refused leaves the recording as it was; memory does not grow with the number of steps.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from wiregrad.dtypes import as_float
+from wiregrad.errors import IndexingError, InputError, UnknownNameError, shown
+from wiregrad.export.letters import count
+from wiregrad.frontends.tree import tree_map
+from wiregrad.frontends.value import Value
+from wiregrad.inspect.flight import view
+from wiregrad.inspect.flight.events import KINDS, Event, FlightError, Judge, Limits, check_count, check_kind
+from wiregrad.inspect.flight.gauge import METRICS, Gauge
+from wiregrad.inspect.flight.history import Band, History
+from wiregrad.inspect.flight.leaves import Grouping
+from wiregrad.inspect.report import Report
+from wiregrad.ir import listed
+
+__all__ = ["KINDS", "Band", "Event", "Flight", "FlightError", "GroupRecord", "Limits", "Record", "Snapshot"]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRecord:
+    """What the steps of a record did to one group: root mean squares per number, shares, and counts."""
+
+    gradient: Band
+    largest: Band
+    zeros: Band
+    nonfinite: int
+    parameter: Band
+    broken: int
+    update: Band
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What is kept of the steps from `first` to `last`, both included."""
+
+    first: int
+    last: int
+    loss: Band
+    lost: int
+    """How many of the losses were not finite."""
+    groups: Mapping[str, GroupRecord]
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A copy of the parameters, and of what else was given, at one step."""
+
+    step: int
+    params: Any
+    inputs: Any
+
+
+class Flight(Report):
+    """Records what each training step did; printing it says how it went and where it went wrong.
+
+    `groups` is how many names of a parameter's path make a group, or a function of the path. `on_event` is called with
+    each event, or is "raise" to stop there. `keep` copies the parameters of so many steps before the first event. Other
+    settings are those of `Limits`: vanish, explode, dead, patience, early and watch.
+
+    >>> flight = Flight()
+    >>> for step in range(40):
+    ...     events = flight.step(1.0, {"w": [1.0, 2.0]}, {"w": [10.0 ** (step - 30), 0.5]})
+    >>> print(flight.first("exploded"))
+    step 33: the gradient of w explodes: 707, 2e3 times its early median 0.354
+    """
+
+    def __init__(
+        self,
+        capacity: int = 2000,
+        *,
+        groups: Grouping = 1,
+        on_event: Callable[[Event], object] | str | None = None,
+        keep: int = 0,
+        **limits: Any,
+    ) -> None:
+        if not callable(groups):
+            check_count("groups, if it is no function,", groups, 1)
+        if not (on_event is None or on_event == "raise" or callable(on_event)):
+            raise InputError(f"on_event is a function of the event, or 'raise'; got {shown(on_event)}")
+        self.capacity, self.keep = check_count("capacity", capacity, 2), check_count("keep", keep, 0)
+        self._on_event = on_event
+        self._judge, self._gauge = Judge(_limits(limits)), Gauge(groups)
+        self._history = History(capacity, view.FIRST)
+        self._events: list[Event] = []
+        self._kept: deque[Snapshot] = deque(maxlen=keep + 1)
+
+    @property
+    def limits(self) -> Limits:
+        """When something counts as gone wrong."""
+        return self._judge.limits
+
+    @property
+    def steps(self) -> int:
+        """How many steps were recorded."""
+        return self._history.total
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """The names of the groups, in the order of the container."""
+        return () if self._gauge.structure is None else tuple(self._gauge.structure.groups)
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """What went wrong, in the order of the steps at which it began; each thing once."""
+        return tuple(sorted(self._events, key=lambda event: event.step))
+
+    @property
+    def kept(self) -> tuple[Snapshot, ...]:
+        """Copies of the step at which the first event began and of the `keep` steps before, oldest first.
+
+        While nothing went wrong they are of the last steps.
+        """
+        return tuple(self._kept)
+
+    def first(self, kind: str | None = None, group: str | None = None) -> Event | None:
+        """Return the first event, of a kind and a group if they are given; None if there is none."""
+        wanted = None if kind is None else check_kind(kind)
+        if group is not None and group not in self.groups:
+            raise UnknownNameError(f"the flight has no group {shown(group)}; it has {listed(self.groups) or 'none'}")
+        return next((e for e in self.events if wanted in (None, e.kind) and group in (None, e.group)), None)
+
+    def step(self, loss: Any, params: Any = None, grads: Any = None, *, inputs: Any = None) -> tuple[Event, ...]:
+        """Record one step, before the parameters are updated; returns the events that it made sure of.
+
+        `params` and `grads` are containers of numbers and arrays; a gradient that is None counts as zeros. If `grads`
+        is left out, `.grad` of `wg.Value` parameters is read. `inputs` is copied into the snapshots of `keep`.
+        """
+        number = _loss(loss)
+        seen = self._gauge.read(params, grads)
+        if not self.steps:
+            self._history = History(self.capacity, view.FIRST + len(METRICS) * len(seen))
+        row = [number, not math.isfinite(number), *(entry for found in seen.values() for entry in found.row())]
+        with np.errstate(all="ignore"):
+            self._history.add(np.array(row, np.float64))
+        # While something may be about to become an event, what came before it is held.
+        if self.keep and not self._events and not self._judge.suspicious:
+            self._kept.append(Snapshot(self.steps - 1, tree_map(_copied, params), tree_map(_copied, inputs)))
+        fresh = self._judge.events(self.steps - 1, number, seen)
+        self._events += fresh
+        self._tell(fresh)
+        return tuple(fresh)
+
+    def _tell(self, fresh: list[Event]) -> None:
+        for event in fresh:
+            if self._on_event == "raise":
+                raise FlightError(event)
+            if callable(self._on_event):
+                self._on_event(event)
+
+    def __len__(self) -> int:
+        return len(self._history)
+
+    def __bool__(self) -> bool:
+        # A recorder without steps is a recorder all the same.
+        return True
+
+    def __iter__(self) -> Iterator[Record]:
+        return (self._record(k) for k in range(len(self)))
+
+    def __getitem__(self, step: int) -> Record:
+        """Return the record that covers a step; a negative one counts from the end."""
+        if isinstance(step, bool) or not isinstance(step, int | np.integer):
+            raise IndexingError(f"a record is looked up by the number of a step; got {shown(step)}")
+        at = int(step) + (self.steps if step < 0 else 0)
+        if not 0 <= at < self.steps:
+            raise IndexingError(f"{count(self.steps, 'step')} recorded, counted from 0; got {step}")
+        return self._record(self._history.record_at(at))
+
+    def _record(self, k: int) -> Record:
+        history, starts = self._history, self._history.starts()
+        groups = {name: _group_record(history, k, g) for g, name in enumerate(self.groups)}
+        lost = round(history.sum(k, view.LOST))
+        return Record(int(starts[k]), int(starts[k + 1]) - 1, history.band(k, view.LOSS), lost, groups)
+
+    def lines(self) -> Iterator[str]:
+        """Return how loss and gradients went, as sparklines, and every event."""
+        return view.lines(self._history, self.groups, self.events) if self.steps else iter(["flight of 0 steps"])
+
+    def to_svg(self, *, theme: str = "auto") -> str:
+        """Return loss and gradients over the steps, with a mark for each event; `theme` is light, dark or auto."""
+        return view.svg(self._history, self.groups, self.events, theme)
+
+    def _repr_svg_(self) -> str:
+        return self.to_svg()
+
+
+def _limits(given: dict[str, Any]) -> Limits:
+    unknown = [name for name in given if name not in Limits.__dataclass_fields__]
+    if unknown:
+        raise InputError(f"a flight has no setting {unknown[0]}; it has {', '.join(Limits.__dataclass_fields__)}")
+    return Limits(**given)
+
+
+def _loss(loss: Any) -> float:
+    data = loss.data if isinstance(loss, Value) else loss
+    number = as_float(data.reshape(-1)[0] if isinstance(data, np.ndarray) and data.size == 1 else data)
+    if number is None:
+        raise InputError(f"the loss of a step is one real number; got {type(loss).__name__} {shown(loss)}")
+    return float(number)
+
+
+def _copied(leaf: Any) -> Any:
+    if isinstance(leaf, Value):
+        return np.array(leaf.data)[()]
+    return leaf.copy() if isinstance(leaf, np.ndarray) else leaf
+
+
+def _group_record(history: History, k: int, group: int) -> GroupRecord:
+    found: dict[str, Any] = {}
+    for metric in METRICS:
+        at = view.column(group, metric)
+        found[metric] = round(history.sum(k, at)) if metric in ("nonfinite", "broken") else history.band(k, at)
+    return GroupRecord(**found)

@@ -1,0 +1,202 @@
+"""What can go wrong in a training step, and when it is sure.
+
+Kept true: an event has the step at which it began and the numbers of that step, each thing is told once, and what is
+remembered does not grow with the number of steps.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from wiregrad.dtypes import as_float
+from wiregrad.errors import InputError, WiregradError, shown, suggest
+from wiregrad.export.canvas import brief
+from wiregrad.export.letters import count
+from wiregrad.inspect.flight.gauge import Seen
+from wiregrad.inspect.flow import nonfinite_text, times
+from wiregrad.inspect.summary import Tally
+
+KINDS = ("nonfinite", "vanished", "exploded", "stuck", "dead")
+FEWEST = 3
+"""How many steps make an early median."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that went wrong: its kind, the step at which it began and the one at which it was sure.
+
+    `what` is the loss, the gradient, the parameter or the update; `number` is what it was at `step`, and `reference`
+    what it was compared with, NaN if with nothing.
+    """
+
+    kind: str
+    what: str
+    group: str
+    step: int
+    found: int
+    number: float
+    reference: float
+    sentence: str
+
+    def __str__(self) -> str:
+        return f"step {self.step:,}: {self.sentence}"
+
+
+class FlightError(WiregradError, ArithmeticError):
+    """A training step went wrong and the recorder was told to stop there; `event` says how."""
+
+    def __init__(self, event: Event) -> None:
+        self.event = event
+        super().__init__(str(event))
+
+    def __reduce__(self) -> tuple[type[FlightError], tuple[Event]]:
+        return type(self), (self.event,)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """When something counts as gone wrong.
+
+    A gradient that is `vanish` times its early median (that of the first `early` steps) or less has vanished, `explode`
+    times and more has exploded; a group with more than a share of `dead` exact zeros is dead. What could be chance must
+    hold for `patience` steps.
+    """
+
+    vanish: float = 1e-3
+    explode: float = 1e3
+    dead: float = 0.9
+    patience: int = 5
+    early: int = 20
+    watch: tuple[str, ...] = KINDS
+
+    def __post_init__(self) -> None:
+        for name, least in (("patience", 1), ("early", FEWEST)):
+            check_count(name, getattr(self, name), least)
+        for kind in (self.watch,) if isinstance(self.watch, str) else self.watch:
+            check_kind(kind)
+        for name, low, high in (("vanish", 0.0, 1.0), ("explode", 1.0, math.inf), ("dead", 0.0, 1.0)):
+            number = as_float(getattr(self, name))
+            if number is None or not low <= number <= high:
+                raise InputError(f"{name} must be a number from {low:g} to {high:g}; got {shown(getattr(self, name))}")
+
+
+def check_count(name: str, number: Any, least: int) -> int:
+    """Return a whole number that is at least so large, or raise."""
+    if type(number) is not int or number < least:
+        raise InputError(f"{name} must be a whole number from {least}; got {shown(number)}")
+    return number
+
+
+def check_kind(kind: Any) -> str:
+    """Return the kind of an event, or raise.
+
+    >>> check_kind("dead")
+    'dead'
+    """
+    if kind not in KINDS:
+        raise InputError(f"events are {', '.join(KINDS)}; got {shown(kind)}{suggest(str(kind), KINDS)}")
+    return str(kind)
+
+
+@dataclass(frozen=True, slots=True)
+class Sign:
+    """A thing that is going wrong in a step, and what to say of it; `sure` if one step is enough."""
+
+    kind: str
+    what: str
+    group: str
+    number: float
+    sentence: str
+    reference: float = math.nan
+    sure: bool = False
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """What makes two signs signs of one thing."""
+        return self.kind, self.what, self.group
+
+
+@dataclass(slots=True)
+class Judge:
+    """Looks at each step and says what went wrong."""
+
+    limits: Limits
+    _since: dict[tuple[str, str, str], tuple[int, Sign]] = field(default_factory=dict)
+    _told: set[tuple[str, str, str]] = field(default_factory=set)
+    _early: dict[str, list[float]] = field(default_factory=dict)
+    _usual: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def suspicious(self) -> bool:
+        """Whether something may be about to become an event."""
+        return bool(self._since)
+
+    def events(self, step: int, loss: float, seen: dict[str, Seen]) -> list[Event]:
+        """Return the events that a step made sure of."""
+        signs = [*self._loss_signs(loss)]
+        for name, found in seen.items():
+            signs += self._signs(name, found, loss)
+        signs = [sign for sign in signs if sign.kind in self.limits.watch]
+        # What does not hold in this step begins anew.
+        self._since = {sign.key: self._since.get(sign.key, (step, sign)) for sign in signs}
+        return [event for sign in signs for event in self._weigh(step, sign)]
+
+    def _weigh(self, step: int, sign: Sign) -> Iterator[Event]:
+        first, then = self._since[sign.key]
+        if sign.key not in self._told and (sign.sure or step - first + 1 >= self.limits.patience):
+            self._told.add(sign.key)
+            yield Event(*sign.key, first, step, float(then.number), float(then.reference), then.sentence)
+
+    def _loss_signs(self, loss: float) -> Iterator[Sign]:
+        if not math.isfinite(loss):
+            name = "NaN" if math.isnan(loss) else "Inf" if loss > 0 else "-Inf"
+            yield Sign("nonfinite", "loss", "", loss, f"the loss is {name}", sure=True)
+        else:
+            yield from self._explosion("loss", "", abs(loss), self._early_median("", abs(loss)), "the loss")
+
+    def _signs(self, name: str, seen: Seen, loss: float) -> Iterator[Sign]:
+        if seen.broken:
+            words = f"{count(seen.broken, 'parameter')} of {name} not finite"
+            yield Sign("nonfinite", "parameter", name, seen.broken, words, sure=True)
+        if seen.update == 0:
+            yield Sign("stuck", "update", name, seen.update, f"no parameter of {name} moves")
+        g = seen.gradient
+        if g is not None and g.nonfinite:
+            words = f"{nonfinite_text(g)} among the {g.size:,} numbers of the gradient of {name}"
+            yield Sign("nonfinite", "gradient", name, g.nonfinite, words, sure=True)
+        if g is not None and g.finite:
+            yield from self._size_signs(name, g, seen.absent, loss)
+
+    def _size_signs(self, name: str, g: Tally, absent: int, loss: float) -> Iterator[Sign]:
+        usual, whose = self._early_median(f"/{name}", g.rms), f"the gradient of {name}"
+        yield from self._explosion("gradient", name, g.rms, usual, whose)
+        if g.high == 0.0 and not g.nonfinite:
+            words = f"{whose} is {'absent: none arrives' if absent == g.size else 'exactly 0 everywhere'}"
+            yield Sign("vanished", "gradient", name, 0.0, words, usual or math.nan, sure=True)
+        elif g.rms <= self.limits.vanish * usual:
+            less = f"{times(usual, g.rms)} less than its early median {brief(usual)}"
+            # A small gradient beside a small loss is a training that is done.
+            words = f"{whose} vanishes: rms {brief(g.rms)}, {less}; the loss is {brief(loss)}"
+            yield Sign("vanished", "gradient", name, g.rms, words, usual)
+        if g.zero_share > self.limits.dead:
+            yield Sign("dead", "gradient", name, g.zero_share, f"{g.zero_share:.0%} of {whose} is exactly 0")
+
+    def _explosion(self, what: str, group: str, size: float, usual: float, whose: str) -> Iterator[Sign]:
+        if usual > 0 and size >= self.limits.explode * usual:
+            more = f"{times(size, usual)} its early median {brief(usual)}"
+            yield Sign("exploded", what, group, size, f"{whose} explodes: {brief(size)}, {more}", usual, sure=True)
+
+    def _early_median(self, key: str, size: float) -> float:
+        """Return the median of the first steps before this one, 0 while there are too few, and take this one in."""
+        usual, first = self._usual.get(key, 0.0), self._early.setdefault(key, [])
+        # A step that is itself far off says nothing about what is usual.
+        fair = not usual or self.limits.vanish * usual < size < self.limits.explode * usual
+        if fair and len(first) < self.limits.early and 0.0 < size < math.inf:
+            first.append(size)
+            if len(first) >= FEWEST:
+                self._usual[key] = statistics.median(first)
+        return usual

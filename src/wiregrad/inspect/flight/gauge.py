@@ -1,0 +1,137 @@
+"""Measures a training step: for each group the size of gradient and parameters, and how far the parameters moved.
+
+Kept true: a step that is refused changes nothing here, and one pass over each array is all that a step costs, apart
+from one more copy of the parameters that is kept to see how they move.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wiregrad.frontends.value import Value
+from wiregrad.inspect.flight.leaves import Grouping, Path, Structure, data_of, grad_of, leaves_of
+from wiregrad.inspect.summary import BLOCK, Tally, blocks, joined, mean_size, size_of, tally, zeros
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What one step did to one group; NaN for what was not given.
+
+    `update` is how far the parameters moved since the last step, relative to their size (the larger of the two).
+    """
+
+    gradient: Tally | None
+    absent: int
+    parameter: float
+    broken: int
+    update: float
+
+    def row(self) -> list[float]:
+        """Return the numbers in the order of `METRICS`."""
+        g = self.gradient
+        sizes = [math.nan] * 4 if g is None or not g.size else [g.rms, g.high, g.zero_share, g.nonfinite]
+        return [*sizes, self.parameter, self.broken, self.update]
+
+
+METRICS = ("gradient", "largest", "zeros", "nonfinite", "parameter", "broken", "update")
+"""What is kept of each group at each step; `broken` counts parameters that are not finite."""
+
+
+class Gauge:
+    """Reads containers of parameters and gradients, step by step.
+
+    >>> gauge = Gauge(1)
+    >>> first = gauge.read({"w": [3.0, 4.0]}, {"w": [0.0, 1.0]})
+    >>> gauge.read({"w": [3.0, 4.0]}, {"w": [0.0, None]})["w"].update
+    0.0
+    """
+
+    def __init__(self, groups: Grouping) -> None:
+        self._groups = groups
+        self.structure: Structure | None = None
+        self._before: dict[str, list[NDArray[Any]]] = {}
+        self._sizes: dict[str, float] = {}
+
+    def read(self, params: Any, grads: Any) -> dict[str, Seen]:
+        """Measure one step; the first one fixes the structure."""
+        leaves = {} if params is None else leaves_of(params, "params")
+        values = {path: data_of(leaf, "params", path) for path, leaf in leaves.items() if leaf is not None}
+        slopes = _slopes(leaves, grads)
+        structure = self._checked(values if params is not None else slopes or {}, params is not None)
+        given = None if slopes is None else {path: slope for path, slope in slopes.items() if slope is not None}
+        _check_grads(structure, given or {})
+        self.structure = structure
+        return {name: self._look(structure, name, values, given) for name in structure.groups}
+
+    def _checked(self, leaves: Mapping[Path, Any], of_params: bool) -> Structure:
+        if self.structure is None:
+            return Structure.of(leaves, self._groups)
+        self.structure.check(leaves, "params" if of_params else "grads")
+        return self.structure
+
+    def _look(
+        self, structure: Structure, name: str, values: Mapping[Path, Any], slopes: Mapping[Path, Any] | None
+    ) -> Seen:
+        gradient, absent = None, 0
+        if slopes is not None:
+            absent = structure.absent(name, slopes)
+            parts = [tally(flat) for flat in structure.flat(name, slopes)]
+            gradient = joined([*parts, zeros(absent)])
+        if not values:
+            return Seen(gradient, absent, math.nan, 0, math.nan)
+        return Seen(gradient, absent, *self._moved(name, structure.flat(name, values)))
+
+    def _moved(self, name: str, arrays: Sequence[NDArray[Any]]) -> tuple[float, int, float]:
+        """Return the size of the parameters, how many are not finite, and how far they moved relative to their size."""
+        before = self._before.get(name)
+        if before is None or [x.size for x in before] != [x.size for x in arrays]:
+            before = None
+            self._before[name] = [array.copy() for array in arrays]
+        with np.errstate(all="ignore"):
+            size, moved = _sizes(arrays, before)
+        largest = max(size, self._sizes.get(name, size))
+        self._sizes[name] = size
+        broken = 0 if math.isfinite(size) else joined(map(tally, arrays)).nonfinite
+        return size, broken, moved / largest if largest > 0 else moved
+
+
+def _slopes(leaves: Mapping[Path, Any], grads: Any) -> dict[Path, Any] | None:
+    """Return the gradients by path, from a container or from the values themselves; None if there are none to read."""
+    if grads is not None:
+        found = leaves_of(grads, "grads")
+        return {path: None if leaf is None else data_of(leaf, "grads", path) for path, leaf in found.items()}
+    held = {path: leaf for path, leaf in leaves.items() if isinstance(leaf, Value)}
+    return {path: grad_of(leaf) for path, leaf in held.items()} if held else None
+
+
+def _check_grads(structure: Structure, grads: Mapping[Path, Any]) -> None:
+    """Raise if a gradient belongs to no parameter, or has not its shape; those that are missing are absent."""
+    known = {path: slope for path, slope in grads.items() if path in structure.shapes}
+    if len(known) < len(grads):
+        structure.check({**dict.fromkeys(structure.shapes), **grads}, "grads")
+    structure.check_shapes(known, "grads")
+
+
+def _sizes(arrays: Sequence[NDArray[Any]], before: Sequence[NDArray[Any]] | None) -> tuple[float, float]:
+    """Return the root mean square of arrays and of how they moved; what they were becomes what they are."""
+    if before is None:
+        return mean_size((part.size, size_of(part)) for array in arrays for part in blocks(array)), math.nan
+    found = [pair for now, old in zip(arrays, before, strict=True) for pair in _block_sizes(now, old)]
+    if not found:
+        return 0.0, math.nan
+    return mean_size((n, size) for n, size, _ in found), mean_size((n, moved) for n, _, moved in found)
+
+
+def _block_sizes(now: NDArray[Any], old: NDArray[Any]) -> Iterator[tuple[int, float, float]]:
+    # Block by block, so that what is read twice is still in the cache.
+    room = np.empty(min(BLOCK, now.size), old.dtype)
+    for fresh, kept in zip(blocks(now), blocks(old), strict=True):
+        moved = size_of(np.subtract(fresh, kept, out=room[: fresh.size], casting="same_kind"))
+        np.copyto(kept, fresh, casting="same_kind")
+        yield fresh.size, size_of(fresh), moved

@@ -1,0 +1,155 @@
+"""Rows of numbers, one for each step, in bounded memory.
+
+When all records are taken, neighbours are merged two by two and each record from then on covers twice as many steps.
+Kept true: records follow each other without a gap, all but the last cover equally many steps, and each keeps the
+smallest, the mean and the largest of the finite numbers of its steps.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+MOST_NUMBERS = 2_000_000
+"""How many numbers of a kind are kept at most, whatever the capacity: 64 MB in all."""
+FEWEST_RECORDS = 16
+
+
+class Band(NamedTuple):
+    """Smallest, mean and largest of a number over some steps; NaN where no step had a finite one."""
+
+    low: float
+    mean: float
+    high: float
+
+
+class History:
+    """At most `capacity` records of `width` numbers, fewer if they would take too much memory.
+
+    >>> history = History(4, 1)
+    >>> for step in range(10):
+    ...     history.add(np.array([float(step)]))
+    >>> len(history), history.stride, history.band(0, 0)
+    (3, 4, Band(low=0.0, mean=1.5, high=3.0))
+    """
+
+    __slots__ = ("_filled", "_high", "_low", "_mean", "_seen", "_steps", "capacity", "stride", "total")
+
+    def __init__(self, capacity: int, width: int) -> None:
+        self.capacity = min(capacity, max(FEWEST_RECORDS, MOST_NUMBERS // width))
+        self.stride, self.total = 1, 0
+        self._filled = 0
+        self._steps: NDArray[np.int64] = np.zeros(0, np.int64)
+        shape = (0, width)
+        self._low, self._mean, self._high, self._seen = (np.zeros(shape) for _ in range(4))
+
+    def __len__(self) -> int:
+        return self._filled
+
+    def add(self, row: NDArray[np.float64]) -> None:
+        """Add the numbers of one more step."""
+        if self._filled and self._steps[self._filled - 1] < self.stride:
+            self._fold(self._filled - 1, row)
+        else:
+            if self._filled == self.capacity:
+                self._halve()
+                # An odd last record has room for the new step.
+                return self.add(row)
+            self._append(row)
+        self.total += 1
+        return None
+
+    def _append(self, row: NDArray[np.float64]) -> None:
+        if self._filled == len(self._steps):
+            self._grow()
+        at = self._filled
+        self._steps[at] = 0
+        self._low[at] = self._high[at] = np.nan
+        self._mean[at] = self._seen[at] = 0.0
+        self._filled += 1
+        self._fold(at, row)
+
+    def _grow(self) -> None:
+        room = min(self.capacity, max(16, 2 * len(self._steps)))
+        self._steps = np.concatenate([self._steps, np.zeros(room - len(self._steps), np.int64)])
+        for name in ("_low", "_mean", "_high", "_seen"):
+            old = getattr(self, name)
+            setattr(self, name, np.concatenate([old, np.zeros((room - len(old), old.shape[1]))]))
+
+    def _fold(self, at: int, row: NDArray[np.float64]) -> None:
+        finite = np.isfinite(row)
+        numbers = np.where(finite, row, np.nan)
+        self._steps[at] += 1
+        self._seen[at] += finite
+        self._low[at] = np.fmin(self._low[at], numbers)
+        self._high[at] = np.fmax(self._high[at], numbers)
+        count = np.maximum(self._seen[at], 1.0)
+        # Divided before they are subtracted: the difference of two huge numbers would overflow.
+        self._mean[at] += np.where(finite, row, 0.0) / count - np.where(finite, self._mean[at], 0.0) / count
+
+    def _halve(self) -> None:
+        even = self._filled // 2 * 2
+        merged = _merged(*(column[:even] for column in self._columns()))
+        kept = even // 2
+        for column, part in zip(self._columns(), merged, strict=True):
+            column[kept : kept + self._filled - even] = column[even : self._filled].copy()
+            column[:kept] = part
+        self._filled = kept + self._filled - even
+        self.stride *= 2
+
+    def _columns(self) -> list[NDArray[Any]]:
+        return [self._steps, self._low, self._mean, self._high, self._seen]
+
+    def starts(self) -> NDArray[np.int64]:
+        """Return the first step of each record, and at the end the number of steps."""
+        return np.concatenate([[0], np.cumsum(self._steps[: self._filled])])
+
+    def record_at(self, step: int) -> int:
+        """Return which record covers a step."""
+        return min(step // self.stride, self._filled - 1)
+
+    def band(self, record: int, column: int) -> Band:
+        """Return what a record says of a number."""
+        if not self._seen[record, column]:
+            return Band(np.nan, np.nan, np.nan)
+        low, mean, high = (part[record, column] for part in (self._low, self._mean, self._high))
+        # Rounding must not carry the mean out of the band.
+        return Band(float(low), float(np.clip(mean, low, high)), float(high))
+
+    def sum(self, record: int, column: int) -> float:
+        """Return the sum of a number over the steps of a record."""
+        return float(self._mean[record, column] * self._seen[record, column])
+
+    def curve(self, column: int, most: int) -> tuple[NDArray[np.float64], ...]:
+        """Return steps (the middle of each stretch), smallest, mean and largest of a number, at most so many."""
+        steps = self._steps[: self._filled]
+        parts = [steps, *(part[: self._filled, column : column + 1] for part in self._columns()[1:])]
+        while len(parts[0]) > most:
+            parts = _padded_merge(parts)
+        ends = np.cumsum(parts[0])
+        mean = np.where(parts[4] > 0, np.clip(parts[2], parts[1], parts[3]), np.nan)
+        return ends - (parts[0] + 1) / 2, parts[1][:, 0], mean[:, 0], parts[3][:, 0]
+
+
+def _padded_merge(parts: list[NDArray[Any]]) -> list[NDArray[Any]]:
+    even = len(parts[0]) // 2 * 2
+    merged = _merged(*(part[:even] for part in parts))
+    return [np.concatenate([new, old[even:]]) for new, old in zip(merged, parts, strict=True)]
+
+
+def _merged(
+    steps: NDArray[Any], low: NDArray[Any], mean: NDArray[Any], high: NDArray[Any], seen: NDArray[Any]
+) -> list[NDArray[Any]]:
+    """Merge neighbours: an even number of records in, half as many out."""
+    total = seen[::2] + seen[1::2]
+    share = seen[::2] / np.maximum(total, 1.0)
+    joint = mean[::2] * share + mean[1::2] * (1.0 - share)
+    return [
+        steps[::2] + steps[1::2],
+        np.fmin(low[::2], low[1::2]),
+        np.where(total > 0, joint, 0.0),
+        np.fmax(high[::2], high[1::2]),
+        total,
+    ]

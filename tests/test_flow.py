@@ -1,0 +1,474 @@
+"""Gradient flow, histograms and the plots of both."""
+
+from __future__ import annotations
+
+import math
+import xml.etree.ElementTree as ET
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import wiregrad as wg
+from wiregrad.errors import InputError, UnknownNameError
+from wiregrad.export.canvas import SERIES, Axis, Canvas
+from wiregrad.export.palette import THEMES, contrast
+from wiregrad.export.plots import Bar, Column, Curve, Mark, Panel, bars, columns, curves
+from wiregrad.inspect.flow import flow, ranks_of
+from wiregrad.inspect.histogram import MOST_BINS, histogram
+from wiregrad.inspect.summary import BLOCK, joined, tally
+from wiregrad.testing.circuits import random_circuit, random_point
+
+HOSTILE = [
+    "</svg><script>alert(1)</script>", "<b>&amp;", "]]>", "-->", '"', "'", "a\x00b", "a\nb", "\x1b[31m", "\u202eabc",
+    "\ud800", "\ufffe", "&#0;", "数据" * 40, "{}", "url(#x)", "</style>", "]]><", "\\", "%s{0}",
+]  # fmt: skip
+ALLOWED = {"svg", "title", "desc", "style", "defs", "pattern", "rect", "path", "text"}
+
+
+def elements(svg: str) -> list[ET.Element]:
+    return list(ET.fromstring(svg).iter())
+
+
+def texts(svg: str) -> list[str]:
+    return [
+        (found.text or "") + "".join(part.tail or "" for part in found)
+        for found in elements(svg)
+        if found.tag.endswith("text")
+    ]
+
+
+def check_svg(svg: str) -> None:
+    """Fail unless a plot is well-formed, says what it is, and holds nothing but shapes and words."""
+    found = elements(svg)
+    names = {element.tag.partition("}")[2] for element in found}
+    assert names <= ALLOWED
+    assert found[0].get("role") == "img"
+    assert {"title", "desc"} <= names
+    assert "http" not in svg.replace("http://www.w3.org/2000/svg", "")
+    boxes = [float(found[0].get(name, "0")) for name in ("width", "height")]
+    assert all(math.isfinite(size) and size > 0 for size in boxes)
+    assert "nan" not in "".join(element.get("d", "") + element.get("x", "") for element in found)
+
+
+def chain(layers: int, scale: float, x: np.ndarray) -> wg.Run:
+    """Run a chain of groups, each of which multiplies the gradient by `scale`."""
+
+    def f(x):
+        for k in range(layers):
+            with wg.group(f"layer{k}"):
+                x = x * scale
+        with wg.group("loss"):
+            return np.sum(x)
+
+    return wg.run(f, x)
+
+
+@given(st.lists(st.floats(width=64), max_size=40), st.sampled_from(["float64", "float32", "float16", "complex128"]))
+@settings(max_examples=200, deadline=None)
+def test_a_tally_counts_what_a_loop_counts(numbers: list[float], dtype: str) -> None:
+    with np.errstate(all="ignore"):
+        array = np.array(numbers).astype(dtype)
+    sizes = [abs(complex(x)) for x in array.tolist()]
+    finite = [x for x in sizes if math.isfinite(x)]
+    found = tally(array)
+
+    assert found.size == len(sizes)
+    assert found.zeros == sum(x == 0 for x in sizes)
+    assert found.nans == sum(math.isnan(x) for x in np.abs(array).astype(float).tolist())
+    assert found.nonfinite == len(sizes) - len(finite)
+    if finite:
+        assert found.high == pytest.approx(max(finite), rel=1e-6, abs=0)
+        high = max(finite) or 1.0
+        mean = math.fsum((x / high) ** 2 for x in finite) / len(finite)
+        assert found.rms == pytest.approx(high * math.sqrt(mean), rel=1e-5, abs=1e-323)
+    else:
+        assert math.isnan(found.rms)
+
+
+@pytest.mark.parametrize("size", [1e-300, 1e-160, 1.0, 1e160, 1.7e308])
+def test_sizes_neither_overflow_nor_underflow(size: float) -> None:
+    assert tally(np.full(3, size)).rms == pytest.approx(size)
+    assert tally(np.full(3, size)).high == size
+
+
+def test_a_large_array_is_tallied_in_blocks_like_a_small_one() -> None:
+    array = np.random.default_rng(0).normal(size=(3, BLOCK))
+    array[1, 5], array[2, 7], array[0, :9] = np.nan, -np.inf, 0.0
+    found = tally(array)
+    finite = array[np.isfinite(array)]
+
+    assert (found.size, found.zeros, found.nans, found.infs) == (array.size, 9, 1, 1)
+    assert found.rms == pytest.approx(math.sqrt(np.mean(finite**2)))
+    assert found.high == np.abs(finite).max()
+
+
+def test_parts_together_are_tallied_like_the_whole() -> None:
+    array = np.random.default_rng(0).normal(size=1000)
+    array[::10], array[7] = 0.0, np.inf
+    parts = joined(tally(part) for part in (array[:3], array[3:400], array[400:400], array[400:]))
+
+    assert parts.rms == pytest.approx(tally(array).rms)
+    assert (parts.size, parts.zeros, parts.infs, parts.high) == (1000, 100, 1, tally(array).high)
+
+
+def test_layers_are_groups_from_the_output_back() -> None:
+    found = flow(chain(4, 0.5, np.ones(3)))
+
+    assert [layer.name for layer in found.layers] == ["loss", "layer3", "layer2", "layer1", "layer0"]
+    assert [layer.rms for layer in found.layers[1:4]] == [1.0, 0.5, 0.25]
+
+
+def test_an_input_belongs_to_the_layer_that_reads_it() -> None:
+    def f(w, v, x):
+        with wg.group("inner"):
+            x = np.tanh(x @ w)
+        with wg.group("outer"):
+            return np.sum(x @ v)
+
+    found = flow(wg.run(f, np.ones((2, 3)), np.ones(3), np.ones((4, 2))))
+
+    assert found["inner"].gradient.size == 6 + 8 + 12 + 12
+    assert found["outer"].gradient.size >= 3 + 4 + 1
+
+
+def test_layers_are_compared_per_number_so_that_width_does_not_count() -> None:
+    narrow, wide = (flow(chain(2, 0.5, np.ones(n)))["layer0"].rms for n in (2, 2000))
+
+    assert narrow == pytest.approx(wide)
+
+
+@pytest.mark.parametrize(("scale", "kind"), [(1e-2, "vanishes"), (1e2, "explodes"), (1.1, "steady")])
+def test_the_flow_says_whether_it_vanishes_or_explodes(scale: float, kind: str) -> None:
+    finding = flow(chain(5, scale, np.ones(3))).findings[0]
+
+    assert finding.kind == kind
+    # The last layer holds the input too, one step further.
+    last = math.hypot(scale**4, scale**5) / math.sqrt(2)
+    assert finding.ratio == pytest.approx(last)
+
+
+def test_a_fall_beyond_what_a_float_can_say_is_said_in_words() -> None:
+    def f(x):
+        for name in "abc":
+            with wg.group(name):
+                x = x * 1e-155
+        return x * 1e150
+
+    sentence = str(flow(wg.run(f, np.float64(1.0))).findings[0])
+
+    assert "over 1e308 times smaller" in sentence
+
+
+def test_the_steepest_step_is_named() -> None:
+    def f(x):
+        for k, scale in enumerate([2.0, 1e-6, 3.0, 0.5]):
+            with wg.group(f"layer{k}"):
+                x = x * scale
+        return np.sum(x)
+
+    sentence = str(flow(wg.run(f, np.ones(4))).findings[0])
+
+    assert "vanishes" in sentence
+    assert "the steepest step is from layer1 to layer0" in sentence
+
+
+def test_a_number_that_is_not_finite_is_found_where_it_first_comes() -> None:
+    def f(x):
+        with wg.group("root"):
+            y = np.sqrt(x)
+        with wg.group("total"):
+            return np.sum(y * 0.0)
+
+    found = flow(wg.run(f, np.array([0.0, 1.0])))
+
+    assert found.findings[0].kind == "nonfinite"
+    assert found.findings[0].layer == "root"
+    assert found["root"].gradient.nans == 1
+    assert found["total"].gradient.nonfinite == 0
+
+
+def test_absent_and_zero_gradients_are_told_apart() -> None:
+    def f(x, z):
+        with wg.group("cut"):
+            a = np.maximum(x, 0.0)
+        with wg.group("nought"):
+            b = z * 0.0
+        return np.sum(a) + np.sum(b)
+
+    found = flow(wg.run(f, np.array([-1.0, -2.0]), np.ones(2)))
+    cut, nought = found["cut"], found["nought"]
+
+    assert cut.absent == 2
+    assert (nought.absent, nought.zero_share) == (0, 0.5)
+    assert cut.absent_share == 0.5
+
+
+def test_a_layer_without_any_gradient_is_reported() -> None:
+    def f(x, w):
+        with wg.group("before"):
+            y = x * 2.0
+        with wg.group("cut"):
+            z = wg.stop_gradient(y) * w
+        return np.sum(z)
+
+    findings = flow(wg.run(f, np.ones(3), np.ones(3))).findings
+
+    assert any(finding.kind == "zero" and finding.layer == "before" for finding in findings)
+
+
+def test_an_input_that_feeds_nothing_is_reported_and_makes_no_layer() -> None:
+    found = flow(wg.run(lambda x, unused: x * x, 2.0, 3.0))
+
+    assert found.findings[-1].kind == "unused"
+    assert "unused" in str(found.findings[-1])
+    assert all(layer.name != "unused" for layer in found.layers)
+
+
+def test_without_groups_layers_go_by_distance_from_the_output() -> None:
+    circuit = wg.circuit("a = x * y; b = tanh(a); c = b * 3")
+    found = flow(circuit.run(x=1.0, y=2.0))
+
+    assert ranks_of(circuit)[circuit.index("x")] == 3
+    assert [layer.name for layer in found.layers] == ["c", "b", "a", "depth 3"]
+    assert found["depth 3"].nodes == 2
+
+
+def test_one_function_around_everything_is_no_layer() -> None:
+    def layer(x):
+        return np.tanh(x * 1.5)
+
+    def f(x):
+        for _ in range(3):
+            x = layer(x)
+        return np.sum(x)
+
+    assert all(found.name.startswith(("depth", "x", "f")) for found in flow(wg.run(f, np.ones(2))).layers)
+
+
+def test_layers_can_be_inputs() -> None:
+    found = flow(wg.run(lambda w, b: np.sum(np.tanh(w * 2.0 + b)), np.ones(3), np.zeros(3)), by="input")
+
+    assert {layer.name for layer in found.layers} == {"w", "b"}
+    assert found["w"].rms == pytest.approx(2 * found["b"].rms)
+
+
+def test_a_group_that_is_called_like_a_stretch_loses_no_node() -> None:
+    def f(x):
+        with wg.group("depth 0"):
+            y = x * 2.0
+        with wg.group("b"):
+            z = y * 3.0
+        return z * 4.0
+
+    run = wg.run(f, 1.0)
+
+    assert sum(layer.nodes for layer in flow(run).layers) == sum(run.circuit.active())
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_every_moving_number_is_in_one_layer(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    circuit = random_circuit(rng)
+    run = circuit.run(random_point(rng, circuit))
+    ranks = ranks_of(circuit)
+    moving = [node for node, moves in enumerate(circuit.active()) if moves and ranks[node] >= 0]
+    for by in ("group", "rank"):
+        found = flow(run, by=by)
+
+        assert sum(layer.gradient.size for layer in found.layers) == len(moving)
+        assert sum(layer.absent for layer in found.layers) == sum(run.flows[node] is None for node in moving)
+        assert str(found)
+    assert histogram(run).size == sum(circuit.active())
+
+
+@pytest.mark.parametrize("options", [{"by": "layer"}, {"depth": 0}, {"depth": 1.5}, {"depth": True}])
+def test_settings_that_mean_nothing_are_refused(options: dict[str, object]) -> None:
+    with pytest.raises(InputError, match="got"):
+        flow(wg.circuit("x * y").run(x=1.0, y=2.0), **options)
+
+
+def test_a_flow_of_a_circuit_that_nothing_moves_is_empty() -> None:
+    found = flow(wg.circuit("1 + 2").run())
+
+    assert found.layers == ()
+    check_svg(found.to_svg())
+
+
+def test_a_histogram_counts_every_number_once() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=500) * 10.0 ** rng.integers(-30, 30, 500)
+    x[:50] = 0.0
+    run = wg.run(lambda w: np.sum(w * x), np.ones(500))
+    found = histogram(run, "w")
+
+    assert found.size == 500
+    assert found.zeros == 50
+    for row in found.bins:
+        inside = (row.low <= row.sign * x) & (row.sign * x < row.high)
+        assert row.count == int(np.count_nonzero(inside))
+
+
+@pytest.mark.parametrize("power", range(-300, 301, 25))
+def test_a_power_of_ten_begins_its_bin(power: int) -> None:
+    size = float(f"1e{power}")
+    found = histogram(wg.run(lambda w: w * size, 1.0), "w")
+
+    assert [row.low for row in found.bins if row.count] == [size]
+
+
+def test_a_histogram_of_extremes_stays_small_and_loses_nothing() -> None:
+    x = np.array([5e-324, 1e308, -1e-310, -1.7e308, 0.0, np.nan, np.inf, -np.inf])
+    with np.errstate(all="ignore"):
+        found = histogram(wg.run(lambda w: np.sum(w * 1.0), x), "w", of="value")
+
+    assert found.size == 8
+    assert (found.zeros, found.nans, found.infs) == (1, 1, 2)
+    assert len(found.bins) <= 2 * MOST_BINS
+    assert sum(row.count for row in found.bins) == 4
+    check_svg(found.to_svg())
+
+
+def test_absent_gradients_have_a_bin_of_their_own() -> None:
+    found = histogram(wg.run(lambda x: np.sum(np.maximum(x, 0.0)), np.array([-1.0, 2.0, 0.5])), "x")
+
+    assert found.absent == 1
+    assert found.zeros == 0
+    assert "absent" in str(found)
+
+
+def test_a_histogram_of_nothing_known_is_refused() -> None:
+    run = wg.circuit("x * y").run(x=1.0, y=2.0)
+
+    with pytest.raises(InputError, match="grad or value"):
+        histogram(run, of="slope")
+    with pytest.raises(UnknownNameError):
+        histogram(run, "z")
+
+
+def awkward() -> list[wg.Run]:
+    """Return runs of every kind of value that must not upset an answer."""
+    functions = [
+        (lambda x: np.sum(np.abs(x)), np.array([1 + 2j, np.nan + 0j])),
+        (lambda x: np.sum(x * 2), np.ones(3, np.float32)),
+        (np.sum, np.zeros((0, 3))),
+        (np.sum, np.array(2.0)),
+        (lambda x: np.sum(np.log(x)), np.array([0.0, -1.0, 1e-320])),
+        (lambda x: np.where(x > 0, x, 0.0) * 1e300 * 1e300, -1.0),
+        (lambda x: x > 0, 1.0),
+    ]
+    with np.errstate(all="ignore"):
+        return [wg.run(f, x) for f, x in functions]
+
+
+def test_no_value_upsets_an_answer() -> None:
+    for run in awkward():
+        for answer in (flow(run), flow(run, by="input"), histogram(run), histogram(run, of="value")):
+            assert str(answer) == repr(answer)
+            for theme in ("light", "dark", "auto"):
+                check_svg(answer.to_svg(theme=theme))
+
+
+def test_a_spoilt_layer_is_hatched_and_named() -> None:
+    svg = flow(wg.run(lambda x: np.sum(np.sqrt(x) * 0.0), np.zeros(3))).to_svg(theme="light")
+
+    assert any(element.get("class") == "hatch" for element in elements(svg))
+    assert any("NaN" in text for text in texts(svg))
+
+
+def test_values_of_the_flow_are_written_in_the_picture() -> None:
+    found = flow(chain(3, 0.5, np.ones(3)))
+    written = texts(found.to_svg(theme="light"))
+
+    assert {layer.name for layer in found.layers} <= set(written)
+    assert "0.5" in written
+
+
+@pytest.mark.parametrize("label", HOSTILE)
+def test_no_label_breaks_out_of_a_plot(label: str) -> None:
+    curve = Curve(label, [0, 1], [1, 2], [1, 2], [1, 2])
+    for svg in (
+        bars([Bar(label, 1.0, note=label)], title=label, description=label, axis=label, other=label, theme="auto"),
+        columns([Column(label, 3)], title=label, description=label, axis=label, theme="dark"),
+        curves([Panel(label, [curve])], [Mark(1, label)], steps=(0, 1), title=label, description=label, theme="light"),
+    ):
+        check_svg(svg)
+        assert sum(element.tag.endswith("style") for element in elements(svg)) == 1
+        assert svg.count("<script") == 0
+
+
+def test_a_theme_that_is_none_is_refused() -> None:
+    with pytest.raises(InputError, match="light, dark or auto"):
+        flow(wg.circuit("x * y").run(x=1.0, y=2.0)).to_svg(theme="blue")
+
+
+def test_auto_holds_both_themes_and_the_others_one() -> None:
+    run = wg.circuit("x * y").run(x=1.0, y=2.0)
+    paper = {name: theme.paper for name, theme in THEMES.items()}
+    auto, light, dark = (flow(run).to_svg(theme=theme) for theme in ("auto", "light", "dark"))
+
+    assert all(colour in auto for colour in paper.values())
+    assert "prefers-color-scheme" in auto
+    assert paper["dark"] not in light
+    assert paper["light"] not in dark
+
+
+@pytest.mark.parametrize("name", THEMES)
+def test_words_and_curves_stand_out_from_what_they_stand_on(name: str) -> None:
+    theme = THEMES[name]
+
+    assert min(contrast(theme.ink, ground) for ground in (theme.paper, theme.head)) >= 4.5
+    assert contrast(theme.muted, theme.paper) >= 4.5
+    assert min(contrast(colour, theme.paper) for colour in SERIES[name]) >= 4.5
+
+
+@given(st.lists(st.floats(allow_nan=True), min_size=1, max_size=8), st.booleans())
+@settings(max_examples=200, deadline=None)
+def test_an_axis_holds_every_number_it_was_made_for(numbers: list[float], log: bool) -> None:
+    axis = Axis.over(numbers, 0.0, 100.0, log=log)
+    for x in numbers:
+        if math.isfinite(x) and (x > 0 or not log):
+            assert -1e-6 <= axis.at(x) <= 100.0 + 1e-6
+    ticks = axis.ticks()
+
+    assert ticks == sorted(ticks)
+    assert len(ticks) <= 12
+
+
+def test_labels_of_marks_do_not_overlap() -> None:
+    marks = [Mark(step, f"{step}: exploded layer{step}") for step in (1, 2, 3, 4, 50, 51, 97, 98, 99)]
+    curve = Curve("loss", [0, 99], [1, 2], [1, 2], [1, 2])
+    svg = curves([Panel("loss", [curve])], marks, steps=(0, 99), title="t", description="d", theme="light")
+    boxes = [
+        [float(element.get(name, "0")) for name in ("x", "y", "width", "height")]
+        for element in elements(svg)
+        if element.get("class") == "label"
+    ]
+    pairs = [(a, b) for k, a in enumerate(boxes) for b in boxes[:k]]
+
+    assert len(boxes) == len(marks)
+    assert not any(
+        a[0] < b[0] + b[2] and b[0] < a[0] + a[2] and a[1] < b[1] + b[3] and b[1] < a[1] + a[3] for a, b in pairs
+    )
+
+
+def test_names_of_curves_do_not_overlap() -> None:
+    found = [Curve(f"c{k}", [0, 1], [1, 1], [1, 1 + k / 100], [1, 1]) for k in range(12)]
+    svg = curves([Panel("all", found)], [], steps=(0, 1), title="t", description="d", theme="light")
+    places = sorted(
+        float(element.get("y", "0"))
+        for element in elements(svg)
+        if (element.find("{*}title") is not None and element.tag.endswith("text"))
+    )
+
+    assert len(places) == 12
+    assert min(np.diff(places)) >= 14
+
+
+def test_a_picture_is_the_same_every_time_and_shares_no_names_with_another() -> None:
+    one, two = (Canvas(title, "").svg("light") for title in ("a", "b"))
+    ids = [{element.get("id") for element in elements(svg)} - {None} for svg in (one, two)]
+
+    assert Canvas("a", "").svg("light") == one
+    assert not ids[0] & ids[1]
