@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Iterable
+from functools import lru_cache
 from pathlib import Path
 from types import FrameType
 
@@ -154,6 +155,7 @@ def user_line() -> str:
     return "" if frame is None else f"\n  recorded at {frame.f_code.co_filename}:{frame.f_lineno}"
 
 
+@lru_cache(4096)
 def is_own(file: str) -> bool:
     """Return whether a file is none of the user's: wiregrad's, NumPy's, or part of Python itself."""
     python = file.startswith(_PYTHON) and "-packages" not in file

@@ -1,12 +1,19 @@
-"""Exporters write circuits and runs for people: pictures, graph descriptions, plots."""
+"""Exporters write circuits and runs for people: pictures, graph descriptions, plots.
 
-from wiregrad.export.boxes import Box, Kind, Link, Picture
-from wiregrad.export.dot import to_dot
-from wiregrad.export.drawing import picture
-from wiregrad.export.mermaid import to_mermaid
-from wiregrad.export.notebook import mimebundle
-from wiregrad.export.svg import to_svg
-from wiregrad.export.terminal import to_unicode
+Each is loaded when it is first asked for, since most programs draw nothing.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from wiregrad.export.boxes import Box, Kind, Link, Picture
+    from wiregrad.export.dot import to_dot
+    from wiregrad.export.drawing import picture
+    from wiregrad.export.mermaid import to_mermaid
+    from wiregrad.export.notebook import mimebundle
+    from wiregrad.export.svg import to_svg
+    from wiregrad.export.terminal import to_unicode
 
 __all__ = [
     "Box",
@@ -20,3 +27,15 @@ __all__ = [
     "to_svg",
     "to_unicode",
 ]
+
+_MODULES = ("boxes", "dot", "drawing", "mermaid", "notebook", "svg", "terminal")
+
+
+def __getattr__(name: str) -> Any:
+    if name in __all__:
+        for module in _MODULES:
+            found = getattr(import_module(f"wiregrad.export.{module}"), name, None)
+            if found is not None:
+                globals()[name] = found
+                return found
+    raise AttributeError(f"wiregrad.export has no {name!r}")

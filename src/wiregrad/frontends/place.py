@@ -3,39 +3,52 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from functools import cache
 from types import CodeType, FrameType
+from typing import NamedTuple
 
 from wiregrad.errors import is_own
 from wiregrad.ir import Place
 from wiregrad.ops.functions.registry import FUNCTIONS
 
 
+class Stand(NamedTuple):
+    """Where the code stands that records something."""
+
+    frames: list[FrameType]
+    """The frames of the user's code, nearest first, up to the function that is traced."""
+    call: tuple[str, int] | None
+    """The function made of ops that the user's code called to get here, and a number that tells calls apart."""
+
+
+def stand() -> Stand:
+    """Walk out from here to the function that is traced."""
+    frames, call = list[FrameType](), None
+    names = _names()
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        code = frame.f_code
+        if not is_own(code.co_filename):
+            frames.append(frame)
+        elif code.co_name == TRACED_CALL:
+            break
+        elif not frames and code in names:
+            call = names[code], id(frame)
+        frame = frame.f_back
+    return Stand(frames, call)
+
+
 def user_place() -> Place | None:
     """Return the nearest line of code outside wiregrad."""
-    return next(user_frames(), (None, ""))[0]
-
-
-def user_frames() -> Iterator[tuple[Place, str]]:
-    """Walk out from here through the frames outside wiregrad, up to the function that is traced."""
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and frame.f_code.co_name != TRACED_CALL:
-        if not is_own(frame.f_code.co_filename):
-            yield Place(frame.f_code.co_filename, frame.f_lineno), frame.f_code.co_name
-        frame = frame.f_back
-
-
-def called_function() -> tuple[str, int] | None:
-    """Return the function made of ops that the user's code called to get here, and a number that tells calls apart."""
-    frame: FrameType | None = sys._getframe(1)
-    found: tuple[str, int] | None = None
     while frame is not None and is_own(frame.f_code.co_filename):
-        name = _names().get(frame.f_code)
-        if name is not None:
-            found = name, id(frame)
         frame = frame.f_back
-    return found
+    return None if frame is None else place_of(frame)
+
+
+def place_of(frame: FrameType) -> Place:
+    """Return the line a frame is at."""
+    return Place(frame.f_code.co_filename, frame.f_lineno)
 
 
 @cache

@@ -25,7 +25,7 @@ from wiregrad.errors import (
     user_line,
 )
 from wiregrad.frontends.lift import literal, own
-from wiregrad.frontends.place import called_function, user_frames
+from wiregrad.frontends.place import place_of, stand
 from wiregrad.frontends.tape import (
     BLOCKED,
     KEEP,
@@ -351,16 +351,18 @@ def meet(one: Value, two: Value) -> tuple[Tape | None, int, int]:
 
 def note_place(tape: Tape, offset: int) -> None:
     """Keep where a traced node was written: its line, and the functions (inside the traced one) and groups around."""
-    frames = list(user_frames())
+    frames, call = stand()
     if frames:
-        tape.places[offset] = frames[0][0]
-    functions = [name for _, name in frames[:-1] if not name.startswith("<")]
+        tape.places[offset] = place_of(frames[0])
+    functions = [frame.f_code.co_name for frame in frames[:-1] if not frame.f_code.co_name.startswith("<")]
     path = "/".join([*filter(None, [STATE.group]), *reversed(functions)])
     if path:
         tape.groups[offset] = path
-    call = called_function()
     if call is not None:
         tape.calls[offset] = call
+    if tape.frames is not None:
+        for depth, frame in enumerate(reversed(frames)):
+            tape.frames[frame] = depth
 
 
 def _refused(op: Op, xs: Sequence[Any], error: Exception) -> Exception:

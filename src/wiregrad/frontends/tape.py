@@ -15,6 +15,7 @@ import threading
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from struct import Struct
+from types import FrameType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -77,6 +78,7 @@ class Tape:
         "calls",
         "certificates",
         "extras",
+        "frames",
         "groups",
         "hooks",
         "imports",
@@ -117,6 +119,8 @@ class Tape:
         self.apart = apart or tracing
         """Whether values of other recordings stand here as leaves, instead of being copied with all they came from."""
         self.certificates: list[Certificate] = []
+        self.frames: dict[FrameType, int] | None = None
+        """While names are wanted: the frames of the user's functions that recorded something, with their depth."""
         self.names: dict[int, str] = {}
         """The names given to recorded values."""
         self.places: dict[int, Place] = {}

@@ -7,17 +7,14 @@ the functions it was written in, variables give their names, and what steered Py
 from __future__ import annotations
 
 import inspect
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
-from types import FrameType
 from typing import Any
 
 import numpy as np
 
 from wiregrad.dtypes import DTYPES, plain
-from wiregrad.errors import GradientError, NameSyntaxError, is_own, shown, user_line
+from wiregrad.errors import GradientError, NameSyntaxError, shown, user_line
 from wiregrad.frontends.lift import as_data, own
 from wiregrad.frontends.record import place
 from wiregrad.frontends.session import check_function, lifted
@@ -69,9 +66,13 @@ def run_traced(f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any
     with STATE.on(tape):
         leaves, shape = flatten((tuple(args), dict(kwargs)))
         given, keywords = unflatten(shape, [lift(leaf) for leaf in leaves])
-        names: dict[int, str] = {}
-        with _names_of_locals(tape, names) if named else nullcontext():
+        tape.frames = {} if named else None
+        try:
             result = call_traced(f, given, keywords)
+            names = _names_of_locals(tape)
+        finally:
+            # Frames hold values, which hold the recording.
+            tape.frames = None
     results, tree = flatten(result)
     return Traced(tape, inputs, results, tree, names)
 
@@ -98,22 +99,15 @@ def _is_input(leaf: Any) -> bool:
     return np.asarray(leaf).dtype.kind in "fc"
 
 
-@contextmanager
-def _names_of_locals(tape: Tape, names: dict[int, str]) -> Iterator[None]:
-    """Note under which names the functions that run inside kept values when they returned."""
-
-    def profile(frame: FrameType, event: str, _: Any) -> None:
-        if event == "return" and not is_own(frame.f_code.co_filename):
-            for name, value in frame.f_locals.items():
-                if isinstance(value, Value) and value._tape is tape and name.isidentifier():
-                    names[value._index] = name
-
-    before = sys.getprofile()
-    sys.setprofile(profile)
-    try:
-        yield
-    finally:
-        sys.setprofile(before)
+def _names_of_locals(tape: Tape) -> dict[int, str]:
+    """Return under which names functions kept values when they returned; what an outer one says counts."""
+    names: dict[int, str] = {}
+    frames = tape.frames or {}
+    for frame in sorted(frames, key=lambda frame: -frames[frame]):
+        for name, value in frame.f_locals.items():
+            if isinstance(value, Value) and value._tape is tape and name.isidentifier():
+                names[value._index] = name
+    return names
 
 
 def trace(f: Callable[..., Any], *args: Any, **kwargs: Any) -> Circuit:

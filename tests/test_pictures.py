@@ -1,0 +1,752 @@
+"""Pictures of circuits and runs: what they say, that they can be read, and that no text can break out of them."""
+
+from __future__ import annotations
+
+import re
+import sys
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+
+import wiregrad as wg
+from wiregrad.errors import CircuitError, InputError
+from wiregrad.export import Kind, Picture, mimebundle, picture, to_dot, to_mermaid, to_svg, to_unicode
+from wiregrad.export.css import RULES
+from wiregrad.export.letters import ADVANCE, cells, clip, clip_front, printable, width
+from wiregrad.export.palette import (
+    NEGATIVE,
+    POSITIVE,
+    STROKE_CONTRAST,
+    TEXT_CONTRAST,
+    THEMES,
+    TONES,
+    Scale,
+    Theme,
+    contrast,
+)
+from wiregrad.export.reading import State, norm, read
+from wiregrad.ir import Place
+from wiregrad.testing.circuits import check_random, random_circuit, random_point
+
+EXAMPLES = {
+    "expression": (
+        "e = a + b; f = e * c",
+        {"a": 2, "b": -3, "c": 10},
+        {"a": ("2", "+10"), "b": ("-3", "+10"), "c": ("10", "-1"), "e": ("-1", "+10"), "f": ("-10", "+1")},
+    ),
+    "gates": (
+        "q = x + y; f = q * z",
+        {"x": -2, "y": 5, "z": -4},
+        {"x": ("-2", "-4"), "y": ("5", "-4"), "z": ("-4", "+3"), "q": ("3", "-4"), "f": ("-12", "+1")},
+    ),
+    "neuron": (
+        "n = x1*w1 + x2*w2 + b; o = tanh(n)",
+        {"x1": 2, "w1": -3, "x2": 0, "w2": 1, "b": 6.8813735870195432},
+        {
+            "x1": ("2", "-1.5"),
+            "w1": ("-3", "+1"),
+            "x2": ("0", "+0.5"),
+            "w2": ("1", "0"),
+            "b": ("6.8814", "+0.5"),
+            "n": ("0.88137", "+0.5"),
+            "o": ("0.70711", "+1"),
+        },
+    ),
+    "sigmoid": (
+        "L = sigmoid(w0*x0 + w1*x1 + w2)",
+        {"w0": 2, "x0": -1, "w1": -3, "x1": -2, "w2": -3},
+        {
+            "w0": ("2", "-0.19661"),
+            "x0": ("-1", "+0.39322"),
+            "w1": ("-3", "-0.39322"),
+            "x1": ("-2", "-0.58984"),
+            "w2": ("-3", "+0.19661"),
+            "L": ("0.73106", "+1"),
+        },
+    ),
+}
+
+
+@pytest.fixture
+def recursion_limit_1000() -> Iterator[None]:
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(1000)
+    yield
+    sys.setrecursionlimit(before)
+
+
+def run_of(name: str) -> wg.Run:
+    formula, point, _ = EXAMPLES[name]
+    return wg.circuit(formula).run(point)
+
+
+def texts(svg: str) -> list[str]:
+    """The texts a person sees, with the signs of print turned back."""
+    found = [node.text or "" for node in ET.fromstring(svg).iter("{http://www.w3.org/2000/svg}text")]
+    return [text.replace("\N{MINUS SIGN}", "-") for text in found]
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_a_picture_has_the_values_and_gradients_of_the_worked_examples(name: str) -> None:
+    run = run_of(name)
+    drawn = picture(run.circuit, run)
+    found = {box.label: box for box in drawn.boxes}
+    for label, (value, grad) in EXAMPLES[name][2].items():
+        box = found[label]
+
+        assert box.value is not None
+        assert box.grad is not None
+        assert (box.value.text, box.grad.with_sign()) == (value, grad)
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_every_format_writes_the_values_and_gradients_of_the_worked_examples(name: str) -> None:
+    run = run_of(name)
+    seen = texts(to_svg(run.circuit, run))
+    dot = to_dot(run.circuit, run)
+    mermaid = to_mermaid(run.circuit, run)
+    plain = to_unicode(run.circuit, run, width=200)
+    for label, (value, grad) in EXAMPLES[name][2].items():
+        assert {label, value, grad} <= set(seen)
+        assert f"data\\ {value} | grad\\ {grad}" in dot
+        assert f"data {value}<br/>grad {grad}" in mermaid
+        assert f"data {value}" in plain
+        assert f"grad {grad}" in plain
+
+
+def test_the_wire_from_e_to_f_shows_its_local_derivative_and_what_was_sent() -> None:
+    run = run_of("expression")
+    drawn = picture(run.circuit, run)
+    (link,) = [link for link in drawn.links if drawn.boxes[link.source].label == "e"]
+
+    assert link.local is not None
+    assert link.sent is not None
+    assert (link.local.text, link.sent.text, link.input) == ("10", "10", "a")
+    assert "∂ 10" in texts(to_svg(run.circuit, run))
+
+
+def test_a_wire_is_its_reader_and_slot() -> None:
+    circuit = wg.circuit("x * x")
+
+    assert [(link.reader, link.slot) for link in picture(circuit).links] == [(1, 0), (1, 1)]
+
+
+def test_the_split_picture_has_the_splitters_of_the_split_form_and_their_sums() -> None:
+    circuit = wg.circuit("x * x + x")
+    drawn = picture(circuit, circuit.run(x=3.0), split=True)
+    splitters = [box for box in drawn.boxes if box.kind is Kind.SPLIT]
+    split = circuit.split()
+    sums = [split.run(x=3.0)[node.name].grad for node in split.splitters]
+
+    assert [box.grad.size for box in splitters if box.grad is not None] == sums == [7.0, 4.0]
+    assert max(fan_out(drawn, k) for k, box in enumerate(drawn.boxes) if box.kind is not Kind.SPLIT) == 1
+
+
+def fan_out(drawn: Picture, k: int) -> int:
+    return sum(link.source == k for link in drawn.links) + len(drawn.boxes[k].outputs)
+
+
+def test_split_pictures_of_random_circuits_count_the_splitters_of_the_split_form() -> None:
+    def check(circuit: wg.Circuit) -> None:
+        drawn = picture(circuit, split=True, cap=10_000)
+        folded = len(circuit.columns.constants)
+        splitters = sum(box.nodes for box in drawn.boxes if box.kind is Kind.SPLIT)
+
+        assert all(fan_out(drawn, k) <= 1 for k, box in enumerate(drawn.boxes) if box.kind is not Kind.SPLIT)
+        assert len(circuit.split().splitters) - folded <= splitters <= len(circuit.split().splitters)
+        assert all(link.source < link.target for link in drawn.links)
+
+    check_random(check, count=40, nodes=30)
+
+
+def test_an_output_that_is_read_again_leaves_from_the_last_splitter() -> None:
+    builder = wg.Builder()
+    y = builder.tanh(builder.input("x"), name="y")
+    circuit = builder.build(y, builder.exp(y, name="z"))
+    drawn = picture(circuit, split=True)
+
+    assert [box.outputs for box in drawn.boxes if box.kind is Kind.SPLIT] == [("y",)]
+
+
+def test_a_value_with_many_readers_has_one_glyph_that_counts_its_splitters() -> None:
+    circuit = wg.circuit("x + x + x + x + x + x + x + x")
+    drawn = picture(circuit, circuit.run(x=1.0), split=True)
+    (splitter,) = [box for box in drawn.boxes if box.kind is Kind.SPLIT]
+
+    assert splitter.nodes == 7
+    assert splitter.grad is not None
+    assert splitter.grad.text == "8"
+
+
+def test_a_constant_without_a_name_is_written_in_its_reader() -> None:
+    drawn = picture(wg.circuit("y = 2 * x ** 3"))
+
+    assert [(box.label, box.text) for box in drawn.boxes] == [("x", "input"), ("t1", "· ** 3"), ("y", "2 * ·")]
+
+
+def test_a_constant_with_a_name_has_a_box() -> None:
+    drawn = picture(wg.circuit("k = 2; y = k * x"))
+
+    assert [box.kind for box in drawn.boxes] == [Kind.INPUT, Kind.CONSTANT, Kind.NODE]
+
+
+def test_what_is_not_finite_has_ink_and_a_hatch_and_no_hue() -> None:
+    circuit = wg.circuit("log(x) * y")
+    svg = to_svg(circuit, circuit.run(x=0.0, y=0.0), theme="light")
+
+    assert "NaN" in texts(svg)
+    assert "-Inf" in texts(svg)
+    assert "wg-hatch" in svg
+    assert "wg-stripe" in svg
+    assert "wg-s-x" in svg
+    assert all(theme.stroke("x") == theme.ink for theme in THEMES.values())
+
+
+def test_what_was_not_computed_is_a_dash_and_what_is_blocked_says_so() -> None:
+    circuit = wg.circuit("f = where(x > 0, x, y)")
+    drawn = picture(circuit, circuit.run(x=1.0, y=2.0))
+    found = {box.label: box.grad for box in drawn.boxes}
+    svg = to_svg(circuit, circuit.run(x=1.0, y=2.0))
+
+    assert found["t1"] is not None
+    assert found["t1"].state is State.ABSENT
+    assert found["y"] is not None
+    assert found["y"].state is State.BLOCKED
+    assert {"blocked", "\N{EN DASH}", "not computed"} <= set(texts(svg))
+    assert "0" not in [box.grad.text for box in drawn.boxes if box.grad is not None]
+
+
+def test_without_a_run_there_are_no_numbers_and_no_legend() -> None:
+    seen = texts(to_svg(wg.circuit("e = a + b; f = e * c")))
+
+    assert sorted(seen) == sorted(
+        ["f", "3 inputs, 2 nodes", *"abcef", "input", "input", "input", "+", "\N{MULTIPLICATION SIGN}", "output"]
+    )
+
+
+def test_a_node_on_a_kink_has_a_badge_that_names_the_convention() -> None:
+    circuit = wg.circuit("relu(x) + y")
+
+    assert [box.kink for box in picture(circuit, circuit.run(x=0.0, y=1.0)).boxes] == ["", "", "min_norm", ""]
+    assert "wg-badge" in to_svg(circuit, circuit.run(x=0.0, y=1.0)).partition("</style>")[2]
+    assert "wg-badge" not in to_svg(circuit, circuit.run(x=1.0, y=1.0)).partition("</style>")[2]
+
+
+ODD: list[tuple[Any, str]] = [
+    (True, "true"),
+    (np.bool_(False), "false"),
+    (3, "3"),
+    (10**400, "Inf"),
+    (-0.0, "-0"),
+    (1e300, "1e300"),
+    (5e-324, "4.9407e-324"),
+    (np.float32(0.1), "0.1"),
+    (1 + 2j, "1+2i"),
+    (complex("nan"), "NaN"),
+    (complex(0, float("inf")), "Inf"),
+    (float("-inf"), "-Inf"),
+    (np.array(2.5), "2.5"),
+    (np.zeros(0), "[0] empty"),
+    (np.zeros((2, 0, 3), complex), "[2\N{MULTIPLICATION SIGN}0\N{MULTIPLICATION SIGN}3] empty"),
+    (np.array([3.0, 4.0]), "[2] ‖5‖"),
+    (np.array([3.0, -4.0], np.float32), "[2] ‖5‖"),
+    (np.array([1e308, 1e308]), "[2] all 1e308"),
+    (np.array([1.5e308, 1.6e308]), "[2] ‖1.7e308‖"),
+    (np.array([True, False]), "[2] 1 true"),
+    (np.array([1, 2]), "[2] ‖2.236‖"),
+    (np.array([1j, 2.0]), "[2] ‖2.236‖"),
+    (np.array([np.nan, np.inf, 1.0]), "[3] 2 NaN"),
+    (np.array([np.inf, 1.0]), "[2] 1 Inf"),
+    (None, "\N{EN DASH}"),
+]
+
+
+@pytest.mark.parametrize(("value", "text"), ODD)
+def test_every_value_has_a_reading(value: Any, text: str) -> None:
+    found = read(value)
+
+    assert found.text == text
+    assert found.tone(Scale(1.0, 1.0))
+
+
+def test_the_norm_of_huge_numbers_does_not_overflow() -> None:
+    assert norm(np.array([3e200, 4e200])) == pytest.approx(5e200)
+    assert norm(np.array([1.7e308, 1.7e308])) == 1.7e308
+    assert norm(np.array([np.nan, 2.0])) == 2.0
+    assert norm(np.zeros(0)) == 0.0
+
+
+def test_arrays_of_every_kind_are_drawn() -> None:
+    def f(x: Any, k: Any, z: Any) -> Any:
+        return np.where(x > 0, x, 0.0).sum() * k + (z * z.conj()).real.sum()
+
+    run = wg.run(f, np.array([1.0, -1.0], np.float32), 3.0, np.array([1 + 1j]))
+    for write in (to_svg, to_dot, to_mermaid, to_unicode):
+        assert "[2]" in write(run.circuit, run).replace("#91;", "[").replace("#93;", "]")
+
+
+def test_random_runs_can_be_drawn_in_every_format() -> None:
+    def check(circuit: wg.Circuit) -> None:
+        run = circuit.run(random_point(np.random.default_rng(1), circuit))
+        ET.fromstring(to_svg(circuit, run, split=True))
+        ET.fromstring(to_svg(circuit, run, down=True, cap=7))
+        assert tokens(to_dot(circuit, run))
+        assert to_mermaid(circuit, run, depth=0)
+        assert to_unicode(circuit, run, ascii=True).isascii()
+
+    check_random(check, count=40, nodes=25)
+
+
+# Groups
+
+
+def layered(layers: int, each: int, *, interleaved: bool = False) -> wg.Circuit:
+    """A chain whose nodes are in groups net/layer0, net/layer1, ..., in blocks or in turn."""
+    builder = wg.Builder()
+    x = builder.input("x")
+    for k in range(layers * each):
+        with builder.at(None, f"net/layer{k % layers if interleaved else k // each}"):
+            x = builder.tanh(x) if k % 2 else builder.negative(x)
+    return builder.build(x)
+
+
+def test_above_the_cap_the_picture_is_of_groups_and_says_so() -> None:
+    circuit = layered(12, 40)
+    drawn = picture(circuit, circuit.run(x=0.5))
+
+    assert [box.label for box in drawn.boxes] == ["x", *(f"net/layer{k}" for k in range(12))]
+    assert drawn.note == "480 nodes drawn as 12 groups"
+    for text in (to_svg(circuit), to_dot(circuit), to_mermaid(circuit), to_unicode(circuit)):
+        assert "480 nodes drawn as 12 groups" in text
+
+
+def test_a_group_shows_its_nodes_its_gradient_norm_and_what_is_not_finite() -> None:
+    builder = wg.Builder()
+    x = builder.input("x")
+    with builder.at(None, "net"):
+        y = builder.multiply(builder.log(x), 3.0)
+    circuit = builder.build(builder.add(y, 1.0, name="out"))
+    finite = picture(circuit, circuit.run(x=1.0), depth=0)
+    broken = picture(circuit, circuit.run(x=0.0), depth=0)
+    (group,) = [box for box in finite.boxes if box.kind is Kind.GROUP]
+
+    assert (group.text, group.bad) == ("2 nodes", 0)
+    assert group.grad is not None
+    assert group.grad.size == pytest.approx(np.hypot(3.0, 1.0))
+    assert [box.bad for box in broken.boxes if box.kind is Kind.GROUP] == [2]
+    assert "not finite" in texts(to_svg(circuit, circuit.run(x=0.0), depth=0))
+
+
+def test_a_circuit_without_groups_is_cut_into_equal_runs() -> None:
+    builder = wg.Builder()
+    x = builder.input("x")
+    for _ in range(1000):
+        x = builder.tanh(x)
+    drawn = picture(builder.build(x))
+
+    assert drawn.note == "1,000 nodes drawn as 40 equal runs of creation order"
+    assert {box.nodes for box in drawn.boxes if box.kind is Kind.GROUP} == {25}
+
+
+def test_a_group_that_reads_its_own_results_through_others_is_split_into_convex_runs() -> None:
+    circuit = layered(2, 3, interleaved=True)
+    drawn = picture(circuit, depth=1)
+
+    assert [box.name for box in drawn.boxes] == ["x", *(f"net/layer{k % 2} ({k // 2 + 1} of 3)" for k in range(6))]
+    assert all(link.source < link.target for link in drawn.links)
+
+
+def test_groups_that_take_turns_but_do_not_read_each_other_stay_whole() -> None:
+    builder = wg.Builder()
+    wires = [builder.input("a"), builder.input("b")]
+    for k in range(10):
+        with builder.at(None, "ab"[k % 2]):
+            wires[k % 2] = builder.tanh(wires[k % 2])
+    drawn = picture(builder.build(builder.add(*wires, name="y")), depth=0)
+
+    assert [(box.label, box.nodes) for box in drawn.boxes][2:] == [("a", 5), ("b", 5), ("y", 1)]
+
+
+def test_depth_and_opened_say_which_groups_are_open() -> None:
+    circuit = layered(3, 2)
+    closed, layers = picture(circuit, depth=0), picture(circuit, depth=1)
+    one = picture(circuit, depth=1, opened=["net/layer1"])
+
+    assert [box.nodes for box in closed.boxes] == [1, 6]
+    assert [box.nodes for box in layers.boxes] == [1, 2, 2, 2]
+    assert [box.nodes for box in one.boxes] == [1, 2, 1, 1, 2]
+    assert one.groups() == ("net", "net/layer1")
+
+
+def test_wires_between_groups_are_drawn_as_one_that_knows_how_many_they_are() -> None:
+    builder = wg.Builder()
+    x = builder.input("x")
+    with builder.at(None, "one"):
+        a, b = builder.tanh(x), builder.sin(x)
+    with builder.at(None, "two"):
+        y = builder.add(a, b, name="y")
+    circuit = builder.build(y)
+    drawn = picture(circuit, circuit.run(x=1.0), depth=0)
+
+    assert [(link.source, link.target, link.wires) for link in drawn.links] == [(0, 1, 2), (1, 2, 2)]
+    assert drawn.links[1].sent is not None
+    assert drawn.links[1].sent.size == pytest.approx(np.sqrt(2))
+
+
+@pytest.mark.parametrize("cap", [1, 3, 8, 20, 1000])
+def test_any_cap_holds_and_wires_only_lead_forward(cap: int) -> None:
+    for seed in range(25):
+        circuit = random_circuit(np.random.default_rng([5, seed]), nodes=60)
+        drawn = picture(circuit, cap=cap)
+        shown = sum(box.nodes for box in drawn.boxes)
+
+        assert len(drawn.boxes) <= cap
+        assert all(link.source < link.target for link in drawn.links)
+        assert shown == circuit.size - len(nameless_constants(circuit))
+
+
+def nameless_constants(circuit: wg.Circuit) -> set[int]:
+    named = {*circuit.columns.names.nodes.tolist(), *circuit.columns.outputs.tolist()}
+    return set(circuit.constants()) - named
+
+
+def test_splitters_of_a_collapsed_circuit_are_part_of_what_they_split() -> None:
+    circuit = wg.circuit("x * x + x").split()
+    drawn = picture(circuit, circuit.run(x=3.0), cap=2)
+
+    assert len(drawn.boxes) <= 2
+    assert all(link.source < link.target for link in drawn.links)
+
+
+def test_a_chain_of_a_hundred_thousand_nodes_is_drawn_without_recursion(recursion_limit_1000: None) -> None:
+    builder = wg.Builder()
+    x = builder.input("x")
+    for k in range(100_000):
+        x = builder.tanh(x) if k % 2 else builder.negative(x)
+    circuit = builder.build(x)
+    for text in (to_svg(circuit), to_dot(circuit), to_mermaid(circuit), to_unicode(circuit)):
+        assert "100,000 nodes drawn as 40 equal runs of creation order" in text
+
+
+def test_pictures_are_the_same_every_time() -> None:
+    circuit = random_circuit(np.random.default_rng(3), nodes=80)
+    run = circuit.run(random_point(np.random.default_rng(3), circuit))
+    for write in (to_svg, to_dot, to_mermaid, to_unicode):
+        assert write(circuit, run) == write(circuit, run)
+
+
+# Colour
+
+
+def pairs(theme: Theme) -> Iterator[tuple[str, str, str]]:
+    """Every colour of text with everything it can stand on."""
+    for ground in ("paper", "panel", "head"):
+        yield f"ink on {ground}", theme.ink, getattr(theme, ground)
+        yield f"muted on {ground}", theme.muted, getattr(theme, ground)
+        for sign in (POSITIVE, NEGATIVE):
+            yield f"{sign} on {ground}", theme.words[sign], getattr(theme, ground)
+    for tone in TONES:
+        yield f"ink on {tone}", theme.ink, theme.tint(tone)
+        yield f"{tone} on itself", theme.word(tone), theme.tint(tone)
+        yield f"{tone} on paper", theme.word(tone), theme.paper
+
+
+@pytest.mark.parametrize("theme", THEMES.values(), ids=THEMES)
+def test_text_has_a_contrast_of_four_and_a_half_on_everything_it_stands_on(theme: Theme) -> None:
+    weak = [(what, contrast(one, two)) for what, one, two in pairs(theme) if contrast(one, two) < TEXT_CONTRAST]
+
+    assert weak == []
+
+
+@pytest.mark.parametrize("theme", THEMES.values(), ids=THEMES)
+def test_wires_and_edges_have_a_contrast_of_three_on_the_paper(theme: Theme) -> None:
+    strokes = [*(theme.stroke(tone) for tone in TONES), theme.line, theme.muted]
+
+    assert [colour for colour in strokes if contrast(colour, theme.paper) < STROKE_CONTRAST] == []
+
+
+def test_text_has_only_the_colours_whose_contrast_is_tested() -> None:
+    written = {name: rule for name, rule in RULES.items() if "font" in rule or name in ("op", "quiet")}
+    fills = [re.findall(r"fill:\{(\w+)\}", rule) for rule in written.values()]
+
+    assert {fill for found in fills for fill in found} == {"ink", "muted"}
+
+
+@pytest.mark.parametrize("theme", THEMES.values(), ids=THEMES)
+def test_stronger_tones_stand_out_more(theme: Theme) -> None:
+    for sign in (POSITIVE, NEGATIVE):
+        tones = [contrast(theme.stroke(f"{sign}{k}"), theme.paper) for k in range(1, 6)]
+
+        assert all(a < b for a, b in pairwise(tones))
+
+
+def test_the_scale_clips_at_the_percentile_and_shows_it() -> None:
+    scale = Scale.of([*([1.0] * 1000), 1e6])
+
+    assert scale.limit == 1.0
+    assert scale.clips(1e6)
+    assert not scale.clips(1.0)
+    assert scale.tone(1e6) == "p5"
+    assert Scale.of([1.0, 1e6]).limit == 1e6
+
+
+@pytest.mark.parametrize("numbers", [[], [0.0], [5e-324], [1.7e308, 1e-300], [np.nan, np.inf], [1e-310, 2e-310]])
+def test_any_numbers_have_a_scale(numbers: list[float]) -> None:
+    scale = Scale.of(numbers)
+
+    for number in [*numbers, -1.0, 0.0, 1e308]:
+        assert scale.tone(number) in TONES
+        assert scale.weight(number) in (1, 2, 3)
+
+
+def test_auto_carries_both_themes_and_the_others_one() -> None:
+    run = run_of("expression")
+    auto, light, dark = (to_svg(run.circuit, run, theme=theme) for theme in ("auto", "light", "dark"))
+
+    assert "prefers-color-scheme:dark" in auto
+    assert THEMES["dark"].paper in auto
+    assert THEMES["light"].paper in auto
+    assert THEMES["dark"].paper not in light
+    assert THEMES["light"].paper not in dark
+    assert "var(" not in light + dark
+
+
+# Text that means to break out
+
+HOSTILE = [
+    '"', "'", "`", "\\", "\\\\", '\\"', '"]; evil', '"] --> evil', "</svg>", "</text><script>alert(1)</script>",
+    "<script>alert(1)</script>", "<img src=x onerror=alert(1)>", "]]>", "<![CDATA[", "-->", "<!--", "<!-- -->",
+    "&amp;", "&lt;script&gt;", "&", "&#x41;", "&#0;", "&bogus;", "<", ">", "{", "}", "{}", "|", "||", "a|b", "<f0>",
+    "\\n", "\\N", "\\G", "\\l", "\n", "\r\n", "\t", "\x00", "\x07", "\x1b[31mred", "\x7f", "\x85", "\u2028", "\u2029",
+    "\u202e gnp.exe", "\u200f", "\u2066", "\ufeff", "\ufffe", "\ud800", "\U0010ffff", "end", "subgraph", "graph TD;",
+    "%% comment", "%%{init: {'theme':'dark'}}%%", "click b0 href 'https://evil'", "classDef x fill:#f00", "style b0",
+    "[", "]", "(", ")", "((", "))", "[[x]]", "#quot;", "#35;", "a --> b", "a -.-> b", ";", ":", ":::", "@", "$x$",
+    "javascript:alert(1)", "url(#x)", "';alert(1)//", "expression(alert(1))", "</style>", "</title>", "</desc>",
+    "é", "数", "👩\u200d👩\u200d👧", "a\u0301", "x" * 5000, " ", "a b", "<?xml version='1.0'?>", "<!DOCTYPE x>",
+]  # fmt: skip
+ELEMENTS = {"svg", "title", "desc", "style", "rect", "g", "path", "text", "circle"}
+
+
+def hostile(text: str) -> tuple[wg.Circuit, wg.Run]:
+    builder = wg.Builder()
+    x = builder.input("x")
+    with builder.at(Place(text, 1), text):
+        y = builder.multiply(builder.tanh(x), 2.0)
+    with builder.at(Place(text, 2), f"{text}/{text}"):
+        z = builder.add(builder.log(y), x, name="z")
+    circuit = builder.build(z)
+    return circuit, circuit.run(x=0.5)
+
+
+def test_there_are_at_least_sixty_hostile_texts() -> None:
+    assert len(set(HOSTILE)) >= 60
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
+@pytest.mark.parametrize("depth", [None, 0])
+def test_no_text_breaks_out_of_svg(text: str, depth: int | None) -> None:
+    circuit, run = hostile(text)
+    svg = to_svg(circuit, run, depth=depth, theme="auto")
+    found = list(ET.fromstring(svg).iter())
+    styles = [node.text for node in found if node.tag.endswith("}style")]
+
+    assert {node.tag.rpartition("}")[2] for node in found} <= ELEMENTS
+    assert not any(name.startswith("on") or "href" in name or name == "id" for node in found for name in node.attrib)
+    assert svg.count("<svg") == 1
+    assert "evil" not in (styles[0] or "")
+    assert all(ch.isprintable() or ch == "\n" for ch in svg)
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
+def test_no_text_breaks_out_of_html(text: str) -> None:
+    html = mimebundle(*hostile(text))["text/html"]
+
+    assert "<script" not in html.lower()
+    assert re.findall(r"<(?![/a-z])", html) == []
+    assert set(re.findall(r"<([a-z]+)", html)) <= ELEMENTS | {"div", "p"}
+
+
+TOKEN = re.compile(r'\s*("(?:[^"\\]|\\.)*"|->|[A-Za-z_][A-Za-z_0-9]*|[0-9.]+|[{}\[\]=,;])', re.S)
+WORDS = {
+    "digraph", "subgraph", "node", "edge", "rankdir", "LR", "nodesep", "ranksep", "label", "labelloc", "t", "labeljust",
+    "l", "fontname", "fontsize", "color", "fontcolor", "arrowsize", "shape", "Mrecord", "record", "point", "style",
+    "filled", "fillcolor", "tooltip", "penwidth", "width", "dashed",
+}  # fmt: skip
+
+
+def tokens(dot: str) -> list[str]:
+    """Read DOT as Graphviz does, or fail."""
+    found, at = [], 0
+    text = dot.rstrip()
+    while at < len(text):
+        match = TOKEN.match(text, at)
+        assert match is not None, f"not DOT: {text[at : at + 40]!r}"
+        found.append(match[1])
+        at = match.end()
+    return found
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
+@pytest.mark.parametrize("depth", [None, 0])
+def test_no_text_breaks_out_of_dot(text: str, depth: int | None) -> None:
+    found = tokens(to_dot(*hostile(text), depth=depth))
+    names = {token for token in found if token[0].isalpha()}
+
+    assert found.count("{") == found.count("}")
+    assert all(name in WORDS or re.fullmatch(r"b\d+|cluster_\d+", name) for name in names)
+    assert found[-1] == "}"
+
+
+MERMAID = [
+    r"flowchart (LR|TB)",
+    r" +subgraph g\d+\[QUOTED\]",
+    r" +end",
+    r' +b\d+(\[QUOTED\]|\(\[QUOTED\]\)|\(\(" "\)\)|\[\[QUOTED\]\])',
+    r" +note\[QUOTED\]",
+    r" +b\d+ (-->|-\.->)(\|QUOTED\|)? b\d+",
+    r" +style b\d+ fill:#\w{6},color:#\w{6},stroke:#\w{6}(,stroke-width:2px)?",
+    r" +linkStyle \d+ stroke:#\w{6},stroke-width:\dpx",
+]
+QUOTED = r'"(?:[\w .,+=-]|#\d+;|<br/>)*"'
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
+@pytest.mark.parametrize("depth", [None, 0])
+def test_no_text_breaks_out_of_mermaid(text: str, depth: int | None) -> None:
+    lines = to_mermaid(*hostile(text), depth=depth).rstrip("\n").split("\n")
+    grammar = re.compile("|".join(MERMAID).replace("QUOTED", QUOTED))
+
+    assert [line for line in lines if not grammar.fullmatch(line)] == []
+    assert sum(line.strip() == "end" for line in lines) == sum(line.strip().startswith("subgraph") for line in lines)
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
+def test_no_text_sends_control_characters_to_a_terminal(text: str) -> None:
+    drawn = to_unicode(*hostile(text), depth=0, width=60)
+
+    assert all(ch.isprintable() or ch == "\n" for ch in drawn)
+    assert max(map(cells, drawn.split("\n")[1:])) <= 60
+
+
+# Terminals and notebooks
+
+
+def test_the_terminal_picture_of_the_expression() -> None:
+    run = run_of("expression")
+
+    assert to_unicode(run.circuit, run).split("\n")[2:] == [
+        "╭──────────╮",
+        "│ a        │",
+        "│ data 2   ├─╮",
+        "│ grad +10 │ │ ╭──────────╮",
+        "╰──────────╯ ╰─▶ e +      │   ╭──────────╮",
+        "               │ data -1  ├───▶ f *      │",
+        "╭──────────╮ ╭─▶ grad +10 │   │ data -10 │",
+        "│ b        │ │ ╰──────────╯ ╭─▶ grad +1  │",
+        "│ data -3  ├─╯              │ ╰──────────╯",
+        "│ grad +10 │   ╭─────────╮  │",
+        "╰──────────╯   │ c       │  │",
+        "               │ data 10 ├──╯",
+        "               │ grad -1 │",
+        "               ╰─────────╯",
+    ]
+
+
+def test_a_terminal_that_is_too_narrow_gets_a_listing_that_says_so() -> None:
+    run = run_of("neuron")
+    lines = to_unicode(run.circuit, run, width=40).split("\n")
+
+    assert lines[0].endswith("too wide to draw in 40 columns, so listed")
+    assert max(map(len, lines[2:])) <= 40
+    assert any(line.startswith("o (output)") and line.endswith("grad +1") for line in lines)
+
+
+def test_plain_terminals_get_plain_characters() -> None:
+    run = run_of("neuron")
+
+    assert to_unicode(run.circuit, run, ascii=True).isascii()
+    assert to_unicode(run.circuit, run, ascii=True, width=40).isascii()
+
+
+def test_a_notebook_gets_a_picture_a_page_and_text() -> None:
+    run = run_of("neuron")
+    bundle = mimebundle(run.circuit, run)
+
+    assert sorted(bundle) == ["image/svg+xml", "text/html", "text/plain"]
+    assert bundle["image/svg+xml"] in bundle["text/html"]
+    assert bundle["text/plain"] == to_unicode(run.circuit, run)
+
+
+def test_what_a_notebook_gets_stays_below_its_limit_and_says_what_was_left_out() -> None:
+    circuit = random_circuit(np.random.default_rng(2), nodes=330)
+    full = mimebundle(circuit)
+    small = mimebundle(circuit, limit=60_000)
+    tiny = mimebundle(circuit, limit=5_000)
+
+    assert all(sum(len(text.encode()) for text in found.values()) <= 300_000 for found in (full, small))
+    assert sum(len(text.encode()) for text in small.values()) <= 60_000
+    assert "to_svg() writes all of it" in small["text/html"]
+    assert [*tiny] == ["text/plain"]
+    assert "to_svg() writes all of it" in tiny["text/plain"]
+
+
+def test_a_picture_has_a_title_a_description_and_roles() -> None:
+    run = run_of("expression")
+    root = ET.fromstring(to_svg(run.circuit, run))
+    symbols = [node for node in root.iter() if node.get("role") == "graphics-symbol"]
+
+    assert root.get("role") == "graphics-document document"
+    assert root.get("aria-label") == "Circuit f: 3 inputs, 2 nodes"
+    assert root[1].text == "a (input), data 2, grad +10; " + (root[1].text or "").partition("; ")[2]
+    assert len(symbols) == 5
+    assert symbols[3].get("aria-label") == "e = a + b, float64, value -1, gradient 10"
+
+
+# Text
+
+
+def test_what_does_not_print_is_written_as_an_escape() -> None:
+    assert printable("a\x00\u202e\ud800b") == "a\\x00\\u202e\\ud800b"
+    assert printable("数 é") == "数 é"
+
+
+@pytest.mark.parametrize("most", range(2, 12))
+def test_clipped_text_fits(most: int) -> None:
+    for text in ("abcdefghijkl", "数数数数数数", "a\u0301" * 9):
+        assert cells(clip(text, most)) <= most
+        assert cells(clip_front(text, most)) <= most
+
+
+def test_no_letter_is_without_width() -> None:
+    assert min(ADVANCE.values()) > 0
+    assert width("W") > width("i") > 0
+    assert width("数") > width("W")
+    assert width("a\u0301") == width("a")
+
+
+# What is asked wrongly
+
+
+def test_a_run_of_another_circuit_is_refused() -> None:
+    with pytest.raises(CircuitError, match="another circuit"):
+        picture(wg.circuit("x + 1"), run_of("expression"))
+
+
+@pytest.mark.parametrize("options", [{"cap": 0}, {"cap": 1.5}, {"cap": True}, {"depth": -1}, {"depth": "1"}])
+def test_caps_and_depths_are_whole_numbers(options: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match="whole number"):
+        picture(wg.circuit("x + 1"), **options)
+
+
+def test_an_unknown_theme_is_refused_with_the_nearest() -> None:
+    with pytest.raises(InputError, match="did you mean dark"):
+        to_svg(wg.circuit("x + 1"), theme="drak")
+
+
+def test_a_terminal_has_at_least_twenty_columns() -> None:
+    with pytest.raises(InputError, match="at least 20"):
+        to_unicode(wg.circuit("x + 1"), width=3)
