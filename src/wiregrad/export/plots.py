@@ -93,7 +93,8 @@ def bars(
     bottom = top + step * len(rows)
     canvas.text(GAP, 26, title, "h")
     canvas.text(x.end + GAP, top - 10, axis, "m")
-    written = x.end + GAP + CELL * (SIZE_CELLS + max((cells(row.note) for row in rows), default=0))
+    notes_wide = SIZE_CELLS + max((cells(row.note) for row in rows), default=0)
+    written = x.end + GAP + CELL * max(notes_wide, cells(axis))
     for k in range(0, len(rows), 2):
         canvas.box(0, top + step * k, written + GAP, step, "row")
     _log_grid(canvas, x, top, bottom)
