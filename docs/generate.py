@@ -1,4 +1,4 @@
-"""Write the pages that are derived from the op table and the functions made of ops: `make docs`."""
+"""Write the pages that are derived from the op table, and the pictures that pages show: `make docs`."""
 
 from __future__ import annotations
 
@@ -68,8 +68,17 @@ def functions_page() -> str:
     )
 
 
-PAGES: dict[str, Callable[[], str]] = {"ops.md": ops_page, "functions.md": functions_page}
-"""Every page that is written here, and how."""
+PAGES: dict[str, Callable[[], str]] = {
+    "ops.md": ops_page,
+    "functions.md": functions_page,
+    "images/expression.svg": lambda: _expression(),
+    "images/neuron.svg": lambda: _neuron(),
+    "images/fan-out.svg": lambda: _fan_out(),
+    "images/broken.svg": lambda: _broken(),
+    "images/groups.svg": lambda: _groups(),
+    "images/flow.svg": lambda: _flow(),
+}
+"""Every page and picture that is written here, and how."""
 
 
 def _array_ops() -> list[ArrayOp]:
@@ -111,6 +120,46 @@ def _direct_names() -> list[str]:
     return sorted({_numpy_name(f) for f in UFUNCS if getattr(np, f.__name__, None) is f})
 
 
+def _expression() -> str:
+    return wiregrad.circuit("e = a + b; f = e * c").run(a=2, b=-3, c=10).to_svg()
+
+
+def _neuron() -> str:
+    formula = "x1w1 = x1 * w1; x2w2 = x2 * w2; n = x1w1 + x2w2 + b; o = tanh(n)"
+    return wiregrad.circuit(formula).run(x1=2, w1=-3, x2=0, w2=1, b=6.8813735870195432).to_svg()
+
+
+def _fan_out() -> str:
+    return wiregrad.circuit("y = x * x + x").run(x=3).to_svg(split=True)
+
+
+def _broken() -> str:
+    return wiregrad.circuit("gap = x - y; s = gap * gap; d = sqrt(s); f = d * w").run(x=1, y=1, w=2).to_svg()
+
+
+def _network_run(layers: int) -> wiregrad.Run:
+    def layer(x: Any, w: Any, b: Any) -> Any:
+        return np.tanh(x @ w + b)
+
+    def network(x: Any, p: Any) -> Any:
+        for k, (w, b) in enumerate(p):
+            with wiregrad.group(f"layer{k + 1}"):
+                x = layer(x, w, b)
+        return np.mean(x**2)
+
+    rng = np.random.default_rng(0)
+    weights = [(rng.normal(size=(16, 16)) * 0.12, np.zeros(16)) for _ in range(layers)]
+    return wiregrad.run(network, rng.normal(size=(32, 16)), weights)
+
+
+def _flow() -> str:
+    return _network_run(6).flow(depth=1).to_svg()
+
+
+def _groups() -> str:
+    return _network_run(3).to_svg(depth=1)
+
+
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     cells = [head, ["---"] * len(head), *rows]
     return "\n".join(f"| {' | '.join(text.replace('|', chr(92) + '|') for text in row)} |" for row in cells)
@@ -126,8 +175,9 @@ def _wrapped(text: str) -> str:
 
 def main() -> None:
     """Write every page."""
+    (HERE / "images").mkdir(exist_ok=True)
     for name, page in PAGES.items():
-        (HERE / name).write_text(page())
+        (HERE / name).write_text(page(), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -109,11 +109,20 @@ def test_the_op_shown_in_contributing_passes_its_checks() -> None:
         wiregrad.ops.TABLE.forget(names["logit"])
 
 
-@pytest.mark.parametrize("page", ["ops.md", "functions.md"])
-def test_generated_pages_are_fresh(page: str) -> None:
-    pages = runpy.run_path(str(ROOT / "docs" / "generate.py"))["PAGES"]
+WRITTEN = runpy.run_path(str(ROOT / "docs" / "generate.py"))["PAGES"]
 
-    assert (ROOT / "docs" / page).read_text() == pages[page]()
+
+@pytest.mark.parametrize("page", WRITTEN)
+def test_generated_pages_and_pictures_are_fresh(page: str) -> None:
+    assert (ROOT / "docs" / page).read_text(encoding="utf-8") == WRITTEN[page]()
+
+
+def test_every_picture_in_a_page_is_written_by_a_command() -> None:
+    shown = {
+        Path(image).name for page in PAGES for image in re.findall(r"\]\(([^)]*\.svg)\)", (ROOT / page).read_text())
+    }
+
+    assert shown == {Path(page).name for page in WRITTEN if page.endswith(".svg")}
 
 
 @pytest.mark.parametrize("example", sorted(path.name for path in (ROOT / "examples").glob("*.py")))

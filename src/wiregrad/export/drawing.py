@@ -43,9 +43,9 @@ def picture(
     chosen = frozenset(opened)
     kinds = Kinds.of(circuit)
     boxes = int(kinds.leaves.sum() + kinds.inner.sum() + kinds.splitters.sum())
-    artist = _Artist(circuit, run, digits)
+    artist = _Artist(circuit, run, kinds, digits)
     if boxes <= cap and (depth is None or circuit.columns.groups.index is None) and not chosen:
-        made = artist.whole(kinds)
+        made = artist.whole()
         drawn = with_splitters(made, run, digits) if split else made
         return drawn if len(drawn.boxes) <= cap else made
     return artist.collapsed(plan(circuit, depth=depth, opened=chosen, cap=cap))
@@ -62,8 +62,8 @@ def _check(circuit: Circuit, run: Run | None, depth: int | None, cap: int) -> No
 class _Artist:
     """Makes boxes and links of one circuit and run."""
 
-    def __init__(self, circuit: Circuit, run: Run | None, digits: int) -> None:
-        self.circuit, self.run, self.digits = circuit, run, digits
+    def __init__(self, circuit: Circuit, run: Run | None, kinds: Kinds, digits: int) -> None:
+        self.circuit, self.run, self.kinds, self.digits = circuit, run, kinds, digits
         self.active = circuit.active()
         self.labels: dict[int, list[str]] = {}
         for label, node in zip(circuit.outputs, circuit.columns.outputs.tolist(), strict=True):
@@ -77,9 +77,9 @@ class _Artist:
             printable(self.circuit.name), ", ".join(parts), tuple(boxes), tuple(links), note, self.run is not None
         )
 
-    def whole(self, kinds: Kinds) -> Picture:
+    def whole(self) -> Picture:
         """Draw every node."""
-        shown = np.flatnonzero(~kinds.folded)
+        shown = np.flatnonzero(~self.kinds.folded)
         place = np.full(self.circuit.size, -1)
         place[shown] = np.arange(len(shown))
         boxes = [self.box(node) for node in shown.tolist()]
@@ -147,8 +147,9 @@ class _Artist:
         return str(bare.expression(*(text or "·" for text in constants)))
 
     def _constant(self, source: int) -> str:
-        value = None if self.circuit.columns.names.of(source) else self.circuit.constant_of(source)
-        return "" if value is None else read(value, self.digits).text
+        while self.kinds.folded[source] and self.circuit.sources_of(source):
+            source = self.circuit.sources_of(source)[0]
+        return read(self.circuit.constant_of(source), self.digits).text if self.kinds.folded[source] else ""
 
     def _facts(self, view: Node, kind: Kind) -> Iterator[str]:
         yield printable(f"{view.name}: {kind.value}" if kind in (Kind.INPUT, Kind.SPLIT) else str(view))

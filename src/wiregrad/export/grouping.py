@@ -57,7 +57,7 @@ class Kinds:
     leaves: NDArray[np.bool_]
     """Inputs and constants that have a name."""
     folded: NDArray[np.bool_]
-    """Constants without a name, which are written inside their readers."""
+    """Constants without a name, spread out or not, which are written inside their readers."""
     splitters: NDArray[np.bool_]
     inner: NDArray[np.bool_]
     """Function nodes."""
@@ -72,7 +72,18 @@ class Kinds:
         constants = codes == TABLE.code(CONSTANT)
         leaves = (codes == TABLE.code(INPUT)) | (constants & named)
         splitters = np.array([op.pattern is Pattern.MERGE for op in TABLE])[codes]
-        return cls(leaves, constants & ~named, splitters, ~(leaves | constants | splitters))
+        folded = _spread(circuit, constants & ~named, ~named)
+        return cls(leaves, folded, splitters, ~(leaves | constants | splitters | folded))
+
+
+def _spread(circuit: Circuit, folded: NDArray[np.bool_], nameless: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return constants along with the nodes that only bring one to another shape."""
+    c = circuit.columns
+    moves = np.array([bool(getattr(op, "moves", False)) and len(op.inputs) == 1 and not op.variadic for op in TABLE])
+    found = folded.copy()
+    for node in np.flatnonzero(moves[c.codes] & nameless).tolist():
+        found[node] = found[c.sources[c.starts[node]]]
+    return found
 
 
 def plan(circuit: Circuit, *, depth: int | None, opened: Collection[str], cap: int) -> Plan:
