@@ -68,19 +68,6 @@ def functions_page() -> str:
     )
 
 
-PAGES: dict[str, Callable[[], str]] = {
-    "ops.md": ops_page,
-    "functions.md": functions_page,
-    "images/expression.svg": lambda: _expression(),
-    "images/neuron.svg": lambda: _neuron(),
-    "images/fan-out.svg": lambda: _fan_out(),
-    "images/broken.svg": lambda: _broken(),
-    "images/groups.svg": lambda: _groups(),
-    "images/flow.svg": lambda: _flow(),
-}
-"""Every page and picture that is written here, and how."""
-
-
 def _array_ops() -> list[ArrayOp]:
     found = [op for op in TABLE if isinstance(op, ArrayOp) and not op.per_call]
     return sorted(found, key=lambda op: op.name)
@@ -171,6 +158,19 @@ def _joined(*parts: str) -> str:
 
 def _wrapped(text: str) -> str:
     return textwrap.fill(text, 118, break_long_words=False, break_on_hyphens=False)
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "ops.md": ops_page,
+    "functions.md": functions_page,
+    "images/expression.svg": _expression,
+    "images/neuron.svg": _neuron,
+    "images/fan-out.svg": _fan_out,
+    "images/broken.svg": _broken,
+    "images/groups.svg": _groups,
+    "images/flow.svg": _flow,
+}
+"""Every page and picture that is written here, and how."""
 
 
 def main() -> None:
