@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from pathlib import PurePath
 from typing import Any
 
 import numpy as np
@@ -164,7 +165,8 @@ class _Artist:
         if view.group:
             yield f"in {printable(view.group)}"
         if view.place is not None:
-            yield printable(f"written at {view.place}")
+            # Pictures are handed around: the file's name is enough, its folder is nobody's business.
+            yield printable(f"written at {view.place._replace(file=PurePath(view.place.file).name)}")
 
     def _kink(self, view: Node) -> str:
         """Return the convention a node on a kink follows; empty for all others."""
