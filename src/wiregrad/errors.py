@@ -120,6 +120,14 @@ class NonFiniteError(WiregradError, FloatingPointError):
         self.fault, self.place = fault, place
 
 
+class CheckError(WiregradError, AssertionError):
+    """A check of gradients found something wrong; `report` says what."""
+
+    def __init__(self, message: str, *, report: object = None) -> None:
+        super().__init__(message)
+        self.report = report
+
+
 class RecordError(WiregradError, ValueError):
     """An op record contradicts itself or the table."""
 

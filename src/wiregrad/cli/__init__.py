@@ -14,6 +14,7 @@ from collections.abc import Sequence
 import click
 
 from wiregrad import __version__
+from wiregrad.cli.check import check
 from wiregrad.cli.draw import draw
 from wiregrad.cli.questions import QUESTIONS
 from wiregrad.cli.tables import document, print_run
@@ -47,6 +48,7 @@ def grad(formula: str, values: tuple[str, ...], as_json: bool) -> None:
 
 for question in QUESTIONS:
     cli.add_command(question.command())
+cli.add_command(check)
 cli.add_command(draw)
 
 

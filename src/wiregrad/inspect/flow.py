@@ -103,7 +103,8 @@ class Flow(Report):
 
     def lines(self) -> Iterator[str]:
         """Return a table of the layers, then what stands out."""
-        yield f"gradient flow through {len(self.layers)} {'layer' if len(self.layers) == 1 else 'layers'}, from the output back; sizes are per number"
+        layers = f"{len(self.layers)} layer{'' if len(self.layers) == 1 else 's'}"
+        yield f"gradient flow through {layers}, from the output back; sizes are per number"
         width = max([5, *(len(layer.name) for layer in self.layers)])
         yield f"  {'layer':{width}}  {'numbers':>9}  {'rms':>8}  {'smallest':>8}  {'largest':>8}  zeros absent"
         lengths = _lengths([layer.rms for layer in self.layers])

@@ -1,0 +1,259 @@
+"""Ops on whole arrays: a wire compared with a numeric derivative along a direction, then element by element if need be.
+
+Kept true: of a wrong rule one element of the input and one of the output are found where it is wrong, by halving.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from wiregrad.inspect.check.elements import NEAR
+from wiregrad.inspect.check.numeric import (
+    FIRST_STEPS,
+    KINK,
+    RIGHT,
+    UNDECIDED,
+    WRONG,
+    Comparison,
+    Numbers,
+    Way,
+    as_reals,
+    compare,
+    inner,
+    measure,
+    narrowed,
+    precision,
+    wide,
+)
+from wiregrad.inspect.check.wire import Outcome, Shake, Wire, computed, first_line, modes
+from wiregrad.ir import Pattern
+from wiregrad.ops.array import Linear
+from wiregrad.ops.linalg_records import Decomposition
+
+
+def tie(wire: Wire) -> Outcome | None:
+    """Return whether an op that picks or orders elements would pick others very near to the point."""
+    picks = wire.op.pattern is Pattern.ROUTE and not isinstance(wire.op, Linear)
+    steps = np.asarray(wire.y).dtype.kind not in "fc"
+    if not (picks or steps) or not np.size(wire.x) or not np.size(wire.y):
+        return None
+    x = wide(wire.x)
+    rng = np.random.default_rng(3)
+    t = NEAR * direction(rng, x)
+    moved = [_at_step(wire, step) for step in (t, -t)]
+    here = _at_step(wire, 0.0 * t)
+    if steps:
+        found = any(not np.array_equal(there, here) for there in moved)
+    else:
+        bend = np.abs(moved[0] - 2.0 * here + moved[1])
+        found = bool(np.any(bend > 1e-3 * np.maximum(np.abs(moved[0] - here), np.abs(moved[1] - here))))
+    reason = "elements are tied, or nearly: the next step picks others"
+    return Outcome(KINK, distance=float(np.max(np.abs(t))), count=1, reason=reason) if found else None
+
+
+def _at_step(wire: Wire, step: Any) -> Any:
+    xs = [wide(x) + step if k == wire.slot else x for k, x in enumerate(wire.xs)]
+    try:
+        return np.asarray(wire.op.compute(*xs))
+    except Exception:
+        return np.asarray(wire.y)
+
+
+def direction(rng: np.random.Generator, x: Any) -> Any:
+    """Return a random direction in which each number moves in proportion to its size.
+
+    >>> direction(np.random.default_rng(0), np.zeros(2)).shape
+    (2,)
+    """
+    shape, size = np.shape(x), np.abs(np.where(np.isfinite(x), x, 0.0))
+    typical = float(np.sqrt(np.mean(size**2))) if np.size(x) else 0.0
+    typical = typical or 1.0
+    step = rng.normal(size=shape) + (1j * rng.normal(size=shape) if np.iscomplexobj(x) else 0.0)
+    return step * np.maximum(size, 0.01 * typical)
+
+
+class _Array:
+    """An op on whole arrays along directions of one of its inputs."""
+
+    def __init__(self, wire: Wire) -> None:
+        self.wire, self.xs = wire, [wide(x) for x in wire.xs]
+        self.rough = precision(*wire.xs, wire.y)
+        rng = np.random.default_rng(0)
+        self.seed = direction(rng, self.xs[wire.slot])
+        g = rng.normal(size=np.shape(wire.y))
+        self.g = wire.like_y(g + 1j * rng.normal(size=g.shape) if np.iscomplexobj(wire.y) else g)
+        self.eps = float(np.finfo(self.at(0.0 * self.seed).dtype).eps)
+        self.firsts = (1.0, 0.3) if isinstance(wire.op, Linear) else FIRST_STEPS
+
+    def at(self, step: Any) -> Any:
+        """Return the output where the input has moved by a step."""
+        slot = self.wire.slot
+        moved = [x + step if k == slot else x for k, x in enumerate(self.xs)]
+        return computed(self.wire.op, [x[()] if isinstance(x, np.ndarray) else x for x in moved], self.wire.y)
+
+    def allowed(self, step: Any) -> Any:
+        """Return a step in which an op that reads one triangle may be moved."""
+        step = np.asarray(wide(self.wire.like_x(step)))
+        own = getattr(self.wire.op, "symmetric", False)
+        if own if self.wire.symmetric is None else self.wire.symmetric:
+            step = step + np.conjugate(np.swapaxes(step, -1, -2))
+        return step
+
+    def compare(self, rule: Numbers, g: Any, t: Any, *, parts: bool) -> Comparison:
+        """Compare what the rules say with measurements along a direction: of the outputs, weighed, and their parts."""
+
+        def at(h: float) -> Numbers:
+            y = self.at(h * t)
+            return np.append(as_reals(y) if parts else [], inner(g, y))
+
+        def sizes(y: Any) -> Numbers:
+            size = np.maximum(np.ravel(np.abs(wide(y))), self.wire.size)
+            return np.append(
+                np.repeat(size, 1 + np.iscomplexobj(y)) if parts else [],
+                inner(np.abs(g), np.maximum(np.abs(y), self.wire.size)),
+            )
+
+        finite = np.abs(rule[np.isfinite(rule)])
+        floor = self.rough.floor * (np.max(sizes(self.wire.y), initial=0.0) + np.max(finite, initial=0.0))
+        floor += self.rough.smallest
+        noise = self.eps * sizes(self.wire.y)
+        ways = [Way(at, first, noise) for first in self.firsts]
+        return compare(rule, ways, floor=floor, relative=self.rough.relative)
+
+    def only(self, places: Any) -> Any:
+        """Return the direction for some elements alone."""
+        step = np.zeros(np.shape(self.seed), np.asarray(self.seed).dtype)
+        step.flat[places] = np.ravel(self.seed)[places]
+        return self.allowed(step)
+
+
+def check_array(wire: Wire) -> Outcome:
+    """Compare the rules of an op on arrays with measurements along a random direction."""
+    array = _Array(wire)
+    t = array.allowed(array.seed)
+    rule, refusal = _along(wire, array)
+    comparison = array.compare(rule, array.g, t, parts=True)
+    state = comparison.state if not refusal else comparison.state[-1:]
+    free = _freedom(array, t) if (state == WRONG).any() else ""
+    if (state == WRONG).any() and not free:
+        return _located(array, comparison, refusal)
+    for wanted in (UNDECIDED, KINK, WRONG):
+        k = comparison.worst(wanted)
+        if k is not None and (state == wanted).any():
+            reason = free or _array_reason(rule[k])
+            return Outcome(
+                KINK if wanted == KINK else UNDECIDED,
+                rule[k],
+                comparison.numeric[k],
+                float(comparison.error[k]),
+                modes=("along a direction",),
+                count=1,
+                reason=reason,
+            )
+    return Outcome(UNDECIDED, reason=refusal) if refusal else Outcome(RIGHT, total=int(np.size(wire.x)))
+
+
+def _forward(wire: Wire, t: Any) -> tuple[Any, str]:
+    """Return what the forward rule gives, or why it gives nothing: a user's own backward need not be recordable."""
+    try:
+        return wire.pushed(wire.like_x(t)), ""
+    except Exception as error:
+        return np.zeros_like(wire.y), f"the forward rule cannot be run: {first_line(error)}"
+
+
+def _freedom(array: _Array, t: Any) -> str:
+    """Return why differences mean nothing here, if they do not: what the op gives is not settled by what it is given.
+
+    The vectors of a decomposition may turn, by a sign from point to point, and by any phase if they are complex.
+    """
+    if isinstance(array.wire.op, Decomposition) and np.iscomplexobj(array.wire.y):
+        return "complex vectors of a decomposition have a free phase"
+    here = array.at(0.0 * t)
+    for side in (1.0, -1.0):
+        near, far = (np.max(np.abs(array.at(side * h * t) - here), initial=0.0) for h in (1e-8, 1e-5))
+        if near > 0.1 * far and near > 1e3 * array.eps * np.max(np.abs(here), initial=0.0):
+            return "the output jumps at this point"
+    return ""
+
+
+def _array_reason(rule: Any) -> str:
+    return "" if np.isfinite(rule) else f"the rule gives {rule:.6g}: a point without a derivative"
+
+
+def _located(array: _Array, comparison: Comparison, refusal: str) -> Outcome:
+    """Trace a wrong rule to one element of the input and one of the output."""
+    wire = array.wire
+    back = bool(comparison.state[-1] == WRONG)
+    ahead = not refusal and bool((comparison.state[:-1] == WRONG).any())
+    outcome = _entry(array, _slope_back if back else _slope_ahead)
+    if outcome is None:
+        k = -1 if back else int(comparison.worst(WRONG) or 0)
+        numbers = comparison.rule[k], comparison.numeric[k], float(comparison.error[k])
+        outcome = Outcome(WRONG, *numbers, again=lambda other, shake: _along(other, array, shake)[0][k])
+    return replace(outcome, modes=modes(back, ahead), count=1, total=int(np.size(wire.x)))
+
+
+def _entry(array: _Array, slope: Callable[..., float]) -> Outcome | None:
+    """Return the element by which a slope is wrong, of the element of the output of which it is; None if it is not."""
+    wire = array.wire
+    element = narrowed(int(np.size(wire.x)), lambda places: _gap(array, slope, array.only(places)))
+    step = array.only([element])
+    output = narrowed(int(np.size(wire.y)), lambda places: _gap(array, slope, step, _only(array.g, places)))
+    weight = wire.like_y(_only(array.g, [output]))
+    found = array.compare(np.array([slope(wire, step, weight)]), weight, step, parts=False)
+    if found.state[0] != WRONG:
+        return None
+    unit = _unit(np.ravel(array.seed)[element]) * _unit(np.ravel(array.g)[output])
+    return Outcome(
+        WRONG,
+        found.rule[0] / unit,
+        found.numeric[0] / unit,
+        float(found.error[0]) / abs(unit),
+        _index(element, np.shape(wire.x)),
+        _index(output, np.shape(wire.y)),
+        np.ravel(wire.x)[element],
+        again=lambda other, shake: slope(other, shake(step), shake(weight)) / unit,
+    )
+
+
+def _along(wire: Wire, array: _Array, shake: Shake = lambda x: x) -> tuple[Numbers, str]:
+    """Return what the rules say along the direction of the first comparison, and why the forward one does not."""
+    t = shake(array.allowed(array.seed))
+    pushed, refusal = _forward(wire, t)
+    return np.append(as_reals(pushed), inner(wire.pulled(shake(array.g)), t)), refusal
+
+
+def _only(g: Any, places: Any) -> Any:
+    """Return weights with all but some of them 0."""
+    kept = np.zeros(np.shape(g), np.asarray(g).dtype)
+    kept.flat[places] = np.ravel(g)[places]
+    return kept
+
+
+def _unit(number: Any) -> float:
+    """Return by what to divide to have the slope per unit: of a complex number its length."""
+    return float(np.abs(number)) if np.iscomplexobj(number) else float(number)
+
+
+def _index(element: int, shape: tuple[int, ...]) -> tuple[int, ...] | None:
+    return tuple(int(i) for i in np.unravel_index(element, shape)) if shape else None
+
+
+def _slope_back(wire: Wire, t: Any, g: Any) -> float:
+    return inner(wire.pulled(g), t)
+
+
+def _slope_ahead(wire: Wire, t: Any, g: Any) -> float:
+    return inner(g, wire.pushed(wire.like_x(t)))
+
+
+def _gap(array: _Array, slope: Callable[..., float], t: Any, g: Any = None) -> float:
+    """Return by how much rule and differences disagree along a direction, for some of the outputs."""
+    g = array.wire.like_y(array.g if g is None else g)
+    noise = array.eps * np.array([inner(np.abs(g), np.abs(wide(array.wire.y)))])
+    found = measure(Way(lambda h: np.array([inner(g, array.at(h * t))]), array.firsts[1], noise))
+    return max(0.0, abs(slope(array.wire, t, g) - float(found.value[0])) - 3.0 * float(found.error[0]))

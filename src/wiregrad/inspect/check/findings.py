@@ -1,0 +1,159 @@
+"""What a check of gradients says: findings wire by wire, and the whole report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from wiregrad.dtypes import plain
+from wiregrad.inspect.check.elements import SAMPLED
+from wiregrad.inspect.check.whole import Cut, Whole, because, brief
+from wiregrad.inspect.check.wire import Outcome
+from wiregrad.inspect.report import Report
+from wiregrad.ir import Place
+
+
+@dataclass(frozen=True, repr=False)
+class Finding(Report):
+    """What was found on one wire: a wrong rule, a kink, or something that could not be decided."""
+
+    verdict: str
+    order: int
+    op: str
+    node: str
+    input: str
+    source: str
+    place: Place | None
+    group: str
+    outcome: Outcome
+    within: str = ""
+    """The op in whose rule the node stands, for the second order."""
+
+    @property
+    def identity(self) -> Any:
+        """What two findings have in common of which one is enough."""
+        return self.verdict, self.order, self.op, self.node, self.input, self.within
+
+    @property
+    def rule(self) -> Any:
+        """The slope that the rule gives."""
+        return plain(self.outcome.rule)
+
+    @property
+    def numeric(self) -> Any:
+        """The slope that differences give."""
+        return plain(self.outcome.numeric)
+
+    @property
+    def index(self) -> tuple[int, ...] | None:
+        """The element of the input that the numbers belong to; None if it is a number, or none was singled out."""
+        return self.outcome.index
+
+    def lines(self) -> Iterator[str]:
+        """Return the finding as a sentence."""
+        found = self.outcome
+        if self.verdict == "wrong":
+            more = f"; {found.reason}" if found.reason else ""
+            yield f"{self.op} is wrong{_how(found)}: {self._slope()}{self._numbers()}{self._extent()}{more}"
+        elif self.verdict == "kink":
+            near = "" if found.distance is None else f", distance {brief(found.distance)}"
+            yield f"{self.op}{self._where()} is on a kink{near}{because(found.reason)}"
+        else:
+            yield f"{self.op}{self._where()} is undecided{because(found.reason or self._coarse())}"
+
+    def _slope(self) -> str:
+        into = _element(self.input, self.outcome.index)
+        if self.order > 1 and not self.within:
+            return f"its rule moves otherwise with {into}{self._where()}: "
+        return f"d {_element(self.node, self.outcome.output)} / d {into}{self._where()}: "
+
+    def _where(self) -> str:
+        inside = f" at input {self.input} of {self.node}" if self.input else f" at {self.node}"
+        wire = f" at wire {self.source} -> {self.node}" if self.source else inside
+        within = f", in the rule of {self.within}" if self.within and self.within != self.op else ""
+        second = ", second order" if self.order > 1 else ""
+        return f"{wire}{within}{second}" + ("" if self.place is None else f" ({self.place})")
+
+    def _numbers(self) -> str:
+        found = self.outcome
+        at = "" if found.at is None else f" at {self.input} = {brief(found.at)}"
+        direction = " along a direction" if found.at is None else ""
+        return (
+            f"the rule gives {brief(found.rule)}, differences give {brief(found.numeric)}"
+            f"{direction} (error < {brief(found.error, 1)}){at}"
+        )
+
+    def _extent(self) -> str:
+        found = self.outcome
+        return f"; wrong at {found.count} of {found.total} elements" if found.count > 1 else ""
+
+    def _coarse(self) -> str:
+        found = self.outcome
+        return (
+            f"the rule gives {brief(found.rule)}, differences give {brief(found.numeric)}, "
+            f"but may be off by {brief(found.error, 1)}"
+        )
+
+
+def _how(found: Outcome) -> str:
+    return f" in {found.modes[0]} mode" if len(found.modes) == 1 else ""
+
+
+def _element(name: str, index: tuple[int, ...] | None) -> str:
+    return name if index is None else f"{name}[{', '.join(map(str, index))}]"
+
+
+@dataclass(frozen=True)
+class Count:
+    """How much was looked at."""
+
+    nodes: int = 0
+    wires: int = 0
+    of_nodes: int = 0
+    """How many nodes there are to be checked; more than `nodes` where some were sampled."""
+    rules: int = 0
+    """How many rules were checked as functions, for the second order."""
+    sampled: int = 0
+    """On how many wires only some elements were compared."""
+
+    def __str__(self) -> str:
+        sampled = f" (sampled of {self.of_nodes})" if self.of_nodes > self.nodes else ""
+        some = f" ({self.sampled} by {SAMPLED} of their elements)" if self.sampled else ""
+        second = f", {_plural(self.rules, 'rule')} to second order" if self.rules else ""
+        return f"{_plural(self.nodes, 'node')}{sampled}, {_plural(self.wires, 'wire')}{some}{second}"
+
+
+def _plural(count: int, word: str) -> str:
+    return f"{count} {word}{'' if count == 1 else 's'}"
+
+
+@dataclass(frozen=True, repr=False)
+class Checked(Report):
+    """What a check of gradients found."""
+
+    guilty: tuple[Finding, ...]
+    cuts: tuple[Cut, ...]
+    kinks: tuple[Finding, ...]
+    undecided: tuple[Finding, ...]
+    checked: Count
+    whole: Whole | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether no rule is wrong, and the whole gradient does not differ without an explanation."""
+        explained = self.whole is None or self.whole.agrees is not False or bool(self.cuts)
+        return not self.guilty and explained
+
+    def lines(self) -> Iterator[str]:
+        """Return what was found, the wrong rules first."""
+        yield f"{self.checked}: {'all rules hold' if not self.guilty else _plural(len(self.guilty), 'wrong wire')}"
+        for finding in self.guilty:
+            yield f"  {finding}"
+        for title, findings in (("on a kink", self.kinks), ("undecided", self.undecided)):
+            if findings:
+                yield f"{len(findings)} {title}:"
+                yield from (f"  {finding}" for finding in findings)
+        if self.whole is not None and self.whole.agrees is not True and not self.guilty:
+            yield str(self.whole)
+        yield from (f"  {cut}" for cut in self.cuts)

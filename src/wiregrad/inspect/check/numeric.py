@@ -1,0 +1,239 @@
+"""Numeric derivatives with an error of their own, and the comparison of rules with them.
+
+Kept true: a rule is called wrong only by measurements that agree with each other. A measurement is the best entry of a
+tableau of central differences (Ridders), its error what neighbouring entries disagree by, and never less than what
+rounding alone can do. Where the two sides of a point differ it is a kink, and where measurements are too coarse or
+contradict each other nothing is decided.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Numbers = NDArray[Any]
+At = Callable[[float], Numbers]
+
+RIGHT, WRONG, KINK, UNDECIDED = range(4)
+LEVELS = 10
+FIRST_STEPS = (2.0**-3, 2.0**-10, 2.0**-17)
+"""Where the ladders of step sizes start, relative to the numbers that move; each halves its step from there.
+
+They are powers of two, so that a number and a step are added without rounding.
+"""
+SMALLEST = 1e-250
+
+
+class Estimate(NamedTuple):
+    """What was measured, and how far it may be off."""
+
+    value: Numbers
+    error: Numbers
+
+
+@dataclass(frozen=True)
+class Precision:
+    """How near a rule must come to a measurement, by the dtype it was computed in."""
+
+    relative: float
+    floor: float
+    """Slopes this small, relative to what the values would give, count as 0."""
+    smallest: float
+    """Slopes below this count as 0 too: products with them underflow."""
+
+
+FINE, COARSE = Precision(1e-6, 1e-10, SMALLEST), Precision(2e-3, 1e-5, 1e-32)
+
+
+def precision(*values: Any) -> Precision:
+    """Return the precision that values of these dtypes allow.
+
+    >>> precision(np.float32(1.0), np.float64(1.0)) is COARSE
+    True
+    """
+    return COARSE if any(np.asarray(x).dtype == np.float32 for x in values) else FINE
+
+
+def wide(x: Any) -> Any:
+    """Return a real number or array in float64, and anything else as it is."""
+    array = np.asarray(x)
+    return array.astype(np.float64)[()] if array.dtype.kind == "f" else x
+
+
+def as_reals(x: Any) -> Numbers:
+    """Return numbers as one row of float64; a complex number is two of them."""
+    array = np.ravel(np.asarray(x))
+    return array.view(np.float64) if array.dtype == np.complex128 else array.astype(np.float64)
+
+
+def inner(one: Any, two: Any) -> float:
+    """Return the inner product of two arrays, as arrays of real numbers."""
+    return float(np.sum(np.conjugate(np.asarray(one)) * two).real)
+
+
+@dataclass(frozen=True)
+class Way:
+    """A way to measure: values along a direction, the largest step, and how exactly the values are computed."""
+
+    at: At
+    first: float
+    noise: Numbers
+    """How far off a value may be by rounding alone."""
+
+
+def measure(way: Way, enough: float = 1e-9) -> Estimate:
+    """Return the derivative along a way at 0 by central differences whose steps halve from the first on.
+
+    The ladder ends early where the error is below `enough`, relatively.
+
+    >>> found = measure(Way(lambda h: np.sin(np.array([1.0 + h])), 0.1, np.array([2e-16])))
+    >>> bool(abs(found.value[0] - np.cos(1.0)) < 1e-9)
+    True
+    """
+    value, error = np.full(way.noise.shape, np.nan), np.full(way.noise.shape, np.inf)
+    above: list[Numbers] = []
+    for level in range(LEVELS):
+        h = way.first / 2.0**level
+        row = [(way.at(h) - way.at(-h)) / (2.0 * h)]
+        for k, upper in enumerate(above):
+            row.append((4.0 ** (k + 1) * row[-1] - upper) / (4.0 ** (k + 1) - 1.0))
+            off = np.maximum(np.abs(row[-1] - row[-2]), np.abs(row[-1] - upper))
+            off = np.maximum(off, 2.0 * way.noise / h)
+            better = off < error
+            value, error = np.where(better, row[-1], value), np.where(better, off, error)
+        above = row
+        if level > 1 and np.all(error <= enough * np.abs(value)):
+            break
+    return Estimate(value, error)
+
+
+def sides(at: At, h: float) -> tuple[Numbers, Numbers]:
+    """Return the slope to the right and the slope to the left of 0.
+
+    >>> [x.tolist() for x in sides(lambda h: np.array([abs(h)]), 1e-3)]
+    [[1.0], [-1.0]]
+    """
+    here = at(0.0)
+    right, left = (2.0 * (at(step / 2.0) - here) / (step / 2.0) - (at(step) - here) / step for step in (h, -h))
+    return right, left
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A rule beside what was measured, number by number; `state` is RIGHT, WRONG, KINK or UNDECIDED."""
+
+    rule: Numbers
+    numeric: Numbers
+    error: Numbers
+    state: NDArray[np.int8]
+
+    def worst(self, state: int) -> int | None:
+        """Return where rule and measurement differ most among the numbers in a state, None if there are none."""
+        places = np.flatnonzero(self.state == state)
+        if not places.size:
+            return None
+        off = np.abs(self.rule - self.numeric)[places] / (np.abs(self.rule) + np.abs(self.numeric) + SMALLEST)[places]
+        return int(places[np.argmax(np.nan_to_num(off, nan=-1.0))])
+
+
+def compare(
+    rule: Numbers,
+    ways: Sequence[Way],
+    *,
+    floor: Numbers | float,
+    relative: float,
+    exact: Estimate | None = None,
+    trusted: NDArray[np.bool_] | bool = True,
+) -> Comparison:
+    """Compare a rule with measurements, one way after the other until all numbers are found right.
+
+    `trusted` is False where no measurement may accuse the rule.
+    """
+    found = [] if exact is None else [exact]
+    right = np.zeros(rule.shape, np.bool_)
+    with np.errstate(all="ignore"):
+        for estimate in found:
+            right |= _agree(rule, estimate, floor, relative)
+        for way in ways:
+            if right.all():
+                break
+            found.append(measure(way, 1e-3 * relative))
+            right |= _agree(rule, found[-1], floor, relative)
+        value, error = _best(found)
+        state = np.where(right, RIGHT, UNDECIDED).astype(np.int8)
+        if not right.all():
+            accused = ~right & trusted & _accused(rule, value, error, found, floor, relative)
+            if accused.any():
+                state = np.where(accused, _tried(rule, value, ways), state).astype(np.int8)
+    return Comparison(rule, value, error, state)
+
+
+def _agree(rule: Numbers, found: Estimate, floor: Numbers | float, relative: float) -> NDArray[np.bool_]:
+    size = np.maximum(np.abs(rule), np.abs(found.value))
+    allowed = relative * size + floor + SMALLEST
+    near: NDArray[np.bool_] = np.abs(rule - found.value) <= np.maximum(allowed, 2.0 * found.error)
+    return near & (found.error <= np.maximum(allowed, 1e-3 * size)) & np.isfinite(rule)
+
+
+def _best(found: Sequence[Estimate]) -> Estimate:
+    errors = np.stack([np.where(np.isnan(estimate.error), np.inf, estimate.error) for estimate in found])
+    choice = np.argmin(errors, axis=0)[None]
+    values = np.stack([estimate.value for estimate in found])
+    return Estimate(np.take_along_axis(values, choice, 0)[0], np.take_along_axis(errors, choice, 0)[0])
+
+
+def _accused(
+    rule: Numbers, value: Numbers, error: Numbers, found: Sequence[Estimate], floor: Numbers | float, relative: float
+) -> NDArray[np.bool_]:
+    """Return where several measurements, each exact enough, contradict the rule and not each other."""
+    off = np.abs(rule - value)
+    size = np.maximum(np.abs(rule), np.abs(value))
+    clear: NDArray[np.bool_] = (off > 10.0 * error) & (off > 10.0 * (relative * size + floor + SMALLEST))
+    witnesses, contradicted = np.zeros(rule.shape, int), np.zeros(rule.shape, np.bool_)
+    for estimate in found:
+        exact = estimate.error <= 0.1 * off
+        witnesses += exact
+        contradicted |= exact & (np.abs(estimate.value - value) > 0.1 * off)
+    return clear & (witnesses >= 2) & ~contradicted
+
+
+def _tried(rule: Numbers, value: Numbers, ways: Sequence[Way]) -> NDArray[np.int8]:
+    """Return WRONG where both sides of the point bear the measurement out, KINK where they differ."""
+    off = np.abs(rule - value)
+    state = np.full(rule.shape, UNDECIDED, np.int8)
+    for way in ways:
+        h = 1e-2 * way.first
+        right, left = sides(way.at, h)
+        exact = 8.0 * way.noise / h < 0.1 * off
+        borne_out = (np.abs(right - value) <= 0.25 * off) & (np.abs(left - value) <= 0.25 * off)
+        apart = np.abs(right - left) > 0.25 * off
+        state = np.where(borne_out & exact & _resolved(rule, way, h) & (state != KINK), WRONG, state).astype(np.int8)
+        state = np.where(apart & exact, KINK, state).astype(np.int8)
+    return state
+
+
+def _resolved(rule: Numbers, way: Way, h: float) -> NDArray[np.bool_]:
+    """Return where a step is short enough to see the slope that the rule gives, if that were the right one.
+
+    A function that goes up and down many times within a step looks flat, however steep it is.
+    """
+    heights = np.stack([way.at(step) for step in (0.0, way.first, -way.first)])
+    still = np.all(heights == heights[0], axis=0)
+    return np.asarray(still | (np.abs(rule) * h <= np.max(np.abs(heights), axis=0)), np.bool_)
+
+
+def narrowed(count: int, gap: Callable[[NDArray[np.intp]], float]) -> int:
+    """Return the place, among so many, to which a discrepancy can be traced by halving.
+
+    >>> narrowed(10, lambda places: float(7 in places))
+    7
+    """
+    places = np.arange(count)
+    while len(places) > 1:
+        halves = places[: len(places) // 2], places[len(places) // 2 :]
+        places = max(halves, key=lambda half: np.nan_to_num(gap(half), nan=-1.0))
+    return int(places[0])

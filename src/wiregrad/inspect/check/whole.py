@@ -1,0 +1,313 @@
+"""The gradient of a whole function beside differences of the function itself, and what explains it if they part.
+
+Rules that are all right can still give a gradient that is not the function's: where a value left the recording, where
+`stop_gradient` was meant, where Python took a branch. Kept true: a cut is named only if holding everything still at
+which gradients end makes the differences give the gradient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from wiregrad.backends.interpreter import evaluate
+from wiregrad.dtypes import number, plain
+from wiregrad.frontends.session import data_of
+from wiregrad.frontends.trace import run_traced
+from wiregrad.frontends.tree import flatten, unflatten
+from wiregrad.frontends.value import Value
+from wiregrad.inspect.check.arrays import direction
+from wiregrad.inspect.check.numeric import COARSE, FINE, RIGHT, WRONG, Comparison, Numbers, Way, compare, inner, wide
+from wiregrad.inspect.report import Report
+from wiregrad.ir import Certificate, Circuit, Node, Pattern, Place, Row
+from wiregrad.ops.flow import Masked, settle
+from wiregrad.passes import reverse
+
+
+@dataclass(frozen=True, repr=False)
+class Cut(Report):
+    """A place where values flow on and their gradient does not."""
+
+    op: str
+    node: str
+    place: Place | None
+    reason: str
+
+    def lines(self) -> Iterator[str]:
+        """Return the cut as a sentence."""
+        yield f"{self.reason}" + ("" if self.place is None else f" ({self.place})")
+
+
+@dataclass(frozen=True, repr=False)
+class Whole(Report):
+    """The gradient of the whole function along a direction, beside differences of the function."""
+
+    gradient: float
+    numeric: float
+    error: float
+    agrees: bool | None
+    """None where differences cannot tell."""
+    reason: str = ""
+
+    def lines(self) -> Iterator[str]:
+        """Return the comparison as a sentence."""
+        if not np.isfinite(self.gradient) or not np.isfinite(self.numeric):
+            yield f"the whole gradient is undecided{because(self.reason)}"
+            return
+        numbers = (
+            f"the whole gradient gives {brief(self.gradient)} along a direction, differences of the function "
+            f"{brief(self.numeric)} (error < {brief(self.error, 1)})"
+        )
+        verdict = {True: "they agree", False: "they disagree", None: "undecided"}[self.agrees]
+        yield f"{numbers}: {verdict}{because(self.reason)}"
+
+
+def brief(value: Any, digits: int = 6) -> str:
+    """Write a number for people.
+
+    >>> brief(0.12345678), brief(3.21e-9, 1)
+    ('0.123457', '3e-09')
+    """
+    return number(plain(value)) if digits == 6 else f"{value:.{digits}g}"
+
+
+def because(reason: str) -> str:
+    """Return a reason to stand behind a sentence.
+
+    >>> "undecided" + because("nan")
+    'undecided: nan'
+    """
+    return f": {reason}" if reason else ""
+
+
+class Silent:
+    """Watches a sweep and says nothing."""
+
+    def node(self, row: Row, upstream: Any) -> None:
+        """Leave the gradient as it is."""
+
+    def wire(self, row: Row, slot: int, sent: Any) -> None:
+        """Do nothing."""
+
+
+class Function:
+    """The function itself: how it, its circuit and its gradient move along a direction of its arguments."""
+
+    def __init__(
+        self, f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], circuit: Circuit, inputs: list[Any]
+    ) -> None:
+        self.f, self.circuit, self.inputs = f, circuit, inputs
+        self.leaves, self.tree = flatten((tuple(args), kwargs))
+        self.values = evaluate(circuit, inputs)
+        rng = np.random.default_rng(2)
+        turns = any(getattr(row.op, "symmetric", False) for row in circuit.rows())
+        self.direction = [_kept(direction(rng, wide(x)), x) if turns else direction(rng, wide(x)) for x in inputs]
+        self.outputs = [node for node in circuit.columns.outputs.tolist() if circuit.type_of(node).differentiable]
+        alone = len(self.outputs) == 1 and not circuit.type_of(self.outputs[0]).shape
+        self.weights = [_weight(rng, self.values[node], alone) for node in self.outputs]
+        self.narrow = any(np.asarray(x).dtype == np.float32 for x in self.values)
+        self.flows = self._sweep()
+        self.steered: list[Certificate] | None = None
+        self.changed: dict[int, Any] = {}
+        """Which of the numbers that left the recording at the point itself were others beside it; -1: how many."""
+
+    def _sweep(self) -> list[Any]:
+        """Return what flows back to every node from the weighed outputs."""
+        seeds: dict[int, Any] = {}
+        for node, weight in zip(self.outputs, self.weights, strict=True):
+            seeds[node] = seeds[node] + weight if node in seeds else weight
+        with np.errstate(all="ignore"):
+            return reverse(self.circuit, self.values, seeds, Silent())
+
+    def inputs_at(self, h: float) -> list[Any]:
+        """Return the arguments that move, moved."""
+        return [wide(x) + h * t for x, t in zip(self.inputs, self.direction, strict=True)]
+
+    def at(self, h: float) -> Numbers:
+        """Run the function itself; NaN where it refuses."""
+        rest = iter(self.inputs_at(h))
+        leaves = [next(rest) if moves(leaf) else leaf for leaf in self.leaves]
+        args, kwargs = unflatten(self.tree, leaves)
+        try:
+            with np.errstate(all="ignore"):
+                traced = run_traced(self.f, args, kwargs)
+        except Exception:
+            return np.array([np.nan])
+        self._note(traced.tape.certificates)
+        results = [data_of(result) for result in traced.results]
+        moving = [x for x in results if np.asarray(x).dtype.kind in "fc"]
+        if [np.shape(x) for x in moving] != [np.shape(weight) for weight in self.weights]:
+            return np.array([np.nan])
+        return np.array([sum(map(inner, self.weights, moving))])
+
+    def _note(self, steered: list[Certificate]) -> None:
+        if self.steered is None:
+            self.steered = steered
+        if len(steered) != len(self.steered):
+            self.changed[-1] = None
+        for k, (one, two) in enumerate(zip(self.steered, steered, strict=False)):
+            if one.place != two.place or not np.array_equal(one.outcome, two.outcome):
+                self.changed[k] = two.outcome
+
+    def repeats(self) -> bool:
+        """Return whether the function does again what it did when it was traced."""
+        again, first = self.at(0.0), self.held(0.0, {})
+        return bool(np.allclose(again, first, rtol=1e-3 if self.narrow else 1e-9, atol=0.0, equal_nan=True))
+
+    def held(self, h: float, still: dict[int, Any]) -> Numbers:
+        """Run the circuit with some nodes held still."""
+        values: list[Any] = []
+        given, constants = iter(self.inputs_at(h)), self.circuit.constants()
+        with np.errstate(all="ignore"):
+            for row in self.circuit.rows():
+                if row.node in still:
+                    values.append(still[row.node])
+                elif row.sources:
+                    values.append(row.op.compute(*[values[source] for source in row.sources]))
+                else:
+                    values.append(constants[row.node] if row.node in constants else next(given))
+        return np.array([sum(inner(w, values[node]) for w, node in zip(self.weights, self.outputs, strict=True))])
+
+    def slope(self) -> tuple[float, float]:
+        """Return how the gradient says the outputs move, and the same with all parts counted as positive."""
+        parts = [
+            np.conjugate(settle(self.flows[node])) * t
+            for node, t in zip(self.circuit.input_indices(), self.direction, strict=True)
+        ]
+        parts = [np.broadcast_to(part, np.shape(t)).real for part, t in zip(parts, self.direction, strict=True)]
+        return float(sum(np.sum(part) for part in parts)), float(sum(np.sum(np.abs(part)) for part in parts))
+
+    def compare(self, at: Callable[[float], Numbers]) -> Comparison:
+        """Compare the gradient with differences along the direction."""
+        slope, size = self.slope()
+        sizes = [np.abs(self.values[node]) for node in self.outputs]
+        height = sum(inner(np.abs(weight), size) for weight, size in zip(self.weights, sizes, strict=True))
+        rough = COARSE if self.narrow else FINE
+        noise = np.array([10.0 * float(np.finfo(np.float32 if self.narrow else np.float64).eps) * height])
+        ways = [Way(at, first, noise) for first in (1e-2, 1e-4, 1e-6)]
+        return compare(np.array([slope]), ways, floor=rough.floor * (height + size), relative=10.0 * rough.relative)
+
+    def stops(self) -> dict[int, Any]:
+        """Return the nodes at which gradients end although values flow on, with what they gave."""
+        active = self.circuit.active()
+        return {
+            row.node: self.values[row.node]
+            for row in self.circuit.rows()
+            if any(active[source] for source in row.sources)
+            and (not active[row.node] or row.op.pattern is Pattern.BLOCK)
+        }
+
+    def cuts(self) -> list[Cut]:
+        """Return what explains that values move where the gradient does not, once that is borne out.
+
+        With everything held still at which gradients end, differences of the circuit must give the gradient.
+        """
+        stops = self.stops()
+        if self.compare(lambda h: self.held(h, stops)).state[0] != RIGHT:
+            return []
+        found = [self._stop(node) for node in stops if self.circuit.type_of(node).differentiable]
+        left = [self.steered[k] for k in sorted(self.changed) if k >= 0] if self.steered else []
+        return found + [_escape(certificate) for certificate in left if not _steers(certificate.outcome)]
+
+    def _stop(self, node: int) -> Cut:
+        view = Node(self.circuit, node)
+        sentence = f"{view.op.name} at {view.name} lets values through and no gradient"
+        return Cut(view.op.name, view.name, view.place, sentence)
+
+    def branch(self) -> str:
+        """Return which decision of Python's went another way beside the point, if one did."""
+        steered = self.steered or []
+        places = [steered[k].place for k in self.changed if k >= 0 and _steers(steered[k].outcome)]
+        if not places and -1 not in self.changed:
+            return ""
+        return "a branch goes another way within a step" + (f" ({places[0]})" if places and places[0] else "")
+
+
+def _steers(outcome: Any) -> bool:
+    """Return whether a number that left the recording moves in steps."""
+    return np.asarray(outcome).dtype.kind not in "fc"
+
+
+def _escape(certificate: Certificate) -> Cut:
+    text = f"a value left the recording as the plain number {brief(certificate.outcome)}, and its gradient was lost"
+    return Cut("", "", certificate.place, text)
+
+
+def _kept(t: Any, x: Any) -> Any:
+    """Return a direction that keeps a symmetric matrix symmetric: of some ops only such derivatives mean something."""
+    shape = np.shape(x)
+    if len(shape) < 2 or shape[-1] != shape[-2]:
+        return t
+    turned = np.conjugate(np.swapaxes(x, -1, -2))
+    return t + np.conjugate(np.swapaxes(t, -1, -2)) if np.allclose(x, turned) else t
+
+
+def _weight(rng: np.random.Generator, y: Any, alone: bool) -> Any:
+    found = 1.0 if alone and not np.iscomplexobj(y) else random_like(rng, y)
+    return np.asarray(found).astype(np.asarray(y).dtype)[()]
+
+
+def is_present(flow: Any) -> bool:
+    """Return whether something flows.
+
+    >>> is_present(None), is_present(0.0)
+    (False, True)
+    """
+    return bool(np.any(flow.mask)) if type(flow) is Masked else flow is not None
+
+
+def moves(leaf: Any) -> bool:
+    """Return whether an argument is a real or complex number or array.
+
+    >>> moves(1.0), moves(np.zeros(2, int)), moves("x")
+    (True, False, False)
+    """
+    if isinstance(leaf, bool | str | bytes | int) or (callable(leaf) and not isinstance(leaf, Value)):
+        return False
+    return np.asarray(data_of(leaf)).dtype.kind in "fc"
+
+
+def check_whole(function: Function, *, wrong: bool, doubtful: bool) -> tuple[Whole | None, list[Cut]]:
+    """Compare the whole gradient with differences of the function, and say where they part.
+
+    `wrong` and `doubtful` say whether some of its rules are.
+    """
+    if not function.outputs or not any(np.size(x) for x in function.inputs):
+        return None, []
+    if not function.repeats():
+        return Whole(np.nan, np.nan, np.inf, None, "the function gives another value when it is run again"), []
+    found = function.compare(function.at)
+    rule, numeric, error = float(found.rule[0]), float(found.numeric[0]), float(found.error[0])
+    if found.state[0] == RIGHT:
+        return Whole(rule, numeric, error, True), []
+    apart = found.state[0] == WRONG or abs(rule - numeric) > 3.0 * error
+    cuts = function.cuts() if apart and not wrong else []
+    if wrong:
+        return Whole(rule, numeric, error, False if apart else None, "a rule is wrong"), []
+    if cuts:
+        return Whole(rule, numeric, error, False, "values flow on where gradients stop"), cuts
+    reason = _doubt(function, int(found.state[0]), doubtful)
+    agrees = None if reason else False
+    return Whole(rule, numeric, error, agrees, reason or "no single rule is wrong and nothing is cut"), []
+
+
+def _doubt(function: Function, state: int, doubtful: bool) -> str:
+    """Return why nothing follows from a difference, if nothing does."""
+    if function.branch():
+        return function.branch()
+    if state != WRONG:
+        return "differences of the function are too coarse"
+    return "some of its nodes are on a kink or undecided" if doubtful else ""
+
+
+def random_like(rng: np.random.Generator, like: Any) -> Any:
+    """Return random numbers of a shape, complex if the others are.
+
+    >>> random_like(np.random.default_rng(0), np.zeros(3)).shape
+    (3,)
+    """
+    shape = np.shape(like)
+    return rng.normal(size=shape) + (1j * rng.normal(size=shape) if np.iscomplexobj(like) else 0.0)

@@ -1,0 +1,64 @@
+"""One wire: its rule, in both modes, beside a numeric derivative of the op itself.
+
+Kept true: the op is measured at the values it really saw (in float64, whatever dtype they had), and a rule that only
+loses digits to rounding is not called wrong.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from wiregrad.inspect.check.arrays import check_array
+from wiregrad.inspect.check.elements import check_elements
+from wiregrad.inspect.check.numeric import COARSE, RIGHT, UNDECIDED, WRONG, precision, wide
+from wiregrad.inspect.check.wire import Outcome, Shake, Wire, first_line
+from wiregrad.ops import Elementwise
+
+
+def check_wire(wire: Wire) -> Outcome:
+    """Compare the rule of one wire, in both modes, with a numeric derivative of the op itself."""
+    if not np.size(wire.x) or not np.size(wire.y):
+        return Outcome(RIGHT, total=0)
+    if not (np.all(np.isfinite(wire.x)) or wire.op.by_element) or not np.any(np.isfinite(wire.y)):
+        return Outcome(UNDECIDED, at=_first(wire.x), finite=False, reason="it was given or gives inf or nan")
+    with np.errstate(all="ignore"):
+        try:
+            outcome = check_elements(wire) if isinstance(wire.op, Elementwise) else check_array(wire)
+            return _settled(wire, outcome) if outcome.state == WRONG else outcome
+        except Exception as error:
+            # A rule is anybody's code; one that cannot be run is not one that is wrong.
+            return Outcome(UNDECIDED, at=_first(wire.x), reason=f"the rule cannot be run here: {first_line(error)}")
+
+
+def _settled(wire: Wire, outcome: Outcome) -> Outcome:
+    """Return the outcome, but undecided where rounding makes as much of a difference."""
+    rng = np.random.default_rng(4)
+
+    def shaken(x: Any) -> Any:
+        array = np.asarray(x)
+        if array.dtype.kind not in "fc":
+            return x
+        eps = np.finfo(np.asarray(wire.y).dtype).eps
+        return (array * (1.0 + 8.0 * eps * rng.normal(size=array.shape))).astype(array.dtype)[()]
+
+    off = abs(outcome.rule - outcome.numeric)
+    again = [_again(wire, outcome, shaken) for _ in range(3)]
+    # In float32 small numbers are lost beside large ones, however these are shaken; float64 has room for both.
+    exact = _again(wire, outcome, wide) if precision(*wire.xs, wire.y) is COARSE else outcome.rule
+    if all(abs(number - outcome.rule) <= 0.1 * off for number in (*again, exact)):
+        return outcome
+    return replace(outcome, state=UNDECIDED, reason="the rule loses its digits to rounding")
+
+
+def _again(wire: Wire, outcome: Outcome, changed: Shake) -> Any:
+    """Work the rule's number out once more, with all that goes in changed a little."""
+    xs = tuple(map(changed, wire.xs))
+    other = replace(wire, xs=xs, y=wire.op.compute(*xs))
+    return np.nan if outcome.again is None else outcome.again(other, changed)
+
+
+def _first(x: Any) -> Any:
+    return np.ravel(x)[0] if np.size(x) else None
