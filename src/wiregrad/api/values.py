@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -25,6 +24,7 @@ from wiregrad.frontends.transforms import grad, hvp, jvp, stop_gradient, value_a
 from wiregrad.frontends.tree import tree_map
 from wiregrad.frontends.value import Value
 from wiregrad.inspect.blame import Blame
+from wiregrad.inspect.blame import blame as blame_of
 from wiregrad.inspect.check import check
 from wiregrad.inspect.check.findings import Checked
 from wiregrad.inspect.explain import Explanation
@@ -92,15 +92,20 @@ def run(f: Callable[..., Any] | Value, *args: Any, **kwargs: Any) -> Run:
     >>> run(a * a).grads
     {'a': 4.0}
     """
-    if isinstance(f, Value):
-        if args or kwargs:
-            raise OperandError(
-                f"wg.run(value) takes no arguments: the value knows its own; got {shown((*args, kwargs))}"
-            )
-        circuit, inputs = recorded(f)
-    else:
+    circuit, inputs = _traced(f, args, kwargs)
+    return Run.of(interpreter.run(circuit, inputs))
+
+
+def _traced(f: Callable[..., Any] | Value, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Circuit, list[Any]]:
+    """Return the circuit of a function at a point, or of what was recorded for a value, and its inputs there."""
+    if not isinstance(f, Value):
         circuit, inputs = tracing.trace_at(f, args, kwargs)
-    return Run.of(interpreter.run(Circuit(circuit.columns), inputs))
+        return Circuit(circuit.columns), inputs
+    if args or kwargs:
+        given = shown((*args, *kwargs.values()))
+        raise OperandError(f"a value takes no arguments: it knows what it was computed from; got {given}")
+    circuit, inputs = recorded(f)
+    return Circuit(circuit.columns), inputs
 
 
 def blame(f: Callable[..., Any] | Value, *args: Any, **kwargs: Any) -> Blame:
@@ -116,9 +121,8 @@ def blame(f: Callable[..., Any] | Value, *args: Any, **kwargs: Any) -> Blame:
     'use np.linalg.norm(x) instead of the root of a sum of squares: its gradient at 0 is 0'
     """
     with np.errstate(all="ignore"):
-        if isinstance(f, Value):
-            return run(f, *args, **kwargs).blame()
-        return run(functools.wraps(f, updated=())(tracing.total(f)), *args, **kwargs).blame()
+        circuit, inputs = _traced(f, args, kwargs)
+        return blame_of(interpreter.run_all(circuit, inputs))
 
 
 def check_grads(

@@ -129,16 +129,24 @@ class _Recorder:
 
 
 def run(circuit: Circuit, inputs: Sequence[Any]) -> Run:
-    """Run forward and backward and keep everything."""
-    root = circuit.root()
-    kind = circuit.type_of(root)
+    """Run forward and backward from the only output, one number, and keep everything."""
+    kind = circuit.type_of(circuit.root())
     if kind.shape:
         raise OutputError(f"the output {circuit.output} is {kind}; a run goes back from one number: reduce it to one")
+    return run_all(circuit, inputs)
+
+
+def run_all(circuit: Circuit, inputs: Sequence[Any]) -> Run:
+    """Run forward, and backward from every element of every output at once, each with gradient 1; keep everything."""
     values, recorder = evaluate(circuit, inputs), _Recorder(circuit)
-    seed = kind.dtype.type(1)
     with np.errstate(all="ignore"):
-        grads = reverse(circuit, values, {root: seed if kind.differentiable else np.float64(1.0)}, recorder)
+        seeds = {node: _one(circuit.type_of(node)) for node in circuit.columns.outputs.tolist()}
+        grads = reverse(circuit, values, seeds, recorder)
     return Run(circuit, values, grads, recorder.sent)
+
+
+def _one(kind: WireType) -> Any:
+    return np.ones(kind.shape, kind.dtype if kind.differentiable else np.float64)[()]
 
 
 def tangents(circuit: Circuit, values: Sequence[Any], seeds: Mapping[int, Any]) -> list[Any]:

@@ -12,9 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from wiregrad.dtypes import number, plain
 from wiregrad.errors import NonFiniteError
+from wiregrad.frontends.place import user_place
 from wiregrad.frontends.record import carefully
-from wiregrad.frontends.session import Hooks, Numbers, data_of
+from wiregrad.frontends.session import Hooks, Numbers, data_of, unwatched
 from wiregrad.frontends.tape import LITERAL, STATE, STRIDE, Gone, Span, Tape
 from wiregrad.ir import INPUT, Op, Place, Row
 from wiregrad.ops.fault import Fault, backward_fault, bad, forward_fault, is_nan
@@ -24,9 +26,11 @@ from wiregrad.passes import reverse
 
 @contextmanager
 def anomaly(*, infinite: bool = True) -> Iterator[None]:
-    """Raise `NonFiniteError` at the first non-finite value or gradient, with the op, its factors and its line.
+    """Raise `NonFiniteError` at the first op that makes something non-finite, with its factors and its line.
 
-    With `infinite=False` an infinity may pass, and only NaN raises.
+    What is recorded, swept back, pushed forward or batched in this thread is looked at; of a circuit that is run by
+    itself, ask `run.blame()`. An infinity that is given (a mask of -inf) may pass; what makes NaN of it raises. With
+    `infinite=False` any infinity may pass, and only NaN raises.
 
     >>> from wiregrad.frontends.value import Value
     >>> try:
@@ -56,14 +60,26 @@ class Watch:
         if self.tolerates(y):
             return
         place = tape.places.get(offset)
-        fault = forward_fault(op, xs, y, only_nan=not self.infinite)
+        fault = self.fault(op, xs, y)
         if fault is not None:
             raise _error(fault, place, remedy(offset, _Around(tape), _numbers(fault)))
         for slot, (source, x) in enumerate(zip(tape.node_at(offset).sources, xs, strict=True)):
             given = source == LITERAL or tape.node_at(source).op is INPUT
             if given and np.any(is_nan(x)):
-                name = f"{op.name} was given {'an array with ' if np.ndim(x) else ''}NaN as {op.input_name(slot)}"
+                name = f"{op.title} was given {'an array with ' if np.ndim(x) else ''}NaN as {op.input_name(slot)}"
                 raise NonFiniteError(_message(name, place, "look at where this value comes from"), place=place)
+
+    def apart(self, op: Op, xs: Sequence[Any], y: Any, place: Place | None = None) -> None:
+        """Raise if an op broke that is not recorded: under `no_grad`, or on all examples of a batch."""
+        if not self.tolerates(y):
+            fault = self.fault(op, xs, y)
+            if fault is not None:
+                raise _error(fault, place or user_place(), "")
+
+    def fault(self, op: Op, xs: Sequence[Any], y: Any) -> Fault | None:
+        """Return what an op broke: finite numbers, or an infinity of which it made NaN."""
+        own = forward_fault(op, xs, y) if self.infinite else None
+        return own or forward_fault(op, xs, y, only_nan=True)
 
     def tolerates(self, y: Any) -> bool:
         """Return whether nothing is wrong with a number or array."""
@@ -77,7 +93,20 @@ class Watch:
         starts: dict[int, Any] = {}
         for offset, seed in seeds:
             starts[span.index(offset)] = starts.get(span.index(offset), 0.0) + seed
-        return reverse(span, Numbers(span), starts, self.sweeping(span, Numbers(span)))
+        sweep = self.sweeping(span, Numbers(span))
+        with unwatched():
+            return reverse(span, Numbers(span), starts, sweep)
+
+    def pushed(self, span: Span, values: Numbers, tangents: Sequence[Any]) -> None:
+        """Raise if a tangent is not finite though those that it was made from are."""
+        for row in span.rows():
+            arrived = [_plain(tangents[k]) for k in row.sources if k >= 0 and tangents[k] is not None]
+            if row.sources and not self.tolerates(_plain(tangents[row.node])) and all(map(self.tolerates, arrived)):
+                place = span.tape.places.get(span.start + row.node * STRIDE)
+                given = ", ".join(number(plain(data_of(values[k]))) for k in row.sources)
+                raise NonFiniteError(
+                    _message(f"the tangent of {row.op.title} is not finite at {given}", place, ""), place=place
+                )
 
     def sweeping(self, span: Span, values: Numbers) -> Sweep:
         """Return what looks at the wires of a sweep."""
@@ -91,32 +120,50 @@ class Sweep(Hooks):
         super().__init__(span)
         self.watch, self.span, self.values = watch, span, values
         self.upstream: Any = None
+        self.place: Place | None = None
+        self.marked = len(span.tape.buffer)
 
     def node(self, row: Row, upstream: Any) -> Any:
         """Keep what arrived; the hooks may change it."""
+        self.close()
+        self.place = self.span.tape.places.get(self.span.start + row.node * STRIDE)
         changed = super().node(row, upstream)
         self.upstream = upstream if changed is None else changed
+        if not self.watch.tolerates(_plain(self.upstream)):
+            # No wire raised, so each part is finite.
+            said = f"the gradients that come back to {row.op.title} add up to more than there are numbers for"
+            raise NonFiniteError(_message(said, self.place, "scale the result down"), place=self.place)
         return changed
+
+    def close(self) -> None:
+        """Give what the rules recorded the line of the op they belong to."""
+        tape = self.span.tape
+        for offset in range(self.marked, len(tape.buffer), STRIDE):
+            if self.place is not None:
+                tape.places.setdefault(offset, self.place)
+        self.marked = len(tape.buffer)
 
     def wire(self, row: Row, slot: int, sent: Any) -> None:
         """Raise if what was sent is not finite though all it was made from is."""
         sent, g = _plain(sent), _plain(self.upstream)
-        if sent is None or self.watch.tolerates(sent):
+        if self.watch.tolerates(sent):
             return
         xs, y = [data_of(self.values[source]) for source in row.sources], data_of(self.values[row.node])
         if any(type(x) is Gone for x in (*xs, y)):
             return
         fault = backward_fault(row.op, slot, g, xs, y, row.mode, sent)
+        offset, tape = self.span.start + row.node * STRIDE, self.span.tape
         if fault is not None:
-            offset = self.span.start + row.node * STRIDE
-            tape = self.span.tape
-            raise _error(fault, tape.places.get(offset), remedy(offset, _Around(tape), _numbers(fault)))
+            raise _error(fault, self.place, remedy(offset, _Around(tape), _numbers(fault)))
+        if self.watch.tolerates(g) and np.any(is_nan(sent)):
+            said = f"{row.op.title} sent NaN back, made of an infinity it was given"
+            raise NonFiniteError(_message(said, self.place, ""), place=self.place)
 
 
 def _plain(flow: Any) -> Any:
     """Return a flow as numbers, whatever is recorded of it."""
     if flow is None:
-        return None
+        return np.float64(0.0)
     mask, value = (flow.mask, flow.value) if hasattr(flow, "mask") else (True, flow)
     return np.where(data_of(mask), data_of(value), 0.0)[()]
 
@@ -134,7 +181,7 @@ class _Around:
         return self.tape.sources_at(node)
 
     def readers(self, node: int) -> list[int]:
-        # Only a circuit that is complete knows them.
+        # Looked for once, since there is one error.
         return [
             offset for offset, extra in self.tape.nodes(node + STRIDE, len(self.tape.buffer)) if node in extra.sources
         ]

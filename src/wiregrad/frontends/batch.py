@@ -16,7 +16,8 @@ import numpy as np
 
 from wiregrad.errors import OperandError, ShapeError, shown, user_line
 from wiregrad.frontends.conventions import convention
-from wiregrad.frontends.session import check_function, distinct, name_of
+from wiregrad.frontends.session import check_function, data_of, distinct, name_of, unwatched
+from wiregrad.frontends.tape import Tape
 from wiregrad.frontends.trace import Traced, run_traced
 from wiregrad.frontends.tree import Tree, flatten, unflatten
 from wiregrad.frontends.value import Value
@@ -115,8 +116,18 @@ def _replay(traced: Traced, leaves: list[Any], batched: list[bool], size: int) -
         ]
         # A node keeps the convention it was recorded with, whatever holds where it is replayed.
         with convention(decode(node.mode)[0].label) if node.op.kinks else nullcontext():
-            found[offset] = apply_batched(node.op, operands, size)
+            found[offset] = _applied(tape, offset, operands, size)
     return [(result, False) if root < 0 else found[root] for root, result in zip(roots, traced.results, strict=True)]
+
+
+def _applied(tape: Tape, offset: int, operands: list[tuple[Any, bool]], size: int) -> tuple[Any, bool]:
+    """Apply a node's op to all examples; who watches sees the result, with the line of the node."""
+    op = tape.node_at(offset).op
+    with unwatched() as watch:
+        found = apply_batched(op, operands, size)
+    if watch is not None:
+        watch.apart(op, [data_of(x) for x, _ in operands], data_of(found[0]), tape.places.get(offset))
+    return found
 
 
 def _lifts(leaf: Any) -> bool:

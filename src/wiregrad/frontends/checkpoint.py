@@ -18,6 +18,7 @@ from wiregrad.frontends.session import (
     check_function,
     data_of,
     lifted,
+    name_of,
     transposed,
 )
 from wiregrad.frontends.tape import STATE, Tape
@@ -65,6 +66,7 @@ class Segment:
 
     def __init__(self, f: Callable[..., Any], leaves: list[Any], values: list[int], tree: Tree) -> None:
         self.f, self.values, self.tree = f, values, tree
+        self.called = f"checkpoint of {name_of(f)}"
         self.convention = STATE.chosen().label
         kept = [own(leaf) if type(leaf) is np.ndarray else leaf for leaf in leaves]
         self.leaves = [None if k in values else leaf for k, leaf in enumerate(kept)]

@@ -150,6 +150,11 @@ class _Call:
     latest: list[Any] = field(default_factory=list)
     """The gradient that arrived last, and what backward made of it."""
 
+    @property
+    def called(self) -> str:
+        """The name that people gave to the op."""
+        return self.cls.__name__
+
     def back(self, slot: int, g: Any, xs: Sequence[Any]) -> Any:
         """Return what is sent to one of the values."""
         if not isinstance(g, Value | np.ndarray | np.generic | float):

@@ -189,6 +189,8 @@ def finish(tape: Tape | None, op: Op, operands: Sequence[Any], xs: Sequence[Any]
     moves = y.dtype.kind in "fc"
     data = float(y) if type(y) is np.float64 and (tape is None or not tape.tracing) else y
     if tape is None or not (moves or tape.tracing):
+        if STATE.watch is not None:
+            STATE.watch.apart(op, xs, y)
         return leaf(data, constant=True) if moves and tape is None else y
     sources = tuple([place(tape, x) if isinstance(x, Value) else LITERAL for x in operands])
     offset = tape.append(Extra(op, sources, tuple(xs), y, mode_of(op, sources)))

@@ -6,7 +6,8 @@ again, on recorded values.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -139,12 +140,11 @@ class Session:
 
     def _pull_watched(self, span: Span, starts: dict[int, Any]) -> list[Any]:
         """Sweep on values with every wire looked at; what the rules record on the way is not looked at again."""
-        watch, STATE.watch = STATE.watch, None
-        try:
-            with STATE.on(self.tape):
-                return reverse(span, Views(span), starts, watch.sweeping(span, Views(span)))
-        finally:
-            STATE.watch = watch
+        sweep = STATE.watch.sweeping(span, Views(span))
+        with STATE.on(self.tape), unwatched():
+            flows = reverse(span, Views(span), starts, sweep)
+        sweep.close()
+        return flows
 
     def push(self, tangents: list[Any], results: list[Any]) -> list[Any]:
         """Return the tangent of every result, given tangents of the arguments."""
@@ -157,13 +157,26 @@ class Session:
         on_values = self.connected(stop) or any(isinstance(t, Value) for t in tangents)
         # An argument that no result can depend on may stand behind the last of them.
         seeds = {span.index(o): t for o, t in zip(self.offsets, tangents, strict=True) if o < stop}
-        with np.errstate(all="ignore"), STATE.on(self.tape):
-            flows = forward(span, Views(span) if on_values else Numbers(span), seeds)
+        values = Views(span) if on_values else Numbers(span)
+        with np.errstate(all="ignore"), STATE.on(self.tape), unwatched() as watch:
+            flows = forward(span, values, seeds)
+            if watch is not None:
+                watch.pushed(span, values, flows)
         found = [
             zero_like(data_of(result)) if k is None else settled(flows[span.index(k)], data_of(result))
             for k, result in zip(places, results, strict=True)
         ]
         return distinct(found, zip(places, tangents, strict=False))
+
+
+@contextmanager
+def unwatched() -> Iterator[Any]:
+    """Look at nothing that is recorded inside; gives who watched, if anybody did."""
+    watch, STATE.watch = STATE.watch, None
+    try:
+        yield watch
+    finally:
+        STATE.watch = watch
 
 
 def _offset(seed: tuple[int, Any]) -> int:

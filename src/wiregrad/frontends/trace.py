@@ -82,17 +82,6 @@ def call_traced(f: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     return f(*args, **kwargs)
 
 
-def total(f: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function that adds up all that f gives, to go back from where f gives no single number."""
-
-    def summed(*args: Any, **kwargs: Any) -> Any:
-        result = f(*args, **kwargs)
-        leaves = flatten(result)[0]
-        return result if len(leaves) == 1 and not shape_of(leaves[0]) else sum(np.sum(leaf) for leaf in leaves)
-
-    return summed
-
-
 def _is_input(leaf: Any) -> bool:
     if isinstance(leaf, bool | str | bytes | int) or callable(leaf):
         return False

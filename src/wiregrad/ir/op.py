@@ -112,6 +112,12 @@ class Op:
         """The settings by name."""
         return dict(self.settings)
 
+    @cached_property
+    def title(self) -> str:
+        """The name to show to people: of a user's own function that function's."""
+        called = (getattr(value, "called", None) for _, value in self.settings) if self.per_call else ()
+        return next((str(name) for name in called if name), self.name)
+
     def compute(self, *xs: Any) -> Any:
         """Compute the output from the inputs, given as NumPy values."""
         return self.forward(*xs, **self.options) if self.settings else self.forward(*xs)
@@ -167,7 +173,7 @@ class Op:
         if self.infix and len(operands) == 2:
             return f"{operands[0]} {self.infix[0]} {operands[1]}"
         settings = [] if self.per_call else [f"{name}={value!r}" for name, value in self.settings]
-        return f"{self.prefix}{operands[0]}" if self.prefix else f"{self.name}({', '.join([*operands, *settings])})"
+        return f"{self.prefix}{operands[0]}" if self.prefix else f"{self.title}({', '.join([*operands, *settings])})"
 
     def __repr__(self) -> str:
         return f"<op {self.expression(*([f'{self.inputs[0]}...'] if self.variadic else self.inputs))}>"

@@ -245,7 +245,7 @@ class _Site:
     @property
     def title(self) -> str:
         """The op's name, or that of the user's class."""
-        return _title(self.row.op)
+        return self.row.op.title
 
     def wire(self, slot: int) -> Wire:
         """Return one input wire with its values."""
@@ -307,11 +307,6 @@ class _Site:
             outcome,
             within,
         )
-
-
-def _title(op: Op) -> str:
-    found = getattr(op.options.get("call"), "cls", None)
-    return op.name if found is None else str(found.__name__)
 
 
 def _input(op: Op, slot: int) -> str:

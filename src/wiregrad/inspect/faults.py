@@ -1,0 +1,209 @@
+"""Faults in a run: which ops made something non-finite of finite numbers, and which values and gradients they spoil.
+
+Two walks, forward over the values and backward over the gradients. What is non-finite at a node is the op's own doing
+(a fault) or handed on, and then the node inherits the faults of what it was made from: of a router only of the input
+it chose, of a product that was sent back those of the upstream gradient if that was spoiled, else those of the values.
+Sets of faults are the bits of whole numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from wiregrad.backends import Run
+from wiregrad.ir import CONSTANT, Node, Pattern, Row
+from wiregrad.ops import Elementwise
+from wiregrad.ops.fault import Fault, backward_fault, bad, forward_fault, is_nan
+from wiregrad.ops.flow import Masked, settle
+
+SEPARATE = 256
+"""So many faults are kept apart; further ones are counted with those of the same op at the same line."""
+
+State = tuple[int, bool]
+"""A node, and whether its gradient is meant and not its value."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """A fault and the node it happened at; none for what was given, and for gradients that only add up to too much."""
+
+    node: int
+    phase: str
+    fault: Fault | None
+
+
+class Search:
+    """Walks a run twice and remembers which faults spoil what."""
+
+    def __init__(self, run: Run) -> None:
+        self.run, self.circuit = run, run.circuit
+        self.outputs = run.circuit.columns.outputs.tolist()
+        self.found: list[Found] = []
+        self.times: list[int] = []
+        """How often each fault was found."""
+        self.values: dict[int, int] = {}
+        """Which faults each non-finite value comes from."""
+        self.grads: dict[int, int] = {}
+        """Which faults each non-finite gradient comes from."""
+        self.given = 0
+        """The infinities that were written as constants (a mask is filled with -inf): the last to be suspected."""
+        self.nans: dict[int, int] = {}
+        """By bit of a fault, the first node whose value it made NaN."""
+        self._known: dict[tuple[str, Any, str], int] = {}
+        with np.errstate(all="ignore"):
+            self._forward()
+            self._backward()
+
+    def _forward(self) -> None:
+        for row in self.circuit.rows():
+            y = self.run.values[row.node]
+            if is_spoiled(y):
+                xs = [self.run.values[source] for source in row.sources]
+                self.values[row.node] = self._of_value(row, xs, y)
+                if row.sources and is_nan(y).any() and not any(is_nan(x).any() for x in xs):
+                    self._turned(row.node)
+
+    def _of_value(self, row: Row, xs: Sequence[Any], y: Any) -> int:
+        """Return the faults behind a value that is not finite."""
+        inherited = 0
+        for slot, source in enumerate(row.sources):
+            if source in self.values and _hands_on(row, slot, xs, y):
+                inherited |= self.values[source]
+        inherited = self._suspects(inherited)
+        fault = forward_fault(row.op, xs, y) if row.sources else None
+        if fault is None and inherited and not inherited & ~self.given:
+            # An infinity that was written is meant; what makes NaN of it is not.
+            fault = forward_fault(row.op, xs, y, only_nan=True)
+            inherited = 0 if fault is not None else inherited
+        return inherited | self._note(row, "forward", fault) if fault is not None or not inherited else inherited
+
+    def _turned(self, node: int) -> None:
+        """Keep which faults made a value NaN that were none themselves, unless they did so before."""
+        for bit in bits(self.values[node]):
+            if self.found[bit].node != node:
+                self.nans.setdefault(bit, node)
+
+    def _backward(self) -> None:
+        starts, several = self.circuit.columns.starts.tolist(), self._several()
+        for row in self.circuit.rows(backward=True):
+            flow = self.run.flows[row.node]
+            if flow is None:
+                continue
+            if row.node not in self.grads and not several and is_spoiled(flow):
+                # Finite gradients that came back from several readers add up to more than there are numbers for.
+                self.grads[row.node] = self._note(row, "backward", None)
+            for slot, source in enumerate(row.sources):
+                sent = self.run.sent[starts[row.node] + slot]
+                if sent is not None and is_spoiled(sent):
+                    self.grads[source] = self.grads.get(source, 0) | self._of_sent(row, slot, flow, sent)
+
+    def _several(self) -> bool:
+        """Return whether the run goes back from more than one number, so that a sum of gradients means little."""
+        return len(self.outputs) > 1 or bool(self.circuit.type_of(self.outputs[0]).shape)
+
+    def _of_sent(self, row: Row, slot: int, flow: Any, sent: Any) -> int:
+        """Return the faults behind something non-finite that a node sent back."""
+        xs, y = [self.run.values[source] for source in row.sources], self.run.values[row.node]
+        fault = backward_fault(row.op, slot, flow, xs, y, row.mode, sent)
+        if fault is not None:
+            return self._note(row, "backward", fault) | self.grads.get(row.node, 0)
+        inherited = self.grads.get(row.node, 0)
+        if not inherited or (row.op.by_element and np.any(bad(settle(sent)) & ~bad(settle(flow)))):
+            for node in (*row.sources, row.node):
+                inherited |= self.values.get(node, 0)
+        return self._suspects(inherited) or self._note(row, "backward", None)
+
+    def _suspects(self, faults: int) -> int:
+        """Return faults without the infinities that were written, unless there are no others."""
+        return faults & ~self.given or faults
+
+    def _note(self, row: Row, phase: str, fault: Fault | None) -> int:
+        """Keep a fault; returns its bit."""
+        key = row.op.title, Node(self.circuit, row.node).place, phase
+        bit = self._known.get(key) if len(self.found) >= SEPARATE else None
+        if bit is None:
+            bit = self._known[key] = len(self.found)
+            self.found.append(Found(row.node, phase, fault))
+            self.times.append(0)
+            if row.op is CONSTANT and not np.any(is_nan(self.run.values[row.node])):
+                self.given |= 1 << bit
+        self.times[bit] += 1
+        return 1 << bit
+
+    def spoiled(self, bit: int) -> list[State]:
+        """Return the outputs and the gradients of inputs that a fault spoils."""
+        outputs = [(node, False) for node in dict.fromkeys(self.outputs) if self.values.get(node, 0) >> bit & 1]
+        return outputs + [(k, True) for k in self.circuit.input_indices() if self.grads.get(k, 0) >> bit & 1]
+
+    def chain(self, bit: int, goals: Sequence[State]) -> list[State]:
+        """Return how a fault spread, step by step, to a gradient among the goals, or else to an output."""
+        found = self.found[bit]
+        start = (found.node, found.phase == "backward")
+        if found.phase == "backward" and found.fault is not None:
+            start = (self.circuit.sources_of(found.node)[found.fault.slot], True)
+        wanted = {goal for goal in goals if goal[1]} or set(goals)
+        came, front = {start: start}, deque([start])
+        while front and front[0] not in wanted:
+            state = front.popleft()
+            for following in self._spread(bit, *state):
+                if following not in came:
+                    came[following] = state
+                    front.append(following)
+        steps = [front[0] if front else start]
+        while came[steps[-1]] != steps[-1]:
+            steps.append(came[steps[-1]])
+        return steps[::-1]
+
+    def _spread(self, bit: int, node: int, back: bool) -> Iterator[State]:
+        """Return what a fault spoils next, from a value or gradient that it spoiled."""
+        starts = self.circuit.columns.starts
+        senders = [node] if back else [*(reader for reader, _ in self.run.readers_of(node)), node]
+        for sender in senders:
+            for slot, source in enumerate(self.circuit.sources_of(sender)):
+                sent = self.run.sent[int(starts[sender]) + slot]
+                if self.grads.get(source, 0) >> bit & 1 and sent is not None and is_spoiled(sent):
+                    yield source, True
+        if not back:
+            readers = [reader for reader, _ in self.run.readers_of(node)]
+            yield from ((reader, False) for reader in readers if self.values.get(reader, 0) >> bit & 1)
+
+
+def bits(faults: int) -> Iterator[int]:
+    """Return the numbers of the bits that are set.
+
+    >>> list(bits(0b1010))
+    [1, 3]
+    """
+    while faults:
+        lowest = faults & -faults
+        yield lowest.bit_length() - 1
+        faults ^= lowest
+
+
+def is_spoiled(flow: Any) -> bool:
+    """Return whether a value, or what is present of a flow, is not finite everywhere.
+
+    >>> is_spoiled(np.float64(np.inf)), is_spoiled(Masked(np.array([False]), np.array([np.nan])))
+    (True, False)
+    """
+    kind = type(flow)
+    if kind is np.float64 or kind is float:
+        return not math.isfinite(flow)
+    return bool(bad(settle(flow)).any())
+
+
+def _hands_on(row: Row, slot: int, xs: Sequence[Any], y: Any) -> bool:
+    """Return whether a non-finite input shows in the output; a router shows only the one it chose."""
+    if row.op.pattern is not Pattern.ROUTE or not isinstance(row.op, Elementwise):
+        return True
+    local = row.op.local(slot, xs, y, row.mode)
+    if local is None:
+        return False
+    chosen = local.mask if type(local) is Masked else True
+    return bool(np.any(chosen & bad(xs[slot]) & bad(y)))
