@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
-from wiregrad.cli import main
+import wiregrad as wg
+from wiregrad.api import Circuit
+from wiregrad.cli import cli, main
 
 
 def run(capsys: pytest.CaptureFixture[str], *args: str) -> tuple[int, str, str]:
@@ -184,3 +190,408 @@ def test_draw_says_which_endings_it_knows(capsys: pytest.CaptureFixture[str]) ->
 
     assert code == 2
     assert "wanted a file that ends in .svg, .dot, .mmd, .txt; got picture.png" in err
+
+
+MODEL = '''\
+"""Functions to ask about."""
+import numpy as np
+import wiregrad as wg
+
+print("reading the model")
+square = wg.circuit("y = x * x")
+def logs(x): return np.log(x)
+def two(x, w): return x * x, np.log(w)
+def repeat(x, n):
+    for _ in range(n):
+        x = x * 2
+    return x
+def power(x, n: int): return x ** sum(1.0 for _ in range(n))
+def scaled(x, times=2, mode="mean", twice=False):
+    x = np.stack([x] * times)
+    x = np.mean(x) if mode == "mean" else np.sum(x)
+    return 2 * x if twice else x
+def fails(x): raise RuntimeError("no luck")
+def leaves(x): raise SystemExit(4)
+def nothing(x): return None
+def words(x): return "words"
+def keyword(x, /, *, k=2.0): return np.sum(x) * k
+log, unsigned = np.log, min
+class Net:
+    def __call__(self, x): return x * x
+net = Net()
+def bent(x): return np.array(x) @ np.ones(5)
+'''
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> str:
+    path = tmp_path / "model.py"
+    path.write_text(MODEL)
+    return str(path)
+
+
+def line_of(text: str) -> int:
+    return next(k for k, line in enumerate(MODEL.splitlines(), 1) if text in line)
+
+
+@pytest.mark.parametrize("args", [["logs", "x=[0, 1]"], ["two", "x=1", "w=0"]], ids=["array", "two outputs"])
+def test_blame_of_a_function_is_what_python_answers(
+    capsys: pytest.CaptureFixture[str], model: str, args: list[str]
+) -> None:
+    code, out, _ = run(capsys, "blame", f"{model}:{args[0]}", *args[1:])
+    names: dict[str, Any] = {}
+    exec(compile(MODEL, model, "exec"), names)
+    answer = wg.blame(names[args[0]], *([np.array([0.0, 1.0])] if args[0] == "logs" else [1.0, 0.0]))
+
+    assert code == 1
+    assert out == f"{answer}\n"
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["x=[{}]", "x=[[1], [1, 2]]", "x=[null]", "x=null", "x=None", "x=['a']", "x=[1", "x=", "=1", "x", "x=1,5", "x={1}"],
+)
+@pytest.mark.parametrize("target", ["x * x", "logs"])
+def test_a_value_that_is_no_number_is_wrong_usage(
+    capsys: pytest.CaptureFixture[str], model: str, target: str, value: str
+) -> None:
+    code, out, err = run(capsys, "grad", f"{model}:logs" if target == "logs" else target, value)
+
+    assert (code, out) == (2, "")
+    assert "wanted NAME=NUMBER, like a=2, or NAME=[NUMBERS]; got" in err
+
+
+@pytest.mark.parametrize("value", ["1/2", "[" * 300 + "]" * 300, "[" + "-" * 9000 + "1]", "[1" + "0" * 5000 + "]"])
+def test_a_value_that_python_cannot_hold_is_wrong_usage(capsys: pytest.CaptureFixture[str], value: str) -> None:
+    code, _, err = run(capsys, "grad", "x * x", f"x={value}")
+
+    assert code == 2
+    assert len(err) < 300
+
+
+def test_a_formula_takes_no_arrays_and_says_what_does(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = run(capsys, "grad", "x * x", "x=[1, 2]")
+
+    assert code == 2
+    assert "the inputs of a formula are numbers; got 'x=[1, 2]'" in err
+    assert "FILE.py:FUNCTION takes arrays" in err
+
+
+@pytest.mark.parametrize(
+    ("value", "wanted"),
+    [
+        ("x=[1, 2.5, -3]", "[1.0, 2.5, -3.0]"),
+        ("x=[.5, 1., inf, -inf, nan]", "[0.5, 1.0, inf, -inf, nan]"),
+        ("x=[[1], [2]]", "[[1.0], [2.0]]"),
+        ("x=-1_000", "-1000.0"),
+        ("x= 1e3 ", "1000.0"),
+        ("x=1+2j", "(1+2j)"),
+    ],
+)
+def test_numbers_are_written_as_in_python(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, value: str, wanted: str
+) -> None:
+    path = tmp_path / "show.py"
+    path.write_text("import numpy as np\ndef show(x):\n    print(x.data.tolist())\n    return np.sum(np.real(x))\n")
+    _, _, err = run(capsys, "grad", f"{path}:show", value)
+
+    assert err == f"{wanted}\n"
+
+
+@pytest.mark.parametrize(
+    ("args", "output"),
+    [
+        (["power", "x=2", "n=3"], 8.0),
+        (["scaled", "x=3", "times=4"], 3.0),
+        (["scaled", "x=3", "times=4", "mode=sum"], 12.0),
+        (["scaled", "x=3", "times=4", 'mode="sum"'], 12.0),
+        (["scaled", "x=3", "twice=true"], 6.0),
+        (["scaled", "x=3", "twice=0"], 3.0),
+        (["log", "x=1"], 0.0),
+        (["net", "x=3"], 9.0),
+        (["keyword", "x=[1, 2]"], 6.0),
+        (["keyword", "x=[1, 2]", "k=10"], 30.0),
+    ],
+)
+def test_a_parameter_says_what_kind_of_value_it_takes(
+    capsys: pytest.CaptureFixture[str], model: str, args: list[str], output: float
+) -> None:
+    code, out, err = run(capsys, "grad", "--json", f"{model}:{args[0]}", *args[1:])
+
+    assert (code, err) == (0, "reading the model\n")
+    assert json.loads(out)["output"]["value"] == output
+
+
+@pytest.mark.parametrize(
+    ("head", "kinds"),
+    [
+        ("n: int", "int"),
+        ("n: 'int'", "int"),
+        ("n: int | None = None", "int"),
+        ("n: float = 1", "float64"),
+        ("n: int | float", "float64"),
+        ("n: 'Unknown' = 1", "float64"),
+        ("n=1", "int"),
+        ("n=1.0", "float64"),
+        ("n", "float64"),
+        ("n: bool", "bool"),
+        ("n: str", "str"),
+    ],
+)
+def test_a_whole_number_stays_one_where_the_parameter_says_so(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, head: str, kinds: str
+) -> None:
+    path = tmp_path / "kinds.py"
+    path.write_text(f"def f(x, {head}):\n    print(type(getattr(n, 'data', n)).__name__)\n    return x\n")
+    _, _, err = run(capsys, "grad", f"{path}:f", "x=1", "n=3")
+
+    assert err == f"{kinds}\n"
+
+
+def test_a_whole_number_that_became_a_float_is_pointed_out(capsys: pytest.CaptureFixture[str], model: str) -> None:
+    code, _, err = run(capsys, "grad", f"{model}:repeat", "x=1", "n=3")
+
+    assert code == 3
+    assert f"{model}:{line_of('range(n)')}" in err
+    assert "x=1 and n=3 are floats here; for a whole number annotate the parameter: n: int" in err
+
+
+FAILURES = {
+    "raises": ("fails", "fails raised RuntimeError: no luck", "raise RuntimeError"),
+    "leaves": ("leaves", "leaves raised SystemExit: 4", "raise SystemExit"),
+    "returns None": ("nothing", "nothing returned nothing to make a circuit of", "def nothing"),
+    "returns text": ("words", "words must return numbers or arrays", "def words"),
+    "recorded wrongly": ("bent", "cannot become an array", "def bent"),
+}
+
+
+@pytest.mark.parametrize("verb", ["grad", "blame", "check", "draw"])
+@pytest.mark.parametrize("case", FAILURES)
+def test_a_function_that_fails_is_told_with_its_line(
+    capsys: pytest.CaptureFixture[str], model: str, verb: str, case: str
+) -> None:
+    name, words, line = FAILURES[case]
+    code, out, err = run(capsys, verb, f"{model}:{name}", "x=1")
+
+    assert (code, out) == (3, "")
+    assert words in err
+    assert f"{model}:{line_of(line)}" in err
+    assert "click" not in err
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    ("source", "words", "line"),
+    [
+        ("x = 1\ndef f(x:\n    return x\n", "SyntaxError: '(' was never closed", 2),
+        ("import numpy\nimport no_such_module\n", "ModuleNotFoundError: No module named 'no_such_module'", 2),
+        ("import sys\nsys.exit('enough')\n", "SystemExit: enough", 2),
+        ("\0", "null bytes", None),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_told_with_its_line(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, source: str, words: str, line: int | None
+) -> None:
+    path = tmp_path / "broken.py"
+    path.write_text(source)
+    code, out, err = run(capsys, "blame", f"{path}:f", "x=1")
+
+    assert (code, out) == (3, "")
+    assert words in err
+    assert f"{path}:{line}" in err or line is None
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("verb", ["grad", "blame", "check", "draw", "kinks", "rounding"])
+def test_a_file_is_run_once(capsys: pytest.CaptureFixture[str], model: str, verb: str) -> None:
+    _, out, err = run(capsys, verb, f"{model}:keyword", "x=1")
+
+    assert (out + err).count("reading the model") == 1
+    assert "reading the model" in err
+
+
+def test_a_file_without_a_function_gets_the_list(capsys: pytest.CaptureFixture[str], model: str) -> None:
+    for target in (model, f"{model}:", f"{model}:no.such", f"{model}:nowhere"):
+        code, _, err = run(capsys, "blame", target, "x=1")
+
+        assert code == 2
+        assert "it has square, logs, two, repeat, power" in err
+
+
+def test_a_circuit_in_a_file_can_be_asked(capsys: pytest.CaptureFixture[str], model: str) -> None:
+    code, out, _ = run(capsys, "grad", f"{model}:square", "x=3")
+
+    assert code == 0
+    assert "gradients  x=6" in out
+    assert "data 9" in run(capsys, "draw", f"{model}:square", "x=3")[1]
+    assert "data" not in run(capsys, "draw", f"{model}:square")[1]
+
+
+def test_draw_shows_functions_that_return_arrays(capsys: pytest.CaptureFixture[str], model: str) -> None:
+    code, out, _ = run(capsys, "draw", f"{model}:logs", "x=[1, 2]")
+
+    assert code == 0
+    assert "log" in out
+
+
+def test_arguments_that_do_not_fit_are_wrong_usage(capsys: pytest.CaptureFixture[str], model: str) -> None:
+    code, _, err = run(capsys, "draw", f"{model}:two")
+
+    assert code == 2
+    assert "two(x, w): missing a required argument: 'x'" in err
+    assert "min does not say what its parameters are" in run(capsys, "grad", f"{model}:unsigned", "x=1")[2]
+    assert "got an unexpected keyword argument 'v'" in run(capsys, "grad", f"{model}:two", "x=1", "w=1", "v=1")[2]
+
+
+@pytest.mark.parametrize("verb", ["explain", "paths", "branches"])
+def test_an_unknown_name_gets_a_suggestion_and_the_list(capsys: pytest.CaptureFixture[str], verb: str) -> None:
+    code, out, err = run(capsys, verb, "--of", "alpa", "alpha * beta", "alpha=1", "beta=2")
+
+    assert (code, out) == (2, "")
+    assert "no node called 'alpa'; did you mean alpha?" in err
+    assert "it has alpha, beta, f" in err
+
+
+@pytest.mark.parametrize("verb", ["grad", "blame", "check", "draw", "kinks", "rounding"])
+def test_a_minus_stands_for_stdin(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("y = x * x\n"))
+    code, out, err = run(capsys, verb, "-", "x=3")
+
+    assert (code, err) == (0, "")
+    assert out
+
+
+def test_stdin_that_is_no_text_is_told(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"\xff\xfe"), encoding="utf-8"))
+    code, _, err = run(capsys, "grad", "-", "x=3")
+
+    assert code == 3
+    assert "cannot read stdin: it is not utf-8 text" in err
+
+
+def test_a_file_that_cannot_be_written_is_told(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "no" / "such" / "picture.svg"
+    code, out, err = run(capsys, "draw", "x * x", "-o", str(path))
+
+    assert (code, out) == (3, "")
+    assert err == f"wiregrad: cannot write {path}: No such file or directory\n"
+
+
+def test_a_picture_can_go_to_stdout(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(capsys, "draw", "x * x", "--format", "dot")[1].startswith("digraph")
+    assert run(capsys, "draw", "x * x", "--format", "svg", "-o", "-")[1].startswith("<svg")
+    assert run(capsys, "draw", "x * x", "-o", "-")[1].startswith("f: 1 input")
+
+
+@pytest.mark.parametrize("args", [["x*x", "x=1", "--jsno"], ["--jsno", "x*x", "x=1"], ["x*x", "--jsno=2", "x=1"]])
+def test_a_mistyped_option_is_called_one(capsys: pytest.CaptureFixture[str], args: list[str]) -> None:
+    code, _, err = run(capsys, "grad", *args)
+
+    assert code == 2
+    assert "there is no option --jsno; did you mean --json?" in err
+
+
+def installed(*args: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", "from wiregrad.cli import main; main()", *args]
+    return subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False, **options)
+
+
+@pytest.mark.parametrize("args", [["grad", "x*x", "x=3"], ["kinks", "abs(x)", "x=0"], ["--help"]])
+def test_a_full_disk_is_told_in_one_line(args: list[str]) -> None:
+    with open("/dev/full", "w") as full:
+        done = installed(*args, stdout=full)
+
+    assert done.returncode == 3
+    assert done.stderr == "wiregrad: cannot write the answer: No space left on device\n"
+
+
+@pytest.mark.parametrize("args", [["grad", "x*x", "x=3"], ["kinks", "abs(x)", "x=0"], ["--help"]])
+def test_a_reader_that_went_away_is_no_event(args: list[str]) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = installed(*args, stdout=writing)
+    os.close(writing)
+
+    assert (done.returncode, done.stderr) == (141, "")
+
+
+def test_a_message_that_nobody_can_read_leaves_the_code() -> None:
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-c", "from wiregrad.cli import main; main()", "grad", "x*x"]
+        done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=full, check=False)
+
+    assert done.returncode == 2
+
+
+def test_a_closed_stdout_is_no_crash() -> None:
+    done = installed("grad", "x*x", "x=3", preexec_fn=lambda: os.close(1))
+
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_an_error_of_wiregrad_itself_is_no_finding(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Circuit, "run", lambda *_: 1 / 0)
+    code, _, err = run(capsys, "grad", "x * x", "x=3")
+
+    assert code == 3
+    assert "ZeroDivisionError" in err
+    assert "this is a mistake in wiregrad" in err
+
+
+@pytest.mark.parametrize("how", ["option", "option first", "variable"])
+def test_colours_can_be_switched_off(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    args = ["grad", "x*x", "x=3"]
+
+    assert "\x1b[" in run(capsys, *args)[1]
+    if how == "variable":
+        monkeypatch.setenv("NO_COLOR", "1")
+    else:
+        args.insert(0 if how == "option first" else 1, "--no-color")
+
+    assert "\x1b[" not in run(capsys, *args)[1]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_prints_a_script(capsys: pytest.CaptureFixture[str], shell: str) -> None:
+    code, out, _ = run(capsys, "completion", shell)
+
+    assert code == 0
+    assert f"_WIREGRAD_COMPLETE={shell}_complete" in out
+
+
+def test_the_shell_is_told_the_commands_and_files() -> None:
+    def completed(words: str, k: int) -> str:
+        env = os.environ | {"_WIREGRAD_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(k)}
+        return installed(stdout=subprocess.PIPE, env=env).stdout
+
+    assert completed("wiregrad bl", 1) == "plain,blame\n"
+    assert completed("wiregrad blame mod", 2) == "file,mod\n"
+
+
+def test_help_says_what_codes_and_values_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+    out = run(capsys, "--help")[1]
+
+    assert all(f"  {code}  " in out for code in (0, 1, 2, 3, 130))
+    assert run(capsys, "-h")[1] == out
+
+
+@pytest.mark.parametrize("verb", list(cli.commands))
+def test_the_example_of_every_command_runs(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, verb: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    out = run(capsys, verb, "--help")[1]
+    example = next(line for line in out.splitlines() if line.strip().startswith("Example: wiregrad"))
+    code, _, err = run(capsys, *shlex.split(example)[2:])
+
+    assert code in (0, 1)
+    assert "Error" not in err

@@ -63,7 +63,7 @@ __all__ = [
 ]
 
 
-def trace(f: Callable[..., Any], *args: Any, **kwargs: Any) -> Circuit:
+def trace(f: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Circuit:
     """Return the circuit of a function at a point.
 
     Real and complex arguments become its inputs, under the names of the parameters; inner nodes have the names of the
@@ -80,7 +80,7 @@ def trace(f: Callable[..., Any], *args: Any, **kwargs: Any) -> Circuit:
     return Circuit(tracing.trace(f, *args, **kwargs).columns)
 
 
-def run(f: Callable[..., Any] | Value, *args: Any, **kwargs: Any) -> Run:
+def run(f: Callable[..., Any] | Value, /, *args: Any, **kwargs: Any) -> Run:
     """Trace a function at a point and run its circuit there, forward and backward, with every wire kept.
 
     Of a value, what was recorded for it is run.
@@ -108,7 +108,7 @@ def _traced(f: Callable[..., Any] | Value, args: tuple[Any, ...], kwargs: dict[s
     return Circuit(circuit.columns), inputs
 
 
-def blame(f: Callable[..., Any] | Value, *args: Any, **kwargs: Any) -> Blame:
+def blame(f: Callable[..., Any] | Value, /, *args: Any, **kwargs: Any) -> Blame:
     """Find the op of a function that first made something non-finite, forward or backward, with its line.
 
     >>> import numpy as np
@@ -126,7 +126,7 @@ def blame(f: Callable[..., Any] | Value, *args: Any, **kwargs: Any) -> Blame:
 
 
 def check_grads(
-    f: Callable[..., Any] | Circuit, *args: Any, order: int = 2, raises: bool = True, **kwargs: Any
+    f: Callable[..., Any] | Circuit, /, *args: Any, order: int = 2, raises: bool = True, **kwargs: Any
 ) -> Checked:
     """Compare the derivative of every op that a function (or circuit) uses with a numeric one, at the values it sees.
 

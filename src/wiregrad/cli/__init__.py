@@ -1,77 +1,125 @@
 """The `wiregrad` command.
 
 Results go to stdout, everything else to stderr. Exit codes: 0 fine, 1 something was found or does not hold, 2 wrong
-usage, 3 input that cannot be read or is over a limit, 130 interrupted.
+usage, 3 what was asked about cannot be read, run or written, 130 interrupted; 141 if the reader of the output went
+away, which shells say of any program.
 """
 
 from __future__ import annotations
 
 import io
-import json
+import os
 import sys
+import traceback
 from collections.abc import Sequence
+from contextlib import suppress
+from typing import TextIO
 
 import click
+from click.shell_completion import shell_complete
 
 from wiregrad import __version__
 from wiregrad.cli.check import check
+from wiregrad.cli.common import no_color
+from wiregrad.cli.completion import VARIABLE, completion
 from wiregrad.cli.draw import draw
-from wiregrad.cli.questions import QUESTIONS
-from wiregrad.cli.tables import document, print_run
-from wiregrad.cli.targets import parse_values, run_of
+from wiregrad.cli.failure import UNREADABLE
+from wiregrad.cli.grad import grad
+from wiregrad.cli.questions import QUESTIONS, blame
 from wiregrad.errors import InputError, WiregradError
 
-UNREADABLE, INTERRUPTED = 3, 130
+USAGE, INTERRUPTED, UNHEARD = 2, 130, 141
 
+HELP = """Autodiff you can see through.
 
-@click.group()
-@click.version_option(__version__, prog_name="wiregrad")
-def cli() -> None:
-    """Autodiff you can see through."""
+\b
+Example: wiregrad grad "e = a + b; f = e * c" a=2 b=-3 c=10
+"""
+CODES = """\b
+Exit codes:
+  0    fine
+  1    found: something non-finite (blame), a wrong rule (check)
+  2    wrong usage, such as a value that is missing
+  3    what was asked about cannot be read, run or written
+  130  interrupted
 
+Results go to stdout, everything else to stderr.
+"""
 
-@cli.command(context_settings={"ignore_unknown_options": True})
-@click.argument("formula")
-@click.argument("values", nargs=-1, metavar="[NAME=VALUE]...")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
-def grad(formula: str, values: tuple[str, ...], as_json: bool) -> None:
-    """Run FORMULA (or FILE.py:FUNCTION) forward and backward; show value, local derivatives and gradient of every node.
-
-    Example: wiregrad grad "e = a + b; f = e * c" a=2 b=-3 c=10
-    """
-    run = run_of(formula, parse_values(values))
-    if as_json:
-        click.echo(json.dumps(document(run), indent=2, allow_nan=False))
-    else:
-        print_run(run)
-
-
-for question in QUESTIONS:
-    cli.add_command(question.command())
-cli.add_command(check)
-cli.add_command(draw)
+cli = click.Group(
+    "wiregrad",
+    commands=[grad, blame, *(question.command() for question in QUESTIONS), check, draw, completion],
+    params=[no_color()],
+    help=HELP,
+    epilog=CODES,
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+click.version_option(__version__, prog_name="wiregrad")(cli)
 
 
 def main(args: Sequence[str] | None = None) -> int:
     """Run the command and return (or exit with) its code."""
+    # Python has None for a stream that was closed before it began.
+    sys.stdout, sys.stderr = sys.stdout or _nowhere(), sys.stderr or _nowhere()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             # Names and table lines that the terminal's encoding lacks are escaped, not a crash.
             stream.reconfigure(errors="backslashreplace")
-    try:
-        code = cli.main(args=None if args is None else list(args), prog_name="wiregrad", standalone_mode=False) or 0
-    except click.ClickException as error:
-        error.show(sys.stderr)
-        code = error.exit_code
-    except (click.Abort, KeyboardInterrupt):
-        click.echo("interrupted", err=True)
-        code = INTERRUPTED
-    except InputError as error:
-        click.echo(f"wiregrad: {error}", err=True)
-        code = 2
-    except WiregradError as error:
-        click.echo(f"wiregrad: {error}", err=True)
-        code = UNREADABLE
+    code = _code(args)
     if args is None:
+        _drop_what_cannot_be_written()
         sys.exit(code)
     return code
+
+
+def _nowhere() -> TextIO:
+    return open(os.devnull, "w", encoding="utf-8")
+
+
+def _code(args: Sequence[str] | None) -> int:
+    """Run the command; everything that goes wrong becomes a message and a code."""
+    code = 0
+    try:
+        _invoke(sys.argv[1:] if args is None else list(args))
+    except click.exceptions.Exit as done:
+        code = done.exit_code
+    except click.ClickException as error:
+        with suppress(OSError):
+            error.show()
+        code = error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        code = _tell("interrupted", INTERRUPTED)
+    except WiregradError as error:
+        code = _tell(f"wiregrad: {error}", USAGE if isinstance(error, InputError) else UNREADABLE)
+    except BrokenPipeError:
+        code = UNHEARD
+    except OSError as error:
+        code = _tell(f"wiregrad: cannot write the answer: {error.strerror}", UNREADABLE)
+    except Exception:
+        code = _tell(f"{traceback.format_exc()}wiregrad: this is a mistake in wiregrad, please report it", UNREADABLE)
+    return code
+
+
+def _invoke(args: list[str]) -> None:
+    """Run the command, or answer a shell that completes a line. click's own `main` would hide a broken pipe."""
+    instruction = os.environ.get(VARIABLE)
+    if instruction:
+        raise click.exceptions.Exit(shell_complete(cli, {}, "wiregrad", VARIABLE, instruction))
+    with cli.make_context("wiregrad", args) as context:
+        cli.invoke(context)
+
+
+def _tell(message: str, code: int) -> int:
+    with suppress(OSError):
+        click.echo(message, err=True)
+    return code
+
+
+def _drop_what_cannot_be_written() -> None:
+    """Keep Python from complaining, after all is said, of text that stdout would not take."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -9,45 +9,77 @@ from typing import Any
 
 import click
 
-from wiregrad.api import Circuit, Run, circuit
-from wiregrad.cli.targets import function_of, parse_values, run_of
+from wiregrad.cli.common import Verb
+from wiregrad.cli.failure import Failure
+from wiregrad.cli.targets import Target
 
 WRITERS = {".svg": "to_svg", ".dot": "to_dot", ".mmd": "to_mermaid", ".txt": "to_unicode"}
 """Which method writes files of which ending."""
+STDOUT = "-"
 
 
-@click.command(context_settings={"ignore_unknown_options": True})
-@click.argument("formula")
-@click.argument("values", nargs=-1, metavar="[NAME=VALUE]...")
-@click.option("-o", "--output", metavar="FILE", help=f"Write a file instead: {', '.join(WRITERS)}.")
-@click.option("--split", is_flag=True, help="Draw the splitters behind values that are read more than once.")
-@click.option("--down", is_flag=True, help="Let values flow downwards (files only).")
-@click.option("--theme", type=click.Choice(["auto", "light", "dark"]), default="auto", help="Colours of an SVG.")
-@click.option("--ascii", "plain", is_flag=True, help="Keep to plain characters in the terminal.")
-def draw(
-    formula: str, values: tuple[str, ...], output: str | None, split: bool, down: bool, theme: str, plain: bool
-) -> None:
-    """Draw the circuit of FORMULA (or FILE.py:FUNCTION); with values, what flows on every wire.
+def _draw(target: Target, output: str, form: str | None, plain: bool, theme: str, **options: Any) -> None:
+    ending = _ending(output, form)
+    if ending == ".txt":
+        options = {"split": options["split"], "ascii": plain}
+        if output == STDOUT:
+            width = shutil.get_terminal_size((100, 24)).columns
+            options |= {"width": width, "ascii": plain or not _knows("╭▶")}
+    elif ending == ".svg":
+        options["theme"] = theme
+    _write(output, getattr(target.drawn(), WRITERS[ending])(**options))
 
-    Example: wiregrad draw "e = a + b; f = e * c" a=2 b=-3 c=10 -o expression.svg
-    """
-    drawn = _subject(formula, values)
-    if output is None:
-        width = shutil.get_terminal_size((100, 24)).columns
-        click.echo(drawn.to_unicode(width=width, ascii=plain, split=split))
-        return
-    ending = Path(output).suffix
+
+def _ending(output: str, form: str | None) -> str:
+    ending = f".{form}" if form else ".txt" if output == STDOUT else Path(output).suffix.lower()
     if ending not in WRITERS:
         raise click.UsageError(f"wanted a file that ends in {', '.join(WRITERS)}; got {output}")
-    options: dict[str, Any] = {"split": split}
-    options |= {"down": down} if ending != ".txt" else {"ascii": plain}
-    options |= {"theme": theme} if ending == ".svg" else {}
-    Path(output).write_text(getattr(drawn, WRITERS[ending])(**options), encoding="utf-8")
+    return ending
+
+
+def _knows(characters: str) -> bool:
+    """Return whether stdout can show some characters."""
+    try:
+        characters.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _write(output: str, picture: str) -> None:
+    if output == STDOUT:
+        click.echo(picture)
+        return
+    try:
+        Path(output).write_text(picture, encoding="utf-8")
+    except OSError as error:
+        raise Failure(f"cannot write {output}: {error.strerror}") from None
     click.echo(f"wrote {output}", err=True)
 
 
-def _subject(formula: str, values: tuple[str, ...]) -> Circuit | Run:
-    """Return a run where there are values to run at, else the bare circuit."""
-    if values or function_of(formula) is not None:
-        return run_of(formula, parse_values(values))
-    return circuit(sys.stdin.read() if formula == "-" else formula)
+draw = Verb(
+    "draw",
+    "Draw the circuit; with values, what flows on every wire.\n\nA function in a file is run, so it needs values.",
+    'draw "e = a + b; f = e * c" a=2 b=-3 c=10 -o expression.svg',
+    _draw,
+    [
+        click.Option(
+            ["-o", "--output"],
+            type=click.Path(),
+            metavar="FILE",
+            default=STDOUT,
+            help=f"Write a file instead: {', '.join(WRITERS)}; - is stdout.",
+        ),
+        click.Option(
+            ["--format", "form"],
+            type=click.Choice([ending[1:] for ending in WRITERS]),
+            help="What to write, if the name of the file does not say it.",
+        ),
+        click.Option(["--split"], is_flag=True, help="Draw the splitters behind values that are read more than once."),
+        click.Option(["--down"], is_flag=True, help="Let values flow downwards (not in txt)."),
+        click.Option(
+            ["--theme"], type=click.Choice(["auto", "light", "dark"]), default="auto", help="Colours of an SVG."
+        ),
+        click.Option(["--ascii", "plain"], is_flag=True, help="Keep to plain characters in txt and the terminal."),
+    ],
+)

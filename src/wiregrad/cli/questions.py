@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
-from typing import Any
 
 import click
 
-from wiregrad.cli.tables import SCHEMA
-from wiregrad.cli.targets import as_json, parse_values, run_of
+from wiregrad.api import Run
+from wiregrad.cli.common import Verb, as_document, show
+from wiregrad.cli.targets import Target
+from wiregrad.errors import UnknownNameError
 
-FOUND = 1
-"""The exit code of a command that found what it looked for, or something that does not hold."""
+MOST = 40
+"""How many names a list of them has."""
 
 
 @dataclass(frozen=True)
@@ -24,47 +24,44 @@ class Question:
     example: str
     of: str = ""
     """What it is asked of, if not of the whole run: the words in the help."""
-    fails: bool = False
-    """Whether an answer that is true as a condition is bad news, and the exit code says so."""
 
     def command(self) -> click.Command:
         """Return the question as a command."""
-        params: list[click.Parameter] = [
-            click.Argument(["target"], metavar="FORMULA"),
-            click.Argument(["values"], nargs=-1, metavar="[NAME=VALUE]..."),
-            click.Option(["--json", "document"], is_flag=True, help="Print JSON instead of sentences."),
-        ]
-        if self.of:
-            params.append(click.Option(["--of", "name"], required=True, metavar="NAME", help=self.of))
-        return click.Command(
-            self.name,
-            params=params,
-            callback=self.ask,
-            help=f"{self.doc}\n\nExample: wiregrad {self.example}",
-            short_help=self.doc,
-            context_settings={"ignore_unknown_options": True},
-        )
+        options = [click.Option(["--of", "name"], required=True, metavar="NAME", help=self.of)] if self.of else []
+        return Verb(self.name, self.doc, self.example, self.ask, [*options, as_document()])
 
-    def ask(self, target: str, values: tuple[str, ...], document: bool, name: str | None = None) -> None:
-        """Run the target and print the answer."""
-        run = run_of(target, parse_values(values))
-        show(self.name, getattr(run, self.name)(*([] if name is None else [name])), document, fails=self.fails)
+    def ask(self, target: Target, document: bool, name: str | None = None) -> None:
+        """Ask it and print the answer."""
+        run = target.run()
+        answer = getattr(run, self.name)(*([] if name is None else [_known(run, name)]))
+        show(self.name, answer, document, found=False)
 
 
-def show(question: str, answer: Any, document: bool, *, fails: bool) -> None:
-    """Print an answer; exit with 1 if it is bad news."""
-    if document:
-        click.echo(json.dumps({"schema": SCHEMA, "question": question, "answer": as_json(answer)}, indent=2))
-    else:
-        click.echo(str(answer))
-    if fails and answer:
-        raise click.exceptions.Exit(FOUND)
+def _known(run: Run, name: str) -> str:
+    """Return the name of a node; if there is none, say which there are."""
+    try:
+        run.circuit.index(name)
+    except UnknownNameError as error:
+        names = [text for _, text in run.circuit.columns.names]
+        more = f" and {len(names) - MOST} more" if len(names) > MOST else ""
+        raise click.UsageError(f"{error}\n  it has {', '.join(names[:MOST])}{more}") from None
+    return name
 
+
+def _blame(target: Target, document: bool) -> None:
+    answer = target.blame()
+    show("blame", answer, document, found=bool(answer))
+
+
+blame = Verb(
+    "blame",
+    "Name the op that first made something non-finite.\n\nThe exit code is 1 if there is one.",
+    'blame "sqrt(x*x + y*y)" x=0 y=0',
+    _blame,
+    [as_document()],
+)
 
 QUESTIONS = (
-    Question(
-        "blame", "Name the op that first made something non-finite.", 'blame "sqrt(x*x + y*y)" x=0 y=0', fails=True
-    ),
     Question(
         "explain",
         "Say why a gradient is zero, absent, tiny, huge or what it is.",

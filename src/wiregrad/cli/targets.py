@@ -1,102 +1,191 @@
-"""What a command is about: a formula or a function in a file, and the values to run it at."""
+"""What a command is about: a formula, or a circuit or function in a file, and the values to run it at."""
 
 from __future__ import annotations
 
 import inspect
-import json
-import math
 import re
-import runpy
 import sys
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
 
 import click
 import numpy as np
 
-from wiregrad.api import Run, circuit
-from wiregrad.errors import InputError, suggest
+from wiregrad import ir
+from wiregrad.api import Circuit, Run, circuit
+from wiregrad.cli.failure import Failure, foreign
+from wiregrad.cli.files import in_file, name_of, place_of
+from wiregrad.cli.values import WHOLE, kinds_of, pairs, read
+from wiregrad.errors import InputError, OutputError
 
-_IN_FILE = re.compile(r"(.+\.py):(\w+)")
-MODULE = "wiregrad_target"
-"""What a file is called while it is read, so that its `if __name__ == "__main__"` part does not run."""
+if TYPE_CHECKING:
+    from wiregrad.inspect.blame import Blame
+    from wiregrad.inspect.check.findings import Checked
 
-Values = dict[str, Any]
+_WHOLE_WANTED = re.compile(r"\b(an index|an int|integer|integers)\b")
+"""What errors say where a whole number was wanted."""
 
 
-def parse_values(texts: tuple[str, ...]) -> Values:
-    """Read NAME=VALUE pairs: numbers, or lists of them for arrays."""
-    found = dict(_parse_value(text) for text in texts)
-    if len(found) < len(texts):
-        raise click.UsageError("an input is given twice")
+class Target(Protocol):
+    """What can be asked of a formula, a circuit and a function alike."""
+
+    def run(self) -> Run:
+        """Run it forward and backward."""
+
+    def blame(self) -> Blame:
+        """Find what made something non-finite."""
+
+    def check(self, order: int) -> Checked:
+        """Compare its rules with differences."""
+
+    def drawn(self) -> Circuit | Run:
+        """Return what a picture shows."""
+
+
+def target_of(text: str, values: Sequence[str]) -> Target:
+    """Return what a text and NAME=VALUE pairs stand for; `-` reads a formula from stdin."""
+    found = in_file(text)
+    if found is None:
+        return CircuitTarget(circuit(_stdin() if text == "-" else text), _numbers(values))
+    given = pairs(values)
+    if isinstance(found, ir.Circuit):
+        return CircuitTarget(Circuit(found.columns), {name: read(name, value) for name, value in given.items()})
+    return FunctionTarget(found, given, *arguments(found, given))
+
+
+def _stdin() -> str:
+    try:
+        return sys.stdin.read() if sys.stdin else ""
+    except UnicodeDecodeError as error:
+        raise Failure(f"cannot read stdin: it is not {error.encoding} text") from None
+
+
+def _numbers(values: Sequence[str]) -> dict[str, float]:
+    """Read the values of a formula, which takes numbers alone."""
+    found = {name: read(name, text) for name, text in pairs(values).items()}
+    for text, value in zip(values, found.values(), strict=True):
+        if not isinstance(value, float):
+            raise click.UsageError(
+                f"the inputs of a formula are numbers; got {text!r}; a FILE.py:FUNCTION takes arrays, complex numbers, "
+                "true, false and text"
+            )
     return found
 
 
-def _parse_value(text: str) -> tuple[str, Any]:
-    name, equals, value = text.partition("=")
+@dataclass(frozen=True)
+class CircuitTarget:
+    """A circuit and its inputs."""
+
+    circuit: Circuit
+    values: Mapping[str, Any]
+
+    def run(self) -> Run:
+        """Run it forward and backward."""
+        return self.circuit.run(self.values)
+
+    def blame(self) -> Blame:
+        """Find what made something non-finite."""
+        return self.run().blame()
+
+    def check(self, order: int) -> Checked:
+        """Compare its rules with differences."""
+        from wiregrad.inspect.check import check  # noqa: PLC0415 - only this question needs tracing
+
+        return check(self.circuit, [self.values], order=order)
+
+    def drawn(self) -> Circuit | Run:
+        """Return a run if there are values, else the bare circuit."""
+        return self.run() if self.values else self.circuit
+
+
+@dataclass(frozen=True)
+class FunctionTarget:
+    """A Python function and its arguments; `given` is how they were written."""
+
+    function: Callable[..., Any]
+    given: Mapping[str, str]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+    def run(self) -> Run:
+        """Trace it and run its circuit forward and backward."""
+        from wiregrad.api.values import run  # noqa: PLC0415 - a formula needs no tracing
+
+        with self._called():
+            return run(self.function, *self.args, **self.kwargs)
+
+    def blame(self) -> Blame:
+        """Find what made something non-finite; the function may return arrays, and several things."""
+        from wiregrad.api.values import blame  # noqa: PLC0415
+
+        with self._called():
+            return blame(self.function, *self.args, **self.kwargs)
+
+    def check(self, order: int) -> Checked:
+        """Compare its rules with differences."""
+        from wiregrad.inspect.check import check  # noqa: PLC0415
+
+        with self._called():
+            return check(self.function, self.args, self.kwargs, order=order)
+
+    def drawn(self) -> Circuit | Run:
+        """Return a run; the bare circuit of a function that gives no single number to go back from."""
+        from wiregrad.api.values import run, trace  # noqa: PLC0415
+
+        with self._called():
+            try:
+                return run(self.function, *self.args, **self.kwargs)
+            except OutputError:
+                return trace(self.function, *self.args, **self.kwargs)
+
+    @contextmanager
+    def _called(self) -> Iterator[None]:
+        """Tell what goes wrong in the function, and what may have been meant."""
+        try:
+            with foreign(name_of(self.function), place_of(self.function)), np.errstate(all="ignore"):
+                yield
+        except Failure as failure:
+            hint = self._hint() if _WHOLE_WANTED.search(failure.message) else ""
+            raise Failure(failure.message + hint) from failure.__cause__
+
+    def _hint(self) -> str:
+        """Return what to do about whole numbers that became floats; empty if there are none."""
+        texts = [
+            f"{name}={text}"
+            for name, text in self.given.items()
+            if WHOLE.fullmatch(text) and isinstance(self._argument(name), float)
+        ]
+        are = "is a float" if len(texts) == 1 else "are floats"
+        name = texts[-1].partition("=")[0] if texts else ""
+        said = f"{' and '.join(texts)} {are} here; for a whole number annotate the parameter: {name}: int"
+        return f"\n  {said}" if texts else ""
+
+    def _argument(self, name: str) -> Any:
+        return inspect.signature(self.function).bind(*self.args, **self.kwargs).arguments.get(name)
+
+
+def arguments(function: Callable[..., Any], given: Mapping[str, str]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the arguments of a function, given by name as text."""
+    signature = _signature(function)
+    said = {name: kinds_of(parameter) for name, parameter in signature.parameters.items()}
+    values = {name: read(name, text, said.get(name, frozenset())) for name, text in given.items()}
+    first = [p for p in signature.parameters.values() if p.kind is p.POSITIONAL_ONLY]
+    args = [values.pop(p.name, p.default) for p in first if p.name in values or p.default is not p.empty]
     try:
-        if not equals:
-            raise ValueError
-        return name.strip(), _array(value) if value.lstrip().startswith("[") else float(value)
-    except ValueError:
-        raise click.UsageError(f"wanted NAME=NUMBER, like a=2, or NAME=[NUMBERS]; got {text!r}") from None
-
-
-def _array(text: str) -> Any:
-    return np.array(json.loads(text, parse_int=float), float)
-
-
-def function_of(target: str) -> Any:
-    """Return the function that FILE.py:NAME stands for; None if the target is a formula."""
-    match = _IN_FILE.fullmatch(target)
-    if match is None:
-        return None
-    path, name = Path(match[1]), match[2]
-    if not path.is_file():
-        raise click.UsageError(f"there is no file {path}; wanted a formula, or FILE.py:FUNCTION")
-    sys.path.insert(0, str(path.parent))
-    names = runpy.run_path(str(path), run_name=MODULE)
-    if not callable(names.get(name)):
-        known = [key for key, value in names.items() if inspect.isfunction(value)]
-        raise click.UsageError(f"{path} has no function called {name}{suggest(name, known)}")
-    return names[name]
-
-
-def run_of(target: str, values: Values) -> Run:
-    """Return the run of a formula, or of a function, at some values; `-` reads the formula from stdin."""
-    function = function_of(target)
-    if function is None:
-        return circuit(sys.stdin.read() if target == "-" else target).run(values)
-    return traced_run(function, values)
-
-
-def traced_run(function: Any, values: Values) -> Run:
-    """Return the run of a Python function, given its arguments by name."""
-    from wiregrad.api.values import run  # noqa: PLC0415 - a formula needs no tracing
-
-    with np.errstate(all="ignore"):
-        return run(function, *arguments(function, values))
-
-
-def arguments(function: Any, values: Values) -> tuple[Any, ...]:
-    """Return the arguments of a function in order, given by name."""
-    try:
-        bound = inspect.signature(function).bind(**values)
+        bound = signature.bind(*args, **values)
     except TypeError as error:
-        raise InputError(f"{function.__name__}{inspect.signature(function)}: {error}") from None
-    bound.apply_defaults()
-    return bound.args
+        raise InputError(f"{name_of(function)}{signature}: {error}") from None
+    if hasattr(inspect.unwrap(function), "__code__"):
+        # Defaults are inputs too; those of functions that are not written in Python may be no values at all.
+        bound.apply_defaults()
+    return bound.args, bound.kwargs
 
 
-def as_json(value: Any) -> Any:
-    """Return anything an answer holds as what JSON can say; NaN and infinities become text."""
-    if isinstance(value, np.ndarray | np.generic):
-        value = value.tolist()
-    if hasattr(value, "__dataclass_fields__"):
-        value = {name: getattr(value, name) for name in value.__dataclass_fields__}
-    if isinstance(value, dict):
-        return {str(key): as_json(item) for key, item in value.items()}
-    if isinstance(value, list | tuple) and not hasattr(value, "_fields"):
-        return [as_json(item) for item in value]
-    known = value is None or isinstance(value, str | int) or (isinstance(value, float) and math.isfinite(value))
-    return value if known else str(value)
+def _signature(function: Callable[..., Any]) -> inspect.Signature:
+    # An annotation may name what is imported for type checkers only: then it is left as it is written.
+    for evaluated in (True, False):
+        with suppress(Exception):
+            return inspect.signature(function, eval_str=evaluated)
+    raise click.UsageError(f"{name_of(function)} does not say what its parameters are; wrap it in a function that does")

@@ -1,0 +1,101 @@
+"""What all commands share: exit codes, arguments, help, and how an answer is printed."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem
+
+from wiregrad.cli.documents import SCHEMA, as_json
+from wiregrad.cli.targets import Target, target_of
+from wiregrad.errors import suggest
+
+FOUND = 1
+"""The exit code of a command that found what it looked for, or something that does not hold."""
+
+HELP = """\b
+FORMULA     a formula; FILE.py:NAME for a function or circuit in a file;
+            or - to read a formula from stdin
+NAME=VALUE  a number: a=2
+            for functions also an array: "x=[1, 2]", true or false, and text:
+            mode=mean if the parameter takes text, else mode='"mean"'
+            Whole numbers are floats, unless the parameter is annotated int
+            or bool, or its default is one: n: int, n=1"""
+
+
+def no_color() -> click.Option:
+    """Return the option that keeps colours out; the variable NO_COLOR does the same."""
+
+    def chosen(context: click.Context, _: click.Parameter, value: bool) -> None:
+        if value:
+            context.color = False
+
+    return click.Option(
+        ["--no-color"], is_flag=True, expose_value=False, callback=chosen, help="Print no colours, as with NO_COLOR."
+    )
+
+
+def coloured() -> bool:
+    """Return whether an answer may have colours."""
+    context = click.get_current_context(silent=True)
+    return not os.environ.get("NO_COLOR") and (context is None or context.color is not False)
+
+
+def as_document() -> click.Option:
+    """Return the option that asks for JSON."""
+    return click.Option(["--json", "document"], is_flag=True, help="Print JSON instead of text.")
+
+
+def show(question: str, answer: Any, document: bool, *, found: bool) -> None:
+    """Print an answer; exit with 1 if something was found."""
+    if document:
+        told = {"schema": SCHEMA, "question": question, "answer": as_json(answer)}
+        click.echo(json.dumps(told, indent=2, allow_nan=False))
+    else:
+        click.echo(str(answer))
+    if found:
+        raise click.exceptions.Exit(FOUND)
+
+
+class Verb(click.Command):
+    """A command about a formula or a function at some values."""
+
+    def __init__(
+        self, name: str, doc: str, example: str, callback: Callable[..., None], options: Sequence[click.Option] = ()
+    ) -> None:
+        super().__init__(
+            name,
+            params=[
+                click.Argument(["formula"], shell_complete=_files),
+                click.Argument(["values"], nargs=-1, metavar="[NAME=VALUE]..."),
+                *options,
+                no_color(),
+            ],
+            callback=lambda formula, values, **given: callback(self.target(formula, values), **given),
+            help=f"{doc}\n\n\b\nExample: wiregrad {example}",
+            short_help=doc.partition("\n")[0],
+            epilog=HELP,
+            # A formula may begin with a minus, and -h is one.
+            context_settings={"ignore_unknown_options": True, "help_option_names": ["--help"]},
+        )
+
+    def target(self, formula: str, values: Sequence[str]) -> Target:
+        """Return what the command is about; what looks like an option, where none can stand, was meant as one."""
+        wrong = [text for text in values if re.match(r"--?[a-z]", text)]
+        if re.fullmatch(r"--[a-z-]+", formula) and any("=" not in text for text in values):
+            wrong.insert(0, formula)
+        if wrong:
+            option = wrong[0].partition("=")[0]
+            known = [name for param in self.params if isinstance(param, click.Option) for name in param.opts]
+            raise click.UsageError(f"there is no option {option}{suggest(option, known)}")
+        return target_of(formula, values)
+
+
+def _files(context: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[Any]]:
+    """Let the shell complete the names of files."""
+    return [CompletionItem(incomplete, type="file")]

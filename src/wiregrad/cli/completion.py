@@ -1,0 +1,30 @@
+"""`wiregrad completion`: the script that lets a shell complete commands, options and files."""
+
+from __future__ import annotations
+
+import click
+from click.shell_completion import BashComplete, FishComplete, ShellComplete, ZshComplete
+
+SHELLS: dict[str, type[ShellComplete]] = {"bash": BashComplete, "zsh": ZshComplete, "fish": FishComplete}
+
+VARIABLE = "_WIREGRAD_COMPLETE"
+"""What the script sets when it asks for words."""
+
+
+@click.command(short_help="Print a script that completes commands, options and files.")
+@click.argument("shell", type=click.Choice(list(SHELLS)))
+@click.pass_context
+def completion(context: click.Context, shell: str) -> None:
+    """Print a script that lets a shell complete commands, options and files.
+
+    \b
+    Example: wiregrad completion bash
+
+    \b
+    To keep it:
+      bash  wiregrad completion bash >> ~/.bashrc
+      zsh   wiregrad completion zsh >> ~/.zshrc
+      fish  wiregrad completion fish > ~/.config/fish/completions/wiregrad.fish
+    """
+    root = context.find_root().command
+    click.echo(SHELLS[shell](root, {}, "wiregrad", VARIABLE).source())

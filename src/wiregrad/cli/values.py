@@ -1,0 +1,120 @@
+"""Values as they are written behind a formula: NAME=VALUE.
+
+A value is a number, a list of numbers (an array), true, false or text in quotes. A parameter of a Python function may
+say more by its annotation, or else by its default: whole numbers stay whole where it wants an int, and text needs no
+quotes where it wants a str.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import inspect
+import math
+import re
+import types
+import typing
+import warnings
+from collections.abc import Iterable
+from typing import Any
+
+import click
+import numpy as np
+
+Kinds = frozenset[Any]
+"""The types that a parameter says it takes; empty if it says nothing."""
+
+WHOLE = re.compile(r"[+-]?\d[\d_]*")
+_WORDS = {"nan": math.nan, "inf": math.inf, "infinity": math.inf, "true": True, "false": False}
+_UNREADABLE = (ValueError, SyntaxError, TypeError, MemoryError, RecursionError, OverflowError)
+
+
+def pairs(texts: Iterable[str]) -> dict[str, str]:
+    """Split NAME=VALUE texts.
+
+    >>> pairs(["a=2", "b = [1, 2]"])
+    {'a': '2', 'b': '[1, 2]'}
+    """
+    found: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = (part.strip() for part in text.partition("="))
+        if not equals or not name:
+            raise unreadable(text)
+        if name in found:
+            raise click.UsageError(f"{name} is given twice")
+        found[name] = value
+    return found
+
+
+def unreadable(text: str) -> click.UsageError:
+    """Return the error for a value that cannot be read."""
+    shown = text if len(text) <= 80 else text[:77] + "..."
+    return click.UsageError(f"wanted NAME=NUMBER, like a=2, or NAME=[NUMBERS]; got {shown!r}")
+
+
+def read(name: str, text: str, kinds: Kinds = frozenset()) -> Any:
+    """Return the value that a text stands for.
+
+    >>> read("a", "2"), read("n", "2", frozenset([int])), read("x", "[1, inf]")
+    (2.0, 2, array([ 1., inf]))
+    """
+    try:
+        if WHOLE.fullmatch(text) and kinds & {int, bool} and float not in kinds:
+            return int(text) if int in kinds else bool(int(text))
+        if str not in kinds:
+            return _literal(text)
+        return text if text[:1] not in ("'", '"') else _literal(text)
+    except _UNREADABLE:
+        raise unreadable(f"{name}={text}") from None
+
+
+def _literal(text: str) -> Any:
+    try:
+        return float(text)
+    except ValueError:
+        value = _parsed(text)
+    if isinstance(value, list):
+        return _array(value)
+    if not isinstance(value, bool | int | float | complex | str):
+        raise TypeError
+    return float(value) if type(value) is int else value
+
+
+def _parsed(text: str) -> Any:
+    """Read a text as Python would, where nan, inf, true and false are known words."""
+    with warnings.catch_warnings():
+        # Python warns of odd text, such as "\d".
+        warnings.simplefilter("ignore")
+        tree = ast.parse(text, mode="eval")
+    return ast.literal_eval(_Words().visit(tree))
+
+
+class _Words(ast.NodeTransformer):
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        word = _WORDS.get(node.id.lower())
+        return node if word is None else ast.copy_location(ast.Constant(word), node)
+
+
+def _array(value: list[Any]) -> Any:
+    array = np.array(value)
+    if array.dtype.kind not in "fcbiu":
+        raise TypeError
+    return array.astype(float) if array.dtype.kind in "iu" else array
+
+
+def kinds_of(parameter: inspect.Parameter) -> Kinds:
+    """Return the types that a parameter says it takes, by its annotation or else by its default.
+
+    >>> def f(x, n: int | None, mode="mean"): ...
+    >>> parameters = inspect.signature(f, eval_str=True).parameters.values()
+    >>> [sorted(kind.__name__ for kind in kinds_of(parameter)) for parameter in parameters]
+    [[], ['NoneType', 'int'], ['str']]
+    """
+    said = parameter.annotation
+    if said is parameter.empty:
+        return frozenset() if parameter.default is parameter.empty else frozenset([type(parameter.default)])
+    if isinstance(said, str):
+        said = getattr(builtins, said, object)
+    if typing.get_origin(said) in (types.UnionType, typing.Union):
+        return frozenset(typing.get_args(said))
+    return frozenset(map(type, typing.get_args(said)) if typing.get_origin(said) is typing.Literal else [said])
