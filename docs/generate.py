@@ -142,7 +142,7 @@ def _network_run(layers: int) -> wiregrad.Run:
 
 
 def _flow() -> str:
-    return _network_run(6).flow(depth=1).to_svg()
+    return _network_run(9).flow(depth=1).to_svg()
 
 
 def _groups() -> str:

@@ -229,6 +229,158 @@ def test_users_own_functions_can_be_compared() -> None:
     assert not diff(one, two)
 
 
+def scaled(k: float) -> type[wg.Function]:
+    """Return an op of one's own that multiplies by a number which only its code knows."""
+
+    class Scaled(wg.Function):
+        check = False
+
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            return x * k
+
+        @staticmethod
+        def backward(ctx: Any, g: Any) -> Any:
+            return g * k
+
+    return Scaled
+
+
+class By(wg.Function):
+    check = False
+
+    @staticmethod
+    def forward(ctx: Any, x: Any, k: Any) -> Any:
+        return x * 2.0
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        return g * 2.0, None
+
+
+def test_users_own_functions_of_two_classes_differ() -> None:
+    one, two = scaled(2.0), scaled(3.0)
+    found = diff(wg.trace(lambda x: one.apply(x) * x, 1.0), wg.trace(lambda x: two.apply(x) * x, 1.0))
+
+    assert (found.kind, found.what) == ("structure", "code")
+    assert "Scaled and Scaled are your own code and not the same object: what they do is not compared" in str(found)
+    assert not diff(wg.trace(one.apply, 1.0), wg.trace(one.apply, 1.0))
+
+
+@pytest.mark.parametrize(
+    ("one", "two", "same"),
+    [
+        (2.0, 3.0, False),
+        (2.0, 2.0, True),
+        (1, True, False),
+        (np.nan, float("nan"), True),
+        (np.ones(2), np.ones(2), True),
+        (np.ones(2), np.zeros(2), False),
+        ([2.0, 3.0], [2.0, 3.0], True),
+        (("k", 2.0), ("k", 3.0), False),
+    ],
+    ids=repr,
+)
+def test_plain_arguments_of_users_own_functions_are_compared(one: Any, two: Any, same: bool) -> None:
+    def traced(k: Any) -> Circuit:
+        return wg.trace(lambda x: By.apply(x, k), 1.0)
+
+    found = diff(traced(one), traced(two))
+
+    assert bool(found) is not same
+    assert found.what == ("" if same else "code")
+    assert same or "arguments" in str(found)
+
+
+def test_checkpoints_of_one_function_are_the_same_and_of_two_are_not() -> None:
+    def run(f: Any) -> Run:
+        return wg.run(wg.checkpoint(f)(wg.Value(0.5, name="x")) * 2.0)
+
+    def closing_over(k: float) -> Any:
+        return lambda z: np.sin(z) * k
+
+    assert not diff(run(np.sin), run(np.sin))
+    assert not diff(run(closing_over(2.0)), run(closing_over(2.0)))
+    assert diff(run(closing_over(2.0)).circuit, run(closing_over(3.0)).circuit).what == "code"
+    assert diff(run(np.sin).circuit, run(np.cos).circuit).what == "code"
+
+
+def test_inputs_are_matched_by_name() -> None:
+    one, two = wg.circuit("f = a - b"), wg.circuit("f = b - a")
+    circuits, runs = diff(one, two), diff(one.run(a=3, b=1), two.run(a=3, b=1))
+
+    assert facts(circuits) == ("structure", "source", "f", "f")
+    assert str(circuits).endswith("wire a reads a and b\neverything else matches")
+    assert circuits.renamed == {}
+    assert facts(runs) == ("value", "", "f", "f")
+    assert runs.values == (2.0, -2.0)
+
+
+def test_another_order_of_the_inputs_is_a_difference_of_its_own() -> None:
+    one, two = (wg.trace(f, 1.0, 2.0) for f in (lambda w, x: w * w + x, lambda x, w: w * w + x))
+    found, run = diff(one, two), diff(one.run(w=3, x=4), two.run(w=3, x=4))
+
+    assert facts(found) == ("structure", "inputs", "w", "x")
+    assert str(found) == "the nodes are the same, and the inputs come in another order: w, x and x, w"
+    assert not run
+    assert str(run).splitlines()[1] == f"no difference in {one.size} values and {one.size} gradients"
+    assert diff(one.run(w=3, x=4), two.run(w=3, x=5)).one == "x"
+
+
+def test_inputs_that_share_some_names_are_matched_by_those() -> None:
+    one, two = wg.circuit("f = a - b"), wg.circuit("f = b - c")
+    builder = Builder()
+    builder.input("a")
+    more = diff(wg.circuit("f = exp(b)"), builder.build(builder.exp(builder.input("b"), name="f")))
+
+    assert facts(diff(one, two)) == ("structure", "source", "f", "f")
+    assert diff(one, two).renamed == {"a": "c"}
+    assert (more.what, more.two) == ("inserted", "a")
+    assert not diff(wg.circuit("f = a - b"), wg.circuit("f = u - v"))
+
+
+def test_inputs_made_late_are_matched_too() -> None:
+    def build(first: str, second: str) -> Circuit:
+        builder = Builder()
+        ports = {first: builder.input(first)}
+        t = builder.exp(ports[first], name="t")
+        ports[second] = builder.input(second)
+        return builder.build(builder.subtract(t, ports["a"], name="f"))
+
+    found = diff(build("a", "b"), build("b", "a"))
+
+    assert (found.what, found.one) == ("source", "t")
+    assert "wire x reads a and b" in str(found)
+
+
+def test_outputs_are_compared_though_something_else_differs() -> None:
+    one, two = wg.circuit("p = 2 * x; q = p * 5; r = q + 1"), wg.circuit("p = 3 * x; q = p * 5; r = q + 1")
+    inserted = parted("e = a + b", "e = a + b; f = e * c")
+
+    assert "the outputs are others too: q and r" in str(diff(one.with_output("q"), two))
+    assert "outputs" not in str(diff(one, two))
+    assert "the outputs are others too: e and f" in str(inserted)
+    assert "the outputs are others too" in str(
+        diff(wg.trace(lambda x: (2 * x, 3 * x), 1.0), wg.trace(lambda x: (3 * x, 2 * x), 1.0))
+    )
+
+
+def test_nothing_is_said_of_what_comes_after_the_last_node() -> None:
+    changed = parted("e = a + b; f = e * c", "e = a + b; f = e / c")
+    inserted = parted("e = a + b; f = e * c", "e = a + b; f = e * c; g = f * f")
+
+    assert str(changed).endswith("op multiply and divide\neverything before it matches")
+    assert "after" not in str(inserted)
+
+
+def test_a_wire_that_reads_a_node_of_the_same_name_is_told_by_what_it_read_before() -> None:
+    added = parted("h = a + b; f = h * c", "t = a + b; h = tanh(t); f = h * c")
+    removed = parted("t = a + b; h = tanh(t); f = h * c", "h = a + b; f = h * c")
+
+    assert "1 wire reads h in place of t" in str(added)
+    assert "1 wire reads t in place of h" in str(removed)
+
+
 def test_what_cannot_be_compared_is_refused() -> None:
     run = EXPRESSION.run(a=1, b=2, c=3)
     with pytest.raises(InputError, match=r"got Circuit and Run; run the circuit first"):

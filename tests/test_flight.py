@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import pickle
+import re
 import tracemalloc
 from collections import namedtuple
 from itertools import pairwise
@@ -19,6 +20,7 @@ from wiregrad.errors import IndexingError, InputError, OperandError, ShapeError,
 from wiregrad.inspect.flight import KINDS, Event, Flight, FlightError
 from wiregrad.inspect.flight.history import MOST_NUMBERS, History
 from wiregrad.inspect.flight.leaves import leaves_of
+from wiregrad.inspect.flight.view import spark
 
 from .test_flow import HOSTILE, check_svg, elements, texts
 
@@ -419,7 +421,7 @@ def test_a_step_returns_the_events_it_made_sure_of() -> None:
 def test_only_what_is_watched_for_is_found() -> None:
     sizes = [*usual(10), math.nan, *[0.0] * 9]
 
-    assert {event.kind for event in fly(sizes).events} == {"nonfinite", "vanished", "dead"}
+    assert {event.kind for event in fly(sizes).events} == {"nonfinite", "vanished"}
     assert {event.kind for event in fly(sizes, watch=("dead",)).events} == {"dead"}
     assert fly(sizes, watch=()).events == ()
 
@@ -528,3 +530,58 @@ def test_no_course_of_numbers_upsets_the_recorder(numbers: list[float]) -> None:
     first = next((step for step, number in enumerate(numbers) if not math.isfinite(number)), None)
     event = flight.first("nonfinite")
     assert (None if event is None else event.step) == first
+
+
+@pytest.mark.parametrize("losses", [[1e308, -1e308], [0.0, 5e-323], [5e-324, 0.0, 1e308], [-1.7e308, 0.0, 1.7e308]])
+def test_extreme_losses_are_said_and_drawn(losses: list[float]) -> None:
+    flight = fly([1.0] * len(losses), losses)
+
+    assert "loss" in str(flight)
+    check_svg(flight.to_svg())
+
+
+def test_a_sparkline_spans_the_extremes() -> None:
+    assert spark([1e308, -1e308, 0.0]) == "█▁▅"
+    assert spark([0.0, 5e-323]) == "▁█"
+
+
+@pytest.mark.parametrize("watch", [3, None, [1], 2.5, [["dead"]]])
+def test_what_to_watch_for_is_names_of_kinds(watch: Any) -> None:
+    with pytest.raises(InputError, match="nonfinite"):
+        Flight(watch=watch)
+
+
+def test_a_kind_to_watch_for_may_stand_alone() -> None:
+    flight = fly([1.0, 1.0, 1.0, 1.0, 1e9], watch="exploded")
+
+    assert [event.kind for event in flight.events] == ["exploded"]
+
+
+def test_the_update_ratio_survives_a_change_of_dtype() -> None:
+    flight = Flight()
+    flight.step(1.0, {"w": np.array([1.0, 1.0], np.float32)})
+    flight.step(1.0, {"w": np.array([1.0, 1.0]) * (1 + 1e-6)})
+    flight.step(1.0, {"w": np.array([1.0, 1.0]) * (1 + 1e-6 + 1e-12)})
+
+    assert flight[1].groups["w"].update.mean == pytest.approx(1e-6, rel=1e-3)
+    assert flight[2].groups["w"].update.mean == pytest.approx(1e-12, rel=1e-3)
+
+
+def test_a_report_gives_the_first_and_last_number_exactly() -> None:
+    losses = [float(k) for k in range(1, 1001)]
+    text = str(fly([1.0] * 1000, losses, capacity=4))
+
+    assert re.search(r"loss +1 to 1e3 ", text)
+
+
+def test_a_gradient_of_zeros_is_told_once() -> None:
+    told = [event.kind for event in fly([1.0] * 5 + [0.0] * 20).events]
+
+    assert told == ["vanished"]
+
+
+def test_one_number_that_is_not_finite_is_told_in_the_singular() -> None:
+    flight = Flight()
+    flight.step(1.0, {"w": 1.0}, {"w": math.nan})
+
+    assert flight.events[0].sentence == "the gradient of w is NaN"

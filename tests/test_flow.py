@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import wiregrad as wg
 from wiregrad.errors import InputError, UnknownNameError
 from wiregrad.export.canvas import SERIES, Axis, Canvas
+from wiregrad.export.letters import cells
 from wiregrad.export.palette import THEMES, contrast
 from wiregrad.export.plots import Bar, Column, Curve, Mark, Panel, bars, columns, curves
 from wiregrad.inspect.flow import flow, ranks_of
@@ -472,3 +473,115 @@ def test_a_picture_is_the_same_every_time_and_shares_no_names_with_another() -> 
 
     assert Canvas("a", "").svg("light") == one
     assert not ids[0] & ids[1]
+
+
+def stack(factors: list[float], tail: float = 1.0) -> wg.Run:
+    """Run groups block0, block1, ..., each of which multiplies the gradient by its factor on the way back."""
+
+    def f(x):
+        for k, factor in enumerate(factors):
+            with wg.group(f"block{k}"):
+                x = x * factor
+        return tail * np.sum(x)
+
+    return wg.run(f, np.ones(10))
+
+
+def test_a_small_loss_is_no_vanishing_gradient() -> None:
+    found = flow(stack([1.0, 1.0, 1.0], tail=1e-4))
+
+    assert [finding.kind for finding in found.findings] == ["steady"]
+    assert found.findings[0].layer == "block2"
+
+
+def test_a_large_loss_is_no_exploding_gradient() -> None:
+    assert [finding.kind for finding in flow(stack([1.0, 1.0, 1.0], tail=1e4)).findings] == ["steady"]
+
+
+def test_a_fade_behind_a_rise_is_found() -> None:
+    # Back from the output: 1, then 100, then down to 0.01, which is not a thousandth of the first.
+    (found,) = flow(stack([0.1, 0.1, 0.1, 0.1, 100.0, 1.0])).findings
+
+    assert (found.kind, found.layer) == ("vanishes", "block0")
+    assert "100 at block3" in found.sentence
+
+
+def test_a_rise_behind_a_fade_is_found() -> None:
+    (found,) = flow(stack([10.0, 10.0, 10.0, 10.0, 0.01, 1.0])).findings
+
+    assert (found.kind, found.layer) == ("explodes", "block0")
+
+
+def test_a_flow_by_input_tells_of_the_extremes_and_says_what_it_leaves_out() -> None:
+    builder = wg.Builder()
+    inputs = [builder.input(f"x{k}") for k in range(200)]
+    total = inputs[0]
+    for k, x in enumerate(inputs[1:], 1):
+        total = builder.add(total, builder.multiply(x, float(k)))
+    found = flow(builder.build(total).run([1.0] * 200), by="input")
+    text = str(found)
+
+    assert len(found.layers) == 200
+    assert len(text.splitlines()) < 40
+    assert "x199" in text
+    assert "x1 " in text
+    assert "more, of sizes between" in text
+    assert len(texts(found.to_svg())) < 200
+
+
+def test_what_is_not_finite_is_never_left_out_of_a_flow() -> None:
+    builder = wg.Builder()
+    inputs = [builder.input(f"x{k}") for k in range(200)]
+    total = inputs[0]
+    for k, x in enumerate(inputs[1:], 1):
+        total = builder.add(total, builder.log(x) if k == 90 else x)
+    values = [0.0 if k == 90 else 1.0 for k in range(200)]
+    found = flow(builder.build(total).run(values), by="input")
+
+    assert any(line.startswith("  x90 ") and "1 Inf" in line for line in found.lines())
+
+
+def test_a_table_of_layers_fits_long_and_wide_names() -> None:
+    def f(x):
+        for name in ("数" * 9, "a" * 300 + "1", "a" * 300 + "2"):
+            with wg.group(name):
+                x = x * 2.0
+        return np.sum(x)
+
+    lines = [line for line in flow(wg.run(f, np.ones(3))).lines() if "%" in line]
+
+    assert max(map(cells, lines)) < 120
+    assert len({cells(line[: line.index("%")]) for line in lines}) == 1
+
+
+def test_names_that_differ_at_their_end_or_middle_stay_apart_in_a_chart() -> None:
+    def f(x):
+        for k in range(3):
+            with wg.group(f"encoder_block_{k}_with_a_rather_long_name"):
+                x = x * 2.0
+        return np.sum(x)
+
+    found = flow(wg.run(f, np.ones(3)))
+    shown = [text for text in texts(found.to_svg()) if "block" in text and "…" in text]
+
+    assert [text[text.index("block") :][:7] for text in shown] == ["block_2", "block_1", "block_0"]
+
+
+def test_the_last_bin_ends_at_the_largest_number() -> None:
+    found = histogram(wg.circuit("x * y").run(x=1.5e308, y=1e-300), of="value")
+
+    assert "inf" not in str(found).lower()
+    assert found.bins[-1].high == pytest.approx(1.7976931348623157e308)
+
+
+def test_of_many_layers_without_a_gradient_the_first_are_said() -> None:
+    builder = wg.Builder()
+    inputs = [builder.input(f"x{k}") for k in range(100)]
+    total = inputs[0]
+    for x in inputs[1:]:
+        total = builder.add(total, builder.multiply(x, 0.0))
+    found = flow(builder.build(total).run([1.0] * 100), by="input")
+
+    assert sum(finding.kind == "zero" for finding in found.findings) == 99
+    assert sum("is zero" in line for line in found.lines()) == 6
+    assert "and 93 more of kind zero" in [*found.lines()]

@@ -13,10 +13,11 @@ import pytest
 
 import wiregrad as wg
 from wiregrad.export import picture
-from wiregrad.export.board import LONGEST, Board, Metrics, ranks
+from wiregrad.export.board import Board, ranks
 from wiregrad.export.figure import Figure, Rect, figure
 from wiregrad.export.layout import ANGLED, Joint, Layout, Shape, layout
 from wiregrad.export.order import crossings, order
+from wiregrad.export.shapes import LONGEST, Metrics
 from wiregrad.testing.circuits import random_circuit
 
 LEAF, NODE, DOT = Shape(60, 40, leaf=True), Shape(80, 60), Shape(10, 10, splitter=True, reserve=34)
@@ -228,12 +229,13 @@ def test_a_layout_is_the_same_every_time_and_can_be_written_as_json(boxes: int) 
     assert all(type(x) is int for corner in found.corners for x in corner)
 
 
-def test_a_new_box_behind_the_others_moves_no_box_that_had_readers_to_another_rank() -> None:
+def test_a_new_box_behind_the_last_rank_moves_no_box_that_had_readers_to_another_rank() -> None:
     shapes, joints = random_graph(9, 120, 10)
-    last = len(shapes)
+    new = len(shapes)
     before = layout(shapes, joints)
-    after = layout([*shapes, NODE], [*joints, Joint(last - 1, last, 0), Joint(last // 2, last, 1)])
     read = sorted({joint.source for joint in joints})
+    last = max(range(new), key=before.ranks.__getitem__)
+    after = layout([*shapes, NODE], [*joints, Joint(last, new, 0), Joint(read[len(read) // 2], new, 1)])
 
     assert [after.ranks[k] for k in read] == [before.ranks[k] for k in read]
 
@@ -273,3 +275,62 @@ def test_a_value_with_a_thousand_readers_does_not_recurse(recursion_limit_1000: 
 
 def test_an_empty_picture_has_a_layout() -> None:
     assert layout([], []) == Layout(0, 0, (), (), ())
+
+
+def test_side_chains_stand_right_before_what_reads_them() -> None:
+    # A main line of four, and a chain of two that only the last of them reads.
+    shapes = [LEAF, NODE, NODE, NODE, LEAF, NODE, NODE, NODE]
+    joints = [Joint(0, 1, 0), Joint(1, 2, 0), Joint(2, 3, 0), Joint(4, 5, 0), Joint(5, 6, 0), Joint(3, 7, 0)]
+    joints.append(Joint(6, 7, 1))
+
+    assert ranks(shapes, joints) == [0, 1, 2, 3, 1, 2, 3, 4]
+
+
+def folded(length: int, fold: int) -> Layout:
+    shapes = [LEAF, *[NODE] * length]
+    joints = [Joint(k, k + 1, 0) for k in range(length)]
+    return layout(shapes, joints, Metrics(fold=fold))
+
+
+@pytest.mark.parametrize("length", [5, 30, 100])
+def test_a_layout_that_is_too_long_is_folded(length: int) -> None:
+    found = folded(length, 1500)
+    straight = folded(length, 0)
+
+    assert found.along <= 1500
+    assert found.bands[0] == 0
+    assert [*found.bands] == sorted(found.bands)
+    assert 0 <= len({*found.bands}) - -(-straight.along // 1500) <= 1
+    assert set(straight.bands) == {0}
+
+
+@pytest.mark.parametrize(("seed", "boxes", "window"), [*GRAPHS, (1, 900, 40)])
+def test_no_two_boxes_of_a_folded_layout_overlap(seed: int, boxes: int, window: int) -> None:
+    shapes, joints = random_graph(seed, boxes, window)
+    found = layout(shapes, joints, Metrics(fold=900))
+
+    assert overlaps(rects(shapes, found)) == []
+    assert all(r.x >= 0 and r.y >= 0 and r.x + r.width <= found.along for r in rects(shapes, found))
+    assert all(r.y + r.height <= found.across for r in rects(shapes, found))
+
+
+def test_a_wire_over_a_fold_is_a_stub() -> None:
+    found = folded(30, 1500)
+    crossing = [found.bands[k] != found.bands[k + 1] for k in range(30)]
+
+    assert [route.stub for route in found.routes] == crossing
+    assert sum(crossing) == found.bands[-1]
+
+
+def test_a_layout_is_folded_where_few_wires_cross() -> None:
+    # Two fat stretches with one wire between them, a little off the middle.
+    shapes, joints = [LEAF], []
+    for k in range(1, 25):
+        shapes.append(NODE)
+        joints.append(Joint(k - 1, k, 0))
+        if k > 1 and k not in (14, 15):
+            joints.append(Joint(k - 2, k, 1))
+    found = layout(shapes, joints, Metrics(fold=1700))
+
+    assert len({*found.bands}) == 2
+    assert sum(route.stub for route in found.routes) == 1

@@ -16,6 +16,8 @@ import wiregrad as wg
 from wiregrad.errors import CircuitError, InputError
 from wiregrad.export import Kind, Picture, mimebundle, picture, to_dot, to_mermaid, to_svg, to_unicode
 from wiregrad.export.css import RULES
+from wiregrad.export.figure import figure
+from wiregrad.export.frames import frames, groups_of
 from wiregrad.export.letters import ADVANCE, cells, clip, clip_front, printable, width
 from wiregrad.export.palette import (
     NEGATIVE,
@@ -69,6 +71,66 @@ EXAMPLES = {
         },
     ),
 }
+
+
+def attention(x: Any, wq: Any, wk: Any, wv: Any, g: Any, b: Any) -> Any:
+    def softmax(z: Any) -> Any:
+        e = np.exp(z - np.max(z, axis=-1, keepdims=True))
+        return e / np.sum(e, axis=-1, keepdims=True)
+
+    def layer_norm(x: Any, g: Any, b: Any) -> Any:
+        m, v = np.mean(x, axis=-1, keepdims=True), np.var(x, axis=-1, keepdims=True)
+        return (x - m) / np.sqrt(v + 1e-5) * g + b
+
+    q, k, v = x @ wq, x @ wk, x @ wv
+    return np.mean(layer_norm(x + softmax(q @ k.T / 2.0) @ v, g, b) ** 2)
+
+
+def recurrent(wh: Any, wx: Any, b: Any, xs: Any) -> Any:
+    h = np.zeros(4)
+    for t in range(6):
+        with wg.group(f"step{t}"):
+            h = np.tanh(wh @ h + wx @ xs[t] + b)
+    return np.mean(h**2)
+
+
+def convolution(k1: Any, k2: Any, w: Any, x: Any) -> Any:
+    def conv(x: Any, k: Any) -> Any:
+        tall, wide = x.shape[0] - 2, x.shape[1] - 2
+        return sum(k[i, j] * x[i : i + tall, j : j + wide] for i in range(3) for j in range(3))
+
+    with wg.group("conv1"):
+        h = np.maximum(conv(x, k1), 0)
+    with wg.group("conv2"):
+        h = np.maximum(conv(h, k2), 0)
+    with wg.group("head"):
+        return np.sum(np.tanh(h.reshape(-1) @ w))
+
+
+def deep(weights: Any, x: Any) -> Any:
+    for k, (w, b) in enumerate(weights):
+        with wg.group(f"layer{k}"):
+            x = np.tanh(x @ w + b)
+    return np.mean(x**2)
+
+
+def model(name: str) -> wg.Run:
+    rng = np.random.default_rng(0)
+
+    def random(*shape: int) -> Any:
+        return rng.normal(size=shape)
+
+    squares = [random(4, 4) for _ in range(3)]
+    return {
+        "attention": lambda: wg.run(attention, random(5, 4), *squares, random(4), random(4)),
+        "recurrent": lambda: wg.run(recurrent, random(4, 4), random(4, 3), random(4), random(6, 3)),
+        "convolution": lambda: wg.run(convolution, random(3, 3), random(3, 3), random(16), random(8, 8)),
+        "deep": lambda: wg.run(deep, [(random(4, 4), random(4)) for _ in range(12)], random(5, 4)),
+        "blocks": lambda: blocks(60),
+    }[name]()
+
+
+MODELS = ["attention", "recurrent", "convolution", "deep", "blocks"]
 
 
 @pytest.fixture
@@ -228,6 +290,18 @@ def test_without_a_run_there_are_no_numbers_and_no_legend() -> None:
     )
 
 
+def test_the_sign_of_an_array_is_written_and_explained() -> None:
+    run = wg.run(lambda w, v: -np.sum(w * v), np.array([1.0, 2.0]), np.array([3.0, 4.0]))
+    mixed = wg.run(lambda w, v: -np.sum(w * v), np.array([1.0, 2.0]), np.array([3.0, -4.0]))
+    seen, others = texts(to_svg(run.circuit, run)), texts(to_svg(mixed.circuit, mixed))
+
+    assert "-‖5‖" in seen
+    assert "‖5‖" in others
+    assert any("both signs" in text for text in others)
+    assert not any("both signs" in text for text in seen)
+    assert any("norm of an array" in text for text in seen)
+
+
 def test_a_node_on_a_kink_has_a_badge_that_names_the_convention() -> None:
     circuit = wg.circuit("relu(x) + y")
 
@@ -259,7 +333,13 @@ ODD: list[tuple[Any, str]] = [
     (np.array([True, False]), "[2] 1 true"),
     (np.array([1, 2]), "[2] ‖2.236‖"),
     (np.array([1j, 2.0]), "[2] ‖2.236‖"),
-    (np.array([np.nan, np.inf, 1.0]), "[3] 2 NaN"),
+    (np.array([np.nan, np.inf, 1.0]), "[3] 1 NaN, 1 Inf"),
+    (np.array([-np.inf, np.nan]), "[2] 1 NaN, 1 Inf"),
+    (np.array([-3.0, -4.0]), "[2] -‖5‖"),
+    (np.array([-0.5]), "[1] -0.5"),
+    (np.array([[7]]), "[1\N{MULTIPLICATION SIGN}1] 7"),
+    (np.array([-2.0, -2.0]), "[2] all -2"),
+    (np.zeros(3), "[3] all 0"),
     (np.array([np.inf, 1.0]), "[2] 1 Inf"),
     (None, "\N{EN DASH}"),
 ]
@@ -353,8 +433,12 @@ def test_a_circuit_without_groups_is_cut_into_equal_runs() -> None:
 
 
 def test_a_group_that_reads_its_own_results_through_others_is_split_into_convex_runs() -> None:
-    circuit = layered(2, 3, interleaved=True)
-    drawn = picture(circuit, depth=1)
+    builder = wg.Builder()
+    x = builder.input("x")
+    for k in range(6):
+        with builder.at(None, f"net/layer{k % 2}"):
+            x = builder.exp(builder.tanh(x))
+    drawn = picture(builder.build(x), depth=1)
 
     assert [box.name for box in drawn.boxes] == ["x", *(f"net/layer{k % 2} ({k // 2 + 1} of 3)" for k in range(6))]
     assert all(link.source < link.target for link in drawn.links)
@@ -437,6 +521,244 @@ def test_pictures_are_the_same_every_time() -> None:
     run = circuit.run(random_point(np.random.default_rng(3), circuit))
     for write in (to_svg, to_dot, to_mermaid, to_unicode):
         assert write(circuit, run) == write(circuit, run)
+
+
+def test_a_group_whose_gradients_are_infinite_does_not_say_nan() -> None:
+    builder = wg.Builder()
+    x = builder.input("x")
+    with builder.at(None, "net"):
+        y = builder.sqrt(builder.multiply(builder.multiply(x, 1.0), 1.0))
+    circuit = builder.build(builder.multiply(y, 2.0, name="out"))
+    (group,) = [box for box in picture(circuit, circuit.run(x=0.0), depth=0).boxes if box.kind is Kind.GROUP]
+
+    assert group.grad is not None
+    assert group.grad.text == "2 Inf"
+
+
+def blocks(count: int, width: int = 4) -> wg.Run:
+    """Run a network of groups, each with weights of its own."""
+
+    def net(weights: Any, x: Any) -> Any:
+        for k, (a, b) in enumerate(weights):
+            with wg.group(f"block{k}"):
+                x = np.tanh(np.tanh(x @ a) @ b)
+        return np.sum(x)
+
+    rng = np.random.default_rng(0)
+    weights = [(rng.normal(size=(width, width)), rng.normal(size=(width, width))) for _ in range(count)]
+    return wg.run(net, weights, rng.normal(size=(3, width)))
+
+
+def test_a_group_has_the_same_gradient_norm_in_every_form() -> None:
+    run = blocks(8)
+    wide, narrow = picture(run.circuit, run, depth=0), picture(run.circuit, run, depth=0, cap=12)
+    norms = [{box.name: box.grad for box in drawn.boxes if box.kind is Kind.GROUP} for drawn in (wide, narrow)]
+
+    assert len(narrow.boxes) < len(wide.boxes)
+    assert norms[0] == norms[1]
+
+
+def test_boxes_of_neighbouring_groups_are_named_by_them() -> None:
+    run = blocks(60)
+    drawn = picture(run.circuit, run, cap=40)
+    groups = [box for box in drawn.boxes if box.kind is Kind.GROUP]
+
+    assert drawn.note.startswith("241 nodes drawn as 40 runs of neighbouring groups; its 60 groups do not fit")
+    assert [box.name for box in groups][:2] == ["block0", "block1 to block2"]
+    assert groups[-2].name == "block57 to block58"
+
+
+def test_groups_that_are_mixed_too_much_are_said_not_to_fit() -> None:
+    builder = wg.Builder()
+    x = builder.input("x")
+    for k in range(2400):
+        with builder.at(None, f"layer{k % 300}"):
+            x = builder.tanh(x)
+    drawn = picture(builder.build(x), cap=20)
+
+    assert drawn.note.startswith("2,400 nodes drawn as 20 equal runs of creation order; its 300 groups do not fit")
+
+
+def test_a_box_of_nodes_is_named_by_nodes_and_not_by_the_inputs_it_took_in() -> None:
+    builder = wg.Builder()
+    inputs = [builder.input(f"x{k}") for k in range(100)]
+    total = inputs[0]
+    for x in inputs[1:]:
+        total = builder.add(total, x)
+    drawn = picture(builder.build(total), cap=10)
+    ranges = [[int(part) for part in re.findall(r"%(\d+)", box.name)] for box in drawn.boxes]
+
+    assert all(first <= last for first, last in ranges)
+    assert all(one[1] < two[0] for one, two in pairwise(ranges))
+    assert all(box.text == f"{last - first + 1} nodes" for box, (first, last) in zip(drawn.boxes, ranges, strict=True))
+
+
+def test_a_group_of_one_node_is_drawn_as_that_node() -> None:
+    builder = wg.Builder()
+    x = builder.input("x")
+    with builder.at(None, "one"):
+        x = builder.tanh(x)
+    with builder.at(None, "two"):
+        x = builder.exp(builder.sin(x))
+    drawn = picture(builder.build(x), depth=0)
+
+    assert [(box.kind, box.text, box.group) for box in drawn.boxes][1:] == [
+        (Kind.NODE, "tanh", ""),
+        (Kind.GROUP, "2 nodes", ""),
+    ]
+
+
+def test_many_inputs_of_one_group_are_drawn_together() -> None:
+    builder = wg.Builder()
+    inputs = [builder.input(f"w{k}") for k in range(5)]
+    with builder.at(None, "net"):
+        total = inputs[0]
+        for x in inputs[1:]:
+            total = builder.add(total, x)
+    circuit = builder.build(builder.multiply(total, 2.0, name="out"))
+    drawn = picture(circuit, circuit.run([1.0] * 5), depth=0)
+
+    assert [(box.name, box.text) for box in drawn.boxes][:2] == [("w0 to w4", "5 inputs"), ("net", "4 nodes")]
+    assert drawn.boxes[0].grad is not None
+    assert drawn.boxes[0].grad.size == pytest.approx(np.sqrt(5 * 4.0))
+    assert [link.wires for link in drawn.links] == [5, 1]
+
+
+@pytest.mark.parametrize("name", MODELS[:-1])
+@pytest.mark.parametrize("down", [False, True])
+def test_a_frame_holds_boxes_of_its_group_and_no_others(name: str, down: bool) -> None:
+    run = model(name)
+    shown = figure(picture(run.circuit, run, cap=200), down=down)
+    members = dict(groups_of(shown.picture))
+    found = frames(shown)
+    for frame in found:
+        inside = [k for k, rect in enumerate(shown.rects) if frame.meets(rect)]
+
+        assert len(inside) >= 1
+        assert all(members[frame.path][k] for k in inside)
+    assert found
+
+
+def test_groups_without_a_frame_are_said() -> None:
+    run = model("recurrent")
+
+    assert any("without a frame" in text for text in texts(to_svg(run.circuit, run)))
+
+
+def test_a_group_around_one_box_is_no_frame() -> None:
+    run = wg.run(lambda x, w: np.sum(x @ w), np.ones((2, 3)), np.ones((3, 1)))
+
+    assert "subgraph" not in to_dot(run.circuit, run)
+
+
+def test_the_box_of_loose_nodes_of_an_open_group_stands_in_it() -> None:
+    builder = wg.Builder()
+    x = builder.input("x")
+    for k in range(3):
+        with builder.at(None, "net"):
+            x = builder.exp(builder.tanh(x))
+        with builder.at(None, f"net/part{k}"):
+            x = builder.exp(builder.tanh(x))
+    circuit = builder.build(x)
+    drawn = picture(circuit, cap=7)
+
+    assert [box.name for box in drawn.boxes][1:3] == ["net (1 of 3)", "net/part0"]
+    assert {box.group for box in drawn.boxes[1:]} == {"net"}
+
+
+@pytest.mark.parametrize("options", [{"depth": 0}, {"opened": ["net"]}, {"cap": 4}])
+def test_splitters_that_are_not_drawn_are_said_not_to_be(options: dict[str, Any]) -> None:
+    builder = wg.Builder()
+    x = builder.input("x")
+    with builder.at(None, "net"):
+        for _ in range(4):
+            x = builder.multiply(x, x)
+    circuit = builder.build(x)
+
+    assert "without splitters" in picture(circuit, split=True, **options).note
+    assert "without splitters" not in picture(circuit, **options).note
+
+
+def test_unknown_groups_cannot_be_opened() -> None:
+    with pytest.raises(InputError, match="did you mean net/layer1"):
+        picture(layered(3, 2), opened=["net/layr1"])
+    with pytest.raises(InputError, match="list of groups"):
+        picture(layered(3, 2), opened="net/layer1")
+    with pytest.raises(InputError, match="list of groups"):
+        picture(layered(3, 2), opened=[3])
+
+
+def test_a_circuit_without_groups_has_none_to_open() -> None:
+    with pytest.raises(InputError, match="no groups"):
+        picture(wg.circuit("x + 1"), opened=["net"])
+
+
+class Cube(wg.Function):
+    """A user's own op."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        ctx.save_for_backward(x)
+        return x**3
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        (x,) = ctx.saved_tensors
+        return 3 * x**2 * g
+
+
+SAYS: list[tuple[Any, str]] = [
+    (lambda x: x[0], "·[0, :]"),
+    (lambda x: x[1:, ::-1], "·[1:, ::-1]"),
+    (lambda x: x[..., None], "·[:, :, None]"),
+    (lambda x: np.sum(x, axis=1), "sum axis -1"),
+    (np.sum, "sum"),
+    (lambda x: np.max(x, axis=0, keepdims=True), "max axis -2"),
+    (lambda x: np.cumsum(x, axis=0), "cumsum axis -2"),
+    (lambda x: x.T, "permute axes -1, -2"),
+    (lambda x: x.reshape(6, 1), "reshape [6\N{MULTIPLICATION SIGN}1]"),
+    (lambda x: x @ np.arange(6.0).reshape(3, 2), "matmul(·, [3\N{MULTIPLICATION SIGN}2])"),
+    (lambda x: x @ np.ones((3, 1)), "matmul(·, 1)"),
+    (lambda x: x / 4.0, "· / 4"),
+    (Cube.apply, "Cube"),
+]
+
+
+@pytest.mark.parametrize(("f", "text"), SAYS, ids=[text for _, text in SAYS])
+def test_an_op_shows_what_it_was_set_to(f: Any, text: str) -> None:
+    circuit = wg.trace(f, np.ones((2, 3)))
+
+    assert text in [box.text for box in picture(circuit).boxes]
+
+
+# Size
+
+
+def extent(svg: str) -> tuple[int, int]:
+    root = ET.fromstring(svg)
+    return int(root.get("width", "0")), int(root.get("height", "0"))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_picture_of_an_ordinary_model_can_be_looked_at(name: str) -> None:
+    run = model(name)
+    wide, tall = extent(to_svg(run.circuit, run))
+    down = extent(to_svg(run.circuit, run, down=True))
+
+    assert max(wide, tall) <= 3000
+    assert down[0] * down[1] <= 3500 * 3500
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_stub_is_named_at_both_of_its_ends(name: str) -> None:
+    run = model(name)
+    drawn = picture(run.circuit, run)
+    shown = figure(drawn)
+    seen = texts(to_svg(run.circuit, run))
+    for k in sorted(shown.stubs):
+        source = drawn.boxes[drawn.links[k].source]
+
+        assert seen.count(clip(source.label, 12)) >= 2
 
 
 # Colour
@@ -643,17 +965,26 @@ def test_the_terminal_picture_of_the_expression() -> None:
         "│ a        │",
         "│ data 2   ├─╮",
         "│ grad +10 │ │ ╭──────────╮",
-        "╰──────────╯ ╰─▶ e +      │   ╭──────────╮",
+        "╰──────────╯ ╰─▶ e +      │   ╒══════════╕",
         "               │ data -1  ├───▶ f *      │",
         "╭──────────╮ ╭─▶ grad +10 │   │ data -10 │",
         "│ b        │ │ ╰──────────╯ ╭─▶ grad +1  │",
-        "│ data -3  ├─╯              │ ╰──────────╯",
+        "│ data -3  ├─╯              │ ╘══════════╛",
         "│ grad +10 │   ╭─────────╮  │",
         "╰──────────╯   │ c       │  │",
         "               │ data 10 ├──╯",
         "               │ grad -1 │",
         "               ╰─────────╯",
     ]
+
+
+def test_the_terminal_picture_marks_the_output_and_what_is_blocked_or_not_finite() -> None:
+    circuit = wg.circuit("f = log(x) + where(x > 0, y, z)")
+    lines = to_unicode(circuit, circuit.run(x=0.0, y=1.0, z=1.0)).split("\n")
+
+    assert any("╌▶" in line for line in lines)
+    assert any("!▶" in line for line in lines)
+    assert sum("═" in line for line in lines) == 2
 
 
 def test_a_terminal_that_is_too_narrow_gets_a_listing_that_says_so() -> None:
@@ -750,3 +1081,24 @@ def test_an_unknown_theme_is_refused_with_the_nearest() -> None:
 def test_a_terminal_has_at_least_twenty_columns() -> None:
     with pytest.raises(InputError, match="at least 20"):
         to_unicode(wg.circuit("x + 1"), width=3)
+
+
+def test_one_input_stands_in_a_box_in_the_singular() -> None:
+    builder = wg.Builder()
+    x = builder.input("x")
+    for _ in range(30):
+        x = builder.tanh(x)
+    note = picture(builder.build(x), cap=3).note
+
+    assert note == "30 nodes drawn as 3 equal runs of creation order; 1 input stands in the box that reads it first"
+
+
+def test_mermaid_counts_the_nodes_of_a_group_in_words() -> None:
+    circuit = layered(2, 3)
+    long = wg.Builder()
+    x = long.input("x")
+    with long.at(None, "a" * 100):
+        x = long.exp(long.tanh(x))
+
+    assert "layer0 (3 nodes)" in re.sub(r"#(\d+);", lambda m: chr(int(m[1])), to_mermaid(circuit, depth=1))
+    assert "(2 nodes)" in re.sub(r"#(\d+);", lambda m: chr(int(m[1])), to_mermaid(long.build(x), depth=0))

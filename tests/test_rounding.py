@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache, reduce
 from typing import Any
@@ -385,7 +386,150 @@ def test_users_own_code_is_not_run_again() -> None:
 
     assert len(calls) == before
     assert 0 < abs(found.output.error) < 1e-14
-    assert str(found)
+    assert found.output.own == ("%1",)
+
+
+class Cancels(wg.Function):
+    """Loses nearly all digits, where nobody can look."""
+
+    check = False
+
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        return (1 + x) - 1
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        return g
+
+
+def test_no_digits_are_vouched_for_behind_users_own_code() -> None:
+    seen = rounding(wg.run(lambda x: Cancels.apply(x) * 1.5, 1e-9)).output
+    unseen = rounding(wg.run(lambda x: wg.stop_gradient(Cancels.apply(x)) + x, 1e-9)).output
+    beside = rounding(wg.run(lambda x: (Cancels.apply(x), x * 1.5)[1], 1e-9)).output
+
+    assert math.isnan(seen.digits)
+    assert "trusted" not in str(seen).replace("how many digits can be trusted is not known", "")
+    assert "Cancels(x) (" in str(seen)
+    assert "is your own code; its rounding was not measured" in str(seen)
+    assert math.isnan(unseen.digits), "a gradient is stopped there, an error is not"
+    assert (beside.own, beside.digits) == ((), beside.precision)
+
+
+def test_ops_of_the_users_own_are_not_vouched_for_either() -> None:
+    @wg.op(partials=lambda x, y: (1.0,), check=False, name="cancels_op")
+    def cancels(x: Any) -> Any:
+        return (1 + x) - 1
+
+    found = rounding(wg.run(lambda x: cancels(x) * 1.5, 1e-9)).output
+
+    assert math.isnan(found.digits)
+    assert "cancels_op(x)" in str(found)
+
+
+def test_guessed_and_measured_roundings_are_told_apart() -> None:
+    measured = rounding(wg.circuit("sin(x)").run(x=0.7)).output
+    guessed = rounding(wg.circuit("3 * erf(x)").run(x=0.7)).output
+
+    assert (measured.guessed, guessed.guessed) == ((), ("t1",))
+    assert "at most" in str(measured)
+    assert "at most" not in str(guessed)
+
+
+@pytest.mark.parametrize(
+    ("text", "point", "said"),
+    [
+        ("y = log(x)", {"x": -1.0}, "y is nan: no digits; ask run.blame()"),
+        ("y = 1 / x", {"x": 0.0}, "y is inf: no digits; ask run.blame()"),
+        ("y = -exp(x)", {"x": 1000.0}, "y is -inf: no digits; ask run.blame()"),
+    ],
+)
+def test_what_is_no_number_has_no_digits(text: str, point: dict[str, float], said: str) -> None:
+    found = rounding(wg.circuit(text).run(point))
+
+    assert str(found).startswith(said)
+    assert found.output.digits == 0.0
+    assert "exact" not in str(found.output)
+
+
+def test_an_array_that_is_not_finite_has_no_digits() -> None:
+    found = rounding(wg.run(lambda x: np.sum(np.sqrt(x)), np.array([0.0, 4.0]))).gradients["x"]
+
+    assert str(found) == "gradient of x, array of shape (2,), is not finite: no digits; ask run.blame()"
+
+
+@pytest.mark.parametrize(
+    ("text", "x", "error"), [("floor(x * 10)", 0.3, 1.0), ("x * x * 1e300 * 1e300", 1e-200, 1e200)]
+)
+def test_a_bound_is_never_below_the_error(text: str, x: float, error: float) -> None:
+    found = rounding(wg.circuit(text).run(x=x)).output
+
+    assert abs(found.error) == pytest.approx(error)
+    assert found.bound >= abs(found.error)
+    assert type(found.bound) is float
+    assert not found.explained
+    assert "usually" not in str(found)
+
+
+@pytest.mark.parametrize(
+    "f",
+    [lambda a: np.linalg.solve(a, np.ones(6))[0], lambda a: np.linalg.inv(a)[0, 0] * 1.0, np.linalg.det],
+    ids=["solve", "inv", "det"],
+)
+def test_what_is_guessed_has_no_bound_to_show(f: Any) -> None:
+    found = rounding(wg.run(f, 1.0 / (np.arange(6)[:, None] + np.arange(6) + 1.0)), []).output
+
+    assert found.guessed
+    assert "at most" not in str(found)
+
+
+def luck(f: Any, x: Any, exact: float) -> tuple[float, float, float, float]:
+    """Return the root mean square of the errors over orders of x, the largest, the least expected and bound."""
+    orders = [np.random.default_rng(seed).permutation(x) for seed in range(25)]
+    runs = [wg.run(f, order) for order in orders]
+    found = [rounding(run, []).output for run in runs]
+    errors = [abs(float(run.output) - exact) for run in runs]
+    return (
+        float(np.sqrt(np.mean(np.square(errors)))),
+        max(errors),
+        min(estimate.expected for estimate in found),
+        min(estimate.bound for estimate in found),
+    )
+
+
+SMALLS = np.random.default_rng(0).normal(size=3000).astype(np.float32)
+
+
+@pytest.mark.parametrize(
+    ("f", "x", "exact"),
+    [
+        (np.sum, SMALLS, math.fsum(map(float, SMALLS))),
+        (lambda x: x @ x, SMALLS, math.fsum(float(x) ** 2 for x in SMALLS)),
+        (lambda x: np.cumsum(x)[-1], SMALLS, math.fsum(map(float, SMALLS))),
+        (lambda x: np.sum(x[:, None], axis=0)[0], SMALLS, math.fsum(map(float, SMALLS))),
+        (np.prod, 1 + SMALLS / 64, math.prod(map(float, 1 + SMALLS / 64))),
+        (lambda x: np.cumprod(x)[-1], 1 + SMALLS / 64, math.prod(map(float, 1 + SMALLS / 64))),
+    ],
+    ids=["sum", "dot", "cumsum", "sum of rows", "prod", "cumprod"],
+)
+def test_good_luck_in_a_node_of_many_roundings_does_not_count(f: Any, x: Any, exact: float) -> None:
+    usual, largest, expected, bound = luck(f, x, exact)
+
+    assert expected >= usual / 8
+    assert bound >= largest
+
+
+def test_gradients_nobody_asked_for_are_left_out_of_large_circuits(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = wg.circuit("sin(a * b) / c").run(a=1.1, b=2.2, c=3.3)
+    monkeypatch.setattr(module, "LARGE", 3)
+    built = list[Any]()
+    monkeypatch.setattr(module, "backward_circuit", built.append)
+    found = rounding(run)
+
+    assert (found.gradients, found.left_out, built) == ({}, ("a", "b", "c"), [])
+    assert "not looked at: the gradients of a, b, c, to save time: ask for them by name, rounding(run, ['c'])" in str(
+        found
+    )
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 0.0, -0.0, 1e308, 5e-324])

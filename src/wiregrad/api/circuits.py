@@ -68,9 +68,9 @@ class Drawable:
         >>> print(circuit("y = tanh(x)").to_unicode())
         y: 1 input, 1 node
         <BLANKLINE>
-        ╭───╮   ╭────────╮
+        ╭───╮   ╒════════╕
         │ x ├───▶ y tanh │
-        ╰───╯   ╰────────╯
+        ╰───╯   ╘════════╛
         """
         return export.to_unicode(*self._drawn, **options)
 

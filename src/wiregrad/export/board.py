@@ -1,87 +1,11 @@
-"""What the layout works on: boxes and wires by size, ranks, and the bends of wires that skip ranks."""
+"""What the layout works on: boxes and wires in ranks, and the bends of wires that skip ranks."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-LONGEST = 12
-"""How many ranks a wire may span before it is drawn as two stubs."""
-
-Point = tuple[int, int]
-"""A place: along, across."""
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """A box as the layout sees it: its extent along and across."""
-
-    along: int
-    across: int
-    leaf: bool = False
-    splitter: bool = False
-    free: bool = False
-    """Whether its ports may change places."""
-    reserve: int = 0
-    """How much room it needs across, if more than it takes."""
-    after: int = 0
-    """How much room it needs behind it, along."""
-    inset: int = 0
-    """How far ports keep from its ends."""
-
-    @property
-    def room(self) -> int:
-        """What it needs across."""
-        return max(self.across, self.reserve)
-
-
-@dataclass(frozen=True, slots=True)
-class Joint:
-    """A wire as the layout sees it: from a box to a port of another, with room for a label before the port."""
-
-    source: int
-    target: int
-    port: int
-    label: int = 0
-    far: int = 0
-    """How much more room the label needs if the wire is drawn as a stub."""
-
-
-@dataclass(frozen=True, slots=True)
-class Metrics:
-    """Distances: between boxes of a rank, around bends, between tracks, and around ranks."""
-
-    apart: int = 24
-    beside: int = 12
-    track: int = 9
-    narrow: int = 3
-    """The least distance of tracks, where there are many."""
-    crowd: int = 120
-    """How much room tracks may take before they move together."""
-    lead: int = 14
-    """How far wires run straight before the first and behind the last track."""
-    near: int = 4
-    """A wire that misses its port by no more than this runs straight, into a place beside the port."""
-
-
-@dataclass(frozen=True, slots=True)
-class Route:
-    """How a wire runs: its points from source to target. A stub has only where it starts and where it ends."""
-
-    points: tuple[Point, ...]
-    stub: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """Where everything stands: the size of all, the rank and the first corner of each box, and the routes."""
-
-    along: int
-    across: int
-    ranks: tuple[int, ...]
-    corners: tuple[Point, ...]
-    routes: tuple[Route, ...]
-
+from wiregrad.export.folds import bands, leaves_along
+from wiregrad.export.shapes import LONGEST, Joint, Metrics, Shape
 
 Near = list[tuple[int, float]]
 """Items in the next rank, each with where its port lies: -0.5 at one end of the box, 0.5 at the other."""
@@ -95,7 +19,9 @@ class Board:
         self.boxes = len(shapes)
         self.ports = _count_ports(len(shapes), joints)
         self.port = [joint.port for joint in joints]
-        self.rank = ranks(shapes, joints)
+        early = ranks(shapes, joints)
+        self.rank, self.bands = leaves_along(joints, early, bands(shapes, joints, early, metrics))
+        """The band of every rank."""
         self.before: list[Near] = [[] for _ in shapes]
         """What each item reads."""
         self.behind: list[Near] = [[] for _ in shapes]
@@ -109,9 +35,13 @@ class Board:
         self.rows = self._rows()
         self.labels = [0] * len(self.rows)
         """How much room the labels before each rank need."""
+        self.after = [shape.after for shape in shapes]
+        """How much room each box needs behind it."""
         for joint, bends in zip(joints, self.bends, strict=True):
             rank, room = self.rank[joint.target], joint.label + (joint.far if bends is None else 0)
             self.labels[rank] = max(self.labels[rank], room)
+            if bends is None:
+                self.after[joint.source] = max(self.after[joint.source], joint.tail)
         self.sizes = [*(shape.room for shape in shapes), *(0 for _ in range(len(self.rank) - self.boxes))]
         """The room each item needs across."""
         self.middle: list[float] = [0.0] * len(self.rank)
@@ -120,7 +50,7 @@ class Board:
     def _bend(self, joint: Joint) -> list[int] | None:
         """Give a wire a bend in each rank it skips; the wires of one source share theirs, like a trunk."""
         first, last = self.rank[joint.source], self.rank[joint.target]
-        if last - first > LONGEST:
+        if last - first > LONGEST or self.bands[first] != self.bands[last]:
             return None
         trunk = self.trunks.setdefault(joint.source, [])
         while len(trunk) < last - first - 1:
@@ -162,28 +92,24 @@ class Board:
 
 
 def ranks(shapes: Sequence[Shape], joints: Sequence[Joint]) -> list[int]:
-    """Return the rank of every box.
+    """Return the rank of every box: as early as its inputs allow, then as late as its readers allow.
+
+    The longest line keeps its place; leaves, and chains beside that line, move up to their readers.
 
     >>> a, b = Shape(2, 2, leaf=True), Shape(2, 2)
     >>> ranks([a, a, b, b], [Joint(0, 2, 0), Joint(1, 3, 0), Joint(2, 3, 1)])
     [0, 1, 1, 2]
     """
     found = [0] * len(shapes)
-    joints = sorted(joints, key=lambda joint: joint.target)
-    for joint in joints:
+    for joint in sorted(joints, key=lambda joint: joint.target):
         found[joint.target] = max(found[joint.target], found[joint.source] + 1)
     first = [-1] * len(shapes)
     """The lowest rank that reads each box."""
-    moves = [shape.leaf for shape in shapes]
-    for joint in joints:
-        if shapes[joint.target].splitter and moves[joint.source]:
-            moves[joint.target] = True
     for joint in sorted(joints, key=lambda joint: -joint.source):
         # Every reader of the source is settled: it comes later, and so did the wires that leave it.
         source, target = joint.source, joint.target
-        if moves[source]:
-            first[source] = found[target] - 1 if first[source] < 0 else min(first[source], found[target] - 1)
-            found[source] = first[source]
+        first[source] = found[target] - 1 if first[source] < 0 else min(first[source], found[target] - 1)
+        found[source] = first[source]
     return found
 
 

@@ -6,7 +6,8 @@ its reader and input slot, so `x * x` has two; what is left out or drawn togethe
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from wiregrad.export.palette import Scale
@@ -93,3 +94,20 @@ class Picture:
             parts = [*filter(None, box.group.split("/"))]
             found.update(dict.fromkeys("/".join(parts[: k + 1]) for k in range(len(parts))))
         return tuple(sorted(found, key=lambda path: path.count("/")))
+
+
+def without_lone_groups(boxes: Sequence[Box]) -> tuple[Box, ...]:
+    """Return boxes out of the groups in which they stand alone: a frame around one box says nothing."""
+    inside: dict[str, int] = {}
+    for box in boxes:
+        parts = [*filter(None, box.group.split("/"))]
+        for k in range(len(parts)):
+            path = "/".join(parts[: k + 1])
+            inside[path] = inside.get(path, 0) + 1
+    found = []
+    for box in boxes:
+        path = box.group
+        while path and inside[path] == 1:
+            path = path.rpartition("/")[0]
+        found.append(box if path == box.group else replace(box, group=path))
+    return tuple(found)

@@ -1,4 +1,4 @@
-"""Boxes in SVG: a head with name and op, and under it a cell for the value and one for the gradient."""
+"""Boxes in SVG: a head with name and op, and under it a row for the value and one for the gradient."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from wiregrad.export.boxes import Box, Kind
-from wiregrad.export.figure import CELL, FONT, HEAD, PAD, SMALL, Cell, Rect, cell_widths, cells_of, name_of, op_of
+from wiregrad.export.figure import FONT, HEAD, PAD, SMALL, Cell, Rect, cells_of, name_of, op_of
 from wiregrad.export.letters import width
 from wiregrad.export.markup import arrow, box, cell, classes, element, hatch, line, note, words
 from wiregrad.export.palette import Scale
@@ -42,39 +42,39 @@ class Cards:
             yield _badge(rect.x + rect.width, rect.y, drawn.kink)
 
     def _cells(self, drawn: Box, rect: Rect, round_: int) -> Iterator[str]:
-        cells, least = cells_of(drawn), cell_widths(drawn)
-        spare = (rect.width - sum(least)) // len(cells)
-        x, end = rect.x, rect.x + rect.width
+        cells = cells_of(drawn)
+        tall = rect.height // len(cells)
         for k, shown in enumerate(cells):
             last = k == len(cells) - 1
-            wide = end - x if last else least[k] + spare
-            here = Rect(x, rect.y, wide, rect.height)
-            yield from self._ground(shown, here, (round_ * (k == 0), round_ * last))
+            y = rect.y + tall * k
+            here = Rect(rect.x, y, rect.width, rect.y + rect.height - y if last else tall)
+            yield from self._ground(shown, here, round_ * last)
             yield from _text(shown, here)
-            if k:
-                yield element("path", d=f"M{x} {rect.y}v{rect.height}", class_=classes("rule"))
-            x += wide
-        yield element("path", d=f"M{rect.x} {rect.y}h{rect.width}", class_=classes("rule"))
+            yield element("path", d=f"M{rect.x} {y}h{rect.width}", class_=classes("rule"))
 
-    def _ground(self, shown: Cell, rect: Rect, corners: tuple[int, int]) -> Iterator[str]:
-        """Return what lies under the text of a cell whose lower corners are as round as told."""
+    def _ground(self, shown: Cell, rect: Rect, round_: int) -> Iterator[str]:
+        """Return what lies under the text of a row whose lower corners are as round as told."""
         reading = shown.reading
         if reading.state is State.NONFINITE:
-            # Straight strokes would show outside round corners.
-            left, right = (corner // 3 for corner in corners)
-            within = Rect(rect.x + left, rect.y, rect.width - left - right, rect.height - max(left, right))
-            yield element("path", d=hatch(within), class_=classes("hatch"))
-            half = max(width(shown.text, FONT, bold=True), width(shown.what, SMALL)) // 2 + 4
-            middle = rect.x + rect.width // 2
-            top = rect.y + (rect.height - CELL) // 2
-            # A patch under the words, so that the hatch does not run through them.
-            yield box(Rect(middle - half, top + 4, 2 * half, CELL - 8), "box", 4)
+            yield from _hatched(shown, rect, round_)
         elif shown.coloured and reading.state is State.NUMBER:
             tone = reading.tone(self.scale)
             self.tones.add(tone)
-            yield element("path", d=cell(rect, 0, *corners), class_=classes(f"t-{tone}"))
+            yield element("path", d=cell(rect, 0, round_, round_), class_=classes(f"t-{tone}"))
         elif shown.coloured:
-            yield box(Rect(rect.x + 3, rect.y + 3, rect.width - 6, rect.height - 6), "hollow", 5)
+            yield box(Rect(rect.x + 3, rect.y + 2, rect.width - 6, rect.height - 5), "hollow", 5)
+
+
+def _hatched(shown: Cell, rect: Rect, round_: int) -> Iterator[str]:
+    """Return the hatch under what is not finite, with patches under the words so that it does not run through them."""
+    # Straight strokes would show outside round corners.
+    corner = round_ // 3
+    within = Rect(rect.x + corner, rect.y, rect.width - 2 * corner, rect.height - corner)
+    yield element("path", d=hatch(within), class_=classes("hatch"))
+    left, right = width(shown.what, SMALL) + 8, width(shown.text, FONT, bold=True) + 8
+    top, tall = rect.y + 1, rect.height - 1 - corner
+    yield box(Rect(rect.x + PAD - 4, top, left, tall), "box", 4)
+    yield box(Rect(rect.x + rect.width - PAD + 4 - right, top, right, tall), "box", 4)
 
 
 def _head(drawn: Box, rect: Rect) -> Iterator[str]:
@@ -87,10 +87,10 @@ def _head(drawn: Box, rect: Rect) -> Iterator[str]:
 
 
 def _text(shown: Cell, rect: Rect) -> Iterator[str]:
-    middle, top = rect.x + rect.width / 2, rect.y + (rect.height - CELL) / 2
-    css = {State.NONFINITE: "mid strong", State.NUMBER: "mid"}.get(shown.reading.state, "mid quiet")
-    yield words(shown.what, middle, top + 15, "what mid")
-    yield words(shown.text, middle, top + 31, css)
+    y = rect.y + rect.height / 2 + 4
+    css = {State.NONFINITE: "end strong", State.NUMBER: "end"}.get(shown.reading.state, "end quiet")
+    yield words(shown.what, rect.x + PAD, y, "what")
+    yield words(shown.text, rect.x + rect.width - PAD, y, css)
 
 
 def _dot(drawn: Box, rect: Rect) -> Iterator[str]:

@@ -72,7 +72,8 @@ def _box(box: Box, scale: Scale) -> str:
     about = quoted("; ".join(box.facts))
     if box.kind is Kind.SPLIT:
         return f'shape=point, width=0.1, color="{LIGHT.ink}", tooltip={about}'
-    title = " ".join(part for part in (box.name, box.text) if part) or box.label
+    text = f"({box.text})" if box.kind is Kind.GROUP else box.text
+    title = " ".join(part for part in (box.name, text) if part) or box.label
     fields = [title]
     fields += [] if box.value is None else [f"data {box.value.text}"]
     fields += [] if box.grad is None else [f"grad {box.grad.with_sign()}"]

@@ -3,20 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Any
 
 import numpy as np
 
 from wiregrad.backends import Run
-from wiregrad.errors import CircuitError, InputError, shown
-from wiregrad.export.boxes import Box, Kind, Link, Picture
+from wiregrad.errors import CircuitError, InputError, shown, suggest
+from wiregrad.export.boxes import Box, Kind, Link, Picture, without_lone_groups
+from wiregrad.export.captions import caption
 from wiregrad.export.fanout import with_splitters
-from wiregrad.export.grouping import CAP, Kinds, Piece, Plan, plan, wires
+from wiregrad.export.grouping import CAP, RANKS, Piece, Plan, group_paths, plan, short_plan, wires
+from wiregrad.export.kinds import Kinds
 from wiregrad.export.letters import count, printable
-from wiregrad.export.reading import BLOCKED, DIGITS, NOT_COMPUTED, Reading, State, in_full, norm, read
-from wiregrad.ir import CONSTANT, INPUT, Circuit, Node, Pattern
+from wiregrad.export.reading import (
+    BLOCKED,
+    DIGITS,
+    NOT_COMPUTED,
+    Reading,
+    State,
+    in_full,
+    nonfinite_text,
+    norm,
+    not_finite,
+    read,
+)
+from wiregrad.ir import CONSTANT, INPUT, Circuit, Node, Pattern, listed
 from wiregrad.ir.mode import decode
 from wiregrad.ops.flow import settle
 
@@ -28,28 +41,36 @@ def picture(
     split: bool = False,
     depth: int | None = None,
     opened: Iterable[str] = (),
-    cap: int = CAP,
+    cap: int | None = None,
     digits: int = DIGITS,
 ) -> Picture:
     """Return what is to be drawn: every node, or groups of them where there are more than `cap`.
 
     `split` draws the splitters behind each value that is read more than once. `depth` says how many levels of groups
-    are open and `opened` which groups are besides; by default all of them are, as long as there is room.
+    are open and `opened` which groups are besides; by default all of them are, as long as there is room: for 300 boxes,
+    and for 48 of them one after another. A `cap` that is given counts alone.
 
     >>> from wiregrad.ir import parse_text
     >>> [box.label for box in picture(parse_text("input x\\ny = multiply x x\\noutput y")).boxes]
     ['x', 'y']
     """
-    _check(circuit, run, depth, cap)
-    chosen = frozenset(opened)
+    most = CAP if cap is None else cap
+    _check(circuit, run, depth, most)
+    chosen = _chosen(circuit, opened)
     kinds = Kinds.of(circuit)
     boxes = int(kinds.leaves.sum() + kinds.inner.sum() + kinds.splitters.sum())
     artist = _Artist(circuit, run, kinds, digits)
-    if boxes <= cap and (depth is None or circuit.columns.groups.index is None) and not chosen:
-        made = artist.whole()
-        drawn = with_splitters(made, run, digits) if split else made
-        return drawn if len(drawn.boxes) <= cap else made
-    return artist.collapsed(plan(circuit, depth=depth, opened=chosen, cap=cap))
+    whole = boxes <= most and (depth is None or circuit.columns.groups.index is None) and not chosen
+    found = short_plan(circuit, most, RANKS) if whole and cap is None else None
+    if not whole or found is not None:
+        ranks = RANKS if cap is None and depth is None else None
+        made = artist.collapsed(found or plan(circuit, depth=depth, opened=chosen, cap=most, ranks=ranks))
+        return _unsplit(made, "only a picture of every node has them") if split and _branches(circuit) else made
+    made = artist.whole()
+    if not split:
+        return made
+    drawn = with_splitters(made, run, digits)
+    return drawn if len(drawn.boxes) <= most else _unsplit(made, f"with them there are more than {most:,} boxes")
 
 
 def _check(circuit: Circuit, run: Run | None, depth: int | None, cap: int) -> None:
@@ -58,6 +79,30 @@ def _check(circuit: Circuit, run: Run | None, depth: int | None, cap: int) -> No
     for name, number, least in (("cap", cap, 1), ("depth", 0 if depth is None else depth, 0)):
         if type(number) is not int or number < least:
             raise InputError(f"{name} must be a whole number of at least {least}; got {shown(number)}")
+
+
+def _chosen(circuit: Circuit, opened: Any) -> frozenset[str]:
+    """Return the groups that are to be open; refuse what is none."""
+    found = [opened] if isinstance(opened, str) or not isinstance(opened, Iterable) else [*opened]
+    if (found and found[0] is opened) or not all(isinstance(path, str) for path in found):
+        raise InputError(f"opened must be a list of groups, such as ['net/layer1']; got {shown(opened)}")
+    known = group_paths(circuit) if found else []
+    for path in found:
+        if path not in known:
+            has = suggest(path, known) if known else "; the circuit has no groups"
+            raise InputError(f"opened: there is no group {shown(path)}{has}")
+    return frozenset(found)
+
+
+def _branches(circuit: Circuit) -> bool:
+    """Return whether a value is read more than once."""
+    sources, _ = wires(circuit)
+    return bool(len(sources)) and int(np.bincount(sources).max()) > 1
+
+
+def _unsplit(drawn: Picture, why: str) -> Picture:
+    said = f"drawn without splitters: {why}"
+    return replace(drawn, note=f"{drawn.note}; {said}" if drawn.note else said)
 
 
 class _Artist:
@@ -74,9 +119,8 @@ class _Artist:
         """Return a picture with the circuit's own title."""
         inputs, nodes, splitters = self.circuit.count()
         parts = [count(inputs, "input"), count(nodes, "node"), *([count(splitters, "splitter")] if splitters else [])]
-        return Picture(
-            printable(self.circuit.name), ", ".join(parts), tuple(boxes), tuple(links), note, self.run is not None
-        )
+        name, about, held = printable(self.circuit.name), ", ".join(parts), without_lone_groups(boxes)
+        return Picture(name, about, held, tuple(links), note, self.run is not None)
 
     def whole(self) -> Picture:
         """Draw every node."""
@@ -84,7 +128,8 @@ class _Artist:
         place = np.full(self.circuit.size, -1)
         place[shown] = np.arange(len(shown))
         boxes = [self.box(node) for node in shown.tolist()]
-        links = [link for row in self.circuit.rows() for link in self.links(row.node, row.sources, place.tolist())]
+        at = place.tolist()
+        links = [link for row in self.circuit.rows() for link in self.links(row.node, row.sources, at)]
         return self.picture(boxes, links)
 
     def links(self, node: int, sources: Sequence[int], place: Sequence[int]) -> Iterator[Link]:
@@ -110,8 +155,8 @@ class _Artist:
             return NOT_COMPUTED
         return BLOCKED if absent else read(value, self.digits)
 
-    def box(self, node: int) -> Box:
-        """Return the box of one node."""
+    def box(self, node: int, leaves: Sequence[int] = ()) -> Box:
+        """Return the box of one node; some leaves may be written inside it."""
         view, run = Node(self.circuit, node), self.run
         names = self.circuit.columns.names.of(node)
         kind = _kind_of(view)
@@ -124,11 +169,12 @@ class _Artist:
         return Box(
             kind=kind,
             name=printable(name),
-            text=printable(self._text(view, kind)),
+            text=printable(self._text(view, kind, leaves)),
             label=printable(name or view.name),
             node=node,
+            nodes=1 + len(leaves),
             group=printable("/".join(filter(None, view.group.split("/")))),
-            facts=tuple(self._facts(view, kind)),
+            facts=(*self._facts(view, kind), *self._held(leaves)),
             value=value,
             grad=grad,
             outputs=labels,
@@ -136,21 +182,28 @@ class _Artist:
             kink="" if run is None else self._kink(view),
         )
 
-    def _text(self, view: Node, kind: Kind) -> str:
-        """Return the op with the constants that are written inside it; a dot stands for a wire."""
+    def _text(self, view: Node, kind: Kind, leaves: Sequence[int]) -> str:
+        """Return the op with what is written inside it; a dot stands for a wire."""
         if kind in (Kind.INPUT, Kind.CONSTANT, Kind.SPLIT):
             return str(kind.value)
-        op, sources = view.op, self.circuit.sources_of(view.index)
-        constants = [self._constant(source) for source in sources]
-        if not any(constants):
-            return op.infix[0] if op.infix else op.prefix or op.name
-        bare = replace(op, settings=()) if op.settings else op
-        return str(bare.expression(*(text or "·" for text in constants)))
+        sources = self.circuit.sources_of(view.index)
+        inside = [self.circuit.name_of(x) if x in leaves else self._constant(x) for x in sources]
+        rank = len(self.circuit.type_of(sources[0]).shape) if sources else -1
+        # Where there are values, their shape stands beside them.
+        return caption(view.op, inside, rank=rank, shapes=self.run is None)
 
     def _constant(self, source: int) -> str:
+        """Return a constant that is written inside its reader: its number, or its shape if it has several."""
         while self.kinds.folded[source] and self.circuit.sources_of(source):
             source = self.circuit.sources_of(source)[0]
-        return read(self.circuit.constant_of(source), self.digits).text if self.kinds.folded[source] else ""
+        if not self.kinds.folded[source]:
+            return ""
+        found = read(self.circuit.constant_of(source), self.digits)
+        return found.uniform or found.shape or found.text
+
+    def _held(self, leaves: Sequence[int]) -> list[str]:
+        """Say which inputs stand in a box."""
+        return [f"with {listed([printable(self.circuit.name_of(leaf)) for leaf in leaves])}"] if leaves else []
 
     def _facts(self, view: Node, kind: Kind) -> Iterator[str]:
         yield printable(f"{view.name}: {kind.value}" if kind in (Kind.INPUT, Kind.SPLIT) else str(view))
@@ -181,41 +234,54 @@ class _Artist:
     def collapsed(self, plan: Plan) -> Picture:
         """Draw pieces, each a group or a single node."""
         sizes = self._sizes()
-        boxes = [self.box(piece.nodes[0]) if piece.single else self._group(piece, *sizes) for piece in plan.pieces]
+        boxes = [
+            self.box(piece.nodes[0], piece.leaves) if piece.single else self._group(piece, *sizes)
+            for piece in plan.pieces
+        ]
         return self.picture(boxes, self._bundles(plan), plan.note)
 
-    def _sizes(self) -> tuple[Any, Any, Any]:
-        """Return how large the gradient of every node is, and how much of gradient and value is not finite."""
+    def _sizes(self) -> tuple[Sizes, Sizes]:
+        """Return how large gradients and values are, and how much of them is not finite."""
         if self.run is None:
-            nothing = np.zeros(self.circuit.size, np.int64)
-            return nothing, nothing, nothing
-        return (*_measure(self.run.flows), _measure(self.run.values, sizes=False)[1])
+            nothing = Sizes(*np.zeros((3, self.circuit.size), np.int64))
+            return nothing, nothing
+        return Sizes.of(self.run.flows), Sizes.of(self.run.values, sizes=False)
 
-    def _group(self, piece: Piece, sizes: Any, bad: Any, lost: Any) -> Box:
-        nodes = list(piece.nodes)
-        at, of = piece.part
-        name = piece.path or f"%{nodes[0]} to %{nodes[-1]}"
-        outer, _, _ = piece.path.rpartition("/")
-        text = count(len(nodes), "node")
-        grad = None
-        if self.run is not None:
-            grad = self._norm(sizes[nodes], int(bad[nodes].sum()))
-        part = f" ({at} of {of})" if of > 1 and piece.path else ""
-        total = int((bad + lost)[nodes].sum())
-        facts = [f"group {name}{part}", text, *([] if grad is None else [f"gradient norm {grad.text}"])]
+    def _group(self, piece: Piece, flows: Sizes, values: Sizes) -> Box:
+        nodes, held = list(piece.nodes), [*piece.leaves, *piece.nodes]
+        name = self._name(piece)
+        outer = piece.path if piece.opened else piece.path.rpartition("/")[0]
+        text = count(len(nodes), "input" if self.kinds.leaves[nodes[0]] else "node")
+        # The norm is of function nodes alone, so that it does not change with where inputs are drawn.
+        grad = None if self.run is None else self._norm(flows, nodes)
+        bad = flows.bad(held) + values.bad(held)
+        facts = [f"group {name}", text, *([] if grad is None else [f"gradient norm {grad.text}"])]
+        facts += [f"{bad:,} values or gradients not finite"] if bad else []
         return Box(
             kind=Kind.GROUP,
-            name=printable(name + part),
+            name=printable(name),
             text=text,
-            label=printable(name + part),
+            label=printable(name),
             node=nodes[0],
-            nodes=len(nodes),
+            nodes=len(held),
             group=printable(outer),
-            facts=(*map(printable, facts), *([f"{total:,} values or gradients not finite"] if total else [])),
+            facts=(*map(printable, facts), *self._held(piece.leaves)),
             grad=grad,
-            outputs=tuple(printable(label) for node in nodes for label in self.labels.get(node, ())),
-            bad=total,
+            outputs=tuple(printable(label) for node in held for label in self.labels.get(node, ())),
+            bad=bad,
         )
+
+    def _name(self, piece: Piece) -> str:
+        """Return what a piece is called: its group or groups, its inputs, or its first and last node."""
+        at, of = piece.part
+        if piece.until:
+            return f"{piece.path} to {piece.until}"
+        if piece.path:
+            return f"{piece.path} ({at} of {of})" if of > 1 else piece.path
+        first, last = piece.nodes[0], piece.nodes[-1]
+        if self.kinds.leaves[first]:
+            return f"{self.circuit.name_of(first)} to {self.circuit.name_of(last)}"
+        return f"%{first} to %{last}"
 
     def _bundles(self, plan: Plan) -> list[Link]:
         """Return the wires between pieces; those that join the same two boxes are one if either is a group."""
@@ -227,51 +293,61 @@ class _Artist:
         for k, start, end in zip(crossing.tolist(), starts[crossing].tolist(), ends[crossing].tolist(), strict=True):
             alone = plan.pieces[start].single and plan.pieces[end].single
             together.setdefault((start, end, k if alone else -1), []).append(k)
-        measured = None if self.run is None else _measure(self.run.sent)
+        measured = None if self.run is None else Sizes.of(self.run.sent)
         for (start, end, _), bundle in together.items():
             reader = int(readers[bundle[0]])
             slot = bundle[0] - int(self.circuit.columns.starts[reader])
             if len(bundle) == 1:
                 found.append(self.link(reader, slot, int(sources[bundle[0]]), start, end))
             else:
-                sent = None if measured is None else self._bundle(bundle, sources, *measured)
+                sent = None if measured is None else self._bundle(bundle, sources, measured)
                 found.append(Link(start, end, reader, slot, "", None, sent, len(bundle)))
         return sorted(found, key=lambda link: (link.target, link.reader, link.slot))
 
-    def _bundle(self, bundle: Sequence[int], sources: Any, sizes: Any, bad: Any) -> Reading:
+    def _bundle(self, bundle: Sequence[int], sources: Any, sizes: Sizes) -> Reading:
         """Return what came back along wires that are drawn as one."""
         run = self.run
         live = [k for k in bundle if self.active[sources[k]]]
         flows = [] if run is None else [run.sent[k] for k in live if run.sent[k] is not None]
         if len(flows) <= 1:
             return self.flow(not flows, settle(flows[0]) if flows else None, int(sources[(live or bundle)[0]]))
-        return self._norm(sizes[live], int(bad[live].sum()))
+        return self._norm(sizes, live)
 
-    def _norm(self, sizes: Any, bad: int) -> Reading:
+    def _norm(self, sizes: Sizes, some: Sequence[int]) -> Reading:
         """Return the norm of several gradients; there is none if one of them is not finite."""
-        if bad:
-            return Reading("NaN", float("nan"), state=State.NONFINITE)
-        size = norm(sizes)
+        if sizes.bad(some):
+            text = nonfinite_text(int(sizes.nans[some].sum()), int(sizes.infs[some].sum()))
+            return Reading(text, float("nan"), state=State.NONFINITE)
+        size = norm(sizes.norms[some])
         return Reading(f"‖{read(size, self.digits).text}‖", size, signed=False)
 
 
-def _measure(flows: Sequence[Any], *, sizes: bool = True) -> tuple[Any, Any]:
-    """Return how large each flow or value is, and how many numbers in it are not finite."""
-    found, bad = np.zeros(len(flows)), np.zeros(len(flows), np.int64)
-    for k, flow in enumerate(flows):
-        if type(flow) is np.float64:
-            found[k] = flow
-        elif flow is not None:
-            settled = settle(flow)
-            found[k] = norm(settled) if sizes else 0.0
-            bad[k] = _not_finite(settled)
-    lost = ~np.isfinite(found)
-    return np.where(lost, 0.0, np.abs(found)), bad + lost
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How large each of many flows or values is, and how many numbers in it are NaN or infinite."""
 
+    norms: Any
+    nans: Any
+    infs: Any
 
-def _not_finite(value: Any) -> int:
-    array = np.asarray(value)
-    return int(array.size - np.isfinite(array).sum()) if array.dtype.kind in "fc" else 0
+    @classmethod
+    def of(cls, flows: Sequence[Any], *, sizes: bool = True) -> Sizes:
+        """Measure flows or values; without `sizes` only what is not finite."""
+        norms = np.zeros(len(flows))
+        nans, infs = np.zeros(len(flows), np.int64), np.zeros(len(flows), np.int64)
+        for k, flow in enumerate(flows):
+            if type(flow) is np.float64:
+                norms[k] = flow
+            elif flow is not None:
+                settled = settle(flow)
+                norms[k] = norm(settled) if sizes else 0.0
+                nans[k], infs[k] = not_finite(settled)
+        finite = np.where(np.isfinite(norms), np.abs(norms), 0.0)
+        return cls(finite, nans + np.isnan(norms), infs + np.isinf(norms))
+
+    def bad(self, some: Sequence[int]) -> int:
+        """Return how many numbers of some of them are not finite."""
+        return int(self.nans[some].sum() + self.infs[some].sum())
 
 
 def _kind_of(view: Node) -> Kind:

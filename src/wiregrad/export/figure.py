@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import compress
 
 from wiregrad.export.boxes import Box, Kind, Link, Picture
-from wiregrad.export.layout import Joint, Shape, layout
+from wiregrad.export.layout import Joint, Metrics, Shape, layout
 from wiregrad.export.letters import MINUS, TIMES, clip, clip_front, width
 from wiregrad.export.reading import Reading, State
 
 FONT, SMALL = 12, 10
-NAME, OP = 22, 18
+NAME, OP = 22, 26
 """How many columns of a name and of an op are shown."""
-HEAD, CELL, PAD = 24, 40, 10
+HEAD, ROW, PAD = 24, 20, 8
+HATCH = 24
+"""How much of the hatch under what is not finite is seen beside the words."""
 LABELLED, BARE = 34, 12
 """How far apart ports are with and without labels."""
 MARKED = 6
@@ -22,6 +23,10 @@ MARKED = 6
 DOT = 10
 STUB = 12
 """How many columns of the name of a far source are shown."""
+DETAILED = 24
+"""Up to so many boxes everything is written on wires; above, only what no box says."""
+FOLD = 2200
+"""How long a picture may be before it is cut into bands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +59,9 @@ class Figure:
     """What stands on each wire: the local derivative and what was sent."""
     rooms: tuple[int, ...]
     """How much room there is for that along each wire, before its end."""
+    ranks: tuple[int, ...]
+    bands: tuple[int, ...]
+    """The rank and the band of each box."""
 
 
 def figure(picture: Picture, *, down: bool = False) -> Figure:
@@ -61,23 +69,26 @@ def figure(picture: Picture, *, down: bool = False) -> Figure:
     labels = labels_of(picture)
     ports = _ports(picture)
     shapes, joints = _shapes(picture, labels, down), _joints(picture, labels, ports, down)
-    found = layout(shapes, joints)
+    found = layout(shapes, joints, Metrics(fold=FOLD))
     return Figure(
         picture,
         down,
-        *_turned((found.along, found.across), down),
+        *turned((found.along, found.across), down),
         tuple(
-            Rect(*_turned(corner, down), *_turned((shape.along, shape.across), down))
+            Rect(*turned(corner, down), *turned((shape.along, shape.across), down))
             for corner, shape in zip(found.corners, shapes, strict=True)
         ),
-        tuple(tuple(_turned(point, down) for point in route.points) for route in found.routes),
+        tuple(tuple(turned(point, down) for point in route.points) for route in found.routes),
         frozenset(k for k, route in enumerate(found.routes) if route.stub),
         labels,
         tuple(joint.label for joint in joints),
+        found.ranks,
+        found.bands,
     )
 
 
-def _turned(pair: tuple[int, int], down: bool) -> tuple[int, int]:
+def turned(pair: tuple[int, int], down: bool) -> tuple[int, int]:
+    """Return a pair along and across as x and y, or the other way round."""
     return (pair[1], pair[0]) if down else pair
 
 
@@ -102,7 +113,7 @@ def pretty(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One cell of a box: what it is of, its text, and whether the colour scale applies."""
+    """One row of a box: what it is of, its text, and whether the colour scale applies."""
 
     what: str
     text: str
@@ -111,11 +122,13 @@ class Cell:
 
 
 def cells_of(box: Box) -> list[Cell]:
-    """Return the cells under the head of a box."""
+    """Return the rows under the head of a box."""
     found = [] if box.value is None else [Cell("data", pretty(box.value.text), box.value)]
     if box.grad is not None:
         what = "gradient norm" if box.kind is Kind.GROUP else "grad"
-        found.append(Cell(what, pretty(box.grad.with_sign()), box.grad, coloured=True))
+        # The shape stands above, with the value.
+        text = box.grad.with_sign() if box.value is None else box.grad.bare_with_sign()
+        found.append(Cell(what, pretty(text), box.grad, coloured=True))
     if box.kind is Kind.GROUP and box.bad:
         found.append(Cell("not finite", f"{box.bad:,}", Reading("", state=State.NONFINITE)))
     return found
@@ -127,13 +140,31 @@ def labels_of(picture: Picture) -> tuple[tuple[str, str], ...]:
     for link in picture.links:
         arriving[link.target] += 1
     crowded = [box.kind is Kind.GROUP and arriving[k] > MARKED for k, box in enumerate(picture.boxes)]
-    return tuple(("", "") if crowded[link.target] else _label(link) for link in picture.links)
+    write = _label if is_detailed(picture) else _short_label
+    return tuple(
+        ("", "") if crowded[link.target] else write(link, picture.boxes[link.source]) for link in picture.links
+    )
 
 
-def _label(link: Link) -> tuple[str, str]:
-    local = "" if link.local is None else f"∂ {pretty(link.local.text)}"
-    sent = "" if link.sent is None or link.sent.state is State.ABSENT else pretty(link.sent.with_sign())
+def is_detailed(picture: Picture) -> bool:
+    """Return whether everything is written on wires."""
+    return len(picture.boxes) <= DETAILED
+
+
+def _label(link: Link, _source: Box) -> tuple[str, str]:
+    """Return the local derivative and the gradient sent; of an array whose slopes are all 1 nothing is said."""
+    plain = link.local is not None and link.local.shape and link.local.uniform == "1"
+    local = "" if link.local is None or plain else f"∂ {pretty(link.local.uniform or link.local.bare)}"
+    sent = "" if link.sent is None or link.sent.state is State.ABSENT else pretty(link.sent.bare_with_sign())
     return local, sent
+
+
+def _short_label(link: Link, source: Box) -> tuple[str, str]:
+    """Return the same without slopes of 1, norms of slopes, and gradients that stand in the box before the wire."""
+    local, sent = _label(link, source)
+    told = link.local is not None and link.local.uniform not in ("", "1")
+    known = link.sent is not None and link.sent == source.grad and link.sent.state is not State.BLOCKED
+    return local if told else "", "" if known else sent
 
 
 def stub_text(picture: Picture, link: Link) -> str:
@@ -162,8 +193,8 @@ def _joints(picture: Picture, labels: Sequence[tuple[str, str]], ports: Sequence
     found = []
     for link, texts, port in zip(picture.links, labels, ports, strict=True):
         room = label_width(texts) if not down else 26 * any(texts)
-        far = 12 if down else width(stub_text(picture, link), SMALL) + 6
-        found.append(Joint(link.source, link.target, port, room + 8, far))
+        name = width(stub_text(picture, link), SMALL)
+        found.append(Joint(link.source, link.target, port, room + 8, *((14, 24) if down else (name + 10, name + 12))))
     return found
 
 
@@ -180,14 +211,20 @@ def _shape(box: Box, labels: Sequence[tuple[str, str]], down: bool) -> Shape:
     after = 0 if not box.outputs else 20 if down else 24 + width(output_text(box), SMALL)
     if box.kind is Kind.SPLIT:
         reserve = _even(max(DOT, pitch if any(map(any, labels)) else DOT))
-        return Shape(DOT, DOT, splitter=True, reserve=reserve, after=after)
+        return Shape(DOT, DOT, splitter=True, reserve=reserve, after=after, group=box.group)
     if down:
         wide = _even(max(wide, pitch * len(labels)))
     else:
         tall = _even(max(tall, pitch * len(labels)))
     along, across = (tall, wide) if down else (wide, tall)
     return Shape(
-        along, across, box.is_leaf, free=box.kind is Kind.GROUP, reserve=_reserve(wide, labels, down), after=after
+        along,
+        across,
+        box.is_leaf,
+        free=box.kind is Kind.GROUP,
+        reserve=_reserve(wide, labels, down),
+        after=after,
+        group=box.group,
     )
 
 
@@ -213,59 +250,17 @@ def _pitch(labels: Sequence[tuple[str, str]], down: bool) -> int:
 
 def _extent(box: Box) -> tuple[int, int]:
     """Return the width and height a box needs for its text."""
-    gap = 14 if box.name and box.text else 0
-    head = width(name_of(box), FONT, bold=True) + gap + width(op_of(box), FONT) + 2 * PAD
-    cells = cells_of(box)
-    body = sum(cell_widths(box))
-    return _even(max(head, body, 44)), HEAD + CELL if cells else HEAD + 4
+    gap = 12 if box.name and box.text else 0
+    head = width(name_of(box), FONT, bold=True) + gap + width(op_of(box), FONT, bold=not box.name) + 2 * PAD
+    rows = [_row_width(cell) for cell in cells_of(box)]
+    return _even(max([head, *rows, 44])), HEAD + ROW * len(rows) + (0 if rows else 4)
 
 
-def cell_widths(box: Box) -> list[int]:
-    """Return how wide the cells of a box are, at least."""
-    return [max(width(cell.text), width(cell.what, SMALL), 30) + 2 * PAD for cell in cells_of(box)]
+def _row_width(cell: Cell) -> int:
+    """Return how wide a row is: what it is of on the left, the number on the right."""
+    spoilt = cell.reading.state is State.NONFINITE
+    return width(cell.what, SMALL) + 10 + width(cell.text, FONT, bold=spoilt) + 2 * PAD + HATCH * spoilt
 
 
 def _even(size: int) -> int:
     return size + size % 2
-
-
-def frames(shown: Figure) -> Iterator[tuple[str, Rect]]:
-    """Return the open groups that can be framed: nothing of others inside, nothing half in and half out."""
-    paths = shown.picture.groups()
-    deepest = max((path.count("/") for path in paths), default=0)
-    made: list[Rect] = []
-    for path in paths:
-        inside = _members(shown.picture, path)
-        around = _around([*compress(shown.rects, inside)], 10 + 14 * (deepest - path.count("/")))
-        others = compress(shown.rects, (not is_in for is_in in inside))
-        clear = not any(around.meets(rect) for rect in others) and all(_apart(around, rect) for rect in made)
-        if sum(inside) > 1 and clear:
-            made.append(around)
-            yield path, around
-
-
-def _members(picture: Picture, path: str) -> list[bool]:
-    """Return which boxes belong into a group: its own, and leaves that nothing outside it reads."""
-    own = [f"{box.group}/".startswith(f"{path}/") for box in picture.boxes]
-    found = list(own)
-    leaving: list[list[int]] = [[] for _ in own]
-    for link in picture.links:
-        leaving[link.source].append(link.target)
-    for k in reversed(range(len(own))):
-        passive = picture.boxes[k].is_leaf or picture.boxes[k].kind is Kind.SPLIT
-        if passive and leaving[k]:
-            found[k] = all(found[reader] for reader in leaving[k])
-    return found
-
-
-def _apart(inner: Rect, outer: Rect) -> bool:
-    """Return whether a frame lies within another or clear of it."""
-    right, bottom = inner.x + inner.width, inner.y + inner.height
-    within = outer.x <= inner.x and outer.y <= inner.y
-    return (within and right <= outer.x + outer.width and bottom <= outer.y + outer.height) or not inner.meets(outer)
-
-
-def _around(rects: Sequence[Rect], pad: int) -> Rect:
-    left, top = min(rect.x for rect in rects) - pad, min(rect.y for rect in rects) - pad - 6
-    right, bottom = max(rect.x + rect.width for rect in rects) + pad, max(rect.y + rect.height for rect in rects) + pad
-    return Rect(left, top, right - left, bottom - top)

@@ -8,25 +8,34 @@ time in proportion to the circuit, apart from one heap.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from heapq import heappop, heappush
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from wiregrad.export.kinds import Kinds
 from wiregrad.export.letters import count
-from wiregrad.ir import CONSTANT, INPUT, TABLE, Circuit, Pattern
+from wiregrad.ir import Circuit
 
 CAP = 300
 """How many boxes a picture has at most, unless told otherwise."""
+RANKS = 48
+"""How many boxes a picture has one after another, if groups can help it and nothing else was told."""
 RUNS = 40
 """Into how many runs a circuit is cut that has no groups to go by."""
 FEW = 8
 """With fewer boxes than this the groups say too little, and the longest are cut."""
+FEW_LEAVES = 3
+"""More inputs than this that only one group reads are drawn together."""
 SHORT = 10
 """Runs of so few nodes are not cut."""
+MIXED = 8
+"""How many times more runs than boxes there may be for neighbouring groups to be drawn together."""
 
+T = TypeVar("T")
 Ints = NDArray[np.int64]
 
 
@@ -39,6 +48,12 @@ class Piece:
     single: bool = False
     part: tuple[int, int] = (1, 1)
     """Which of how many pieces of the same path it is."""
+    opened: bool = False
+    """Whether the group is open and the piece holds what is in none of the groups inside it."""
+    until: str = ""
+    """The path of the last of several groups that it holds; empty if it holds one."""
+    leaves: tuple[int, ...] = ()
+    """The inputs that are drawn inside it, since they have no room of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,64 +65,97 @@ class Plan:
     note: str
 
 
-@dataclass(frozen=True, slots=True)
-class Kinds:
-    """Which nodes are what, as masks."""
-
-    leaves: NDArray[np.bool_]
-    """Inputs and constants that have a name."""
-    folded: NDArray[np.bool_]
-    """Constants without a name, spread out or not, which are written inside their readers."""
-    splitters: NDArray[np.bool_]
-    inner: NDArray[np.bool_]
-    """Function nodes."""
-
-    @classmethod
-    def of(cls, circuit: Circuit) -> Kinds:
-        """Return the kinds of a circuit's nodes."""
-        codes = circuit.columns.codes
-        named = np.zeros(circuit.size, bool)
-        named[circuit.columns.names.nodes] = True
-        named[circuit.columns.outputs] = True
-        constants = codes == TABLE.code(CONSTANT)
-        leaves = (codes == TABLE.code(INPUT)) | (constants & named)
-        splitters = np.array([op.pattern is Pattern.MERGE for op in TABLE])[codes]
-        folded = _spread(circuit, constants & ~named, ~named)
-        return cls(leaves, folded, splitters, ~(leaves | constants | splitters | folded))
-
-
-def _spread(circuit: Circuit, folded: NDArray[np.bool_], nameless: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return constants along with the nodes that only bring one to another shape."""
-    c = circuit.columns
-    moves = np.array([bool(getattr(op, "moves", False)) and len(op.inputs) == 1 and not op.variadic for op in TABLE])
-    found = folded.copy()
-    for node in np.flatnonzero(moves[c.codes] & nameless).tolist():
-        found[node] = found[c.sources[c.starts[node]]]
-    return found
-
-
-def plan(circuit: Circuit, *, depth: int | None, opened: Collection[str], cap: int) -> Plan:
+def plan(circuit: Circuit, *, depth: int | None, opened: Collection[str], cap: int, ranks: int | None = None) -> Plan:
     """Return the most detailed plan of at most `cap` boxes, with groups open to a depth or as named.
 
-    A group is open if its path has at most `depth` parts or is one of `opened`.
+    A group is open if its path has at most `depth` parts or is one of `opened`. If groups can be drawn with at most
+    `ranks` boxes one after another, they are, unless they would say too little.
     """
     kinds = Kinds.of(circuit)
     inner = np.flatnonzero(kinds.inner)
-    leaves = np.flatnonzero(kinds.leaves)
-    for keys, paths in _levels(circuit, inner, depth, opened):
-        if _lower_bound(keys) > cap:
-            continue
-        runs = _runs(circuit, kinds, inner, keys, cap)
+    levels = [*_levels(circuit, inner, depth, opened)]
+    fitting = _fitting(circuit, kinds, inner, levels, cap)
+    first = next(fitting, None)
+    if first is None:
+        pieces = _neighbours(circuit, kinds, inner, *levels[-1], cap) if levels else None
+        outer = [path for path in levels[-1][1] if path and not path.endswith("/")] if levels else []
+        many = f"; its {count(len(outer), 'group')} do not fit" if outer else ""
+        return _finish(circuit, kinds, pieces or _equal_runs(inner, min(RUNS, cap)), cap, many)
+    runs, paths = first
+    if ranks is not None:
+        runs, paths = next((found for found in (first, *fitting) if _is_short(circuit, found[0], ranks)), first)
+    if depth is None and len(runs) < FEW:
+        runs = _cut_long(runs, len(inner), min(RUNS, cap) - len(runs))
+    return _finish(circuit, kinds, _pieces(runs, paths), cap)
+
+
+def short_plan(circuit: Circuit, cap: int, ranks: int) -> Plan | None:
+    """Return a plan with at most so many boxes one after another, if the nodes are too many for that and groups help.
+
+    Otherwise None: every node can be drawn.
+    """
+    kinds = Kinds.of(circuit)
+    inner = np.flatnonzero(kinds.inner)
+    if not len(inner) or _longest(circuit, [(-1, [node]) for node in inner.tolist()]) <= ranks:
+        return None
+    for runs, paths in _fitting(circuit, kinds, inner, _levels(circuit, inner, None, ()), cap):
+        if _is_short(circuit, runs, ranks):
+            return _finish(circuit, kinds, _pieces(runs, paths), cap)
+    return None
+
+
+Level = tuple[Ints, list[str]]
+"""A key for every function node (-1: a box of its own), and the paths of the keys."""
+
+
+def _fitting(
+    circuit: Circuit, kinds: Kinds, inner: Ints, levels: Iterable[Level], cap: int
+) -> Iterator[tuple[list[Run], list[str]]]:
+    """Walk the levels that fit, as runs of one key each."""
+    for keys, paths in levels:
+        runs = _runs(circuit, kinds, inner, keys, cap) if _lower_bound(keys) <= cap else None
         if runs is not None:
-            if depth is None and len(runs) < FEW:
-                runs = _cut_long(runs, len(inner), min(RUNS, cap) - len(runs))
-            return _finish(circuit, kinds, _pieces(runs, paths), leaves, cap)
-    return _finish(circuit, kinds, _equal_runs(inner, min(RUNS, cap)), leaves, cap)
+            yield runs, paths
 
 
-def _levels(
-    circuit: Circuit, inner: Ints, depth: int | None, opened: Collection[str]
-) -> Iterator[tuple[Ints, list[str]]]:
+def _is_short(circuit: Circuit, runs: Sequence[Run], ranks: int) -> bool:
+    return len(runs) >= FEW and _longest(circuit, runs) <= ranks
+
+
+def _longest(circuit: Circuit, runs: Sequence[Run]) -> int:
+    """Return how many runs stand one after another at most."""
+    owner = np.full(circuit.size, -1, np.int64)
+    for k, (_, nodes) in enumerate(runs):
+        owner[nodes] = k
+    sources, readers = wires(circuit)
+    starts, ends = owner[sources], owner[readers]
+    kept = (starts >= 0) & (ends > starts)
+    ranks = [0] * len(runs)
+    # Runs come in an order in which wires only lead forward.
+    for pair in np.unique(ends[kept] * len(runs) + starts[kept]).tolist():
+        end, start = divmod(pair, len(runs))
+        ranks[end] = max(ranks[end], ranks[start] + 1)
+    return max(ranks, default=-1) + 1
+
+
+def group_paths(circuit: Circuit) -> list[str]:
+    """Return the paths of all groups of a circuit, with those around them.
+
+    >>> from wiregrad.ir import parse_text
+    >>> group_paths(parse_text("input x\\ny = tanh x\\noutput y"))
+    []
+    """
+    labels = circuit.columns.groups
+    if labels.index is None:
+        return []
+    found: dict[str, None] = {}
+    for k in np.unique(labels.index[labels.index >= 0]).tolist():
+        parts = [*filter(None, str(labels.table[k]).split("/"))]
+        found.update(dict.fromkeys("/".join(parts[: j + 1]) for j in range(len(parts))))
+    return [*found]
+
+
+def _levels(circuit: Circuit, inner: Ints, depth: int | None, opened: Collection[str]) -> Iterator[Level]:
     """Walk the ways to group the nodes, most detailed first: a key for each (-1: a box of its own) and their paths."""
     labels = circuit.columns.groups
     if labels.index is None:
@@ -130,7 +178,8 @@ def _key(path: list[str], level: int, opened: Collection[str], bundled: bool, kn
         prefix = "/".join(path[:k])
         if k > level and prefix not in opened:
             return known.setdefault(prefix, len(known))
-    return known.setdefault("/".join(path), len(known)) if bundled else -1
+    # A slash at the end says that the group is open, and that this is what is loose in it.
+    return known.setdefault("/".join([*path, ""]), len(known)) if bundled else -1
 
 
 def _lower_bound(keys: Ints) -> int:
@@ -214,7 +263,7 @@ def _cut_long(runs: list[Run], total: int, more: int) -> list[Run]:
     return [(key, part) for key, nodes in runs for part in _equal_parts(nodes, -(-len(nodes) // most))]
 
 
-def _equal_parts(nodes: list[int], parts: int) -> list[list[int]]:
+def _equal_parts(nodes: list[T], parts: int) -> list[list[T]]:
     return [nodes[k * len(nodes) // parts : (k + 1) * len(nodes) // parts] for k in range(parts)]
 
 
@@ -224,23 +273,43 @@ def _equal_runs(inner: Ints, parts: int) -> list[Piece]:
 
 
 def _pieces(runs: list[Run], paths: list[str]) -> list[Piece]:
+    """Return what is drawn of runs; a run of one node is that node."""
     totals: dict[int, int] = {}
-    for key, _ in runs:
-        totals[key] = totals.get(key, 0) + 1
+    for key, nodes in runs:
+        totals[key] = totals.get(key, 0) + (len(nodes) > 1)
     seen: dict[int, int] = {}
     found = []
     for key, nodes in runs:
-        seen[key] = seen.get(key, 0) + 1
-        if key < 0:
+        if key < 0 or len(nodes) == 1:
             found.append(Piece("", tuple(nodes), single=True))
-        else:
-            found.append(Piece(paths[key], tuple(nodes), part=(seen[key], totals[key])))
+            continue
+        seen[key] = seen.get(key, 0) + 1
+        path = paths[key]
+        part = (seen[key], totals[key])
+        found.append(Piece(path.removesuffix("/"), tuple(nodes), part=part, opened=path.endswith("/")))
     return found
 
 
-def _finish(circuit: Circuit, kinds: Kinds, pieces: list[Piece], leaves: Ints, cap: int) -> Plan:
+def _neighbours(
+    circuit: Circuit, kinds: Kinds, inner: Ints, keys: Ints, paths: list[str], cap: int
+) -> list[Piece] | None:
+    """Return boxes of several groups each, which follow one another; None if the groups are mixed too much for that."""
+    runs = _runs(circuit, kinds, inner, keys, MIXED * cap)
+    if runs is None:
+        return None
+    found = []
+    for part in _equal_parts(runs, min(RUNS, cap)):
+        if part:
+            named = [*filter(None, (paths[key].removesuffix("/") for key, _ in part if key >= 0))] or [""]
+            nodes = tuple(node for _, run in part for node in run)
+            found.append(Piece(named[0], nodes, until=named[-1] if named[-1] != named[0] else ""))
+    return found
+
+
+def _finish(circuit: Circuit, kinds: Kinds, pieces: list[Piece], cap: int, more: str = "") -> Plan:
     """Give every leaf a box of its own if there is room, else put it with the first that reads it."""
-    note = _note(pieces, int(kinds.inner.sum()))
+    leaves = np.flatnonzero(kinds.leaves)
+    note = _note(pieces, int(kinds.inner.sum())) + more
     owner = np.full(circuit.size, -1, np.int64)
     for k, piece in enumerate(pieces):
         owner[list(piece.nodes)] = k
@@ -249,16 +318,37 @@ def _finish(circuit: Circuit, kinds: Kinds, pieces: list[Piece], leaves: Ints, c
         for k, piece in enumerate(pieces):
             owner[list(piece.nodes)] = k
         note = f"{count(len(leaves), 'input')} drawn as {count(len(pieces), 'equal run')}"
-    elif len(leaves) + len(pieces) <= cap:
-        owner[owner >= 0] += len(leaves)
-        owner[leaves] = np.arange(len(leaves))
-        pieces = [*(Piece("", (leaf,), single=True) for leaf in leaves.tolist()), *pieces]
-    else:
+    elif (boxes := _leaf_boxes(circuit, pieces, owner, leaves)) and len(boxes) + len(pieces) <= cap:
+        owner[owner >= 0] += len(boxes)
+        for k, piece in enumerate(boxes):
+            owner[list(piece.nodes)] = k
+        pieces = [*boxes, *pieces]
+    elif len(leaves):
         pieces = _absorb(circuit, pieces, owner, leaves)
-        note += f"; {len(leaves):,} inputs stand in the boxes that read them first"
+        one = len(leaves) == 1
+        where = "stands in the box that reads it first" if one else "stand in the boxes that read them first"
+        note += f"; {count(len(leaves), 'input')} {where}"
     splitters = np.flatnonzero(kinds.splitters)
     owner[splitters] = owner[circuit.origins()[splitters]]
     return Plan(tuple(pieces), owner, note)
+
+
+def _leaf_boxes(circuit: Circuit, pieces: Sequence[Piece], owner: Ints, leaves: Ints) -> list[Piece]:
+    """Return the boxes of leaves: one for each, or one for all that a single group reads if there are several."""
+    sources, readers = wires(circuit)
+    lowest, highest = np.full(circuit.size, len(pieces), np.int64), np.full(circuit.size, -1, np.int64)
+    np.minimum.at(lowest, sources, owner[readers])
+    np.maximum.at(highest, sources, owner[readers])
+    together: dict[int, list[int]] = {}
+    for leaf in leaves.tolist():
+        reader = int(lowest[leaf])
+        alone = reader != highest[leaf] or reader < 0 or pieces[reader].single
+        together.setdefault(-1 - leaf if alone else reader, []).append(leaf)
+    found = []
+    for some in together.values():
+        parts = [some] if len(some) > FEW_LEAVES else [[leaf] for leaf in some]
+        found += [Piece("", tuple(part), single=len(part) == 1) for part in parts]
+    return sorted(found, key=lambda piece: piece.nodes[0])
 
 
 def _absorb(circuit: Circuit, pieces: list[Piece], owner: Ints, leaves: Ints) -> list[Piece]:
@@ -271,15 +361,14 @@ def _absorb(circuit: Circuit, pieces: list[Piece], owner: Ints, leaves: Ints) ->
         # A leaf that nothing reads can stand anywhere.
         owner[leaf] = first[leaf] if first[leaf] < len(pieces) else 0
         joined.setdefault(int(owner[leaf]), []).append(leaf)
-    return [
-        Piece(piece.path, (*joined.get(k, ()), *piece.nodes), piece.single and k not in joined, piece.part)
-        for k, piece in enumerate(pieces)
-    ]
+    return [replace(piece, leaves=tuple(joined.get(k, ()))) for k, piece in enumerate(pieces)]
 
 
 def _note(pieces: list[Piece], nodes: int) -> str:
     groups = [piece for piece in pieces if not piece.single]
     alone = len(pieces) - len(groups)
+    if any(piece.until for piece in groups):
+        return f"{count(nodes, 'node')} drawn as {count(len(pieces), 'run')} of neighbouring groups"
     if groups and all(not piece.path for piece in groups):
         return f"{count(nodes, 'node')} drawn as {count(len(groups), 'equal run')} of creation order"
     beside = f" and {count(alone, 'single node')}" if alone else ""

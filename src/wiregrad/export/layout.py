@@ -4,14 +4,17 @@ It knows only sizes and wires, so that any exporter (in pixels or in characters)
 are whole numbers. `along` is the axis on which values flow, `across` the one within a rank; left to right and top down
 differ only in which of them is x. The passes, each iterative, each in time proportional to what it looks at:
 
-1. Rank (`board`): the longest path from a leaf. Leaves, and splitters behind them, then move up to their first reader.
-2. Wires (`board`): one that skips ranks gets a bend in each of them; one that spans over `LONGEST` becomes a stub.
-3. Order within ranks (`order`): that of the boxes, then a fixed number of median sweeps, left and right in turn. Up to
+1. Rank (`board`): the longest path from a leaf. Then every box that has readers moves up to the first of them.
+2. Bands (`folds`): a layout longer than told is cut, near equal parts, where the fewest wires pass.
+3. Wires (`board`): one that skips ranks gets a bend in each of them; one that spans over `LONGEST` ranks or leads from
+   band to band becomes a stub.
+4. Order within ranks (`order`): that of the boxes, then a fixed number of median sweeps, left and right in turn. Up to
    200 boxes the order with the fewest crossings is kept and neighbours are swapped where that helps.
-4. Places across (`places`): each rank is pulled to what it reads, then to what reads it, and so on; boxes keep their
-   order and their distance exactly (pool adjacent violators). Leaves are aligned last.
-5. Places along (`routes`): a rank is as wide as its widest box, a gap as wide as its labels and its tracks need.
-6. Routes (`routes`): right-angled with a track for every wire that changes its place across, up to `ANGLED` boxes;
+5. Places across (`places`): each rank is pulled to what it reads, then to what reads it, and so on; boxes keep their
+   order and their distance exactly (pool adjacent violators). Leaves are aligned last. Then bands move below each
+   other.
+6. Places along (`routes`): a rank is as wide as its widest box, a gap as wide as its labels and its tracks need.
+7. Routes (`routes`): right-angled with a track for every wire that changes its place across, up to `ANGLED` boxes;
    straight above.
 
 Kept true: no two boxes overlap, the same input gives the same output, and nothing depends on a clock.
@@ -21,10 +24,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from wiregrad.export.board import Board, Joint, Layout, Metrics, Route, Shape
+from wiregrad.export.board import Board
 from wiregrad.export.order import order
 from wiregrad.export.places import place_across
 from wiregrad.export.routes import route
+from wiregrad.export.shapes import Joint, Layout, Metrics, Route, Shape
 
 __all__ = ["ANGLED", "Joint", "Layout", "Metrics", "Route", "Shape", "layout"]
 
@@ -37,7 +41,7 @@ def layout(shapes: Sequence[Shape], joints: Sequence[Joint], metrics: Metrics | 
 
     >>> found = layout([Shape(40, 20, leaf=True), Shape(40, 20)], [Joint(0, 1, 0)])
     >>> found.ranks, found.corners, found.routes[0].points
-    ((0, 1), ((0, 0), (68, 0)), ((40, 10), (68, 10)))
+    ((0, 1), ((0, 0), (60, 0)), ((40, 10), (60, 10)))
     """
     board = Board(shapes, joints, metrics or Metrics())
     order(board)

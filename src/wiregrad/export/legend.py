@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from wiregrad.export.boxes import Picture
-from wiregrad.export.figure import SMALL, Rect, pretty
+from wiregrad.export.figure import SMALL, Rect, is_detailed, pretty
 from wiregrad.export.letters import MINUS, width
 from wiregrad.export.markup import box, line, words
 from wiregrad.export.palette import MIXED, NEGATIVE, NONFINITE, POSITIVE, STEPS, ZERO, Scale
@@ -16,26 +16,36 @@ SIGNS = {State.NONFINITE: (f"s-{NONFINITE}", "NaN or Inf"), State.BLOCKED: ("blo
 
 
 class Legend:
-    """Writes the legend from left to right, in two lines; `width` is how far it got."""
+    """Writes the legend: scales and signs from left to right, sentences below; `width` and `height` are its extent."""
 
     def __init__(self, picture: Picture, scale: Scale, tones: set[str]) -> None:
         self.picture, self.scale, self.tones = picture, scale, tones
         self.x = self.width = 0
+        self.height = 16
 
     def parts(self, labelled: bool) -> Iterator[str]:
         """Return what the picture needs: scale, norms, signs, and what stands on wires."""
-        signs = {tone[0] for tone in self.tones}
+        signs, readings = {tone[0] for tone in self.tones}, [*_readings(self.picture)]
         if signs & {POSITIVE, NEGATIVE}:
             yield from self._signed()
         if MIXED in signs:
-            yield from self._row("norm", [f"{MIXED}{k}" for k in range(1, STEPS + 1)], pretty(self._limit()))
-        states = {reading.state for reading in _readings(self.picture)}
+            both = any(r.shape and not r.signed for r in readings)
+            words_ = "norm, both signs" if both else "norm"
+            yield from self._row(words_, [f"{MIXED}{k}" for k in range(1, STEPS + 1)], pretty(self._limit()))
+        states = {reading.state for reading in readings}
         for state, (css, text) in SIGNS.items():
             if state in states:
                 yield from self._sign(css, text or state.value)
         self.width = max(self.width, self.x - GAP)
-        if labelled:
-            yield from self._line("on a wire: ∂ local derivative above, gradient sent back below", 32)
+        if any(r.shape and "‖" in r.text for r in readings):
+            yield from self._line(f"‖ ‖: norm of an array; + or {MINUS} where none of its numbers has the other sign")
+        if labelled and is_detailed(self.picture):
+            yield from self._line("on a wire: ∂ local derivative above, gradient sent back below")
+        elif labelled:
+            yield from self._line(
+                "on a wire: ∂ local derivative (left out: 1, and those of arrays), below it the gradient sent back "
+                "where a value branches"
+            )
 
     def _limit(self) -> str:
         return read(self.scale.limit, 3).text
@@ -67,9 +77,10 @@ class Legend:
         yield words(text, self.x + 30, 12, "small")
         self.x += 30 + width(text, SMALL) + GAP
 
-    def _line(self, text: str, y: int) -> Iterator[str]:
+    def _line(self, text: str) -> Iterator[str]:
         self.width = max(self.width, width(text, SMALL))
-        yield words(text, 0, y, "small")
+        self.height += 15
+        yield words(text, 0, self.height - 1, "small")
 
 
 def _readings(picture: Picture) -> Iterator[Reading]:

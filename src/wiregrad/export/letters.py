@@ -8,6 +8,7 @@ own signs are escaped.
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Sequence
 
 MINUS, TIMES, DASH, ELLIPSIS = "\N{MINUS SIGN}", "\N{MULTIPLICATION SIGN}", "\N{EN DASH}", "…"
 
@@ -84,6 +85,45 @@ def clip_front(text: str, most: int) -> str:
     if cells(text) <= most:
         return text
     return ELLIPSIS + clip(text[::-1], most)[:-1][::-1]
+
+
+def distinct(names: Sequence[str], most: int) -> list[str]:
+    """Return names cut to so many columns such that what tells long ones apart is kept.
+
+    >>> distinct(["a_rather_long_1_name", "a_rather_long_2_name", "b"], 11)
+    ['…_long_1_n…', '…_long_2_n…', 'b']
+    """
+    long = [name for name in dict.fromkeys(names) if cells(name) > most]
+    if len(long) < 2:
+        return [clip_front(name, most) for name in names]
+    first, last = len(_shared(long)), len(_shared([name[::-1] for name in long]))
+    return [_window(name, first, last, most) if cells(name) > most else name for name in names]
+
+
+def _shared(names: Sequence[str]) -> str:
+    low, high = min(names), max(names)
+    return low[: next((k for k, (a, b) in enumerate(zip(low, high, strict=False)) if a != b), min(map(len, names)))]
+
+
+def _window(name: str, first: int, last: int, most: int) -> str:
+    """Return the part of a name that comes behind its first and before its last letters, with as much around as fits.
+
+    What does not fit is cut from the front of what is shared, then from its end, then from the middle of the rest.
+    """
+    end = max(len(name) - last, first + 1)
+    core = name[first:end]
+    room = most - 2 - cells(core)
+    if room < 0:
+        half = (most - 1) // 2
+        return clip(core, most - half) + clip_front(core, half + 1)[1:]
+    start, stop = first, end
+    while room > 0 and (start > 0 or stop < len(name)):
+        take_front = start > 0 and (stop >= len(name) or first - start < 2 * (stop - end) + 4)
+        letter = name[start - 1] if take_front else name[stop]
+        room -= cells(letter)
+        if room >= 0:
+            start, stop = (start - 1, stop) if take_front else (start, stop + 1)
+    return ELLIPSIS * (start > 0) + name[start:stop] + ELLIPSIS * (stop < len(name))
 
 
 def count(number: int, word: str) -> str:

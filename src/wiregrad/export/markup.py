@@ -93,6 +93,17 @@ def rounded(points: Sequence[tuple[int, int]]) -> str:
     return "".join([*parts, f"L{points[-1][0]} {points[-1][1]}"])
 
 
+def closed(points: Sequence[tuple[int, int]]) -> str:
+    """Return a path once around through points, with round corners.
+
+    >>> closed([(0, 0), (20, 0), (20, 30), (0, 30)])
+    'M10 0L15 0Q20 0 20 5L20 24Q20 30 14 30L6 30Q0 30 0 24L0 5Q0 0 5 0L10 0Z'
+    """
+    (x, y), (x1, y1) = points[:2]
+    middle = ((x + x1) // 2, (y + y1) // 2)
+    return rounded([middle, *points[1:], points[0], middle]) + "Z"
+
+
 def _distance(one: tuple[int, int], two: tuple[int, int]) -> int:
     return abs(one[0] - two[0]) + abs(one[1] - two[1])
 

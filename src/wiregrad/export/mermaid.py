@@ -11,7 +11,7 @@ from typing import Any
 from wiregrad.backends import Run
 from wiregrad.export.boxes import Box, Kind, Link, Picture
 from wiregrad.export.drawing import picture
-from wiregrad.export.letters import clip
+from wiregrad.export.letters import cells, clip, clip_front
 from wiregrad.export.nesting import Tree, nested
 from wiregrad.export.palette import LIGHT, NONFINITE, Scale
 from wiregrad.export.reading import State
@@ -65,12 +65,19 @@ def _box(k: int, box: Box) -> str:
     left, right = _SHAPES.get(box.kind, ("[", "]"))
     if box.kind is Kind.SPLIT:
         return f'b{k}{left}" "{right}'
-    op = "" if box.is_leaf or not box.text else box.text
-    lines = [" ".join(part for part in (f"{box.name} =" if box.name and op else box.name, op) if part) or box.label]
+    lines = [_title(box)]
     lines += [] if box.value is None else [f"data {box.value.text}"]
     lines += [] if box.grad is None else [f"grad {box.grad.with_sign()}"]
     lines += [f"{box.bad:,} not finite"] if box.kind is Kind.GROUP and box.bad else []
     return f'b{k}{left}"{"<br/>".join(map(text, lines))}"{right}'
+
+
+def _title(box: Box) -> str:
+    """Return the first line of a box: its name with its op, or with how many nodes it has."""
+    op = "" if box.is_leaf or not box.text else box.text
+    if box.kind is Kind.GROUP:
+        return f"{clip_front(box.name, LONGEST - cells(op) - 3)} ({op})"
+    return " ".join(part for part in (f"{box.name} =" if box.name and op else box.name, op) if part) or box.label
 
 
 def _link(link: Link) -> str:

@@ -21,7 +21,13 @@ SVG, HTML, TEXT = "image/svg+xml", "text/html", "text/plain"
 
 
 def mimebundle(
-    circuit: Circuit, run: Run | None = None, *, limit: int = LIMIT, cap: int = CAP, theme: str = AUTO, **options: Any
+    circuit: Circuit,
+    run: Run | None = None,
+    *,
+    limit: int = LIMIT,
+    cap: int | None = None,
+    theme: str = AUTO,
+    **options: Any,
 ) -> dict[str, str]:
     """Return what a notebook can show, by media type; a picture too large is drawn with fewer boxes.
 
@@ -30,16 +36,16 @@ def mimebundle(
     ['image/svg+xml', 'text/html', 'text/plain']
     """
     text = to_unicode(circuit, run, **options)
-    asked = cap
-    while cap:
-        svg = to_svg(circuit, run, cap=cap, theme=theme, **options)
+    most, asked = CAP if cap is None else cap, cap
+    while most:
+        svg = to_svg(circuit, run, cap=asked, theme=theme, **options)
         smaller = (
-            "" if cap == asked else f"Drawn with at most {cap} boxes to stay below {limit // 1000} kB in a notebook."
+            "" if asked == cap else f"Drawn with at most {most} boxes to stay below {limit // 1000} kB in a notebook."
         )
         html = _page(svg, smaller)
         if _size(svg, html, text) <= limit:
             return {SVG: svg, HTML: html, TEXT: text}
-        cap //= 2
+        asked = most = most // 2
     note = f"The picture would take more than {limit // 1000} kB; to_svg() writes all of it."
     return {TEXT: f"{text}\n\n{note}"}
 

@@ -30,6 +30,7 @@ def place_across(board: Board) -> None:
         _settle(board, row, offset, [_leaf(board, item) for item in row], weights)
     _round(board)
     _straighten(board)
+    _stack(board)
     _choose_ports(board)
 
 
@@ -111,6 +112,18 @@ def _round(board: Board) -> None:
             least = board.sizes[item] // 2 if before < 0 else board.middle[before] + board.distance(before, item)
             board.middle[item] = max(at, least)
             before = item
+
+
+def _stack(board: Board) -> None:
+    """Move every band below the one before it."""
+    at = 0.0
+    for band in range(board.bands[-1] + 1 if board.bands else 0):
+        rows = [row for row, own in zip(board.rows, board.bands, strict=True) if own == band]
+        start = min(board.middle[row[0]] - board.sizes[row[0]] // 2 for row in rows)
+        for item in (item for row in rows for item in row):
+            board.middle[item] += at - start
+        at = max(board.middle[row[-1]] - board.sizes[row[-1]] // 2 + board.sizes[row[-1]] for row in rows)
+        at += board.metrics.band
 
 
 def _straighten(board: Board) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from wiregrad.export.canvas import CELL, DASHES, SERIES, Axis, Canvas, brief, power_text
-from wiregrad.export.letters import cells, clip_front
+from wiregrad.export.letters import cells, clip_front, distinct, printable
 
 COLOURS = len(SERIES["light"])
 MOST_CURVES = COLOURS * len(DASHES)
@@ -86,7 +86,7 @@ def bars(
     True
     """
     canvas = Canvas(title, description)
-    names = [clip_front(row.label, 26) for row in rows]
+    names = distinct([printable(row.label) for row in rows], 26)
     left = GAP + CELL * max((cells(name) for name in names), default=0) + GAP
     x = Axis.over([v for row in rows for v in (row.value, row.low, row.high, row.other)], left, left + 380.0)
     top, step = 62.0, 26.0

@@ -7,6 +7,7 @@ Kept true: any value has a reading. What was not computed reads as a dash and ne
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -20,6 +21,8 @@ from wiregrad.export.palette import ABSENT, NONFINITE, Scale
 
 DIGITS = 5
 """How many digits numbers in pictures have."""
+SAME = "all "
+"""Before the number that an array has everywhere."""
 
 
 class State(Enum):
@@ -38,7 +41,20 @@ class Reading:
     text: str
     size: float = 0.0
     signed: bool = True
+    """Whether it has a sign: a number, or an array without numbers of both signs."""
     state: State = State.NUMBER
+    shape: str = ""
+    """The shape of an array, which the text begins with."""
+
+    @property
+    def bare(self) -> str:
+        """The text without the shape."""
+        return self.text[len(self.shape) :].lstrip() if self.shape else self.text
+
+    @property
+    def uniform(self) -> str:
+        """The one number that it has everywhere, written; empty if there are several."""
+        return self.bare.removeprefix(SAME) if self.state is State.NUMBER and "‖" not in self.bare else ""
 
     def tone(self, scale: Scale) -> str:
         """Return the tone it has on a scale."""
@@ -48,8 +64,18 @@ class Reading:
 
     def with_sign(self) -> str:
         """Return the text with the sign written even if it is a plus."""
-        positive = self.state is State.NUMBER and self.signed and self.size > 0 and self.text[0].isdigit()
-        return f"+{self.text}" if positive else self.text
+        return " ".join(filter(None, [self.shape, self.bare_with_sign()]))
+
+    def bare_with_sign(self) -> str:
+        """Return the text without the shape, with the sign written even if it is a plus.
+
+        >>> read(np.array([3.0, 4.0])).bare_with_sign(), read(np.array([-2.0, -2.0])).bare_with_sign()
+        ('+‖5‖', 'all -2')
+        """
+        positive = self.state is State.NUMBER and self.signed and self.size > 0
+        same, body = self.bare.startswith(SAME), self.bare.removeprefix(SAME)
+        plus = "+" if positive and (body[0].isdigit() or body[0] == "‖") else ""
+        return f"{SAME if same else ''}{plus}{body}"
 
 
 BLOCKED = Reading("blocked", state=State.BLOCKED)
@@ -61,6 +87,8 @@ def read(value: Any, digits: int = DIGITS) -> Reading:
 
     >>> read(-0.19661193).text, read(np.ones(3)).text, read(float("nan")).text
     ('-0.19661', '[3] all 1', 'NaN')
+    >>> read(np.array([-3.0, -4.0])).text, read(np.array([3.0, -4.0])).text
+    ('[2] -‖5‖', '[2] ‖5‖')
     """
     if value is None:
         return NOT_COMPUTED
@@ -106,24 +134,62 @@ def _read_complex(value: complex, digits: int) -> Reading:
 
 
 def _read_array(value: NDArray[Any], digits: int) -> Reading:
-    shape = f"[{TIMES.join(map(str, value.shape))}]"
+    shape = shape_text(value.shape)
+    kind = value.dtype.kind
     if not value.size:
-        return Reading(f"{shape} empty", 0.0)
-    if value.dtype.kind not in "fciub":
-        return Reading(f"{shape} {value.dtype}", 0.0)
-    if value.dtype.kind == "b":
-        return Reading(f"{shape} {int(value.sum()):,} true", float(value.sum()))
-    bad = value.size - int(np.isfinite(value).sum())
-    if bad:
-        word = "NaN" if np.isnan(value).any() else "Inf"
-        return Reading(f"{shape} {bad:,} {word}", math.nan, state=State.NONFINITE)
-    size, first = norm(value), value.flat[0]
-    same = value.size > 1 and bool((value == first).all())
-    text = f"{shape} all {read(first, digits).text}" if same else f"{shape} ‖{_written(size, digits - 1)}‖"
-    if value.dtype.kind == "c":
-        return Reading(text, size, signed=False)
-    low, high = value.min(), value.max()
-    return Reading(text, -size if high <= 0 else size, signed=bool(low >= 0 or high <= 0))
+        return Reading(f"{shape} empty", 0.0, shape=shape)
+    if kind not in "fciub":
+        return Reading(f"{shape} {value.dtype}", 0.0, shape=shape)
+    if kind == "b":
+        return Reading(f"{shape} {int(value.sum()):,} true", float(value.sum()), signed=False, shape=shape)
+    nans, infs = not_finite(value)
+    if nans or infs:
+        return Reading(f"{shape} {nonfinite_text(nans, infs)}", math.nan, state=State.NONFINITE, shape=shape)
+    size = norm(value)
+    signed = kind != "c" and bool(value.min() >= 0 or value.max() <= 0)
+    negative = signed and bool(value.max() <= 0) and size > 0
+    text = f"{shape} {_body(value, '-' if negative else '', size, digits)}"
+    return Reading(text, -size if negative else size, signed=signed, shape=shape)
+
+
+def _body(value: NDArray[Any], sign: str, size: float, digits: int) -> str:
+    """Write what an array holds: its number if it has one, else its norm, with a minus if no number is positive."""
+    first = value.flat[0]
+    if bool((value == first).all()):
+        return f"{SAME if value.size > 1 else ''}{read(first, digits).text}"
+    return f"{sign}‖{_written(size, digits - 1)}‖"
+
+
+def shape_text(shape: Sequence[int]) -> str:
+    """Write the shape of an array.
+
+    >>> shape_text((2, 3)) == f"[2{TIMES}3]"
+    True
+    """
+    return f"[{TIMES.join(map(str, shape))}]"
+
+
+def not_finite(value: Any) -> tuple[int, int]:
+    """Count what is NaN and what is infinite in a value.
+
+    >>> not_finite(np.array([np.nan, -np.inf, np.inf, 1.0])), not_finite(True)
+    ((1, 2), (0, 0))
+    """
+    array = np.asarray(value)
+    if array.dtype.kind not in "fc":
+        return 0, 0
+    bad = int(array.size - np.isfinite(array).sum())
+    nans = int(np.isnan(array).sum()) if bad else 0
+    return nans, bad - nans
+
+
+def nonfinite_text(nans: int, infs: int) -> str:
+    """Say how many numbers are NaN and how many are infinite.
+
+    >>> nonfinite_text(2, 1)
+    '2 NaN, 1 Inf'
+    """
+    return ", ".join(f"{number:,} {word}" for number, word in ((nans, "NaN"), (infs, "Inf")) if number)
 
 
 def norm(value: Any) -> float:

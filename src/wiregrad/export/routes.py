@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from wiregrad.export.board import Board, Layout, Point, Route
+from wiregrad.export.board import Board
+from wiregrad.export.shapes import Layout, Point, Route
 
 
 @dataclass(slots=True)
@@ -31,7 +32,9 @@ def route(board: Board, *, straight: bool) -> Layout:
         _stub(board, k, starts) if way is None else _route(board, k, way, channels, starts, ends, straight)
         for k, way in enumerate(ways)
     ]
-    return Layout(total, _extent(board), tuple(board.rank[: board.boxes]), tuple(corners), tuple(routes))
+    ranks = tuple(board.rank[: board.boxes])
+    bands = tuple(board.bands[rank] for rank in ranks)
+    return Layout(total, _extent(board), ranks, tuple(corners), tuple(routes), bands)
 
 
 def _extent(board: Board) -> int:
@@ -97,21 +100,23 @@ def _first_free(channel: Channel, after: int, low: int, high: int) -> int:
 
 
 def _place_along(board: Board, channels: Sequence[Channel]) -> tuple[list[int], list[int], int]:
-    """Return where every rank starts and ends, and the extent of all."""
-    starts, ends, after, at = [], [], 0, 0
+    """Return where every rank starts and ends, and the extent of all; every band starts anew."""
+    starts, ends, after, at, total = [], [], 0, 0, 0
     for rank, row in enumerate(board.rows):
-        if rank:
+        if rank and board.bands[rank] != board.bands[rank - 1]:
+            total, at = max(total, at + after), board.labels[rank]
+        elif rank:
             at += after + 2 * board.metrics.lead + _spread(board, channels[rank]) + board.labels[rank]
         starts.append(at)
         at += max((board.shapes[item].along for item in row if item < board.boxes), default=0)
         ends.append(at)
         after = max((_behind(board, item, starts[-1], at) for item in row if item < board.boxes), default=0)
-    return starts, ends, at + after
+    return starts, ends, max(total, at + after)
 
 
 def _behind(board: Board, item: int, start: int, end: int) -> int:
     """Return how much room a box needs behind the end of its rank."""
-    return max(0, start + board.shapes[item].along + board.shapes[item].after - end)
+    return max(0, start + board.shapes[item].along + board.after[item] - end)
 
 
 def _step(board: Board, channel: Channel) -> int:

@@ -16,15 +16,16 @@ from wiregrad.export.boxes import Link, Picture
 from wiregrad.export.cards import Cards, output_mark
 from wiregrad.export.css import AUTO, style
 from wiregrad.export.drawing import picture
-from wiregrad.export.figure import Figure, Rect, cells_of, figure, frames, output_text, stub_text
+from wiregrad.export.figure import SMALL, Figure, Rect, cells_of, figure, output_text, stub_text
+from wiregrad.export.frames import Frame, frames, unframed
 from wiregrad.export.legend import Legend
-from wiregrad.export.letters import clip, width
-from wiregrad.export.markup import arrow, box, classes, element, line, note, rounded, words
+from wiregrad.export.letters import clip, count, width
+from wiregrad.export.markup import arrow, classes, closed, element, line, note, rounded, words
 from wiregrad.export.palette import THEMES
 from wiregrad.export.reading import Reading, State
 from wiregrad.ir import Circuit
 
-MARGIN, TITLE, LEGEND = 20, 44, 50
+MARGIN, TITLE = 20, 44
 THICKNESS = {1: 1.2, 2: 2.1, 3: 3.2}
 DESCRIBED = 60
 """How many boxes the description names."""
@@ -67,21 +68,23 @@ class _Page:
         self.picture = shown.picture
         self.scale = self.picture.scale()
         self.tones: set[str] = set()
+        self.named: set[int] = set()
+        """The boxes whose stubs have their name already."""
 
     def text(self, legend: bool) -> str:
         """Write all of it."""
-        framed = [*frames(self.figure)]
-        around = [rect for _, rect in framed]
-        body = [*_frames(framed), *self._wires(), *self._boxes()]
+        framed = frames(self.figure)
+        around = [column for frame in framed for column in frame.columns]
+        body = [*self._frames(framed), *self._wires(), *self._boxes()]
         left, top = (max([0, *(-corner for corner in corners)]) for corners in _corners(around))
         key = Legend(self.picture, self.scale, self.tones)
         foot = [*key.parts(any(map(any, self.figure.labels)))] if legend and self.picture.ran else []
-        about, wanted = self._heading()
+        about, wanted = self._heading(unframed(self.figure, framed))
         right = max([self.figure.width, *(rect.x + rect.width for rect in around)])
         bottom = max([self.figure.height, *(rect.y + rect.height for rect in around)])
         wide = 2 * MARGIN + max(left + right, key.width, wanted)
-        high = TITLE + top + bottom + (LEGEND if foot else 0) + MARGIN
-        at = high - LEGEND + 4
+        at = TITLE + top + bottom + MARGIN + 4
+        high = at + (key.height if foot else -4) + (MARGIN - 6 if foot else 0)
         return element(
             "svg",
             note(self._label()) + element("desc", escape(self._description())),
@@ -112,12 +115,23 @@ class _Page:
         more = [f"and {len(boxes) - DESCRIBED:,} more"] if len(boxes) > DESCRIBED else []
         return "; ".join([*lines, *more])
 
-    def _heading(self) -> tuple[str, int]:
-        """Return the title with what the picture is of, and how wide it is."""
+    def _heading(self, missing: int) -> tuple[str, int]:
+        """Return the title with what the picture is of and what is left out of it, and how wide it is."""
         title, about = clip(self.picture.title, 40), self.picture.note or self.picture.about
+        bands = max(self.figure.bands, default=0) + 1
+        about += f"; in {bands} {'columns' if self.figure.down else 'rows'}" if bands > 1 else ""
+        about += f"; {count(missing, 'group')} without a frame, since others stand between" if missing else ""
         start = width(title, 13, bold=True) + 10
         text = words(title, MARGIN, 22, "title") + words(about, MARGIN + start, 22, "note")
         return text, start + width(about, 11)
+
+    def _frames(self, framed: Sequence[Frame]) -> Iterator[str]:
+        for frame in framed:
+            name, first = frame.path.rpartition("/")[2], frame.columns[0]
+            # The name stands in the first column, which is narrow where the frame follows its boxes.
+            named = words(clip(name, max(4, first.width // 7)), first.x + 8, first.y + 11, "group")
+            shape = element("path", d=closed(frame.outline(self.figure.down)), class_=classes("frame"))
+            yield element("g", note(frame.path), shape, named)
 
     def _boxes(self) -> Iterator[str]:
         cards = Cards(self.scale, self.tones)
@@ -132,7 +146,7 @@ class _Page:
             points = self.figure.paths[k]
             css, thick = self._stroke(link.sent)
             stub = k in self.figure.stubs
-            parts = self._stub(k) if stub else [rounded(_shortened(points, self.figure.down))]
+            parts = self._stub(k, link) if stub else [rounded(_shortened(points, self.figure.down))]
             lines = [line(path, css, thick) for path in parts]
             if link.sent is not None and link.sent.state is State.NONFINITE:
                 # Stripes of paper over ink: what is not finite has a pattern and no hue.
@@ -159,19 +173,24 @@ class _Page:
         self.tones.add(tone)
         return f"s-{tone}", THICKNESS[3 if sent.state is State.NONFINITE else self.scale.weight(sent.size)]
 
-    def _stub(self, k: int) -> list[str]:
+    def _stub(self, k: int, link: Link) -> list[str]:
         """Return the two ends of a wire that comes from far away."""
         (x0, y0), (x1, y1) = self.figure.paths[k][0], self.figure.paths[k][-1]
         if self.figure.down:
-            return [f"M{x0} {y0}v8", f"M{x1} {y1 - 28}V{y1 - 6}"]
-        return [f"M{x0} {y0}h8", f"M{x1 - self.figure.rooms[k]} {y1}H{x1 - 6}"]
+            return [f"M{x0} {y0}v20", f"M{x1} {y1 - self.figure.rooms[k]}V{y1 - 6}"]
+        tail = width(stub_text(self.picture, link), SMALL) + 8
+        return [f"M{x0} {y0}h{tail}", f"M{x1 - self.figure.rooms[k]} {y1}H{x1 - 6}"]
 
     def _net(self, k: int, link: Link) -> str:
-        x, y = self.figure.paths[k][-1]
-        name = stub_text(self.picture, link)
+        """Return the name of the value at both ends of such a wire; at its source once for all of them."""
+        (x0, y0), (x, y) = self.figure.paths[k][0], self.figure.paths[k][-1]
+        name, first = stub_text(self.picture, link), link.source not in self.named
+        self.named.add(link.source)
         if self.figure.down:
-            return words(name, x, y - 32, "net mid")
-        return words(name, x - self.figure.rooms[k] - 3, y + 4, "net end")
+            ends = [words(name, x0 + 4, y0 + 14, "net")] if first else []
+            return "".join([*ends, words(name, x, y - self.figure.rooms[k] - 4, "net mid")])
+        ends = [words(name, x0 + 5, y0 - 4, "net")] if first else []
+        return "".join([*ends, words(name, x - self.figure.rooms[k] - 3, y + 4, "net end")])
 
     def _labels(self, k: int, link: Link) -> Iterator[str]:
         """Return what stands on a wire, just before the box it leads to."""
@@ -184,12 +203,6 @@ class _Page:
             tone = link.sent.tone(self.scale)
             self.tones.add(tone)
             yield words(sent, x + dx, y + below, f"sent w-{tone[0]}{css}")
-
-
-def _frames(framed: Sequence[tuple[str, Rect]]) -> Iterator[str]:
-    for path, rect in framed:
-        name = clip(path.rpartition("/")[2], max(4, rect.width // 8))
-        yield element("g", note(path), box(rect, "frame", 10), words(name, rect.x + 9, rect.y + 12, "group"))
 
 
 def _corners(rects: Sequence[Rect]) -> tuple[list[int], list[int]]:

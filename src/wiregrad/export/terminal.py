@@ -1,7 +1,8 @@
 """Pictures for terminals: boxes and wires in line-drawing characters, or in plain ASCII.
 
-The layout is the same as everywhere, measured in characters. A circuit that is too wide becomes a listing, one line
-per node, and says so.
+The layout is the same as everywhere, measured in characters. Wires have no numbers on them; one along which nothing
+comes back is dashed, one along which NaN or an infinity does has a `!`. Outputs have double edges. A circuit that is
+too wide becomes a listing, one line per node, and says so.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ from typing import Any
 
 from wiregrad.backends import Run
 from wiregrad.errors import InputError, shown
-from wiregrad.export.boxes import Box, Kind, Picture
+from wiregrad.export.boxes import Box, Kind, Link, Picture
 from wiregrad.export.drawing import picture
 from wiregrad.export.layout import Joint, Layout, Metrics, Shape, layout
 from wiregrad.export.letters import DASH, MINUS, TIMES, cells, clip, clip_front
+from wiregrad.export.reading import State
 from wiregrad.ir import Circuit
 
 CAP = 40
@@ -34,6 +36,9 @@ ASCII = {
     "▶": ">",
     "●": "o",
     "…": "...",
+    "╌": ".",
+    "═": "=",
+    **dict.fromkeys("╒╕╘╛", "+"),
     "∂": "d",
     "‖": "|",
     "·": ".",
@@ -51,15 +56,16 @@ def to_unicode(
 ) -> str:
     """Return the picture of a circuit, and of a run on it, for a terminal of a width.
 
-    `ascii` keeps to plain characters; all other options are those of `wiregrad.export.picture`.
+    A dashed wire is blocked, one with a `!` carries what is not finite; double edges mark outputs. `ascii` keeps to
+    plain characters; all other options are those of `wiregrad.export.picture`.
 
     >>> from wiregrad.ir import parse_text
     >>> print(to_unicode(parse_text("input x\\ny = tanh x\\noutput y")))
     y: 1 input, 1 node
     <BLANKLINE>
-    ╭───╮   ╭────────╮
+    ╭───╮   ╒════════╕
     │ x ├───▶ y tanh │
-    ╰───╯   ╰────────╯
+    ╰───╯   ╘════════╛
     """
     if type(width) is not int or width < 20:
         raise InputError(f"width must be a whole number of at least 20; got {shown(width)}")
@@ -175,14 +181,31 @@ def _fill(canvas: _Canvas, drawn: Picture, shapes: Sequence[Shape], found: Layou
         else:
             _card(canvas, box, shape, x, y)
     for link, route in zip(drawn.links, found.routes, strict=True):
+        _mark(canvas, link, route.points[-2:])
         if drawn.boxes[link.target].kind is not Kind.SPLIT:
             canvas.write(*route.points[-1], "▶")
+
+
+def _mark(canvas: _Canvas, link: Link, last: Sequence[tuple[int, int]]) -> None:
+    """Mark the last stretch of a wire if nothing comes back along it, or something that is not finite."""
+    (start, _), (end, y) = last
+    state = None if link.sent is None else link.sent.state
+    if state is State.NONFINITE:
+        canvas.write(end - 1, y, "!")
+    elif state is State.BLOCKED:
+        for x in range(start, end):
+            if canvas.ways[y][x].keys() == {link.source} and canvas.ways[y][x][link.source] == LEFT | RIGHT:
+                canvas.write(x, y, "╌")
 
 
 def _card(canvas: _Canvas, box: Box, shape: Shape, x: int, y: int) -> None:
     """Draw the edge of a box and the lines inside it."""
     right, bottom = x + shape.along - 1, y + shape.across - 1
     canvas.line(EDGE, [(x, y), (right, y), (right, bottom), (x, bottom), (x, y)])
+    if box.outputs:
+        edge = "═" * (shape.along - 2)
+        canvas.write(x, y, f"╒{edge}╕")
+        canvas.write(x, bottom, f"╘{edge}╛")
     rows = _rows(box)
     top = y + 1 + (shape.across - 2 - len(rows)) // 2
     for k in range(1, shape.across - 1):

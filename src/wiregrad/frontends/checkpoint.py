@@ -25,6 +25,7 @@ from wiregrad.frontends.tape import STATE, Tape
 from wiregrad.frontends.tree import Tree, flatten, unflatten
 from wiregrad.frontends.value import Value
 from wiregrad.ir import TABLE, Pattern
+from wiregrad.ir.mode import chosen_convention
 from wiregrad.ops.array import General
 
 
@@ -67,13 +68,18 @@ class Segment:
     def __init__(self, f: Callable[..., Any], leaves: list[Any], values: list[int], tree: Tree) -> None:
         self.f, self.values, self.tree = f, values, tree
         self.called = f"checkpoint of {name_of(f)}"
-        self.convention = STATE.chosen().label
+        self.convention = chosen_convention().label
         kept = [own(leaf) if type(leaf) is np.ndarray else leaf for leaf in leaves]
         self.leaves = [None if k in values else leaf for k, leaf in enumerate(kept)]
         self.out_tree = tree
         self.captured: list[Value] = []
         self.parts = Parts(())
         self._latest: tuple[Any, list[Any]] | None = None
+
+    @property
+    def identity(self) -> tuple[Any, ...]:
+        """What tells calls apart: the code, where its values stand, and the arguments that are no values."""
+        return self.f, self.values, self.leaves, self.convention
 
     def first(self, given: Sequence[Value]) -> list[Any]:
         """Run once and note which values are used without being given; returns the outputs as plain arrays."""

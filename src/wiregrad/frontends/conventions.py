@@ -1,7 +1,8 @@
 """Which slope recordings take on a kink.
 
 The choice is stored with each node as it is recorded, so what is recorded in a block keeps it: a sweep that runs
-later, second derivatives, a traced circuit. Each thread chooses for itself.
+later, second derivatives, a traced circuit. Each thread and each task chooses for itself. A generator has no context of
+its own: a block in which it yields holds for whoever runs it, until it leaves the block.
 """
 
 from __future__ import annotations
@@ -11,8 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from wiregrad.frontends.record import NAMESPACE
-from wiregrad.frontends.tape import STATE
-from wiregrad.ir.mode import named_convention
+from wiregrad.ir.mode import CHOICES, named_convention
 
 _choosing = threading.Lock()
 
@@ -21,7 +21,9 @@ _choosing = threading.Lock()
 def convention(name: str) -> Iterator[None]:
     """Record with another convention for kinks: `min_norm` (the usual one), `torch` or `jax`.
 
-    The environment variable WIREGRAD_CONVENTION names the one that holds outside all blocks; it is read once.
+    It holds for what is recorded: values, `wg.grad`, `wg.trace`, `wg.run`. Circuits that are written down (formulas,
+    `wg.Builder`) say themselves what they do: `circuit.with_convention(name)`. The environment variable
+    WIREGRAD_CONVENTION names the one that holds outside all blocks, for recordings too; it is read once.
 
     >>> import wiregrad as wg
     >>> with convention("torch"):
@@ -30,13 +32,14 @@ def convention(name: str) -> Iterator[None]:
     >>> wg.grad(lambda x: wg.maximum(x, 0.0))(0.0)
     0.0
     """
-    chosen, before = named_convention(name), STATE.convention
+    choice = object(), named_convention(name)
     with _counted():
-        STATE.convention = chosen
+        CHOICES.set((*CHOICES.get(), choice))
         try:
             yield
         finally:
-            STATE.convention = before
+            # A generator may leave its block after others were entered, or in another context: its own choice goes.
+            CHOICES.set(tuple([other for other in CHOICES.get() if other is not choice]))
 
 
 @contextmanager

@@ -155,6 +155,11 @@ class _Call:
         """The name that people gave to the op."""
         return self.cls.__name__
 
+    @property
+    def identity(self) -> tuple[Any, ...]:
+        """What tells calls apart: the code, where its values stand, and the arguments that are no values."""
+        return self.cls, self.values, self.args
+
     def back(self, slot: int, g: Any, xs: Sequence[Any]) -> Any:
         """Return what is sent to one of the values."""
         if not isinstance(g, Value | np.ndarray | np.generic | float):

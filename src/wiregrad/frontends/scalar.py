@@ -24,7 +24,7 @@ from wiregrad.frontends.record import NAMESPACE, enter, meet, record
 from wiregrad.frontends.tape import BLOCKED, LITERAL, ROW, STATE
 from wiregrad.frontends.value import Scalar, Value, leaf
 from wiregrad.ir import CONSTANT, INPUT, TABLE, Builder, Circuit, Op
-from wiregrad.ir.mode import Convention, default_convention, encode, has_kinks
+from wiregrad.ir.mode import Convention, chosen_convention, default_convention, encode, has_kinks
 from wiregrad.ir.operators import ARITHMETIC, COMPARISONS, SIGNS
 from wiregrad.ops import Elementwise
 from wiregrad.ops.flow import Masked
@@ -34,6 +34,7 @@ SCALAR_OPS: dict[Op, Callable[..., Any]] = {}
 """The functions of ops on scalars."""
 
 NAMESPACE.update(
+    chosen=chosen_convention,
     math=math,
     inf=math.inf,
     nan=math.nan,
@@ -189,7 +190,7 @@ def _divert(op: Elementwise, operands: str) -> str:
         return "pass"
     # Where the environment chooses, every thread has to ask.
     asked = "" if default_convention() else "CHOSEN and "
-    return f"if {asked}STATE.chosen(): return quietly(OP_{op.name}, {operands})"
+    return f"if {asked}chosen(): return quietly(OP_{op.name}, {operands})"
 
 
 def is_quick(op: Elementwise) -> bool:

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from wiregrad.ir import INPUT, TABLE, Certificate, Op, Place, Row
-from wiregrad.ir.mode import Convention, default_convention, encode, has_kinks, switched
+from wiregrad.ir.mode import Convention, chosen_convention, encode, has_kinks, switched
 from wiregrad.ops.flow import Masked, fit, is_complex, plus
 
 ROW = Struct("<dddiiH")
@@ -207,10 +207,10 @@ def _unpack(row: tuple[Any, ...], tape: Tape) -> Extra:
 
 
 def mode_of(op: Op, sources: Sequence[int]) -> int:
-    """Return how a node that is recorded now treats its kinks: by the convention this thread has chosen."""
+    """Return how a node that is recorded now treats its kinks: by the convention that its thread or task has chosen."""
     if not op.kinks:
         return 0
-    mode, chosen = usual_mode(op, sources), STATE.chosen()
+    mode, chosen = usual_mode(op, sources), chosen_convention()
     return switched(mode, chosen) if chosen and has_kinks(op) else mode
 
 
@@ -381,12 +381,6 @@ class State(threading.local):
         self.group = ""
         self.lent: dict[int, Any] = {}
         """The views that running transforms lent to their functions, by id, with the arrays they are views of."""
-        self.convention: Convention | None = None
-        """What nodes do on their kinks; None: what the environment says."""
-
-    def chosen(self) -> Convention:
-        """Return what nodes that are recorded now do on their kinks."""
-        return default_convention() if self.convention is None else self.convention
 
     def current(self) -> Tape:
         """Return the recording for an op on leaves alone."""

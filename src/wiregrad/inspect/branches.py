@@ -7,6 +7,7 @@ a dtype) are looked through: the use shown is the op that reads the copy, and wh
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -15,14 +16,17 @@ import numpy as np
 
 from wiregrad.backends import Run
 from wiregrad.dtypes import number, plain
-from wiregrad.inspect.report import Report
-from wiregrad.ir import Node, Op, Place
+from wiregrad.inspect.magnitude import norm
+from wiregrad.inspect.report import Report, at, capped, told
+from wiregrad.ir import Node, Op, Pattern, Place
 from wiregrad.ops import Elementwise
 from wiregrad.ops.array import Linear
 from wiregrad.ops.flow import fit, settle
 
 ALL = 0.995
 """From this share on, one use is said to give all of the gradient."""
+MOST = 20
+"""So many uses are told in a line of their own."""
 
 
 @dataclass(frozen=True)
@@ -31,25 +35,27 @@ class Branch:
 
     `share` is what part of the gradient comes from here: sent / total, along arrays the part of the total that lies
     in the direction of `sent`; shares add up to 1, and can be negative or NaN (where the total is 0). `magnitude` is
-    the norm of `sent`. The output itself has no op.
+    the norm of `sent`. The output itself has no op. `again` says that the reader uses the value on other inputs too.
     """
 
     reader: str
     op: str | None
     slot: int
+    input: str
     expression: str
     place: Place | None
     sent: Any
     magnitude: float
     share: float
     blocked: bool
+    again: bool
 
     def __str__(self) -> str:
-        where = "" if self.place is None else f" ({self.place})"
+        use = f"{self.expression}{f' as {self.input}' if self.again else ''}{at(self.place)}"
         if self.blocked:
-            return f"nothing from {self.expression}{where}"
+            return f"nothing from {use}"
         sent = f"|{number(self.magnitude)}|" if np.ndim(self.sent) else number(self.sent)
-        return f"{sent} from {self.expression}{where}{'' if math.isnan(self.share) else f', {_percent(self.share)}'}"
+        return f"{sent} from {use}{'' if math.isnan(self.share) else f', {_percent(self.share)}'}"
 
 
 @dataclass(frozen=True, repr=False)
@@ -66,7 +72,7 @@ class Branches(Report):
             yield f"nothing reads {self.node}: its gradient is {number(self.total)}"
             return
         yield f"{self.node} is used {_times(len(self.branches))}; its gradient is {number(self.total)}{self._driver()}"
-        yield from (f"  {branch}" for branch in self.branches)
+        yield from capped(self.branches, MOST)
 
     def _driver(self) -> str:
         first, others = self.branches[0], self.branches[1:]
@@ -75,7 +81,8 @@ class Branches(Report):
         if not others or math.isnan(first.share):
             return ""
         if first.share > 1.0 / ALL:
-            return f", driven by {first.expression}; the others take part of it back"
+            back = 1.0 - 1.0 / first.share
+            return f", driven by {first.expression}; the others take {100.0 * back:.4g} % of it back"
         if any(other.magnitude > 0.9 * first.magnitude for other in others):
             return ""
         return f", driven by {first.expression}{' alone' if first.share > ALL else ''}"
@@ -93,19 +100,23 @@ def branches(run: Run, name: str) -> Branches:
     node = run.circuit.index(name)
     total = run.gradient(node)
     with np.errstate(all="ignore"):
-        found = [_branch(run, node, use, total) for use in _uses(run, node)]
+        uses = list(_uses(run, node))
+        times = Counter(reader for reader, _, _ in uses)
+        found = [_branch(run, use, total, again=times[use[0]] > 1) for use in uses]
     ordered = sorted(found, key=_order)
     return Branches(run.circuit.name_of(node), plain(total), tuple(ordered))
 
 
 _Use = tuple[int | None, int, Any]
 """A reader (None: the output), its input, and the flow that it sends to the value."""
+_Copies = tuple[int, Any] | None
+"""The copies between a value and its use, the last one first, each with those before it."""
 
 
 def _uses(run: Run, target: int) -> Iterator[_Use]:
     """Walk over the uses of a value, through splitters and copies."""
-    starts, root = run.circuit.columns.starts, run.circuit.root()
-    stack: list[tuple[int, tuple[int, ...]]] = [(target, ())]
+    starts, root = run.circuit.columns.starts.tolist(), run.circuit.root()
+    stack: list[tuple[int, _Copies]] = [(target, None)]
     while stack:
         node, copies = stack.pop()
         if node == root:
@@ -113,18 +124,22 @@ def _uses(run: Run, target: int) -> Iterator[_Use]:
             yield None, 0, _returned(run, run.flows[root], copies)
             continue
         for reader, slot in run.readers_of(node):
-            if _is_copy(run.circuit.op_of(reader), run.values[node]):
-                stack.append((reader, (*copies, reader)))
+            op = run.circuit.op_of(reader)
+            if op.pattern is Pattern.MERGE:
+                # A splitter hands back what it is given: there may be as many of them as uses.
+                stack.append((reader, copies))
+            elif _is_copy(op, run.values[node]):
+                stack.append((reader, (reader, copies)))
             else:
-                yield reader, slot, _returned(run, run.sent[int(starts[reader]) + slot], copies)
+                yield reader, slot, _returned(run, run.sent[starts[reader] + slot], copies)
 
 
-def _returned(run: Run, flow: Any, copies: tuple[int, ...]) -> Any:
+def _returned(run: Run, flow: Any, copies: _Copies) -> Any:
     """Return a flow as it comes back through copies."""
-    for node in reversed(copies):
-        if flow is not None:
-            view, x = Node(run.circuit, node), run.values[run.circuit.sources_of(node)[0]]
-            flow = fit(view.op.pull(0, flow, [x], run.values[node], view.mode), x)
+    while copies is not None and flow is not None:
+        node, copies = copies
+        view, x = Node(run.circuit, node), run.values[run.circuit.sources_of(node)[0]]
+        flow = fit(view.op.pull(0, flow, [x], run.values[node], view.mode), x)
     return flow
 
 
@@ -144,7 +159,7 @@ def _is_copy(op: Op, x: Any) -> bool:
     return fits and bool(np.all(y == probe))
 
 
-def _branch(run: Run, node: int, use: _Use, total: Any) -> Branch:
+def _branch(run: Run, use: _Use, total: Any, *, again: bool) -> Branch:
     reader, slot, flow = use
     view = None if reader is None else Node(run.circuit, reader)
     sent = np.broadcast_to(settle(flow), np.shape(total))[()]
@@ -152,12 +167,14 @@ def _branch(run: Run, node: int, use: _Use, total: Any) -> Branch:
         reader=run.circuit.output if view is None else view.name,
         op=None if view is None else view.op.name,
         slot=slot,
-        expression=f"the output {run.circuit.output}" if view is None else str(view),
+        input="" if view is None else view.op.input_name(slot),
+        expression=f"the output {run.circuit.output}" if view is None else told(run.circuit, view.index),
         place=None if view is None else view.place,
         sent=plain(sent),
-        magnitude=float(np.linalg.norm(np.ravel(sent))),
+        magnitude=norm(sent),
         share=_share(sent, total),
         blocked=flow is None,
+        again=again,
     )
 
 

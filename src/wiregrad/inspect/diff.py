@@ -1,10 +1,12 @@
 """The first wire at which two circuits, or two runs, part.
 
-Nodes correspond by the order in which they were made; names and places are labels, so they make no difference of their
-own. Circuits differ in structure: an op, a setting, a kink mode, a constant, an input's type, or which node a wire
-comes from. Runs of circuits that agree in structure are compared node by node, values forward and then gradients
-backward, so the first difference is a cause and not an effect. Runs of circuits that differ in structure (another
-framework, before and after a pass) are compared at the nodes both of them name, and at their outputs.
+Inputs correspond by their names, as far as both circuits have them; all other nodes by the order in which they were
+made. Other names and places are labels, so they make no difference of their own. Circuits differ in structure: an op, a
+setting, a kink mode, a constant, an input's type, users' code, or which node a wire comes from; if all of that is the
+same, in their outputs or in the order of their inputs. Runs of circuits that agree in structure are compared node by
+node, values forward and then gradients backward, so the first difference is a cause and not an effect. Runs of circuits
+that differ in structure (another framework, before and after a pass) are compared at the nodes both of them name, and
+at their outputs.
 """
 
 from __future__ import annotations
@@ -19,8 +21,9 @@ import numpy as np
 from wiregrad.backends import Run
 from wiregrad.dtypes import as_float, number, plain
 from wiregrad.errors import InputError, shown
-from wiregrad.inspect.report import Report, where
-from wiregrad.ir import INPUT, Circuit, Node
+from wiregrad.inspect.report import Report, counted, told, where
+from wiregrad.inspect.sides import Side, matched, own_code
+from wiregrad.ir import INPUT, Circuit, Node, Op
 from wiregrad.ir.flat import listed
 from wiregrad.ir.mode import write_mode
 
@@ -30,8 +33,8 @@ class Difference(Report):
     """Where two circuits or runs part; false if they do not.
 
     `kind` is structure, value or gradient, and empty where nothing differs; `what` says it more closely (op, settings,
-    mode, constant, type, source, inserted, removed, outputs). Runs that agree at every node both name are no
-    difference, but `structure` still says how their circuits differ.
+    mode, constant, type, name, code, source, inserted, removed, outputs, inputs). Runs that agree at every node both
+    name are no difference, but `structure` still says how their circuits differ.
     """
 
     kind: str = ""
@@ -81,7 +84,7 @@ def diff(one: Circuit | Run, two: Circuit | Run, rtol: float = 0.0, atol: float 
     """
     bounds = tuple(_tolerance(name, value) for name, value in (("rtol", rtol), ("atol", atol)))
     if isinstance(one, Circuit) and isinstance(two, Circuit):
-        return _structure(one, two)
+        return _structure(*matched(one, two))
     if isinstance(one, Run) and isinstance(two, Run):
         return _runs(one, two, _Numbers(*bounds))
     kinds = [type(x).__name__ for x in (one, two)]
@@ -97,29 +100,17 @@ def _tolerance(name: str, value: object) -> float:
     return float(found)
 
 
-def _structure(one: Circuit, two: Circuit) -> Difference:
+def _structure(one: Side, two: Side) -> Difference:
     """Return how two circuits differ, names and places apart."""
-    rows = _Rows(one), _Rows(two)
-    same = _common(rows[0].whole, rows[1].whole)
+    same = _common(one.whole, two.whole)
     if same == one.size == two.size:
         return _same_nodes(one, two)
     rest = min(one.size, two.size) - same
-    after = _common(rows[0].alone[::-1], rows[1].alone[::-1], rest)
-    return _parted(_Parting(one, two, rows, same, after))
-
-
-class _Rows:
-    """What each node of a circuit is: alone, and with the nodes it reads."""
-
-    def __init__(self, circuit: Circuit) -> None:
-        constants, self.alone, self.whole = circuit.constants(), list[Any](), list[Any]()
-        for row in circuit.rows():
-            kind = circuit.type_of(row.node) if row.op is INPUT else None
-            value = _bits(constants[row.node]) if row.node in constants else None
-            # What belongs to one call alone (a user's function) is never the same twice, and need not be comparable.
-            settings = tuple(name for name, _ in row.op.settings) if row.op.per_call else row.op.settings
-            self.alone.append((row.op.name, settings, row.mode, len(row.sources), kind, value))
-            self.whole.append((self.alone[-1], tuple(row.sources)))
+    after = _common(one.alone[::-1], two.alone[::-1], rest)
+    at = _Parting(one, two, same, after)
+    found = _parted(at)
+    others = _other_outputs(at)
+    return replace(found, sentences=(*found.sentences, others)) if others else found
 
 
 def _common(one: Sequence[Any], two: Sequence[Any], most: int | None = None) -> int:
@@ -128,47 +119,33 @@ def _common(one: Sequence[Any], two: Sequence[Any], most: int | None = None) -> 
     return next((k for k, (a, b) in enumerate(pairs) if a != b), min(len(one[:most]), len(two[:most])))
 
 
-def _bits(value: Any) -> Any:
-    array = np.asarray(value)
-    nan = array.dtype.kind == "f" and array.ndim == 0 and bool(np.isnan(array))
-    return array.dtype.str, array.shape, "nan" if nan else array.tobytes()
-
-
-def _same_nodes(one: Circuit, two: Circuit) -> Difference:
-    """Compare the outputs of two circuits whose nodes are the same."""
+def _same_nodes(one: Side, two: Side) -> Difference:
+    """Compare the outputs of two circuits whose nodes are the same, and the order of their inputs."""
     renamed = _renamed(one, two, zip(range(one.size), range(two.size), strict=True))
-    ends = _output_names(one), _output_names(two)
-    k = _common(one.columns.outputs.tolist(), two.columns.outputs.tolist())
-    if k == len(ends[0]) == len(ends[1]):
-        return Difference(sentences=(f"no difference in {one.size} nodes",), renamed=renamed)
-    names = [", ".join(end) or "none" for end in ends]
-    return Difference(
-        kind="structure",
-        what="outputs",
-        one=ends[0][k] if k < len(ends[0]) else None,
-        two=ends[1][k] if k < len(ends[1]) else None,
-        sentences=(f"the nodes are the same, and the outputs are others: {names[0]} and {names[1]}",),
-        renamed=renamed,
-    )
+    for what, ends in (("outputs", (one.outputs, two.outputs)), ("inputs", (one.inputs, two.inputs))):
+        k = _common(*ends)
+        if k < max(map(len, ends)):
+            names = [[side.name(at) for at in end] for side, end in zip((one, two), ends, strict=True)]
+            texts = [listed(name) or "none" for name in names]
+            said = "the outputs are others" if what == "outputs" else "the inputs come in another order"
+            sentence = f"the nodes are the same, and {said}: {texts[0]} and {texts[1]}"
+            ones, twos = (name[k] if k < len(name) else None for name in names)
+            return Difference("structure", what, ones, twos, sentences=(sentence,), renamed=renamed)
+    return Difference(sentences=(f"no difference in {counted(one.size, 'node')}",), renamed=renamed)
 
 
-def _output_names(circuit: Circuit) -> list[str]:
-    return [circuit.name_of(node) for node in circuit.columns.outputs.tolist()]
-
-
-def _renamed(one: Circuit, two: Circuit, pairs: Iterable[tuple[int, int]]) -> dict[str, str]:
+def _renamed(one: Side, two: Side, pairs: Iterable[tuple[int, int]]) -> dict[str, str]:
     """Return the nodes that have other names in the second circuit; one without a name has none to differ in."""
-    names = one.columns.names.by_node(), two.columns.names.by_node()
-    given = ((names[0].get(a), names[1].get(b)) for a, b in pairs)
+    names = one.circuit.columns.names.by_node(), two.circuit.columns.names.by_node()
+    given = ((names[0].get(one.order[a]), names[1].get(two.order[b])) for a, b in pairs)
     return {a[0]: b[0] for a, b in given if a and b and list(a) != list(b) and a[0] != b[0]}
 
 
 class _Parting(NamedTuple):
     """Two circuits that agree up to a node, and again in the kinds of their last nodes."""
 
-    one: Circuit
-    two: Circuit
-    rows: tuple[_Rows, _Rows]
+    one: Side
+    two: Side
     same: int
     after: int
 
@@ -177,24 +154,43 @@ class _Parting(NamedTuple):
         """The nodes of each circuit between what agrees before and what agrees after."""
         return range(self.same, self.one.size - self.after), range(self.same, self.two.size - self.after)
 
+    def across(self, node: int) -> int | None:
+        """Return the node of the second circuit that stands for one of the first; None if none does."""
+        one, two = self.middles
+        if node < self.same or (node in one and len(one) == len(two)):
+            return node
+        return None if node in one else node + self.two.size - self.one.size
+
     def rewired(self) -> list[tuple[int, int, int]]:
         """Return (node, slot, source) of the second circuit for the later wires that come from elsewhere."""
         shift, start = self.two.size - self.one.size, self.one.size - self.after
         found = []
         for node in range(start, self.one.size):
-            pairs = zip(self.one.sources_of(node), self.two.sources_of(node + shift), strict=True)
-            for slot, (a, b) in enumerate(pairs):
-                moved = a + shift if a >= start else a
-                # Nodes of a middle that is as long in both stand for each other.
-                if moved != b or (shift and a in range(self.same, start)):
-                    found.append((node + shift, slot, b))
+            pairs = zip(self.one.sources[node], self.two.sources[node + shift], strict=True)
+            found += [(node + shift, slot, b) for slot, (a, b) in enumerate(pairs) if self.across(a) != b]
         return found
+
+    def identities(self) -> tuple[list[int], list[int]]:
+        """Return a number for each node of both, the same for nodes to which the same leads."""
+        known: dict[Any, int] = {}
+        return self.one.identities(known), self.two.identities(known)
 
     def renamed(self) -> dict[str, str]:
         """Return the nodes before and after the parting that have other names."""
         shift, start = self.two.size - self.one.size, self.one.size - self.after
         nodes = [*range(self.same), *range(start, self.one.size)]
         return _renamed(self.one, self.two, ((k, k if k < self.same else k + shift) for k in nodes))
+
+
+def _other_outputs(at: _Parting) -> str:
+    """Say that the outputs are others, as far as nodes stand for each other."""
+    one, two, ids = at.one.outputs, at.two.outputs, at.identities()
+    others = len(one) != len(two)
+    for a, b in zip(one, two, strict=False) if not others else ():
+        known = ids[0][a] in ids[1] or ids[1][b] in ids[0]
+        others = others or (ids[0][a] != ids[1][b] if known else at.across(a) not in (None, b))
+    names = [listed([side.name(node) for node in ends]) or "none" for side, ends in ((at.one, one), (at.two, two))]
+    return f"the outputs are others too: {names[0]} and {names[1]}" if others else ""
 
 
 def _parted(at: _Parting) -> Difference:
@@ -206,9 +202,9 @@ def _parted(at: _Parting) -> Difference:
     return _changed(at, one[0], two[0])
 
 
-def _inserted(at: _Parting, circuit: Circuit, extra: range) -> Difference:
+def _inserted(at: _Parting, side: Side, extra: range) -> Difference:
     """Say that one circuit has nodes the other lacks."""
-    second, name = circuit is at.two, circuit.name_of(extra[0])
+    second, name = side is at.two, side.name(extra[0])
     more = f" and {len(extra) - 1} more after it" if len(extra) > 1 else ""
     return Difference(
         kind="structure",
@@ -216,7 +212,7 @@ def _inserted(at: _Parting, circuit: Circuit, extra: range) -> Difference:
         one=None if second else name,
         two=name if second else None,
         sentences=(
-            f"the {'second' if second else 'first'} has an extra node: {_told(circuit, extra[0])}{more}",
+            f"the {'second' if second else 'first'} has an extra node: {side.told(extra[0])}{more}",
             _after(at),
         ),
         renamed=at.renamed(),
@@ -226,101 +222,91 @@ def _inserted(at: _Parting, circuit: Circuit, extra: range) -> Difference:
 def _after(at: _Parting) -> str:
     """Say how two circuits compare behind the place where they part."""
     if not at.after:
-        return f"nothing after it matches, {_shared(at)}"
+        return "everything before it matches"
     rewired = at.rewired()
     if not rewired:
         return "everything after it matches"
-    other = _in_place(at, rewired)
-    count = f"{len(rewired)} wire{'' if len(rewired) == 1 else 's'}"
+    other, count = _in_place(at, rewired), counted(len(rewired), "wire")
     if other:
         return f"everything after it matches; {count} {'reads' if len(rewired) == 1 else 'read'} {other}"
-    return f"the {at.after} nodes after it are of the same ops, but {count} come from elsewhere; {_shared(at)}"
+    verb = "comes" if len(rewired) == 1 else "come"
+    return f"the ops after it are the same, but {count} {verb} from elsewhere; {_shared(at)}"
 
 
 def _in_place(at: _Parting, rewired: Sequence[tuple[int, int, int]]) -> str:
     """Return `g in place of e` if every later wire that comes from elsewhere swaps the same two nodes."""
     shift = at.two.size - at.one.size
-    pairs = {(at.one.sources_of(node - shift)[slot], source) for node, slot, source in rewired}
+    pairs = {(at.one.sources[node - shift][slot], source) for node, slot, source in rewired}
     if len(pairs) != 1:
         return ""
     ((old, new),) = pairs
-    return f"{at.two.name_of(new)} in place of {at.one.name_of(old)}"
+    # Both names are those of the circuit that has both nodes: one name may stand for two of them.
+    across, back = at.across(old), next((k for k in range(at.one.size) if at.across(k) == new), None)
+    if across is not None:
+        return f"{at.two.name(new)} in place of {at.two.name(across)}"
+    return f"{at.two.name(new) if back is None else at.one.name(back)} in place of {at.one.name(old)}"
 
 
 def _shared(at: _Parting) -> str:
     """Say how much of one circuit is somewhere in the other, node by node with all that leads to it."""
-    known: dict[Any, int] = {}
-    ids = [_identities(rows, known) for rows in at.rows]
+    ids = at.identities()
     count = len(set(ids[0]) & set(ids[1]))
     return f"{count} of {at.one.size} nodes are in both with all they depend on"
 
 
-def _identities(rows: _Rows, known: dict[Any, int]) -> list[int]:
-    """Number the sub-circuits so that two nodes have one number if all that leads to them is the same."""
-    found: list[int] = []
-    inputs = 0
-    for alone, sources in rows.whole:
-        is_input = alone[0] == INPUT.name
-        inputs += is_input
-        key = (alone, inputs) if is_input else (alone, tuple([found[source] for source in sources]))
-        found.append(known.setdefault(key, len(known)))
-    return found
-
-
 def _changed(at: _Parting, one: int, two: int) -> Difference:
     """Say in what the first two nodes that differ do."""
-    views = Node(at.one, one), Node(at.two, two)
-    what, detail = _aspect(*views)
-    first = f"they part at {_told(at.one, one)} in the first, {_told(at.two, two)} in the second: {detail}"
+    views = at.one.view(one), at.two.view(two)
+    what, detail = _aspect(at, one, two)
+    first = f"they part at {at.one.told(one)} in the first, {at.two.told(two)} in the second: {detail}"
     behind = [len(middle) - 1 for middle in at.middles]
     rest = _after(at) if max(behind) <= 0 else f"{behind[0]} and {behind[1]} more nodes differ; {_shared(at)}"
-    alone = at.after and not at.middles[0] and len(at.rewired()) == 1
+    # Where nothing but wires differs, this node is the first of those that agree in kind.
+    alone = not at.middles[0] and {node for node, _, _ in at.rewired()} == {two}
     sentences = (first, "everything else matches" if alone else rest)
     return Difference("structure", what, views[0].name, views[1].name, sentences=sentences, renamed=at.renamed())
 
 
-def _aspect(one: Node, two: Node) -> tuple[str, str]:
+def _aspect(at: _Parting, one: int, two: int) -> tuple[str, str]:
     """Return the kind of a difference between two nodes, and a few words on it."""
-    if one.op.name != two.op.name:
-        return "op", f"op {one.op.name} and {two.op.name}"
-    if one.type != two.type and one.op is INPUT:
-        return "type", f"type {one.type} and {two.type}"
-    if one.constant is not None:
-        return "constant", f"constants {_brief(one.constant)} and {_brief(two.constant)}"
-    if one.op.settings != two.op.settings:
+    a, b = at.one.view(one), at.two.view(two)
+    if a.op.name != b.op.name:
+        return "op", f"op {a.op.name} and {b.op.name}"
+    if a.op is INPUT:
+        return ("type", f"type {a.type} and {b.type}") if a.type != b.type else ("name", f"{a.name} and {b.name}")
+    if a.constant is not None:
+        return "constant", f"constants {_brief(a.constant)} and {_brief(b.constant)}"
+    return _set_otherwise(a, b) or _sources(at, one, two)
+
+
+def _set_otherwise(one: Node, two: Node) -> tuple[str, str] | None:
+    """Return how the settings of two nodes of one op differ; None if they do not."""
+    if one.op.per_call and own_code(one.op) != own_code(two.op):
+        return "code", _other_code(one.op, two.op)
+    if not one.op.per_call and one.op.settings != two.op.settings:
         return "settings", f"settings {_settings(one)} and {_settings(two)}"
-    if one.mode != two.mode:
-        modes = [write_mode(node.mode, node.op.inputs) for node in (one, two)]
-        return "mode", f"kink mode {modes[0]} and {modes[1]}"
-    return _sources(one, two)
+    modes = [write_mode(node.mode, node.op.inputs) for node in (one, two)]
+    return None if one.mode == two.mode else ("mode", f"kink mode {modes[0]} and {modes[1]}")
 
 
-def _sources(one: Node, two: Node) -> tuple[str, str]:
-    sources = [node.circuit.sources_of(node.index) for node in (one, two)]
+def _other_code(one: Op, two: Op) -> str:
+    """Say how two calls of users' code differ."""
+    if own_code(one)[0] != own_code(two)[0]:
+        return f"{one.title} and {two.title} are your own code and not the same object: what they do is not compared"
+    return f"your own code {one.title} is called with other arguments"
+
+
+def _sources(at: _Parting, one: int, two: int) -> tuple[str, str]:
+    sources, op = (at.one.sources[one], at.two.sources[two]), at.one.view(one).op
     if len(sources[0]) != len(sources[1]):
         return "source", f"{len(sources[0])} and {len(sources[1])} wires"
-    slot = _common(sources[0], sources[1])
-    read = [_operand(node.circuit, at[slot]) for node, at in zip((one, two), sources, strict=True)]
-    return "source", f"wire {one.op.input_name(slot)} reads {read[0]} and {read[1]}"
+    slot = _common(*sources)
+    read = [side.operand(nodes[slot]) for side, nodes in zip((at.one, at.two), sources, strict=True)]
+    return "source", f"wire {op.input_name(slot)} reads {read[0]} and {read[1]}"
 
 
 def _settings(node: Node) -> str:
     return ", ".join(f"{name}={shown(value)}" for name, value in node.op.settings) or "none"
-
-
-def _told(circuit: Circuit, node: int) -> str:
-    """Write a node with its place, arrays left out."""
-    view = Node(circuit, node)
-    if view.op is INPUT:
-        return f"input {view.name}{where(circuit, node)}"
-    sources = [_operand(circuit, source) for source in circuit.sources_of(node)]
-    text = view.op.expression(*sources) if sources else _brief(view.constant)
-    return f"{view.name} = {text}{where(circuit, node)}"
-
-
-def _operand(circuit: Circuit, node: int) -> str:
-    constant = None if circuit.columns.names.of(node) else circuit.constant_of(node)
-    return circuit.name_of(node) if constant is None else _brief(constant)
 
 
 def _brief(value: Any) -> str:
@@ -367,11 +353,14 @@ class _Pair(NamedTuple):
 
 
 def _runs(one: Run, two: Run, numbers: _Numbers) -> Difference:
-    structure = _structure(one.circuit, two.circuit)
-    if not structure:
-        pairs = [_Pair(node, node) for node in range(one.circuit.size)]
-        found = _compared(one, two, pairs, pairs, numbers)
-        return replace(found, renamed=structure.renamed)
+    sides = matched(one.circuit, two.circuit)
+    structure = _structure(*sides)
+    if not structure or structure.what == "inputs":
+        pairs = [_Pair(*nodes) for nodes in zip(sides[0].order, sides[1].order, strict=True)]
+        found = replace(_compared(one, two, pairs, pairs, numbers), renamed=structure.renamed)
+        return (
+            replace(found, structure=structure, sentences=structure.sentences + found.sentences) if structure else found
+        )
     pairs = _named_by_both(one.circuit, two.circuit)
     # What merging does to the gradient of an inner node is no difference: only inputs mean the same in both.
     inputs = set(one.circuit.input_indices()), set(two.circuit.input_indices())
@@ -396,7 +385,7 @@ def _compared(one: Run, two: Run, pairs: Sequence[_Pair], moving: Sequence[_Pair
         found = [(pair, gap) for pair, gap in gaps if gap is not None]
         if found:
             (pair, gap), more = found[0], len(found)
-            rest = f"of {_count(count, 'node')} {more} {'has' if more == 1 else 'have'} other {kind}s"
+            rest = f"of {counted(count, 'node')} {more} {'has' if more == 1 else 'have'} other {kind}s"
             return Difference(
                 kind=kind,
                 one=one.circuit.name_of(pair.one),
@@ -406,16 +395,13 @@ def _compared(one: Run, two: Run, pairs: Sequence[_Pair], moving: Sequence[_Pair
                 size=gap.size,
                 sentences=(_apart(kind, one, pair.one, gap), rest),
             )
-    agreed = f"no difference in {_count(len(pairs), 'value')} and {_count(len(moving), 'gradient')}"
+    agreed = f"no difference in {counted(len(pairs), 'value')} and {counted(len(moving), 'gradient')}"
     return Difference(sentences=(agreed,))
 
 
-def _count(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"
-
-
 def _apart(kind: str, run: Run, node: int, gap: _Gap) -> str:
-    what = f"{kind}s differ first{' on the way back' if kind == 'gradient' else ''} at {_told(run.circuit, node)}"
+    back, text = " on the way back" if kind == "gradient" else "", told(run.circuit, node) + where(run.circuit, node)
+    what = f"{kind}s differ first{back} at {text}"
     if not gap.at and any(np.ndim(value) for value in gap.values):
         shapes = [str(np.shape(value)) for value in gap.values]
         return f"the {what}: shapes {shapes[0]} and {shapes[1]}"

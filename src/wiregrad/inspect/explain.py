@@ -1,35 +1,35 @@
 """Explain: why a gradient is absent, zero, tiny, huge or what it is.
 
 A gradient is a sum over uses of products along wires, so each of these has a place: the wire at which something arrived
-and nothing (or 0) went on, the node at which parts cancelled, or the ops whose factors multiply up to so little or so
-much along the path that carries most.
+and nothing (or 0) went on (`cuts`, in words `reasons`), the node at which parts cancelled, or the ops whose factors
+multiply up to so little or so much along the path that carries most (`strongest`).
 """
 
 from __future__ import annotations
 
 import math
-from collections import Counter, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from wiregrad.backends import Run
 from wiregrad.dtypes import number, plain
-from wiregrad.inspect.blame import blame
-from wiregrad.inspect.magnitude import largest, norm
-from wiregrad.inspect.report import Report, where
-from wiregrad.ir import Node, Pattern, Place
-from wiregrad.ops import Elementwise
+from wiregrad.inspect.blame import MOST, Origin, elided, faults_of
+from wiregrad.inspect.cuts import Cut, find_cuts
+from wiregrad.inspect.magnitude import largest
+from wiregrad.inspect.reasons import reason, what_it_is
+from wiregrad.inspect.report import Report, at, told, where
+from wiregrad.inspect.strongest import CANCELS, Strongest
+from wiregrad.inspect.wiring import Wire, Wiring, shown
+from wiregrad.ir import Certificate, Pattern, Place
 from wiregrad.ops.fault import bad
-from wiregrad.ops.flow import Masked, fit, settle
+from wiregrad.ops.flow import Masked
 
-TINY, HUGE, CANCELS = 1e-6, 1e6, 1e3
-"""Gradients below and above these are worth a word; so are parts a thousand times as large as their sum."""
-MOST = 8
-
-Wire = tuple[int, int]
+TINY, HUGE = 1e-6, 1e6
+"""Gradients below and above these are worth a word."""
 
 
 @dataclass(frozen=True)
@@ -43,10 +43,10 @@ class Cause:
     """A sentence with numbers."""
 
     def __str__(self) -> str:
-        return self.said + (f" ({self.place})" if self.place else "")
+        return self.said if self.said.endswith(at(self.place)) else self.said + at(self.place)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Factor:
     """One step of the path that carries most of a gradient."""
 
@@ -66,22 +66,23 @@ class Explanation(Report):
     """`absent`, `zero`, `tiny`, `huge`, `nonfinite`, `cancelling`, `ordinary`; of values `accumulated`, `none` too."""
     gradient: Any
     causes: tuple[Cause, ...]
-    """What made it so, the most important first."""
+    """What made it so, the most important first; no more of them than are shown."""
     path: tuple[Factor, ...] = ()
     """The path that carries most of it, from the output to the node."""
     notes: tuple[str, ...] = ()
+    more: int = 0
+    """How many causes are left out."""
 
     def lines(self) -> Iterator[str]:
         """Say it in sentences."""
-        yield f"the gradient of {self.name} is {_shown(self.gradient)}: {_KINDS[self.kind]}"
-        for cause in self.causes[:MOST]:
-            yield f"  {cause}"
-        if len(self.causes) > MOST:
-            yield f"  and {len(self.causes) - MOST} more"
+        yield f"the gradient of {self.name} is {shown(self.gradient)}: {_KINDS[self.kind]}"
+        yield from (f"  {cause}" for cause in self.causes)
+        if self.more:
+            yield f"  and {self.more} more"
         if self.path:
-            yield f"  {_product(self.path)}"
-        for note in self.notes:
-            yield f"  {note}"
+            steps = elided([f"{number(step.factor)} ({step.op})" for step in self.path])
+            yield f"  along the path that carries most: {' x '.join(steps)}"
+        yield from (f"  {note}" for note in self.notes)
 
 
 _KINDS = {
@@ -106,323 +107,211 @@ def explain(run: Run, name: str) -> Explanation:
       relu is dead or saturated: it lets nothing through at x = -2, outside its bounds (formula:1:5)
     """
     node = run.circuit.index(name)
+    gradient = run.gradient(node)
     with np.errstate(all="ignore"):
-        return _Story(run, node, name).told()
+        found = _answer(run, node, kind_of(gradient))
+        causes = tuple(say() for say in found.causes[:MOST])
+    more = len(found.causes) - len(causes)
+    return Explanation(name, found.kind, plain(gradient), causes, found.path, tuple(_notes(gradient)), more)
 
 
-class _Story:
-    """Looks for the reason behind one gradient."""
+def kind_of(gradient: Any) -> str:
+    """Return what can be said of a gradient by its numbers alone.
 
-    def __init__(self, run: Run, node: int, name: str) -> None:
-        self.run, self.circuit, self.node, self.name = run, run.circuit, node, name
-        self.starts = run.circuit.columns.starts.tolist()
-        self.gradient = run.gradient(node)
+    >>> kind_of(0.0), kind_of(np.array([1.0, np.nan])), kind_of(1e-9)
+    ('zero', 'nonfinite', 'tiny')
+    """
+    if np.any(bad(gradient)):
+        return "nonfinite"
+    size = largest(gradient)
+    if not size:
+        return "zero" if np.size(gradient) else "ordinary"
+    return "tiny" if size < TINY else "huge" if size > HUGE else "ordinary"
 
-    def told(self) -> Explanation:
-        """Return the explanation."""
-        size = largest(self.gradient)
-        if np.any(bad(self.gradient)):
-            return self._broken()
-        if self.node != self.circuit.root() and not size:
-            return self._nothing()
-        path = self._path(self.node)
-        cancelling = self._cancelled(path)
-        kind = "tiny" if size < TINY else "huge" if size > HUGE else "cancelling" if cancelling else "ordinary"
-        ranked = self._ranked(path, grows=size > 1.0) if kind in ("tiny", "huge") else []
-        strong = kind == "tiny" and cancelling and self._factor_of(path) > size * CANCELS
-        causes = [*cancelling, *ranked] if strong or kind == "cancelling" else [*ranked, *cancelling]
-        return self._explanation("cancelling" if strong else kind, causes, path)
 
-    def _explanation(self, kind: str, causes: Sequence[Cause], path: Sequence[Wire] = ()) -> Explanation:
-        factors = tuple(self._factor(wire) for wire in path)
-        return Explanation(self.name, kind, plain(self.gradient), tuple(causes), factors, tuple(self._notes()))
+@dataclass(frozen=True)
+class _Answer:
+    """A kind, and what says the causes once it is known how many are wanted."""
 
-    def _broken(self) -> Explanation:
-        """Name what made the gradient non-finite."""
-        found = blame(self.run)
-        wanted = f"the gradient of {self.circuit.name_of(self.node)}"
-        origins = [origin for origin in found.origins if wanted in origin.spoils] or found.origins or found.harmless
-        causes = [Cause(origin.op, origin.node, origin.place, origin.said) for origin in origins]
-        return self._explanation("nonfinite", causes)
+    kind: str
+    causes: Sequence[Callable[[], Cause]]
+    path: tuple[Factor, ...] = ()
 
-    def _nothing(self) -> Explanation:
-        """Name the wires at which a gradient arrived and none went on."""
-        causes, kinds = list[Cause](), set[str]()
-        seen, front = {self.node}, deque([self.node])
-        while front:
-            node = front.popleft()
-            uses = self.run.readers_of(node)
-            if any(largest(self._sent(wire)) for wire in uses) and not largest(self.run.gradient(node)):
-                causes.append(self._cancelled_at(node))
-                kinds.add("cancelling")
-                continue
-            for wire in uses:
-                # Where something comes back to other elements of an array, these were left out.
-                partly = largest(self._sent(wire)) > 0
-                kind, said = ("absent", self._why_blocked(*wire)) if partly else self._cut(*wire)
-                if said:
-                    causes.append(self._cause(wire[0], said))
-                    kinds.add(kind)
-                elif wire[0] not in seen:
-                    seen.add(wire[0])
-                    front.append(wire[0])
-        causes = [*causes, *self._left(seen)] or self._unused()
-        kind = "cancelling" if kinds == {"cancelling"} else "absent" if self._is_absent() else "zero"
-        return self._explanation(kind, _distinct(causes))
 
-    def _is_absent(self) -> bool:
-        return _absent(self.run.flows[self.node])
+def _answer(run: Run, node: int, kind: str) -> _Answer:
+    if kind == "nonfinite":
+        return _Answer(kind, [partial(_broken, origin) for origin in faults_of(run, node)])
+    if not np.size(run.values[node]):
+        return _Answer(kind, [])
+    wiring = Wiring(run)
+    if kind == "zero" and node != wiring.root:
+        return _Ended(wiring, node).answer()
+    return _Carried(wiring, node).answer(kind)
 
-    def _cut(self, reader: int, slot: int) -> tuple[str, str]:
-        """Return how and why a gradient ends at a wire; nothing if it had ended further on."""
-        if not self.circuit.type_of(reader).differentiable:
-            return "absent", self._why_blocked(reader, slot)
-        passed = self._passed(reader, slot)
-        if _absent(passed):
-            return "absent", self._why_blocked(reader, slot)
-        if not largest(settle(passed)):
-            return "zero", self._why_zero(reader, slot)
-        upstream = self.run.flows[reader]
-        if _absent(upstream) or not largest(settle(upstream)) or getattr(self.circuit.op_of(reader), "moves", False):
-            return "", ""
-        return "zero", self._why_zero(reader, slot)
 
-    def _passed(self, node: int, slot: int) -> Any:
-        """Return what a node would send back if something arrived at each of its elements."""
-        view = Node(self.circuit, node)
-        xs, y = [self.run.values[source] for source in self.circuit.sources_of(node)], self.run.values[node]
-        g = np.random.default_rng(0).normal(size=np.shape(y)).astype(np.asarray(y).dtype)[()]
-        return fit(view.op.pull(slot, g, xs, y, view.mode), xs[slot])
+def _broken(origin: Origin) -> Cause:
+    return Cause(origin.op, origin.node, origin.place, origin.said)
 
-    def _cause(self, node: int, said: str) -> Cause:
-        view = Node(self.circuit, node)
-        return Cause(view.op.name, view.name, view.place, said)
 
-    def _why_blocked(self, node: int, slot: int) -> str:
-        view, kind = Node(self.circuit, node), self.circuit.type_of(node).dtype
-        source = self._source(node, slot)[0]
-        if view.op.pattern is Pattern.ROUTE:
-            return self._routed(node, slot)
-        if self._is_copy(node, slot):
-            return f"{view.op.name} hands {source} on but not its gradient, on purpose"
-        if view.op.pattern is Pattern.BLOCK or kind.kind not in "fc":
-            what = {"b": "true or false", "i": f"a whole number ({kind.name})"}.get(kind.kind, "a step")
-            return f"{view.op.name} cuts the gradient: what it makes of {source} is {what}, which moves in jumps"
-        return f"{view.op.name} sends nothing back to {source}"
+def _notes(gradient: Any) -> Iterator[str]:
+    """Say what is worth knowing of the elements of an array."""
+    array = np.asarray(gradient)
+    if not array.size:
+        yield "it has no elements"
+    elif array.ndim and 0.5 <= np.mean(array == 0) < 1.0:
+        yield f"{np.sum(array == 0)} of its {array.size} elements are exactly 0"
 
-    def _routed(self, node: int, slot: int) -> str:
-        """Say why a router did not choose a wire."""
-        op, sources = self.circuit.op_of(node), self.circuit.sources_of(node)
-        source, x = self._source(node, slot)
-        xs = [self.run.values[k] for k in sources]
-        if not isinstance(op, Elementwise):
-            return f"{op.name} chose other elements of {source} = {x}"
-        if any(np.all(kink.at(*xs) == 0) for kink in op.kinks if not kink.jump):
-            return f"{op.name} stands on its kink at {source} = {x}, where the slope that is taken is 0"
-        active = self.circuit.active()
-        if sum(active[k] for k in sources) == 1:
-            return f"{op.name} is dead or saturated: it lets nothing through at {source} = {x}, outside its bounds"
-        return f"{op.name} passes nothing on to {source} = {x}: it went the other way"
 
-    def _is_copy(self, node: int, slot: int) -> bool:
-        return self.run.values[node] is self.run.values[self.circuit.sources_of(node)[slot]]
+def _cause(wiring: Wiring, node: int, said: str) -> Cause:
+    return Cause(wiring.rows[node].op.title, wiring.circuit.name_of(node), wiring.place(node), said)
 
-    def _source(self, node: int, slot: int) -> tuple[str, str]:
-        """Return the name of a wire's source and what it carried."""
-        source = self.circuit.sources_of(node)[slot]
-        return self.circuit.name_of(source), _shown(self.run.values[source])
 
-    def _why_zero(self, node: int, slot: int) -> str:
-        """Say why a node sent 0 though something arrived."""
-        view = Node(self.circuit, node)
-        source, x = self._source(node, slot)
-        sources = self.circuit.sources_of(node)
-        zeros = [k for k in sources if k != sources[slot] and not largest(self.run.values[k])]
-        if view.op.pattern is Pattern.ROUTE:
-            return self._routed(node, slot)
-        if view.op.pattern is Pattern.SWAP and zeros:
-            return f"{view.op.name} multiplies by {self.circuit.operand_text(zeros[0])}, which is 0"
-        local = self._local(node, slot)
-        if local is not None and largest(local):
-            arrived = _shown(self.run.gradient(node))
-            return f"{view.op.name} multiplies {arrived} by {_shown(local)}: less than there are numbers for"
-        if isinstance(view.op, Elementwise) and len(sources) == 1:
-            why = "saturated, its slope is 0" if largest(self.run.values[node]) else "its value underflows to 0"
-            return f"{view.op.name} is flat at {source} = {x}: {why}"
-        return f"{view.op.name} sends 0 back to {source}, though {_shown(self.run.gradient(node))} arrived"
+def _cancels(strongest: Strongest, node: int) -> Cause:
+    """Say which parts of a gradient cancel, and where their paths meet."""
+    wiring, uses = strongest.wiring, strongest.uses(node)
+    circuit = wiring.circuit
+    parts = [f"{shown(wiring.sent(wire))} from {told(circuit, wire[0])}{where(circuit, wire[0])}" for wire in uses[:4]]
+    more = f" and {len(uses) - 4} more" if len(uses) > 4 else ""
+    join = strongest.join(uses[0][0], uses[1][0])
+    said = (
+        f"what comes back to {circuit.name_of(node)} cancels: {', '.join(parts)}{more} add up to "
+        f"{shown(wiring.run.gradient(node))}; the paths meet in {wiring.rows[join].op.title}"
+    )
+    return _cause(wiring, join, said)
 
-    def _local(self, node: int, slot: int) -> Any:
-        view, sources = Node(self.circuit, node), self.circuit.sources_of(node)
-        if not isinstance(view.op, Elementwise):
-            return None
-        xs = [self.run.values[source] for source in sources]
-        return settle(view.op.local(slot, xs, self.run.values[node], view.mode))
 
-    def _left(self, seen: set[int]) -> list[Cause]:
-        """Name where values that depend on the node left the recording as plain numbers."""
-        found = []
-        for certificate in self.circuit.certificates:
-            if certificate.node in seen:
-                view = Node(self.circuit, certificate.node)
-                what = f"{view.name} ({view.op.name})"
-                if isinstance(certificate.outcome, bool):
-                    said = f"{what} only steered Python: it came out {certificate.outcome}"
-                else:
-                    said = (
-                        f"{what} left the recording as a plain number (.item(), .data, an index or text): what was "
-                        f"computed from it has no gradient; if that is meant, write wg.stop_gradient"
-                    )
-                found.append(Cause(view.op.name, view.name, certificate.place or view.place, said))
-        return found
+class _Ended:
+    """Explains a gradient that is 0 everywhere."""
 
-    def _unused(self) -> list[Cause]:
-        """Say that nothing reads a node; the branches that were taken may be why."""
-        name = self.circuit.name_of(self.node)
-        steered = [
-            Cause(
-                self.circuit.op_of(certificate.node).name,
-                self.circuit.name_of(certificate.node),
-                certificate.place,
-                f"{self.circuit.op_of(certificate.node).name} came out {certificate.outcome}: the branch not taken may "
-                f"use {name}",
+    def __init__(self, wiring: Wiring, node: int) -> None:
+        self.wiring, self.circuit, self.node = wiring, wiring.circuit, node
+        self.strongest, self.active = Strongest(wiring), wiring.circuit.active()
+
+    def answer(self) -> _Answer:
+        """Say at which wires it ended."""
+        if not self.active[self.node]:
+            return _Answer("absent", [self._still])
+        search = find_cuts(self.wiring, self.node)
+        causes = self._cuts(search.cuts)
+        causes += self._left(search.passed, steered=not causes)
+        return _Answer(self._kind({cut.kind for cut in search.cuts}), causes or self._unused())
+
+    def _kind(self, cuts: set[str]) -> str:
+        flow = self.wiring.run.flows[self.node]
+        absent = flow is None or (type(flow) is Masked and not np.any(flow.mask))
+        if cuts == {"cancelling"}:
+            return "cancelling"
+        return "absent" if absent and (not cuts or "absent" in cuts) else "zero"
+
+    def _still(self) -> Cause:
+        """Say that a node is one to which no gradient is ever sent."""
+        what, name = what_it_is(self.circuit.type_of(self.node).dtype), self.wiring.operand(self.node)
+        said = f"{name} is {what}: only real and complex numbers have gradients"
+        if not what:
+            said = f"no input moves {name}: gradients flow only to inputs and to what is computed from them"
+        return _cause(self.wiring, self.node, said)
+
+    def _cuts(self, cuts: Iterable[Cut]) -> list[Callable[[], Cause]]:
+        """Return the cuts, those of one op at one line together: a loop makes many nodes of one line."""
+        alike: dict[Any, list[Cut]] = {}
+        for cut in cuts:
+            place = None if cut.slot is None else self.wiring.place(cut.node)
+            key = cut.node if place is None else (self.wiring.rows[cut.node].op.title, place, cut.kind)
+            alike.setdefault(key, []).append(cut)
+        return [partial(self._cut, found) for found in alike.values()]
+
+    def _cut(self, alike: Sequence[Cut]) -> Cause:
+        first, others = alike[0], len({cut.node for cut in alike}) - 1
+        if first.slot is None:
+            return _cancels(self.strongest, first.node)
+        more = f"; {others} more like it at this line" if others else ""
+        return _cause(self.wiring, first.node, reason(self.wiring, self.active, first) + more)
+
+    def _left(self, passed: Container[int], *, steered: bool) -> list[Callable[[], Cause]]:
+        """Return where values that depend on the node left the recording as plain numbers."""
+        found = [k for k in self.circuit.certificates if k.node in passed]
+        wanted = [k for k in found if steered or not isinstance(k.outcome, bool)]
+        return [partial(self._escaped, certificate) for certificate in _by_line(wanted)]
+
+    def _escaped(self, certificate: Certificate) -> Cause:
+        node = certificate.node
+        op, name = self.wiring.rows[node].op.title, self.circuit.name_of(node)
+        said = f"{name} ({op}) only steered Python: it came out {certificate.outcome}"
+        if not isinstance(certificate.outcome, bool):
+            said = (
+                f"{name} ({op}) left the recording as a plain number (.item(), .data, an index or text): what was "
+                f"computed from it has no gradient; if that is meant, write wg.stop_gradient"
             )
-            for certificate in self.circuit.certificates
-            if isinstance(certificate.outcome, bool)
-        ]
-        what = f"the {self.circuit.op_of(self.node).name} {name}"
+        return Cause(op, name, certificate.place or self.wiring.place(node), said)
+
+    def _unused(self) -> list[Callable[[], Cause]]:
+        """Say that nothing reads a node; a branch that was not taken may be why."""
+        what = f"the {self.wiring.rows[self.node].op.title} {self.circuit.name_of(self.node)}"
         said = f"no wire leads from {what} to the output: it is not used in what is computed"
-        return [*steered, self._cause(self.node, said)]
+        steered = [k for k in self.circuit.certificates if isinstance(k.outcome, bool)]
+        fact = partial(_cause, self.wiring, self.node, said)
+        return [fact, *(partial(self._branch, certificate) for certificate in _by_line(steered))]
 
-    def _path(self, node: int) -> list[Wire]:
-        """Return the wires that carry most, from the output to a node."""
-        wires, root = list[Wire](), self.circuit.root()
-        while node != root:
-            uses = self.run.readers_of(node)
-            best = max(uses, key=lambda wire: _rank(self._sent(wire)), default=None)
-            if best is None or not largest(self._sent(best)):
-                break
-            wires.append(best)
-            node = best[0]
-        return wires[::-1]
+    def _branch(self, certificate: Certificate) -> Cause:
+        op, name = self.wiring.rows[certificate.node].op.title, self.circuit.name_of(certificate.node)
+        said = f"perhaps it is used in a branch that was not taken: {op} came out {certificate.outcome}"
+        return Cause(op, name, certificate.place, said)
 
-    def _sent(self, wire: Wire) -> Any:
-        return settle(self.run.sent[self.starts[wire[0]] + wire[1]])
+
+def _by_line(certificates: Iterable[Certificate]) -> Iterable[Certificate]:
+    """Return the first of the certificates of each line: a loop steers many times."""
+    found: dict[Place | int, Certificate] = {}
+    for certificate in certificates:
+        found.setdefault(certificate.place or certificate.node, certificate)
+    return found.values()
+
+
+class _Carried:
+    """Explains a gradient that is not 0 by the path that carries most of it."""
+
+    def __init__(self, wiring: Wiring, node: int) -> None:
+        self.wiring, self.node, self.strongest = wiring, node, Strongest(wiring)
+        self.wires = self.strongest.path(node)
+        self.factors = tuple(self._factor(wire) for wire in self.wires)
 
     def _factor(self, wire: Wire) -> Factor:
-        view = Node(self.circuit, wire[0])
-        local = self._local(*wire)
-        if local is not None and not np.shape(local) and np.isrealobj(local):
-            factor = float(local)
-        else:
-            factor = norm(self._sent(wire)) / (norm(self.run.gradient(wire[0])) or math.nan)
-        return Factor(view.op.name, view.name, view.place, factor)
+        node = wire[0]
+        op, name = self.wiring.rows[node].op.title, self.wiring.circuit.name_of(node)
+        return Factor(op, name, self.wiring.place(node), self.strongest.factor(wire))
 
-    def _factor_of(self, path: Sequence[Wire]) -> float:
-        return largest(self._sent(path[-1])) if path else 0.0
+    def answer(self, kind: str) -> _Answer:
+        """Say which factors made it so small or large, or which parts cancel."""
+        size = largest(self.wiring.run.gradient(self.node))
+        nodes = self.strongest.cancelling([self.node, *(wire[0] for wire in reversed(self.wires))])
+        cancelling = [partial(_cancels, self.strongest, node) for node in nodes]
+        ranked = [] if kind == "ordinary" else self._ranked(grows=kind == "huge")
+        carried = largest(self.wiring.sent(self.wires[-1])) if self.wires else 0.0
+        if cancelling and (kind == "ordinary" or (kind == "tiny" and carried > size * CANCELS)):
+            return _Answer("cancelling", [*cancelling, *ranked], self.factors)
+        return _Answer(kind, [*ranked, *cancelling], self.factors)
 
-    def _ranked(self, path: Sequence[Wire], *, grows: bool) -> list[Cause]:
+    def _ranked(self, *, grows: bool) -> list[Callable[[], Cause]]:
         """Return the ops whose factors do most, those of one line taken together."""
-        totals: Counter[tuple[str, Place | None]] = Counter()
-        members: dict[tuple[str, Place | None], list[tuple[Factor, Wire]]] = {}
-        for wire in path:
-            factor = self._factor(wire)
-            key = factor.op, factor.place
-            strength = math.log10(abs(factor.factor)) if factor.factor else -400.0
-            totals[key] += strength if grows else -strength  # type: ignore[assignment]
-            members.setdefault(key, []).append((factor, wire))
-        return [
-            self._multiplied(members[key])
-            for key, total in totals.most_common()
-            if total > 0.3 and math.isfinite(total)
-        ]
+        totals: dict[Any, float] = {}
+        members: dict[Any, list[int]] = {}
+        for k, step in enumerate(self.factors):
+            key = step.op, step.place
+            strength = math.log10(abs(step.factor)) if step.factor else -400.0
+            totals[key] = totals.get(key, 0.0) + (strength if grows else -strength)
+            members.setdefault(key, []).append(k)
+        strong = [key for key, total in totals.items() if total > 0.3 and math.isfinite(total)]
+        strong.sort(key=lambda key: -totals[key])
+        return [partial(self._multiplied, members[key]) for key in strong]
 
-    def _multiplied(self, members: Sequence[tuple[Factor, Wire]]) -> Cause:
+    def _multiplied(self, members: Sequence[int]) -> Cause:
         """Say what the factors of one op at one line come to."""
-        extreme = max(members, key=lambda item: abs(math.log(abs(item[0].factor) or 5e-324)))
-        factor, wire = extreme
-        source, x = self._source(*wire)
-        op = self.circuit.op_of(wire[0])
-        flat = op.pattern is Pattern.SCALE and len(op.inputs) == 1 and abs(factor.factor) < 0.01
-        spot = f"at {source} = {x}" + (": saturated" if flat else "")
-        if len(members) == 1:
-            said = f"{factor.op} multiplies by {number(factor.factor)} {spot}"
-        else:
-            total = math.prod(item[0].factor for item in members)
-            most = f"most {spot}: {number(factor.factor)}"
-            said = f"{factor.op} multiplies {len(members)} times, by {number(total)} in all, {most}"
-        return Cause(factor.op, factor.node, factor.place, said)
-
-    def _cancelled(self, path: Sequence[Wire]) -> list[Cause]:
-        """Name the nodes on the path whose parts nearly cancel, the worst first."""
-        nodes = [self.node, *(wire[0] for wire in reversed(path))]
-        found = []
-        for node in nodes:
-            parts = [self._sent(wire) for wire in self.run.readers_of(node)]
-            total, most = norm(self.run.gradient(node)), sum(norm(part) for part in parts)
-            if len(parts) > 1 and most > CANCELS * total:
-                found.append((most / (total or 5e-324), self._cancelled_at(node)))
-        return [cause for _, cause in sorted(found, key=lambda item: -item[0])]
-
-    def _cancelled_at(self, node: int) -> Cause:
-        """Say which parts of a gradient cancel; the largest one is named."""
-        uses = sorted(self.run.readers_of(node), key=lambda wire: -_rank(self._sent(wire)))
-        parts = [f"{_shown(self._sent(wire))} from {self._use(wire[0])}" for wire in uses[:4]]
-        more = f" and {len(uses) - 4} more" if len(uses) > 4 else ""
-        name, total = self.circuit.name_of(node), _shown(self.run.gradient(node))
-        join = self._join(*uses[:2])
-        said = (
-            f"what comes back to {name} cancels: {', '.join(parts)}{more} add up to {total}; "
-            f"the paths meet in {self.circuit.op_of(join).name}"
-        )
-        return self._cause(join, said)
-
-    def _join(self, one: Wire, two: Wire) -> int:
-        """Return the node at which the paths that carry most from two uses meet."""
-        first = [one[0], *(wire[0] for wire in reversed(self._path(one[0])))]
-        second = {two[0], *(wire[0] for wire in self._path(two[0]))}
-        return next((node for node in first if node in second), one[0])
-
-    def _use(self, node: int) -> str:
-        return f"{Node(self.circuit, node)}{where(self.circuit, node)}"
-
-    def _notes(self) -> Iterator[str]:
-        """Say what is worth knowing of the elements of an array."""
-        array = np.asarray(self.gradient)
-        zeros = int(np.sum(array == 0)) if array.ndim else 0
-        if array.size and 0.5 <= zeros / array.size < 1.0:
-            yield f"{zeros} of its {array.size} elements are exactly 0"
-
-
-def _absent(flow: Any) -> bool:
-    return flow is None or (type(flow) is Masked and not np.any(flow.mask))
-
-
-def _rank(value: Any) -> float:
-    found = norm(value)
-    return math.inf if math.isnan(found) else found
-
-
-def _shown(value: Any) -> str:
-    if value is None:
-        return "None"
-    array = np.asarray(value)
-    if array.size > 6:
-        return f"an array of shape {array.shape} with largest magnitude {number(largest(value))}"
-    return number(plain(array[()] if not array.ndim else array))
-
-
-def _product(path: Sequence[Factor]) -> str:
-    """Write the product along a path; of a long one the ends."""
-    texts = [f"{number(step.factor)} ({step.op})" for step in path]
-    half = MOST // 2
-    shown = texts if len(texts) <= MOST else [*texts[:half], f"... {len(texts) - MOST} more ...", *texts[-half:]]
-    return f"along the path that carries most: {' x '.join(shown)}"
-
-
-def _distinct(causes: Sequence[Cause]) -> list[Cause]:
-    """Return causes once each: a loop makes many nodes of one line."""
-    return list(
-        {
-            (cause.op, cause.place, cause.said if cause.place is None else ""): cause for cause in reversed(causes)
-        }.values()
-    )[::-1]
+        most = max(members, key=lambda k: abs(math.log(abs(self.factors[k].factor) or 5e-324)))
+        step, wire = self.factors[most], self.wires[most]
+        op = self.wiring.rows[wire[0]].op
+        flat = op.pattern is Pattern.SCALE and len(op.inputs) == 1 and abs(step.factor) < 0.01
+        spot = f"at {self.wiring.given(wire[0], [wire[1]])}" + (": saturated" if flat else "")
+        said = f"{step.op} multiplies by {number(step.factor)} {spot}"
+        if len(members) > 1:
+            total = number(math.prod(self.factors[k].factor for k in members))
+            said = f"{step.op} multiplies {len(members)} times, by {total} in all, most {spot}: {number(step.factor)}"
+        return Cause(step.op, step.node, step.place, said)

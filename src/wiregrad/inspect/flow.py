@@ -9,21 +9,21 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import pairwise
 
 import numpy as np
 
 from wiregrad.backends import Run
 from wiregrad.errors import InputError, shown
 from wiregrad.export.canvas import brief
+from wiregrad.export.letters import cells, count, distinct, printable
 from wiregrad.export.plots import Bar, bars
+from wiregrad.export.reading import nonfinite_text
 from wiregrad.inspect.report import Report
 from wiregrad.inspect.summary import (
     Present,
-    Tally,
     gradients_of,
     joined,
     magnitudes,
@@ -32,60 +32,21 @@ from wiregrad.inspect.summary import (
     values_of,
     zeros,
 )
-from wiregrad.ir import INPUT, Circuit, Node, listed
+from wiregrad.inspect.trend import Finding, Layer, findings, trend, unused
+from wiregrad.ir import INPUT, Circuit, Node
 from wiregrad.ir.names import is_automatic
 from wiregrad.ops.functions import FUNCTIONS
 
-VANISHED, EXPLODED, STEEP = 1e-3, 1e3, 10.0
-"""How much less or more a layer has than the one nearest the output, and what is steep between neighbours."""
 MOST_LAYERS = 24
 MOST_STRETCHES = 12
+MOST_ROWS = 32
+"""How many layers a table or a chart shows."""
+MOST_SAID = 6
+"""How many findings of a kind are said."""
+NAME = 32
+"""How many columns of a layer's name are shown."""
 EIGHTHS = ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")
 BY = ("group", "rank", "input")
-
-
-@dataclass(frozen=True, slots=True)
-class Layer:
-    """What one layer saw: its gradient and its values, and how far from the output its nodes stand."""
-
-    name: str
-    ranks: tuple[int, int]
-    """The smallest and largest distance from the output, in nodes along the longest way."""
-    nodes: int
-    gradient: Tally
-    absent: int
-    """How many of the gradient's numbers are zeros by structure: nothing arrived there."""
-    low: float
-    """The smallest magnitude of a gradient that is not 0; NaN if there is none."""
-    value: Tally
-
-    @property
-    def rms(self) -> float:
-        """Root mean square of the gradient, per number."""
-        return self.gradient.rms
-
-    @property
-    def absent_share(self) -> float:
-        """The share of numbers to which no gradient came."""
-        return self.absent / self.gradient.size if self.gradient.size else 0.0
-
-    @property
-    def zero_share(self) -> float:
-        """The share of numbers whose gradient came and is exactly 0."""
-        return self.gradient.zero_share - self.absent_share
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """Something a person should know about a flow: its kind, the layer, how many times less or more, in words."""
-
-    kind: str
-    layer: str
-    ratio: float
-    sentence: str
-
-    def __str__(self) -> str:
-        return self.sentence
 
 
 @dataclass(frozen=True, repr=False)
@@ -103,24 +64,27 @@ class Flow(Report):
 
     def lines(self) -> Iterator[str]:
         """Return a table of the layers, then what stands out."""
-        layers = f"{len(self.layers)} layer{'' if len(self.layers) == 1 else 's'}"
-        yield f"gradient flow through {layers}, from the output back; sizes are per number"
-        width = max([5, *(len(layer.name) for layer in self.layers)])
+        yield f"gradient flow through {count(len(self.layers), 'layer')}, from the output back; sizes are per number"
+        told = worth_showing(self.layers)
+        names = distinct([printable(layer.name) for layer in told], NAME)
+        width = max([5, *map(cells, names)])
         yield f"  {'layer':{width}}  {'numbers':>9}  {'rms':>8}  {'smallest':>8}  {'largest':>8}  zeros absent"
-        lengths = _lengths([layer.rms for layer in self.layers])
-        for layer, length in zip(self.layers, lengths, strict=True):
-            yield f"  {layer.name:{width}}  {_row(layer)}  {length}".rstrip()
-        yield from map(str, self.findings)
+        lengths = _lengths([layer.rms for layer in told])
+        for name, layer, length in zip(names, told, lengths, strict=True):
+            yield f"  {name}{' ' * (width - cells(name))}  {_row(layer)}  {length}".rstrip()
+        yield from _left_out(self.layers, told)
+        yield from _said(self.findings)
 
     def to_svg(self, *, theme: str = "auto") -> str:
         """Return the flow as a bar chart on a log scale; `theme` is light, dark or auto."""
+        told = worth_showing(self.layers)
         return bars(
-            [_bar(layer) for layer in self.layers],
+            [_bar(layer) for layer in told],
             title="Gradient flow, from the output (top) back to the inputs",
             description=str(self),
             axis="gradient, rms",
             other="values, rms",
-            notes=[str(finding) for finding in self.findings],
+            notes=[*_left_out(self.layers, told), *_said(self.findings)],
             theme=theme,
         )
 
@@ -145,11 +109,28 @@ def flow(run: Run, *, by: str = "group", depth: int | None = None) -> Flow:
     ranks = ranks_of(run.circuit)
     nodes = [node for node in moving(run) if ranks[node] >= 0]
     split = {"group": _by_group, "rank": _by_rank, "input": _by_input}[by](run.circuit, nodes, ranks, depth)
-    layers = [_layer(run, name, members, ranks) for name, members in split.items()]
-    order = sorted(range(len(layers)), key=lambda k: (np.mean([ranks[node] for node in [*split.values()][k]]), k))
-    found = tuple(layers[k] for k in order)
+    order = sorted(split, key=lambda name: float(np.mean([ranks[node] for node in split[name]])))
+    found = tuple(_layer(run, name, split[name], ranks) for name in order)
     idle = [run.circuit.name_of(node) for node in run.circuit.input_indices() if ranks[node] < 0]
-    return Flow(found, (*_findings(found), *_unused(idle)))
+    compared = [*_compared(run, split, found, ranks)]
+    going = trend(compared, all_of=len(compared) == len(found))
+    return Flow(found, (*findings(found), *going, *unused(idle)))
+
+
+def _compared(run: Run, split: Split, layers: Sequence[Layer], ranks: Sequence[int]) -> Iterator[Layer]:
+    """Walk the layers whose sizes can be compared: from the first that has a name, without the output itself.
+
+    The output's own gradient is 1 and stands for nothing that was computed; what lies between it and the layers is the
+    loss, whose scale is a matter of taste.
+    """
+    root = run.circuit.root()
+    named = [layer.name not in split.loose for layer in layers]
+    for layer in layers[named.index(True) if any(named) else 0 :]:
+        rest = [node for node in split[layer.name] if node != root]
+        if len(rest) == len(split[layer.name]):
+            yield layer
+        elif rest:
+            yield _layer(run, layer.name, rest, ranks)
 
 
 def ranks_of(circuit: Circuit) -> list[int]:
@@ -169,13 +150,18 @@ def ranks_of(circuit: Circuit) -> list[int]:
     return ranks
 
 
-Split = dict[str, list[int]]
+class Split(dict[str, list[int]]):
+    """The nodes of each layer by its name; `loose` are the layers that hold what is in no group."""
+
+    def __init__(self, layers: Mapping[str, list[int]], loose: Iterable[str] = ()) -> None:
+        super().__init__(layers)
+        self.loose = frozenset(loose)
 
 
 def _by_group(circuit: Circuit, nodes: Sequence[int], ranks: Sequence[int], depth: int | None) -> Split:
     paths = _paths(circuit, nodes)
     depth = depth or _telling_depth(set(paths.values()))
-    named: Split = defaultdict(list)
+    named: dict[str, list[int]] = defaultdict(list)
     loose = []
     for node in nodes:
         if paths[node]:
@@ -185,9 +171,11 @@ def _by_group(circuit: Circuit, nodes: Sequence[int], ranks: Sequence[int], dept
     if len(named) < 2:
         # One group around everything says nothing about depth.
         return _by_rank(circuit, nodes, ranks, None)
-    for members in _stretches(loose, ranks, len(named) + 1):
-        named[_stretch_name(members, ranks)].extend(members)
-    return named
+    apart = [(_stretch_name(members, ranks), members) for members in _stretches(loose, ranks, len(named) + 1)]
+    beside = {name for name, _ in apart if name not in named}
+    for name, members in apart:
+        named[name].extend(members)
+    return Split(named, beside)
 
 
 def _paths(circuit: Circuit, nodes: Iterable[int]) -> dict[int, tuple[str, ...]]:
@@ -225,11 +213,11 @@ def _by_rank(circuit: Circuit, nodes: Sequence[int], ranks: Sequence[int], _dept
     for members in _stretches(nodes, ranks, MOST_STRETCHES):
         alone = len(members) == 1 and not is_automatic(circuit.name_of(members[0]))
         found[circuit.name_of(members[0]) if alone else _stretch_name(members, ranks)] = members
-    return found
+    return Split(found)
 
 
 def _by_input(circuit: Circuit, nodes: Sequence[int], _ranks: Sequence[int], _depth: int | None) -> Split:
-    return {circuit.name_of(node): [node] for node in nodes if Node(circuit, node).op is INPUT}
+    return Split({circuit.name_of(node): [node] for node in nodes if Node(circuit, node).op is INPUT})
 
 
 def _stretches(nodes: Sequence[int], ranks: Sequence[int], most: int) -> list[list[int]]:
@@ -266,83 +254,48 @@ def _smallest(part: Present) -> float:
     return float(sizes.min()) if sizes.size else math.nan
 
 
-def _findings(layers: Sequence[Layer]) -> Iterator[Finding]:
-    spoilt = next((layer for layer in layers if layer.gradient.nonfinite), None)
-    if spoilt is not None:
-        words = f"{nonfinite_text(spoilt.gradient)} in the gradient, first at {spoilt.name}; ask run.blame() where from"
-        yield Finding("nonfinite", spoilt.name, math.nan, words)
-    for layer in layers:
-        if layer.gradient.size and not layer.gradient.nonfinite and layer.gradient.high == 0:
-            how = "absent: none arrives" if layer.absent == layer.gradient.size else "zero"
-            yield Finding("zero", layer.name, 0.0, f"the gradient of {layer.name} is {how}; ask run.explain(name) why")
-    # The output's own gradient is 1 and stands for nothing that was computed.
-    yield from _trend([layer for layer in layers if layer.gradient.size > 1 or layer.ranks[0] > 0])
+def worth_showing(layers: Sequence[Layer]) -> list[Layer]:
+    """Return the layers to show: all of them, or of very many the odd, the largest and the smallest, in their order."""
+    if len(layers) <= MOST_ROWS:
+        return list(layers)
+    each = MOST_ROWS // 4
+    by_size = sorted((k for k, layer in enumerate(layers) if layer.rms > 0), key=lambda k: layers[k].rms)
+    spoilt = [k for k, layer in enumerate(layers) if layer.gradient.nonfinite]
+    nothing = [k for k, layer in enumerate(layers) if not layer.gradient.nonfinite and not layer.rms > 0]
+    chosen = {*spoilt[:each], *nothing[:each], *by_size[:each], *by_size[-each:]}
+    return [layers[k] for k in sorted(chosen)]
 
 
-def _unused(inputs: Sequence[str]) -> Iterator[Finding]:
-    if inputs:
-        yield Finding("unused", inputs[0], 0.0, f"the output does not depend on {listed(inputs)}")
-
-
-def _trend(layers: Sequence[Layer]) -> Iterator[Finding]:
-    """Say whether the gradient vanishes or explodes, compared with the layer nearest the output."""
-    told = [layer for layer in layers if layer.rms > 0]
-    if len(told) < 2:
+def _left_out(layers: Sequence[Layer], told: Sequence[Layer]) -> Iterator[str]:
+    """Say what is not shown of some layers."""
+    shown_names = {layer.name for layer in told}
+    rest = [layer for layer in layers if layer.name not in shown_names]
+    if not rest:
         return
-    first = told[0]
-    least, most = min(told, key=lambda x: x.rms), max(told, key=lambda x: x.rms)
-    quiet = True
-    for kind, layer, far in (("vanishes", least, VANISHED), ("explodes", most, EXPLODED)):
-        ratio = quotient(layer.rms, first.rms)
-        if ratio <= far if far < 1 else ratio >= far:
-            quiet = False
-            yield Finding(kind, layer.name, ratio, _trend_words(kind, first, layer, ratio, told))
-    if quiet:
-        words = f"sizes stay between {brief(least.rms)} and {brief(most.rms)}: nothing vanishes or explodes"
-        yield Finding("steady", first.name, quotient(most.rms, least.rms), words)
+    sizes = [layer.rms for layer in rest if layer.rms > 0]
+    spoilt = sum(bool(layer.gradient.nonfinite) for layer in rest)
+    nothing = sum(not layer.gradient.nonfinite and not layer.rms > 0 for layer in rest)
+    parts = [f"of sizes between {brief(min(sizes))} and {brief(max(sizes))}"] if sizes else []
+    parts += [f"{spoilt:,} of them not finite"] if spoilt else []
+    parts += [f"{nothing:,} of them zero"] if nothing else []
+    yield f"and {count(len(rest), 'layer')} more, {', '.join(parts)}"
 
 
-def quotient(one: float, two: float) -> float:
-    """Return one positive number over another, infinite where the quotient is too large for a float."""
-    return one / two if two > one * 1e-300 else math.inf
-
-
-def times(one: float, two: float) -> str:
-    """Say how many times as large one positive number is as another.
-
-    >>> times(3.0, 2.0), times(1.0, 5e-324)
-    ('1.5 times', 'over 1e308 times')
-    """
-    ratio = quotient(one, two)
-    return f"{brief(ratio)} times" if ratio < math.inf else "over 1e308 times"
-
-
-def _trend_words(kind: str, first: Layer, layer: Layer, ratio: float, told: Sequence[Layer]) -> str:
-    how = f"{times(layer.rms, first.rms)} larger" if ratio > 1 else f"{times(first.rms, layer.rms)} smaller"
-    words = f"the gradient {kind}: {brief(first.rms)} at {first.name} but {brief(layer.rms)} at {layer.name}, {how}"
-    pairs = list(pairwise(told))
-    steps = [quotient(b.rms, a.rms) if ratio > 1 else quotient(a.rms, b.rms) for a, b in pairs]
-    steepest = max(range(len(pairs)), key=steps.__getitem__)
-    if steps[steepest] < STEEP:
-        return words + "; step by step, neighbours differ less than tenfold"
-    a, b = pairs[steepest]
-    far = times(b.rms, a.rms) if ratio > 1 else times(a.rms, b.rms)
-    return words + f"; the steepest step is from {a.name} to {b.name}, {far}"
-
-
-def nonfinite_text(found: Tally) -> str:
-    """Say how many numbers are NaN and how many are infinite.
-
-    >>> nonfinite_text(Tally(size=9, nans=2, infs=1))
-    '2 NaN and 1 Inf'
-    """
-    parts = [(found.nans, "NaN"), (found.infs, "Inf")]
-    return " and ".join(f"{count:,} {word}" for count, word in parts if count)
+def _said(found: Sequence[Finding]) -> Iterator[str]:
+    """Say what was found; of very many things of one kind the first."""
+    seen: dict[str, int] = {}
+    for finding in found:
+        seen[finding.kind] = seen.get(finding.kind, 0) + 1
+        if seen[finding.kind] <= MOST_SAID:
+            yield str(finding)
+    for kind, number in seen.items():
+        if number > MOST_SAID:
+            yield f"and {number - MOST_SAID:,} more of kind {kind}"
 
 
 def _row(layer: Layer) -> str:
     sizes = f"{layer.gradient.size:>9,}  {_size(layer.rms)}  {_size(layer.low)}  {_size(layer.gradient.high)}"
-    spoilt = f"  {nonfinite_text(layer.gradient)}" if layer.gradient.nonfinite else ""
+    spoilt = f"  {nonfinite_text(layer.gradient.nans, layer.gradient.infs)}" if layer.gradient.nonfinite else ""
     return f"{sizes}  {layer.zero_share:>5.0%} {layer.absent_share:>6.0%}{spoilt}"
 
 
@@ -374,7 +327,7 @@ def block_bar(share: float, width: int) -> str:
 def _bar(layer: Layer) -> Bar:
     parts = []
     if layer.gradient.nonfinite:
-        parts.append(nonfinite_text(layer.gradient))
+        parts.append(nonfinite_text(layer.gradient.nans, layer.gradient.infs))
     if layer.zero_share > 0:
         parts.append(f"{layer.zero_share:.0%} zero")
     if layer.absent:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from wiregrad.backends import Run
 from wiregrad.errors import InputError, shown
-from wiregrad.export.canvas import power_text
+from wiregrad.export.canvas import brief, power_text
 from wiregrad.export.letters import count as counted
 from wiregrad.export.plots import Column, columns
 from wiregrad.inspect.flow import block_bar
@@ -24,6 +24,7 @@ from wiregrad.inspect.summary import gradients_of, moving, reals, values_of
 MOST_BINS = 10
 """How many bins each sign has at most; above that a bin is several powers of ten wide."""
 LOWEST = -323
+LARGEST = float(np.finfo(np.float64).max)
 EDGES = np.array([float(f"1e{power}") for power in range(LOWEST, 309)])
 """Every power of ten that a float can have."""
 OF = {"grad": "gradients", "value": "values"}
@@ -40,7 +41,8 @@ class Bin:
 
     def __str__(self) -> str:
         sign = "-" if self.sign < 0 else "+"
-        return f"{sign}{power_text(self.low)} to {sign}{power_text(self.high)}"
+        high = brief(self.high) if self.high == LARGEST else power_text(self.high)
+        return f"{sign}{power_text(self.low)} to {sign}{high}"
 
 
 @dataclass(frozen=True, repr=False)
@@ -166,5 +168,5 @@ def _bins(decades: dict[tuple[int, int], int], width: int) -> Iterator[Bin]:
 
 
 def _power(exponent: int) -> float:
-    # 1e-330 reads as 0, which is no edge; the smallest number is.
-    return max(float(f"1e{exponent}"), 5e-324)
+    # 1e-330 reads as 0 and 1e309 as infinite, which are no edges; the smallest and the largest number are.
+    return min(max(float(f"1e{exponent}"), 5e-324), LARGEST)

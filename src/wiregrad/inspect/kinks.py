@@ -2,33 +2,43 @@
 
 A node is near a kink if a small move of its inputs would reach it: by `within`, times the size of an input where that
 is above 1. How far the kink's condition moves with the inputs is measured, so its own scale does not matter. Inputs
-that no input of the circuit moves stand still. Ops that pick among the elements of an array are near a tie if the
-next element is as near to the one they picked.
+that no input of the circuit moves stand still, and those that are one wire move together: `maximum(x, x)` is smooth.
+Ops that pick among the elements of an array are near a tie if the next element is as near to the one they picked.
+
+Kinks are known op by op. A function made of several ops shows the step of the op that chooses: `np.sort` and
+`np.median` their order, `np.linalg.norm` at 0 a comparison. Nothing is said of equal eigenvalues and singular values,
+nor of powers at 0.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from wiregrad.backends import Run
 from wiregrad.dtypes import as_float, number, plain
 from wiregrad.errors import InputError, shown
-from wiregrad.inspect.report import Report
+from wiregrad.inspect.report import Report, at, capped, counted, told
 from wiregrad.ir import Node, Pattern, Place, Row
+from wiregrad.ir.flat import listed
 from wiregrad.ir.mode import Convention, decode, switched
 from wiregrad.ops import Elementwise
 from wiregrad.ops.array import ArrayOp
-from wiregrad.ops.flow import settle
+from wiregrad.ops.flow import Masked, settle
 from wiregrad.ops.kinks import Kink
 from wiregrad.passes import reverse
-from wiregrad.passes.convention import with_convention
+from wiregrad.passes.convention import at_nodes
+from wiregrad.passes.sweep import Silent
 
 SHARED = "elements tie"
 """What the kink of an op that picks among the elements of an array is called; equal ones share its gradient."""
+MOST = 20
+"""So many nodes are told in a line of their own."""
+PROBE = 1e-6
+"""How far inputs are moved to see whether a kink's condition moves at all."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +49,7 @@ class KinkPoint:
     if several are) and () for a number. `distance` is the size of the kink's condition there. `convention` is the one
     the node uses and `slopes` are, by convention, the local slopes at that element of each input that moves: None
     where nothing is sent. An op that picks among elements has no conventions: ties share. A `jump` is a step of the
-    value itself, which no slope sees.
+    value itself, which no slope sees; if other nodes choose by it (`chooses`), they may have a kink there.
     """
 
     node: str
@@ -55,10 +65,10 @@ class KinkPoint:
     index: tuple[int, ...]
     convention: str | None
     slopes: Mapping[str, Mapping[str, float | None]]
+    chooses: bool
 
     def __str__(self) -> str:
-        where = "" if self.place is None else f" ({self.place})"
-        return f"{self.expression}{where} {self._position()}{self._choice()}"
+        return f"{self.expression}{at(self.place)} {self._position()}{self._choice()}"
 
     def _position(self) -> str:
         kind = f"{'step' if self.jump else 'kink'} ({self.doc})"
@@ -69,7 +79,9 @@ class KinkPoint:
         return f"has {self.on} of {self.size} on its {kind} and {self.near - self.on} near it, {first}"
 
     def _choice(self) -> str:
-        if not self.on or self.jump:
+        if self.jump:
+            return ": what is chosen by it may have a kink there" if self.chooses else ""
+        if not self.on:
             return ""
         if self.convention is None:
             return ": equal elements share the gradient"
@@ -102,12 +114,13 @@ class Kinks(Report):
         on = {point.node for point in self.points if point.on}
         near = {point.node for point in self.points} - on
         steps = {point.node for point in self.jumps}
-        yield f"{_nodes(len(on))} on a kink, {len(near)} near one, {len(steps)} on or near a step"
-        yield from (f"  {point}" for point in (*self.points, *self.jumps))
+        yield f"{counted(len(on), 'node')} on a kink, {len(near):,} near one, {len(steps):,} on or near a step"
+        yield from capped((*self.points, *self.jumps), MOST)
         for name, grads in self.alternatives.items():
             changed = {key: grad for key, grad in grads.items() if not _same(grad, self.grads[key])}
             texts = [f"{key} {number(self.grads[key])} -> {number(grad)}" for key, grad in changed.items()]
-            yield f"by {name} {'no gradient would change' if not texts else 'gradients would be ' + ', '.join(texts)}"
+            told = f"gradients would be {listed(texts, MOST)}" if texts else "no gradient would change"
+            yield f"by {name} {told}"
 
 
 def kinks(run: Run, within: float = 1e-6) -> Kinks:
@@ -124,50 +137,135 @@ def kinks(run: Run, within: float = 1e-6) -> Kinks:
     if reach is None or not 0.0 <= reach < np.inf:
         raise InputError(f"within is how far a kink may be: a finite number from 0; got {shown(within)}")
     with np.errstate(all="ignore"):
-        found = list(_points(run, float(reach)))
+        found = sorted(_points(run, float(reach)), key=lambda item: (not item[1].on, item[1].distance, item[0]))
         alternatives = _alternatives(run, found)
-    ordered = sorted(found, key=lambda point: (not point.on, point.distance))
+    points = [point for _, point in found]
     return Kinks(
         within=float(reach),
-        points=tuple(point for point in ordered if not point.jump),
-        jumps=tuple(point for point in ordered if point.jump),
+        points=tuple(point for point in points if not point.jump),
+        jumps=tuple(point for point in points if point.jump),
         grads=run.grads,
         alternatives=alternatives,
     )
 
 
-def _points(run: Run, within: float) -> Iterator[KinkPoint]:
-    active = run.circuit.active()
+_Item = tuple[int, KinkPoint]
+"""A point, behind the index of its node."""
+
+
+class _Kind(NamedTuple):
+    """What nodes have in common that can be looked at together."""
+
+    op: Elementwise
+    mode: int
+    moving: tuple[int, ...]
+    same: tuple[int, ...]
+    """For each input the first one that is the same wire."""
+
+
+class _Batch(NamedTuple):
+    """Nodes of a kind with their numbers: those of one node that carries an array, or one for each of several nodes."""
+
+    kind: _Kind
+    nodes: Sequence[int]
+    xs: Sequence[Any]
+    y: Any
+    alone: bool
+    """Whether the numbers are the elements of one node."""
+
+    def spots(self, near: Any, distance: Any) -> list[tuple[int, ...]]:
+        """Return the index of the nearest number of each node that is near."""
+        if self.alone:
+            return [_nearest(near, distance)] if np.any(near) else []
+        return [(k,) for k in np.flatnonzero(near).tolist()]
+
+    def node(self, spot: tuple[int, ...]) -> int:
+        """Return the node to which a number belongs."""
+        return self.nodes[0 if self.alone else spot[0]]
+
+
+def _nearest(near: Any, distance: Any) -> tuple[int, ...]:
+    found = np.unravel_index(np.argmin(np.where(near, distance, np.inf)), distance.shape)
+    return tuple(int(k) for k in found)
+
+
+def _points(run: Run, within: float) -> Iterator[_Item]:
+    active, origins = run.circuit.active(), run.circuit.origins().tolist()
+    scalars: dict[Any, list[int]] = {}
     for row in run.circuit.rows():
-        moving = [slot for slot, source in enumerate(row.sources) if active[source]]
-        if moving and isinstance(row.op, Elementwise):
-            yield from _on_kinks(run, row, moving, within)
+        moving = tuple([slot for slot, source in enumerate(row.sources) if active[source]])
+        if moving and row.op.kinks and isinstance(row.op, Elementwise):
+            wires = [origins[source] for source in row.sources]
+            kind = _Kind(row.op, row.mode, moving, tuple([wires.index(wire) for wire in wires]))
+            if np.ndim(run.values[row.node]):
+                xs = [run.values[source] for source in row.sources]
+                yield from _on_kinks(run, _Batch(kind, [row.node], xs, run.values[row.node], True), within)
+            else:
+                types = tuple([run.values[source].dtype for source in row.sources])
+                scalars.setdefault((kind, types), []).append(row.node)
         elif moving and isinstance(row.op, ArrayOp) and row.op.gap is not None:
-            x, y = run.values[row.sources[0]], run.values[row.node]
-            distance = np.asarray(row.op.gap(x, y, **row.op.options))
-            # What was picked sets the scale; an index has none.
-            scale = 1.0 if row.op.pattern is Pattern.BLOCK else np.maximum(1.0, np.abs(y))
-            yield from _point(run, row, moving, None, distance, within * scale)
+            yield from _on_ties(run, row, within)
+    for (kind, _), nodes in scalars.items():
+        yield from _on_kinks(run, _stacked(run, kind, nodes), within)
 
 
-def _on_kinks(run: Run, row: Row, moving: Sequence[int], within: float) -> Iterator[KinkPoint]:
-    xs = [run.values[source] for source in row.sources]
-    taken = np.zeros(np.shape(run.values[row.node]), bool)
+def _stacked(run: Run, kind: _Kind, nodes: Sequence[int]) -> _Batch:
+    """Return nodes that carry numbers with all their numbers in arrays, so that each op is asked once."""
+    sources = [run.circuit.sources_of(node) for node in nodes]
+    xs = [np.array([run.values[wires[slot]] for wires in sources]) for slot in range(len(kind.op.inputs))]
+    return _Batch(kind, nodes, xs, np.array([run.values[node] for node in nodes]), False)
+
+
+def _on_kinks(run: Run, batch: _Batch, within: float) -> Iterator[_Item]:
+    kind, xs = batch.kind, batch.xs
+    taken = np.zeros(np.shape(batch.y), bool)
     # The last kink of a record overrules those before it: where three inputs meet, two of them do as well.
-    for kink in reversed(row.op.kinks):
+    for kink in reversed(kind.op.kinks):
         distance = np.abs(_condition(kink, xs))
-        shown = distance if kink.jump else np.where(taken, np.inf, distance)
-        yield from _point(run, row, moving, kink, shown, _reach(kink, xs, moving, within))
+        there = np.where(_is_smooth(kink, kind, xs), np.inf, distance)
+        left = there if kink.jump else np.where(taken, np.inf, there)
+        on = left == 0.0
+        near = on | (np.isfinite(left) & (left <= _reach(kink, kind, xs, within)))
+        spots = batch.spots(near, left)
+        for spot, slopes in zip(spots, _slopes_at(batch, kink, spots), strict=True):
+            spread = _Spread.of(on, near, left, spot, alone=batch.alone)
+            yield batch.node(spot), _point(run, batch.node(spot), kink, spread, slopes)
         taken = taken if kink.jump else taken | (distance == 0.0)
 
 
-def _reach(kink: Kink, xs: Sequence[Any], moving: Sequence[int], within: float) -> Any:
-    """Return how far a kink's condition moves when each of the inputs that can makes a small move."""
-    found, here = 0.0, _condition(kink, xs)
-    for slot in moving:
-        moved = [*xs[:slot], xs[slot] + within * np.maximum(1.0, np.abs(xs[slot])), *xs[slot + 1 :]]
-        found = found + np.abs(_condition(kink, moved) - here)
-    return found
+def _on_ties(run: Run, row: Row, within: float) -> Iterator[_Item]:
+    assert isinstance(row.op, ArrayOp)
+    assert row.op.gap is not None
+    x, y = run.values[row.sources[0]], run.values[row.node]
+    distance = np.asarray(row.op.gap(x, y, **row.op.options))
+    # What was picked sets the scale; an index has none.
+    scale = 1.0 if row.op.pattern is Pattern.BLOCK else np.maximum(1.0, np.abs(y))
+    on = distance == 0.0
+    near = on | (np.isfinite(distance) & (distance <= within * scale))
+    if np.any(near):
+        spread = _Spread.of(on, near, distance, _nearest(near, distance), alone=True)
+        yield row.node, _point(run, row.node, None, spread, {})
+
+
+def _moved(kind: _Kind, xs: Sequence[Any], by: float) -> Iterator[list[Any]]:
+    """Return the inputs with each wire that moves a little further, on all inputs that read it."""
+    for wire in sorted({kind.same[slot] for slot in kind.moving}):
+        yield [
+            x + by * np.maximum(1.0, np.abs(x)) if first == wire else x for x, first in zip(xs, kind.same, strict=True)
+        ]
+
+
+def _reach(kink: Kink, kind: _Kind, xs: Sequence[Any], within: float) -> Any:
+    """Return how far a kink's condition moves when each of the wires that can makes a small move."""
+    here = _condition(kink, xs)
+    return sum([np.abs(_condition(kink, moved) - here) for moved in _moved(kind, xs, within)], 0.0)
+
+
+def _is_smooth(kink: Kink, kind: _Kind, xs: Sequence[Any]) -> Any:
+    """Return where a kink's condition holds whatever moves, because inputs that meet on it are one wire."""
+    if len(set(kind.same)) == len(kind.same):
+        return np.False_
+    return _reach(kink, kind, xs, PROBE) == 0.0
 
 
 def _condition(kink: Kink, xs: Sequence[Any]) -> Any:
@@ -175,75 +273,95 @@ def _condition(kink: Kink, xs: Sequence[Any]) -> Any:
     return 1.0 * np.asarray(kink.at(*xs))
 
 
-def _point(
-    run: Run, row: Row, moving: Sequence[int], kink: Kink | None, distance: Any, reach: Any
-) -> Iterator[KinkPoint]:
-    """Return a node's place on or near a kink, if it has one; None stands for a tie of elements."""
-    on = distance == 0.0
-    near = on | (np.isfinite(distance) & (distance <= reach))
-    if not np.any(near):
-        return
-    view = Node(run.circuit, row.node)
-    index = tuple(int(k) for k in np.unravel_index(np.argmin(np.where(near, distance, np.inf)), distance.shape))
-    convention, _ = decode(row.mode)
-    yield KinkPoint(
+class _Spread(NamedTuple):
+    """How many numbers of a node are on a kink or near it, and where the nearest is."""
+
+    on: int
+    near: int
+    size: int
+    distance: float
+    spot: tuple[int, ...]
+
+    @classmethod
+    def of(cls, on: Any, near: Any, distance: Any, spot: tuple[int, ...], *, alone: bool) -> _Spread:
+        """Return the count for one node: of all numbers if they are its elements, else of the one that is its own."""
+        if alone:
+            return cls(int(np.sum(on)), int(np.sum(near)), np.size(distance), float(distance[spot]), spot)
+        return cls(int(on[spot]), 1, 1, float(distance[spot]), ())
+
+
+def _point(run: Run, node: int, kink: Kink | None, spread: _Spread, slopes: _Slopes) -> KinkPoint:
+    """Return a node's place on or near a kink; None stands for a tie of elements."""
+    view = Node(run.circuit, node)
+    jump = view.op.pattern is Pattern.BLOCK if kink is None else kink.jump
+    return KinkPoint(
         node=view.name,
-        op=row.op.name,
-        expression=str(view),
+        op=view.op.name,
+        expression=told(run.circuit, node),
         place=view.place,
         doc=SHARED if kink is None else kink.doc,
-        jump=row.op.pattern is Pattern.BLOCK if kink is None else kink.jump,
-        distance=float(distance[index]),
-        on=int(np.sum(on)),
-        near=int(np.sum(near)),
-        size=distance.size,
-        index=index,
-        convention=None if kink is None else convention.label,
-        slopes={} if kink is None or kink.jump else _slopes_at(run, row, moving, index),
+        jump=jump,
+        distance=spread.distance,
+        on=spread.on,
+        near=spread.near,
+        size=spread.size,
+        index=spread.spot,
+        convention=None if kink is None else decode(view.mode)[0].label,
+        slopes=slopes,
+        chooses=jump and _chooses(run, node),
     )
 
 
-def _slopes_at(
-    run: Run, row: Row, moving: Sequence[int], index: tuple[int, ...]
-) -> Mapping[str, Mapping[str, float | None]]:
-    """Return the local slopes of an element by each convention."""
-    xs = [run.values[source][index] if index else run.values[source] for source in row.sources]
-    y = run.values[row.node][index] if index else run.values[row.node]
-    return {
+def _chooses(run: Run, node: int) -> bool:
+    """Return whether a gradient flows through nodes that read a condition or an index."""
+    types = run.circuit.type_of
+    return not types(node).differentiable and any(types(k).differentiable for k, _ in run.readers_of(node))
+
+
+_Slopes = Mapping[str, Mapping[str, float | None]]
+
+
+def _slopes_at(batch: _Batch, kink: Kink, spots: Sequence[tuple[int, ...]]) -> list[_Slopes]:
+    """Return the local slopes of some of the numbers, by each convention."""
+    if kink.jump or not spots:
+        return [{} for _ in spots]
+    op, mode, moving, _ = batch.kind
+    index = tuple(np.array(spots).T)
+    xs, y = [x[index] for x in batch.xs], batch.y[index]
+    columns = {
         convention.label: {
-            row.op.input_name(slot): _plain_slope(row.op.local(slot, xs, y, switched(row.mode, convention)))
+            op.input_name(slot): _column(op.local(slot, xs, y, switched(mode, convention)), len(spots))
             for slot in moving
         }
         for convention in Convention
     }
+    return [
+        {label: {name: column[k] for name, column in slopes.items()} for label, slopes in columns.items()}
+        for k in range(len(spots))
+    ]
 
 
-def _plain_slope(slope: Any) -> Any:
-    return None if slope is None else plain(np.asarray(settle(slope))[()])
+def _column(slope: Any, count: int) -> list[Any]:
+    """Return slopes one by one, None where they are blocked."""
+    if slope is None:
+        return [None] * count
+    there = np.broadcast_to(slope.mask if type(slope) is Masked else np.True_, count)
+    numbers = np.broadcast_to(settle(slope), count)
+    return [plain(number) if present else None for number, present in zip(numbers, there, strict=True)]
 
 
-def _alternatives(run: Run, points: Sequence[KinkPoint]) -> Mapping[str, Mapping[str, Any]]:
+def _alternatives(run: Run, items: Sequence[_Item]) -> Mapping[str, Mapping[str, Any]]:
     """Return the gradients by the conventions that nodes on a kink do not use."""
-    chosen = {point.node: point.convention for point in points if point.on and not point.jump and point.convention}
-    others = [convention.label for convention in Convention if set(chosen.values()) - {convention.label}]
-    return {name: _grads(run, name, list(chosen)) for name in others}
+    chosen = {node: point.convention for node, point in items if point.on and not point.jump and point.convention}
+    others = [convention for convention in Convention if set(chosen.values()) - {convention.label}]
+    return {convention.label: _grads(run, convention, list(chosen)) for convention in others}
 
 
-def _grads(run: Run, convention: str, nodes: Sequence[str]) -> Mapping[str, Any]:
-    circuit = with_convention(run.circuit, convention, nodes)
+def _grads(run: Run, convention: Convention, nodes: Sequence[int]) -> Mapping[str, Any]:
+    circuit = at_nodes(run.circuit, convention, nodes)
     root = circuit.root()
-    flows = reverse(circuit, run.values, {root: run.flows[root]}, _Silent())
+    flows = reverse(circuit, run.values, {root: run.flows[root]}, Silent())
     return Run(circuit, run.values, flows, ()).grads
-
-
-class _Silent:
-    """Watches a sweep and says nothing."""
-
-    def node(self, row: Row, upstream: Any) -> None:
-        pass
-
-    def wire(self, row: Row, slot: int, sent: Any) -> None:
-        pass
 
 
 def _slopes(slopes: Mapping[str, float | None]) -> str:
@@ -255,7 +373,3 @@ def _slopes(slopes: Mapping[str, float | None]) -> str:
 
 def _same(one: Any, two: Any) -> bool:
     return np.array_equal(one, two, equal_nan=True)
-
-
-def _nodes(count: int) -> str:
-    return f"{count} node{'' if count == 1 else 's'}"

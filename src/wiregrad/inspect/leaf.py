@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from wiregrad.errors import OperandError, shown, user_line
 from wiregrad.frontends.value import PASSES, Value, is_constant, notes_of
-from wiregrad.inspect.explain import Cause, Explanation
+from wiregrad.inspect.explain import Cause, Explanation, kind_of
 from wiregrad.ir import Place
 
 
@@ -20,23 +22,46 @@ def explain_value(value: Value) -> Explanation:
     """
     if not isinstance(value, Value):
         raise OperandError(f"wg.explain takes a value; got {shown(value)}: of a run ask run.explain(name){user_line()}")
-    name, passes = value.name or "this value", notes_of(value).passes if value._tape is None else []
+    name = value.name or "this value"
     if value.grad is None:
         return Explanation(name, "none", None, (_missing(value, name),))
-    if len(passes) < 2:
-        return Explanation(name, "ordinary", value.grad, ())
-    count = f"at least {PASSES}" if len(passes) == PASSES else str(len(passes))
-    said = (
-        f"{count} backward passes added to it without it being cleared: "
-        f"set {value.name or 'v'}.grad = None before backward()"
-    )
-    return Explanation(name, "accumulated", value.grad, (_cause(name, said, passes[1]),))
+    gradient = value.grad.data if isinstance(value.grad, Value) else value.grad
+    kind, causes = kind_of(gradient), tuple(_passes(value, name))
+    # That it adds up does not explain a gradient that is 0, or no number at all.
+    adds = len(notes_of(value).passes) > 1 and kind not in ("zero", "nonfinite")
+    told = "accumulated" if adds else kind
+    return Explanation(name, told, gradient, causes, notes=tuple(_advice(value, kind)))
 
 
 def _missing(value: Value, name: str) -> Cause:
     if is_constant(value):
         return _cause(name, "it is a constant (detach, stop_gradient or no_grad): nothing flows back to it", None)
-    return _cause(name, "no backward() has passed it: call backward() on something that was computed from it", None)
+    said = (
+        "no backward() has passed it: call backward() on something that was computed from it; what was computed from "
+        "v.item(), v.data, v.detach() or inside wg.no_grad() has left the recording and leads back to nothing"
+    )
+    return _cause(name, said, None)
+
+
+def _passes(value: Value, name: str) -> Iterator[Cause]:
+    """Say how many backward passes added to a leaf, if it was not just one."""
+    called, passes = value.name or "v", notes_of(value).passes
+    if value._tape is not None or len(passes) == 1:
+        return
+    if not passes:
+        yield _cause(name, f"{called}.grad was set by hand, and no backward() has added to it since", None)
+        return
+    count = f"at least {PASSES}" if len(passes) == PASSES else str(len(passes))
+    said = f"{count} backward passes added to it without it being cleared: set {called}.grad = None before backward()"
+    yield _cause(name, said, passes[1])
+
+
+def _advice(value: Value, kind: str) -> Iterator[str]:
+    """Say who knows why a gradient is so unusual: a value keeps no more than the sum of what arrived."""
+    if kind != "ordinary" and (value._tape is not None or notes_of(value).passes):
+        named = "" if value.name else ", after giving it a name (v.name = 'v')"
+        whose = f"wg.run(loss).explain({value.name or 'v'!r})"
+        yield f"{whose} says why, of the loss that backward() was called on{named}"
 
 
 def _cause(name: str, said: str, place: Place | None) -> Cause:

@@ -1,4 +1,4 @@
-"""How large numbers and arrays are, without under- or overflow on the way."""
+"""How large numbers and arrays are, without under- or overflow on the way, and what tells them apart."""
 
 from __future__ import annotations
 
@@ -30,3 +30,14 @@ def largest(value: Any) -> float:
     """
     array = np.asarray(value)
     return float(np.max(np.abs(array))) if array.size and array.dtype.kind in "fciu" else 0.0
+
+
+def bits(value: Any) -> tuple[Any, ...]:
+    """Return what tells constants apart: dtype, shape and bits, where NaN is NaN.
+
+    >>> bits(0.0) == bits(-0.0), bits(float("nan")) == bits(-float("nan"))
+    (False, True)
+    """
+    array = np.asarray(value)
+    nan = array.dtype.kind == "f" and array.ndim == 0 and bool(np.isnan(array))
+    return array.dtype.str, array.shape, "nan" if nan else array.tobytes()

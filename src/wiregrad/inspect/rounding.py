@@ -24,16 +24,21 @@ from wiregrad.backends import Run
 from wiregrad.backends.interpreter import check_known, evaluate
 from wiregrad.dtypes import number, plain
 from wiregrad.errors import InputError, WiregradError, shown
-from wiregrad.inspect.magnitude import norm
-from wiregrad.inspect.report import Report
-from wiregrad.inspect.wider import Local, Measured, adds_two, bits, fineness, measure, spread
-from wiregrad.ir import CONSTANT, Circuit, Node, Place, Row
+from wiregrad.inspect.magnitude import bits, norm
+from wiregrad.inspect.report import Report, at, capped, counted, operand, told, where
+from wiregrad.inspect.wider import Local, Measured, adds_two, fineness, measure, spread
+from wiregrad.ir import Circuit, Node, Place, Row
 from wiregrad.ir.flat import listed
 from wiregrad.ops.flow import settle
 from wiregrad.passes import backward_circuit, reverse
+from wiregrad.passes.sweep import Silent
 
 WORK = 200_000
 """How many nodes are swept for gradients that nobody asked for by name."""
+LARGE = 10_000
+"""A circuit of more nodes has no gradients looked at that nobody asked for by name."""
+SECOND = 1.05
+"""An error this much above the bound to first order is what the second order may add."""
 SHOWN = 3
 """How many nodes an answer names."""
 
@@ -50,7 +55,7 @@ class Culprit:
     share: float
 
     def __str__(self) -> str:
-        return f"{self.text}{_at(self.place)} makes {self.share:.0%} of it"
+        return f"{self.text}{at(self.place)} makes {self.share:.0%} of it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +70,8 @@ class Cancellation:
 
     def __str__(self) -> str:
         one, two = self.operands
-        count = f"{self.digits:.0f} digit{'' if round(self.digits) == 1 else 's'}"
-        return f"{self.op} {self.node}{_at(self.place)} loses {count}: {one} and {two} agree that far"
+        count = counted(round(self.digits), "digit")
+        return f"{self.op} {self.node}{at(self.place)} loses {count}: {one} and {two} agree that far"
 
 
 @dataclass(frozen=True, repr=False)
@@ -84,7 +89,7 @@ class Estimate(Report):
     expected: float
     """What independent roundings of this size usually give; `error` is less only by luck."""
     bound: float
-    """What they give if every one of them is as bad as it can be, to first order."""
+    """What they give if every one of them is as bad as it can be, to first order; nothing guessed has such a bound."""
     by_op: Mapping[str, float]
     """Share of each op, largest first."""
     worst: tuple[Culprit, ...]
@@ -92,6 +97,14 @@ class Estimate(Report):
     cancellations: tuple[Cancellation, ...]
     precision: float
     """How many decimal digits the type has."""
+    explained: bool = True
+    """Whether slopes and measured roundings account for the error; else `expected` and `bound` promise nothing."""
+    guessed: tuple[str, ...] = ()
+    """The nodes that move the result and whose rounding could only be guessed."""
+    own: tuple[str, ...] = ()
+    """The nodes of users' own code on which the result depends: nobody knows how they round."""
+    own_text: tuple[str, ...] = ()
+    """Those nodes as they were written, with their places."""
 
     @property
     def relative(self) -> float:
@@ -100,24 +113,36 @@ class Estimate(Report):
 
     @property
     def digits(self) -> float:
-        """How many decimal digits can be trusted, good luck not counted."""
+        """How many decimal digits can be trusted, good luck not counted; NaN where nobody knows."""
+        if self.own:
+            return math.nan
         off = _ratio(max(abs(self.error), self.expected), norm(self.value))
-        if math.isnan(off):
+        if math.isnan(off) or not np.all(np.isfinite(self.value)):
             return 0.0
         return min(max(-math.log10(off), 0.0), self.precision) if off else self.precision
 
     def lines(self) -> Iterator[str]:
         """Say the error, what is usual, and who made it."""
-        value = self.value if not np.ndim(self.value) else f"array of shape {np.shape(self.value)}"
-        start = f"{self.name} = {value if isinstance(value, str) else number(value)}"
-        if not self.error and not self.expected:
+        shape = np.shape(self.value)
+        start = f"{self.name} = {f'array of shape {shape}' if shape else number(self.value)}"
+        if not np.all(np.isfinite(self.value)):
+            what = f", array of shape {shape}, is not finite" if shape else f" is {number(self.value)}"
+            yield f"{self.name}{what}: no digits; ask run.blame()"
+        elif self.own:
+            yield f"{start}: how many digits can be trusted is not known"
+            yield from capped([f"{text} is your own code; its rounding was not measured" for text in self.own_text], 5)
+        elif not self.error and not self.expected:
             yield f"{start} is exact: nothing was rounded on the way"
-            return
+        else:
+            yield from self._measured(start)
+
+    def _measured(self, start: str) -> Iterator[str]:
         yield (
             f"{start} is off by {abs(self.error):.2g} (relative {self.relative:.1g}): "
             f"{abs(self.digits):.1f} of {self.precision:.1f} digits can be trusted"
         )
-        yield f"  roundings like these usually give {self.expected:.2g}, at most {self.bound:.2g}"
+        if self.explained and not self.guessed:
+            yield f"  roundings like these usually give {self.expected:.2g}, at most {self.bound:.2g}"
         yield from (f"  {culprit}" for culprit in self.worst[:SHOWN] if culprit.share >= 0.05)
         yield from (f"  {cancellation}" for cancellation in self.cancellations[:SHOWN])
 
@@ -188,7 +213,9 @@ def _gradients(run: Run, wanted: Sequence[str], asked: int | None) -> tuple[dict
     """Return the estimate of each gradient, and why some are missing if they are."""
     if not wanted:
         return {}, ""
-    circuit = run.circuit
+    circuit, saved = run.circuit, f"to save time: ask for them by name, rounding(run, ['{wanted[-1]}'])"
+    if asked is None and circuit.size > LARGE:
+        return {}, saved
     try:
         backward = backward_circuit(circuit)
     except WiregradError as error:
@@ -198,7 +225,7 @@ def _gradients(run: Run, wanted: Sequence[str], asked: int | None) -> tuple[dict
     most = asked or max(1, WORK // backward.size)
     nodes = dict(zip(circuit.inputs, backward.columns.outputs.tolist(), strict=True))
     found = {name: _gradient(run, name, measured, nodes[name]) for name in wanted[:most]}
-    return found, f"to save time: ask for them by name, rounding(run, ['{wanted[-1]}'])"
+    return found, saved
 
 
 def _gradient(run: Run, name: str, measured: Measured, node: int) -> Estimate:
@@ -214,20 +241,10 @@ def _gradient(run: Run, name: str, measured: Measured, node: int) -> Estimate:
 
 def _swept(measured: Measured, node: int, seed: Any) -> Sequence[Any]:
     try:
-        return reverse(measured.circuit, measured.values, {node: seed}, _Unwatched())
+        return reverse(measured.circuit, measured.values, {node: seed}, Silent())
     except WiregradError:
         # An op without a second derivative: the wider run alone tells the error, and nobody can be blamed.
         return [None] * measured.circuit.size
-
-
-class _Unwatched:
-    """Lets the sweep be."""
-
-    def node(self, row: Row, upstream: Any) -> None:
-        pass
-
-    def wire(self, row: Row, slot: int, sent: Any) -> None:
-        pass
 
 
 def _direction(measured: Measured, node: int, value: Any) -> Any:
@@ -262,23 +279,32 @@ def _estimate(
     error = _believed(sums, total, np.asarray(measured.values[node]).dtype)
     if not error and not sums.usual and not np.any(value):
         error = measured.unseen(node)
-    shares = _shares(parts)
-    by_op: dict[str, float] = {}
-    for at, share, _ in shares:
-        op = measured.circuit.op_of(at).name
-        by_op[op] = by_op.get(op, 0.0) + share
+    shares, bound, own = _shares(parts), max(sums.most, expected), measured.own_code(node)
+    name_of = measured.circuit.name_of
     return Estimate(
         name=name,
         value=plain(value),
         error=error,
         errors=plain(total),
         expected=expected,
-        bound=max(sums.most, expected),
-        by_op=dict(sorted(by_op.items(), key=lambda entry: -entry[1])),
+        bound=max(bound, abs(error)),
+        by_op=_by_op(measured.circuit, shares),
         worst=tuple(_culprit(measured.circuit, *share) for share in shares[:10]),
         cancellations=_cancellations(measured, flows, abs(error)),
         precision=_precision(value),
+        explained=abs(error) <= SECOND * bound,
+        guessed=tuple(name_of(k) for k, _ in parts if measured.local[k].guessed),
+        own=tuple(map(name_of, own)),
+        own_text=tuple(told(measured.circuit, k) + where(measured.circuit, k) for k in own),
     )
+
+
+def _by_op(circuit: Circuit, shares: Sequence[tuple[int, float, float]]) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for node, share, _ in shares:
+        op = circuit.op_of(node).name
+        found[op] = found.get(op, 0.0) + share
+    return dict(sorted(found.items(), key=lambda entry: -entry[1]))
 
 
 def _parts(measured: Measured, flows: Sequence[Any]) -> list[tuple[int, _Sums]]:
@@ -287,10 +313,10 @@ def _parts(measured: Measured, flows: Sequence[Any]) -> list[tuple[int, _Sums]]:
 
 def _summed(parts: Sequence[tuple[int, _Sums]]) -> _Sums:
     return _Sums(
-        _finite_or_inf(sum(part.signed for _, part in parts)),
+        _finite_or_inf(sum([part.signed for _, part in parts], 0.0)),
         math.hypot(*(part.doubt for _, part in parts)),
         math.hypot(*(part.usual for _, part in parts)),
-        _finite_or_inf(sum(part.most for _, part in parts)),
+        _finite_or_inf(sum([part.most for _, part in parts], 0.0)),
     )
 
 
@@ -301,7 +327,8 @@ def _part(measured: Measured, node: int, local: Local, flow: Any) -> tuple[int, 
         return None
     steep, step = np.abs(slope), spread(measured.values[node])
     size = np.maximum(np.abs(local.error), local.doubt)
-    usual, most = (_times(steep, np.where(size > 0, np.maximum(size, k * step), 0.0)) for k in (1.0, math.sqrt(3.0)))
+    floors = np.maximum(step, local.usual), np.maximum(step * math.sqrt(3.0), local.most)
+    usual, most = (_times(steep, np.where(size > 0, np.maximum(size, floor), 0.0)) for floor in floors)
     return node, _Sums(
         _finite_or_inf(float(np.sum(_times(slope, local.error).real))),
         norm(_times(steep, local.doubt)),
@@ -341,13 +368,8 @@ def _shares(parts: Sequence[tuple[int, _Sums]]) -> list[tuple[int, float, float]
 
 def _culprit(circuit: Circuit, node: int, share: float, error: float) -> Culprit:
     view = Node(circuit, node)
-    sources = [_operand(circuit, source) for source in circuit.sources_of(node)]
-    text = f"{view.name} = {view.op.expression(*sources)}" if sources else f"constant {_operand(circuit, node)}"
+    text = told(circuit, node) if circuit.sources_of(node) else f"constant {operand(circuit, node)}"
     return Culprit(view.name, view.op.name, text, view.place, error, share)
-
-
-def _operand(circuit: Circuit, node: int) -> str:
-    return "array" if circuit.type_of(node).shape and circuit.op_of(node) is CONSTANT else circuit.operand_text(node)
 
 
 def _cancellations(measured: Measured, flows: Sequence[Any], error: float) -> tuple[Cancellation, ...]:
@@ -357,7 +379,7 @@ def _cancellations(measured: Measured, flows: Sequence[Any], error: float) -> tu
         if adds_two(row.op) and flows[row.node] is not None and error:
             lost = _lost(measured, row, flows[row.node], error)
             if lost >= 1.5:
-                view, one, two = Node(measured.circuit, row.node), *(_operand(measured.circuit, k) for k in row.sources)
+                view, one, two = Node(measured.circuit, row.node), *(operand(measured.circuit, k) for k in row.sources)
                 found.append(Cancellation(view.name, view.op.name, (one, two), view.place, lost))
     return tuple(sorted(found, key=lambda cancellation: -cancellation.digits))
 
@@ -387,7 +409,3 @@ def _ratio(one: float, two: float) -> float:
 
 def _finite_or_inf(value: float) -> float:
     return math.inf if math.isnan(value) else value
-
-
-def _at(place: Place | None) -> str:
-    return "" if place is None else f" ({place})"

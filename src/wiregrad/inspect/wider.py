@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from wiregrad.errors import WiregradError
-from wiregrad.inspect.magnitude import norm
+from wiregrad.inspect.magnitude import bits, largest, norm
 from wiregrad.ir import CONSTANT, Circuit, Op, Pattern, Row
 from wiregrad.ops import Elementwise
+from wiregrad.ops.array import ArrayOp, Linear
 from wiregrad.ops.flow import settle
 
 WIDER: dict[np.dtype[Any], np.dtype[Any]] = {
@@ -25,10 +26,17 @@ _REFUSALS = (WiregradError, TypeError, ValueError, IndexError, ArithmeticError)
 
 
 class Local(NamedTuple):
-    """The rounding error of one node alone, and how far off that may be: all of it where nobody could measure it."""
+    """The rounding error of one node alone, and how far off that may be: all of it where nobody could measure it.
+
+    A node that adds or multiplies many numbers rounds many times, so the error it made may be small by luck: `usual`
+    and `most` are what so many roundings give.
+    """
 
     error: Any
     doubt: Any = 0.0
+    usual: Any = 0.0
+    most: Any = 0.0
+    guessed: bool = False
 
 
 @dataclass(frozen=True)
@@ -43,6 +51,17 @@ class Measured:
     def total(self, node: int, value: Any = None) -> Any:
         """Return how far a node's value is from that of the wider run."""
         return _off(self.values[node] if value is None else value, self.wide[node])
+
+    def own_code(self, node: int) -> list[int]:
+        """Return the nodes of users' own code on which a node depends, by gradient or not."""
+        if not any(is_foreign(row.op) for row in self.circuit.rows()):
+            return []
+        behind, found = {node}, []
+        for row in self.circuit.rows(backward=True):
+            if row.node in behind:
+                behind.update(row.sources)
+                found += [row.node] if is_foreign(row.op) else []
+        return found[::-1]
 
     def unseen(self, node: int) -> float:
         """Return how far a node that is 0 moves with roundings too small for the wider types.
@@ -70,7 +89,7 @@ def measure(circuit: Circuit, values: Sequence[Any], given: frozenset[Any] | Non
             found = _rounded(row, [values[source] for source in row.sources], y)
         else:
             rule = row.op is CONSTANT and given is not None and bits(y) not in given
-            found = Local(0.0, spread(y) if rule and not _is_short(y) else 0.0)
+            found = Local(0.0, spread(y) if rule and not _is_short(y) else 0.0, guessed=True)
         if np.any(found.error) or np.any(found.doubt):
             local[row.node] = found
     return Measured(circuit, values, local, wide)
@@ -84,10 +103,54 @@ def _rounded(row: Row, xs: Sequence[Any], y: Any) -> Local:
     if row.op.name == "sum" and wide is not None:
         wide = _sum_of_many(_widen(xs[0]), wide, row.op.options["axes"])
     if wide is None:
-        return Local(0.0, _guess(row.op, xs, y))
+        return Local(0.0, _guess(row.op, xs, y), guessed=True)
     error = _off(y, wide)
     # NumPy's spacing of long doubles is NaN for some, so the steps of the wider type are worked out.
-    return Local(error, np.where(error == 0, 0.0, spread(y) * fineness(np.asarray(y).dtype)))
+    doubt = np.where(error == 0, 0.0, spread(y) * fineness(np.asarray(y).dtype))
+    return Local(error, doubt, *_of_many(row.op, xs, y, wide))
+
+
+def _of_many(op: Op, xs: Sequence[Any], y: Any, wide: Any) -> tuple[Any, Any]:
+    """Return what the roundings inside a node that adds or multiplies many numbers usually give, and at most."""
+    if not isinstance(op, ArrayOp) or not _floats(y) or not np.size(y):
+        return 0.0, 0.0
+    return _of_sum(op, xs, y) if isinstance(op, Linear) else _of_product(op, xs, y, wide)
+
+
+def _of_sum(op: Op, xs: Sequence[Any], y: Any) -> tuple[Any, Any]:
+    """Return the roundings of sums; an op that only adds counts what it adds if it is given ones.
+
+    Where NumPy adds halves, every number is rounded log2(n) times on its way; where it adds one after the other, as it
+    does for running sums and along all axes but the last, n / 2 times.
+    """
+    terms = _compute(op, [np.ones_like(x) if _floats(x) else x for x in xs], y)
+    if terms is None or not np.any(np.abs(terms) > 1.0):
+        return 0.0, 0.0
+    running = len(xs) == 1 and np.size(y) == np.size(xs[0])
+    in_turn = running or -1 not in op.options.get("axes", (-1,))
+    levels = np.abs(terms) / 2.0 * (np.abs(terms) > 1.0) if in_turn else np.log2(np.maximum(np.abs(terms), 1.0))
+    sizes = [largest(x) or 1.0 if _floats(x) else 1.0 for x in xs]
+    shares = [np.abs(x) / size if _floats(x) else x for x, size in zip(xs, sizes, strict=True)]
+    sums, squares = (_compute(op, [x**k if _floats(x) else x for x in shares], y) for k in (1, 2))
+    if sums is None or squares is None:
+        return 0.0, 0.0
+    eps, scale = float(np.finfo(np.asarray(y).dtype).eps), math.prod(sizes)
+    usual = np.maximum(np.abs(y), np.sqrt(levels * np.abs(squares)) * scale) * eps / math.sqrt(12.0)
+    most = (1.0 + levels) * np.abs(sums) * scale * eps / 2.0
+    kept = (levels > 0) & np.isfinite(usual) & np.isfinite(most)
+    return np.where(kept, usual, 0.0), np.where(kept, most, 0.0)
+
+
+def _of_product(op: Op, xs: Sequence[Any], y: Any, wide: Any) -> tuple[Any, Any]:
+    """Return the roundings of products: a product of n numbers grows n times as fast as they do, and rounds n times."""
+    h = 2.0**-20
+    moved = _compute(op, [_widen(x) * (1.0 + h) if _floats(x) else x for x in xs], y)
+    if moved is None or not _floats(moved):
+        return 0.0, 0.0
+    count = np.log(np.abs(moved / wide)).astype(np.float64) / math.log1p(h)
+    many = np.isfinite(count) & (count > 2.5) & (np.abs(count - np.rint(count)) < 1e-3)
+    count = np.where(many, count, 0.0)
+    return np.sqrt(count) * spread(y), count * math.sqrt(3.0) * spread(y)
 
 
 def adds_two(op: Op) -> bool:
@@ -128,7 +191,7 @@ def _sum_of_many(x: Any, total: Any, axes: tuple[int, ...]) -> Any:
 def _run_wide(row: Row, wide: Sequence[Any], values: Sequence[Any]) -> Any:
     """Return what a node gives in a run in wider types; where its op cannot, as wide as it can."""
     y = values[row.node]
-    if not row.sources or _is_foreign(row.op):
+    if not row.sources or is_foreign(row.op):
         return _widen(y)
     xs = [wide[source] for source in row.sources]
     found = _computed_wide(row.op, xs, y)
@@ -166,7 +229,7 @@ def _computed_wide(op: Op, xs: Sequence[Any], y: Any) -> Any:
     if "dtype" in op.options:
         wanted = np.dtype(op.options["dtype"])
         op = op.once(**{**op.options, "dtype": np.result_type(WIDER.get(wanted, wanted), *xs)}) if _floats(y) else op
-    found = None if _is_foreign(op) else _compute(op, xs, y)
+    found = None if is_foreign(op) else _compute(op, xs, y)
     if found is None or not _floats(y) or not _floats(found):
         return found
     return found if np.finfo(np.asarray(found).dtype).nmant > np.finfo(np.asarray(y).dtype).nmant else None
@@ -187,7 +250,7 @@ def _guess(op: Op, xs: Sequence[Any], y: Any) -> Any:
     A decomposition shows how it treats roundings by what it makes of narrower ones.
     """
     typical = spread(y) * (max(1.0, op.ulps / 4.0) if isinstance(op, Elementwise) else 1.0)
-    if isinstance(op, Elementwise) or _is_foreign(op) or np.asarray(y).dtype != np.float64:
+    if isinstance(op, Elementwise) or is_foreign(op) or np.asarray(y).dtype != np.float64:
         return typical
     halves = [np.asarray(x, np.float32) if np.asarray(x).dtype == np.float64 else x for x in xs]
     narrow = _compute(op, halves, y)
@@ -196,7 +259,7 @@ def _guess(op: Op, xs: Sequence[Any], y: Any) -> Any:
     return np.where(np.isfinite(off), np.maximum(off, typical), typical)
 
 
-def _is_foreign(op: Op) -> bool:
+def is_foreign(op: Op) -> bool:
     """Return whether an op is a user's own code, which is not run again behind the user's back."""
     return op.per_call or (isinstance(op, Elementwise) and op.opaque)
 
@@ -204,7 +267,7 @@ def _is_foreign(op: Op) -> bool:
 def _is_narrow(op: Op, y: Any) -> bool:
     """Return whether an op's long double is but a double in a wider coat, as with the standard library's functions."""
     beyond = np.asarray(y).dtype == np.float64 and isinstance(op, Elementwise) and op.pattern is Pattern.SCALE
-    return beyond and not _is_foreign(op) and _ignores_digits(op)
+    return beyond and not is_foreign(op) and _ignores_digits(op)
 
 
 @lru_cache(maxsize=512)
@@ -259,9 +322,3 @@ def _is_short(y: Any) -> bool:
     """Return whether a constant needs few of its digits, so that it was hardly rounded when it was written down."""
     mantissa = np.frexp(np.abs(np.asarray(y)))[0] * 2.0**20
     return bool(np.all((mantissa == np.rint(mantissa)) | ~np.isfinite(mantissa)))
-
-
-def bits(value: Any) -> Any:
-    """Return what tells constants apart."""
-    array = np.asarray(value)
-    return array.dtype.str, array.shape, array.tobytes()

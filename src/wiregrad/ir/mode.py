@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from contextvars import ContextVar
 from enum import IntEnum
 from functools import cache
 
@@ -54,6 +55,16 @@ def default_convention() -> Convention:
         return named_convention(name) if name else Convention.MIN_NORM
     except OperandError as error:
         raise OperandError(f"{error} (in the environment variable {VARIABLE})") from None
+
+
+CHOICES: ContextVar[tuple[tuple[object, Convention], ...]] = ContextVar("wiregrad_conventions", default=())
+"""What the blocks around have chosen for their thread or task, each with a mark of its own, the innermost last."""
+
+
+def chosen_convention() -> Convention:
+    """Return the convention of nodes that are recorded now."""
+    choices = CHOICES.get()
+    return choices[-1][1] if choices else default_convention()
 
 
 def encode(convention: Convention, literal: Iterable[int]) -> int:

@@ -15,90 +15,15 @@ from typing import Any
 import numpy as np
 
 from wiregrad.ir import SPLIT, TABLE, Level, Pattern
+from wiregrad.ops import advice
 from wiregrad.ops.elementwise import Elementwise
 from wiregrad.ops.flow import conj, is_complex, only
 from wiregrad.ops.kinks import Kink
-from wiregrad.ops.remedies import Remedy
 
 register = TABLE.register
 
 LN2, LN10 = math.log(2.0), math.log(10.0)
 NAN = math.nan
-
-SQUARES = "square|multiply|power|absolute"
-EXPONENTIALS = "exp|exp2"
-MASKED = "a product with 0 does not stop an inf: choose with np.where(mask, ..., 0.0), whose other side never leaks"
-TOO_LARGE = Remedy("the result is beyond the largest number: scale the inputs, or work with logarithms")
-NORM = "use np.linalg.norm(x) instead of the root of a sum of squares: its gradient at 0 is 0"
-OF_POSITIVE = (
-    Remedy("use wg.log_softmax(x), which never takes the logarithm of a probability", of=("softmax",)),
-    Remedy("use wg.log_softmax(x), which divides before it overflows or underflows", of=("divide", EXPONENTIALS)),
-    Remedy("use wg.logsumexp(x), which neither overflows nor underflows", of=("sum", EXPONENTIALS)),
-    Remedy("use np.logaddexp(a, b), or wg.softplus(x) for log(1 + exp(x))", of=("add", EXPONENTIALS)),
-    Remedy("log(sigmoid(x)) is -wg.softplus(-x), which is exact on both sides", of=("sigmoid",)),
-    Remedy("log(1 - sigmoid(x)) is -wg.softplus(x), which is exact on both sides", of=("subtract", "sigmoid")),
-    Remedy("use np.linalg.slogdet(a)[1], which neither overflows nor underflows", of=("det",)),
-    Remedy("take the sum of the logarithms, not the logarithm of the product", of=("prod",)),
-    Remedy("write np.log1p(-p) for log(1 - p), and keep p below 1", of=("subtract", "constant")),
-    Remedy("guard the argument: np.log(np.maximum(x, tiny)), or np.where(x > 0, np.log(x), 0.0)"),
-)
-OF_ROOT = (
-    Remedy(
-        "use np.std(x), whose gradient is 0 where nothing varies, or add a small eps under the root",
-        of=("divide", "sum", SQUARES, "subtract", "divide", "sum"),
-    ),
-    Remedy(
-        "use np.linalg.norm(e) / np.sqrt(n) for the root of a mean of squares, or add a small eps under the root",
-        of=("divide", "sum", SQUARES),
-    ),
-    Remedy(NORM, of=("sum|add", SQUARES)),
-    Remedy("use np.abs(x) for the root of a square", of=(SQUARES,)),
-    Remedy(MASKED, to=("multiply",)),
-    Remedy("keep the argument above 0: np.sqrt(np.maximum(x, tiny)) or np.sqrt(x + eps)"),
-)
-OF_EXPONENT = (
-    Remedy("use wg.logsumexp(x), which takes the largest out first", to=("sum", "log")),
-    Remedy("use wg.softplus(x) for log(1 + exp(x)), or np.logaddexp(a, b)", to=("add", "log")),
-    Remedy("use wg.softplus(x) for log(1 + exp(x))", to=("log1p",)),
-    Remedy("write wg.sigmoid(x) for 1 / (1 + exp(-x)): it does not overflow", to=("add", "divide|reciprocal")),
-    Remedy("use wg.softmax(x), or subtract x.max() first: exp of what is left is at most 1", to=("divide",)),
-    Remedy("keep the argument below 709 (88 in float32): np.minimum(x, bound), or work with logarithms"),
-)
-OF_HYPERBOLA = (
-    Remedy("use np.tanh(x) for the quotient of sinh and cosh: it does not overflow", to=("divide",)),
-    TOO_LARGE,
-)
-OF_QUOTIENT = (
-    Remedy("use np.arctan2(y, x) for the angle: it has a slope everywhere but at the origin", to=("arctan",)),
-    Remedy("nothing varies: add an eps to the divisor, x / (np.std(x) + eps)", of=("sqrt", "divide"), slot=-1),
-    Remedy("the length is 0: divide by np.maximum(np.linalg.norm(x), eps)", of=("sqrt|hypot",), slot=-1),
-    Remedy(
-        "the count is 0: divide by np.maximum(count, 1), or leave out what is empty with np.where", of=("sum",), slot=-1
-    ),
-    Remedy("keep the divisor from 0: x / np.where(d == 0, 1.0, d), np.maximum(d, eps), or choose with np.where"),
-)
-INSIDE = Remedy("keep the argument inside (-1, 1): np.clip(x, -1 + eps, 1 - eps); np.arctan2 has a slope everywhere")
-OF_ANGLE = (
-    Remedy(
-        "take the angle by np.arctan2(np.linalg.norm(np.cross(u, v)), u @ v): it has a slope everywhere", of=("divide",)
-    ),
-    INSIDE,
-)
-OF_POWER = (
-    replace(TOO_LARGE, when=lambda *x: x[0] > 1),
-    Remedy(NORM, of=("sum|add", SQUARES), slot=0),
-    Remedy(
-        "keep the base above 0: np.maximum(x, eps) ** p; a power of a negative number is defined for whole exponents "
-        "only, and below 1 its slope at 0 is infinite"
-    ),
-)
-OF_PRODUCT = (
-    Remedy(MASKED + "; p * log(p) is np.where(p > 0, p * np.log(p), 0.0)", when=lambda a, b: 0 in (a, b)),
-    TOO_LARGE,
-)
-OF_INFINITIES = (
-    Remedy("two infinities met: mask with a large finite number (-1e9) instead of -inf, or leave those rows out"),
-)
 
 
 def _each(function: Callable[[float], float]) -> Callable[[Any], Any]:
@@ -209,7 +134,7 @@ def _rounding(name: str, doc: str, forward: Callable[..., Any], jumps: Callable[
             pattern=Pattern.BLOCK,
             forward=forward,
             partials=(lambda x, y: only_nan(y),),
-            kinks=(Kink(doc="between two steps", at=jumps, slopes=(None,), jump=True),),
+            kinks=(Kink(doc="where the value jumps", at=jumps, slopes=(None,), jump=True),),
             idempotent=True,
             **facts,
         )
@@ -313,7 +238,7 @@ negative: Elementwise = register(
 add: Elementwise = register(
     Elementwise(
         name="add",
-        remedies=OF_INFINITIES,
+        remedies=advice.OF_SUM,
         doc="Sum of two wires.",
         inputs=("a", "b"),
         pattern=Pattern.DISTRIBUTE,
@@ -328,7 +253,7 @@ add: Elementwise = register(
 subtract: Elementwise = register(
     Elementwise(
         name="subtract",
-        remedies=OF_INFINITIES,
+        remedies=advice.OF_SUM,
         doc="Difference of two wires.",
         inputs=("a", "b"),
         pattern=Pattern.DISTRIBUTE,
@@ -343,7 +268,7 @@ subtract: Elementwise = register(
 multiply: Elementwise = register(
     Elementwise(
         name="multiply",
-        remedies=OF_PRODUCT,
+        remedies=advice.OF_PRODUCT,
         doc="Product of two wires.",
         inputs=("a", "b"),
         pattern=Pattern.SWAP,
@@ -358,7 +283,7 @@ multiply: Elementwise = register(
 divide: Elementwise = register(
     Elementwise(
         name="divide",
-        remedies=OF_QUOTIENT,
+        remedies=advice.OF_QUOTIENT,
         doc="Quotient of two wires.",
         inputs=("a", "b"),
         pattern=Pattern.SCALE,
@@ -373,7 +298,7 @@ divide: Elementwise = register(
 power: Elementwise = register(
     Elementwise(
         name="power",
-        remedies=OF_POWER,
+        remedies=advice.OF_POWER,
         aliases=("pow",),
         doc="First wire to the power of the second.",
         inputs=("a", "b"),
@@ -388,13 +313,13 @@ power: Elementwise = register(
         ),
         infix=("**", "^"),
         level=Level.POWER,
-        domain=lambda a, b: a > 0,
+        domain=lambda a, b: (a > 0) | ((a == 0) & (b >= 0)) | ((a < 0) & (b == np.floor(b))),
     )
 )
 square: Elementwise = register(
     Elementwise(
         name="square",
-        remedies=(TOO_LARGE,),
+        remedies=(advice.TOO_LARGE,),
         doc="The wire times itself.",
         inputs=("x",),
         pattern=Pattern.SCALE,
@@ -406,7 +331,7 @@ square: Elementwise = register(
 reciprocal: Elementwise = register(
     Elementwise(
         name="reciprocal",
-        remedies=OF_QUOTIENT,
+        remedies=advice.OF_DIVISOR,
         doc="One over the wire.",
         inputs=("x",),
         pattern=Pattern.SCALE,
@@ -418,7 +343,7 @@ reciprocal: Elementwise = register(
 sqrt: Elementwise = register(
     Elementwise(
         name="sqrt",
-        remedies=OF_ROOT,
+        remedies=advice.OF_ROOT,
         doc="Square root.",
         inputs=("x",),
         pattern=Pattern.SCALE,
@@ -432,7 +357,7 @@ sqrt: Elementwise = register(
 cbrt: Elementwise = register(
     Elementwise(
         name="cbrt",
-        remedies=OF_POWER,
+        remedies=advice.OF_CUBE_ROOT,
         exact=lambda mp, x: mp.sign(x) * mp.cbrt(abs(x)),
         doc="Cube root.",
         inputs=("x",),
@@ -453,13 +378,14 @@ absolute: Elementwise = register(
         forward=np.absolute,
         # Of a complex number: how its length moves along the direction it points in.
         partials=(lambda x, y: only(not_equal(y, 0.0), conj(x) / y) if is_complex(x) else sign(x),),
-        kinks=(Kink(doc="x = 0", at=lambda x: x, slopes=(0.0,), jax=(1.0,)),),
+        kinks=(Kink(doc="x = 0", at=lambda x: x, slopes=(0.0,), jax=(lambda x, y: 0.0 if is_complex(x) else 1.0,)),),
         idempotent=True,
     )
 )
 hypot: Elementwise = register(
     Elementwise(
         name="hypot",
+        remedies=(advice.TOO_LARGE,),
         doc="Length of the vector (a, b); slopes 0 at the origin.",
         inputs=("a", "b"),
         pattern=Pattern.SCALE,
@@ -482,7 +408,7 @@ hypot: Elementwise = register(
 )
 
 exp: Elementwise = _slope(
-    "exp", "e to the power of the wire.", np.exp, lambda x, y: y, python="math.exp({x})", remedies=OF_EXPONENT
+    "exp", "e to the power of the wire.", np.exp, lambda x, y: y, python="math.exp({x})", remedies=advice.OF_EXP
 )
 exp2: Elementwise = _slope(
     "exp2",
@@ -491,10 +417,15 @@ exp2: Elementwise = _slope(
     lambda x, y: y * LN2,
     exact=lambda mp, x: mp.power(2, x),
     python="math.exp2({x})",
-    remedies=OF_EXPONENT,
+    remedies=advice.OF_EXP2,
 )
 expm1: Elementwise = _slope(
-    "expm1", "exp(x) - 1, exact near 0.", np.expm1, lambda x, y: exp(x), python="math.expm1({x})", remedies=OF_EXPONENT
+    "expm1",
+    "exp(x) - 1, exact near 0.",
+    np.expm1,
+    lambda x, y: exp(x),
+    python="math.expm1({x})",
+    remedies=advice.OF_EXPONENT,
 )
 
 log: Elementwise = _slope(
@@ -505,7 +436,7 @@ log: Elementwise = _slope(
     domain=lambda x: x >= 0,
     aliases=("ln",),
     python="math.log({x})",
-    remedies=OF_POSITIVE,
+    remedies=advice.OF_LOG,
 )
 log2: Elementwise = _slope(
     "log2",
@@ -515,7 +446,7 @@ log2: Elementwise = _slope(
     exact=lambda mp, x: mp.log(x, 2),
     domain=lambda x: x >= 0,
     python="math.log2({x})",
-    remedies=OF_POSITIVE,
+    remedies=advice.OF_LOG2,
 )
 log10: Elementwise = _slope(
     "log10",
@@ -524,7 +455,7 @@ log10: Elementwise = _slope(
     lambda x, y: where(below(x, 0.0), undefined(x), 1.0 / (x * LN10 + 0.0)),
     domain=lambda x: x >= 0,
     python="math.log10({x})",
-    remedies=OF_POSITIVE,
+    remedies=advice.OF_LOG10,
 )
 log1p: Elementwise = _slope(
     "log1p",
@@ -533,7 +464,7 @@ log1p: Elementwise = _slope(
     lambda x, y: where(below(x, -1.0), undefined(x), 1.0 / (1.0 + x)),
     domain=lambda x: x >= -1,
     python="math.log1p({x})",
-    remedies=(Remedy("keep the argument above -1: np.log1p(np.maximum(x, -1 + eps))"),),
+    remedies=advice.OF_LOG1P,
 )
 
 sin: Elementwise = _slope("sin", "Sine of an angle in radians.", np.sin, lambda x, y: cos(x), python="math.sin({x})")
@@ -560,7 +491,7 @@ arcsin: Elementwise = _slope(
     samples=tuple((k / 8,) for k in range(-7, 8)),
     aliases=("asin",),
     python="math.asin({x})",
-    remedies=OF_ANGLE,
+    remedies=advice.OF_ANGLE,
 )
 arccos: Elementwise = _slope(
     "arccos",
@@ -571,7 +502,7 @@ arccos: Elementwise = _slope(
     samples=tuple((k / 8,) for k in range(-7, 8)),
     aliases=("acos",),
     python="math.acos({x})",
-    remedies=OF_ANGLE,
+    remedies=advice.OF_ANGLE,
 )
 arctan: Elementwise = _slope(
     "arctan",
@@ -582,10 +513,10 @@ arctan: Elementwise = _slope(
     python="math.atan({x})",
 )
 sinh: Elementwise = _slope(
-    "sinh", "Hyperbolic sine.", np.sinh, lambda x, y: cosh(x), python="math.sinh({x})", remedies=OF_HYPERBOLA
+    "sinh", "Hyperbolic sine.", np.sinh, lambda x, y: cosh(x), python="math.sinh({x})", remedies=advice.OF_HYPERBOLA
 )
 cosh: Elementwise = _slope(
-    "cosh", "Hyperbolic cosine.", np.cosh, lambda x, y: sinh(x), python="math.cosh({x})", remedies=OF_HYPERBOLA
+    "cosh", "Hyperbolic cosine.", np.cosh, lambda x, y: sinh(x), python="math.cosh({x})", remedies=advice.OF_HYPERBOLA
 )
 tanh: Elementwise = _slope(
     "tanh",
@@ -615,7 +546,7 @@ arccosh: Elementwise = _slope(
     samples=tuple((1.0 + k * k / 16,) for k in range(1, 13)),
     aliases=("acosh",),
     python="math.acosh({x})",
-    remedies=(Remedy("keep the argument above 1: np.arccosh(np.maximum(x, 1 + eps))"),),
+    remedies=advice.OF_ARCCOSH,
 )
 arctanh: Elementwise = _slope(
     "arctanh",
@@ -628,7 +559,7 @@ arctanh: Elementwise = _slope(
     samples=tuple((k / 8,) for k in range(-7, 8)),
     aliases=("atanh",),
     python="math.atanh({x})",
-    remedies=(INSIDE,),
+    remedies=advice.OF_ARCTANH,
 )
 erf: Elementwise = _slope(
     "erf",
@@ -1063,7 +994,7 @@ heaviside: Elementwise = register(
 floor_divide: Elementwise = register(
     Elementwise(
         name="floor_divide",
-        remedies=OF_QUOTIENT[-1:],
+        remedies=advice.OF_REMAINDER,
         doc="Largest whole number not above a / b.",
         inputs=("a", "b"),
         pattern=Pattern.BLOCK,
@@ -1078,7 +1009,7 @@ floor_divide: Elementwise = register(
 mod: Elementwise = register(
     Elementwise(
         name="mod",
-        remedies=OF_QUOTIENT[-1:],
+        remedies=advice.OF_REMAINDER,
         doc="Remainder of a / b, with the sign of b.",
         inputs=("a", "b"),
         pattern=Pattern.SCALE,

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from wiregrad.ir import TABLE, Pattern
+from wiregrad.ops import advice
 from wiregrad.ops.array import Blocking, General, Linear, Reduction, folded, unreduce
 from wiregrad.ops.flow import conj, only, shape_of, whole
 from wiregrad.ops.records import nan_or
-from wiregrad.ops.remedies import Remedy
 
 register = TABLE.register
 
@@ -79,6 +79,7 @@ def _others(ndim: int, axes: tuple[int, ...]) -> tuple[int, ...]:
 register(
     Linear(
         name="sum",
+        remedies=advice.OF_SUM,
         doc="Sum along axes.",
         inputs=("x",),
         pattern=Pattern.DISTRIBUTE,
@@ -178,6 +179,7 @@ def _product_of_others(x: Any, y: Any, *, axes: tuple[int, ...], keepdims: bool)
 register(
     Reduction(
         name="prod",
+        remedies=advice.OF_MANY_FACTORS,
         doc="Product along axes; the slope of each factor is the product of the others.",
         inputs=("x",),
         pattern=Pattern.SWAP,
@@ -272,12 +274,10 @@ def _softmax_rule(slot: int, flow: Any, xs: Any, y: Any, *, axes: tuple[int, ...
     return y * (flow - total(y * flow, *axes))
 
 
-ALL_MASKED = (Remedy("a whole row is -inf, so nothing is left to choose from: mask with -1e9, or leave such rows out"),)
-
 softmax: General = register(
     General(
         name="softmax",
-        remedies=ALL_MASKED,
+        remedies=advice.OF_SHARES,
         doc="exp(x) / sum(exp(x)) along axes, without overflow.",
         inputs=("x",),
         pattern=Pattern.SCALE,
@@ -290,7 +290,7 @@ softmax: General = register(
 register(
     General(
         name="log_softmax",
-        remedies=ALL_MASKED,
+        remedies=advice.OF_LOG_SHARES,
         doc="log(softmax(x)) along axes, exact where softmax is nearly 0.",
         inputs=("x",),
         pattern=Pattern.SCALE,
@@ -325,6 +325,7 @@ def _scan_samples(rng: np.random.Generator) -> list[tuple[Any, ...]]:
 cumsum: Linear = register(
     Linear(
         name="cumsum",
+        remedies=advice.OF_SUM,
         doc="Running sum along an axis; backward it runs the other way.",
         inputs=("x",),
         pattern=Pattern.DISTRIBUTE,
@@ -344,6 +345,7 @@ def _factors(x: Any, axis: int, *, reverse: bool) -> Any:
 cumprod: General = register(
     General(
         name="cumprod",
+        remedies=advice.OF_MANY_FACTORS,
         doc="Running product along an axis.",
         inputs=("x",),
         pattern=Pattern.SWAP,

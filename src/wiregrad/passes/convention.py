@@ -8,9 +8,9 @@ from typing import TypeVar
 
 import numpy as np
 
-from wiregrad.errors import OperandError
+from wiregrad.errors import OperandError, shown
 from wiregrad.ir import TABLE, Circuit, Node
-from wiregrad.ir.mode import has_kinks, named_convention, switched
+from wiregrad.ir.mode import Convention, has_kinks, named_convention, switched
 
 CircuitT = TypeVar("CircuitT", bound=Circuit)
 
@@ -25,7 +25,11 @@ def with_convention(circuit: CircuitT, convention: str, nodes: Iterable[str] | N
     {'x': 1.0}
     """
     chosen = named_convention(convention)
-    indices = _kinked(circuit) if nodes is None else [_checked(circuit, name) for name in _names(nodes)]
+    return at_nodes(circuit, chosen, _kinked(circuit) if nodes is None else _indices(circuit, nodes))
+
+
+def at_nodes(circuit: CircuitT, chosen: Convention, indices: Iterable[int]) -> CircuitT:
+    """Return the circuit with another convention on the nodes of these indices, all of which have kinks."""
     modes = np.zeros(circuit.size, np.uint8) if circuit.columns.modes is None else circuit.columns.modes.copy()
     for node in indices:
         modes[node] = switched(int(modes[node]), chosen)
@@ -37,12 +41,19 @@ def _kinked(circuit: Circuit) -> list[int]:
     return [int(node) for node in np.flatnonzero(kinked[circuit.columns.codes])]
 
 
-def _names(nodes: Iterable[str]) -> list[str]:
-    return [nodes] if isinstance(nodes, str) else list(nodes)
+def _indices(circuit: Circuit, nodes: Iterable[str]) -> list[int]:
+    if isinstance(nodes, str):
+        return [_checked(circuit, nodes)]
+    if not isinstance(nodes, Iterable):
+        raise OperandError(f"nodes are given by name, as in with_convention('jax', ['t1']); got {shown(nodes)}")
+    return [_checked(circuit, name) for name in nodes]
 
 
 def _checked(circuit: Circuit, name: str) -> int:
     node = circuit.index(name)
-    if not has_kinks(circuit.op_of(node)):
+    op = circuit.op_of(node)
+    if getattr(op, "gap", None) is not None:
+        raise OperandError(f"{Node(circuit, node)} has no conventions: elements that tie share by all of them")
+    if not has_kinks(op):
         raise OperandError(f"{Node(circuit, node)} has no kinks, so every convention gives it the same slopes")
     return node

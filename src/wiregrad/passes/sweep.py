@@ -45,6 +45,16 @@ class Watcher(Protocol):
         """Be told what went back along one wire."""
 
 
+class Silent:
+    """Watches a sweep and says nothing."""
+
+    def node(self, row: Row, upstream: Any) -> None:
+        """Leave the gradient as it is."""
+
+    def wire(self, row: Row, slot: int, sent: Any) -> None:
+        """Do nothing."""
+
+
 def reverse(graph: Graph, values: Values, seeds: Mapping[int, Any], watcher: Watcher) -> list[Any]:
     """Send gradients back from the seeded nodes; returns the gradient of every node, None where none arrived.
 

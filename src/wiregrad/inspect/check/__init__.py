@@ -27,7 +27,6 @@ from wiregrad.inspect.check.numeric import KINK, RIGHT, UNDECIDED, WRONG
 from wiregrad.inspect.check.whole import (
     Cut,
     Function,
-    Silent,
     Whole,
     check_whole,
     is_present,
@@ -40,6 +39,7 @@ from wiregrad.ops import Elementwise
 from wiregrad.ops.array import Blocking, General
 from wiregrad.ops.flow import fit, settle, whole
 from wiregrad.passes import reverse
+from wiregrad.passes.sweep import Silent
 
 NODES, RULES = 1000, 300
 """At most so many nodes are checked, and the rules of so many; of nodes written on one line some are taken."""

@@ -22,9 +22,10 @@ from wiregrad.frontends.value import Value
 from wiregrad.inspect.check.arrays import direction
 from wiregrad.inspect.check.numeric import COARSE, FINE, RIGHT, WRONG, Comparison, Numbers, Way, compare, inner, wide
 from wiregrad.inspect.report import Report
-from wiregrad.ir import Certificate, Circuit, Node, Pattern, Place, Row
+from wiregrad.ir import Certificate, Circuit, Node, Pattern, Place
 from wiregrad.ops.flow import Masked, settle
 from wiregrad.passes import reverse
+from wiregrad.passes.sweep import Silent
 
 
 @dataclass(frozen=True, repr=False)
@@ -81,16 +82,6 @@ def because(reason: str) -> str:
     'undecided: nan'
     """
     return f": {reason}" if reason else ""
-
-
-class Silent:
-    """Watches a sweep and says nothing."""
-
-    def node(self, row: Row, upstream: Any) -> None:
-        """Leave the gradient as it is."""
-
-    def wire(self, row: Row, slot: int, sent: Any) -> None:
-        """Do nothing."""
 
 
 class Function:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,9 +16,10 @@ from wiregrad.dtypes import as_float
 from wiregrad.errors import InputError, WiregradError, shown, suggest
 from wiregrad.export.canvas import brief
 from wiregrad.export.letters import count
+from wiregrad.export.reading import nonfinite_text
 from wiregrad.inspect.flight.gauge import Seen
-from wiregrad.inspect.flow import nonfinite_text, times
 from wiregrad.inspect.summary import Tally
+from wiregrad.inspect.trend import times
 
 KINDS = ("nonfinite", "vanished", "exploded", "stuck", "dead")
 FEWEST = 3
@@ -76,12 +77,20 @@ class Limits:
     def __post_init__(self) -> None:
         for name, least in (("patience", 1), ("early", FEWEST)):
             check_count(name, getattr(self, name), least)
-        for kind in (self.watch,) if isinstance(self.watch, str) else self.watch:
-            check_kind(kind)
+        object.__setattr__(self, "watch", _kinds(self.watch))
         for name, low, high in (("vanish", 0.0, 1.0), ("explode", 1.0, math.inf), ("dead", 0.0, 1.0)):
             number = as_float(getattr(self, name))
             if number is None or not low <= number <= high:
                 raise InputError(f"{name} must be a number from {low:g} to {high:g}; got {shown(getattr(self, name))}")
+
+
+def _kinds(watch: Any) -> tuple[str, ...]:
+    """Return the kinds to watch for, given as one or as several."""
+    if isinstance(watch, str):
+        return (check_kind(watch),)
+    if not isinstance(watch, Iterable):
+        raise InputError(f"watch is some of {', '.join(KINDS)}; got {shown(watch)}")
+    return tuple(check_kind(kind) for kind in watch)
 
 
 def check_count(name: str, number: Any, least: int) -> int:
@@ -97,7 +106,7 @@ def check_kind(kind: Any) -> str:
     >>> check_kind("dead")
     'dead'
     """
-    if kind not in KINDS:
+    if not isinstance(kind, str) or kind not in KINDS:
         raise InputError(f"events are {', '.join(KINDS)}; got {shown(kind)}{suggest(str(kind), KINDS)}")
     return str(kind)
 
@@ -166,7 +175,9 @@ class Judge:
             yield Sign("stuck", "update", name, seen.update, f"no parameter of {name} moves")
         g = seen.gradient
         if g is not None and g.nonfinite:
-            words = f"{nonfinite_text(g)} among the {g.size:,} numbers of the gradient of {name}"
+            whose = f"the gradient of {name}"
+            alone = f"{whose} is {'NaN' if g.nans else 'Inf'}"
+            words = f"{nonfinite_text(g.nans, g.infs)} among the {g.size:,} numbers of {whose}" if g.size > 1 else alone
             yield Sign("nonfinite", "gradient", name, g.nonfinite, words, sure=True)
         if g is not None and g.finite:
             yield from self._size_signs(name, g, seen.absent, loss)
@@ -174,7 +185,8 @@ class Judge:
     def _size_signs(self, name: str, g: Tally, absent: int, loss: float) -> Iterator[Sign]:
         usual, whose = self._early_median(f"/{name}", g.rms), f"the gradient of {name}"
         yield from self._explosion("gradient", name, g.rms, usual, whose)
-        if g.high == 0.0 and not g.nonfinite:
+        nothing = g.high == 0.0 and not g.nonfinite
+        if nothing:
             words = f"{whose} is {'absent: none arrives' if absent == g.size else 'exactly 0 everywhere'}"
             yield Sign("vanished", "gradient", name, 0.0, words, usual or math.nan, sure=True)
         elif g.rms <= self.limits.vanish * usual:
@@ -182,7 +194,8 @@ class Judge:
             # A small gradient beside a small loss is a training that is done.
             words = f"{whose} vanishes: rms {brief(g.rms)}, {less}; the loss is {brief(loss)}"
             yield Sign("vanished", "gradient", name, g.rms, words, usual)
-        if g.zero_share > self.limits.dead:
+        # That all of it is 0 has been told, unless nobody wants to hear that.
+        if g.zero_share > self.limits.dead and not (nothing and "vanished" in self.limits.watch):
             yield Sign("dead", "gradient", name, g.zero_share, f"{g.zero_share:.0%} of {whose} is exactly 0")
 
     def _explosion(self, what: str, group: str, size: float, usual: float, whose: str) -> Iterator[Sign]:

@@ -93,6 +93,10 @@ class Gauge:
         if before is None or [x.size for x in before] != [x.size for x in arrays]:
             before = None
             self._before[name] = [array.copy() for array in arrays]
+        elif any(old.dtype != now.dtype for old, now in zip(before, arrays, strict=True)):
+            # What is kept must hold the finer of both, or a small move would be lost in its rounding.
+            before = [old.astype(np.result_type(old, now)) for old, now in zip(before, arrays, strict=True)]
+            self._before[name] = before
         with np.errstate(all="ignore"):
             size, moved = _sizes(arrays, before)
         largest = max(size, self._sizes.get(name, size))

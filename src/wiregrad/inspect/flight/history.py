@@ -2,7 +2,8 @@
 
 When all records are taken, neighbours are merged two by two and each record from then on covers twice as many steps.
 Kept true: records follow each other without a gap, all but the last cover equally many steps, and each keeps the
-smallest, the mean and the largest of the finite numbers of its steps.
+smallest, the mean and the largest of the finite numbers of its steps. The first and the last number are kept as they
+were.
 """
 
 from __future__ import annotations
@@ -35,7 +36,19 @@ class History:
     (3, 4, Band(low=0.0, mean=1.5, high=3.0))
     """
 
-    __slots__ = ("_filled", "_high", "_low", "_mean", "_seen", "_steps", "capacity", "stride", "total")
+    __slots__ = (
+        "_filled",
+        "_first",
+        "_high",
+        "_last",
+        "_low",
+        "_mean",
+        "_seen",
+        "_steps",
+        "capacity",
+        "stride",
+        "total",
+    )
 
     def __init__(self, capacity: int, width: int) -> None:
         self.capacity = min(capacity, max(FEWEST_RECORDS, MOST_NUMBERS // width))
@@ -44,22 +57,33 @@ class History:
         self._steps: NDArray[np.int64] = np.zeros(0, np.int64)
         shape = (0, width)
         self._low, self._mean, self._high, self._seen = (np.zeros(shape) for _ in range(4))
+        self._first, self._last = np.full(width, np.nan), np.full(width, np.nan)
 
     def __len__(self) -> int:
         return self._filled
 
     def add(self, row: NDArray[np.float64]) -> None:
         """Add the numbers of one more step."""
+        finite = np.isfinite(row)
+        self._first = np.where(np.isnan(self._first) & finite, row, self._first)
+        self._last = np.where(finite, row, self._last)
+        self._add(row)
+
+    def _add(self, row: NDArray[np.float64]) -> None:
         if self._filled and self._steps[self._filled - 1] < self.stride:
             self._fold(self._filled - 1, row)
         else:
             if self._filled == self.capacity:
                 self._halve()
                 # An odd last record has room for the new step.
-                return self.add(row)
+                return self._add(row)
             self._append(row)
         self.total += 1
         return None
+
+    def ends(self, column: int) -> tuple[float, float]:
+        """Return the first and the last finite number of a column, exactly; NaN if there was none."""
+        return float(self._first[column]), float(self._last[column])
 
     def _append(self, row: NDArray[np.float64]) -> None:
         if self._filled == len(self._steps):

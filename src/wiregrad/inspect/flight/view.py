@@ -47,10 +47,10 @@ def worth_showing(groups: Sequence[str], events: Sequence[Event]) -> list[int]:
 
 def _course(history: History, at: int, bad: int, most: int = 40) -> str:
     """Write how a number went: first, last, and a sparkline, with a mark wherever it was not finite."""
-    told = [x for x in history.curve(at, len(history))[2].tolist() if math.isfinite(x)]
+    first, last = history.ends(at)
     means, counts = (history.curve(k, most)[2].tolist() for k in (at, bad))
     bars = [math.nan if spoilt_steps > 0 else mean for mean, spoilt_steps in zip(means, counts, strict=True)]
-    return f"{brief(told[0]):>9} to {brief(told[-1]):<9} {spark(bars)}" if told else "never a number"
+    return "never a number" if math.isnan(first) else f"{brief(first):>9} to {brief(last):<9} {spark(bars)}"
 
 
 def spark(numbers: Sequence[float]) -> str:
@@ -63,8 +63,17 @@ def spark(numbers: Sequence[float]) -> str:
     heights = [math.log(x) if log and math.isfinite(x) else x for x in numbers]
     told = [x for x in heights if math.isfinite(x)]
     low, high = min(told, default=0.0), max(told, default=0.0)
-    room = high / 7 - low / 7
-    return "".join(SPARKS[round((x - low) / room) if room else 0] if math.isfinite(x) else "!" for x in heights)
+    return "".join(SPARKS[round(7 * _share(x, low, high))] if math.isfinite(x) else "!" for x in heights)
+
+
+def _share(x: float, low: float, high: float) -> float:
+    """Return how far from low to high a number lies."""
+    if low == high:
+        return 0.0
+    if math.isinf(high - low):
+        # Halves, because the difference of two huge numbers is no number.
+        x, low, high = x / 2, low / 2, high / 2
+    return (x - low) / (high - low)
 
 
 def svg(history: History, groups: Sequence[str], events: Sequence[Event], theme: str) -> str:

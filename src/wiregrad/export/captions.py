@@ -1,0 +1,70 @@
+"""What a box says of its op: the name or sign, the constants inside it, and what it was set to.
+
+Nothing here knows an op by its name; what is written follows from the record and from the names of its settings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from wiregrad.export.letters import clip
+from wiregrad.export.reading import shape_text
+from wiregrad.ir import Op
+
+WIRE = "·"
+"""What stands for a wire among constants."""
+LONGEST = 24
+"""How many columns of a setting are written."""
+
+
+def caption(op: Op, inside: Sequence[str], *, rank: int = -1, shapes: bool = True) -> str:
+    """Write an op; `inside` has a text for every input that is written in it, and none for wires.
+
+    `rank` is how many axes the first input has; `shapes` says whether the shape of the result is to be written.
+
+    >>> from wiregrad import ops
+    >>> caption(ops.multiply, ["2", ""]), caption(ops.tanh, [""])
+    ('2 * ·', 'tanh')
+    """
+    index = op.options.get("index")
+    if isinstance(index, tuple):
+        return f"{inside[0] or WIRE}[{', '.join(map(_index, index))}]"
+    settings = " ".join(_settings(op, rank, shapes))
+    bare = replace(op, settings=()) if op.settings and not op.per_call else op
+    if any(inside):
+        written = str(bare.expression(*(text or WIRE for text in inside)))
+    else:
+        written = op.infix[0] if op.infix else op.prefix or op.title
+    return f"{written} {settings}".rstrip()
+
+
+def _settings(op: Op, rank: int, shapes: bool) -> Iterator[str]:
+    """Write what tells a node of this op from others: axes, shapes, and all that is set to something."""
+    options = {} if op.per_call else op.options
+    for name, value in options.items():
+        if name in ("axis", "axes"):
+            # A reduction over all axes needs no word.
+            if not ("keepdims" in options and isinstance(value, tuple) and len(value) == rank):
+                yield _axes(value)
+        elif name == "shape":
+            if shapes and isinstance(value, tuple):
+                yield shape_text(value)
+        elif value is True and name != "keepdims":
+            yield name
+        elif name not in ("rank", "keepdims") and value not in (None, False):
+            yield clip(f"{name}={value}", LONGEST)
+
+
+def _axes(value: Any) -> str:
+    found = value if isinstance(value, tuple) else (value,)
+    return f"{'axis' if len(found) == 1 else 'axes'} {', '.join(map(str, found))}"
+
+
+def _index(part: Any) -> str:
+    """Write one part of an index as Python has it."""
+    if isinstance(part, tuple) and len(part) == 4 and part[0] == "slice":
+        start, stop, step = ("" if bound is None else str(bound) for bound in part[1:])
+        return f"{start}:{stop}:{step}" if step else f"{start}:{stop}"
+    return clip(str(part), LONGEST)

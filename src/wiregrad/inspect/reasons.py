@@ -1,0 +1,155 @@
+"""Reasons: a sentence with numbers for each cut of a gradient.
+
+What is said follows from the record of the op: its pattern, its kinks, which input is a condition, which slopes it has.
+By the letters of the op table `x` is what an op bends and its other inputs say how, while `a` and `b` are alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from wiregrad.inspect.cuts import Cut
+from wiregrad.inspect.wiring import Wiring, shown
+from wiregrad.ir import Pattern
+from wiregrad.ops import Elementwise
+from wiregrad.ops.flow import settle
+
+FAR = 5.0
+"""From this magnitude of its input on an op with slope 0 is saturated; nearer to 0 it is at a stationary point."""
+
+
+def reason(wiring: Wiring, active: Sequence[int], cut: Cut) -> str:
+    """Say why nothing came back along a wire; `active` marks the nodes that an input can move."""
+    assert cut.slot is not None
+    return _Teller(wiring, active, cut, cut.slot).said()
+
+
+def what_it_is(dtype: np.dtype[Any]) -> str:
+    """Say what a number is that has no gradient; empty for one that has.
+
+    >>> what_it_is(np.dtype(bool)), what_it_is(np.dtype(float))
+    ('true or false', '')
+    """
+    return {"b": "true or false", "i": f"a whole number ({dtype.name})"}.get(dtype.kind, "")
+
+
+class _Teller:
+    """Says why one wire cuts."""
+
+    def __init__(self, wiring: Wiring, active: Sequence[int], cut: Cut, slot: int) -> None:
+        self.wiring, self.active, self.cut, self.slot = wiring, active, cut, slot
+        self.row = wiring.rows[cut.node]
+        self.op, self.sources = self.row.op, self.row.sources
+        self.xs, self.y = wiring.xs(cut.node), wiring.run.values[cut.node]
+        self.title = self.op.title
+        self.source = wiring.circuit.name_of(self.sources[slot])
+
+    def said(self) -> str:
+        """Return the sentence."""
+        kind = self.wiring.circuit.type_of(self.cut.node).dtype
+        if self.cut.kind in ("underflow", "sideways", "cancelling"):
+            said = self._lost()
+        elif self.op.pattern is Pattern.BLOCK or kind.kind not in "fc":
+            said = self._blocked(what_it_is(kind) or "a step")
+        elif not np.size(self.y):
+            said = f"makes an array without elements of {self.source}"
+        elif self.op.pattern is Pattern.ROUTE and not isinstance(self.op, Elementwise):
+            return f"{self.title} {self._left_out()}"
+        else:
+            said = self._by_element(self.op) if isinstance(self.op, Elementwise) else self._of_arrays()
+        return f"{self.title} {said}" + self._partly()
+
+    def _partly(self) -> str:
+        count, size = self.cut.count, np.size(self.cut.ended)
+        return f", in {count} of {size} elements" if count < size else ""
+
+    def _blocked(self, what: str) -> str:
+        if self.y is self.xs[self.slot]:
+            return f"hands {self.source} on but not its gradient, on purpose"
+        return f"cuts the gradient: what it makes of {self.source} is {what}, which moves in jumps"
+
+    def _left_out(self) -> str:
+        x = f"{self.source} = {shown(self.xs[self.slot])}"
+        count, asked = self.cut.count, self.cut.asked
+        return f"leaves out {count} of {asked} elements of {x}" if count < asked else f"chose other elements of {x}"
+
+    def _lost(self) -> str:
+        """Say how a gradient was lost though the slope is not 0."""
+        arrived = shown(self._at(self.wiring.run.gradient(self.cut.node)))
+        if self.cut.kind == "cancelling":
+            return f"makes 0 of what arrives, {arrived}: its parts cancel on the way to {self.source}"
+        if not isinstance(self.op, Elementwise):
+            return f"makes 0 of what arrives, {arrived}: less than there are numbers for"
+        local = shown(self._at(settle(self.wiring.local((self.cut.node, self.slot)))))
+        sideways = f"nothing of that lies along {self.source}, which is real"
+        why = sideways if self.cut.kind == "sideways" else "less than there are numbers for"
+        return f"multiplies {arrived} by {local}: {why}"
+
+    def _by_element(self, op: Elementwise) -> str:
+        """Say why an op that works by elements sends nothing, or 0."""
+        x = f"{self.source} = {shown(self._at(self.xs[self.slot]))}"
+        if op.partials[self.slot] is None:
+            return f"takes {x} only to decide: its value moves in jumps with it"
+        if self._is_kink(op):
+            return f"stands on its kink at {x}, where the slope that is taken is 0"
+        if op.selects:
+            return f"did not choose {x}: {self._condition()} is {'true' if self.slot == 2 else 'false'}"
+        if op.pattern is Pattern.ROUTE:
+            return self._routed(op, x)
+        return self._flat(op, x)
+
+    def _condition(self) -> str:
+        constant = not self.wiring.rows[self.sources[0]].sources
+        return "its condition" + ("" if constant else f" {self.wiring.circuit.name_of(self.sources[0])}")
+
+    def _is_kink(self, op: Elementwise) -> bool:
+        smooth = [kink for kink in op.kinks if not kink.jump]
+        return any(np.all(self._at(kink.at(*self.xs)) == 0) for kink in smooth)
+
+    def _routed(self, op: Elementwise, x: str) -> str:
+        """Say what a router gave instead of an input."""
+        others = [slot for slot in range(len(self.xs)) if slot != self.slot]
+        given = f" ({self.wiring.given(self.cut.node, others)})" if others else ""
+        if op.inputs[self.slot] == "x" or not any(self.active[self.sources[slot]] for slot in others):
+            return f"is dead or saturated: it lets nothing through at {x}, outside its bounds{given}"
+        return f"passes nothing on to {x}: it gave another of its inputs{given}"
+
+    def _flat(self, op: Elementwise, x: str) -> str:
+        """Say why a slope is 0."""
+        zeros = [k for k in range(len(self.xs)) if k != self.slot and np.all(self._at(self.xs[k]) == 0)]
+        if op.pattern is Pattern.SWAP and zeros:
+            return self._times_zero(zeros[0])
+        if self.cut.kind == "absent":
+            return f"sends nothing back to {x}"
+        if len(self.xs) > 1:
+            return f"has slope 0 for {self.source} at {self.wiring.given(self.cut.node, range(len(self.xs)))}"
+        if np.min(np.abs(self._at(self.xs[0]))) < FAR:
+            return f"is flat at {x}: stationary, its slope there is 0"
+        why = "its value underflows to 0" if np.all(self._at(self.y) == 0) else "saturated, its slope is 0"
+        return f"is flat at {x}: {why}"
+
+    def _times_zero(self, other: int) -> str:
+        same = self.sources[other] == self.sources[self.slot]
+        factor = f"{self.source} itself" if same else self.wiring.operand(self.sources[other])
+        return f"multiplies by {factor}, which is 0{' there' * bool(np.any(self.xs[other]))}"
+
+    def _of_arrays(self) -> str:
+        """Say why an op on whole arrays sends nothing, or 0."""
+        x = f"{self.source} = {shown(self.xs[self.slot])}"
+        others = [slot for slot in range(len(self.xs)) if slot != self.slot]
+        if self.cut.kind == "absent":
+            return f"sends nothing back to {self.source}"
+        if self.op.per_call:
+            return f"sends 0 back to {self.source}, though {shown(self.wiring.run.gradient(self.cut.node))} arrived"
+        if self.op.pattern is not Pattern.SWAP:
+            return f"is flat at {x}: its slope there is 0"
+        return self._times_zero(others[0]) if others else f"multiplies the elements of {x}: the others make 0"
+
+    def _at(self, x: Any) -> Any:
+        """Return the elements of an array at which the gradient ends, all of it where it ends everywhere."""
+        if np.shape(x) != np.shape(self.cut.ended) or np.all(self.cut.ended):
+            return x
+        return np.asarray(x)[self.cut.ended]

@@ -1,0 +1,116 @@
+"""Two circuits laid side by side: which node stands for which, and what each node is.
+
+Kept true: the inputs that both circuits name alike stand at the same positions if there are equally many, so that
+nobody takes one for another because it was made first. Positions, not indices, are what is compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import FunctionType
+from typing import Any
+
+from wiregrad.frontends.tree import flatten
+from wiregrad.inspect.magnitude import bits
+from wiregrad.inspect.report import operand, told, where
+from wiregrad.ir import INPUT, Circuit, Node, Op, Row
+from wiregrad.ir.names import is_automatic
+
+
+class Side:
+    """The nodes of a circuit in the order in which they are compared, with what each is: alone, and with its sources.
+
+    `order` has the index of each node; sources and outputs are positions in it.
+    """
+
+    def __init__(self, circuit: Circuit, order: Sequence[int], shared: frozenset[str]) -> None:
+        self.circuit, self.order, self.size = circuit, order, circuit.size
+        rows, constants, place = (
+            list(circuit.rows()),
+            circuit.constants(),
+            dict(zip(order, range(len(order)), strict=True)),
+        )
+        self.sources = [[place[source] for source in rows[node].sources] for node in order]
+        self.outputs = [place[node] for node in circuit.columns.outputs.tolist()]
+        self.inputs = [place[node] for node in circuit.input_indices()]
+        self.alone = [_alone(circuit, rows[node], constants, shared) for node in order]
+        self.whole = [(alone, tuple(sources)) for alone, sources in zip(self.alone, self.sources, strict=True)]
+
+    def view(self, at: int) -> Node:
+        """Return the node at a position."""
+        return Node(self.circuit, self.order[at])
+
+    def name(self, at: int) -> str:
+        """Return the name of the node at a position."""
+        return self.circuit.name_of(self.order[at])
+
+    def told(self, at: int) -> str:
+        """Write the node at a position, with its place in the source."""
+        return told(self.circuit, self.order[at]) + where(self.circuit, self.order[at])
+
+    def operand(self, at: int) -> str:
+        """Write the node at a position as it stands in an expression."""
+        return operand(self.circuit, self.order[at])
+
+    def identities(self, known: dict[Any, int]) -> list[int]:
+        """Number the sub-circuits so that two nodes have one number if all that leads to them is the same."""
+        found = [-1] * self.size
+        for k, at in enumerate(sorted(self.inputs)):
+            found[at] = known.setdefault((self.alone[at], k), len(known))
+        for at in range(self.size):
+            if self.alone[at][0] != INPUT.name:
+                key = self.alone[at], tuple([found[source] for source in self.sources[at]])
+                found[at] = known.setdefault(key, len(known))
+        return found
+
+
+def matched(one: Circuit, two: Circuit) -> tuple[Side, Side]:
+    """Lay two circuits side by side.
+
+    >>> import wiregrad as wg
+    >>> [side.order for side in matched(wg.circuit("f = a - b"), wg.circuit("f = b - a"))]
+    [[0, 1, 2], [1, 0, 2]]
+    """
+    names = one.inputs, two.inputs
+    shared = frozenset(name for name in set(names[0]) & set(names[1]) if not is_automatic(name))
+    order = list(range(two.size))
+    if len(names[0]) == len(names[1]):
+        at = dict(zip(names[1], two.input_indices(), strict=True))
+        rest = iter([name for name in names[1] if name not in shared])
+        for place, name in zip(two.input_indices(), names[0], strict=True):
+            order[place] = at[name if name in shared else next(rest)]
+    return Side(one, list(range(one.size)), shared), Side(two, order, shared)
+
+
+def _alone(circuit: Circuit, row: Row, constants: Mapping[int, Any], shared: frozenset[str]) -> tuple[Any, ...]:
+    """Return what a node is, whatever it reads."""
+    kind = name = None
+    if row.op is INPUT:
+        kind, name = circuit.type_of(row.node), circuit.name_of(row.node)
+    value = bits(constants[row.node]) if row.node in constants else None
+    settings = own_code(row.op) if row.op.per_call else row.op.settings
+    return row.op.name, settings, row.mode, len(row.sources), kind, name if name in shared else None, value
+
+
+def own_code(op: Op) -> tuple[Any, ...]:
+    """Return what tells calls of users' code apart: the code itself, then the arguments that are no wires."""
+    parts, tree = flatten([getattr(call, "identity", call) for _, call in op.settings])
+    return (*[_key(part) for part in parts], repr(tree))
+
+
+def _key(part: Any) -> Any:
+    if isinstance(part, FunctionType):
+        # A function that is written in a function is a new one in each call; what it closes over makes the difference.
+        cells = [cell.cell_contents for cell in part.__closure__ or ()]
+        return part.__code__, tuple(map(_plain_key, (*cells, *(part.__defaults__ or ()))))
+    return _plain_key(part)
+
+
+def _plain_key(part: Any) -> Any:
+    if hasattr(part, "dtype") or isinstance(part, float | complex):
+        return bits(part)
+    try:
+        hash(part)
+    except TypeError:
+        return type(part), id(part)
+    return type(part), part

@@ -1,0 +1,79 @@
+"""The path that carries most of a gradient: its factors, and the nodes on it at which parts nearly cancel.
+
+From each node the next wire is the use that sends most back to it. These choices make a tree that ends in the output,
+so where two uses of a node meet again is found by walking up from both.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from wiregrad.inspect.wiring import Wire, Wiring, size_of
+
+CANCELS = 1e3
+"""Parts that are together so many times as large as their sum are worth a word."""
+
+
+class Strongest:
+    """Follows the largest contributions from nodes to the output."""
+
+    def __init__(self, wiring: Wiring) -> None:
+        self.wiring, self.run = wiring, wiring.run
+        self._best: dict[int, Wire | None] = {}
+
+    def path(self, node: int) -> list[Wire]:
+        """Return the wires that carry most, from the output to a node."""
+        wires = list[Wire]()
+        while node != self.wiring.root and (best := self._next(node)) is not None:
+            wires.append(best)
+            node = best[0]
+        return wires[::-1]
+
+    def factor(self, wire: Wire) -> float:
+        """Return the local derivative of a wire; along arrays how much longer the gradient became."""
+        local = self.wiring.local(wire)
+        if isinstance(local, float | np.floating):
+            return float(local)
+        return size_of(self.wiring.sent(wire)) / (size_of(self.run.gradient(wire[0])) or math.nan)
+
+    def cancelling(self, nodes: Sequence[int]) -> list[int]:
+        """Return those nodes whose parts nearly cancel, the worst first."""
+        found = []
+        for node in nodes:
+            uses = self.run.readers_of(node)
+            if len(uses) > 1:
+                total = size_of(self.run.gradient(node))
+                most = sum(size_of(self.wiring.sent(wire)) for wire in uses)
+                if most > CANCELS * total:
+                    found.append((most / (total or 5e-324), node))
+        return [node for _, node in sorted(found, key=lambda item: -item[0])]
+
+    def uses(self, node: int) -> list[Wire]:
+        """Return the wires that read a node, those that send most first."""
+        return sorted(self.run.readers_of(node), key=lambda wire: -_rank(self.wiring.sent(wire)))
+
+    def join(self, one: int, two: int) -> int:
+        """Return the node at which the paths that carry most from two nodes meet; the first one if they do not."""
+        first, second = one, two
+        while first != second:
+            # Readers stand behind what they read, so the node that is behind cannot lie on the other's way here.
+            best = self._next(min(first, second))
+            if best is None:
+                return one
+            first, second = best[0], max(first, second)
+        return first
+
+    def _next(self, node: int) -> Wire | None:
+        """Return the wire that sends most to a node, None if nothing is sent."""
+        if node not in self._best:
+            best = max(self.run.readers_of(node), key=lambda wire: _rank(self.wiring.sent(wire)), default=None)
+            self._best[node] = None if best is None or not _rank(self.wiring.sent(best)) else best
+        return self._best[node]
+
+
+def _rank(value: object) -> float:
+    found = size_of(value)
+    return math.inf if math.isnan(found) else found

@@ -1,0 +1,382 @@
+"""The ways between a node and the output of a run, and the search for those that carry most.
+
+Nothing is enumerated. Going back from the output, each node keeps the k largest products that reached it; magnitudes
+keep their order when they are multiplied by one more factor, so the k largest at a node come from the k largest at
+its readers. Products carry an exponent of their own, so long chains neither under- nor overflow. Only nodes that lie
+between the node and the output are visited, and nothing recurses. Users' own code is not run again where what it sent
+tells its factor: along numbers always, along arrays where a single path arrives at it.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from wiregrad.backends import Run
+from wiregrad.dtypes import plain
+from wiregrad.inspect.magnitude import norm
+from wiregrad.inspect.wider import is_foreign
+from wiregrad.ir import Pattern, Row
+from wiregrad.ops.flow import Masked, fit, settle
+
+RANGE = 64
+"""Powers of 2 that the norm of a flow may be away from 1 before it is brought back."""
+
+
+class Way:
+    """The nodes between a node and the output, the last one first."""
+
+    def __init__(self, run: Run, target: int) -> None:
+        self.run, self.target, self.root = run, target, run.circuit.root()
+        self.inside = bytearray(run.circuit.size)
+        self.rows = self._rows()
+        self.splitters = {row.node for row in self.rows if row.op.pattern is Pattern.MERGE}
+        self._starts = run.circuit.columns.starts.tolist()
+
+    def _rows(self) -> list[Row]:
+        ahead, reached = bytearray(len(self.inside)), list[Row]()
+        ahead[self.target] = 1
+        for row in self.run.circuit.rows():
+            if self.target < row.node <= self.root and any(ahead[source] for source in row.sources):
+                ahead[row.node] = 1
+                reached.append(row)
+        self.inside[self.root] = ahead[self.root]
+        for row in reversed(reached):
+            if self.inside[row.node]:
+                for source in row.sources:
+                    self.inside[source] |= ahead[source]
+        return [row for row in reversed(reached) if self.inside[row.node]]
+
+    def is_scalar(self) -> bool:
+        """Return whether real numbers alone flow here, so that each wire has one factor."""
+        types = [self.run.circuit.type_of(node) for node in (self.target, *(row.node for row in self.rows))]
+        return all(not kind.shape and kind.dtype.kind != "c" for kind in types)
+
+    def slots(self, row: Row) -> Iterator[int]:
+        """Return the inputs of a node through which the way leads, in the order in which the sweep adds."""
+        return (slot for slot in reversed(range(len(row.sources))) if self.inside[row.sources[slot]])
+
+    def sent(self, row: Row, slot: int) -> Any:
+        """Return what went back along a wire."""
+        return self.run.sent[self._starts[row.node] + slot]
+
+    def is_live(self, row: Row, slot: int) -> bool:
+        """Return whether anything went back along a wire."""
+        sent = self.sent(row, slot)
+        return bool(np.any(sent.mask)) if type(sent) is Masked else sent is not None
+
+    def pull(self, row: Row, slot: int, flow: Any) -> Any:
+        """Return what a wire makes of a flow that arrives at its reader."""
+        values = self.run.values
+        xs = [values[source] for source in row.sources]
+        return fit(row.op.pull(slot, flow, xs, values[row.node], row.mode), xs[slot])
+
+    def shape(self, node: int) -> tuple[int, ...]:
+        """Return the shape of what a node carries."""
+        return self.run.circuit.type_of(node).shape
+
+    def single(self) -> set[int]:
+        """Return the nodes from which one path alone leads to the output, blocked ones not counted."""
+        counts = {self.root: 1}
+        for row in self.rows:
+            held = counts.get(row.node, 0)
+            for slot in self.slots(row) if held else ():
+                if self.is_live(row, slot):
+                    counts[row.sources[slot]] = min(2, counts.get(row.sources[slot], 0) + held)
+        return {node for node, count in counts.items() if count == 1}
+
+    def count(self, keep: Callable[[Row, int], bool]) -> int:
+        """Return how many paths of wires to keep there are."""
+        counts = {self.root: 1}
+        for row in self.rows:
+            # Counts can have as many bits as there are nodes: none is kept longer than it is needed.
+            held = counts.pop(row.node, 0)
+            for slot in self.slots(row) if held else ():
+                if keep(row, slot):
+                    counts[row.sources[slot]] = counts.get(row.sources[slot], 0) + held
+        return counts.get(self.target, 0)
+
+
+class Scaled(NamedTuple):
+    """A number whose exponent has no bounds: `mantissa * 2**exponent`, the mantissa between 1/2 and 1, 0 or not finite.
+
+    Within the range of float64, products and sums have the bits that floats give.
+    """
+
+    mantissa: float
+    exponent: int
+
+    @classmethod
+    def of(cls, x: float) -> Scaled:
+        """Return a float."""
+        return cls(*math.frexp(x))
+
+    def times(self, other: Scaled) -> Scaled:
+        """Return the product."""
+        mantissa, exponent = math.frexp(self.mantissa * other.mantissa)
+        return Scaled(mantissa, exponent + self.exponent + other.exponent)
+
+    def plus(self, other: Scaled) -> Scaled:
+        """Return the sum."""
+        if not self.mantissa or not other.mantissa:
+            return other if not self.mantissa else self
+        low, high = sorted((self, other), key=lambda number: number.exponent)
+        mantissa, exponent = math.frexp(high.mantissa + math.ldexp(low.mantissa, low.exponent - high.exponent))
+        return Scaled(mantissa, exponent + high.exponent)
+
+    def over(self, other: Scaled) -> Scaled:
+        """Return the quotient."""
+        mantissa, exponent = math.frexp(self.mantissa / other.mantissa)
+        return Scaled(mantissa, exponent + self.exponent - other.exponent)
+
+    def __abs__(self) -> Scaled:
+        return Scaled(abs(self.mantissa), self.exponent)
+
+    def __float__(self) -> float:
+        try:
+            return math.ldexp(self.mantissa, self.exponent)
+        except OverflowError:
+            return math.copysign(math.inf, self.mantissa)
+
+    def rank(self) -> tuple[int, int, float]:
+        """Return what puts numbers in order of magnitude: NaN before inf before all others, 0 last."""
+        if math.isfinite(self.mantissa):
+            return int(self.mantissa != 0), self.exponent, abs(self.mantissa)
+        return 2 + math.isnan(self.mantissa), 0, 0.0
+
+
+ONE = Scaled.of(1.0)
+
+
+class Link(NamedTuple):
+    """A partial path: its first wire, that wire's factor, and the rest of it, which leads on to the output."""
+
+    rank: tuple[int, int, float]
+    reader: int
+    slot: int
+    factor: float
+    onward: Link | None
+
+    def steps(self) -> Iterator[Link]:
+        """Return the links of the path, the first one first."""
+        link = self
+        while link.onward is not None:
+            yield link
+            link = link.onward
+
+
+Found = tuple[Link, Any]
+"""A partial path and what flows back along it."""
+
+
+class Search:
+    """Looks for the largest paths; what flows back along one is for the two kinds of search to say."""
+
+    def __init__(self, way: Way) -> None:
+        self.way = way
+
+    def start(self) -> Any:
+        """Return what flows at the output."""
+        raise NotImplementedError
+
+    def send(self, row: Row, slot: int, held: Sequence[Found]) -> list[Found]:
+        """Return what a wire makes of flows; what nothing is left of is left out."""
+        raise NotImplementedError
+
+    def size(self, flow: Any) -> float:
+        """Return how large a flow is."""
+        raise NotImplementedError
+
+    def contribution(self, flow: Any) -> Any:
+        """Return what flows at the end of a path, as a gradient."""
+        raise NotImplementedError
+
+    def gain(self, row: Row, slot: int) -> Scaled:
+        """Return by how much a wire stretches magnitudes."""
+        raise NotImplementedError
+
+    def largest(self, k: int) -> list[Found]:
+        """Return the k largest paths, each with what flowed back along it."""
+        found: dict[int, list[Found]] = {self.way.root: [(Link(ONE.rank(), -1, 0, 1.0, None), self.start())]}
+        for row in self.way.rows:
+            held = _largest(found.pop(row.node, []), k)
+            for slot in self.way.slots(row) if held else ():
+                if self.way.is_live(row, slot):
+                    pool = found.setdefault(row.sources[slot], [])
+                    pool.extend(self.send(row, slot, held))
+                    if len(pool) > 100 + 8 * k:
+                        pool[:] = _largest(pool, k)
+        return _largest(found.get(self.way.target, []), k)[:k]
+
+    def swept(self, factor: Callable[[Row, int], Scaled]) -> Scaled:
+        """Return the sum over all paths of the products of factors, by one sweep."""
+        sums: dict[int, Scaled] = {self.way.root: ONE}
+        for row in self.way.rows:
+            held = sums.pop(row.node, None)
+            for slot in self.way.slots(row) if held else ():
+                if self.way.is_live(row, slot):
+                    assert held is not None
+                    sent, source = held.times(factor(row, slot)), row.sources[slot]
+                    sums[source] = sums[source].plus(sent) if source in sums else sent
+        return sums.get(self.way.target, Scaled.of(0.0))
+
+
+class Numbers(Search):
+    """Along numbers a flow is the product of the factors so far."""
+
+    def __init__(self, way: Way) -> None:
+        super().__init__(way)
+        self.factors = {
+            (row.node, slot): _factor(way, row, slot)
+            for row in way.rows
+            for slot in way.slots(row)
+            if way.is_live(row, slot)
+        }
+
+    def start(self) -> Scaled:
+        """Return 1."""
+        return ONE
+
+    def send(self, row: Row, slot: int, held: Sequence[Found]) -> list[Found]:
+        """Return the products with the factor of the wire."""
+        scaled, node = self.factors[row.node, slot], row.node
+        (mantissa, exponent), factor, found = scaled, float(scaled), list[Found]()
+        # `Scaled.times` and `Scaled.rank` written out: this is where the time goes.
+        for link, (m, e) in held:
+            m, shift = math.frexp(m * mantissa)  # noqa: PLW2901
+            product = Scaled(m, e + exponent + shift)
+            rank = (1, product.exponent, abs(m)) if m and m - m == 0.0 else product.rank()
+            found.append((Link(rank, node, slot, factor, link), product))
+        return found
+
+    def size(self, flow: Scaled) -> float:
+        """Return the magnitude of a product."""
+        return float(abs(flow))
+
+    def contribution(self, flow: Scaled) -> float:
+        """Return the product."""
+        return float(flow)
+
+    def gain(self, row: Row, slot: int) -> Scaled:
+        """Return the magnitude of the factor."""
+        return abs(self.factors[row.node, slot])
+
+    def added(self) -> Scaled:
+        """Return the sum of all contributions, which is not the run's gradient where that under- or overflowed."""
+        return self.swept(lambda row, slot: self.factors[row.node, slot])
+
+
+def _factor(way: Way, row: Row, slot: int) -> Scaled:
+    if is_foreign(row.op):
+        sent, upstream = (float(settle(flow)) for flow in (way.sent(row, slot), way.run.flows[row.node]))
+        if upstream and math.isfinite(upstream) and math.isfinite(sent):
+            return Scaled.of(sent).over(Scaled.of(upstream))
+    return Scaled.of(float(settle(way.pull(row, slot, way.run.values[row.node].dtype.type(1)))))
+
+
+class _Flow(NamedTuple):
+    """What a path alone sends back along arrays: `value * 2**exponent`, and the norm of the value."""
+
+    value: Any
+    norm: float
+    exponent: int
+
+
+class Arrays(Search):
+    """Along arrays a flow is what the path alone sends back; powers of 2 are kept apart, since wires are linear."""
+
+    def __init__(self, way: Way) -> None:
+        super().__init__(way)
+        self._alone = way.single()
+
+    def start(self) -> _Flow:
+        """Return the gradient of the output."""
+        return _Flow(self.way.run.flows[self.way.root], 1.0, 0)
+
+    def send(self, row: Row, slot: int, held: Sequence[Found]) -> list[Found]:
+        """Return the flows as the wire sends them on, each with how much its norm grew."""
+        found = []
+        for link, flow in held:
+            sent = self._sent(row, slot, flow)
+            if sent is not None:
+                rank = Scaled.of(sent.norm).times(Scaled(0.5, sent.exponent + 1)).rank()
+                factor = math.ldexp(_grown(sent.norm, flow.norm), sent.exponent - flow.exponent)
+                found.append((Link(rank, row.node, slot, factor, link), sent))
+        return found
+
+    def _sent(self, row: Row, slot: int, flow: _Flow) -> _Flow | None:
+        if is_foreign(row.op) and row.node in self._alone:
+            sent, exponent = self.way.sent(row, slot), 0
+        else:
+            sent, exponent = self.way.pull(row, slot, flow.value), flow.exponent
+        if sent is None or (type(sent) is Masked and not np.any(sent.mask)):
+            return None
+        length = _norm(sent, self.way.shape(row.sources[slot]))
+        power = math.frexp(length)[1] if math.isfinite(length) else 0
+        if abs(power) <= RANGE:
+            return _Flow(sent, length, exponent)
+        return _Flow(_shifted(sent, -power), math.ldexp(length, -power), exponent + power)
+
+    def size(self, flow: _Flow) -> float:
+        """Return the norm of a flow."""
+        return float(Scaled.of(flow.norm).times(Scaled(0.5, flow.exponent + 1)))
+
+    def contribution(self, flow: _Flow) -> Any:
+        """Return a flow in the shape of the node."""
+        shape, value = self.way.shape(self.way.target), settle(_shifted(flow.value, flow.exponent))
+        return np.broadcast_to(value, shape).copy() if shape else plain(value)
+
+    def gain(self, row: Row, slot: int) -> Scaled:
+        """Return how much the norm of the whole gradient grew along a wire, which another flow need not do."""
+        sent, upstream = self.way.sent(row, slot), self.way.run.flows[row.node]
+        arrived = _norm(upstream, self.way.shape(row.node))
+        if not arrived and is_foreign(row.op):
+            return ONE
+        if not arrived:
+            # What arrived is 0, which says nothing of the wire: another flow does.
+            upstream = np.ones(self.way.shape(row.node), self.way.run.values[row.node].dtype)[()]
+            sent, arrived = self.way.pull(row, slot, upstream), math.sqrt(max(1, upstream.size))
+        left = 0.0 if sent is None else _norm(sent, self.way.shape(row.sources[slot]))
+        return Scaled.of(left).over(Scaled.of(arrived))
+
+
+def _grown(left: float, arrived: float) -> float:
+    """Return the ratio of two norms; an infinity that is handed on is as large as before."""
+    if not math.isfinite(arrived) and (left == arrived or math.isnan(arrived)):
+        return 1.0
+    return left / arrived if arrived else 0.0
+
+
+def _shifted(flow: Any, power: int) -> Any:
+    """Return a flow times a power of 2."""
+    if not power or flow is None:
+        return flow
+    if type(flow) is Masked:
+        return Masked(flow.mask, _shifted(flow.value, power))
+    value = np.array(flow)
+    parts = (value.real, value.imag) if value.dtype.kind == "c" else (value,)
+    for part in parts:
+        np.ldexp(part, np.clip(power, -5000, 5000), out=part)
+    return value[()]
+
+
+def _largest(found: list[Found], k: int) -> list[Found]:
+    """Return the k largest, and behind them up to k that are 0: a factor of inf would make them NaN, the largest."""
+    if len(found) == 1:
+        return found if k else []
+    some = [item for item in found if item[0].rank[0]]
+    zeros = [item for item in found if not item[0].rank[0]]
+    return [*heapq.nlargest(k, some, key=_rank), *zeros[:k]]
+
+
+def _rank(found: Found) -> tuple[int, int, float]:
+    return found[0].rank
+
+
+def _norm(flow: Any, shape: tuple[int, ...]) -> float:
+    """Return the norm of a flow, which may come without axes that it is the same along."""
+    return norm(np.broadcast_to(settle(flow), shape))

@@ -1,0 +1,106 @@
+"""A run as a walk along its wires sees it: plain lists made once, and numbers measured without making arrays of them.
+
+Walks visit every node of circuits with a hundred thousand of them, so what is asked of each wire is a look into a list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from wiregrad.backends import Run
+from wiregrad.dtypes import number, plain
+from wiregrad.inspect.magnitude import largest, norm
+from wiregrad.ir import CONSTANT, Place
+from wiregrad.ops import Elementwise
+from wiregrad.ops.flow import settle
+
+Wire = tuple[int, int]
+"""A reader and the slot at which it reads."""
+
+
+class Wiring:
+    """The nodes, wires and numbers of a run."""
+
+    def __init__(self, run: Run) -> None:
+        self.run, self.circuit = run, run.circuit
+        self.rows = list(run.circuit.rows())
+        self.root = run.circuit.root()
+        self._starts = run.circuit.columns.starts.tolist()
+
+    def source(self, wire: Wire) -> int:
+        """Return the node that a wire comes from."""
+        return self.rows[wire[0]].sources[wire[1]]
+
+    def xs(self, node: int) -> list[Any]:
+        """Return what went into a node."""
+        return [self.run.values[source] for source in self.rows[node].sources]
+
+    def sent(self, wire: Wire) -> Any:
+        """Return what went back along a wire, 0 where it is absent."""
+        return settle(self.run.sent[self._starts[wire[0]] + wire[1]])
+
+    def local(self, wire: Wire) -> Any:
+        """Return the local derivative of a wire of an op that works by elements, as a flow; None for any other op."""
+        row = self.rows[wire[0]]
+        if not isinstance(row.op, Elementwise):
+            return None
+        return row.op.local(wire[1], self.xs(wire[0]), self.run.values[wire[0]], row.mode)
+
+    def place(self, node: int) -> Place | None:
+        """Return where a node was written."""
+        found: Place | None = self.circuit.columns.places.at(node)
+        return found
+
+    def operand(self, node: int) -> str:
+        """Return what to call a node inside a sentence: its name, or the constant that it is."""
+        constant = f"the constant {shown(self.run.values[node]).removeprefix('an ')}"
+        return constant if self._is_nameless(node) else self.circuit.name_of(node)
+
+    def _is_nameless(self, node: int) -> bool:
+        return self.rows[node].op is CONSTANT and not self.circuit.columns.names.of(node)
+
+    def given(self, node: int, slots: Sequence[int]) -> str:
+        """Return what went into some inputs of a node, as `h = 0, low = 2`; what has no name goes by the input's."""
+        texts = []
+        for slot in slots:
+            source, op = self.rows[node].sources[slot], self.rows[node].op
+            name = op.input_name(slot) if self._is_nameless(source) else self.circuit.name_of(source)
+            texts.append(f"{name} = {shown(self.run.values[source])}")
+        return ", ".join(dict.fromkeys(texts))
+
+    def live(self) -> bytearray:
+        """Return 1 for each node from which wires lead to the output, else 0."""
+        found = bytearray(len(self.rows))
+        found[self.root] = 1
+        for row in reversed(self.rows):
+            if found[row.node]:
+                for source in row.sources:
+                    found[source] = 1
+        return found
+
+
+def size_of(value: Any) -> float:
+    """Return the magnitude of a number, the length of an array.
+
+    >>> size_of(-2.0), size_of(np.array([3.0, 4.0]))
+    (2.0, 5.0)
+    """
+    return abs(value) if isinstance(value, float) else norm(value)
+
+
+def shown(value: Any) -> str:
+    """Write a number or array for a sentence: on one line, of a large array only its shape and size.
+
+    >>> shown(np.array([0.0, 0.5])), shown(np.ones((2, 4)))
+    ('[0. , 0.5]', 'an array of shape (2, 4) with largest magnitude 1')
+    """
+    if value is None:
+        return "None"
+    array = np.asarray(value)
+    if array.size > 6:
+        size = f" with largest magnitude {number(largest(value))}" if array.dtype.kind != "b" else ""
+        return f"an array of shape {array.shape}{size}"
+    return number(plain(array[()]))

@@ -1,0 +1,530 @@
+"""The advice that op records give, each with the exact condition under which it helps.
+
+The lists run from the most particular to the most general. A test writes for every one of them a program that breaks
+and the same program as the advice has it, which must not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from wiregrad.ops import forms
+from wiregrad.ops.remedies import ANYWHERE, Case, Remedy, Term, every, same
+
+
+def is_zero(x: Any) -> bool:
+    """Return whether a number is 0."""
+    return every(x, lambda x: x == 0)
+
+
+def below(x: Any, bound: float) -> bool:
+    """Return whether a real number is less than a bound."""
+    return every(x, lambda x: x < bound)
+
+
+def finite(case: Case) -> bool:
+    """Return whether everything that went in is finite."""
+    return all(every(x, np.isfinite) for x in case.numbers)
+
+
+def overflows(case: Case) -> bool:
+    """Return whether finite numbers gave more than there are numbers for."""
+    # Sums of overflown products can be inf - inf.
+    return case.forward and finite(case) and (not case.fault.op.by_element or every(case.value, np.isinf))
+
+
+def met(case: Case) -> bool:
+    """Return whether infinities went in and gave NaN."""
+    infinite = all(every(x, np.isinf) for x in case.numbers) if case.fault.op.by_element else not finite(case)
+    return case.forward and infinite and every(case.value, np.isnan)
+
+
+TOO_LARGE = Remedy(
+    "the result is beyond the largest number: scale the inputs, or work with logarithms", when=overflows, complex=True
+)
+INFINITIES = Remedy(
+    "two infinities met: write a large finite number instead (-1e9 in a mask), or leave those rows out", when=met
+)
+OF_SUM = (INFINITIES, TOO_LARGE)
+
+
+# Products with 0.
+
+MASKED = "a product with 0 does not stop an inf: choose with np.where(mask, ..., 0.0), whose other side never leaks"
+
+
+def _zero_meets_infinity(case: Case) -> bool:
+    return case.forward and any(map(is_zero, case.numbers)) and any(every(x, np.isinf) for x in case.numbers)
+
+
+def _weighs_its_own_logarithm(case: Case) -> bool:
+    """Return whether the case is p * log(p)."""
+    pairs = [case.term.operands, case.term.operands[::-1]]
+    return _zero_meets_infinity(case) and any(p.bare.name != "log" and _is_log_of(log, p) for p, log in pairs)
+
+
+def _is_log_of(term: Term, p: Term) -> bool:
+    return term.bare.name == "log" and same(term.bare.operands[0], p)
+
+
+def _masked_afterwards(case: Case) -> bool:
+    """Return whether an infinite slope met the 0 that the node was multiplied by."""
+    if case.forward or not is_zero(case.upstream) or every(case.local, np.isfinite):
+        return False
+    others = (
+        other.number
+        for reader in case.term.readers()
+        if reader.name == "multiply"
+        for k, other in enumerate(reader.terms)
+        if reader.reads(1 - k, case.term)
+    )
+    return any(np.any(np.equal(number, 0)) for number in others)
+
+
+MASKED_AFTERWARDS = Remedy(MASKED, when=_masked_afterwards)
+OF_PRODUCT = (
+    Remedy("p * log(p) is np.where(p > 0, p * np.log(p), 0.0): 0 * -inf is nan", when=_weighs_its_own_logarithm),
+    Remedy(MASKED, when=_zero_meets_infinity),
+    TOO_LARGE,
+)
+TOO_STEEP = ANYWHERE[0]
+OF_MATRIX_PRODUCT = (
+    Remedy(
+        "a product with 0 does not stop an inf: replace it first, np.where(np.isfinite(x), x, 0.0)",
+        when=lambda case: case.forward and not finite(case),
+    ),
+    TOO_LARGE,
+    replace(TOO_STEEP, when=lambda case: not case.forward and finite(case)),
+)
+OF_MANY_FACTORS = (
+    Remedy(
+        "the product is beyond the largest number, or that of some of the factors: scale them, or add up logarithms",
+        when=finite,
+        complex=True,
+    ),
+)
+
+
+# Roots and lengths.
+
+
+def _at_zero(case: Case) -> bool:
+    """Return whether a root of 0 sent its infinite slope back."""
+    return (
+        not case.forward
+        and is_zero(case.numbers[0])
+        and (len(case.numbers) == 1 or every(case.numbers[1], lambda p: p == 0.5))
+    )
+
+
+def _root_of(kind: Any) -> Any:
+    return lambda case: _at_zero(case) and kind(case.term.terms[0])
+
+
+NORM = "use np.linalg.norm(x) instead of the root of a sum of squares: its gradient at 0 is 0"
+SPECIAL_ROOTS = (
+    Remedy(
+        "use np.std(x), whose gradient is 0 where nothing varies, or add a small eps under the root",
+        when=_root_of(forms.is_variance),
+    ),
+    Remedy(
+        "use np.linalg.norm(e) / np.sqrt(n) for the root of a mean of squares, or add a small eps under the root",
+        when=_root_of(forms.averages_squares),
+    ),
+    Remedy(
+        "use np.hypot(a, b), or np.linalg.norm of more, instead of the root of a sum of squares: it has a slope at 0",
+        when=_root_of(forms.adds_squares),
+    ),
+    Remedy(NORM, when=_root_of(forms.sums_squares)),
+    Remedy("use np.abs(x) for the root of a square", when=_root_of(lambda x: forms.squared(x) is not None)),
+    MASKED_AFTERWARDS,
+)
+OF_ROOT = (
+    *SPECIAL_ROOTS,
+    Remedy(
+        "the slope of a root at 0 is infinite: keep the argument above 0, np.sqrt(np.maximum(x, tiny)) or "
+        "np.sqrt(x + eps)",
+        when=_at_zero,
+    ),
+    Remedy(
+        "keep the argument above 0: np.sqrt(np.maximum(x, tiny))",
+        when=lambda case: case.forward and below(case.numbers[0], 0),
+    ),
+)
+OF_CUBE_ROOT = (
+    MASKED_AFTERWARDS,
+    Remedy(
+        "the slope of a cube root at 0 is infinite: keep the argument from 0, np.cbrt(np.where(x == 0, eps, x))",
+        when=lambda case: is_zero(case.numbers[0]),
+    ),
+)
+
+
+# Powers.
+
+
+def _is_pole(case: Case) -> bool:
+    return case.forward and is_zero(case.numbers[0]) and below(case.numbers[1], 0)
+
+
+def _is_fraction_of_negative(case: Case) -> bool:
+    base, exponent = case.numbers
+    return case.forward and below(base, 0) and every(exponent, lambda p: np.isfinite(p) & (p != np.floor(p)))
+
+
+def _is_slope_at_zero(case: Case) -> bool:
+    base, exponent = case.numbers
+    return not case.forward and case.fault.slot == 0 and is_zero(base) and below(exponent, 1)
+
+
+def _asks_for_the_exponent(case: Case) -> bool:
+    return not case.forward and case.fault.slot == 1 and below(case.numbers[0], 0)
+
+
+OF_POWER = (
+    *SPECIAL_ROOTS,
+    Remedy(
+        "a power with a negative exponent divides: keep the base from 0, np.where(x == 0, 1.0, x) ** p", when=_is_pole
+    ),
+    Remedy(
+        "a power of a negative number is defined for whole exponents only: np.maximum(x, eps) ** p, or np.abs(x) ** p",
+        when=_is_fraction_of_negative,
+    ),
+    Remedy(
+        "the slope of a power below 1 is infinite at 0: keep the base above 0, np.maximum(x, eps) ** p",
+        when=_is_slope_at_zero,
+    ),
+    Remedy(
+        "a power of a negative number has no slope along its exponent: x ** wg.stop_gradient(p), or np.abs(x) ** p",
+        when=_asks_for_the_exponent,
+    ),
+    replace(TOO_LARGE, when=lambda case: overflows(case) and not is_zero(case.numbers[0])),
+    Remedy(
+        "the slope is beyond the largest number: scale the base",
+        when=lambda case: not case.forward and not is_zero(case.numbers[0]) and every(case.local, np.isinf),
+    ),
+)
+
+
+# Logarithms.
+
+
+def _vanished(case: Case) -> bool:
+    """Return whether the logarithm is one of 0."""
+    return is_zero(case.numbers[0])
+
+
+def _has_none(case: Case) -> bool:
+    """Return whether a number has no logarithm, or one whose slope is beyond the largest number."""
+    return case.forward or not every(case.local, np.isfinite)
+
+
+def _factors(case: Case) -> Any:
+    """Return the factors of the product whose logarithm was taken."""
+    return case.term.terms[0].operands[0].number
+
+
+def _matrix(case: Case) -> tuple[Any, Any]:
+    """Return sign and logarithm of the determinant whose logarithm was taken."""
+    matrix = np.asarray(_factors(case))
+    return np.linalg.slogdet(matrix) if matrix.dtype.kind == "f" else (np.nan, np.nan)
+
+
+def _underflew(case: Case) -> bool:
+    """Return whether a product of positive numbers came out as 0."""
+    return _vanished(case) and every(_factors(case), lambda x: x > 0)
+
+
+def _logarithms(name: str) -> tuple[Remedy, ...]:
+    """Return what holds for a logarithm to any base."""
+    return (
+        Remedy("take the sum of the logarithms, not the logarithm of the product", of=("prod",), when=_underflew),
+        Remedy("take np.cumsum of the logarithms, not the logarithm of np.cumprod", of=("cumprod",), when=_underflew),
+        Remedy(
+            f"guard the argument: np.{name}(np.maximum(x, tiny)), or np.where(x > 0, np.{name}(x), 0.0)",
+            when=_has_none,
+        ),
+        Remedy(
+            "keep the argument from 0: np.where(x == 0, 1.0, x)",
+            when=lambda case: case.is_complex and _vanished(case),
+            complex=True,
+        ),
+    )
+
+
+OF_LOG2, OF_LOG10 = _logarithms("log2"), _logarithms("log10")
+OF_LOG = (
+    Remedy("use wg.log_softmax(x), which never takes the logarithm of a probability", of=("softmax",), when=_vanished),
+    Remedy(
+        "use wg.log_softmax(x), which divides before it overflows or underflows",
+        when=lambda case: _vanished(case) and forms.softmax_weights(case.term.terms[0]) is not None,
+    ),
+    Remedy("use wg.logsumexp(x), which neither overflows nor underflows", of=("sum", "exp"), when=_vanished),
+    Remedy(
+        "use np.logaddexp(a, b), which neither overflows nor underflows",
+        when=lambda case: _vanished(case) and forms.adds_exponentials(case.term.terms[0]),
+    ),
+    Remedy("log(sigmoid(x)) is -wg.softplus(-x), which is exact on both sides", of=("sigmoid",), when=_vanished),
+    Remedy(
+        "log(1 - sigmoid(x)) is -wg.softplus(x), which is exact on both sides",
+        when=lambda case: _vanished(case) and forms.is_one_minus(case.term.terms[0], "sigmoid"),
+    ),
+    Remedy(
+        "use np.linalg.slogdet(a)[1], which neither overflows nor underflows",
+        of=("det",),
+        when=lambda case: _vanished(case) and every(_matrix(case)[1], np.isfinite),
+    ),
+    Remedy(
+        "the matrix is singular: add a little to its diagonal, np.linalg.slogdet(a + eps * np.eye(n))[1]",
+        of=("det",),
+        when=lambda case: _vanished(case) and not every(_matrix(case)[0], lambda sign: sign != 0),
+    ),
+    Remedy(
+        "the determinant is negative: np.linalg.slogdet(a) gives its sign and the logarithm of its size",
+        of=("det",),
+        when=lambda case: below(case.numbers[0], 0),
+    ),
+    Remedy(
+        "write np.log1p(-np.minimum(p, 1 - eps)) for log(1 - p), which keeps p below 1",
+        when=lambda case: _has_none(case) and forms.is_one_minus(case.term.terms[0]),
+    ),
+    *_logarithms("log"),
+)
+OF_LOG1P = (
+    Remedy(
+        "keep the argument above -1: np.log1p(np.maximum(x, -1 + eps))",
+        when=lambda case: not every(case.numbers[0], lambda x: x > -1),
+    ),
+)
+
+
+# Exponentials.
+
+
+def _read_as(kind: Any) -> Any:
+    """Return the condition that an exponential overflowed and one of its readers is of a kind."""
+    return lambda case: overflows(case) and any(bool(kind(reader, case.term)) for reader in case.term.readers())
+
+
+def _goes_to_log(term: Term) -> bool:
+    return any(reader.name == "log" for reader in term.readers())
+
+
+def _becomes_sigmoid(reader: Term, e: Term) -> bool:
+    """Return whether a reader of e makes a sigmoid of it: 1 / (1 + e), or e / (1 + e)."""
+    if reader.name == "divide":
+        return reader.reads(0, e) and forms.is_one_plus(reader.terms[1], e)
+    if not forms.is_one_plus(reader, e):
+        return False
+    return any(
+        forms.is_inverse(above, reader) or (above.name == "divide" and above.reads(0, e)) for above in reader.readers()
+    )
+
+
+def _shares_of(reader: Term, e: Term) -> list[Term]:
+    """Return the quotients that take shares of e in its sum, given what reads e: a quotient, or the sum."""
+    quotients = reader.readers() if reader.name == "sum" else [reader]
+    found = [(quotient, forms.softmax_weights(quotient)) for quotient in quotients]
+    return [quotient for quotient, weights in found if weights is not None and same(weights, e)]
+
+
+OF_EXPONENT = (
+    Remedy(
+        "keep the argument below 709 (88 in float32): np.minimum(x, bound), or work with logarithms", when=overflows
+    ),
+    TOO_LARGE,
+)
+OF_EXP2 = (
+    Remedy(
+        "keep the argument below 1024 (128 in float32): np.minimum(x, bound), or work with logarithms", when=overflows
+    ),
+    TOO_LARGE,
+)
+OF_EXP = (
+    Remedy(
+        "use wg.log_softmax(x), which takes the largest out first",
+        when=_read_as(lambda reader, e: any(map(_goes_to_log, _shares_of(reader, e)))),
+    ),
+    Remedy(
+        "use wg.softmax(x), or subtract x.max() first: exp of what is left is at most 1",
+        when=_read_as(_shares_of),
+    ),
+    Remedy("use wg.logsumexp(x), which takes the largest out first", to=("sum", "log"), when=overflows),
+    Remedy(
+        "use wg.softplus(x) for log(1 + exp(x))",
+        when=_read_as(
+            lambda reader, e: reader.name == "log1p" or (forms.is_one_plus(reader, e) and _goes_to_log(reader))
+        ),
+    ),
+    Remedy(
+        "use np.logaddexp(a, b), which takes the larger out first",
+        when=_read_as(lambda reader, e: forms.adds_exponentials(reader) and _goes_to_log(reader)),
+    ),
+    Remedy(
+        "write wg.sigmoid(x) for 1 / (1 + exp(-x)) and exp(x) / (1 + exp(x)): it does not overflow",
+        when=_read_as(_becomes_sigmoid),
+    ),
+    *OF_EXPONENT,
+)
+
+
+OF_HYPERBOLA = (
+    Remedy(
+        "use np.tanh(x) for the quotient of sinh and cosh: it does not overflow",
+        when=_read_as(lambda reader, _: forms.is_tanh(reader)),
+    ),
+    TOO_LARGE,
+)
+
+
+# Quotients.
+
+
+def _divides_by_zero(case: Case) -> bool:
+    return case.forward and is_zero(case.numbers[-1])
+
+
+def _divisor(kind: Any) -> Any:
+    """Return the condition that the divisor is 0 and of a kind."""
+    return lambda case: _divides_by_zero(case) and kind(case.term.terms[-1])
+
+
+def _is_deviation(term: Term) -> bool:
+    under = forms.radicand(term)
+    return under is not None and forms.is_variance(under)
+
+
+def _is_length(term: Term) -> bool:
+    under = forms.radicand(term)
+    return term.name == "hypot" or (under is not None and forms.sums_squares(under))
+
+
+def _is_too_small(case: Case) -> bool:
+    """Return whether a quotient or its slope is beyond the largest number, though the divisor is not 0."""
+    small = every(case.numbers[-1], lambda d: (np.abs(d) > 0) & (np.abs(d) < 1))
+    return small and finite(case) and (case.forward or every(case.local, np.isinf))
+
+
+def _counts_nothing(case: Case) -> bool:
+    """Return whether the divisor is how much a mask lets through, and that is nothing."""
+    count = case.term.terms[-1]
+    if not _divides_by_zero(case) or count.name not in ("sum", "count_nonzero"):
+        return False
+    mask = count.terms[0]
+    marks = every(mask.number, lambda x: (x == 0) | (x == 1))
+    return count.name == "count_nonzero" or (marks and (_is_whole(mask) or _weighs(case, count)))
+
+
+def _is_whole(term: Term) -> bool:
+    return np.asarray(term.number).dtype.kind in "biu"
+
+
+def _weighs(case: Case, count: Term) -> bool:
+    """Return whether what is divided is a sum with the same mask as a factor."""
+    total = case.term.terms[0]
+    if total.name == "sum" and total.terms[0].name == "multiply":
+        return any(same(factor, count.terms[0]) for factor in total.terms[0].terms)
+    return False
+
+
+def _is_slope_of_angle(case: Case) -> bool:
+    return finite(case) and (is_zero(case.numbers[-1]) or _is_too_small(case))
+
+
+OF_DIVISOR = (
+    Remedy("for an angle use np.arctan2(y, x), which has slopes at x = 0 too", to=("arctan",), when=_is_slope_of_angle),
+    Remedy("nothing varies: add an eps to the divisor, x / (np.std(x) + eps)", when=_divisor(_is_deviation)),
+    Remedy(
+        "the length is 0: divide by np.maximum(np.linalg.norm(x), eps), or np.maximum(np.hypot(a, b), eps)",
+        when=_divisor(_is_length),
+    ),
+    Remedy(
+        "keep the divisor from 0: x / np.where(d == 0, 1.0, d), or np.maximum(d, eps) where it is never negative",
+        when=_divides_by_zero,
+    ),
+    Remedy(
+        "the divisor is too small: np.maximum(d, eps) where it is never negative, scale both, or work with logarithms",
+        when=_is_too_small,
+    ),
+    Remedy(
+        "keep the divisor from 0: np.where(d == 0, 1.0, d)",
+        when=lambda case: case.is_complex and _divides_by_zero(case),
+        complex=True,
+    ),
+)
+OF_QUOTIENT = (
+    Remedy(
+        "use wg.softmax(x), which divides before it overflows or underflows",
+        when=lambda case: _divides_by_zero(case) and forms.softmax_weights(case.term) is not None,
+    ),
+    Remedy(
+        "the count is 0: divide by np.maximum(count, 1), or leave out what is empty with np.where",
+        when=_counts_nothing,
+    ),
+    *OF_DIVISOR,
+    INFINITIES,
+)
+OF_REMAINDER = (Remedy("keep the divisor from 0: np.where(d == 0, 1.0, d)", when=_divides_by_zero),)
+
+
+# Angles.
+
+
+def _on_edge(case: Case) -> bool:
+    return not every(case.numbers[0], lambda x: np.abs(x) < 1)
+
+
+OF_ANGLE = (
+    MASKED_AFTERWARDS,
+    Remedy(
+        "keep the argument inside (-1, 1): np.clip(x, -1 + eps, 1 - eps); np.arctan2 has a slope everywhere",
+        when=_on_edge,
+    ),
+)
+OF_ARCTANH = (Remedy("keep the argument inside (-1, 1): np.clip(x, -1 + eps, 1 - eps)", when=_on_edge),)
+OF_ARCCOSH = (
+    MASKED_AFTERWARDS,
+    Remedy(
+        "keep the argument above 1: np.arccosh(np.maximum(x, 1 + eps))",
+        when=lambda case: not every(case.numbers[0], lambda x: x > 1),
+    ),
+)
+
+
+# Whole rows and matrices.
+
+
+def _has_empty_row(case: Case) -> bool:
+    x, axes = np.asarray(case.numbers[0]), case.fault.op.options["axes"]
+    return case.forward and bool(np.any(np.all(x == -np.inf, axis=axes)))
+
+
+OF_SHARES = (
+    Remedy(
+        "a whole row is -inf, so nothing is left to choose from: mask with -1e9, or leave such rows out",
+        when=_has_empty_row,
+    ),
+)
+OF_LOG_SHARES = (*OF_SHARES, TOO_LARGE)
+
+
+def _is_singular(case: Case) -> bool:
+    """Return whether the matrix that went in has, to rounding, less than its full rank."""
+    matrix = np.asarray(case.numbers[0])
+    try:
+        return finite(case) and bool(np.any(np.linalg.matrix_rank(matrix) < matrix.shape[-1]))
+    except np.linalg.LinAlgError:
+        return False
+
+
+OF_INVERSE = (
+    Remedy(
+        "the matrix is singular: add a little to its diagonal, a + eps * np.eye(n)", when=_is_singular, complex=True
+    ),
+)
+OF_DETERMINANT = (
+    Remedy("use np.linalg.slogdet(a), which neither overflows nor underflows", when=overflows, complex=True),
+)

@@ -1,0 +1,378 @@
+"""Explain: true reasons for gradients that do not arrive, and answers that are quick and never fail."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import wiregrad as wg
+from wiregrad.inspect.cuts import Cut, find_cuts
+from wiregrad.inspect.explain import Cause, Explanation
+from wiregrad.inspect.wiring import Wiring
+from wiregrad.ir import Place
+from wiregrad.ops.flow import settle
+from wiregrad.testing.circuits import random_circuit, random_point
+from wiregrad.testing.programs import random_program
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Any:
+    with np.errstate(all="ignore"):
+        yield
+
+
+def explained(f: Callable[..., Any], *args: Any, of: str = "x") -> Explanation:
+    """Return why one gradient of a function is what it is."""
+    found: Explanation = wg.run(f, *args).explain(of)
+    return found
+
+
+def ops(found: Explanation) -> list[str]:
+    return [cause.op for cause in found.causes]
+
+
+def said(found: Explanation) -> str:
+    """Return the first cause in words, without its line."""
+    return found.causes[0].said
+
+
+def test_an_element_of_a_stack_is_followed_through_ops_on_the_whole_stack() -> None:
+    assert ops(explained(lambda x, b, c: np.max(np.tanh(np.stack([x, b, c]))), 0.5, 4.0, 2.0)) == ["max"]
+    assert ops(explained(lambda x, b: np.sum(wg.relu(3 * np.stack([x, b]))), -1.0, 4.0)) == ["relu"]
+    assert ops(explained(lambda y, x: (np.stack([y, x]) * 2.0)[0], 1.0, 2.0)) == ["getitem"]
+    assert ops(explained(lambda y, x: np.median(np.stack([y, x, 3 * y])), 1.0, 5.0))[0] == "getitem"
+
+
+def test_an_element_is_followed_through_a_matrix_to_the_rows_it_moves() -> None:
+    weights = np.array([[2.0, 0.0], [0.0, 5.0]])
+    found = explained(lambda x, b: np.sum(wg.relu(weights @ np.stack([x, b]))), -1.0, 4.0)
+
+    assert ops(found) == ["relu"]
+    assert "= [-2.], outside its bounds, in 1 of 2 elements" in said(found)
+
+
+def test_every_op_that_ends_a_part_of_an_array_is_named_the_one_that_ends_most_first() -> None:
+    found = explained(lambda x: np.sum(wg.relu(x)[1:] * np.zeros(3)), np.array([1.0, -1.0, 2.0, 3.0]))
+
+    assert ops(found) == ["multiply", "getitem", "relu"]
+    assert "relu is dead or saturated: it lets nothing through at x = [-1.]" in str(found)
+    assert "getitem leaves out 1 of 3 elements" in str(found)
+
+
+def test_zeros_that_meet_zeros_are_not_called_an_underflow() -> None:
+    found = explained(lambda x: np.sum(x * np.array([1.0, 0.0]) * np.array([0.0, 1.0])), np.ones(2))
+
+    assert found.kind == "zero"
+    assert said(found).startswith("multiply multiplies by the constant [0., 1.], which is 0 there, in 1 of 2 elements")
+    assert said(found).endswith("; 1 more like it at this line")
+
+
+@pytest.mark.parametrize(
+    ("f", "x", "reason"),
+    [
+        (np.abs, 0.0, "absolute stands on its kink at x = 0, where the slope that is taken is 0"),
+        (np.cos, 0.0, "cos is flat at x = 0: stationary, its slope there is 0"),
+        (np.var, np.ones(3), "square is flat at %6 = [0., 0., 0.]: stationary, its slope there is 0"),
+        (np.std, np.ones(3), "square is flat at %6 = [0., 0., 0.]: stationary, its slope there is 0"),
+        (lambda x: x * x * x, 0.0, "multiply multiplies by x itself, which is 0; 1 more like it at this line"),
+        (lambda x: x**2, 0.0, "power has slope 0 for x at x = 0, b = 2"),
+        (lambda x: x**0, 3.0, "power has slope 0 for x at x = 3, b = 0"),
+        (lambda x: x / np.inf, 1.0, "divide has slope 0 for x at x = 1, b = inf"),
+        (np.tanh, 40.0, "tanh is flat at x = 40: saturated, its slope is 0"),
+        (np.exp, -800.0, "exp is flat at x = -800: its value underflows to 0"),
+        (np.prod, np.zeros(3), "prod multiplies the elements of x = [0., 0., 0.]: the others make 0"),
+        (lambda x: x * 1e-200 * 1e-200, 1.0, "multiply multiplies 1e-200 by 1e-200: less than there are numbers for"),
+        (lambda x: np.dot(x, np.zeros(2)), np.ones(2), "matmul multiplies by the constant [[0.], [0.]], which is 0"),
+        (lambda x: np.real(x * 1j), 2.0, "multiply multiplies 1+0j by 0+1j: nothing of that lies along x"),
+    ],
+)
+def test_the_reason_for_a_zero_is_the_true_one(f: Callable[..., Any], x: Any, reason: str) -> None:
+    def program(x: Any) -> Any:
+        return f(x)
+
+    found = explained(program, x)
+
+    assert found.kind == "zero"
+    assert said(found).startswith(reason)
+    assert "\n" not in said(found)
+
+
+def test_a_large_underflow_is_told_from_parts_that_cancel() -> None:
+    lost = explained(lambda x: np.sum(np.stack([x, x]) @ np.full((2, 1), 1e-200)) * 1e-200, 1.0)
+    cancelled = explained(lambda x: np.sum(x * np.array([1.0, -1.0])), 1.0)
+
+    assert "less than there are numbers for" in said(lost)
+    assert (cancelled.kind, said(cancelled)) == (
+        "cancelling",
+        "spread makes 0 of what arrives, [ 1., -1.]: its parts cancel on the way to x",
+    )
+
+
+def test_what_where_left_out_is_told_by_its_condition() -> None:
+    scalar = explained(lambda x: np.where(False, x, 0.0) * 2, 1.0)
+    mask = explained(lambda x, mask: np.sum(np.where(mask, 1.0, x)), np.ones(2), np.array([True, True]))
+    compared = explained(lambda x, c: np.where(c > 1.0, x, 2.0), 1.0, 0.0)
+
+    assert said(scalar) == "where did not choose x = 1: its condition is false"
+    assert said(mask) == "where did not choose x = [1., 1.]: its condition is true"
+    assert said(compared) == "where did not choose x = 1: its condition %3 is false"
+
+
+def test_bounds_are_told_from_choices_by_the_op() -> None:
+    def clipped(x: Any, lo: Any, hi: Any) -> Any:
+        return np.clip(x, lo, hi) * 1.0
+
+    outside = "clip is dead or saturated: it lets nothing through at x = 5, outside its bounds (lo = 0, hi = 1)"
+    unreached = "clip passes nothing on to lo = 0: it gave another of its inputs (x = 5, hi = 1)"
+    chosen = "maximum passes nothing on to x = 1: it gave another of its inputs (b = 2)"
+    assert said(explained(clipped, 5.0, 0.0, 1.0)) == outside
+    assert said(explained(clipped, 5.0, 0.0, 1.0, of="lo")) == unreached
+    assert said(explained(lambda x, b: np.maximum(x, b) + 1.0, 1.0, 2.0)) == chosen
+    assert "outside its bounds (b = 2)" in said(explained(lambda x: np.maximum(x, 2.0), 1.0))
+
+
+def test_a_choice_stands_before_the_comparison_that_always_cuts() -> None:
+    assert ops(explained(lambda x: np.where(x > 5, x, 0.0) * 2, 1.0)) == ["where", "greater"]
+
+
+def test_what_carries_no_gradient_says_so_of_itself() -> None:
+    run = wg.run(lambda x: np.where(x > 0.0, x, 2 * x) * np.argmax(np.stack([x, 2 * x])), 1.0)
+    names = {node.op.name: node.name for node in run}
+
+    assert (
+        run.explain(names["greater"])
+        .causes[0]
+        .said.endswith("is true or false: only real and complex numbers have gradients")
+    )
+    assert "is a whole number (int64)" in str(run.explain(names["argmax"]))
+    assert "no input moves the constant" in str(run.explain(names["constant"]))
+
+
+def test_the_kind_fits_the_cause() -> None:
+    found = explained(lambda x: abs(x * 0) ** 2, 1 + 2j)
+
+    assert (found.kind, ops(found)) == ("zero", ["multiply"])
+
+
+def test_of_an_unused_input_the_fact_comes_before_a_guess_about_branches() -> None:
+    def looped(x: Any, w: Any) -> Any:
+        while x < 1e6:
+            x = x * 2
+        return x
+
+    found = explained(looped, 1.0, 2.0, of="w")
+    line = inspect.getsourcelines(looped)[1] + 1
+
+    assert ops(found) == ["input", "less"]
+    assert "not used" in said(found)
+    assert "perhaps" in found.causes[1].said
+    assert found.causes[1].place == Place(__file__, line)
+
+
+def test_a_value_that_only_steers_is_not_called_a_cut() -> None:
+    found = explained(lambda x, y: y if x > 0 else 2 * y, 1.0, 2.0)
+
+    assert said(found) == "%3 (greater) only steered Python: it came out True"
+
+
+def test_a_branch_beside_a_cut_is_no_cause() -> None:
+    assert ops(explained(lambda x: wg.relu(x) if x < 0 else x, -1.0)) == ["relu"]
+
+
+def test_what_is_computed_but_leads_nowhere_is_no_cause() -> None:
+    def f(x: Any) -> Any:
+        wg.relu(x * 2.0)
+        np.floor(x)
+        return x * 0.0
+
+    assert ops(explained(f, -1.0)) == ["multiply"]
+
+
+def test_an_array_without_elements_is_explained() -> None:
+    empty = explained(lambda x: np.sum(x * 2.0), np.zeros(0))
+    spread = explained(lambda x: np.sum(x * np.zeros(0)), 1.0)
+
+    assert (empty.kind, empty.causes, empty.path) == ("ordinary", (), ())
+    assert "no elements" in str(empty)
+    assert said(spread) == "spread makes an array without elements of x"
+
+
+def test_a_function_of_the_users_own_is_named_and_not_run_again() -> None:
+    calls = []
+
+    class Half(wg.Function):
+        check = False
+
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            return x * 0.5
+
+        @staticmethod
+        def backward(ctx: Any, upstream: Any) -> Any:
+            calls.append(upstream)
+            return upstream * 0.0
+
+    run = wg.run(lambda x: Half.apply(x) * 3.0, 1.0)
+    before = len(calls)
+
+    assert run.explain("x").causes[0].said == "Half sends 0 back to x, though 3 arrived"
+    assert len(calls) == before
+
+
+def test_parts_that_cancel_at_many_nodes_are_ranked_and_counted() -> None:
+    builder = wg.Builder()
+    h, large, less = builder.input("x"), builder.constant(1e5), builder.constant(1e5 - 1)
+    for _ in range(500):
+        h = builder.subtract(builder.multiply(h, large), builder.multiply(h, less))
+    found = builder.build(h).run(x=1.0).explain("x")
+
+    assert found.kind == "cancelling"
+    assert (len(found.causes), found.more) == (8, 492)
+    assert "and 492 more" in str(found)
+    assert "what comes back to x cancels: 100000 from" in said(found)
+
+
+def test_arrays_stand_on_one_line_among_parts_that_cancel() -> None:
+    grid = np.ones((2, 3))
+    found = explained(lambda x: np.sum(x * grid) - np.sum(x * grid), np.ones((2, 3)))
+
+    assert found.kind == "cancelling"
+    assert "\n" not in said(found)
+
+
+def test_branches_are_told_in_the_order_in_which_they_were_taken() -> None:
+    def f(x: Any, w: Any) -> Any:
+        if x > 0.0:
+            x = x + 1.0
+        if x < 9.0:
+            x = x + 2.0
+        return x
+
+    assert ops(explained(f, 1.0, 2.0, of="w")) == ["input", "greater", "less"]
+
+
+def test_the_place_of_a_cause_is_written_once() -> None:
+    place = Place("model.py", 35)
+
+    assert str(Cause("f", "%1", place, "it broke")) == "it broke (model.py:35)"
+    assert str(Cause("f", "%1", place, "read by x (model.py:35)")) == "read by x (model.py:35)"
+    assert str(Cause("f", "%1", place, "read by x (model.py:3)")).endswith("(model.py:3) (model.py:35)")
+
+
+def test_an_inner_node_is_blamed_on_what_reaches_it() -> None:
+    run = wg.circuit("u = a * 1; v = b * 1; f = log(u) + sqrt(v)").run(a=0.0, b=0.0)
+
+    assert ops(run.explain("u")) == ["log"]
+    assert ops(run.explain("v")) == ["sqrt"]
+
+
+def test_on_random_circuits_the_op_that_is_accused_sends_nothing_on() -> None:
+    accused = 0
+    for seed in range(300):
+        rng = np.random.default_rng([11, seed])
+        circuit = random_circuit(rng, nodes=15)
+        run = circuit.run(random_point(rng, circuit))
+        for node in circuit.input_indices():
+            gradient = run.gradient(node)
+            if gradient != 0 or not np.isfinite(gradient):
+                continue
+            for cut in find_cuts(Wiring(run), node).cuts:
+                accused += 1
+                if cut.slot is not None:
+                    wire = run.wire(cut.node, cut.slot)
+                    assert wire.sent == 0.0, seed
+                    assert cut.kind == "underflow" or not wire.local, seed
+    assert accused > 100
+
+
+def sparse_run(seed: int) -> Any:
+    """Return a run of a random program of which one element of one result counts, so that much else ends somewhere."""
+    program = random_program(seed)
+    weights = {name: np.zeros(np.shape(program.constants[name])) for name in program.weights.values()}
+    list(weights.values())[-1].flat[:1] = 1.0
+    sparse = replace(program, constants=program.constants | {name: weight[()] for name, weight in weights.items()})
+    return wg.run(sparse.function(np, wg), *sparse.inputs.values())
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_in_random_programs_every_gradient_that_is_zero_has_a_cause(seed: int) -> None:
+    run = sparse_run(seed)
+    for node in run:
+        found = run.explain(node.name)
+
+        assert str(found)
+        assert found.causes or found.kind not in ("zero", "absent", "cancelling")
+        assert (found.kind in ("zero", "absent")) <= (not np.any(node.grad))
+
+
+def test_the_elements_at_which_a_wire_cuts_move_nothing_behind_it() -> None:
+    partly = 0
+    for seed in range(60):
+        run = sparse_run(seed)
+        wiring = Wiring(run)
+        zero = [node for node in run.circuit.input_indices() if not np.any(run.gradient(node))]
+        for cut in [cut for node in zero for cut in find_cuts(wiring, node).cuts]:
+            if cut.kind in ("zero", "absent") and run.circuit.type_of(cut.node).differentiable:
+                partly += cut.count < cut.asked
+
+                assert not np.any(moved_by(wiring, cut)), seed
+    assert partly > 10
+
+
+def moved_by(wiring: Wiring, cut: Cut) -> Any:
+    """Return how a node moves when the elements move at which a wire to it is said to cut."""
+    assert cut.slot is not None
+    row, xs = wiring.rows[cut.node], wiring.xs(cut.node)
+    numbers = 1.0 + np.arange(np.size(xs[cut.slot])).reshape(np.shape(xs[cut.slot]))
+    tangents: list[Any] = [None] * len(xs)
+    tangents[cut.slot] = np.where(cut.ended, numbers, 0.0)[()]
+    return settle(row.op.push(tangents, xs, wiring.run.values[cut.node], row.mode))
+
+
+def test_a_gradient_of_a_value_is_called_what_it_is() -> None:
+    kinds = []
+    for factor in (np.nan, 0.0, 1e-9, 1e9, 2.0):
+        w = wg.Value(1.0, name="w")
+        (w * factor).backward()
+        kinds.append(wg.explain(w).kind)
+
+    assert kinds == ["nonfinite", "zero", "tiny", "huge", "ordinary"]
+
+
+def test_an_unusual_gradient_of_a_value_points_to_the_run_of_its_loss() -> None:
+    w = wg.Value(np.ones(2), name="w")
+    loss = np.sum(wg.relu(-w))
+    loss.backward()
+
+    assert "wg.run(loss).explain('w') says why" in str(wg.explain(w))
+    assert ops(wg.run(loss).explain("w")) == ["relu"]
+
+
+def test_a_value_that_no_backward_passed_is_told_of_ways_to_leave_the_recording() -> None:
+    w, v = wg.Value(1.0, name="w"), wg.Value(2.0)
+    (w.item() * v).backward()
+
+    assert wg.explain(w).kind == "none"
+    assert "v.item()" in str(wg.explain(w))
+
+
+def test_a_gradient_that_was_set_by_hand_is_not_said_to_have_flowed() -> None:
+    w = wg.Value(1.0, name="w")
+    w.grad = 0.0
+
+    assert "w.grad was set by hand" in str(wg.explain(w))
+    assert "wg.run" not in str(wg.explain(w))
+
+
+def test_two_passes_that_gave_nan_are_not_called_a_sum_alone() -> None:
+    w = wg.Value(1.0, name="w")
+    for _ in range(2):
+        (w * np.nan).backward()
+
+    assert wg.explain(w).kind == "nonfinite"
+    assert "2 backward passes" in str(wg.explain(w))
