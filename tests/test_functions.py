@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import wiregrad as wg
 from wiregrad.ops import TABLE
 from wiregrad.ops.array import Linear, Reduction
 from wiregrad.testing.arraycheck import array_checks, elementwise
@@ -113,3 +114,11 @@ def test_an_op_that_changes_its_argument_fails() -> None:
         return y
 
     assert "kept" in labels(wrong_sum(forward=spoil))
+
+
+def test_the_gradient_of_a_determinant_of_infinities_ends() -> None:
+    matrix = np.array([[np.inf, np.inf, 2.8e307], [np.inf, np.inf, 8.9e306], [2.8e307, 8.9e306, 0.9]])
+    with np.errstate(all="ignore"):
+        gradient = wg.grad(np.linalg.det)(matrix)
+
+    assert np.isnan(gradient).all()

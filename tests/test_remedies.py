@@ -448,6 +448,7 @@ LOOKALIKES: dict[str, tuple[str, Program, tuple[Any, ...]]] = {
     "a logistic curve that is no sigmoid": (BOUND, lambda x: 7 / (3 + np.exp(x)), (800.0,)),
     "a numerator that is not 1": (BOUND, lambda x: 7 / (1 + np.exp(x)), (800.0,)),
     "a logarithm of 2 + exp": (BOUND, lambda x: np.log(2 + np.exp(x)), (800.0,)),
+    "an overflow that met a 0 in a matrix": (BOUND, lambda x: np.sum(np.exp(x) @ a([0], [1])), (a([800, 1]),)),
     "half a sinh": (LARGE, lambda x: np.sinh(x) / 2.0, (800.0,)),
     "sinh over another cosh": (LARGE, lambda x, y: np.sinh(x) / np.cosh(y), (800.0, 1.0)),
     "a whole power": (LARGE, lambda x: x**3, (-1e200,)),
@@ -491,6 +492,7 @@ def test_a_power_is_called_undefined_only_where_it_is(base: float, exponent: flo
         (lambda x: np.sqrt(np.sum(x**2)), a(0, 0)),
         (lambda x: np.sqrt(np.mean((x - np.mean(x)) ** 2)), a(2, 2)),
         (lambda x: 1 / np.linalg.norm(x), a(0, 0)),
+        (lambda x: np.sqrt(x) * 0.0, 0.0),
     ],
 )
 def test_a_recording_gets_the_advice_that_a_circuit_gets(program: Program, point: Any) -> None:

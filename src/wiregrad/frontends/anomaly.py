@@ -20,7 +20,7 @@ from wiregrad.frontends.session import Hooks, Numbers, data_of, unwatched
 from wiregrad.frontends.tape import LITERAL, STATE, STRIDE, Gone, Span, Tape
 from wiregrad.ir import INPUT, Op, Place, Row
 from wiregrad.ops.fault import Fault, backward_fault, bad, forward_fault, is_nan
-from wiregrad.ops.remedies import remedy
+from wiregrad.ops.remedies import Around, remedy
 from wiregrad.passes import reverse
 
 
@@ -62,7 +62,7 @@ class Watch:
         place = tape.places.get(offset)
         fault = self.fault(op, xs, y)
         if fault is not None:
-            raise _error(fault, place, remedy(offset, _Around(tape), _numbers(fault)))
+            raise _error(fault, place, remedy(offset, _around(tape), fault))
         for slot, (source, x) in enumerate(zip(tape.node_at(offset).sources, xs, strict=True)):
             given = source == LITERAL or tape.node_at(source).op is INPUT
             if given and np.any(is_nan(x)):
@@ -154,7 +154,7 @@ class Sweep(Hooks):
         fault = backward_fault(row.op, slot, g, xs, y, row.mode, sent)
         offset, tape = self.span.start + row.node * STRIDE, self.span.tape
         if fault is not None:
-            raise _error(fault, self.place, remedy(offset, _Around(tape), _numbers(fault)))
+            raise _error(fault, self.place, remedy(offset, _around(tape), fault))
         if self.watch.tolerates(g) and np.any(is_nan(sent)):
             said = f"{row.op.title} sent NaN back, made of an infinity it was given"
             raise NonFiniteError(_message(said, self.place, ""), place=self.place)
@@ -168,27 +168,18 @@ def _plain(flow: Any) -> Any:
     return np.where(data_of(mask), data_of(value), 0.0)[()]
 
 
-class _Around:
-    """A recording as what surrounds its newest node."""
+def _around(tape: Tape) -> Around:
+    """Return a recording as what surrounds its nodes."""
 
-    def __init__(self, tape: Tape) -> None:
-        self.tape = tape
+    def operands(node: int) -> list[tuple[int, Any]]:
+        extra = tape.node_at(node)
+        return list(zip(extra.sources, extra.xs, strict=True))
 
-    def op(self, node: int) -> Op:
-        return self.tape.node_at(node).op
-
-    def sources(self, node: int) -> list[int]:
-        return self.tape.sources_at(node)
-
-    def readers(self, node: int) -> list[int]:
+    def readers(node: int) -> list[int]:
         # Looked for once, since there is one error.
-        return [
-            offset for offset, extra in self.tape.nodes(node + STRIDE, len(self.tape.buffer)) if node in extra.sources
-        ]
+        return [offset for offset, extra in tape.nodes(node + STRIDE, len(tape.buffer)) if node in extra.sources]
 
-
-def _numbers(fault: Fault) -> list[Any]:
-    return [value for _, value in fault.inputs]
+    return Around(lambda node: tape.node_at(node).op, operands, readers)
 
 
 def _message(said: str, place: Place | None, advice: str) -> str:

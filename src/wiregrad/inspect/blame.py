@@ -15,9 +15,9 @@ from wiregrad.backends import Run
 from wiregrad.dtypes import number, plain
 from wiregrad.inspect.faults import Found, Search, State, bits
 from wiregrad.inspect.report import Report, where
-from wiregrad.ir import CONSTANT, INPUT, Node, Op, Pattern, Place
+from wiregrad.ir import CONSTANT, INPUT, Node, Pattern, Place
 from wiregrad.ops.fault import bad, forward_fault, is_nan
-from wiregrad.ops.remedies import remedy
+from wiregrad.ops.remedies import Around, remedy
 
 MOST = 8
 """How many origins a report tells in full, and how many steps of a chain."""
@@ -148,7 +148,7 @@ class _Telling:
 
     def __init__(self, search: Search) -> None:
         self.search, self.run, self.circuit = search, search.run, search.circuit
-        self.around = _Around(search.run)
+        self.around = _around(search.run)
 
     def origins(self) -> tuple[tuple[Origin, ...], tuple[Origin, ...]]:
         """Return what spoils something and what does not; faults of one op at one line are told as one."""
@@ -218,7 +218,7 @@ class _Telling:
 
     def _suggestion(self, bit: int, found: Found) -> str:
         if found.fault is not None:
-            return self._masked(bit) or remedy(found.node, self.around, [x for _, x in found.fault.inputs])
+            return self._masked(bit) or remedy(found.node, self.around, found.fault)
         if found.phase == "backward":
             return "scale the output down, or look at which use sends so much: run.branches(name)"
         return "look at where this comes from: np.isfinite(x).all() before the call, np.nan_to_num, or leave it out"
@@ -231,7 +231,7 @@ class _Telling:
         xs = [self.run.values[source] for source in self.circuit.sources_of(node)]
         with np.errstate(all="ignore"):
             fault = forward_fault(self.circuit.op_of(node), xs, self.run.values[node], only_nan=True)
-        return "" if fault is None else remedy(node, self.around, [x for _, x in fault.inputs])
+        return "" if fault is None else remedy(node, self.around, fault)
 
     def _branch(self, found: Found) -> str:
         """Say which branch the line stands in or behind, and which use of its source a wire is."""
@@ -274,17 +274,10 @@ def _worst(value: Any) -> str:
     return number(plain(array[spoiled][0] if array.ndim and np.any(spoiled) else array[()]))
 
 
-class _Around:
-    """A circuit as what surrounds a node."""
-
-    def __init__(self, run: Run) -> None:
-        self.run = run
-
-    def op(self, node: int) -> Op:
-        return self.run.circuit.op_of(node)
-
-    def sources(self, node: int) -> list[int]:
-        return self.run.circuit.sources_of(node)
-
-    def readers(self, node: int) -> list[int]:
-        return [reader for reader, _ in self.run.readers_of(node)]
+def _around(run: Run) -> Around:
+    """Return a circuit as what surrounds its nodes."""
+    return Around(
+        op=run.circuit.op_of,
+        operands=lambda node: [(source, run.values[source]) for source in run.circuit.sources_of(node)],
+        readers=lambda node: [reader for reader, _ in run.readers_of(node)],
+    )

@@ -93,8 +93,9 @@ OF_PRODUCT = (
 TOO_STEEP = ANYWHERE[0]
 OF_MATRIX_PRODUCT = (
     Remedy(
-        "a product with 0 does not stop an inf: replace it first, np.where(np.isfinite(x), x, 0.0)",
-        when=lambda case: case.forward and not finite(case),
+        "an inf that was filled in met a 0 or another inf: replace it before the product, "
+        "np.where(np.isfinite(x), x, 0.0)",
+        when=lambda case: case.forward and any(forms.is_filled(term) for term in case.term.terms),
     ),
     TOO_LARGE,
     replace(TOO_STEEP, when=lambda case: not case.forward and finite(case)),

@@ -110,3 +110,9 @@ def is_tanh(term: Term) -> bool:
         return False
     top, bottom = term.terms
     return (top.name, bottom.name) == ("sinh", "cosh") and same(top.operands[0], bottom.operands[0])
+
+
+def is_filled(term: Term) -> bool:
+    """Return whether a term holds infinities that were written, such as those of a mask."""
+    parts = term.terms[1:] if term.name == "where" else [term]
+    return any(part.name == "constant" and bool(np.any(np.isinf(part.number))) for part in parts)

@@ -101,6 +101,9 @@ def _where_used(flow: Any, start: int, stop: int, x: Any) -> Any:
 def _each_or_nan(function: Callable[..., Any], *matrices: Any) -> Any:
     """Apply a function of NumPy's to stacks of matrices; NaN where it refuses one, so that the others do not suffer."""
     try:
+        if not all(np.isfinite(x).all() for x in matrices):
+            # LAPACK may search for the singular values of infinite matrices for ever.
+            raise np.linalg.LinAlgError
         return function(*matrices)
     except np.linalg.LinAlgError:
         lead = matrices[-1].shape[:-2]

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from wiregrad.ir import CONSTANT, INPUT, TABLE, Op
-from wiregrad.ops import lifted
 from wiregrad.ops.fault import Fault
 
 FAR = 64
@@ -162,7 +161,7 @@ class Remedy:
         )
 
 
-def remedy(node: int, around: Any, fault: Any) -> str:
+def remedy(node: int, around: Around, fault: Fault) -> str:
     """Return the advice that fits a fault best; empty if none does.
 
     >>> from wiregrad import ops
@@ -171,12 +170,6 @@ def remedy(node: int, around: Any, fault: Any) -> str:
     >>> remedy(0, around, forward_fault(ops.log, [np.float64(0.0)], np.float64(-np.inf)))
     'guard the argument: np.log(np.maximum(x, tiny)), or np.where(x > 0, np.log(x), 0.0)'
     """
-    if not isinstance(around, Around):
-        known = lifted.fault_of(around, node)
-        old, fault = around, fault if isinstance(fault, Fault) or known is None else known
-        around = Around(old.op, lambda k: lifted.operands_of(old, k), old.readers)
-        if not isinstance(fault, Fault):
-            return ""
     case = Case(Term(around, node), fault)
     with np.errstate(all="ignore"):
         fitting = (found.advice for found in (*fault.op.remedies, *ANYWHERE) if found.applies(case))
