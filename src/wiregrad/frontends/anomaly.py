@@ -19,8 +19,9 @@ from wiregrad.frontends.record import carefully
 from wiregrad.frontends.session import Hooks, Numbers, data_of, unwatched
 from wiregrad.frontends.tape import LITERAL, STATE, STRIDE, Gone, Span, Tape
 from wiregrad.ir import INPUT, Op, Place, Row
+from wiregrad.ops.advice import remedy
 from wiregrad.ops.fault import Fault, backward_fault, bad, forward_fault, is_nan
-from wiregrad.ops.remedies import Around, remedy
+from wiregrad.ops.remedies import Around
 from wiregrad.passes import reverse
 
 

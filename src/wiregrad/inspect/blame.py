@@ -16,8 +16,9 @@ from wiregrad.dtypes import number, plain
 from wiregrad.inspect.faults import Found, Search, State, bits
 from wiregrad.inspect.report import Report, where
 from wiregrad.ir import CONSTANT, INPUT, Node, Pattern, Place
+from wiregrad.ops.advice import remedy
 from wiregrad.ops.fault import bad, forward_fault, is_nan
-from wiregrad.ops.remedies import Around, remedy
+from wiregrad.ops.remedies import Around
 
 MOST = 8
 """How many origins a report tells in full, and how many steps of a chain."""

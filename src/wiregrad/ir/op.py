@@ -68,8 +68,8 @@ class Op:
     """Spelling before one operand."""
     kinks: tuple[Any, ...] = ()
     """Where the op has no single slope (see `wiregrad.ops.kinks`)."""
-    remedies: tuple[Any, ...] = ()
-    """What to write instead where the op breaks (see `wiregrad.ops.remedies`), the most particular first."""
+    remedies: str = ""
+    """What to write instead where the op breaks: the name of a list in `wiregrad.ops.advice`, loaded when needed."""
     variadic: bool = False
     """Whether it takes any number of wires, all like the one input it names."""
     per_call: bool = False

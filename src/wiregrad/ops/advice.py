@@ -1,6 +1,7 @@
 """The advice that op records give, each with the exact condition under which it helps.
 
-The lists run from the most particular to the most general. A test writes for every one of them a program that breaks
+A record names its list, so that advice is loaded only where something broke. The lists run from the most particular to
+the most general. A test writes for every one of them a program that breaks
 and the same program as the advice has it, which must not.
 """
 
@@ -11,8 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from wiregrad.ir import Op
 from wiregrad.ops import forms
-from wiregrad.ops.remedies import ANYWHERE, Case, Remedy, Term, every, same
+from wiregrad.ops.fault import Fault
+from wiregrad.ops.remedies import ANYWHERE, Around, Case, Remedy, Term, every, same
 
 
 def is_zero(x: Any) -> bool:
@@ -529,3 +532,31 @@ OF_INVERSE = (
 OF_DETERMINANT = (
     Remedy("use np.linalg.slogdet(a), which neither overflows nor underflows", when=overflows, complex=True),
 )
+
+OF_SQUARE = (TOO_LARGE,)
+
+
+def remedies_of(op: Op) -> tuple[Remedy, ...]:
+    """Return what helps where an op breaks, the most particular first.
+
+    >>> from wiregrad import ops
+    >>> len(remedies_of(ops.log)) > 5, remedies_of(ops.tanh)
+    (True, ())
+    """
+    found: tuple[Remedy, ...] = globals()[op.remedies] if op.remedies else ()
+    return found
+
+
+def remedy(node: int, around: Around, fault: Fault) -> str:
+    """Return the advice that fits a fault best; empty if none does.
+
+    >>> from wiregrad import ops
+    >>> from wiregrad.ops.fault import forward_fault
+    >>> around = Around(lambda node: ops.log, lambda node: [(-1, 0.0)], lambda node: [])
+    >>> remedy(0, around, forward_fault(ops.log, [np.float64(0.0)], np.float64(-np.inf)))
+    'guard the argument: np.log(np.maximum(x, tiny)), or np.where(x > 0, np.log(x), 0.0)'
+    """
+    case = Case(Term(around, node), fault)
+    with np.errstate(all="ignore"):
+        fitting = (found.advice for found in (*remedies_of(fault.op), *ANYWHERE) if found.applies(case))
+        return next(fitting, "")

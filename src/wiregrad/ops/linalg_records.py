@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from wiregrad.ir import TABLE, Pattern
-from wiregrad.ops import advice
 from wiregrad.ops.array import Blocking, General, Linear, conj
 from wiregrad.ops.flow import Masked, settle, shape_of, whole
 
@@ -141,7 +140,7 @@ def definite_samples(*cases: tuple[Any, ...]) -> Samples:
 matmul: Linear = register(
     Linear(
         name="matmul",
-        remedies=advice.OF_MATRIX_PRODUCT,
+        remedies="OF_MATRIX_PRODUCT",
         doc="Product of matrices, the last two axes; upstream times the transpose of the other factor.",
         inputs=("a", "b"),
         pattern=Pattern.SWAP,
@@ -166,7 +165,7 @@ def _solve_back(slot: int, g: Any, xs: Any, y: Any, *, strict: bool) -> Any:
 solve: General = register(
     General(
         name="solve",
-        remedies=advice.OF_INVERSE,
+        remedies="OF_INVERSE",
         doc="The x for which a @ x = b, for matrices b; with strict=False NaN where a is singular.",
         inputs=("a", "b"),
         pattern=Pattern.SWAP,
@@ -185,7 +184,7 @@ solve: General = register(
 inv: General = register(
     General(
         name="inv",
-        remedies=advice.OF_INVERSE,
+        remedies="OF_INVERSE",
         doc="The inverse of a matrix; with strict=False NaN where it is singular.",
         inputs=("x",),
         pattern=Pattern.SCALE,
@@ -255,7 +254,7 @@ def _sent_bend(bend: Any) -> Any:
 det: General = register(
     General(
         name="det",
-        remedies=advice.OF_DETERMINANT,
+        remedies="OF_DETERMINANT",
         doc="The determinant; its slope is the matrix of cofactors, for singular matrices too.",
         inputs=("x",),
         pattern=Pattern.SCALE,
@@ -328,7 +327,7 @@ def _is_complex(x: Any) -> bool:
 slogdet: Decomposition = register(
     Decomposition(
         name="slogdet",
-        remedies=advice.OF_INVERSE,
+        remedies="OF_INVERSE",
         doc="Sign and logarithm of the determinant, as two numbers in one array.",
         inputs=("x",),
         pattern=Pattern.SCALE,

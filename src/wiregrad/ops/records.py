@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from wiregrad.ir import SPLIT, TABLE, Level, Pattern
-from wiregrad.ops import advice
 from wiregrad.ops.elementwise import Elementwise
 from wiregrad.ops.flow import conj, is_complex, only
 from wiregrad.ops.kinks import Kink
@@ -238,7 +237,7 @@ negative: Elementwise = register(
 add: Elementwise = register(
     Elementwise(
         name="add",
-        remedies=advice.OF_SUM,
+        remedies="OF_SUM",
         doc="Sum of two wires.",
         inputs=("a", "b"),
         pattern=Pattern.DISTRIBUTE,
@@ -253,7 +252,7 @@ add: Elementwise = register(
 subtract: Elementwise = register(
     Elementwise(
         name="subtract",
-        remedies=advice.OF_SUM,
+        remedies="OF_SUM",
         doc="Difference of two wires.",
         inputs=("a", "b"),
         pattern=Pattern.DISTRIBUTE,
@@ -268,7 +267,7 @@ subtract: Elementwise = register(
 multiply: Elementwise = register(
     Elementwise(
         name="multiply",
-        remedies=advice.OF_PRODUCT,
+        remedies="OF_PRODUCT",
         doc="Product of two wires.",
         inputs=("a", "b"),
         pattern=Pattern.SWAP,
@@ -283,7 +282,7 @@ multiply: Elementwise = register(
 divide: Elementwise = register(
     Elementwise(
         name="divide",
-        remedies=advice.OF_QUOTIENT,
+        remedies="OF_QUOTIENT",
         doc="Quotient of two wires.",
         inputs=("a", "b"),
         pattern=Pattern.SCALE,
@@ -298,7 +297,7 @@ divide: Elementwise = register(
 power: Elementwise = register(
     Elementwise(
         name="power",
-        remedies=advice.OF_POWER,
+        remedies="OF_POWER",
         aliases=("pow",),
         doc="First wire to the power of the second.",
         inputs=("a", "b"),
@@ -319,7 +318,7 @@ power: Elementwise = register(
 square: Elementwise = register(
     Elementwise(
         name="square",
-        remedies=(advice.TOO_LARGE,),
+        remedies="OF_SQUARE",
         doc="The wire times itself.",
         inputs=("x",),
         pattern=Pattern.SCALE,
@@ -331,7 +330,7 @@ square: Elementwise = register(
 reciprocal: Elementwise = register(
     Elementwise(
         name="reciprocal",
-        remedies=advice.OF_DIVISOR,
+        remedies="OF_DIVISOR",
         doc="One over the wire.",
         inputs=("x",),
         pattern=Pattern.SCALE,
@@ -343,7 +342,7 @@ reciprocal: Elementwise = register(
 sqrt: Elementwise = register(
     Elementwise(
         name="sqrt",
-        remedies=advice.OF_ROOT,
+        remedies="OF_ROOT",
         doc="Square root.",
         inputs=("x",),
         pattern=Pattern.SCALE,
@@ -357,7 +356,7 @@ sqrt: Elementwise = register(
 cbrt: Elementwise = register(
     Elementwise(
         name="cbrt",
-        remedies=advice.OF_CUBE_ROOT,
+        remedies="OF_CUBE_ROOT",
         exact=lambda mp, x: mp.sign(x) * mp.cbrt(abs(x)),
         doc="Cube root.",
         inputs=("x",),
@@ -385,7 +384,7 @@ absolute: Elementwise = register(
 hypot: Elementwise = register(
     Elementwise(
         name="hypot",
-        remedies=(advice.TOO_LARGE,),
+        remedies="OF_SQUARE",
         doc="Length of the vector (a, b); slopes 0 at the origin.",
         inputs=("a", "b"),
         pattern=Pattern.SCALE,
@@ -408,7 +407,7 @@ hypot: Elementwise = register(
 )
 
 exp: Elementwise = _slope(
-    "exp", "e to the power of the wire.", np.exp, lambda x, y: y, python="math.exp({x})", remedies=advice.OF_EXP
+    "exp", "e to the power of the wire.", np.exp, lambda x, y: y, python="math.exp({x})", remedies="OF_EXP"
 )
 exp2: Elementwise = _slope(
     "exp2",
@@ -417,7 +416,7 @@ exp2: Elementwise = _slope(
     lambda x, y: y * LN2,
     exact=lambda mp, x: mp.power(2, x),
     python="math.exp2({x})",
-    remedies=advice.OF_EXP2,
+    remedies="OF_EXP2",
 )
 expm1: Elementwise = _slope(
     "expm1",
@@ -425,7 +424,7 @@ expm1: Elementwise = _slope(
     np.expm1,
     lambda x, y: exp(x),
     python="math.expm1({x})",
-    remedies=advice.OF_EXPONENT,
+    remedies="OF_EXPONENT",
 )
 
 log: Elementwise = _slope(
@@ -436,7 +435,7 @@ log: Elementwise = _slope(
     domain=lambda x: x >= 0,
     aliases=("ln",),
     python="math.log({x})",
-    remedies=advice.OF_LOG,
+    remedies="OF_LOG",
 )
 log2: Elementwise = _slope(
     "log2",
@@ -446,7 +445,7 @@ log2: Elementwise = _slope(
     exact=lambda mp, x: mp.log(x, 2),
     domain=lambda x: x >= 0,
     python="math.log2({x})",
-    remedies=advice.OF_LOG2,
+    remedies="OF_LOG2",
 )
 log10: Elementwise = _slope(
     "log10",
@@ -455,7 +454,7 @@ log10: Elementwise = _slope(
     lambda x, y: where(below(x, 0.0), undefined(x), 1.0 / (x * LN10 + 0.0)),
     domain=lambda x: x >= 0,
     python="math.log10({x})",
-    remedies=advice.OF_LOG10,
+    remedies="OF_LOG10",
 )
 log1p: Elementwise = _slope(
     "log1p",
@@ -464,7 +463,7 @@ log1p: Elementwise = _slope(
     lambda x, y: where(below(x, -1.0), undefined(x), 1.0 / (1.0 + x)),
     domain=lambda x: x >= -1,
     python="math.log1p({x})",
-    remedies=advice.OF_LOG1P,
+    remedies="OF_LOG1P",
 )
 
 sin: Elementwise = _slope("sin", "Sine of an angle in radians.", np.sin, lambda x, y: cos(x), python="math.sin({x})")
@@ -491,7 +490,7 @@ arcsin: Elementwise = _slope(
     samples=tuple((k / 8,) for k in range(-7, 8)),
     aliases=("asin",),
     python="math.asin({x})",
-    remedies=advice.OF_ANGLE,
+    remedies="OF_ANGLE",
 )
 arccos: Elementwise = _slope(
     "arccos",
@@ -502,7 +501,7 @@ arccos: Elementwise = _slope(
     samples=tuple((k / 8,) for k in range(-7, 8)),
     aliases=("acos",),
     python="math.acos({x})",
-    remedies=advice.OF_ANGLE,
+    remedies="OF_ANGLE",
 )
 arctan: Elementwise = _slope(
     "arctan",
@@ -513,10 +512,10 @@ arctan: Elementwise = _slope(
     python="math.atan({x})",
 )
 sinh: Elementwise = _slope(
-    "sinh", "Hyperbolic sine.", np.sinh, lambda x, y: cosh(x), python="math.sinh({x})", remedies=advice.OF_HYPERBOLA
+    "sinh", "Hyperbolic sine.", np.sinh, lambda x, y: cosh(x), python="math.sinh({x})", remedies="OF_HYPERBOLA"
 )
 cosh: Elementwise = _slope(
-    "cosh", "Hyperbolic cosine.", np.cosh, lambda x, y: sinh(x), python="math.cosh({x})", remedies=advice.OF_HYPERBOLA
+    "cosh", "Hyperbolic cosine.", np.cosh, lambda x, y: sinh(x), python="math.cosh({x})", remedies="OF_HYPERBOLA"
 )
 tanh: Elementwise = _slope(
     "tanh",
@@ -546,7 +545,7 @@ arccosh: Elementwise = _slope(
     samples=tuple((1.0 + k * k / 16,) for k in range(1, 13)),
     aliases=("acosh",),
     python="math.acosh({x})",
-    remedies=advice.OF_ARCCOSH,
+    remedies="OF_ARCCOSH",
 )
 arctanh: Elementwise = _slope(
     "arctanh",
@@ -559,7 +558,7 @@ arctanh: Elementwise = _slope(
     samples=tuple((k / 8,) for k in range(-7, 8)),
     aliases=("atanh",),
     python="math.atanh({x})",
-    remedies=advice.OF_ARCTANH,
+    remedies="OF_ARCTANH",
 )
 erf: Elementwise = _slope(
     "erf",
@@ -994,7 +993,7 @@ heaviside: Elementwise = register(
 floor_divide: Elementwise = register(
     Elementwise(
         name="floor_divide",
-        remedies=advice.OF_REMAINDER,
+        remedies="OF_REMAINDER",
         doc="Largest whole number not above a / b.",
         inputs=("a", "b"),
         pattern=Pattern.BLOCK,
@@ -1009,7 +1008,7 @@ floor_divide: Elementwise = register(
 mod: Elementwise = register(
     Elementwise(
         name="mod",
-        remedies=advice.OF_REMAINDER,
+        remedies="OF_REMAINDER",
         doc="Remainder of a / b, with the sign of b.",
         inputs=("a", "b"),
         pattern=Pattern.SCALE,

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from wiregrad.ir import TABLE, Pattern
-from wiregrad.ops import advice
 from wiregrad.ops.array import Blocking, General, Linear, Reduction, folded, unreduce
 from wiregrad.ops.flow import conj, only, shape_of, whole
 from wiregrad.ops.records import nan_or
@@ -79,7 +78,7 @@ def _others(ndim: int, axes: tuple[int, ...]) -> tuple[int, ...]:
 register(
     Linear(
         name="sum",
-        remedies=advice.OF_SUM,
+        remedies="OF_SUM",
         doc="Sum along axes.",
         inputs=("x",),
         pattern=Pattern.DISTRIBUTE,
@@ -179,7 +178,7 @@ def _product_of_others(x: Any, y: Any, *, axes: tuple[int, ...], keepdims: bool)
 register(
     Reduction(
         name="prod",
-        remedies=advice.OF_MANY_FACTORS,
+        remedies="OF_MANY_FACTORS",
         doc="Product along axes; the slope of each factor is the product of the others.",
         inputs=("x",),
         pattern=Pattern.SWAP,
@@ -277,7 +276,7 @@ def _softmax_rule(slot: int, flow: Any, xs: Any, y: Any, *, axes: tuple[int, ...
 softmax: General = register(
     General(
         name="softmax",
-        remedies=advice.OF_SHARES,
+        remedies="OF_SHARES",
         doc="exp(x) / sum(exp(x)) along axes, without overflow.",
         inputs=("x",),
         pattern=Pattern.SCALE,
@@ -290,7 +289,7 @@ softmax: General = register(
 register(
     General(
         name="log_softmax",
-        remedies=advice.OF_LOG_SHARES,
+        remedies="OF_LOG_SHARES",
         doc="log(softmax(x)) along axes, exact where softmax is nearly 0.",
         inputs=("x",),
         pattern=Pattern.SCALE,
@@ -325,7 +324,7 @@ def _scan_samples(rng: np.random.Generator) -> list[tuple[Any, ...]]:
 cumsum: Linear = register(
     Linear(
         name="cumsum",
-        remedies=advice.OF_SUM,
+        remedies="OF_SUM",
         doc="Running sum along an axis; backward it runs the other way.",
         inputs=("x",),
         pattern=Pattern.DISTRIBUTE,
@@ -345,7 +344,7 @@ def _factors(x: Any, axis: int, *, reverse: bool) -> Any:
 cumprod: General = register(
     General(
         name="cumprod",
-        remedies=advice.OF_MANY_FACTORS,
+        remedies="OF_MANY_FACTORS",
         doc="Running product along an axis.",
         inputs=("x",),
         pattern=Pattern.SWAP,

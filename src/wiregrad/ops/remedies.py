@@ -161,21 +161,6 @@ class Remedy:
         )
 
 
-def remedy(node: int, around: Around, fault: Fault) -> str:
-    """Return the advice that fits a fault best; empty if none does.
-
-    >>> from wiregrad import ops
-    >>> from wiregrad.ops.fault import forward_fault
-    >>> around = Around(lambda node: ops.log, lambda node: [(-1, 0.0)], lambda node: [])
-    >>> remedy(0, around, forward_fault(ops.log, [np.float64(0.0)], np.float64(-np.inf)))
-    'guard the argument: np.log(np.maximum(x, tiny)), or np.where(x > 0, np.log(x), 0.0)'
-    """
-    case = Case(Term(around, node), fault)
-    with np.errstate(all="ignore"):
-        fitting = (found.advice for found in (*fault.op.remedies, *ANYWHERE) if found.applies(case))
-        return next(fitting, "")
-
-
 def _made(term: Term, steps: Sequence[str]) -> bool:
     """Return whether ops of these names lead to a term, each from the first input of the one before."""
     for k, step in enumerate(steps):
