@@ -19,15 +19,12 @@ from wiregrad.api import Builder, Circuit, Run, circuit, diff
 from wiregrad.errors import WiregradError, suggest
 
 if TYPE_CHECKING:
+    from wiregrad.api.asking import anomaly, blame, check_grads, explain, record
     from wiregrad.api.values import (
         Function,
         Value,
-        anomaly,
-        blame,
-        check_grads,
         checkpoint,
         convention,
-        explain,
         grad,
         group,
         hessian,
@@ -36,7 +33,6 @@ if TYPE_CHECKING:
         jvp,
         no_grad,
         op,
-        record,
         run,
         stop_gradient,
         trace,
@@ -90,6 +86,9 @@ def __getattr__(name: str) -> Any:
     values = import_module("wiregrad.api.values")
     if name in values.__all__:
         found = getattr(values, name)
+    elif name in __all__:
+        # What is asked seldom is loaded last.
+        found = getattr(import_module("wiregrad.api.asking"), name)
     elif name in values.FUNCTIONS:
         found = values.FUNCTIONS[name].run
     elif name in ops.TABLE.callable_names():

@@ -118,7 +118,7 @@ class FunctionTarget:
 
     def blame(self) -> Blame:
         """Find what made something non-finite; the function may return arrays, and several things."""
-        from wiregrad.api.values import blame  # noqa: PLC0415
+        from wiregrad.api.asking import blame  # noqa: PLC0415
 
         with self._called():
             return blame(self.function, *self.args, **self.kwargs)

@@ -1,0 +1,82 @@
+"""Questions about functions and values, as users see them; what answers them is loaded with this module."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from wiregrad.api.circuits import Circuit
+from wiregrad.api.values import Value, traced
+from wiregrad.backends import interpreter
+from wiregrad.errors import CheckError
+from wiregrad.frontends.anomaly import anomaly
+from wiregrad.inspect.blame import Blame
+from wiregrad.inspect.blame import blame as blame_of
+from wiregrad.inspect.check import check
+from wiregrad.inspect.check.findings import Checked
+from wiregrad.inspect.explain import Explanation
+from wiregrad.inspect.flight import Flight
+from wiregrad.inspect.leaf import explain_value
+
+__all__ = ["anomaly", "blame", "check_grads", "explain", "record"]
+
+
+def blame(f: Callable[..., Any] | Value, /, *args: Any, **kwargs: Any) -> Blame:
+    """Find the op of a function that first made something non-finite, forward or backward, with its line.
+
+    >>> import numpy as np
+    >>> def distance(x, y):
+    ...     return np.sqrt(np.sum((x - y) ** 2))
+    >>> found = blame(distance, np.ones(3), np.ones(3))
+    >>> found.origins[0].op, found.origins[0].factors
+    ('sqrt', (1.0, inf))
+    >>> found.origins[0].suggestion
+    'use np.linalg.norm(x) instead of the root of a sum of squares: its gradient at 0 is 0'
+    """
+    with np.errstate(all="ignore"):
+        circuit, inputs = traced(f, args, kwargs)
+        return blame_of(interpreter.run_all(circuit, inputs))
+
+
+def check_grads(
+    f: Callable[..., Any] | Circuit, /, *args: Any, order: int = 2, raises: bool = True, **kwargs: Any
+) -> Checked:
+    """Compare the derivative of every op that a function (or circuit) uses with a numeric one, at the values it sees.
+
+    A wrong rule raises `CheckError`, which names the op, the wire, the line and both numbers; with `raises=False` it is
+    in the report instead. Kinks, and points where numbers cannot decide, are listed.
+
+    >>> print(check_grads(lambda x, w: np.tanh(x * w), 0.5, -1.2))
+    2 nodes, 3 wires, 3 rules to second order: all rules hold
+    """
+    report = check(f, args, kwargs, order=order)
+    if raises and not report.ok:
+        raise CheckError(str(report), report=report)
+    return report
+
+
+def record(capacity: int = 2000, **options: Any) -> Flight:
+    """Return a flight recorder of a training: per step and group statistics, in bounded memory.
+
+    Give it each step's loss, parameters and gradients; it finds the first step at which something vanished, exploded
+    or went non-finite. With `on_event="raise"` it stops the training there.
+
+    >>> flight = record()
+    >>> for step in range(3):
+    ...     events = flight.step(1.0, {"w": np.ones(2)}, {"w": np.array([0.1, np.nan if step == 2 else 0.2])})
+    >>> flight.first("nonfinite").step
+    2
+    """
+    return Flight(capacity, **options)
+
+
+def explain(value: Value) -> Explanation:
+    """Say why a value of define-by-run code has the gradient it has; of a function ask `wg.run(f, ...).explain(name)`.
+
+    >>> w = Value(2.0, name="w")
+    >>> explain(w).kind
+    'none'
+    """
+    return explain_value(value)
