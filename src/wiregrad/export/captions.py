@@ -12,6 +12,7 @@ from typing import Any
 from wiregrad.export.letters import clip
 from wiregrad.export.reading import shape_text
 from wiregrad.ir import Op
+from wiregrad.ir.op import written_index
 
 WIRE = "·"
 """What stands for a wire among constants."""
@@ -30,7 +31,7 @@ def caption(op: Op, inside: Sequence[str], *, rank: int = -1, shapes: bool = Tru
     """
     index = op.options.get("index")
     if isinstance(index, tuple):
-        return f"{inside[0] or WIRE}[{', '.join(map(_index, index))}]"
+        return f"{inside[0] or WIRE}[{clip(written_index(index), LONGEST)}]"
     settings = " ".join(_settings(op, rank, shapes))
     bare = replace(op, settings=()) if op.settings and not op.per_call else op
     if any(inside):
@@ -60,11 +61,3 @@ def _settings(op: Op, rank: int, shapes: bool) -> Iterator[str]:
 def _axes(value: Any) -> str:
     found = value if isinstance(value, tuple) else (value,)
     return f"{'axis' if len(found) == 1 else 'axes'} {', '.join(map(str, found))}"
-
-
-def _index(part: Any) -> str:
-    """Write one part of an index as Python has it."""
-    if isinstance(part, tuple) and len(part) == 4 and part[0] == "slice":
-        start, stop, step = ("" if bound is None else str(bound) for bound in part[1:])
-        return f"{start}:{stop}:{step}" if step else f"{start}:{stop}"
-    return clip(str(part), LONGEST)

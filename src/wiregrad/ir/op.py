@@ -172,6 +172,9 @@ class Op:
         """
         if self.infix and len(operands) == 2:
             return f"{operands[0]} {self.infix[0]} {operands[1]}"
+        index = self.options.get("index")
+        if isinstance(index, tuple) and len(operands) == 1:
+            return f"{operands[0]}[{written_index(index)}]"
         settings = [] if self.per_call else [f"{name}={value!r}" for name, value in self.settings]
         return f"{self.prefix}{operands[0]}" if self.prefix else f"{self.title}({', '.join([*operands, *settings])})"
 
@@ -191,6 +194,22 @@ class Op:
                 raise RecordError(
                     f"op {self.name} cannot be spelled {spelling!r}: wanted signs, not ( ) , ; or = alone"
                 )
+
+
+def written_index(index: tuple[Any, ...]) -> str:
+    """Write an index as Python has it; a slice is a tuple of the word and its three bounds.
+
+    >>> written_index((1, ("slice", None, 3, None), ("slice", 0, None, 2)))
+    '1, :3, 0::2'
+    """
+    return ", ".join(_index_part(part) for part in index)
+
+
+def _index_part(part: Any) -> str:
+    if not isinstance(part, tuple) or len(part) != 4 or part[0] != "slice":
+        return str(part)
+    start, stop, step = ("" if bound is None else str(bound) for bound in part[1:])
+    return f"{start}:{stop}:{step}" if step else f"{start}:{stop}"
 
 
 OpT = TypeVar("OpT", bound=Op)
