@@ -113,7 +113,7 @@ def cross_entropy_of_a_zero_probability(p, labels):
     return np.sum(labels * surprise)
 
 
-@blame("log", 1.0, 1.0, words=("product with 0",))
+@blame("log", 1.0, 1.0, words=("log1p",))
 def binary_cross_entropy_of_a_certain_answer(p, label):
     hit = label * np.log(p)
     miss = (1.0 - label) * np.log(1.0 - p)  # <- here

@@ -148,6 +148,31 @@ def test_blame_of_a_value_says_that_lines_are_not_known() -> None:
     assert "no line is known" in str(wg.blame(wg.Value(np.zeros(2)).log()))
 
 
+def test_an_overflow_that_a_later_fault_hides_is_an_origin_too() -> None:
+    def likelihood(w: Any, x: Any) -> Any:
+        q = 1.0 / (1.0 + np.exp(-w * x))
+        return -np.log(q)
+
+    found = wg.blame(likelihood, -1000.0, 1.0)
+
+    assert [origin.op for origin in found.origins] == ["exp", "log"]
+    assert "wg.sigmoid" in found.origins[0].suggestion
+
+
+def test_advice_on_the_form_of_an_expression_goes_before_advice_on_masks() -> None:
+    def cross_entropy(z: Any, y: Any) -> Any:
+        e = np.exp(z - np.max(z, axis=1, keepdims=True))
+        return -np.sum(y * np.log(e / np.sum(e, axis=1, keepdims=True)))
+
+    found = wg.blame(cross_entropy, np.array([[0.0, 800.0], [0.0, 800.0]]), np.eye(2))
+
+    assert "wg.log_softmax" in found.origins[0].suggestion
+
+
+def test_a_number_just_outside_a_domain_is_written_in_full() -> None:
+    assert str(wg.blame(np.arccos, 1.0 + 2.0**-52)).startswith("arccos gave nan at x = 1.0000000000000002, outside")
+
+
 def test_the_branch_that_led_there_is_named() -> None:
     def guarded(x: Any) -> Any:
         if x < 1.0:

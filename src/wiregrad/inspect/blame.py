@@ -219,7 +219,8 @@ class _Telling:
 
     def _suggestion(self, bit: int, found: Found) -> str:
         if found.fault is not None:
-            return self._masked(bit) or remedy(found.node, self.around, found.fault)
+            fault = found.node, self.around, found.fault
+            return remedy(*fault, general=False) or self._masked(bit) or remedy(*fault)
         if found.phase == "backward":
             return "scale the output down, or look at which use sends so much: run.branches(name)"
         return "look at where this comes from: np.isfinite(x).all() before the call, np.nan_to_num, or leave it out"

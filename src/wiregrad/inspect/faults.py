@@ -53,6 +53,8 @@ class Search:
         """Which faults each non-finite gradient comes from."""
         self.given = 0
         """The infinities that were written as constants (a mask is filled with -inf): the last to be suspected."""
+        self.made = 0
+        """The faults of ops, as against what was given."""
         self.nans: dict[int, int] = {}
         """By bit of a fault, the first node whose value it made NaN."""
         self._known: dict[tuple[str, Any, str], int] = {}
@@ -113,11 +115,14 @@ class Search:
         fault = backward_fault(row.op, slot, flow, xs, y, row.mode, sent)
         if fault is not None:
             return self._note(row, "backward", fault) | self.grads.get(row.node, 0)
-        inherited = self.grads.get(row.node, 0)
-        if not inherited or (row.op.by_element and np.any(bad(settle(sent)) & ~bad(settle(flow)))):
-            for node in (*row.sources, row.node):
-                inherited |= self.values.get(node, 0)
-        return self._suspects(inherited) or self._note(row, "backward", None)
+        upstream, of_values = self.grads.get(row.node, 0), 0
+        for node, x in zip((*row.sources, row.node), (*xs, y), strict=True):
+            if node in self.values and (not row.op.by_element or np.any(bad(x) & bad(settle(sent)))):
+                of_values |= self.values[node]
+        if upstream and not (row.op.by_element and np.any(bad(settle(sent)) & ~bad(settle(flow)))):
+            # What arrived was spoiled already: an infinity that was given is not behind that, one that was made may be.
+            of_values &= self.made
+        return self._suspects(upstream | of_values) or self._note(row, "backward", None)
 
     def _suspects(self, faults: int) -> int:
         """Return faults without the infinities that were written, unless there are no others."""
@@ -131,6 +136,7 @@ class Search:
             bit = self._known[key] = len(self.found)
             self.found.append(Found(row.node, phase, fault))
             self.times.append(0)
+            self.made |= (fault is not None) << bit
             if row.op is CONSTANT and not np.any(is_nan(self.run.values[row.node])):
                 self.given |= 1 << bit
         self.times[bit] += 1

@@ -129,8 +129,7 @@ class Paths(Report):
         if self.cancellation == math.inf:
             yield f"paths cancel: their {sums}, the paths themselves to {number(self.added)}"
         elif self.cancellation > CANCELS:
-            lost = f"about {math.log10(self.cancellation):.0f} digits are lost"
-            yield f"paths nearly cancel: their {sums}, {number(self.cancellation)} times the gradient: {lost}"
+            yield f"paths nearly cancel: their {sums}, {number(self.cancellation)} times the gradient"
 
     def _others(self) -> Iterator[str]:
         hidden = self.live - len(self.paths)

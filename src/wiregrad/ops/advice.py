@@ -250,11 +250,13 @@ def _logarithms(name: str) -> tuple[Remedy, ...]:
         Remedy(
             f"guard the argument: np.{name}(np.maximum(x, tiny)), or np.where(x > 0, np.{name}(x), 0.0)",
             when=_has_none,
+            general=True,
         ),
         Remedy(
             "keep the argument from 0: np.where(x == 0, 1.0, x)",
             when=lambda case: case.is_complex and _vanished(case),
             complex=True,
+            general=True,
         ),
     )
 
@@ -547,8 +549,8 @@ def remedies_of(op: Op) -> tuple[Remedy, ...]:
     return found
 
 
-def remedy(node: int, around: Around, fault: Fault) -> str:
-    """Return the advice that fits a fault best; empty if none does.
+def remedy(node: int, around: Around, fault: Fault, *, general: bool = True) -> str:
+    """Return the advice that fits a fault best, on request only what is not general; empty if none does.
 
     >>> from wiregrad import ops
     >>> from wiregrad.ops.fault import forward_fault
@@ -558,5 +560,5 @@ def remedy(node: int, around: Around, fault: Fault) -> str:
     """
     case = Case(Term(around, node), fault)
     with np.errstate(all="ignore"):
-        fitting = (found.advice for found in (*remedies_of(fault.op), *ANYWHERE) if found.applies(case))
-        return next(fitting, "")
+        listed = [found for found in (*remedies_of(fault.op), *ANYWHERE) if general or not found.general]
+        return next((found.advice for found in listed if found.applies(case)), "")

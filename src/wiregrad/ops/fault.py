@@ -50,10 +50,13 @@ class Fault:
         'log gave -inf at x = 0'
         """
         called = names or [name for name, _ in self.inputs]
-        given = ", ".join(f"{name} = {number(value)}" for name, (_, value) in zip(called, self.inputs, strict=True))
+        outside = self._domain()
+        # A number just outside must not be rounded back to the edge.
+        write = repr if outside else number
+        given = ", ".join(f"{name} = {write(value)}" for name, (_, value) in zip(called, self.inputs, strict=True))
         spot = f" (element {list(self.index)}{self._others()})" if self.index else ""
         if self.phase == "forward":
-            return f"{self.op.title} gave {number(self.value)} at {given}{spot}{self._domain()}"
+            return f"{self.op.title} gave {number(self.value)} at {given}{spot}{outside}"
         wire = called[self.slot]
         if self.factors is None:
             return f"{self.op.title} sent {number(self.sent)} back to {wire} at {given}{spot}"

@@ -150,6 +150,8 @@ class Remedy:
     """The input that `of` begins with."""
     complex: bool = False
     """Whether it holds for complex numbers too."""
+    general: bool = False
+    """Whether it fits any such op, so that whoever knows what became of the result may know better."""
 
     def applies(self, case: Case) -> bool:
         """Return whether it is of use to a case."""
