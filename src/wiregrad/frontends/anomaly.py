@@ -70,12 +70,16 @@ class Watch:
                 name = f"{op.title} was given {'an array with ' if np.ndim(x) else ''}NaN as {op.input_name(slot)}"
                 raise NonFiniteError(_message(name, place, "look at where this value comes from"), place=place)
 
-    def apart(self, op: Op, xs: Sequence[Any], y: Any, place: Place | None = None) -> None:
-        """Raise if an op broke that is not recorded: under `no_grad`, or on all examples of a batch."""
-        if not self.tolerates(y):
-            fault = self.fault(op, xs, y)
-            if fault is not None:
-                raise _error(fault, place or user_place(), "")
+    def apart(self, op: Op, xs: Sequence[Any], y: Any, place: Place | None = None, within: Op | None = None) -> None:
+        """Raise if an op broke that is not recorded: under `no_grad`, or on all examples of a batch.
+
+        `within` is the op whose rule applies it.
+        """
+        fault = None if self.tolerates(y) else self.fault(op, xs, y)
+        if fault is not None:
+            said = f"in the derivative of {within.title}: " if within is not None else ""
+            place = place or user_place()
+            raise NonFiniteError(_message(said + fault.sentence(), place, ""), fault=fault, place=place)
 
     def fault(self, op: Op, xs: Sequence[Any], y: Any) -> Fault | None:
         """Return what an op broke: finite numbers, or an infinity of which it made NaN."""
@@ -122,12 +126,13 @@ class Sweep(Hooks):
         self.watch, self.span, self.values = watch, span, values
         self.upstream: Any = None
         self.place: Place | None = None
+        self.op: Op | None = None
         self.marked = len(span.tape.buffer)
 
     def node(self, row: Row, upstream: Any) -> Any:
         """Keep what arrived; the hooks may change it."""
         self.close()
-        self.place = self.span.tape.places.get(self.span.start + row.node * STRIDE)
+        self.place, self.op = self.span.tape.places.get(self.span.start + row.node * STRIDE), row.op
         changed = super().node(row, upstream)
         self.upstream = upstream if changed is None else changed
         if not self.watch.tolerates(_plain(self.upstream)):
@@ -142,6 +147,8 @@ class Sweep(Hooks):
         for offset in range(self.marked, len(tape.buffer), STRIDE):
             if self.place is not None:
                 tape.places.setdefault(offset, self.place)
+            if self.op is not None:
+                tape.derived.setdefault(offset, self.op)
         self.marked = len(tape.buffer)
 
     def wire(self, row: Row, slot: int, sent: Any) -> None:

@@ -126,7 +126,8 @@ def _applied(tape: Tape, offset: int, operands: list[tuple[Any, bool]], size: in
     with unwatched() as watch:
         found = apply_batched(op, operands, size)
     if watch is not None:
-        watch.apart(op, [data_of(x) for x, _ in operands], data_of(found[0]), tape.places.get(offset))
+        xs = [data_of(x) for x, _ in operands]
+        watch.apart(op, xs, data_of(found[0]), tape.places.get(offset), tape.derived.get(offset))
     return found
 
 

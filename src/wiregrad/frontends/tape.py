@@ -77,6 +77,7 @@ class Tape:
         "buffer",
         "calls",
         "certificates",
+        "derived",
         "extras",
         "frames",
         "groups",
@@ -119,6 +120,8 @@ class Tape:
         self.apart = apart or tracing
         """Whether values of other recordings stand here as leaves, instead of being copied with all they came from."""
         self.certificates: list[Certificate] = []
+        self.derived: dict[int, Op] = {}
+        """While somebody watches: the ops whose rules recorded a node."""
         self.frames: dict[FrameType, int] | None = None
         """While names are wanted: the frames of the user's functions that recorded something, with their depth."""
         self.names: dict[int, str] = {}
