@@ -17,7 +17,7 @@ import numpy as np
 from wiregrad.errors import OperandError, ShapeError, shown, user_line
 from wiregrad.frontends.conventions import convention
 from wiregrad.frontends.session import check_function, data_of, distinct, name_of, unwatched
-from wiregrad.frontends.tape import Tape
+from wiregrad.frontends.tape import STATE, Tape
 from wiregrad.frontends.trace import Traced, run_traced
 from wiregrad.frontends.tree import Tree, flatten, unflatten
 from wiregrad.frontends.value import Value
@@ -123,7 +123,8 @@ def _replay(traced: Traced, leaves: list[Any], batched: list[bool], size: int) -
 def _applied(tape: Tape, offset: int, operands: list[tuple[Any, bool]], size: int) -> tuple[Any, bool]:
     """Apply a node's op to all examples; who watches sees the result, with the line of the node."""
     op = tape.node_at(offset).op
-    with unwatched() as watch:
+    # Who watches tells more than a warning does.
+    with nullcontext() if STATE.watch is None else np.errstate(all="ignore"), unwatched() as watch:
         found = apply_batched(op, operands, size)
     if watch is not None:
         xs = [data_of(x) for x, _ in operands]
