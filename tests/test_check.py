@@ -259,6 +259,65 @@ def test_a_rule_that_is_wrong_at_one_element_is_traced_to_it() -> None:
     assert abs(finding.numeric - LEFT[3]) < 1e-9
 
 
+def misshapen(*, asks: bool = True) -> type[wg.Function]:
+    """Return a class whose second gradient has the wrong shape; a new one, since a class checks itself only once."""
+
+    class Misshapen(wg.Function):
+        forward = staticmethod(Product.forward)
+
+        @staticmethod
+        def backward(ctx: Any, upstream: Any) -> Any:
+            _, right = ctx.saved_tensors
+            return upstream * right, np.ones(7)
+
+    if not asks:
+        Misshapen.check = False
+    return Misshapen
+
+
+@pytest.mark.parametrize("asks", [True, False])
+def test_a_function_class_whose_backward_gives_a_wrong_shape_is_in_the_report_with_class_wire_and_line(
+    asks: bool,
+) -> None:
+    misfit = misshapen(asks=asks)
+
+    def model(a: Any, b: Any) -> Any:
+        return np.sum(misfit.apply(a, b))
+
+    report = wg.check_grads(model, LEFT, RIGHT, raises=False)
+    (finding,) = report.guilty
+
+    assert (finding.op, finding.input, finding.source) == ("Misshapen", "right", "b")
+    assert finding.place is not None
+    assert finding.place.line == model.__code__.co_firstlineno + 1
+    assert "Misshapen.backward returns shape (7,) for input 1, which has shape (5,)" in str(report)
+    assert not report.ok
+    assert not report.undecided
+
+
+def test_a_function_class_that_would_refuse_its_first_call_is_in_the_report_too() -> None:
+    class Doubled(wg.Function):
+        forward = staticmethod(Product.forward)
+
+        @staticmethod
+        def backward(ctx: Any, upstream: Any) -> Any:
+            left, right = ctx.saved_tensors
+            return upstream * right, 2.0 * upstream * left
+
+    (finding,) = wg.check_grads(lambda a, b: np.sum(Doubled.apply(a, b)), LEFT, RIGHT, raises=False, order=1).guilty
+
+    assert (finding.op, finding.input) == ("Doubled", "right")
+    assert "check = False" not in str(finding)
+
+
+def test_a_function_class_checks_itself_again_after_a_check() -> None:
+    misfit = misshapen()
+    wg.check_grads(misfit.apply, LEFT, RIGHT, raises=False)
+
+    with pytest.raises(wg.WiregradError, match="returns shape"):
+        misfit.apply(wg.Value(LEFT), wg.Value(RIGHT))
+
+
 @contextmanager
 def own_op(function: Callable[..., Any], partials: Callable[..., Any]) -> Iterator[Any]:
     record = wg.op(partials=partials)(function)

@@ -77,6 +77,16 @@ def test_the_nearest_name_is_suggested() -> None:
         EXPRESSION[0]  # type: ignore[index]
 
 
+def test_an_unknown_name_is_answered_with_the_inputs_and_with_names_that_begin_with_it() -> None:
+    traced = wg.trace(lambda p: p["w1"] * p["w2"], {"w1": 1.0, "w2": 2.0})
+    with pytest.raises(UnknownNameError, match=r"called 'p'; did you mean p_w1, p_w2\? Its inputs are p_w1, p_w2$"):
+        traced["p"]
+    with pytest.raises(UnknownNameError, match=r"called 'zz'; its inputs are p_w1, p_w2$"):
+        traced["zz"]
+    with pytest.raises(UnknownNameError, match=r"called 'zz'; its input is x$"):
+        wg.circuit("x + 1")["zz"]
+
+
 def test_inputs_are_given_by_name_by_vector_or_by_mapping() -> None:
     point = {"a": 2, "b": -3, "c": 10}
 

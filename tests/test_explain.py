@@ -376,3 +376,63 @@ def test_two_passes_that_gave_nan_are_not_called_a_sum_alone() -> None:
 
     assert wg.explain(w).kind == "nonfinite"
     assert "2 backward passes" in str(wg.explain(w))
+
+
+@pytest.mark.parametrize(
+    ("f", "x", "why"),
+    [
+        (np.cos, 1e-9, "near a stationary point"),
+        (np.square, 1e-8, "near a stationary point"),
+        (np.log, 1e12, "its slope there is small"),
+        (np.log, 1e290, "its slope there is small"),
+        (np.sqrt, 1e16, "its slope there is small"),
+        (np.arctan, -1e5, "saturated"),
+        (wg.sigmoid, -60.0, "saturated"),
+        (wg.silu, -60.0, "saturated"),
+        (wg.sigmoid, np.array([-60.0, -70.0]), "saturated"),
+        (np.log, np.array([1e12, 2e12]), "its slope there is small"),
+        (lambda x: wg.softmax(x)[0], np.array([0.0, 80.0]), "saturated"),
+        (
+            lambda x: np.sum(wg.softmax(x)),
+            np.array([1.0, 2.0, 3.0]),
+            "what arrives, the same everywhere, cancels in it",
+        ),
+        (lambda x: np.sum(1e-9 * wg.softmax(x)[:1]), np.zeros(2000), "its slope there is small"),
+    ],
+)
+def test_only_what_is_flat_at_a_bound_is_called_saturated(f: Callable[..., Any], x: Any, why: str) -> None:
+    def program(x: Any) -> Any:
+        return np.sum(f(x))
+
+    found = explained(program, x)
+
+    assert found.kind == "tiny"
+    assert [cause.said for cause in found.causes if cause.said.endswith(": " + why)]
+
+
+def test_a_logarithm_of_infinity_is_not_called_saturated() -> None:
+    assert "saturated" not in str(explained(np.log, np.inf))
+
+
+def chained(layers: Any, x: Any) -> Any:
+    for w in layers:
+        x = wg.sigmoid(x @ w)
+    return np.sum(x)
+
+
+def test_a_gradient_that_shrinks_a_lot_on_its_way_is_tiny_though_no_number_is_below_the_threshold() -> None:
+    rng = np.random.default_rng(0)
+    found = explained(chained, [rng.normal(size=(4, 4)) for _ in range(12)], np.ones((2, 4)), of="layers_0")
+
+    assert found.kind == "tiny"
+    assert ops(found)[0] == "sigmoid"
+    assert "what starts as 1 at the output arrives as 4.69179e-06" in str(found)
+
+
+def test_a_gradient_that_grows_a_lot_on_its_way_is_huge_though_no_number_is_above_the_threshold() -> None:
+    found = explained(lambda x: x * 300.0 * 200.0, 1.0)
+
+    assert found.kind == "huge"
+    assert "what starts as 1 at the output arrives as 60000" in str(found)
+    assert explained(lambda x: x * 300.0, 1.0).kind == "ordinary"
+    assert explained(lambda x: x * 1e-3, 1.0).kind == "ordinary"

@@ -379,6 +379,8 @@ class State(threading.local):
         self.paused = 0
         self.careful = 0
         """How many blocks want every op recorded in full, so that no scalar takes its quick way."""
+        self.unchecked = 0
+        """How many blocks check users' own ops themselves, so that these need not at their first call."""
         self.watch: Any = None
         """Sees every op as it is recorded: `(tape, offset, op, xs, y)`; None: nobody does."""
         self.group = ""

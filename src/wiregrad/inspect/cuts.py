@@ -150,7 +150,7 @@ class _Walk:
             # A user's own code is not run again with made up numbers: only what it sent is known.
             return 0.0 if np.any(np.asarray(self.run.gradient(row.node)) != 0) else 1.0
         xs, y = self.wiring.xs(row.node), self.run.values[row.node]
-        return fit(row.op.pull(slot, _numbers_like(y), xs, y, row.mode), xs[slot])
+        return fit(row.op.pull(slot, numbers_like(y), xs, y, row.mode), xs[slot])
 
     def _reached(self, row: Row, slot: int, going: Any) -> Any:
         """Return which elements of a node some elements of a wire move."""
@@ -160,7 +160,7 @@ class _Walk:
         if row.op.per_call:
             return _everywhere(y)
         tangents: list[Any] = [None] * len(xs)
-        tangents[slot] = np.where(going, _numbers_like(xs[slot]), 0).astype(np.asarray(xs[slot]).dtype)[()]
+        tangents[slot] = np.where(going, numbers_like(xs[slot]), 0).astype(np.asarray(xs[slot]).dtype)[()]
         return _nonzero(settle(fit(row.op.push(tangents, xs, y, row.mode), y)), np.shape(y))
 
     def _loss(self, row: Row, slot: int) -> str:
@@ -194,8 +194,12 @@ def _present(flow: Any, shape: tuple[int, ...]) -> Any:
     return np.broadcast_to(mask, shape) if shape else bool(mask)
 
 
-def _numbers_like(x: Any) -> Any:
-    """Return numbers from 1 to 2 of either sign, of the shape and dtype of an array: their sums are not 0 by chance."""
+def numbers_like(x: Any) -> Any:
+    """Return numbers from 1 to 2 of either sign, of the shape and dtype of an array: their sums are not 0 by chance.
+
+    >>> numbers_like(np.zeros(2, np.float32)).dtype
+    dtype('float32')
+    """
     rng, array = np.random.default_rng(0), np.asarray(x)
 
     def draw() -> Any:

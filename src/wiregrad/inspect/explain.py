@@ -20,16 +20,18 @@ from wiregrad.dtypes import number, plain
 from wiregrad.inspect.blame import MOST, Origin, elided, faults_of
 from wiregrad.inspect.cuts import Cut, find_cuts
 from wiregrad.inspect.magnitude import largest
-from wiregrad.inspect.reasons import reason, what_it_is
+from wiregrad.inspect.reasons import reason, what_it_is, why_small
 from wiregrad.inspect.report import Report, at, told, where
 from wiregrad.inspect.strongest import CANCELS, Strongest
 from wiregrad.inspect.wiring import Wire, Wiring, shown
-from wiregrad.ir import Certificate, Pattern, Place
+from wiregrad.ir import Certificate, Place
 from wiregrad.ops.fault import bad
 from wiregrad.ops.flow import Masked
 
 TINY, HUGE = 1e-6, 1e6
 """Gradients below and above these are worth a word."""
+SHRINKS, GROWS = 1e-4, 1e4
+"""So are those below and above these, if they became so on the way back from the output."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +114,8 @@ def explain(run: Run, name: str) -> Explanation:
         found = _answer(run, node, kind_of(gradient))
         causes = tuple(say() for say in found.causes[:MOST])
     more = len(found.causes) - len(causes)
-    return Explanation(name, found.kind, plain(gradient), causes, found.path, tuple(_notes(gradient)), more)
+    notes = (*found.notes, *_notes(gradient))
+    return Explanation(name, found.kind, plain(gradient), causes, found.path, notes, more)
 
 
 def kind_of(gradient: Any) -> str:
@@ -136,6 +139,7 @@ class _Answer:
     kind: str
     causes: Sequence[Callable[[], Cause]]
     path: tuple[Factor, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def _answer(run: Run, node: int, kind: str) -> _Answer:
@@ -284,11 +288,25 @@ class _Carried:
         size = largest(self.wiring.run.gradient(self.node))
         nodes = self.strongest.cancelling([self.node, *(wire[0] for wire in reversed(self.wires))])
         cancelling = [partial(_cancels, self.strongest, node) for node in nodes]
+        notes: tuple[str, ...] = ()
+        if kind == "ordinary" and not cancelling:
+            kind = self._on_the_way(size)
+            notes = () if kind == "ordinary" else (self._change(size),)
         ranked = [] if kind == "ordinary" else self._ranked(grows=kind == "huge")
         carried = largest(self.wiring.sent(self.wires[-1])) if self.wires else 0.0
         if cancelling and (kind == "ordinary" or (kind == "tiny" and carried > size * CANCELS)):
             return _Answer("cancelling", [*cancelling, *ranked], self.factors)
-        return _Answer(kind, [*ranked, *cancelling], self.factors)
+        return _Answer(kind, [*ranked, *cancelling], self.factors, notes)
+
+    def _on_the_way(self, size: float) -> str:
+        """Return what the factors of the path made of a gradient whose size alone says nothing."""
+        product = math.prod(abs(step.factor) for step in self.factors)
+        shrinks, grows = product < SHRINKS and size < SHRINKS, product > GROWS and size > GROWS
+        return "tiny" if shrinks else "huge" if grows else "ordinary"
+
+    def _change(self, size: float) -> str:
+        start = largest(self.wiring.run.gradient(self.wiring.root))
+        return f"what starts as {number(start)} at the output arrives as {number(size)}"
 
     def _ranked(self, *, grows: bool) -> list[Callable[[], Cause]]:
         """Return the ops whose factors do most, those of one line taken together."""
@@ -307,11 +325,11 @@ class _Carried:
         """Say what the factors of one op at one line come to."""
         most = max(members, key=lambda k: abs(math.log(abs(self.factors[k].factor) or 5e-324)))
         step, wire = self.factors[most], self.wires[most]
-        op = self.wiring.rows[wire[0]].op
-        flat = op.pattern is Pattern.SCALE and len(op.inputs) == 1 and abs(step.factor) < 0.01
-        spot = f"at {self.wiring.given(wire[0], [wire[1]])}" + (": saturated" if flat else "")
-        said = f"{step.op} multiplies by {number(step.factor)} {spot}"
+        why = why_small(self.wiring, wire, step.factor)
+        spot, factor = self.wiring.given(wire[0], [wire[1]]), number(step.factor)
+        said = f"{step.op} multiplies by {factor} at {spot}" + (f": {why}" if why else "")
         if len(members) > 1:
             total = number(math.prod(self.factors[k].factor for k in members))
-            said = f"{step.op} multiplies {len(members)} times, by {total} in all, most {spot}: {number(step.factor)}"
+            most_at = f"most at {spot}: {factor}" + (f", {why}" if why else "")
+            said = f"{step.op} multiplies {len(members)} times, by {total} in all, {most_at}"
         return Cause(step.op, step.node, step.place, said)

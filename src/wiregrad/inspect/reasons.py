@@ -11,14 +11,17 @@ from typing import Any
 
 import numpy as np
 
-from wiregrad.inspect.cuts import Cut
-from wiregrad.inspect.wiring import Wiring, shown
-from wiregrad.ir import Pattern
+from wiregrad.inspect.check.wire import computed
+from wiregrad.inspect.cuts import Cut, numbers_like
+from wiregrad.inspect.wiring import Wire, Wiring, shown, size_of
+from wiregrad.ir import Op, Pattern, Row
 from wiregrad.ops import Elementwise
-from wiregrad.ops.flow import settle
+from wiregrad.ops.flow import fit, settle
 
 FAR = 5.0
 """From this magnitude of its input on an op with slope 0 is saturated; nearer to 0 it is at a stationary point."""
+SMALL = 0.01
+"""Slopes below this are worth a word; so is a value that is nearer than this to where it ends up far away."""
 
 
 def reason(wiring: Wiring, active: Sequence[int], cut: Cut) -> str:
@@ -34,6 +37,60 @@ def what_it_is(dtype: np.dtype[Any]) -> str:
     ('true or false', '')
     """
     return {"b": "true or false", "i": f"a whole number ({dtype.name})"}.get(dtype.kind, "")
+
+
+def why_small(wiring: Wiring, wire: Wire, factor: float) -> str:
+    """Say why an op makes a gradient so much smaller; empty where nothing is known beyond the factor.
+
+    >>> import wiregrad as wg
+    >>> why_small(Wiring(wg.circuit("tanh(x)").run(x=9.0)), (1, 0), 6e-8)
+    'saturated'
+    """
+    row = wiring.rows[wire[0]]
+    x, y = wiring.run.values[row.sources[wire[1]]], wiring.run.values[wire[0]]
+    scales = row.op.pattern is Pattern.SCALE and len(row.sources) == 1 and not row.op.per_call
+    if not scales or abs(factor) >= SMALL or np.asarray(x).dtype.kind != "f":
+        return ""
+    arrived = np.asarray(wiring.run.gradient(wire[0]))
+    if isinstance(row.op, Elementwise):
+        # Elements at which nothing arrives have no part in the factor.
+        x = np.asarray(x)[arrived != 0]
+        return _why_slow(row.op, x, row.mode)
+    return _why_slow_array(row, x, y, arrived, factor)
+
+
+def _why_slow(op: Elementwise, x: Any, mode: int) -> str:
+    """Say why the slopes of an op that works by elements are small."""
+    ends = [_slopes(op, x + step, mode) for step in (-SMALL, SMALL)]
+    if np.any(x) and np.all(ends[0] * ends[1] < 0):
+        return "near a stationary point"
+    return "saturated" if _is_bounded(op, x) else "its slope there is small"
+
+
+def _slopes(op: Elementwise, x: Any, mode: int) -> Any:
+    return np.asarray(settle(op.local(0, [x], op.compute(x), mode)))
+
+
+def _is_bounded(op: Op, x: Any) -> bool:
+    """Return whether an op gives all but the same from here on, away from 0."""
+    x = np.asarray(x)
+    y = computed(op, [x], x)
+    # Several points, not in step with each other: an op that swings may come back to a value now and then.
+    far = [computed(op, [np.copysign(np.maximum(np.abs(x), 1.0) * scale, x)], x) for scale in (1e6, 1.7e6, 2.9e6)]
+    return all(bool(np.all(np.abs(end - y) <= SMALL * np.maximum(1.0, np.abs(y)))) for end in far)
+
+
+def _why_slow_array(row: Row, x: Any, y: Any, arrived: Any, factor: float) -> str:
+    """Say why an op on a whole array makes the gradient that arrives small."""
+    moved = [computed(row.op, [x + numbers_like(x)], y), computed(row.op, [x * np.float32(1e6)], y)]
+    if all(bool(np.all(np.abs(end - y) <= SMALL * np.max(np.abs(y)))) for end in moved):
+        return "saturated"
+    other = numbers_like(y)
+    sent = settle(fit(row.op.pull(0, other, [x], y, row.mode), x))
+    if size_of(sent) > 100.0 * abs(factor) * size_of(other):
+        same = np.ptp(arrived) <= 1e-6 * np.max(np.abs(arrived))
+        return f"what arrives{', the same everywhere,' if same else ''} cancels in it"
+    return "its slope there is small"
 
 
 class _Teller:
@@ -128,8 +185,10 @@ class _Teller:
             return f"has slope 0 for {self.source} at {self.wiring.given(self.cut.node, range(len(self.xs)))}"
         if np.min(np.abs(self._at(self.xs[0]))) < FAR:
             return f"is flat at {x}: stationary, its slope there is 0"
-        why = "its value underflows to 0" if np.all(self._at(self.y) == 0) else "saturated, its slope is 0"
-        return f"is flat at {x}: {why}"
+        if np.all(self._at(self.y) == 0):
+            return f"is flat at {x}: its value underflows to 0"
+        bounded = _is_bounded(op, np.real(self._at(self.xs[0])))
+        return f"is flat at {x}: {'saturated, its slope is 0' if bounded else 'its slope there is 0'}"
 
     def _times_zero(self, other: int) -> str:
         same = self.sources[other] == self.sources[self.slot]

@@ -184,9 +184,19 @@ class Circuit(Flat):
         """Return the index of the node of this name."""
         found = self._find(name)
         if found is None:
-            known = [text for _, text in self.columns.names][:1000]
-            raise UnknownNameError(f"the circuit has no node called {shown(name)}{suggest(name, known)}")
+            raise UnknownNameError(f"the circuit has no node called {shown(name)}{self._instead(name)}")
         return found
+
+    def _instead(self, name: str) -> str:
+        """Return what to say of a name that there is not: the nearest, the parts of a container, the inputs."""
+        known = [text for _, text in self.columns.names][:1000]
+        parts = [text for text in known if name and text.startswith(f"{name}_")]
+        near = f"; did you mean {listed(parts[:3])}?" if parts else suggest(name, known)
+        inputs = [self.name_of(node) for node in self.input_indices()]
+        if not inputs:
+            return near
+        its = f"{'Its' if near else '; its'} input{'s are' if len(inputs) > 1 else ' is'} {listed(inputs)}"
+        return f"{near} {its}" if near else its
 
     def _find(self, name: str) -> int | None:
         if not isinstance(name, str):

@@ -19,6 +19,7 @@ import numpy as np
 
 from wiregrad.backends.interpreter import bind, evaluate, tangents
 from wiregrad.errors import InputError, shown
+from wiregrad.frontends.custom import unchecked
 from wiregrad.frontends.trace import trace_at
 from wiregrad.inspect.check.arrays import tie
 from wiregrad.inspect.check.elements import SAMPLED, nearest_kink
@@ -61,7 +62,7 @@ def check(
     if order not in (1, 2) or isinstance(order, bool):
         raise InputError(f"order must be 1 (slopes) or 2 (slopes of slopes too); got {shown(order)}")
     kwargs = dict(kwargs or {})
-    with np.errstate(all="ignore"):
+    with np.errstate(all="ignore"), unchecked():
         if isinstance(f, Circuit):
             circuit, inputs = f, bind(f, args, kwargs)
             function = Function(partial(_replayed, f), inputs, {}, circuit, inputs)
@@ -143,7 +144,7 @@ class _Examiner:
             self.wires += 1
             self.sampled += isinstance(site.row.op, Elementwise) and np.size(site.values[site.row.node]) > SAMPLED
             outcome = _meant(site.row.op, check_wire(site.wire(slot)))
-            if outcome.state in (KINK, UNDECIDED):
+            if outcome.state in (KINK, UNDECIDED) or outcome.raised:
                 self.spared.add(site.row.node)
             # A branch that was not taken may hold anything.
             guarded = not outcome.finite and not {site.row.node, site.row.sources[slot]} <= self.reached
@@ -195,7 +196,7 @@ class _Examiner:
 def _meant(op: Op, outcome: Outcome) -> Outcome:
     """Return the outcome with a word on classes that ask not to be checked."""
     cls = getattr(op.options.get("call"), "cls", None)
-    if outcome.state != WRONG or getattr(cls, "check", True):
+    if outcome.state != WRONG or outcome.raised or getattr(cls, "check", True):
         return outcome
     return replace(outcome, reason="check = False in its class says that this may be meant")
 

@@ -53,7 +53,9 @@ class Finding(Report):
     def lines(self) -> Iterator[str]:
         """Return the finding as a sentence."""
         found = self.outcome
-        if self.verdict == "wrong":
+        if found.raised:
+            yield f"{self.op} is wrong{self._where()}: {found.reason}"
+        elif self.verdict == "wrong":
             more = f"; {found.reason}" if found.reason else ""
             yield f"{self.op} is wrong{_how(found)}: {self._slope()}{self._numbers()}{self._extent()}{more}"
         elif self.verdict == "kink":

@@ -15,12 +15,14 @@ import numpy as np
 
 from wiregrad.backends.interpreter import evaluate
 from wiregrad.dtypes import number, plain
+from wiregrad.errors import WiregradError
 from wiregrad.frontends.session import data_of
 from wiregrad.frontends.trace import run_traced
 from wiregrad.frontends.tree import flatten, unflatten
 from wiregrad.frontends.value import Value
 from wiregrad.inspect.check.arrays import direction
 from wiregrad.inspect.check.numeric import COARSE, FINE, RIGHT, WRONG, Comparison, Numbers, Way, compare, inner, wide
+from wiregrad.inspect.check.wire import first_line
 from wiregrad.inspect.report import Report
 from wiregrad.ir import Certificate, Circuit, Node, Pattern, Place
 from wiregrad.ops.flow import Masked, settle
@@ -100,6 +102,8 @@ class Function:
         alone = len(self.outputs) == 1 and not circuit.type_of(self.outputs[0]).shape
         self.weights = [_weight(rng, self.values[node], alone) for node in self.outputs]
         self.narrow = any(np.asarray(x).dtype == np.float32 for x in self.values)
+        self.refused = ""
+        """What a rule says against what arrives at it, if one does: then there is no gradient to compare."""
         self.flows = self._sweep()
         self.steered: list[Certificate] | None = None
         self.changed: dict[int, Any] = {}
@@ -110,8 +114,12 @@ class Function:
         seeds: dict[int, Any] = {}
         for node, weight in zip(self.outputs, self.weights, strict=True):
             seeds[node] = seeds[node] + weight if node in seeds else weight
-        with np.errstate(all="ignore"):
-            return reverse(self.circuit, self.values, seeds, Silent())
+        try:
+            with np.errstate(all="ignore"):
+                return reverse(self.circuit, self.values, seeds, Silent())
+        except WiregradError as error:
+            self.refused = first_line(error)
+            return [None] * len(self.values)
 
     def inputs_at(self, h: float) -> list[Any]:
         """Return the arguments that move, moved."""
@@ -268,8 +276,9 @@ def check_whole(function: Function, *, wrong: bool, doubtful: bool) -> tuple[Who
     """
     if not function.outputs or not any(np.size(x) for x in function.inputs):
         return None, []
-    if not function.repeats():
-        return Whole(np.nan, np.nan, np.inf, None, "the function gives another value when it is run again"), []
+    if function.refused or not function.repeats():
+        reason = function.refused or "the function gives another value when it is run again"
+        return Whole(np.nan, np.nan, np.inf, None, reason), []
     found = function.compare(function.at)
     rule, numeric, error = float(found.rule[0]), float(found.numeric[0]), float(found.error[0])
     if found.state[0] == RIGHT:

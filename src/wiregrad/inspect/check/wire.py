@@ -82,6 +82,8 @@ class Outcome:
     """Whether the values are finite there."""
     again: Callable[[Wire, Shake], Any] | None = field(default=None, repr=False, compare=False)
     """Works out the rule's number once more, for a wire with other values, along a direction that is shaken too."""
+    raised: bool = False
+    """Whether the rule is wrong because it refuses what arrives; the reason is what it says."""
 
 
 def computed(op: Op, xs: Sequence[Any], like: Any) -> Any:

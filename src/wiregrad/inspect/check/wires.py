@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from wiregrad.errors import NoRuleError, WiregradError
 from wiregrad.inspect.check.arrays import check_array
 from wiregrad.inspect.check.elements import check_elements
 from wiregrad.inspect.check.numeric import COARSE, RIGHT, UNDECIDED, WRONG, precision, wide
@@ -29,8 +30,25 @@ def check_wire(wire: Wire) -> Outcome:
             outcome = check_elements(wire) if isinstance(wire.op, Elementwise) else check_array(wire)
             return _settled(wire, outcome) if outcome.state == WRONG else outcome
         except Exception as error:
+            if said := _refusal(wire):
+                return Outcome(WRONG, at=_first(wire.x), raised=True, reason=said)
             # A rule is anybody's code; one that cannot be run is not one that is wrong.
             return Outcome(UNDECIDED, at=_first(wire.x), reason=f"the rule cannot be run here: {first_line(error)}")
+
+
+def _refusal(wire: Wire) -> str:
+    """Return what the backward of a user's own class says against what it is given, empty if it takes it."""
+    if "call" not in wire.op.options:
+        return ""
+    try:
+        wire.pulled(wire.like_y(np.ones(np.shape(wire.y))))
+    except NoRuleError:
+        return ""
+    except WiregradError as error:
+        return first_line(error)
+    except Exception:
+        return ""
+    return ""
 
 
 def _settled(wire: Wire, outcome: Outcome) -> Outcome:
