@@ -585,3 +585,92 @@ def test_one_number_that_is_not_finite_is_told_in_the_singular() -> None:
     flight.step(1.0, {"w": 1.0}, {"w": math.nan})
 
     assert flight.events[0].sentence == "the gradient of w is NaN"
+
+
+def descend(steps: int = 400, noise: float = 0.3, **options: Any) -> Flight:
+    """Record gradient descent on least squares until nothing is left to learn."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(50, 3))
+    y = x @ np.array([1.0, -2.0, 0.5]) + noise * rng.normal(size=50)
+    flight, w = Flight(**options), np.zeros(3)
+    for _ in range(steps):
+        rest = x @ w - y
+        gradient = 2 * x.T @ rest / 50
+        flight.step(np.mean(rest**2), {"w": w}, {"w": gradient})
+        w = w - 0.1 * gradient
+    return flight
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.3, 3.0])
+def test_a_training_that_converges_is_nothing_wrong(noise: float) -> None:
+    flight = descend(1500, noise, on_event="raise", keep=2)
+
+    assert flight[0].groups["w"].gradient.mean > 1e6 * flight[-1].groups["w"].gradient.mean
+    assert flight.events == ()
+    assert [snapshot.step for snapshot in flight.kept] == [1497, 1498, 1499]
+
+
+def test_convergence_is_told_once_to_who_asks_for_it() -> None:
+    flight = descend(1500, watch="converged")
+    (event,) = [event for event in flight.events if event.what == "gradient"]
+
+    assert event.number <= 1e-3 * event.reference
+    assert re.search(r"the gradient of w fades: .* less than its early median .*; the loss came down from", str(event))
+    with pytest.raises(FlightError, match="fades"):
+        descend(watch=("exploded", "converged"), on_event="raise")
+
+
+@pytest.mark.parametrize("last", [10.0, 9.99, 11.0, 1e9])
+def test_a_gradient_that_fades_without_a_better_loss_has_vanished(last: float) -> None:
+    flight = fly([*usual(30), *[1e-6] * 10], [*[10.0] * 30, *[last] * 10])
+    event = flight.first("vanished")
+
+    assert event is not None
+    assert event.step == 30
+
+
+def test_a_gradient_that_fades_where_the_loss_has_risen_again_has_vanished() -> None:
+    losses = [*np.linspace(10.0, 1.0, 30).tolist(), *[6.0] * 10]
+
+    assert fly([*usual(30), *[1e-6] * 10], losses).first("vanished") is not None
+    assert fly([*usual(30), *[1e-6] * 10], [*losses[:30], *[1.01] * 10]).events == ()
+
+
+def test_a_gradient_that_is_cut_off_at_a_high_loss_has_vanished() -> None:
+    losses = np.geomspace(10.0, 3.0, 40).tolist()
+    cut = fly([*usual(30), *[0.0] * 10], losses)
+    low = fly([*usual(30), *[0.0] * 10], [*losses[:30], *[0.0] * 10])
+    faded = fly([*usual(30), *[1e-7] * 5, *[0.0] * 5], losses)
+
+    assert [(event.kind, event.step, event.found) for event in cut.events] == [("vanished", 30, 30)]
+    assert low.events == faded.events == ()
+
+
+def test_a_loss_below_zero_can_come_down_too() -> None:
+    assert fly([*usual(30), *[1e-6] * 10], np.linspace(-1.0, -9.0, 40).tolist()).events == ()
+
+
+@pytest.mark.parametrize(("slope", "kinds"), [(1e-9, []), (1.0, ["stuck"]), (None, [])])
+def test_parameters_stand_still_after_convergence_or_are_stuck(slope: float | None, kinds: list[str]) -> None:
+    flight = Flight()
+    for step, loss in enumerate(np.geomspace(10.0, 0.1, 40)):
+        grads = None if slope is None else {"w": [1.0 if step < 20 else slope]}
+        flight.step(loss, {"w": [float(min(step, 20))]}, grads)
+
+    assert [event.kind for event in flight.events] == kinds
+
+
+def test_parameters_that_never_moved_are_stuck_however_low_the_loss() -> None:
+    flight = Flight()
+    for loss in np.geomspace(10.0, 0.1, 40):
+        flight.step(loss, {"w": [1.0]})
+
+    assert [event.kind for event in flight.events] == ["stuck"]
+
+
+def test_the_name_of_a_group_is_said_as_it_is() -> None:
+    flight = Flight(watch="converged")
+    for step, loss in enumerate(np.geomspace(10.0, 0.1, 40)):
+        flight.step(loss, {"vanishes": [1.0 * step]}, {"vanishes": [1.0 if step < 20 else 1e-9]})
+
+    assert "the gradient of vanishes fades" in str(flight.events[0])

@@ -585,3 +585,137 @@ def test_of_many_layers_without_a_gradient_the_first_are_said() -> None:
     assert sum(finding.kind == "zero" for finding in found.findings) == 99
     assert sum("is zero" in line for line in found.lines()) == 6
     assert "and 93 more of kind zero" in [*found.lines()]
+
+
+def recurrent(factor: float) -> wg.Run:
+    """Run a recurrent network of thirty steps, whose weights and inputs each step reads."""
+
+    def rnn(w, h, xs):
+        for k in range(30):
+            h = np.tanh(w @ h + xs[k])
+        return np.sum(h)
+
+    # So small that tanh is straight.
+    xs = 1e-12 * np.random.default_rng(0).normal(size=(30, 2))
+    return wg.run(rnn, factor * np.eye(2), np.zeros(2), xs)
+
+
+@pytest.mark.parametrize(("factor", "kinds"), [(0.1, ["vanishes"]), (2.0, ["explodes"]), (1.0, ["steady"])])
+@pytest.mark.parametrize("by", ["group", "rank"])
+def test_what_all_steps_of_a_recurrent_net_share_is_no_layer_of_its_trend(
+    factor: float, kinds: list[str], by: str
+) -> None:
+    found = flow(recurrent(factor), by=by)
+
+    assert [finding.kind for finding in found.findings] == kinds
+    assert found.layers[-1].name == "shared inputs"
+    assert found["shared inputs"].gradient.size == 64
+    assert "not compared, because several layers read the same input: shared inputs" in [*found.lines()]
+
+
+def test_inputs_read_by_every_step_are_not_compared_with_those_read_by_one() -> None:
+    def rnn(w, xs):
+        h = np.zeros(2)
+        for x in xs:
+            h = np.tanh(w @ h + x)
+        return np.sum(h)
+
+    found = flow(wg.run(rnn, 0.1 * np.eye(2), [np.ones(2) for _ in range(30)]), by="input")
+
+    assert [finding.kind for finding in found.findings] == ["vanishes"]
+    assert [layer.name for layer in found.layers if layer.shared] == ["w"]
+
+
+def test_weights_that_groups_share_stand_apart_from_them() -> None:
+    def f(w, x):
+        for k in range(5):
+            with wg.group(f"layer{k}"):
+                x = w * x
+        return np.sum(x)
+
+    found = flow(wg.run(f, np.full(3, 1e-2), np.ones(3)))
+
+    assert [layer.name for layer in found.layers][-2:] == ["layer0", "w"]
+    assert (found["w"].nodes, found["w"].shared, found["layer0"].shared) == (1, True, False)
+
+
+def test_a_group_that_is_called_like_the_shared_inputs_stays_apart_from_them() -> None:
+    def f(w, v, x):
+        for name in ("shared inputs", "b"):
+            with wg.group(name):
+                x = w * x + v
+        return np.sum(x)
+
+    found = flow(wg.run(f, 2.0, 3.0, 4.0))
+
+    assert [layer.name for layer in found.layers if layer.shared] == ["shared inputs (shared)"]
+
+
+def test_a_sentence_says_where_its_size_is_not_that_of_the_table() -> None:
+    found = flow(recurrent(0.1))
+    first = found.layers[0]
+    sentence = str(found.findings[0])
+
+    assert f"at {first.name} (without the output itself) but" in sentence
+    assert "without" not in str(flow(stack([1e-2, 1e-2, 1e-2])).findings[0])
+
+
+def test_a_size_without_the_output_is_said_to_be_so_also_if_all_is_steady() -> None:
+    sentence = str(flow(recurrent(0.9)).findings[0])
+
+    assert "without the output itself, sizes stay between" in sentence
+
+
+def dead_layers() -> wg.Run:
+    """Run layers the last but one of which lets nothing through."""
+
+    def f(ws, x):
+        for k, w in enumerate(ws):
+            with wg.group(f"l{k}"):
+                x = np.maximum(x @ w - (100.0 if k == 2 else 0.0), 0.0)
+        with wg.group("l4"):
+            x = x * 2.0
+        return np.sum(x + 1.0)
+
+    return wg.run(f, [np.ones((3, 3))] * 3, np.ones(3))
+
+
+def test_nothing_is_said_to_be_steady_where_a_layer_has_no_gradient() -> None:
+    kinds = {finding.kind for finding in flow(dead_layers()).findings}
+
+    assert kinds == {"zero"}
+
+
+def test_a_layer_without_a_gradient_names_a_node_to_ask_about() -> None:
+    run = dead_layers()
+    found = [finding for finding in flow(run).findings if finding.kind == "zero"]
+    asked = [str(finding).partition('run.explain("')[2].partition('")')[0] for finding in found]
+
+    assert [finding.layer for finding in found] == ["l1", "l0"]
+    assert all(layer in run.circuit[name].group for layer, name in zip(("l1", "l0"), asked, strict=True))
+    assert all("the gradient of" in str(run.explain(name)) for name in asked)
+
+
+@pytest.mark.parametrize("by", ["rank", "input"])
+def test_weights_that_are_cut_from_one_input_are_shared_like_it(by: str) -> None:
+    def rnn(p):
+        w, b, h = p[:4].reshape(2, 2).T, p[4:], np.zeros(2)
+        for _ in range(30):
+            h = np.tanh(w @ h + b)
+        return np.sum(h)
+
+    found = flow(wg.run(rnn, np.array([0.1, 0.0, 0.0, 0.1, 0.1, 0.2])), by=by)
+
+    assert "explodes" not in {finding.kind for finding in found.findings}
+    assert found.layers[-1].shared
+    assert found.layers[-1].nodes == (5 if by == "rank" else 1)
+
+
+def test_a_size_that_looks_the_same_without_the_output_needs_no_remark() -> None:
+    def f(x):
+        for k in range(4):
+            with wg.group(f"layer{k}"):
+                x = np.tanh(0.3 * x)
+        return x
+
+    assert str(flow(wg.run(f, 0.5)).findings[0]).startswith("sizes stay between 0.0222 and 1:")

@@ -2,7 +2,8 @@
 
 A layer is a group of the circuit; nodes without a group, and all nodes of a circuit that has no groups to compare, are
 taken by their distance from the output. Sizes are per number (root mean square), so that layers of different width
-compare. An absent gradient counts as a zero in the size, and is counted apart.
+compare. An absent gradient counts as a zero in the size, and is counted apart. The gradient of an input that several
+layers read comes from all of them: such inputs are shown apart, and are not compared.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
@@ -33,8 +34,9 @@ from wiregrad.inspect.summary import (
     zeros,
 )
 from wiregrad.inspect.trend import Finding, Layer, findings, trend, unused
-from wiregrad.ir import INPUT, Circuit, Node
+from wiregrad.ir import INPUT, Circuit, Node, listed
 from wiregrad.ir.names import is_automatic
+from wiregrad.ops.array import Linear
 from wiregrad.ops.functions import FUNCTIONS
 
 MOST_LAYERS = 24
@@ -73,6 +75,7 @@ class Flow(Report):
         for name, layer, length in zip(names, told, lengths, strict=True):
             yield f"  {name}{' ' * (width - cells(name))}  {_row(layer)}  {length}".rstrip()
         yield from _left_out(self.layers, told)
+        yield from _not_compared(self.layers)
         yield from _said(self.findings)
 
     def to_svg(self, *, theme: str = "auto") -> str:
@@ -84,7 +87,7 @@ class Flow(Report):
             description=str(self),
             axis="gradient, rms",
             other="values, rms",
-            notes=[*_left_out(self.layers, told), *_said(self.findings)],
+            notes=[*_left_out(self.layers, told), *_not_compared(self.layers), *_said(self.findings)],
             theme=theme,
         )
 
@@ -109,12 +112,15 @@ def flow(run: Run, *, by: str = "group", depth: int | None = None) -> Flow:
     ranks = ranks_of(run.circuit)
     nodes = [node for node in moving(run) if ranks[node] >= 0]
     split = {"group": _by_group, "rank": _by_rank, "input": _by_input}[by](run.circuit, nodes, ranks, depth)
-    order = sorted(split, key=lambda name: float(np.mean([ranks[node] for node in split[name]])))
-    found = tuple(_layer(run, name, split[name], ranks) for name in order)
+    order = sorted(split, key=lambda name: (name in split.apart, np.mean([ranks[node] for node in split[name]])))
+    found = tuple(_layer(run, name, split, ranks) for name in order)
     idle = [run.circuit.name_of(node) for node in run.circuit.input_indices() if ranks[node] < 0]
-    compared = [*_compared(run, split, found, ranks)]
-    going = trend(compared, all_of=len(compared) == len(found))
-    return Flow(found, (*findings(found), *going, *unused(idle)))
+    own = [layer for layer in found if not layer.shared]
+    compared = [*_compared(run, split, own, ranks)]
+    odd = [*findings(found)]
+    # Where a gradient is missing or spoilt, that the others are of one size is no comfort.
+    going = [x for x in trend(compared, all_of=len(compared) == len(own)) if not odd or x.kind != "steady"]
+    return Flow(found, (*odd, *going, *unused(idle)))
 
 
 def _compared(run: Run, split: Split, layers: Sequence[Layer], ranks: Sequence[int]) -> Iterator[Layer]:
@@ -130,7 +136,8 @@ def _compared(run: Run, split: Split, layers: Sequence[Layer], ranks: Sequence[i
         if len(rest) == len(split[layer.name]):
             yield layer
         elif rest:
-            yield _layer(run, layer.name, rest, ranks)
+            part = _layer(run, layer.name, Split({layer.name: rest}), ranks)
+            yield replace(part, whole=brief(part.rms) == brief(layer.rms))
 
 
 def ranks_of(circuit: Circuit) -> list[int]:
@@ -151,11 +158,50 @@ def ranks_of(circuit: Circuit) -> list[int]:
 
 
 class Split(dict[str, list[int]]):
-    """The nodes of each layer by its name; `loose` are the layers that hold what is in no group."""
+    """The nodes of each layer by its name.
 
-    def __init__(self, layers: Mapping[str, list[int]], loose: Iterable[str] = ()) -> None:
+    `loose` are the layers that hold what is in no group, `apart` those of inputs that several layers read.
+    """
+
+    def __init__(self, layers: Mapping[str, list[int]], loose: Iterable[str] = (), apart: Iterable[str] = ()) -> None:
         super().__init__(layers)
-        self.loose = frozenset(loose)
+        self.loose, self.apart = frozenset(loose), frozenset(apart)
+
+
+def _with_shared_apart(circuit: Circuit, layers: Mapping[str, list[int]], loose: Iterable[str] = ()) -> Split:
+    """Take the inputs that several layers read out of them, into a layer of their own."""
+    shared = _shared(circuit, layers)
+    if not shared:
+        return Split(layers, loose)
+    among = set(shared)
+    rest = {name: [node for node in nodes if node not in among] for name, nodes in layers.items()}
+    rest = {name: nodes for name, nodes in rest.items() if nodes}
+    name = circuit.name_of(shared[0]) if len(shared) == 1 else "shared inputs"
+    while name in rest:
+        name += " (shared)"
+    return Split({**rest, name: shared}, loose, [name])
+
+
+def _shared(circuit: Circuit, layers: Mapping[str, Iterable[int]]) -> list[int]:
+    """Return the inputs that are read in more than one layer, and parts and other shapes of inputs that are."""
+    places = {node: name for name, nodes in layers.items() for node in nodes}
+    readers, found = circuit.readers(), set[int]()
+    for node in reversed(_forms_of_inputs(circuit, places)):
+        by = [reader for reader, _ in readers[node] if reader in places]
+        # What is read only to make a shared node is shared like it.
+        if len({places[reader] for reader in by}) > 1 or (by and found.issuperset(by)):
+            found.add(node)
+    return sorted(found)
+
+
+def _forms_of_inputs(circuit: Circuit, places: Mapping[int, str]) -> list[int]:
+    """Return the inputs and what only picks from one or lays it out otherwise, such as a slice or a transpose."""
+    forms: dict[int, None] = {}
+    for row in circuit.rows():
+        moved = isinstance(row.op, Linear) and len(row.sources) == 1 and row.sources[0] in forms
+        if row.node in places and (row.op is INPUT or moved):
+            forms[row.node] = None
+    return list(forms)
 
 
 def _by_group(circuit: Circuit, nodes: Sequence[int], ranks: Sequence[int], depth: int | None) -> Split:
@@ -175,7 +221,7 @@ def _by_group(circuit: Circuit, nodes: Sequence[int], ranks: Sequence[int], dept
     beside = {name for name, _ in apart if name not in named}
     for name, members in apart:
         named[name].extend(members)
-    return Split(named, beside)
+    return _with_shared_apart(circuit, named, beside)
 
 
 def _paths(circuit: Circuit, nodes: Iterable[int]) -> dict[int, tuple[str, ...]]:
@@ -209,15 +255,21 @@ def _telling_depth(paths: set[tuple[str, ...]]) -> int:
 
 
 def _by_rank(circuit: Circuit, nodes: Sequence[int], ranks: Sequence[int], _depth: int | None) -> Split:
+    return _with_shared_apart(circuit, _ranked(circuit, nodes, ranks))
+
+
+def _ranked(circuit: Circuit, nodes: Sequence[int], ranks: Sequence[int]) -> dict[str, list[int]]:
     found = {}
     for members in _stretches(nodes, ranks, MOST_STRETCHES):
         alone = len(members) == 1 and not is_automatic(circuit.name_of(members[0]))
         found[circuit.name_of(members[0]) if alone else _stretch_name(members, ranks)] = members
-    return Split(found)
+    return found
 
 
-def _by_input(circuit: Circuit, nodes: Sequence[int], _ranks: Sequence[int], _depth: int | None) -> Split:
-    return Split({circuit.name_of(node): [node] for node in nodes if Node(circuit, node).op is INPUT})
+def _by_input(circuit: Circuit, nodes: Sequence[int], ranks: Sequence[int], _depth: int | None) -> Split:
+    found = {circuit.name_of(node): [node] for node in nodes if Node(circuit, node).op is INPUT}
+    shared = map(circuit.name_of, _shared(circuit, _ranked(circuit, nodes, ranks)))
+    return Split(found, apart=found.keys() & set(shared))
 
 
 def _stretches(nodes: Sequence[int], ranks: Sequence[int], most: int) -> list[list[int]]:
@@ -234,7 +286,8 @@ def _stretch_name(nodes: Sequence[int], ranks: Sequence[int]) -> str:
     return f"depth {first}" if first == last else f"depth {first}-{last}"
 
 
-def _layer(run: Run, name: str, nodes: Sequence[int], ranks: Sequence[int]) -> Layer:
+def _layer(run: Run, name: str, split: Split, ranks: Sequence[int]) -> Layer:
+    nodes = split[name]
     parts = list(gradients_of(run, nodes))
     absent = sum(part.absent for part in parts)
     return Layer(
@@ -245,6 +298,8 @@ def _layer(run: Run, name: str, nodes: Sequence[int], ranks: Sequence[int]) -> L
         absent=absent,
         low=min((x for x in map(_smallest, parts) if not math.isnan(x)), default=math.nan),
         value=joined(tally(part.numbers) for part in values_of(run, nodes)),
+        last=run.circuit.name_of(max(nodes)),
+        shared=name in split.apart,
     )
 
 
@@ -279,6 +334,13 @@ def _left_out(layers: Sequence[Layer], told: Sequence[Layer]) -> Iterator[str]:
     parts += [f"{spoilt:,} of them not finite"] if spoilt else []
     parts += [f"{nothing:,} of them zero"] if nothing else []
     yield f"and {count(len(rest), 'layer')} more, {', '.join(parts)}"
+
+
+def _not_compared(layers: Sequence[Layer]) -> Iterator[str]:
+    """Say which layers are of inputs that are read at several distances."""
+    shared = [layer.name for layer in layers if layer.shared]
+    if shared:
+        yield f"not compared, because several layers read the same input: {listed(shared)}"
 
 
 def _said(found: Sequence[Finding]) -> Iterator[str]:

@@ -6,6 +6,7 @@ rises first and fades then has faded all the same.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -34,6 +35,12 @@ class Layer:
     low: float
     """The smallest magnitude of a gradient that is not 0; NaN if there is none."""
     value: Tally
+    last: str = ""
+    """The node of it that was computed last."""
+    shared: bool = False
+    """Whether it is of inputs that several layers read, whose gradient says nothing about one distance."""
+    whole: bool = True
+    """Whether its size is, as it is shown, that of all its nodes, not only of those beside the output."""
 
     @property
     def rms(self) -> float:
@@ -74,7 +81,8 @@ def findings(layers: Sequence[Layer]) -> Iterator[Finding]:
     for layer in layers:
         if layer.gradient.size and not layer.gradient.nonfinite and layer.gradient.high == 0:
             how = "absent: none arrives" if layer.absent == layer.gradient.size else "zero"
-            yield Finding("zero", layer.name, 0.0, f"the gradient of {layer.name} is {how}; ask run.explain(name) why")
+            ask = f"ask run.explain({json.dumps(layer.last, ensure_ascii=False)}) why"
+            yield Finding("zero", layer.name, 0.0, f"the gradient of {layer.name} is {how}; {ask}")
 
 
 def unused(inputs: Sequence[str]) -> Iterator[Finding]:
@@ -96,10 +104,11 @@ def trend(layers: Sequence[Layer], *, all_of: bool) -> Iterator[Finding]:
             quiet = False
             yield Finding(kind, told[layer].name, ratio, _trend_words(kind, told[first : layer + 1], ratio))
     if quiet:
-        low, high = min(layer.rms for layer in told), max(layer.rms for layer in told)
+        low, high = min(told, key=lambda layer: layer.rms), max(told, key=lambda layer: layer.rms)
         where = "" if all_of else f"from {told[0].name} back, "
-        words = f"{where}sizes stay between {brief(low)} and {brief(high)}: nothing vanishes or explodes"
-        yield Finding("steady", told[0].name, quotient(high, low), words)
+        where += "" if low.whole and high.whole else "without the output itself, "
+        words = f"{where}sizes stay between {brief(low.rms)} and {brief(high.rms)}: nothing vanishes or explodes"
+        yield Finding("steady", told[0].name, quotient(high.rms, low.rms), words)
 
 
 def _steepest(told: Sequence[Layer], extreme: Callable[[float, float], float]) -> tuple[int, int]:
@@ -133,7 +142,7 @@ def _trend_words(kind: str, told: Sequence[Layer], ratio: float) -> str:
     """Say how far the gradient went from the first of some layers to the last, and where it went fastest."""
     first, layer = told[0], told[-1]
     how = f"{times(layer.rms, first.rms)} larger" if ratio > 1 else f"{times(first.rms, layer.rms)} smaller"
-    words = f"the gradient {kind}: {brief(first.rms)} at {first.name} but {brief(layer.rms)} at {layer.name}, {how}"
+    words = f"the gradient {kind}: {_at(first)} but {_at(layer)}, {how}"
     pairs = list(pairwise(told))
     steps = [quotient(b.rms, a.rms) if ratio > 1 else quotient(a.rms, b.rms) for a, b in pairs]
     steepest = max(range(len(pairs)), key=steps.__getitem__)
@@ -142,3 +151,7 @@ def _trend_words(kind: str, told: Sequence[Layer], ratio: float) -> str:
     a, b = pairs[steepest]
     far = times(b.rms, a.rms) if ratio > 1 else times(a.rms, b.rms)
     return words + f"; the steepest step is from {a.name} to {b.name}, {far}"
+
+
+def _at(layer: Layer) -> str:
+    return f"{brief(layer.rms)} at {layer.name}{'' if layer.whole else ' (without the output itself)'}"

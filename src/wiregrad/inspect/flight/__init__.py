@@ -71,6 +71,10 @@ class Flight(Report):
     each event, or is "raise" to stop there. `keep` copies the parameters of so many steps before the first event. Other
     settings are those of `Limits`: vanish, explode, dead, patience, early and watch.
 
+    `watch` is the kinds of events to look for, by default nonfinite, vanished, exploded, stuck and dead; for explosions
+    only, say `watch="exploded"`. A training whose gradient fades while its loss comes down has converged: that is an
+    event only if "converged" is watched for.
+
     >>> flight = Flight()
     >>> for step in range(40):
     ...     events = flight.step(1.0, {"w": [1.0, 2.0]}, {"w": [10.0 ** (step - 30), 0.5]})
@@ -115,7 +119,7 @@ class Flight(Report):
 
     @property
     def events(self) -> tuple[Event, ...]:
-        """What went wrong, in the order of the steps at which it began; each thing once."""
+        """What went wrong or was asked for, in the order of the steps at which it began; each thing once."""
         return tuple(sorted(self._events, key=lambda event: event.step))
 
     @property
