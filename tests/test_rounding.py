@@ -13,11 +13,11 @@ import pytest
 
 import wiregrad as wg
 from wiregrad.api import Builder, Circuit, Run
+from wiregrad.backends.magnitude import norm
 from wiregrad.dtypes import WireType
 from wiregrad.errors import InputError
 from wiregrad.inspect import rounding as module
 from wiregrad.inspect import wider
-from wiregrad.inspect.magnitude import norm
 from wiregrad.inspect.rounding import Estimate, rounding
 from wiregrad.ir import CONSTANT, INPUT, TABLE, Op, Pattern, Port
 from wiregrad.ops import Elementwise

@@ -85,3 +85,22 @@ def number(value: Any) -> str:
     if isinstance(value, np.ndarray):
         return np.array2string(value, precision=6, threshold=8, edgeitems=2, separator=", ").replace("\n", "")
     return str(value).lower() if isinstance(value, bool) else f"{value:.6g}"
+
+
+def operand(value: Any) -> str:
+    """Write a number to stand beside a sign of arithmetic.
+
+    >>> operand(2.0), operand(-3.0)
+    ('2', '(-3)')
+    """
+    text = number(value)
+    return f"({text})" if text.startswith("-") else text
+
+
+def counted(count: int, noun: str) -> str:
+    """Write how many there are of something.
+
+    >>> counted(1, "node"), counted(12345, "node")
+    ('1 node', '12,345 nodes')
+    """
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

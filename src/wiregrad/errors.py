@@ -157,10 +157,16 @@ class LimitError(FormulaError):
 
 def user_line() -> str:
     """Return '; recorded at FILE:LINE' for the nearest frame outside wiregrad, or nothing."""
+    frame = user_frame()
+    return "" if frame is None else f"\n  recorded at {frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+def user_frame() -> FrameType | None:
+    """Return the nearest frame outside wiregrad."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and is_own(frame.f_code.co_filename):
         frame = frame.f_back
-    return "" if frame is None else f"\n  recorded at {frame.f_code.co_filename}:{frame.f_lineno}"
+    return frame
 
 
 @lru_cache(4096)

@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 
 from wiregrad.backends import Run
+from wiregrad.dtypes import counted
 from wiregrad.errors import CircuitError, InputError, shown, suggest
 from wiregrad.export.boxes import Box, Kind, Link, Picture, without_lone_groups
 from wiregrad.export.captions import caption
 from wiregrad.export.fanout import with_splitters
 from wiregrad.export.grouping import CAP, RANKS, Piece, Plan, group_paths, plan, short_plan, wires
 from wiregrad.export.kinds import Kinds
-from wiregrad.export.letters import count, printable
+from wiregrad.export.letters import printable
 from wiregrad.export.reading import (
     BLOCKED,
     DIGITS,
@@ -118,7 +119,11 @@ class _Artist:
     def picture(self, boxes: Sequence[Box], links: Sequence[Link], note: str = "") -> Picture:
         """Return a picture with the circuit's own title."""
         inputs, nodes, splitters = self.circuit.count()
-        parts = [count(inputs, "input"), count(nodes, "node"), *([count(splitters, "splitter")] if splitters else [])]
+        parts = [
+            counted(inputs, "input"),
+            counted(nodes, "node"),
+            *([counted(splitters, "splitter")] if splitters else []),
+        ]
         name, about, held = printable(self.circuit.name), ", ".join(parts), without_lone_groups(boxes)
         return Picture(name, about, held, tuple(links), note, self.run is not None)
 
@@ -251,7 +256,7 @@ class _Artist:
         nodes, held = list(piece.nodes), [*piece.leaves, *piece.nodes]
         name = self._name(piece)
         outer = piece.path if piece.opened else piece.path.rpartition("/")[0]
-        text = count(len(nodes), "input" if self.kinds.leaves[nodes[0]] else "node")
+        text = counted(len(nodes), "input" if self.kinds.leaves[nodes[0]] else "node")
         # The norm is of function nodes alone, so that it does not change with where inputs are drawn.
         grad = None if self.run is None else self._norm(flows, nodes)
         bad = flows.bad(held) + values.bad(held)

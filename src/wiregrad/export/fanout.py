@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from wiregrad.backends import Run
+from wiregrad.dtypes import counted
 from wiregrad.export.boxes import Box, Kind, Link, Picture
-from wiregrad.export.letters import count
 from wiregrad.export.reading import BLOCKED, Reading, State, read
 from wiregrad.ops.flow import plus, settle
 
@@ -87,12 +87,12 @@ def _splitter(box: Box, needed: int, sent: Reading | None) -> Box:
     return Box(
         kind=Kind.SPLIT,
         name="",
-        text=count(needed, "splitter"),
+        text=counted(needed, "splitter"),
         label=f"{box.label} split",
         node=box.node,
         nodes=needed,
         group=box.group,
-        facts=(f"{count(needed, 'splitter')} of {box.label}", *sum_of),
+        facts=(f"{counted(needed, 'splitter')} of {box.label}", *sum_of),
         value=box.value,
         grad=sent,
     )

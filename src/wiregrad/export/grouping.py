@@ -16,8 +16,8 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from wiregrad.dtypes import counted
 from wiregrad.export.kinds import Kinds
-from wiregrad.export.letters import count
 from wiregrad.ir import Circuit
 
 CAP = 300
@@ -79,7 +79,7 @@ def plan(circuit: Circuit, *, depth: int | None, opened: Collection[str], cap: i
     if first is None:
         pieces = _neighbours(circuit, kinds, inner, *levels[-1], cap) if levels else None
         outer = [path for path in levels[-1][1] if path and not path.endswith("/")] if levels else []
-        many = f"; its {count(len(outer), 'group')} do not fit" if outer else ""
+        many = f"; its {counted(len(outer), 'group')} do not fit" if outer else ""
         return _finish(circuit, kinds, pieces or _equal_runs(inner, min(RUNS, cap)), cap, many)
     runs, paths = first
     if ranks is not None:
@@ -317,7 +317,7 @@ def _finish(circuit: Circuit, kinds: Kinds, pieces: list[Piece], cap: int, more:
         pieces = _equal_runs(leaves, min(RUNS, cap))
         for k, piece in enumerate(pieces):
             owner[list(piece.nodes)] = k
-        note = f"{count(len(leaves), 'input')} drawn as {count(len(pieces), 'equal run')}"
+        note = f"{counted(len(leaves), 'input')} drawn as {counted(len(pieces), 'equal run')}"
     elif (boxes := _leaf_boxes(circuit, pieces, owner, leaves)) and len(boxes) + len(pieces) <= cap:
         owner[owner >= 0] += len(boxes)
         for k, piece in enumerate(boxes):
@@ -327,7 +327,7 @@ def _finish(circuit: Circuit, kinds: Kinds, pieces: list[Piece], cap: int, more:
         pieces = _absorb(circuit, pieces, owner, leaves)
         one = len(leaves) == 1
         where = "stands in the box that reads it first" if one else "stand in the boxes that read them first"
-        note += f"; {count(len(leaves), 'input')} {where}"
+        note += f"; {counted(len(leaves), 'input')} {where}"
     splitters = np.flatnonzero(kinds.splitters)
     owner[splitters] = owner[circuit.origins()[splitters]]
     return Plan(tuple(pieces), owner, note)
@@ -368,8 +368,8 @@ def _note(pieces: list[Piece], nodes: int) -> str:
     groups = [piece for piece in pieces if not piece.single]
     alone = len(pieces) - len(groups)
     if any(piece.until for piece in groups):
-        return f"{count(nodes, 'node')} drawn as {count(len(pieces), 'run')} of neighbouring groups"
+        return f"{counted(nodes, 'node')} drawn as {counted(len(pieces), 'run')} of neighbouring groups"
     if groups and all(not piece.path for piece in groups):
-        return f"{count(nodes, 'node')} drawn as {count(len(groups), 'equal run')} of creation order"
-    beside = f" and {count(alone, 'single node')}" if alone else ""
-    return f"{count(nodes, 'node')} drawn as {count(len(groups), 'group')}{beside}"
+        return f"{counted(nodes, 'node')} drawn as {counted(len(groups), 'equal run')} of creation order"
+    beside = f" and {counted(alone, 'single node')}" if alone else ""
+    return f"{counted(nodes, 'node')} drawn as {counted(len(groups), 'group')}{beside}"

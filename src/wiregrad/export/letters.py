@@ -124,12 +124,3 @@ def _window(name: str, first: int, last: int, most: int) -> str:
         if room >= 0:
             start, stop = (start - 1, stop) if take_front else (start, stop + 1)
     return ELLIPSIS * (start > 0) + name[start:stop] + ELLIPSIS * (stop < len(name))
-
-
-def count(number: int, word: str) -> str:
-    """Write how many there are of something.
-
-    >>> count(1, "node"), count(12345, "node")
-    ('1 node', '12,345 nodes')
-    """
-    return f"{number:,} {word}{'' if number == 1 else 's'}"

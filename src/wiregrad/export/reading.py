@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from wiregrad.backends import magnitude
 from wiregrad.dtypes import number
 from wiregrad.export.letters import DASH, TIMES, clip, printable
 from wiregrad.export.palette import ABSENT, NONFINITE, Scale
@@ -198,13 +199,8 @@ def norm(value: Any) -> float:
     >>> norm(np.array([0.0, -4e200]))
     4e+200
     """
-    sizes = np.abs(np.asarray(value)).astype(np.float64).ravel()
-    sizes = sizes[np.isfinite(sizes)]
-    largest = float(sizes.max(initial=0.0))
-    if not largest:
-        return 0.0
-    scaled = sizes / largest
-    return min(largest * math.sqrt(float(scaled @ scaled)), 1.7e308)
+    sizes = np.abs(np.asarray(value)).astype(np.float64)
+    return min(magnitude.norm(sizes[np.isfinite(sizes)]), 1.7e308)
 
 
 def in_full(value: Any) -> str:

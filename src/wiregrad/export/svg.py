@@ -11,6 +11,7 @@ from html import escape
 from typing import Any
 
 from wiregrad.backends import Run
+from wiregrad.dtypes import counted
 from wiregrad.errors import InputError, shown, suggest
 from wiregrad.export.boxes import Link, Picture
 from wiregrad.export.cards import Cards, output_mark
@@ -19,7 +20,7 @@ from wiregrad.export.drawing import picture
 from wiregrad.export.figure import SMALL, Figure, Rect, cells_of, figure, output_text, stub_text
 from wiregrad.export.frames import Frame, frames, unframed
 from wiregrad.export.legend import Legend
-from wiregrad.export.letters import clip, count, width
+from wiregrad.export.letters import clip, width
 from wiregrad.export.markup import arrow, classes, closed, element, line, note, rounded, words
 from wiregrad.export.palette import THEMES
 from wiregrad.export.reading import Reading, State
@@ -120,7 +121,7 @@ class _Page:
         title, about = clip(self.picture.title, 40), self.picture.note or self.picture.about
         bands = max(self.figure.bands, default=0) + 1
         about += f"; in {bands} {'columns' if self.figure.down else 'rows'}" if bands > 1 else ""
-        about += f"; {count(missing, 'group')} without a frame, since others stand between" if missing else ""
+        about += f"; {counted(missing, 'group')} without a frame, since others stand between" if missing else ""
         start = width(title, 13, bold=True) + 10
         text = words(title, MARGIN, 22, "title") + words(about, MARGIN + start, 22, "note")
         return text, start + width(about, 11)

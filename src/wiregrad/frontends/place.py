@@ -7,7 +7,7 @@ from functools import cache
 from types import CodeType, FrameType
 from typing import NamedTuple
 
-from wiregrad.errors import is_own
+from wiregrad.errors import is_own, user_frame
 from wiregrad.ir import Place
 from wiregrad.ops.functions.registry import FUNCTIONS
 
@@ -40,9 +40,7 @@ def stand() -> Stand:
 
 def user_place() -> Place | None:
     """Return the nearest line of code outside wiregrad."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None and is_own(frame.f_code.co_filename):
-        frame = frame.f_back
+    frame = user_frame()
     return None if frame is None else place_of(frame)
 
 

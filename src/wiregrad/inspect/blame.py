@@ -14,7 +14,7 @@ import numpy as np
 from wiregrad.backends import Run
 from wiregrad.dtypes import number, plain
 from wiregrad.inspect.faults import Found, Search, State, bits
-from wiregrad.inspect.report import Report, where
+from wiregrad.inspect.report import Report, in_words, where
 from wiregrad.ir import CONSTANT, INPUT, Node, Pattern, Place
 from wiregrad.ops.advice import remedy
 from wiregrad.ops.fault import bad, forward_fault, is_nan
@@ -112,7 +112,7 @@ def _numbered(origin: Origin, count: int) -> Iterator[str]:
 
 def _and(names: Sequence[str]) -> str:
     shown = [*names[:MOST], *([f"{len(names) - MOST} more"] if len(names) > MOST else [])]
-    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
+    return in_words(shown)
 
 
 def elided(steps: Sequence[str]) -> Sequence[str]:

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from wiregrad.backends import Run
+from wiregrad.backends.magnitude import norm
 from wiregrad.dtypes import number, plain
-from wiregrad.inspect.magnitude import norm
 from wiregrad.inspect.report import Report, at, capped, told
 from wiregrad.ir import Node, Op, Pattern, Place
 from wiregrad.ops import Elementwise

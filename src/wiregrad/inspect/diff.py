@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from wiregrad.backends import Run
-from wiregrad.dtypes import as_float, number, plain
+from wiregrad.dtypes import as_float, counted, number, plain
 from wiregrad.errors import InputError, shown
-from wiregrad.inspect.report import Report, counted, told, where
+from wiregrad.inspect.report import Report, told, where
 from wiregrad.inspect.sides import Side, matched, own_code
 from wiregrad.ir import INPUT, Circuit, Node, Op
 from wiregrad.ir.flat import listed

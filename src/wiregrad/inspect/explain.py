@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from wiregrad.backends import Run
+from wiregrad.backends.magnitude import largest
 from wiregrad.dtypes import number, plain
 from wiregrad.inspect.blame import MOST, Origin, elided, faults_of
 from wiregrad.inspect.cuts import Cut, find_cuts
-from wiregrad.inspect.magnitude import largest
 from wiregrad.inspect.reasons import reason, what_it_is, why_small
 from wiregrad.inspect.report import Report, at, told, where
 from wiregrad.inspect.strongest import CANCELS, Strongest

@@ -17,9 +17,10 @@ from functools import cache
 import numpy as np
 
 from wiregrad.backends import Run
+from wiregrad.dtypes import counted
 from wiregrad.errors import InputError, shown
 from wiregrad.export.canvas import brief
-from wiregrad.export.letters import cells, count, distinct, printable
+from wiregrad.export.letters import cells, distinct, printable
 from wiregrad.export.plots import Bar, bars
 from wiregrad.export.reading import nonfinite_text
 from wiregrad.inspect.report import Report
@@ -66,7 +67,7 @@ class Flow(Report):
 
     def lines(self) -> Iterator[str]:
         """Return a table of the layers, then what stands out."""
-        yield f"gradient flow through {count(len(self.layers), 'layer')}, from the output back; sizes are per number"
+        yield f"gradient flow through {counted(len(self.layers), 'layer')}, from the output back; sizes are per number"
         told = worth_showing(self.layers)
         names = distinct([printable(layer.name) for layer in told], NAME)
         width = max([5, *map(cells, names)])
@@ -333,7 +334,7 @@ def _left_out(layers: Sequence[Layer], told: Sequence[Layer]) -> Iterator[str]:
     parts = [f"of sizes between {brief(min(sizes))} and {brief(max(sizes))}"] if sizes else []
     parts += [f"{spoilt:,} of them not finite"] if spoilt else []
     parts += [f"{nothing:,} of them zero"] if nothing else []
-    yield f"and {count(len(rest), 'layer')} more, {', '.join(parts)}"
+    yield f"and {counted(len(rest), 'layer')} more, {', '.join(parts)}"
 
 
 def _not_compared(layers: Sequence[Layer]) -> Iterator[str]:

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wiregrad.backends import Run
+from wiregrad.dtypes import counted
 from wiregrad.errors import InputError, shown
 from wiregrad.export.canvas import brief, power_text
-from wiregrad.export.letters import count as counted
 from wiregrad.export.plots import Column, columns
 from wiregrad.inspect.flow import block_bar
 from wiregrad.inspect.report import Report

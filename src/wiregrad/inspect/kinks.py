@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from wiregrad.backends import Run
-from wiregrad.dtypes import as_float, number, plain
+from wiregrad.dtypes import as_float, counted, number, plain
 from wiregrad.errors import InputError, shown
-from wiregrad.inspect.report import Report, at, capped, counted, told
+from wiregrad.inspect.report import Report, at, capped, told
 from wiregrad.ir import Node, Pattern, Place, Row
 from wiregrad.ir.flat import listed
 from wiregrad.ir.mode import Convention, decode, switched

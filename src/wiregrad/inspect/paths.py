@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from wiregrad.backends import Run
+from wiregrad.backends.magnitude import norm
 from wiregrad.dtypes import number, plain
 from wiregrad.errors import InputError, shown
-from wiregrad.inspect.magnitude import norm
 from wiregrad.inspect.report import Report
 from wiregrad.inspect.ways import Arrays, Link, Numbers, Scaled, Search, Way
 from wiregrad.ir import Node, Place

@@ -70,13 +70,13 @@ def told(circuit: Circuit, node: int) -> str:
     return f"{view.name} = {f'array of shape {view.type.shape}' if view.type.shape else view.expression()}"
 
 
-def counted(count: int, noun: str) -> str:
-    """Write a number of things.
+def in_words(parts: Sequence[str]) -> str:
+    """Write a list as a sentence has it.
 
-    >>> counted(1, "node"), counted(1200, "wire")
-    ('1 node', '1,200 wires')
+    >>> in_words(["a"]), in_words(["a", "b", "c"])
+    ('a', 'a, b and c')
     """
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
 def capped(items: Sequence[object], most: int) -> Iterator[str]:

@@ -22,10 +22,10 @@ import numpy as np
 
 from wiregrad.backends import Run
 from wiregrad.backends.interpreter import check_known, evaluate
-from wiregrad.dtypes import number, plain
+from wiregrad.backends.magnitude import bits, norm
+from wiregrad.dtypes import counted, number, plain
 from wiregrad.errors import InputError, WiregradError, shown
-from wiregrad.inspect.magnitude import bits, norm
-from wiregrad.inspect.report import Report, at, capped, counted, operand, told, where
+from wiregrad.inspect.report import Report, at, capped, operand, told, where
 from wiregrad.inspect.wider import Local, Measured, adds_two, fineness, measure, spread
 from wiregrad.ir import Circuit, Node, Place, Row
 from wiregrad.ir.flat import listed

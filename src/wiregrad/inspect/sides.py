@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from types import FunctionType
 from typing import Any
 
+from wiregrad.backends.magnitude import bits
 from wiregrad.frontends.tree import flatten
-from wiregrad.inspect.magnitude import bits
 from wiregrad.inspect.report import operand, told, where
 from wiregrad.ir import INPUT, Circuit, Node, Op, Row
 from wiregrad.ir.names import is_automatic

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from wiregrad.backends import Run, RunWire
-from wiregrad.dtypes import number
+from wiregrad.dtypes import number, operand
+from wiregrad.inspect.report import in_words
 from wiregrad.ir import CONSTANT, INPUT, Node, Pattern
 
 
@@ -51,13 +52,8 @@ def _forward(run: Run, node: Node) -> Step:
     elif node.op.pattern is Pattern.MERGE:
         sentence = f"{node.name} copies {value} from {view.wires[0].source} to two wires"
     else:
-        sentence = f"{node} = {node.op.expression(*map(_operand, arrived))} = {value}"
+        sentence = f"{node} = {node.op.expression(*map(operand, arrived))} = {value}"
     return Step("forward", node.name, arrived, (view.value,), sentence)
-
-
-def _operand(value: Any) -> str:
-    text = number(value)
-    return f"({text})" if text.startswith("-") else text
 
 
 def _backward(run: Run, node: Node) -> Iterator[Step]:
@@ -79,15 +75,11 @@ def _backward(run: Run, node: Node) -> Iterator[Step]:
 def _merge(node: Node, returned: Sequence[RunWire], total: Any) -> Step:
     parts, origins = tuple(wire.sent for wire in returned), tuple(wire.reader for wire in returned)
     sentence = (
-        f"{node.name} adds what came back from {_list(origins)}: {' + '.join(map(_operand, parts))} = {number(total)}"
+        f"{node.name} adds what came back from {in_words(origins)}: {' + '.join(map(operand, parts))} = {number(total)}"
     )
     return Step("backward", node.name, parts, (total,), sentence)
 
 
 def _sends(wires: Sequence[RunWire]) -> str:
     parts = [f"{'nothing' if wire.blocked else number(wire.sent)} to {wire.source}" for wire in wires]
-    return f"sends {_list(parts)}"
-
-
-def _list(parts: Sequence[str]) -> str:
-    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+    return f"sends {in_words(parts)}"

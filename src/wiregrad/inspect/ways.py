@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from wiregrad.backends import Run
+from wiregrad.backends.magnitude import norm
 from wiregrad.dtypes import plain
-from wiregrad.inspect.magnitude import norm
 from wiregrad.inspect.wider import is_foreign
 from wiregrad.ir import Pattern, Row
 from wiregrad.ops.flow import Masked, fit, settle

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from wiregrad.backends.magnitude import bits, largest, norm
 from wiregrad.errors import WiregradError
-from wiregrad.inspect.magnitude import bits, largest, norm
 from wiregrad.ir import CONSTANT, Circuit, Op, Pattern, Row
 from wiregrad.ops import Elementwise
 from wiregrad.ops.array import ArrayOp, Linear

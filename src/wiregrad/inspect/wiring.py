@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from wiregrad.backends import Run
+from wiregrad.backends.magnitude import largest, norm
 from wiregrad.dtypes import number, plain
-from wiregrad.inspect.magnitude import largest, norm
 from wiregrad.ir import CONSTANT, Place
 from wiregrad.ops import Elementwise
 from wiregrad.ops.flow import settle

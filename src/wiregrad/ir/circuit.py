@@ -177,7 +177,7 @@ class Circuit(Flat):
 
     def __repr__(self) -> str:
         inputs, nodes, splitters = self.count()
-        parts = [_plural(inputs, "input"), _plural(nodes, "node"), _plural(splitters, "splitter")]
+        parts = [plural(inputs, "input"), plural(nodes, "node"), plural(splitters, "splitter")]
         return f"Circuit({', '.join(parts)}, output{'s' * (len(self.outputs) != 1)} {listed(self.outputs)})"
 
     def index(self, name: str) -> int:
@@ -235,5 +235,10 @@ def repr_number(value: Any) -> str:
     return repr(plain(value))
 
 
-def _plural(count: int, word: str) -> str:
+def plural(count: int, word: str) -> str:
+    """Write how many there are of something, digits without a comma.
+
+    >>> plural(1, "input"), plural(2, "node")
+    ('1 input', '2 nodes')
+    """
     return f"{count} {word}{'' if count == 1 else 's'}"

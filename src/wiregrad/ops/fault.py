@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from wiregrad.dtypes import number, plain
+from wiregrad.dtypes import number, operand, plain
 from wiregrad.ir import Op
 from wiregrad.ops.flow import settle
 
@@ -60,7 +60,7 @@ class Fault:
         wire = called[self.slot]
         if self.factors is None:
             return f"{self.op.title} sent {number(self.sent)} back to {wire} at {given}{spot}"
-        upstream, local = (_operand(factor) for factor in self.factors)
+        upstream, local = (operand(factor) for factor in self.factors)
         return (
             f"{self.op.title} sent {number(self.sent)} back to {wire}: upstream {upstream} times local {local}, "
             f"at {given}{spot}"
@@ -75,11 +75,6 @@ class Fault:
         if domain is None or not all(isinstance(value, int | float) for value in numbers):
             return ""
         return "" if domain(*numbers) else ", outside of where it is defined"
-
-
-def _operand(value: Any) -> str:
-    text = number(value)
-    return f"({text})" if text.startswith("-") else text
 
 
 def forward_fault(op: Op, xs: Sequence[Any], y: Any, *, only_nan: bool = False) -> Fault | None:

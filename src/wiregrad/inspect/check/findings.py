@@ -12,6 +12,7 @@ from wiregrad.inspect.check.whole import Cut, Whole, because, brief
 from wiregrad.inspect.check.wire import Outcome
 from wiregrad.inspect.report import Report
 from wiregrad.ir import Place
+from wiregrad.ir.circuit import plural
 
 
 @dataclass(frozen=True, repr=False)
@@ -122,12 +123,8 @@ class Count:
     def __str__(self) -> str:
         sampled = f" (sampled of {self.of_nodes})" if self.of_nodes > self.nodes else ""
         some = f" ({self.sampled} by {SAMPLED} of their elements)" if self.sampled else ""
-        second = f", {_plural(self.rules, 'rule')} to second order" if self.rules else ""
-        return f"{_plural(self.nodes, 'node')}{sampled}, {_plural(self.wires, 'wire')}{some}{second}"
-
-
-def _plural(count: int, word: str) -> str:
-    return f"{count} {word}{'' if count == 1 else 's'}"
+        second = f", {plural(self.rules, 'rule')} to second order" if self.rules else ""
+        return f"{plural(self.nodes, 'node')}{sampled}, {plural(self.wires, 'wire')}{some}{second}"
 
 
 @dataclass(frozen=True, repr=False)
@@ -149,7 +146,7 @@ class Checked(Report):
 
     def lines(self) -> Iterator[str]:
         """Return what was found, the wrong rules first."""
-        yield f"{self.checked}: {'all rules hold' if not self.guilty else _plural(len(self.guilty), 'wrong wire')}"
+        yield f"{self.checked}: {'all rules hold' if not self.guilty else plural(len(self.guilty), 'wrong wire')}"
         for finding in self.guilty:
             yield f"  {finding}"
         for title, findings in (("on a kink", self.kinks), ("undecided", self.undecided)):

@@ -14,9 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from wiregrad.dtypes import as_float
+from wiregrad.dtypes import as_float, counted
 from wiregrad.errors import IndexingError, InputError, UnknownNameError, shown
-from wiregrad.export.letters import count
 from wiregrad.frontends.tree import tree_map
 from wiregrad.frontends.value import Value
 from wiregrad.inspect.flight import view
@@ -181,7 +180,7 @@ class Flight(Report):
             raise IndexingError(f"a record is looked up by the number of a step; got {shown(step)}")
         at = int(step) + (self.steps if step < 0 else 0)
         if not 0 <= at < self.steps:
-            raise IndexingError(f"{count(self.steps, 'step')} recorded, counted from 0; got {step}")
+            raise IndexingError(f"{counted(self.steps, 'step')} recorded, counted from 0; got {step}")
         return self._record(self._history.record_at(at))
 
     def _record(self, k: int) -> Record:

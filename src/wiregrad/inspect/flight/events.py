@@ -12,10 +12,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from wiregrad.dtypes import as_float
+from wiregrad.dtypes import as_float, counted
 from wiregrad.errors import InputError, WiregradError, shown, suggest
 from wiregrad.export.canvas import brief
-from wiregrad.export.letters import count
 from wiregrad.export.reading import nonfinite_text
 from wiregrad.inspect.flight.gauge import Seen
 from wiregrad.inspect.summary import Tally
@@ -223,7 +222,7 @@ class Judge:
 
     def _signs(self, name: str, seen: Seen) -> Iterator[Sign]:
         if seen.broken:
-            words = f"{count(seen.broken, 'parameter')} of {name} not finite"
+            words = f"{counted(seen.broken, 'parameter')} of {name} not finite"
             yield Sign("nonfinite", "parameter", name, seen.broken, words, sure=True)
         g = seen.gradient
         done = self._converged(name, g)

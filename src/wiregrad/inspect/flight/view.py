@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
+from wiregrad.dtypes import counted
 from wiregrad.export.canvas import brief
-from wiregrad.export.letters import cells, clip, count
+from wiregrad.export.letters import cells, clip
 from wiregrad.export.plots import Curve, Mark, Panel, curves
 from wiregrad.inspect.flight.events import Event
 from wiregrad.inspect.flight.gauge import METRICS
@@ -27,7 +28,7 @@ def column(group: int, metric: str) -> int:
 def lines(history: History, groups: Sequence[str], events: Sequence[Event]) -> Iterator[str]:
     """Say how loss and gradients went, and every event."""
     every = f", {history.stride:,} steps each" if history.stride > 1 else ""
-    yield f"flight of {count(history.total, 'step')} in {count(len(history), 'record')}{every}"
+    yield f"flight of {counted(history.total, 'step')} in {counted(len(history), 'record')}{every}"
     chosen = worth_showing(groups, events)
     rows = [("loss", LOSS, LOST)]
     rows += [(f"gradient of {clip(groups[k], NAME)}", column(k, "gradient"), column(k, "nonfinite")) for k in chosen]
@@ -35,7 +36,7 @@ def lines(history: History, groups: Sequence[str], events: Sequence[Event]) -> I
     for name, at, bad in rows:
         yield f"  {name}{' ' * (width - cells(name))}  {_course(history, at, bad)}"
     if len(chosen) < len(groups):
-        yield f"  and {count(len(groups) - len(chosen), 'group')} more"
+        yield f"  and {counted(len(groups) - len(chosen), 'group')} more"
     yield from map(str, events or (QUIET,))
 
 
@@ -88,7 +89,7 @@ def svg(history: History, groups: Sequence[str], events: Sequence[Event], theme:
         panels,
         _marks(events),
         steps=(0.0, float(max(1, history.total - 1))),
-        title=f"Training flight, {count(history.total, 'step')}",
+        title=f"Training flight, {counted(history.total, 'step')}",
         description="\n".join(lines(history, groups, events)),
         notes=_notes(events, len(chosen), len(groups)),
         theme=theme,
@@ -129,7 +130,7 @@ def _label(step: int, kind: str, names: Sequence[str]) -> str:
 def _notes(events: Sequence[Event], shown: int, groups: int) -> list[str]:
     notes = [str(event) for event in events[:MOST_MARKS]] or [QUIET]
     if len(events) > MOST_MARKS:
-        notes.append(f"and {count(len(events) - MOST_MARKS, 'event')} more")
+        notes.append(f"and {counted(len(events) - MOST_MARKS, 'event')} more")
     if shown < groups:
         notes.append(f"{shown} of {groups} groups are drawn")
     return notes
