@@ -95,12 +95,9 @@ class Watch:
         stop = max(offset for offset, _ in seeds) + STRIDE
         leaves = [offset for offset, node in tape.nodes(start, stop) if node.op is INPUT]
         span = Span(tape, start, stop, leaves)
-        starts: dict[int, Any] = {}
-        for offset, seed in seeds:
-            starts[span.index(offset)] = starts.get(span.index(offset), 0.0) + seed
         sweep = self.sweeping(span, Numbers(span))
         with unwatched():
-            return reverse(span, Numbers(span), starts, sweep)
+            return reverse(span, Numbers(span), span.seeded(seeds), sweep)
 
     def pushed(self, span: Span, values: Numbers, tangents: Sequence[Any]) -> None:
         """Raise if a tangent is not finite though those that it was made from are."""

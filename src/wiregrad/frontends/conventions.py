@@ -7,14 +7,11 @@ its own: a block in which it yields holds for whoever runs it, until it leaves t
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from wiregrad.frontends.record import NAMESPACE
+from wiregrad.frontends.record import counting
 from wiregrad.ir.mode import CHOICES, named_convention
-
-_choosing = threading.Lock()
 
 
 @contextmanager
@@ -33,22 +30,10 @@ def convention(name: str) -> Iterator[None]:
     0.0
     """
     choice = object(), named_convention(name)
-    with _counted():
+    with counting("CHOSEN"):
         CHOICES.set((*CHOICES.get(), choice))
         try:
             yield
         finally:
             # A generator may leave its block after others were entered, or in another context: its own choice goes.
             CHOICES.set(tuple([other for other in CHOICES.get() if other is not choice]))
-
-
-@contextmanager
-def _counted() -> Iterator[None]:
-    """Have the generated code of scalars ask which convention its thread has chosen."""
-    with _choosing:
-        NAMESPACE["CHOSEN"] += 1
-    try:
-        yield
-    finally:
-        with _choosing:
-            NAMESPACE["CHOSEN"] -= 1

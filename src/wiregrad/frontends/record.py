@@ -384,7 +384,7 @@ def no_grad() -> Iterator[None]:
     >>> y.data
     6.0
     """
-    with _slowly():
+    with counting("PAUSED"):
         STATE.paused += 1
         try:
             yield
@@ -395,7 +395,7 @@ def no_grad() -> Iterator[None]:
 @contextmanager
 def carefully() -> Iterator[None]:
     """Record every op of this thread in full: no scalar takes its quick way."""
-    with _slowly():
+    with counting("PAUSED"):
         STATE.careful += 1
         try:
             yield
@@ -404,15 +404,15 @@ def carefully() -> Iterator[None]:
 
 
 @contextmanager
-def _slowly() -> Iterator[None]:
-    """Have the generated code of scalars ask before it appends a row."""
-    with _pausing:
-        NAMESPACE["PAUSED"] += 1
+def counting(name: str) -> Iterator[None]:
+    """Count a block under a name that the generated code of scalars sees."""
+    with _counting:
+        NAMESPACE[name] += 1
     try:
         yield
     finally:
-        with _pausing:
-            NAMESPACE["PAUSED"] -= 1
+        with _counting:
+            NAMESPACE[name] -= 1
 
 
 @contextmanager
@@ -432,7 +432,7 @@ def group(label: str) -> Iterator[None]:
         STATE.group = before
 
 
-_pausing = threading.Lock()
+_counting = threading.Lock()
 
 
 NAMESPACE: dict[str, Any] = {"PAUSED": 0, "CHOSEN": 0}

@@ -124,10 +124,7 @@ class Session:
 
     def _pull_values(self, seeds: list[tuple[int, Any]], stop: int) -> list[Any]:
         span = Span(self.tape, self.start, stop, self.offsets)
-        starts: dict[int, Any] = {}
-        for offset, seed in seeds:
-            index = span.index(offset)
-            starts[index] = starts[index] + seed if index in starts else seed
+        starts = span.seeded(seeds)
         if self.tape.owner is None:
             # The function's own recording is over: what is recorded is where the cotangents come from.
             flows = reverse(span, Numbers(span), starts, Hooks(span))

@@ -428,6 +428,14 @@ class Span:
         """Return the index of a node."""
         return (offset - self.start) // STRIDE
 
+    def seeded(self, seeds: Sequence[tuple[int, Any]]) -> dict[int, Any]:
+        """Return by index what a sweep starts from, given by offset; what is given twice adds up."""
+        found: dict[int, Any] = {}
+        for offset, seed in seeds:
+            index = self.index(offset)
+            found[index] = found[index] + seed if index in found else seed
+        return found
+
     def active(self) -> bytearray:
         """Return 1 for each node through which a gradient can reach a root, else 0."""
         found = bytearray(self.size)
