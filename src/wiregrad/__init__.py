@@ -15,7 +15,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from wiregrad import ops
-from wiregrad.api import Builder, Circuit, Run, circuit, diff
+from wiregrad.api import Builder, Circuit, Run, circuit, diff, load
 from wiregrad.errors import WiregradError, suggest
 
 if TYPE_CHECKING:
@@ -65,6 +65,7 @@ __all__ = [
     "hvp",
     "jacobian",
     "jvp",
+    "load",
     "no_grad",
     "op",
     "ops",

@@ -52,6 +52,14 @@ class TextError(CircuitError):
     """The text form of a circuit cannot be read."""
 
 
+class FileFormatError(CircuitError):
+    """A circuit file, or the JSON form of a circuit, cannot be read or written."""
+
+
+class FileAccessError(WiregradError, OSError):
+    """A file cannot be opened, read or written: it is missing, forbidden, a folder, or the disk is full."""
+
+
 class UnknownNameError(WiregradError, KeyError):
     """No node, input or output has this name."""
 

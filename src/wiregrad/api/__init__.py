@@ -4,6 +4,6 @@
 flight recorder) on first use.
 """
 
-from wiregrad.api.circuits import Builder, Circuit, Run, circuit, diff
+from wiregrad.api.circuits import Builder, Circuit, Run, circuit, diff, load
 
-__all__ = ["Builder", "Circuit", "Run", "circuit", "diff"]
+__all__ = ["Builder", "Circuit", "Run", "circuit", "diff", "load"]

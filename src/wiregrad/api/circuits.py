@@ -6,11 +6,13 @@ This is the one place that joins a front end, passes, a backend and the question
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from os import PathLike
 from typing import TYPE_CHECKING, Any
 
-from wiregrad import export, ir, passes
+from wiregrad import codegen, export, ir, passes
 from wiregrad.backends import Run as BareRun
 from wiregrad.backends import interpreter
+from wiregrad.backends.answers import answers
 from wiregrad.dtypes import plain
 from wiregrad.errors import InputError
 from wiregrad.frontends import parse_formula
@@ -273,6 +275,86 @@ class Circuit(ir.Circuit, Drawable):
         """Return the text form, which `Circuit.from_text` reads back exactly."""
         return ir.write_text(self)
 
+    def to_json(self) -> str:
+        """Return the circuit as a JSON document, which `Circuit.from_json` reads back exactly.
+
+        >>> Circuit.from_json(circuit("y = tanh(x)").to_json()) == circuit("y = tanh(x)")
+        True
+        """
+        return export.write_json(self)
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Circuit:
+        """Read a circuit from a JSON document; one from anybody is safe to read."""
+        return cls(export.parse_json(text).columns)
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the circuit to a file, which `wiregrad.load` reads: arrays as safetensors, no pickle."""
+        export.save(self, path)
+
+    def to_python(self, function: str = "value_and_grad", *, name: str | None = None) -> str:
+        """Return the circuit as plain Python, forward and backward, line by line; it runs alone.
+
+        `function` is `value`, `value_and_grad`, `jacobian` or `hessian`; `name` is what it is called.
+
+        >>> print(circuit("e = a + b; f = e * c").to_python("value"))
+        \"""Value of f, written by wiregrad from a circuit of 2 nodes.\"""
+        <BLANKLINE>
+        <BLANKLINE>
+        def value(a, b, c):
+            \"""Return the value.\"""
+            # forward
+            e = a + b  # add
+            f = e * c  # multiply
+            return f
+        <BLANKLINE>
+        """
+        return codegen.write(self, "python", function, name)
+
+    def to_numpy(self, function: str = "value_and_grad", *, name: str | None = None) -> str:
+        """Return the circuit as NumPy code: arrays, and batches of a scalar circuit; like `to_python` otherwise.
+
+        >>> "np.tanh(x)" in circuit("y = tanh(x)").to_numpy()
+        True
+        """
+        return codegen.write(self, "numpy", function, name)
+
+    def to_c(
+        self,
+        function: str = "value_and_grad",
+        *,
+        name: str | None = None,
+        real: str | None = None,
+        header: bool = False,
+        test: Mapping[str, Any] | None = None,
+    ) -> str:
+        """Return the circuit as C99 in doubles or floats (`real`); numbers in the order of `inputs`.
+
+        With `header` its header instead. With a point as `test` the listing has a self-test: a `main`, compiled with
+        -DWIREGRAD_TEST, that runs the function there and compares with what the circuit gives.
+
+        >>> "double value_and_grad(const double *x, double *grad)" in circuit("a * b").to_c()
+        True
+        """
+        expected = None if test is None else answers(self, function, interpreter.bind(self, [test], {}))
+        return codegen.write(self, "c", function, name, real=real, header=header, test=expected)
+
+    def to_js(self, function: str = "value_and_grad", *, name: str | None = None) -> str:
+        """Return the circuit as an ES module: `valueAndGrad(x)` takes an object and returns {value, grads}.
+
+        >>> "export function valueAndGrad(x)" in circuit("a * b").to_js()
+        True
+        """
+        return codegen.write(self, "js", function, name)
+
+    def to_cuda(self, function: str = "value_and_grad", *, name: str | None = None, real: str | None = None) -> str:
+        """Return the circuit as CUDA C++: a device function, and a kernel over a batch of points.
+
+        >>> 'extern "C" __global__ void value_and_grad_batch' in circuit("a * b").to_cuda()
+        True
+        """
+        return codegen.write(self, "cuda", function, name, real=real)
+
     @classmethod
     def from_text(cls, text: str) -> Circuit:
         """Read a circuit from its text form."""
@@ -308,6 +390,18 @@ def circuit(formula: Any) -> Circuit:
     """
     recorded = getattr(formula, "__wiregrad_circuit__", None)
     return Circuit((parse_formula(formula) if recorded is None else recorded()[0]).columns)
+
+
+def load(path: str | PathLike[str]) -> Circuit:
+    """Read a circuit from a file that `circuit.save` wrote; a file from anybody is safe to read.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     circuit("e = a + b; f = e * c").save(f"{folder}/f.wg")
+    ...     print(load(f"{folder}/f.wg")(a=2, b=-3, c=10))
+    -10.0
+    """
+    return Circuit(export.load(path).columns)
 
 
 def diff(one: Circuit | Run, two: Circuit | Run, rtol: float = 0.0, atol: float = 0.0) -> Difference:

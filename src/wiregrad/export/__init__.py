@@ -1,4 +1,4 @@
-"""Exporters write circuits and runs for people: pictures, graph descriptions, plots.
+"""Exporters write circuits and runs: pictures, graph descriptions and plots for people, files to keep.
 
 Each is loaded when it is first asked for, since most programs draw nothing.
 """
@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from wiregrad.export.archive import load, save
     from wiregrad.export.boxes import Box, Kind, Link, Picture
     from wiregrad.export.dot import to_dot
     from wiregrad.export.drawing import picture
@@ -14,21 +15,26 @@ if TYPE_CHECKING:
     from wiregrad.export.notebook import mimebundle
     from wiregrad.export.svg import to_svg
     from wiregrad.export.terminal import to_unicode
+    from wiregrad.ir.document import parse_json, write_json
 
 __all__ = [
     "Box",
     "Kind",
     "Link",
     "Picture",
+    "load",
     "mimebundle",
+    "parse_json",
     "picture",
+    "save",
     "to_dot",
     "to_mermaid",
     "to_svg",
     "to_unicode",
+    "write_json",
 ]
 
-_MODULES = ("boxes", "dot", "drawing", "mermaid", "notebook", "svg", "terminal")
+_MODULES = ("archive", "boxes", "dot", "drawing", "mermaid", "notebook", "svg", "terminal")
 
 
 def __getattr__(name: str) -> Any:

@@ -195,7 +195,7 @@ def _divert(op: Elementwise, operands: str) -> str:
 
 def is_quick(op: Elementwise) -> bool:
     """Return whether an op is one for which a function can be generated."""
-    return bool(op.python) and len(op.inputs) <= 2 and not op.takes_bool and any(op.partials)
+    return bool(op.c or op.python) and len(op.inputs) <= 2 and not op.takes_bool and any(op.partials)
 
 
 class Slopes:
@@ -264,10 +264,10 @@ class Slopes:
 
 
 def _written(op: Elementwise, operands: Any) -> str:
-    if not op.python:
+    if not (op.c or op.python):
         raise OperandError(f"{op.name} has no Python text")
     safe = [text if _ATOM.fullmatch(text) else f"({text})" for text in operands]
-    return op.python.format(**dict(zip(op.inputs, safe, strict=True)))
+    return op.on_floats.format(**dict(zip(op.inputs, safe, strict=True)))
 
 
 def _constant(value: Any) -> str:

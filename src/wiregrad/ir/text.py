@@ -27,11 +27,13 @@ from wiregrad.errors import ArityError, CircuitError, DuplicateNameError, TextEr
 from wiregrad.ir.builder import Builder, Port
 from wiregrad.ir.circuit import Circuit, repr_number
 from wiregrad.ir.flat import Certificate, Place, Row
+from wiregrad.ir.guard import bound, check_count
 from wiregrad.ir.infer import DERIVE, derive_modes, type_of_constant
 from wiregrad.ir.mode import parse_mode, write_mode
 from wiregrad.ir.names import automatic, check_name, is_automatic, normal
 from wiregrad.ir.op import CONSTANT, INPUT, TABLE, Op
 from wiregrad.ir.order import topological
+from wiregrad.ir.strictjson import MAX_BYTES
 
 _OUTER_COMMA = re.compile(r",(?![^\[]*\])")
 """A comma that does not stand inside the brackets of a shape."""
@@ -160,6 +162,8 @@ class _Reader:
         self.outputs: list[tuple[str, str, int]] = []
         self.index: dict[str, int] = {}
         self.certificates: list[tuple[str, Any, Place | None, int]] = []
+        if len(text) > MAX_BYTES:
+            raise TextError(f"the text has {len(text):,} characters; at most {MAX_BYTES:,} are read")
         for number, line in enumerate(text.split("\n"), 1):
             code, _, note = line.partition("#")
             code = normal(code)
@@ -177,7 +181,7 @@ class _Reader:
             for item in code.strip()[len("output") :].split(","):
                 self._output(line, item)
         elif tokens[0] == "steered" and len(tokens) == 3:
-            self.certificates.append((tokens[1], _thawed(_read_json(line, tokens[2])), _read_note(note)[0], line))
+            self.certificates.append((tokens[1], _read_outcome(line, tokens[2]), _read_note(note)[0], line))
         elif tokens[0] == "circuit" and len(tokens) == 2 and self.name is None:
             self.name = _checked(tokens[1], line)
         else:
@@ -222,8 +226,10 @@ class _Reader:
                 raise _wrong(statement.line, "wanted NAME=VALUE once for each setting", token)
             found[name] = _read_json(statement.line, text)
             statement.operands.remove(token)
-        if found:
-            statement.op = statement.op.bind(found)
+        try:
+            statement.op = bound(statement.op, found)
+        except CircuitError as error:
+            raise TextError(f"line {statement.line}: {error}") from None
 
     def _input(self, line: int, item: str, note: str) -> _Statement:
         left, _, kind = item.partition(":")
@@ -253,6 +259,7 @@ class _Reader:
         return found
 
     def circuit(self) -> Circuit:
+        check_count(len(self.statements))
         if not self.outputs:
             raise TextError("the text has no 'output' line, so nothing says which node is the result")
         sources = [[self._find(name, s.line) for name in s.operands] for s in self.statements]
@@ -321,9 +328,13 @@ def _read_json(line: int, text: str) -> Any:
         raise _wrong(line, "wanted a number, a text in quotes, true, false, null or a [list] of them", text) from None
 
 
-def _thawed(value: Any) -> Any:
+def _read_outcome(line: int, text: str) -> Any:
     """Return the outcome that steered Python: a list is an array's."""
-    return np.array(value) if isinstance(value, tuple) else value
+    value = _read_json(line, text)
+    try:
+        return np.array(value) if isinstance(value, tuple) else value
+    except ValueError:
+        raise _wrong(line, "wanted a number, true, false or an array as the outcome", text) from None
 
 
 def _frozen(value: Any) -> Any:

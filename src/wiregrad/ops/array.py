@@ -6,10 +6,15 @@ number of axes may stand in front: a batch runs through the same op with the sam
 - `Linear`: linear in each of its inputs alone; gives a transpose, the op itself pushes tangents;
 - `Reduction`: makes one number of many; gives its slope, from which both modes follow;
 - `General`: gives two rules.
+
+A record also knows how the op is written in NumPy, for listings that need nothing else: a listing's shapes are fixed,
+so its axes are counted from the front, as people write them.
 """
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -18,13 +23,31 @@ from typing import Any
 import numpy as np
 
 from wiregrad.dtypes import DTYPES, WireType
-from wiregrad.errors import DomainError
+from wiregrad.errors import DomainError, NoRuleError
 from wiregrad.ir import TABLE, Op
 from wiregrad.ops.flow import Masked, conj, only, plus, settle, shape_of, times, whole
+from wiregrad.ops.room import check_room, check_settings, of_large
 
 Rule = Callable[..., Any]
 
-__all__ = ["ArrayOp", "Blocking", "General", "Linear", "Reduction", "Rule", "conj", "folded", "trailing", "unreduce"]
+_REFUSALS = (ArithmeticError, AttributeError, LookupError, MemoryError, TypeError, ValueError)
+"""What NumPy and the records' own functions raise for types and settings that do not fit."""
+
+__all__ = [
+    "ArrayOp",
+    "Blocking",
+    "General",
+    "Linear",
+    "Reduction",
+    "Rule",
+    "conj",
+    "folded",
+    "from_front",
+    "literal",
+    "numpy_call",
+    "trailing",
+    "unreduce",
+]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -39,6 +62,13 @@ class ArrayOp(Op):
     gap: Rule | None = None
     """How far elements are from a tie that changes what it picks, `(x, y, **settings)` on arrays: 0 on a tie."""
 
+    numpy: str | Callable[..., str] = ""
+    """How NumPy has it: the name of a function that takes the inputs and the settings, an expression with the inputs in
+    braces by name, or what writes one, `(*operands, types, **settings)`. Empty where `forward` is NumPy's own."""
+
+    numpy_needs: tuple[str, ...] = ()
+    """Definitions of functions, in NumPy alone, that the text calls."""
+
     by_elements: Callable[..., Any] | None = None
     """The op on arrays of wires, written in wiregrad's scalar ops; where it is needed and `forward` will not do."""
 
@@ -52,19 +82,56 @@ class ArrayOp(Op):
         return (self.by_elements or self.forward)(*xs, **self.options)
 
     def infer(self, types: tuple[WireType, ...]) -> WireType:
-        """Return what NumPy makes of arrays of ones."""
-        if sum(int(np.prod(kind.shape)) for kind in types) > 10_000_000:
-            raise DomainError(f"{self.name}: these arrays are too large to work out a type from")
-        # Whole numbers are indices: 0 exists on every axis.
-        ones = [(np.zeros if kind.dtype.kind in "iu" else np.ones)(kind.shape, kind.dtype) for kind in types]
+        """Return what NumPy makes of arrays that stand in for others."""
         try:
+            check_settings(self.options)
             with np.errstate(all="ignore"):
-                y = np.asarray(self.compute(*ones))
-        except (TypeError, ValueError, IndexError, np.linalg.LinAlgError) as error:
+                found = of_large(self, types, _stand_in)
+                if found is None:
+                    check_room(self, types)
+                    y = np.asarray(self.compute(*map(_stand_in, types)))
+                    found = WireType(y.dtype, y.shape)
+        except _REFUSALS as error:
             raise DomainError(f"{self.name} cannot take {', '.join(map(str, types))}: {error}") from None
-        if y.dtype not in DTYPES.values():
-            raise DomainError(f"{self.name} makes {y.dtype} of {', '.join(map(str, types))}, which no wire carries")
-        return WireType(y.dtype, y.shape)
+        if found.dtype not in DTYPES.values():
+            raise DomainError(f"{self.name} makes {found.dtype} of {', '.join(map(str, types))}, which no wire carries")
+        return found
+
+    def numpy_text(self, types: tuple[WireType, ...]) -> str:
+        """Return the op as an expression in NumPy; operands are {0}, {1} and so on, other braces are doubled.
+
+        What takes the place of an operand must be a name, or something else that binds as tightly.
+
+        >>> TABLE["sum"].bind({"axes": (-1,), "keepdims": False}).numpy_text((WireType(np.dtype(float), (2, 3)),))
+        'np.sum({0}, axis=1)'
+        """
+        operands, text = [f"{{{slot}}}" for slot in range(len(types))], self.numpy or _public_name(self.forward)
+        if not text:
+            raise NoRuleError(
+                f"{self.title} cannot be written in NumPy: its record has no text, and its forward is not a function "
+                "of NumPy's"
+            )
+        if callable(text):
+            return text(*operands, types=types, **self.options)
+        if "{" in text:
+            settings = {name: literal(value) for name, value in self.settings}
+            return text.format(**dict(zip(self.inputs, operands, strict=True)), **settings)
+        return numpy_call(text, *operands, ndim=len(types[0].shape), **self.options)
+
+    def numpy_helpers(self, types: tuple[WireType, ...]) -> dict[str, str]:
+        """Return the definitions that the text for these types needs, by the name of the function.
+
+        >>> list(TABLE["solve"].bind({"strict": False}).numpy_helpers((WireType(np.dtype(float), (2, 2)),) * 2))
+        ['or_nan']
+        """
+        called, needed = _words(self.numpy_text(types)), dict[str, str]()
+        # A helper stands behind those that it calls itself.
+        for definition in reversed(self.numpy_needs):
+            name = definition[4 : definition.index("(")]
+            if name in called:
+                called |= _words(definition)
+                needed = {name: definition, **needed}
+        return needed
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -223,6 +290,65 @@ def _present(counts: Any) -> Any:
         mask = np.greater(counts, 0)
         return None if np.all(mask) else mask
     return TABLE["greater"](counts, 0.0)
+
+
+def _stand_in(kind: WireType) -> Any:
+    """Return an array of a type that any op takes which takes the type."""
+    if kind.dtype.kind in "iu":
+        # Whole numbers are indices: 0 exists on every axis.
+        return np.zeros(kind.shape, kind.dtype)
+    found = np.ones(kind.shape, kind.dtype)
+    if kind.differentiable and len(kind.shape) > 1:
+        # A matrix of ones is singular; this one is positive definite.
+        found += np.eye(*kind.shape[-2:], dtype=kind.dtype)
+    return found
+
+
+def _words(text: str) -> set[str]:
+    return set(re.findall(r"\w+", text))
+
+
+def _public_name(function: Callable[..., Any]) -> str:
+    """Return what a NumPy function is called; nothing for other functions."""
+    name = getattr(function, "__name__", "")
+    homes = {"np": np, "np.linalg": np.linalg}
+    return next((f"{home}.{name}" for home, module in homes.items() if getattr(module, name, None) is function), "")
+
+
+def literal(value: Any) -> str:
+    """Write a setting as NumPy source, with braces doubled.
+
+    >>> literal((2, 3)), literal("L"), literal(-np.inf)
+    ('(2, 3)', "'L'", '-np.inf')
+    """
+    if isinstance(value, float) and not math.isfinite(value):
+        return "np.nan" if math.isnan(value) else "np.inf" if value > 0 else "-np.inf"
+    return repr(value).replace("{", "{{").replace("}", "}}")
+
+
+def from_front(axes: tuple[int, ...], ndim: int) -> Any:
+    """Return axes counted from the front as NumPy takes them: None for all, a number for one.
+
+    >>> from_front((-2, -1), 2), from_front((-1,), 3), from_front((-3, -1), 3)
+    (None, 2, (0, 2))
+    """
+    found = tuple(axis % ndim for axis in axes)
+    return None if len(found) == ndim else found[0] if len(found) == 1 else found
+
+
+def numpy_call(function: str, *operands: str, ndim: int, **settings: Any) -> str:
+    """Write a call; settings that are None or False, NumPy's usual defaults, are left out, and so are all axes.
+
+    >>> numpy_call("np.max", "x", ndim=2, axes=(-2,), keepdims=True), numpy_call("np.any", "x", ndim=1, axes=(-1,))
+    ('np.max(x, axis=0, keepdims=True)', 'np.any(x)')
+    """
+    named = dict(settings)
+    if "axes" in named:
+        named = {"axis": from_front(named.pop("axes"), ndim), **named}
+    elif "axis" in named:
+        named["axis"] %= ndim
+    given = [f"{name}={literal(value)}" for name, value in named.items() if value is not None and value is not False]
+    return f"{function}({', '.join([*operands, *given])})"
 
 
 _ALL_AXES = [tuple(range(-ndim, 0)) for ndim in range(65)]

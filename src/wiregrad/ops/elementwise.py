@@ -14,6 +14,7 @@ from wiregrad.dtypes import BOOL, DTYPES, WireType
 from wiregrad.errors import DomainError, RecordError
 from wiregrad.ir import TABLE, Builder, Op, Pattern, Port
 from wiregrad.ir.mode import MAX_SLOTS, Convention, encode
+from wiregrad.ops.expressions import in_python, inlined, parse
 from wiregrad.ops.flow import Masked, conj, only, plus, times
 from wiregrad.ops.kinks import Kink
 
@@ -40,8 +41,11 @@ class Elementwise(Op):
     """Points where value and derivatives are checked; drawn from `POOL` when left out."""
     takes_bool: tuple[str, ...] = ()
     """Inputs that are conditions."""
+    c: str = ""
+    """The op on doubles, as `wiregrad.ops.expressions` reads it: C99 with the inputs in braces; every language's text
+    is written from it."""
     python: str = ""
-    """The op on Python floats, as text with the inputs in braces; may raise where NumPy answers inf or NaN."""
+    """The op on Python floats where Python has shorter words than `c`; may raise where `c` answers inf or NaN."""
     exact: Callable[..., Any] | None = None
     """The op in exact arithmetic, `(mpmath, *inputs)`; not needed where mpmath or `forward` can do it."""
     ulps: float = 4.0
@@ -137,6 +141,11 @@ class Elementwise(Op):
         moving = [slot for slot, tangent in enumerate(tangents) if tangent is not None]
         return reduce(plus, [times(tangents[k], self.local(k, xs, y, mode)) for k in moving], None)
 
+    @cached_property
+    def on_floats(self) -> str:
+        """The op on Python floats, as text with the inputs in braces; may raise where NumPy answers inf or NaN."""
+        return self.python or (in_python(inlined(parse(self.c), _text_of)) if self.c else "")
+
     @property
     def analytic(self) -> bool:
         """Whether `forward` extends to complex numbers, so that a complex step measures its slope."""
@@ -154,6 +163,13 @@ class Elementwise(Op):
         with np.errstate(all="ignore"):
             inside = self.domain is None or bool(self.domain(*xs))
             return inside and all(abs(kink.at(*xs)) > 0.04 for kink in self.kinks)
+
+
+def _text_of(name: str) -> tuple[tuple[str, ...], str]:
+    """Return inputs and text of an op of the table."""
+    op = TABLE[name]
+    assert isinstance(op, Elementwise)
+    return op.inputs, op.c
 
 
 def _read_by(op: Elementwise, moving: tuple[bool, ...]) -> tuple[frozenset[int], bool]:

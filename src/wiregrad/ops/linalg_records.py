@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from wiregrad.ir import TABLE, Pattern
-from wiregrad.ops.array import Blocking, General, Linear, conj
+from wiregrad.ops.array import Blocking, General, Linear, conj, literal
 from wiregrad.ops.flow import Masked, settle, shape_of, whole
 
 register = TABLE.register
@@ -112,6 +112,30 @@ def _each_or_nan(function: Callable[..., Any], *matrices: Any) -> Any:
         return np.stack(rows)
 
 
+_OR_NAN = '''\
+def or_nan(function, *matrices):
+    """Apply a function to matrices; NaN where it refuses them."""
+    try:
+        if not all(np.isfinite(x).all() for x in matrices):
+            raise np.linalg.LinAlgError
+        return function(*matrices)
+    except np.linalg.LinAlgError:
+        if matrices[-1].ndim > 2:
+            return np.stack([or_nan(function, *each) for each in zip(*matrices)])
+        return np.full(matrices[-1].shape, np.nan, np.result_type(*matrices))
+'''
+
+
+def _strict_text(name: str) -> Callable[..., str]:
+    """Return what writes a function of NumPy's that refuses singular matrices, or gives NaN for them."""
+
+    def text(*operands: str, types: Any, strict: bool) -> str:
+        given = ", ".join(operands)
+        return f"np.linalg.{name}({given})" if strict else f"or_nan(np.linalg.{name}, {given})"
+
+    return text
+
+
 def normal_samples(*cases: tuple[Any, ...], shift: float = 0.0) -> Samples:
     """Return a maker of samples: an array for each shape, square ones moved away from singular by `shift`."""
 
@@ -145,6 +169,7 @@ matmul: Linear = register(
         inputs=("a", "b"),
         pattern=Pattern.SWAP,
         forward=np.matmul,
+        numpy="{a} @ {b}",
         transpose=lambda g, slot, a, b: matmul(g, _adjoint(b)) if slot == 0 else matmul(_adjoint(a), g),
         samples=normal_samples(
             ((2, 3), (3, 4), {}), ((2, 2, 3), (2, 3, 1), {}), ((1, 1), (1, 1), {}), ((2, 0), (0, 3), {})
@@ -170,6 +195,8 @@ solve: General = register(
         inputs=("a", "b"),
         pattern=Pattern.SWAP,
         forward=_solve,
+        numpy=_strict_text("solve"),
+        numpy_needs=(_OR_NAN,),
         back=_solve_back,
         ahead=lambda slot, t, xs, y, *, strict: solve(xs[0], t if slot == 1 else -matmul(t, y), strict=strict),
         samples=normal_samples(
@@ -189,6 +216,8 @@ inv: General = register(
         inputs=("x",),
         pattern=Pattern.SCALE,
         forward=lambda x, *, strict: np.linalg.inv(x) if strict else _each_or_nan(np.linalg.inv, x),
+        numpy=_strict_text("inv"),
+        numpy_needs=(_OR_NAN,),
         back=lambda slot, g, xs, y, *, strict: -matmul(_adjoint(y), matmul(g, _adjoint(y))),
         ahead=lambda slot, t, xs, y, *, strict: -matmul(y, matmul(t, y)),
         samples=normal_samples(
@@ -234,6 +263,43 @@ def _adjugate_slope(x: Any, e: Any) -> Any:
     return _unitary_det(u, vh) * v @ (along - pairs * f).astype(f.dtype) @ uh
 
 
+_PRODUCTS_OF_OTHERS = '''\
+def products_of_others(x):
+    """Return along the last axis the product of all other elements, without dividing."""
+    ones = np.ones_like(x[..., :1])
+    before = np.cumprod(np.concatenate([ones, x[..., :-1]], -1), -1)
+    after = np.cumprod(np.concatenate([ones, x[..., :0:-1]], -1), -1)[..., ::-1]
+    return before * after
+'''
+_UNITARY_DET = '''\
+def unitary_det(u, vh):
+    """Return the determinant of a product of unitary matrices, to multiply matrices with."""
+    found = np.linalg.det(u) * np.linalg.det(vh)
+    return (found / np.abs(found))[..., None, None]
+'''
+_ADJUGATE = '''\
+def adjugate(x):
+    """Return the transposed matrix of cofactors, by singular values, so that x may be singular."""
+    if not x.size:
+        return x
+    u, s, vh = np.linalg.svd(x)
+    uh, v = np.swapaxes(u.conj(), -1, -2), np.swapaxes(vh.conj(), -1, -2)
+    return unitary_det(u, vh) * (v * products_of_others(s)[..., None, :]) @ uh
+'''
+_ADJUGATE_SLOPE = '''\
+def adjugate_slope(x, e):
+    """Return how the transposed matrix of cofactors of x moves when x moves along e."""
+    if not x.size:
+        return e
+    u, s, vh = np.linalg.svd(x)
+    uh, v, eye = np.swapaxes(u.conj(), -1, -2), np.swapaxes(vh.conj(), -1, -2), np.eye(s.shape[-1], dtype=bool)
+    pairs = np.where(eye, 0, products_of_others(np.where(eye, 1, s[..., None, :])))
+    f = uh @ e @ v
+    along = (pairs @ np.diagonal(f, axis1=-2, axis2=-1)[..., None]) * eye
+    return unitary_det(u, vh) * v @ (along - pairs * f).astype(f.dtype) @ uh
+'''
+
+
 def _adjugate_bend(x: Any, e: Any, t: Any) -> Any:
     """Return the second derivative of the adjugate along two directions, for regular matrices."""
     if shape_of(x)[-1] < 3:
@@ -271,6 +337,8 @@ adjugate: General = register(
         inputs=("x",),
         pattern=Pattern.SCALE,
         forward=lambda x: _each_or_nan(_adjugate, x),
+        numpy="or_nan(adjugate, {x})",
+        numpy_needs=(_OR_NAN, _PRODUCTS_OF_OTHERS, _UNITARY_DET, _ADJUGATE),
         back=lambda slot, g, xs, y: _adjoint(adjugate_slope(xs[0], _adjoint(g))),
         ahead=lambda slot, t, xs, y: adjugate_slope(xs[0], t),
         samples=normal_samples(((3, 3), {}), ((2, 2, 2), {}), ((1, 1), {}), ((4, 4), {})),
@@ -283,6 +351,8 @@ adjugate_slope: General = register(
         inputs=("x", "e"),
         pattern=Pattern.SWAP,
         forward=lambda x, e: _each_or_nan(_adjugate_slope, x, e),
+        numpy="or_nan(adjugate_slope, {x}, {e})",
+        numpy_needs=(_OR_NAN, _PRODUCTS_OF_OTHERS, _UNITARY_DET, _ADJUGATE_SLOPE),
         back=lambda slot, g, xs, y: (
             _adjoint(adjugate_slope(xs[0], _adjoint(g)))
             if slot == 1
@@ -332,6 +402,7 @@ slogdet: Decomposition = register(
         inputs=("x",),
         pattern=Pattern.SCALE,
         forward=lambda x: np.stack(np.linalg.slogdet(x), -1),
+        numpy="np.stack(np.linalg.slogdet({x}), axis=-1)",
         back=_slogdet_back,
         ahead=_slogdet_ahead,
         samples=normal_samples(((3, 3), {}), ((2, 2, 2), {}), ((1, 1), {})),
@@ -369,6 +440,7 @@ cholesky: Decomposition = register(
         inputs=("x",),
         pattern=Pattern.SCALE,
         forward=lambda x, *, upper: np.linalg.cholesky(x, upper=upper),
+        numpy="np.linalg.cholesky",
         back=_cholesky_back,
         ahead=_cholesky_ahead,
         symmetric=True,
@@ -401,6 +473,12 @@ def _eigh_ahead(slot: int, t: Any, xs: Any, y: Any, *, uplo: str) -> Any:
     return _stacked(turned, _column_sums(_on_diagonal(moved, 0.0, shape_of(w)[-1])))
 
 
+_EIGH_ROWS = '''\
+def eigh_rows(x, uplo):
+    """Return the eigenvectors of a symmetric matrix and, as one more row, its eigenvalues."""
+    values, vectors = np.linalg.eigh(x, uplo)
+    return np.concatenate([vectors, values[..., None, :]], axis=-2)
+'''
 eigh: Decomposition = register(
     Decomposition(
         name="eigh",
@@ -408,6 +486,8 @@ eigh: Decomposition = register(
         inputs=("x",),
         pattern=Pattern.SCALE,
         forward=_eigh,
+        numpy="eigh_rows({x}, {uplo})",
+        numpy_needs=(_EIGH_ROWS,),
         back=_eigh_back,
         ahead=_eigh_ahead,
         symmetric=True,
@@ -421,6 +501,7 @@ eigvalsh: Decomposition = register(
         inputs=("x",),
         pattern=Pattern.SCALE,
         forward=lambda x, *, uplo: np.linalg.eigvalsh(x, uplo),
+        numpy="np.linalg.eigvalsh({x}, {uplo})",
         back=lambda slot, flow, xs, y, *, uplo: _eigvalsh_back(settle(flow), _eigh_parts(eigh(xs[0], uplo=uplo))[0]),
         ahead=lambda slot, t, xs, y, *, uplo: _eigvalsh_ahead(t, _eigh_parts(eigh(xs[0], uplo=uplo))[0]),
         symmetric=True,
@@ -498,6 +579,12 @@ def _svd_ahead(slot: int, t: Any, xs: Any, y: Any) -> Any:
     return _stacked(moved_u, _column_sums(_on_diagonal(_symmetric(p), 0.0, k)), conj(moved_v))
 
 
+_SVD_ROWS = '''\
+def svd_rows(x):
+    """Return the singular vectors of the left, the singular values as one row, and the vectors of the right."""
+    u, s, vh = np.linalg.svd(x, full_matrices=False)
+    return np.concatenate([u, s[..., None, :], np.swapaxes(vh, -1, -2)], axis=-2)
+'''
 svd: Decomposition = register(
     Decomposition(
         name="svd",
@@ -505,6 +592,8 @@ svd: Decomposition = register(
         inputs=("x",),
         pattern=Pattern.SCALE,
         forward=_svd,
+        numpy="svd_rows",
+        numpy_needs=(_SVD_ROWS,),
         back=_svd_back,
         ahead=_svd_ahead,
         samples=normal_samples(((3, 3), {}), ((4, 2), {}), ((2, 2, 3), {}), ((1, 1), {})),
@@ -529,6 +618,7 @@ svdvals: Decomposition = register(
         inputs=("x",),
         pattern=Pattern.SCALE,
         forward=lambda x: np.linalg.svd(x, compute_uv=False),
+        numpy="np.linalg.svd({x}, compute_uv=False)",
         back=_svdvals_back,
         ahead=_svdvals_ahead,
         samples=normal_samples(((3, 3), {}), ((4, 2), {}), ((2, 2, 3), {}), ((1, 1), {})),
@@ -597,6 +687,9 @@ qr: Decomposition = register(
         inputs=("x",),
         pattern=Pattern.SCALE,
         forward=_qr,
+        numpy=lambda x, *, types: (
+            f"np.concatenate(np.linalg.qr({x}), axis={-1 if types[0].shape[-2] < types[0].shape[-1] else -2})"
+        ),
         back=_qr_back,
         ahead=_qr_ahead,
         samples=normal_samples(((3, 3), {}), ((4, 2), {}), ((2, 3, 2), {}), ((2, 2, 4), {}), ((1, 1), {})),
@@ -632,6 +725,7 @@ pinv: General = register(
         inputs=("x",),
         pattern=Pattern.SCALE,
         forward=lambda x, *, rcond: np.linalg.pinv(x) if rcond is None else np.linalg.pinv(x, rcond),
+        numpy="np.linalg.pinv",
         back=_pinv_back,
         ahead=_pinv_ahead,
         samples=normal_samples(((3, 3), {"rcond": None}), ((4, 2), {"rcond": None}), ((2, 2, 3), {"rcond": 1e-10})),
@@ -675,6 +769,19 @@ def _lstsq_ahead(slot: int, t: Any, xs: Any, y: Any, *, rcond: float | None) -> 
     return right + _left_over(p, a, matmul(th, matmul(ph, y))) - matmul(p, matmul(t, y))
 
 
+def _lstsq_text(a: str, b: str, *, types: Any, rcond: float | None) -> str:
+    settings = f"{a}, {b}, rcond={literal(rcond)}"
+    return f"np.linalg.lstsq({settings})[0]" if len(types[0].shape) == 2 else f"lstsq_each({settings})"
+
+
+_LSTSQ_EACH = '''\
+def lstsq_each(a, b, rcond):
+    """Return the shortest x for which a @ x comes nearest to b, for each of many matrices."""
+    y = np.zeros(a.shape[:-2] + (a.shape[-1], b.shape[-1]), np.result_type(a, b))
+    for k in np.ndindex(a.shape[:-2]):
+        y[k] = np.linalg.lstsq(a[k], b[k], rcond=rcond)[0]
+    return y
+'''
 lstsq: General = register(
     General(
         name="lstsq",
@@ -682,6 +789,8 @@ lstsq: General = register(
         inputs=("a", "b"),
         pattern=Pattern.SWAP,
         forward=_lstsq,
+        numpy=_lstsq_text,
+        numpy_needs=(_LSTSQ_EACH,),
         back=_lstsq_back,
         ahead=_lstsq_ahead,
         samples=normal_samples(
@@ -696,5 +805,6 @@ matrix_rank: Blocking = register(
         inputs=("x",),
         pattern=Pattern.BLOCK,
         forward=lambda x, *, rtol: np.linalg.matrix_rank(x, rtol=rtol),
+        numpy="np.linalg.matrix_rank",
     )
 )

@@ -150,7 +150,7 @@ def _compare(name: str, symbol: str, doc: str) -> Elementwise:
             pattern=Pattern.BLOCK,
             forward=getattr(np, name),
             partials=(None, None),
-            python=f"{{a}} {symbol} {{b}}",
+            c=f"{{a}} {symbol} {{b}}",
             infix=(symbol,),
             level=Level.COMPARISON,
             kinks=(
@@ -181,7 +181,7 @@ def _logic(name: str, doc: str, inputs: tuple[str, ...], **facts: Any) -> Elemen
     )
 
 
-def _ask(name: str, doc: str, python: str) -> Elementwise:
+def _ask(name: str, doc: str, c: str) -> Elementwise:
     """Register a question about one number."""
     return register(
         Elementwise(
@@ -189,7 +189,7 @@ def _ask(name: str, doc: str, python: str) -> Elementwise:
             doc=doc,
             inputs=("x",),
             pattern=Pattern.BLOCK,
-            python=python,
+            c=c,
             forward=getattr(np, name),
             partials=(None,),
         )
@@ -202,7 +202,7 @@ split: Elementwise = register(
         doc="Splitter: copies one wire to two readers; backward it adds.",
         inputs=("x",),
         pattern=Pattern.MERGE,
-        python="{x}",
+        c="{x}",
         forward=lambda x: x,
         partials=(lambda x, y: 1.0,),
         copies=True,
@@ -214,7 +214,7 @@ positive: Elementwise = register(
         doc="The wire itself.",
         inputs=("x",),
         pattern=Pattern.DISTRIBUTE,
-        python="+{x}",
+        c="{x}",
         forward=np.positive,
         partials=(lambda x, y: 1.0,),
         prefix="+",
@@ -227,7 +227,7 @@ negative: Elementwise = register(
         doc="The wire with its sign turned.",
         inputs=("x",),
         pattern=Pattern.DISTRIBUTE,
-        python="-{x}",
+        c="-{x}",
         forward=np.negative,
         partials=(lambda x, y: -1.0,),
         prefix="-",
@@ -241,7 +241,7 @@ add: Elementwise = register(
         doc="Sum of two wires.",
         inputs=("a", "b"),
         pattern=Pattern.DISTRIBUTE,
-        python="{a} + {b}",
+        c="{a} + {b}",
         forward=np.add,
         partials=(lambda a, b, y: 1.0, lambda a, b, y: 1.0),
         infix=("+",),
@@ -256,7 +256,7 @@ subtract: Elementwise = register(
         doc="Difference of two wires.",
         inputs=("a", "b"),
         pattern=Pattern.DISTRIBUTE,
-        python="{a} - {b}",
+        c="{a} - {b}",
         forward=np.subtract,
         partials=(lambda a, b, y: 1.0, lambda a, b, y: -1.0),
         infix=("-",),
@@ -271,7 +271,7 @@ multiply: Elementwise = register(
         doc="Product of two wires.",
         inputs=("a", "b"),
         pattern=Pattern.SWAP,
-        python="{a} * {b}",
+        c="{a} * {b}",
         forward=np.multiply,
         partials=(lambda a, b, y: b, lambda a, b, y: a),
         infix=("*",),
@@ -286,7 +286,7 @@ divide: Elementwise = register(
         doc="Quotient of two wires.",
         inputs=("a", "b"),
         pattern=Pattern.SCALE,
-        python="{a} / {b}",
+        c="{a} / {b}",
         forward=np.divide,
         partials=(lambda a, b, y: 1.0 / b, lambda a, b, y: -(y / b)),
         infix=("/",),
@@ -302,7 +302,7 @@ power: Elementwise = register(
         doc="First wire to the power of the second.",
         inputs=("a", "b"),
         pattern=Pattern.SCALE,
-        python="math.sqrt({a}) if {b} == 0.5 else math.pow({a}, {b})",
+        c="{b} == 0.5 ? sqrt({a}) : pow({a}, {b})",
         forward=np.power,
         partials=(
             # b * a**(b - 1); for b = 0 that is 0 * inf near a = 0, where a**b / a * b is 0.
@@ -322,7 +322,7 @@ square: Elementwise = register(
         doc="The wire times itself.",
         inputs=("x",),
         pattern=Pattern.SCALE,
-        python="{x} * {x}",
+        c="{x} * {x}",
         forward=np.square,
         partials=(lambda x, y: 2.0 * x,),
     )
@@ -334,7 +334,7 @@ reciprocal: Elementwise = register(
         doc="One over the wire.",
         inputs=("x",),
         pattern=Pattern.SCALE,
-        python="1.0 / {x}",
+        c="1.0 / {x}",
         forward=np.reciprocal,
         partials=(lambda x, y: -(y * y),),
     )
@@ -346,7 +346,7 @@ sqrt: Elementwise = register(
         doc="Square root.",
         inputs=("x",),
         pattern=Pattern.SCALE,
-        python="math.sqrt({x})",
+        c="sqrt({x})",
         forward=np.sqrt,
         # sqrt(-0.0) is -0.0; adding 0.0 makes the slope there +inf, as at 0.0.
         partials=(lambda x, y: 0.5 / (y + 0.0),),
@@ -361,7 +361,7 @@ cbrt: Elementwise = register(
         doc="Cube root.",
         inputs=("x",),
         pattern=Pattern.SCALE,
-        python="math.cbrt({x})",
+        c="cbrt({x})",
         forward=np.cbrt,
         partials=(lambda x, y: 1.0 / (3.0 * (y * y)),),
     )
@@ -373,7 +373,7 @@ absolute: Elementwise = register(
         doc="Magnitude; slope 0 at 0.",
         inputs=("x",),
         pattern=Pattern.SCALE,
-        python="abs({x})",
+        c="fabs({x})",
         forward=np.absolute,
         # Of a complex number: how its length moves along the direction it points in.
         partials=(lambda x, y: only(not_equal(y, 0.0), conj(x) / y) if is_complex(x) else sign(x),),
@@ -388,7 +388,7 @@ hypot: Elementwise = register(
         doc="Length of the vector (a, b); slopes 0 at the origin.",
         inputs=("a", "b"),
         pattern=Pattern.SCALE,
-        python="math.hypot({a}, {b})",
+        c="hypot({a}, {b})",
         forward=np.hypot,
         partials=(
             lambda a, b, y: only(not_equal(y, 0.0), a / y),
@@ -406,16 +406,14 @@ hypot: Elementwise = register(
     )
 )
 
-exp: Elementwise = _slope(
-    "exp", "e to the power of the wire.", np.exp, lambda x, y: y, python="math.exp({x})", remedies="OF_EXP"
-)
+exp: Elementwise = _slope("exp", "e to the power of the wire.", np.exp, lambda x, y: y, c="exp({x})", remedies="OF_EXP")
 exp2: Elementwise = _slope(
     "exp2",
     "2 to the power of the wire.",
     np.exp2,
     lambda x, y: y * LN2,
     exact=lambda mp, x: mp.power(2, x),
-    python="math.exp2({x})",
+    c="exp2({x})",
     remedies="OF_EXP2",
 )
 expm1: Elementwise = _slope(
@@ -423,7 +421,7 @@ expm1: Elementwise = _slope(
     "exp(x) - 1, exact near 0.",
     np.expm1,
     lambda x, y: exp(x),
-    python="math.expm1({x})",
+    c="expm1({x})",
     remedies="OF_EXPONENT",
 )
 
@@ -434,7 +432,7 @@ log: Elementwise = _slope(
     lambda x, y: where(below(x, 0.0), undefined(x), 1.0 / (x + 0.0)),
     domain=lambda x: x >= 0,
     aliases=("ln",),
-    python="math.log({x})",
+    c="log({x})",
     remedies="OF_LOG",
 )
 log2: Elementwise = _slope(
@@ -444,7 +442,7 @@ log2: Elementwise = _slope(
     lambda x, y: where(below(x, 0.0), undefined(x), 1.0 / (x * LN2 + 0.0)),
     exact=lambda mp, x: mp.log(x, 2),
     domain=lambda x: x >= 0,
-    python="math.log2({x})",
+    c="log2({x})",
     remedies="OF_LOG2",
 )
 log10: Elementwise = _slope(
@@ -453,7 +451,7 @@ log10: Elementwise = _slope(
     np.log10,
     lambda x, y: where(below(x, 0.0), undefined(x), 1.0 / (x * LN10 + 0.0)),
     domain=lambda x: x >= 0,
-    python="math.log10({x})",
+    c="log10({x})",
     remedies="OF_LOG10",
 )
 log1p: Elementwise = _slope(
@@ -462,22 +460,20 @@ log1p: Elementwise = _slope(
     np.log1p,
     lambda x, y: where(below(x, -1.0), undefined(x), 1.0 / (1.0 + x)),
     domain=lambda x: x >= -1,
-    python="math.log1p({x})",
+    c="log1p({x})",
     remedies="OF_LOG1P",
 )
 
-sin: Elementwise = _slope("sin", "Sine of an angle in radians.", np.sin, lambda x, y: cos(x), python="math.sin({x})")
-cos: Elementwise = _slope("cos", "Cosine of an angle in radians.", np.cos, lambda x, y: -sin(x), python="math.cos({x})")
-tan: Elementwise = _slope(
-    "tan", "Tangent of an angle in radians.", np.tan, lambda x, y: 1.0 + y * y, python="math.tan({x})"
-)
+sin: Elementwise = _slope("sin", "Sine of an angle in radians.", np.sin, lambda x, y: cos(x), c="sin({x})")
+cos: Elementwise = _slope("cos", "Cosine of an angle in radians.", np.cos, lambda x, y: -sin(x), c="cos({x})")
+tan: Elementwise = _slope("tan", "Tangent of an angle in radians.", np.tan, lambda x, y: 1.0 + y * y, c="tan({x})")
 sinc: Elementwise = _slope(
     "sinc",
     "sin(pi x) / (pi x); 1 at 0.",
     np.sinc,
     lambda x, y: where(less(absolute(x), 0.5), _sinc_slope(x), (cos(math.pi * x) - y) / nonzero(x)),
     exact=lambda mp, x: mp.sincpi(x),
-    python="math.sin(math.pi * {x}) / (math.pi * {x}) if {x} != 0.0 else 1.0",
+    c="{x} == 0.0 ? 1.0 : sin(3.141592653589793 * {x}) / (3.141592653589793 * {x})",
     ulps=64.0,
     because="cos(pi x) and sinc(x) nearly cancel where their graphs cross, and pi x is rounded",
 )
@@ -489,7 +485,7 @@ arcsin: Elementwise = _slope(
     domain=lambda x: abs(x) <= 1,
     samples=tuple((k / 8,) for k in range(-7, 8)),
     aliases=("asin",),
-    python="math.asin({x})",
+    c="asin({x})",
     remedies="OF_ANGLE",
 )
 arccos: Elementwise = _slope(
@@ -500,7 +496,7 @@ arccos: Elementwise = _slope(
     domain=lambda x: abs(x) <= 1,
     samples=tuple((k / 8,) for k in range(-7, 8)),
     aliases=("acos",),
-    python="math.acos({x})",
+    c="acos({x})",
     remedies="OF_ANGLE",
 )
 arctan: Elementwise = _slope(
@@ -509,13 +505,13 @@ arctan: Elementwise = _slope(
     np.arctan,
     lambda x, y: 1.0 / (1.0 + x * x),
     aliases=("atan",),
-    python="math.atan({x})",
+    c="atan({x})",
 )
 sinh: Elementwise = _slope(
-    "sinh", "Hyperbolic sine.", np.sinh, lambda x, y: cosh(x), python="math.sinh({x})", remedies="OF_HYPERBOLA"
+    "sinh", "Hyperbolic sine.", np.sinh, lambda x, y: cosh(x), c="sinh({x})", remedies="OF_HYPERBOLA"
 )
 cosh: Elementwise = _slope(
-    "cosh", "Hyperbolic cosine.", np.cosh, lambda x, y: sinh(x), python="math.cosh({x})", remedies="OF_HYPERBOLA"
+    "cosh", "Hyperbolic cosine.", np.cosh, lambda x, y: sinh(x), c="cosh({x})", remedies="OF_HYPERBOLA"
 )
 tanh: Elementwise = _slope(
     "tanh",
@@ -524,7 +520,7 @@ tanh: Elementwise = _slope(
     lambda x, y: 1.0 - y * y,
     ulps=1e4,
     because="1 - y*y cancels where y saturates: decision 5",
-    python="math.tanh({x})",
+    c="tanh({x})",
 )
 # hypot(1, x) does not overflow where x * x would.
 arcsinh: Elementwise = _slope(
@@ -533,7 +529,7 @@ arcsinh: Elementwise = _slope(
     np.arcsinh,
     lambda x, y: 1.0 / hypot(1.0, x),
     aliases=("asinh",),
-    python="math.asinh({x})",
+    c="asinh({x})",
 )
 arccosh: Elementwise = _slope(
     "arccosh",
@@ -544,7 +540,7 @@ arccosh: Elementwise = _slope(
     domain=lambda x: x >= 1,
     samples=tuple((1.0 + k * k / 16,) for k in range(1, 13)),
     aliases=("acosh",),
-    python="math.acosh({x})",
+    c="acosh({x})",
     remedies="OF_ARCCOSH",
 )
 arctanh: Elementwise = _slope(
@@ -557,7 +553,7 @@ arctanh: Elementwise = _slope(
     domain=lambda x: abs(x) <= 1,
     samples=tuple((k / 8,) for k in range(-7, 8)),
     aliases=("atanh",),
-    python="math.atanh({x})",
+    c="atanh({x})",
     remedies="OF_ARCTANH",
 )
 erf: Elementwise = _slope(
@@ -568,7 +564,7 @@ erf: Elementwise = _slope(
     exact=lambda mp, x: mp.erf(x),
     ulps=16.0,
     because="x * x is rounded before it is exponentiated",
-    python="math.erf({x})",
+    c="erf({x})",
 )
 erfc: Elementwise = _slope(
     "erfc",
@@ -578,7 +574,7 @@ erfc: Elementwise = _slope(
     exact=lambda mp, x: mp.erfc(x),
     ulps=16.0,
     because="x * x is rounded before it is exponentiated",
-    python="math.erfc({x})",
+    c="erfc({x})",
 )
 arctan2: Elementwise = register(
     Elementwise(
@@ -587,7 +583,7 @@ arctan2: Elementwise = register(
         doc="Angle of the point with height a and width b; slopes 0 at the origin.",
         inputs=("a", "b"),
         pattern=Pattern.SCALE,
-        python="math.atan2({a}, {b})",
+        c="atan2({a}, {b})",
         forward=np.arctan2,
         partials=(
             lambda a, b, y: only(not_equal(hypot(a, b), 0.0), b / hypot(a, b) / hypot(a, b)),
@@ -627,6 +623,8 @@ logaddexp: Elementwise = register(
         doc="log(exp(a) + exp(b)) without overflow.",
         inputs=("a", "b"),
         pattern=Pattern.SCALE,
+        c="{a} == {b} ? {a} + 0.6931471805599453"
+        " : {a} > {b} ? {a} + log1p(exp({b} - {a})) : {b} + log1p(exp({a} - {b}))",
         forward=np.logaddexp,
         partials=(
             # a - b is NaN for two equal infinities; half each is the limit along a = b.
@@ -640,6 +638,9 @@ logaddexp2: Elementwise = register(
         logaddexp,
         name="logaddexp2",
         doc="log2(2**a + 2**b) without overflow.",
+        c="{a} == {b} ? {a} + 1.0"
+        " : {a} > {b} ? {a} + 1.4426950408889634 * log1p(exp2({b} - {a}))"
+        " : {b} + 1.4426950408889634 * log1p(exp2({a} - {b}))",
         forward=np.logaddexp2,
         exact=lambda mp, a, b: mp.log(mp.mpf(2) ** a + mp.mpf(2) ** b, 2),
         partials=(
@@ -657,7 +658,7 @@ sigmoid: Elementwise = register(
         doc="1 / (1 + exp(-x)) without overflow.",
         inputs=("x",),
         pattern=Pattern.SCALE,
-        python="1.0 / (1.0 + math.exp(-{x})) if {x} >= 0.0 else math.exp({x}) / (1.0 + math.exp({x}))",
+        c="{x} >= 0.0 ? 1.0 / (1.0 + exp(-{x})) : exp({x}) / (1.0 + exp({x}))",
         forward=_sigmoid,
         partials=(lambda x, y: y * (1.0 - y),),
         exact=lambda mp, x: 1 / (1 + mp.exp(-x)),
@@ -669,7 +670,7 @@ softplus: Elementwise = register(
         doc="log(1 + exp(x)) without overflow.",
         inputs=("x",),
         pattern=Pattern.SCALE,
-        python="max({x}, 0.0) + math.log1p(math.exp(-abs({x})))",
+        c="({x} > 0.0 ? {x} : 0.0) + log1p(exp(-fabs({x})))",
         forward=lambda x: np.maximum(x, 0.0) + np.log1p(np.exp(-np.abs(x))),
         partials=(lambda x, y: sigmoid(x),),
         exact=lambda mp, x: mp.log(1 + mp.exp(x)),
@@ -683,7 +684,7 @@ silu: Elementwise = register(
         doc="x * sigmoid(x).",
         inputs=("x",),
         pattern=Pattern.SCALE,
-        python="{x} / (1.0 + math.exp(-{x}))",
+        c="{x} * sigmoid({x})",
         forward=lambda x: x * _sigmoid(x),
         partials=(lambda x, y: sigmoid(x) + y * sigmoid(-x),),
         exact=lambda mp, x: x / (1 + mp.exp(-x)),
@@ -697,7 +698,7 @@ gelu: Elementwise = register(
         doc="x times the normal distribution's cumulative probability of x.",
         inputs=("x",),
         pattern=Pattern.SCALE,
-        python="0.5 * {x} * math.erfc(-{x} * math.sqrt(0.5))",
+        c="0.5 * {x} * erfc(-{x} * 0.7071067811865476)",
         forward=_gelu,
         partials=(
             lambda x, y: 0.5 * erfc(-x * math.sqrt(0.5)) + x * exp(-0.5 * (x * x)) * (1.0 / math.sqrt(2.0 * math.pi)),
@@ -711,7 +712,7 @@ relu: Elementwise = register(
         doc="The wire where it is positive, else 0; slope 0 at 0.",
         inputs=("x",),
         pattern=Pattern.ROUTE,
-        python="0.0 if {x} <= 0.0 else {x}",
+        c="{x} <= 0.0 ? 0.0 : {x}",
         forward=lambda x: np.maximum(x, 0.0),
         partials=(lambda x, y: only(logical_not(less_equal(x, 0.0)), nan_or(x, 1.0)),),
         kinks=(Kink(doc="x = 0", at=lambda x: x, slopes=(None,)),),
@@ -725,7 +726,7 @@ relu6: Elementwise = register(
         doc="The wire between 0 and 6, else the bound; slope 0 on a bound.",
         inputs=("x",),
         pattern=Pattern.ROUTE,
-        python="0.0 if {x} <= 0.0 else 6.0 if {x} >= 6.0 else {x}",
+        c="{x} <= 0.0 ? 0.0 : {x} >= 6.0 ? 6.0 : {x}",
         forward=lambda x: np.minimum(np.maximum(x, 0.0), 6.0),
         partials=(
             lambda x, y: only(logical_not(logical_or(less_equal(x, 0.0), greater_equal(x, 6.0))), nan_or(x, 1.0)),
@@ -746,7 +747,7 @@ leaky_relu: Elementwise = register(
         inputs=("x", "slope"),
         defaults=(0.01,),
         pattern=Pattern.ROUTE,
-        python="{x} if {x} > 0.0 else {slope} * {x}",
+        c="{x} > 0.0 ? {x} : {slope} * {x}",
         forward=lambda x, slope: np.where(x > 0, x, slope * x)[()],
         partials=(
             # On the kink every slope between 1 and `slope` is a subgradient; the one nearest to 0 is taken.
@@ -790,7 +791,7 @@ maximum: Elementwise = register(
         doc="The larger of two wires; NaN if one is NaN; half the gradient each on a tie.",
         inputs=("a", "b"),
         pattern=Pattern.ROUTE,
-        python="{a} if {a} >= {b} or {a} != {a} else {b}",
+        c="{a} > {b} || {a} != {a} ? {a} : {b}",
         forward=np.maximum,
         partials=(
             lambda a, b, y: only(logical_not(less(a, b)), tie_or(a, b, y)),
@@ -805,7 +806,7 @@ minimum: Elementwise = register(
         doc="The smaller of two wires; NaN if one is NaN; half the gradient each on a tie.",
         inputs=("a", "b"),
         pattern=Pattern.ROUTE,
-        python="{a} if {a} <= {b} or {a} != {a} else {b}",
+        c="{a} < {b} || {a} != {a} ? {a} : {b}",
         forward=np.minimum,
         partials=(
             lambda a, b, y: only(logical_not(less(b, a)), tie_or(a, b, y)),
@@ -820,7 +821,7 @@ fmax: Elementwise = register(
         doc="The larger of two wires; a NaN loses.",
         inputs=("a", "b"),
         pattern=Pattern.ROUTE,
-        python="{a} if {a} >= {b} or {b} != {b} else {b}",
+        c="{a} >= {b} || {b} != {b} ? {a} : {b}",
         forward=np.fmax,
         partials=(
             lambda a, b, y: only(logical_or(greater_equal(a, b), isnan(b)), tie_or(a, b, y)),
@@ -835,7 +836,7 @@ fmin: Elementwise = register(
         doc="The smaller of two wires; a NaN loses.",
         inputs=("a", "b"),
         pattern=Pattern.ROUTE,
-        python="{a} if {a} <= {b} or {b} != {b} else {b}",
+        c="{a} <= {b} || {b} != {b} ? {a} : {b}",
         forward=np.fmin,
         partials=(
             lambda a, b, y: only(logical_or(greater_equal(b, a), isnan(b)), tie_or(a, b, y)),
@@ -851,6 +852,7 @@ clip: Elementwise = register(
         domain=lambda x, low, high: low <= high,
         inputs=("x", "low", "high"),
         pattern=Pattern.ROUTE,
+        c="{x} > {low} || {x} != {x} ? minimum({x}, {high}) : minimum({low}, {high})",
         forward=lambda x, low, high: np.minimum(np.maximum(x, low), high),
         partials=(
             lambda x, low, high, y: _share(_stays(x, low, high, y), _lifts(x, low, y), equal(high, y), y),
@@ -913,7 +915,7 @@ where: Elementwise = register(
         doc="Second wire where the condition holds, else the third; the other one's gradient is absent, not 0.",
         inputs=("condition", "a", "b"),
         pattern=Pattern.ROUTE,
-        python="{a} if {condition} else {b}",
+        c="{condition} ? {a} : {b}",
         forward=lambda condition, a, b: np.asarray(np.where(condition, a, b))[()],
         partials=(
             None,
@@ -931,7 +933,7 @@ copysign: Elementwise = register(
         doc="Magnitude of the first wire with the sign of the second.",
         inputs=("a", "b"),
         pattern=Pattern.ROUTE,
-        python="math.copysign({a}, {b})",
+        c="copysign({a}, {b})",
         forward=np.copysign,
         partials=(lambda a, b, y: sign(a) * copysign(1.0, b), None),
         kinks=(
@@ -951,12 +953,18 @@ sign: Elementwise = _rounding(
     "-1, 0 or 1.",
     np.sign,
     lambda x: x,
-    python="{x} if {x} != {x} else float({x} > 0.0) - float({x} < 0.0)",
+    c="{x} > 0.0 ? 1.0 : {x} < 0.0 ? -1.0 : {x} == 0.0 ? 0.0 : {x}",
 )
-floor: Elementwise = _rounding("floor", "Largest whole number not above.", np.floor, lambda x: x - round(x))
-ceil: Elementwise = _rounding("ceil", "Smallest whole number not below.", np.ceil, lambda x: x - round(x))
-trunc: Elementwise = _rounding("trunc", "Whole part, towards 0.", np.trunc, lambda x: x - round(x))
-round: Elementwise = _rounding("round", "Nearest whole number, halves to even.", np.rint, lambda x: x - floor(x) - 0.5)
+floor: Elementwise = _rounding(
+    "floor", "Largest whole number not above.", np.floor, lambda x: x - round(x), c="floor({x})"
+)
+ceil: Elementwise = _rounding(
+    "ceil", "Smallest whole number not below.", np.ceil, lambda x: x - round(x), c="ceil({x})"
+)
+trunc: Elementwise = _rounding("trunc", "Whole part, towards 0.", np.trunc, lambda x: x - round(x), c="trunc({x})")
+round: Elementwise = _rounding(
+    "round", "Nearest whole number, halves to even.", np.rint, lambda x: x - floor(x) - 0.5, c="rint({x})"
+)
 
 greater: Elementwise = _compare("greater", ">", "Whether a > b.")
 greater_equal: Elementwise = _compare("greater_equal", ">=", "Whether a >= b.")
@@ -965,18 +973,16 @@ less_equal: Elementwise = _compare("less_equal", "<=", "Whether a <= b.")
 equal: Elementwise = _compare("equal", "==", "Whether a = b.")
 not_equal: Elementwise = _compare("not_equal", "!=", "Whether a and b differ.")
 
-logical_and: Elementwise = _logic(
-    "logical_and", "Whether both hold.", ("a", "b"), idempotent=True, python="{a} and {b}"
-)
+logical_and: Elementwise = _logic("logical_and", "Whether both hold.", ("a", "b"), idempotent=True, c="{a} && {b}")
 logical_or: Elementwise = _logic(
-    "logical_or", "Whether at least one holds.", ("a", "b"), idempotent=True, python="{a} or {b}"
+    "logical_or", "Whether at least one holds.", ("a", "b"), idempotent=True, c="{a} || {b}"
 )
-logical_xor: Elementwise = _logic("logical_xor", "Whether exactly one holds.", ("a", "b"), python="{a} != {b}")
-logical_not: Elementwise = _logic("logical_not", "Whether it does not hold.", ("a",), involution=True, python="not {a}")
+logical_xor: Elementwise = _logic("logical_xor", "Whether exactly one holds.", ("a", "b"), c="!{a} != !{b}")
+logical_not: Elementwise = _logic("logical_not", "Whether it does not hold.", ("a",), involution=True, c="!{a}")
 
 isnan: Elementwise = _ask("isnan", "Whether the wire is NaN.", "{x} != {x}")
-isinf: Elementwise = _ask("isinf", "Whether the wire is infinite.", "math.isinf({x})")
-isfinite: Elementwise = _ask("isfinite", "Whether the wire is neither NaN nor infinite.", "math.isfinite({x})")
+isinf: Elementwise = _ask("isinf", "Whether the wire is infinite.", "fabs({x}) == INFINITY")
+isfinite: Elementwise = _ask("isfinite", "Whether the wire is neither NaN nor infinite.", "fabs({x}) < INFINITY")
 
 heaviside: Elementwise = register(
     Elementwise(
@@ -985,6 +991,7 @@ heaviside: Elementwise = register(
         doc="0 for a < 0, 1 for a > 0, b at a = 0.",
         inputs=("a", "b"),
         pattern=Pattern.ROUTE,
+        c="{a} > 0.0 ? 1.0 : {a} < 0.0 ? 0.0 : {a} == 0.0 ? {b} : {a}",
         forward=np.heaviside,
         partials=(lambda a, b, y: only_nan(y), lambda a, b, y: only(equal(a, 0.0), 1.0)),
         kinks=(Kink(doc="a = 0", at=lambda a, b: a, slopes=(None, 1.0), jump=True),),
@@ -997,6 +1004,9 @@ floor_divide: Elementwise = register(
         doc="Largest whole number not above a / b.",
         inputs=("a", "b"),
         pattern=Pattern.BLOCK,
+        # The quotient of a less its remainder is whole but for rounding; its zeros have the sign of a / b.
+        c="{b} == 0.0 ? {a} / {b}"
+        " : copysign(rint(({a} - fmod({a}, {b})) / {b} - (mod({a}, {b}) != fmod({a}, {b}) ? 1.0 : 0.0)), {a} / {b})",
         python="{a} // {b}",
         forward=np.floor_divide,
         partials=(lambda a, b, y: only_nan(y), lambda a, b, y: only_nan(y)),
@@ -1012,6 +1022,8 @@ mod: Elementwise = register(
         doc="Remainder of a / b, with the sign of b.",
         inputs=("a", "b"),
         pattern=Pattern.SCALE,
+        c="fmod({a}, {b}) == 0.0 ? copysign(0.0, {b})"
+        " : (fmod({a}, {b}) < 0.0) != ({b} < 0.0) ? fmod({a}, {b}) + {b} : fmod({a}, {b})",
         python="{a} % {b}",
         forward=np.mod,
         # Where b = 0 the remainder is NaN and so are its slopes.

@@ -84,6 +84,7 @@ register(
         pattern=Pattern.DISTRIBUTE,
         # What np.sum does, without its wrappers.
         forward=lambda x, *, axes, keepdims: np.add.reduce(x, axis=axes, keepdims=keepdims),
+        numpy="np.sum",
         transpose=lambda g, slot, x, *, axes, keepdims: unreduce(g, shape_of(x), axes, keepdims),
         moves=True,
         samples=lambda rng: [
@@ -146,6 +147,7 @@ def _extreme(name: str, doc: str, forward: Callable[..., Any], of_two: str) -> R
             inputs=("x",),
             pattern=Pattern.ROUTE,
             forward=lambda x, *, axes, keepdims: forward(x, axis=axes, keepdims=keepdims),
+            numpy=f"np.{name}",
             slope=_winners,
             gap=_runner_up,
             by_elements=folded(of_two),
@@ -183,6 +185,7 @@ register(
         inputs=("x",),
         pattern=Pattern.SWAP,
         forward=lambda x, *, axes, keepdims: np.prod(x, axis=axes, keepdims=keepdims),
+        numpy="np.prod",
         slope=_product_of_others,
         by_elements=folded("multiply"),
         samples=lambda rng: [
@@ -228,7 +231,9 @@ def _weights(x: Any, y: Any, *, axes: tuple[int, ...], keepdims: bool) -> Any:
     return TABLE["where"](TABLE["isinf"](y), infinite, softmax(x, axes=axes))
 
 
-def _log_of_sum(name: str, doc: str, forward: Callable[..., Any], samples: Callable[..., Any]) -> Reduction:
+def _log_of_sum(
+    name: str, doc: str, forward: Callable[..., Any], samples: Callable[..., Any], **facts: Any
+) -> Reduction:
     """Register a logarithm of a sum of exponentials."""
     return register(
         Reduction(
@@ -239,21 +244,38 @@ def _log_of_sum(name: str, doc: str, forward: Callable[..., Any], samples: Calla
             forward=forward,
             slope=_weights,
             samples=samples,
+            **facts,
         )
     )
 
 
+_LOGSUMEXP = '''\
+def logsumexp(x, axis=None, keepdims=False):
+    """Return log(sum(exp(x))) along axes; the largest x is taken out first, so that nothing overflows."""
+    with np.errstate(divide="ignore", over="ignore"):
+        top = np.max(x, axis=axis, keepdims=True, initial=-np.inf)
+        top = np.where(np.isfinite(top), top, np.zeros_like(top))
+        y = np.log(np.sum(np.exp(x - top), axis=axis, keepdims=True)) + top
+    return y if keepdims else np.squeeze(y, axis)[()]
+'''
 _log_of_sum(
     "logsumexp",
     "log(sum(exp(x))) along axes, without overflow.",
     _logsumexp,
     lambda rng: [*_samples(rng), (rng.normal(size=(3, 2)) + 1000.0, {"axes": (-2,), "keepdims": False})],
+    numpy="logsumexp",
+    numpy_needs=(_LOGSUMEXP,),
 )
 _log_of_sum(
     "logaddexp_reduce",
     "logaddexp of one element after another along an axis.",
     lambda x, *, axes, keepdims: np.logaddexp.reduce(x, axis=axes, keepdims=keepdims),
     lambda rng: [sample for sample in _samples(rng) if len(sample[-1]["axes"]) < 2],
+    # Left out, the axis of `reduce` is the first, not all.
+    numpy=lambda x, *, types, axes, keepdims: (
+        f"np.logaddexp.reduce({x}, axis={axes[0] % len(types[0].shape) if axes else ()}"
+        f"{', keepdims=True' if keepdims else ''})"
+    ),
 )
 
 
@@ -273,6 +295,14 @@ def _softmax_rule(slot: int, flow: Any, xs: Any, y: Any, *, axes: tuple[int, ...
     return y * (flow - total(y * flow, *axes))
 
 
+_SOFTMAX = '''\
+def softmax(x, axis=None):
+    """Return exp(x) / sum(exp(x)) along axes; the largest x is taken out first, so that nothing overflows."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        top = np.max(x, axis=axis, keepdims=True, initial=-np.inf)
+        powers = np.exp(x - np.where(np.isfinite(top), top, np.zeros_like(top)))
+        return powers / np.sum(powers, axis=axis, keepdims=True)
+'''
 softmax: General = register(
     General(
         name="softmax",
@@ -281,11 +311,21 @@ softmax: General = register(
         inputs=("x",),
         pattern=Pattern.SCALE,
         forward=_softmax,
+        numpy="softmax",
+        numpy_needs=(_SOFTMAX,),
         back=_softmax_rule,
         ahead=_softmax_rule,
         samples=_axes_samples,
     )
 )
+_LOG_SOFTMAX = '''\
+def log_softmax(x, axis=None):
+    """Return log(softmax(x)) along axes, exact where softmax is nearly 0."""
+    with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
+        top = np.max(x, axis=axis, keepdims=True, initial=-np.inf)
+        top = np.where(np.isfinite(top), top, np.zeros_like(top))
+        return x - top - np.log(np.sum(np.exp(x - top), axis=axis, keepdims=True))
+'''
 register(
     General(
         name="log_softmax",
@@ -294,6 +334,8 @@ register(
         inputs=("x",),
         pattern=Pattern.SCALE,
         forward=_log_softmax,
+        numpy="log_softmax",
+        numpy_needs=(_LOG_SOFTMAX,),
         back=lambda slot, g, xs, y, *, axes: g - TABLE["exp"](y) * total(g, *axes),
         ahead=lambda slot, t, xs, y, *, axes: t - total(TABLE["exp"](y) * t, *axes),
         samples=_axes_samples,
@@ -308,6 +350,18 @@ def _along(run: Callable[..., Any]) -> Callable[..., Any]:
         return np.flip(run(np.flip(x, axis), axis=axis), axis) if reverse else run(x, axis=axis)
 
     return forward
+
+
+def _scan_text(name: str) -> Callable[..., str]:
+    """Return what writes a scan that can also run backward."""
+
+    def text(x: str, *, types: Any, axis: int, reverse: bool) -> str:
+        front = axis % len(types[0].shape)
+        turned = f"np.flip({x}, axis={front})" if reverse else x
+        run = f"np.{name}({turned}, axis={front})"
+        return f"np.flip({run}, axis={front})" if reverse else run
+
+    return text
 
 
 def _scan_samples(rng: np.random.Generator) -> list[tuple[Any, ...]]:
@@ -329,6 +383,7 @@ cumsum: Linear = register(
         inputs=("x",),
         pattern=Pattern.DISTRIBUTE,
         forward=_along(np.cumsum),
+        numpy=_scan_text("cumsum"),
         transpose=lambda g, slot, x, *, axis, reverse: cumsum(g, axis=axis, reverse=not reverse),
         moves=True,
         samples=_scan_samples,
@@ -349,6 +404,7 @@ cumprod: General = register(
         inputs=("x",),
         pattern=Pattern.SWAP,
         forward=_along(np.cumprod),
+        numpy=_scan_text("cumprod"),
         back=lambda slot, g, xs, y, *, axis, reverse: (
             recurrence(conj(_factors(xs[0], axis, reverse=reverse)), g, axis=axis, reverse=not reverse)
             * conj(_before(y, axis, reverse=reverse))
@@ -372,9 +428,11 @@ def _recurrence(a: Any, b: Any, *, axis: int, reverse: bool) -> Any:
         flat = [_run(*row) for row in zip(_rows(links), _rows(terms), strict=True)]
         h = np.array(flat, dtype).T.reshape(terms.shape)
     else:
-        h = terms.astype(dtype)
+        # Python's numbers are float64, and a row must not depend on how many stand beside it.
+        h = terms.astype(np.result_type(dtype, np.float64))
         for k in range(1, len(h)):
             h[k] += links[k - 1] * h[k - 1]
+        h = h.astype(dtype, copy=False)
     return np.moveaxis(h[::way], 0, axis)
 
 
@@ -404,6 +462,16 @@ def _recurrence_ahead(slot: int, t: Any, xs: Any, y: Any, *, axis: int, reverse:
     return recurrence(xs[0], t, axis=axis, reverse=reverse)
 
 
+_RECURRENCE = '''\
+def recurrence(a, b, axis, reverse=False):
+    """Return h along an axis: h[0] = b[0], h[k] = a[k - 1] * h[k - 1] + b[k]; reversed, from the other end."""
+    way = -1 if reverse else 1
+    a, b = np.moveaxis(a, axis, 0)[::way], np.moveaxis(b, axis, 0)[::way]
+    h = b.astype(np.result_type(a, b, np.float64))
+    for k in range(1, len(h)):
+        h[k] += a[k - 1] * h[k - 1]
+    return np.moveaxis(h[::way], 0, axis).astype(np.result_type(a, b))
+'''
 recurrence: General = register(
     General(
         name="recurrence",
@@ -411,6 +479,8 @@ recurrence: General = register(
         inputs=("a", "b"),
         pattern=Pattern.SWAP,
         forward=_recurrence,
+        numpy="recurrence",
+        numpy_needs=(_RECURRENCE,),
         back=_recurrence_back,
         ahead=_recurrence_ahead,
         samples=lambda rng: [
@@ -459,6 +529,7 @@ def _running_extreme(name: str, doc: str, ufunc: np.ufunc) -> General:
             inputs=("x",),
             pattern=Pattern.ROUTE,
             forward=lambda x, *, axis: ufunc.accumulate(x, axis=axis),
+            numpy=f"np.{ufunc.__name__}.accumulate",
             back=_record_back,
             ahead=_record_ahead,
             gap=_record_gap,
@@ -505,16 +576,23 @@ _blocking(
     "any",
     "Whether at least one element along axes is not 0.",
     lambda x, *, axes, keepdims: np.any(x, axis=axes, keepdims=keepdims),
+    numpy="np.any",
 )
 _blocking(
     "all",
     "Whether no element along axes is 0.",
     lambda x, *, axes, keepdims: np.all(x, axis=axes, keepdims=keepdims),
+    numpy="np.all",
 )
 _blocking(
     "count_nonzero",
     "How many elements along axes are not 0.",
     lambda x, *, axes, keepdims: np.count_nonzero(x, axis=axes, keepdims=keepdims),
+    # Without an axis older NumPy returns an int of Python's, which has no dtype to go by.
+    numpy=lambda x, *, types, axes, keepdims: (
+        f"np.count_nonzero({x}, axis={tuple(axis % len(types[0].shape) for axis in axes)}"
+        f"{', keepdims=True' if keepdims else ''})"
+    ),
 )
 _blocking(
     "searchsorted",

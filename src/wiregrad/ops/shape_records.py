@@ -7,11 +7,15 @@ from typing import Any
 
 import numpy as np
 
+from wiregrad.dtypes import WireType
 from wiregrad.ir import TABLE, Pattern
-from wiregrad.ops.array import Blocking, Linear
+from wiregrad.ir.op import written_index
+from wiregrad.ops.array import Blocking, Linear, numpy_call
 from wiregrad.ops.flow import shape_of
 
 register = TABLE.register
+
+Types = tuple[WireType, ...]
 
 
 def _lead(x: Any, rank: int) -> tuple[int, ...]:
@@ -33,6 +37,27 @@ def _sum_to(x: Any, *, rank: int, shape: tuple[int, ...]) -> Any:
     return (np.sum(x, axis=axes) if axes else x).reshape(lead + shape)
 
 
+def _spread_text(x: str, *, types: Types, rank: int, shape: tuple[int, ...]) -> str:
+    given = types[0].shape
+    cut = len(given) - rank
+    if cut and len(shape) > rank:
+        x = f"np.reshape({x}, {given[:cut] + (1,) * (len(shape) - rank) + given[cut:]})"
+    return f"np.broadcast_to({x}, {given[:cut] + shape})"
+
+
+def _sum_to_text(x: str, *, types: Types, rank: int, shape: tuple[int, ...]) -> str:
+    given = types[0].shape
+    cut = len(given) - rank
+    core = (1,) * (rank - len(shape)) + shape
+    axes = tuple(k - rank for k in range(rank) if core[k] == 1 and given[cut + k] != 1)
+    kept = bool(axes) and rank == len(shape)
+    if axes:
+        x = numpy_call("np.sum", x, ndim=len(given), axes=axes, keepdims=kept)
+    left = given if kept else tuple(n for k, n in enumerate(given) if k - len(given) not in axes)
+    wanted = given[:cut] + shape
+    return x if kept or left == wanted else f"np.reshape({x}, {wanted})"
+
+
 spread: Linear = register(
     Linear(
         name="spread",
@@ -40,6 +65,7 @@ spread: Linear = register(
         inputs=("x",),
         pattern=Pattern.DISTRIBUTE,
         forward=_spread,
+        numpy=_spread_text,
         transpose=lambda g, slot, x, *, rank, shape: sum_to(g, rank=len(shape), shape=_core(x, rank)),
         moves=True,
         samples=lambda rng: [
@@ -57,6 +83,7 @@ sum_to: Linear = register(
         inputs=("x",),
         pattern=Pattern.DISTRIBUTE,
         forward=_sum_to,
+        numpy=_sum_to_text,
         transpose=lambda g, slot, x, *, rank, shape: spread(g, rank=len(shape), shape=_core(x, rank)),
         moves=True,
         samples=lambda rng: [
@@ -82,6 +109,9 @@ reshape: Linear = register(
         inputs=("x",),
         pattern=Pattern.DISTRIBUTE,
         forward=lambda x, *, rank, shape: np.reshape(x, _lead(np.asarray(x), rank) + shape),
+        numpy=lambda x, *, types, rank, shape: (
+            f"np.reshape({x}, {types[0].shape[: len(types[0].shape) - rank] + shape})"
+        ),
         transpose=lambda g, slot, x, *, rank, shape: reshape(g, rank=len(shape), shape=_core(x, rank)),
         moves=True,
         samples=lambda rng: [
@@ -102,6 +132,12 @@ def _permute(x: Any, *, axes: tuple[int, ...]) -> Any:
     return np.transpose(x, (*range(lead), *(axis + lead + len(axes) for axis in axes)))
 
 
+def _permute_text(x: str, *, types: Types, axes: tuple[int, ...]) -> str:
+    ndim = len(types[0].shape)
+    order = (*range(ndim - len(axes)), *(axis + ndim for axis in axes))
+    return f"{x}.T" if order == (1, 0) else f"np.transpose({x}, {order})"
+
+
 permute: Linear = register(
     Linear(
         name="permute",
@@ -109,6 +145,7 @@ permute: Linear = register(
         inputs=("x",),
         pattern=Pattern.DISTRIBUTE,
         forward=_permute,
+        numpy=_permute_text,
         transpose=lambda g, slot, x, *, axes: permute(g, axes=_inverse(axes)),
         moves=True,
         samples=lambda rng: [
@@ -163,6 +200,29 @@ def _put_add(x: Any, *, index: tuple[Any, ...], shape: tuple[int, ...]) -> Any:
 
 ALL = ("slice", None, None, None)
 
+
+def _index_text(index: tuple[Any, ...], lead: int) -> str:
+    """Write an index as people do, without the whole axes at its end."""
+    parts = [ALL] * lead + list(index)
+    while len(parts) > 1 and parts[-1] == ALL:
+        parts.pop()
+    return written_index(tuple(parts)) or "()"
+
+
+def _getitem_text(x: str, *, types: Types, index: tuple[Any, ...]) -> str:
+    shape = types[0].shape
+    if not shape:
+        # A number of Python's cannot be indexed.
+        return f"np.reshape({x}, {(1,) * len(index)})" if index else x
+    return f"{x}[{_index_text(index, len(shape) - _rank(index))}]"
+
+
+def _put_text(x: str, *, types: Types, index: tuple[Any, ...], shape: tuple[int, ...]) -> str:
+    given = types[0].shape
+    lead = given[: len(given) - hollow(shape)[_index_of(index, 0)].ndim]
+    return f"put({x}, np.s_[{_index_text(index, len(lead))}], {lead + shape})"
+
+
 getitem: Linear = register(
     Linear(
         name="getitem",
@@ -170,6 +230,7 @@ getitem: Linear = register(
         inputs=("x",),
         pattern=Pattern.ROUTE,
         forward=lambda x, *, index: np.asarray(x)[_index_of(index, np.ndim(x) - _rank(index))],
+        numpy=_getitem_text,
         transpose=lambda g, slot, x, *, index: put_add(g, index=index, shape=_core(x, _rank(index))),
         moves=True,
         partial=True,
@@ -184,6 +245,13 @@ getitem: Linear = register(
         ],
     )
 )
+_PUT = '''\
+def put(x, index, shape):
+    """Return zeros of a shape with x at an index."""
+    y = np.zeros(shape, np.asarray(x).dtype)
+    y[index] = x
+    return y
+'''
 put_add: Linear = register(
     Linear(
         name="put_add",
@@ -191,6 +259,8 @@ put_add: Linear = register(
         inputs=("x",),
         pattern=Pattern.DISTRIBUTE,
         forward=_put_add,
+        numpy=_put_text,
+        numpy_needs=(_PUT,),
         transpose=lambda g, slot, x, *, index, shape: getitem(g, index=index),
         moves=True,
         samples=lambda rng: [
@@ -243,6 +313,40 @@ def _take_add(x: Any, indices: Any, *, axis: int, length: int) -> Any:
     return _flat_add(x, _take(_places(shape), indices, axis=axis), shape)
 
 
+_ADD_AT = '''\
+def add_at(x, indices, axis, length):
+    """Return zeros, so long along an axis, with the slices of x added where a row of indices says."""
+    y = np.zeros(x.shape[:axis] + (length,) + x.shape[axis + 1 :], x.dtype)
+    places = (slice(None),) * axis + (indices,)
+    if len(np.unique(indices % length)) == len(indices):
+        y[places] = x
+    else:
+        np.add.at(y, places, x)
+    return y
+'''
+_ADD_ALONG_AXIS = '''\
+def add_along_axis(x, indices, axis, length):
+    """Return zeros, so long along an axis, with the elements of x added where the indices say."""
+    y = np.zeros(x.shape[:axis] + (length,) + x.shape[axis + 1 :], x.dtype)
+    places = np.take_along_axis(np.arange(y.size).reshape(y.shape), indices, axis)
+    np.add.at(y.reshape(-1), places.reshape(-1), x.reshape(-1))
+    return y
+'''
+
+
+def _row_or_rows(row: str, rows: str) -> Any:
+    """Return what writes an op by a row of indices or, where each of many arrays has its own, by an array of them."""
+
+    def text(x: str, indices: str, *, types: Types, axis: int, **settings: int) -> str:
+        shape, given = types[0].shape, types[1].shape
+        if len(given) > 1:
+            core = range(len(given) - 1 - len(shape), 0)
+            indices = f"np.reshape({indices}, {(*given[:-1], *(given[-1] if k == axis else 1 for k in core))})"
+        return numpy_call(row if len(given) == 1 else rows, x, indices, ndim=len(shape), axis=axis, **settings)
+
+    return text
+
+
 take: Linear = register(
     Linear(
         name="take",
@@ -250,6 +354,7 @@ take: Linear = register(
         inputs=("x", "indices"),
         pattern=Pattern.ROUTE,
         forward=_take,
+        numpy=_row_or_rows("np.take", "np.take_along_axis"),
         transpose=lambda g, slot, x, indices, *, axis: (
             take_add(g, indices, axis=axis, length=shape_of(x)[axis]) if slot == 0 else None
         ),
@@ -272,6 +377,8 @@ take_add: Linear = register(
         inputs=("x", "indices"),
         pattern=Pattern.DISTRIBUTE,
         forward=_take_add,
+        numpy=_row_or_rows("add_at", "add_along_axis"),
+        numpy_needs=(_ADD_AT, _ADD_ALONG_AXIS),
         transpose=lambda g, slot, x, indices, *, axis, length: take(g, indices, axis=axis) if slot == 0 else None,
         moves=True,
         samples=lambda rng: [
@@ -296,6 +403,7 @@ take_along_axis: Linear = register(
         inputs=("x", "indices"),
         pattern=Pattern.ROUTE,
         forward=lambda x, indices, *, axis: np.take_along_axis(x, indices, axis),
+        numpy="np.take_along_axis",
         transpose=lambda g, slot, x, indices, *, axis: (
             along_axis_add(g, indices, axis=axis, length=shape_of(x)[axis]) if slot == 0 else None
         ),
@@ -318,6 +426,8 @@ along_axis_add: Linear = register(
         inputs=("x", "indices"),
         pattern=Pattern.DISTRIBUTE,
         forward=_along_add,
+        numpy="add_along_axis",
+        numpy_needs=(_ADD_ALONG_AXIS,),
         transpose=lambda g, slot, x, indices, *, axis, length: (
             take_along_axis(g, indices, axis=axis) if slot == 0 else None
         ),
@@ -347,6 +457,7 @@ concatenate: Linear = register(
         variadic=True,
         pattern=Pattern.DISTRIBUTE,
         forward=lambda *xs, axis: np.concatenate(xs, axis),
+        numpy=lambda *xs, types, axis: f"np.concatenate([{', '.join(xs)}], axis={axis % len(types[0].shape)})",
         transpose=lambda g, slot, *xs, axis: getitem(g, index=_pieces(xs, slot, axis)),
         moves=True,
         samples=lambda rng: [
@@ -380,6 +491,17 @@ def _real_and_complex(rng: np.random.Generator) -> list[tuple[Any, ...]]:
     return [(rng.normal(size=shape) + unit * rng.normal(size=shape), {}) for shape in shapes for unit in (0.0, 1j)]
 
 
+def _cast_text(x: str, *, types: Types, dtype: str) -> str:
+    wanted = np.dtype(dtype)
+    name = f"np.{wanted.type.__name__}"
+    if types[0].dtype.kind == "c" and wanted.kind in "fiu":
+        x = f"np.real({x})"
+    if types[0].shape:
+        return f"{x}.astype({name})"
+    # NumPy, but not Python, has a whole number for NaN.
+    return f"{name}({x})" if wanted.kind in "fc" else f"np.asarray({x}).astype({name})[()]"
+
+
 cast: Linear = register(
     Linear(
         name="cast",
@@ -387,6 +509,7 @@ cast: Linear = register(
         inputs=("x",),
         pattern=Pattern.DISTRIBUTE,
         forward=lambda x, *, dtype: np.asarray(x).astype(dtype)[()],
+        numpy=_cast_text,
         transpose=lambda g, slot, x, *, dtype: _recast(g, x),
         moves=True,
         samples=lambda rng: [
@@ -415,6 +538,7 @@ real: Linear = register(
         inputs=("x",),
         pattern=Pattern.DISTRIBUTE,
         forward=lambda x: np.asarray(x).real[()],
+        numpy="np.real",
         transpose=lambda g, slot, x: _recast(g, x),
         moves=True,
         samples=_real_and_complex,
@@ -427,10 +551,18 @@ imag: Linear = register(
         inputs=("x",),
         pattern=Pattern.DISTRIBUTE,
         forward=lambda x: np.asarray(x).imag[()],
+        numpy="np.imag",
         transpose=lambda g, slot, x: imaginary(g) if getattr(x, "dtype", np.dtype(float)).kind == "c" else None,
         samples=_real_and_complex,
     )
 )
+_IMAGINARY = '''\
+def imaginary(x):
+    """Return x as an imaginary part beside 0; a product with 1j would make NaN of inf."""
+    y = np.zeros(np.shape(x), np.complex128)
+    y.imag = x
+    return y[()]
+'''
 imaginary: Linear = register(
     Linear(
         name="imaginary",
@@ -438,6 +570,8 @@ imaginary: Linear = register(
         inputs=("x",),
         pattern=Pattern.DISTRIBUTE,
         forward=_imaginary,
+        numpy="imaginary",
+        numpy_needs=(_IMAGINARY,),
         transpose=lambda g, slot, x: imag(g),
         samples=lambda rng: [(rng.normal(size=(2, 3)), {}), (rng.normal(), {}), (rng.normal(size=(0, 2)), {})],
     )
@@ -449,5 +583,6 @@ stop_gradient: Blocking = register(
         inputs=("x",),
         pattern=Pattern.BLOCK,
         forward=lambda x: x,
+        numpy="{x}",
     )
 )

@@ -52,6 +52,15 @@ def _unwindows(x: Any, *, size: Lengths, step: Lengths, dilation: Lengths, shape
     return found
 
 
+def _windows_text(x: str, *, types: Any, size: Lengths, step: Lengths, dilation: Lengths) -> str:
+    ndim, rank = len(types[0].shape), len(size)
+    spans = tuple(d * (n - 1) + 1 for n, d in zip(size, dilation, strict=True))
+    axes = "" if rank == ndim else f", axis={tuple(range(ndim - rank, ndim))}"
+    view = f"np.lib.stride_tricks.sliding_window_view({x}, {spans}{axes})"
+    skips = [":" if n == 1 else f"::{n}" for n in (*step, *dilation)]
+    return view if set(skips) == {":"} else f"{view}[{', '.join(['...', *skips])}]"
+
+
 def _add_in(found: Any, parts: Any, starts: Lengths, steps: Lengths) -> None:
     """Add each part, by its place along the first axes, into a grid of `found`: as many additions as parts."""
     rank = len(starts)
@@ -95,6 +104,7 @@ windows: Linear = register(
         inputs=("x",),
         pattern=Pattern.DISTRIBUTE,
         forward=_windows,
+        numpy=_windows_text,
         transpose=lambda g, slot, x, *, size, step, dilation: unwindows(
             g, size=size, step=step, dilation=dilation, shape=shape_of(x)[len(shape_of(x)) - len(size) :]
         ),
@@ -110,6 +120,22 @@ windows: Linear = register(
         ],
     )
 )
+_ADD_WINDOWS = '''\
+def add_windows(x, step, dilation, shape):
+    """Return zeros of a shape, behind other axes, with windows added where they were taken from."""
+    rank = len(shape)
+    lead, counts, size = x.shape[: -2 * rank], x.shape[-2 * rank : -rank], x.shape[-rank:]
+    y = np.zeros(lead + shape, x.dtype)
+    if np.prod(size) > np.prod(counts):
+        # Window by window, not element by element of all windows: fewer rounds.
+        x = np.moveaxis(x, range(-rank, 0), range(-2 * rank, -rank))
+        counts, size, step, dilation = size, counts, dilation, step
+    for place in np.ndindex(size):
+        along = zip(place, dilation, step, counts)
+        grid = tuple(slice(k * d, k * d + s * (n - 1) + 1, s) for k, d, s, n in along)
+        y[(..., *grid)] += x[(..., *place)]
+    return y
+'''
 unwindows: Linear = register(
     Linear(
         name="unwindows",
@@ -117,6 +143,10 @@ unwindows: Linear = register(
         inputs=("x",),
         pattern=Pattern.DISTRIBUTE,
         forward=_unwindows,
+        numpy=lambda x, *, types, size, step, dilation, shape: (
+            f"add_windows({x}, step={step}, dilation={dilation}, shape={shape})"
+        ),
+        numpy_needs=(_ADD_WINDOWS,),
         transpose=lambda g, slot, x, *, size, step, dilation, shape: windows(
             g, size=size, step=step, dilation=dilation
         ),

@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from wiregrad.passes.backward import backward_circuit
+from wiregrad.passes.backward import backward_circuit, gradient_circuit
 from wiregrad.passes.convention import with_convention
 from wiregrad.passes.simplify import fold, merge, prune, reduce, simplify
 from wiregrad.passes.split import split
@@ -18,6 +18,7 @@ __all__ = [
     "expand",
     "fold",
     "forward",
+    "gradient_circuit",
     "merge",
     "prune",
     "reduce",

@@ -23,6 +23,20 @@ def backward_circuit(circuit: Circuit) -> Circuit:
     >>> backward_circuit(parse_text("input x\\ny = multiply x x\\noutput y"))
     Circuit(1 input, 3 nodes, 0 splitters, output grad_x)
     """
+    return _swept(circuit, valued=False)
+
+
+def gradient_circuit(circuit: Circuit) -> Circuit:
+    """Return the circuit that computes the output, under its own label, and then its gradient by every input.
+
+    >>> from wiregrad.ir import parse_text
+    >>> gradient_circuit(parse_text("input x\\ny = multiply x x\\noutput y")).outputs
+    ('y', 'grad_x')
+    """
+    return _swept(circuit, valued=True)
+
+
+def _swept(circuit: Circuit, *, valued: bool) -> Circuit:
     root, builder = circuit.root(), Builder(finite=False)
     if not circuit.inputs:
         raise CircuitError("the circuit has no inputs, so there is nothing to differentiate by")
@@ -30,7 +44,8 @@ def backward_circuit(circuit: Circuit) -> Circuit:
     builder.recording.follow(circuit, root)
     namer = _Namer(circuit, builder)
     grads = reverse(circuit, _Ports(builder), {root: builder.constant(1.0)}, namer)
-    outputs = {namer.output(node, grads[node]): namer.ports[node] for node in circuit.input_indices()}
+    outputs = {circuit.output: Port(builder, root)} if valued else {}
+    outputs |= {namer.output(node, grads[node]): namer.ports[node] for node in circuit.input_indices()}
     return prune(builder.build(name=f"backward_{circuit.name}", labels=outputs))
 
 

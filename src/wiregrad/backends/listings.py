@@ -1,0 +1,406 @@
+"""Runs listings: the texts that codegen writes, in Python, NumPy, C and JavaScript, at many points.
+
+Nothing here runs unless it is asked for. C and JavaScript run in a private folder that is removed afterwards; compiler
+and Node are called with an argument list, never through a shell, and with a time limit. What a listing returns comes
+back as one row of numbers per point, in one order for all languages: value, gradients, second derivatives. A tool that
+is missing, a text that does not compile and a listing that fails are `ListingError`s; none passes for an answer.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wiregrad.errors import WiregradError, shown
+
+FLAGS = ("-O2", "-std=c99")
+SANITIZED = (*FLAGS, "-Wall", "-Wextra", "-Werror", "-fsanitize=address,undefined")
+"""Flags under which a warning, a read outside an array or undefined behaviour is an error."""
+TIMEOUT = 300.0
+"""Seconds that one compiler or one program may take."""
+_HELPER = re.compile(r"^static\b[^(=;\[{]*?\b(\w+)\s*[(=;\[]", re.MULTILINE)
+
+Numbers = NDArray[Any]
+
+
+class ListingError(WiregradError, RuntimeError):
+    """A listing could not be run: no tool for its language, or the tool or the listing itself failed."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """The text of a listing, and how to call what it defines.
+
+    >>> text = "def value(a, b):\\n    return a * b\\n"
+    >>> run_python([Program(text, "value", ("a", "b"), ("y",), "value")], [[[2.0, 3.0], [4.0, 5.0]]])
+    [array([[ 6.],
+           [20.]])]
+    """
+
+    text: str
+    name: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...] = ("f",)
+    function: str = "value_and_grad"
+
+    @property
+    def width(self) -> int:
+        """How many numbers it returns for a point."""
+        n, m = len(self.inputs), len(self.outputs)
+        return {"value": m, "value_and_grad": 1 + n, "jacobian": m * n, "hessian": 1 + n + n * n}[self.function]
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A program that runs or compiles listings: where it is and what it calls itself."""
+
+    path: str
+    version: str
+
+
+@dataclass(frozen=True)
+class Language:
+    """A language whose listings can be run here: how, with what tool, and what to do where that is missing."""
+
+    name: str
+    run: Callable[[Sequence[Program], Sequence[Any]], list[Numbers]]
+    tool: Callable[[], Tool | None]
+    advice: str
+
+
+def run_python(listings: Sequence[Program], points: Sequence[Any]) -> list[Numbers]:
+    """Run Python listings at points, a row of inputs each; returns a row of results for each.
+
+    >>> text = "def value_and_grad(a):\\n    return a * a, {'a': 2.0 * a}\\n"
+    >>> run_python([Program(text, "value_and_grad", ("a",))], [[[3.0]]])
+    [array([[9., 6.]])]
+    """
+    found = []
+    for listing, rows in zip(listings, _tables(listings, points, np.float64), strict=True):
+        call = defined(listing)
+        answers = [_called(listing, call, row) for row in rows.tolist()]
+        found.append(np.array([_flat(listing, answer) for answer in answers]).reshape(len(rows), listing.width))
+    return found
+
+
+def run_numpy(listings: Sequence[Program], points: Sequence[Any]) -> list[Numbers]:
+    """Run NumPy listings, all points of a listing as one batch.
+
+    >>> text = "import numpy as np\\ndef value(a):\\n    return np.exp(a)\\n"
+    >>> run_numpy([Program(text, "value", ("a",), ("y",), "value")], [[[0.0], [1.0]]])
+    [array([[1.        ],
+           [2.71828183]])]
+    """
+    found = []
+    for listing, rows in zip(listings, _tables(listings, points, np.float64), strict=True):
+        with np.errstate(all="ignore"):
+            parts = _flat(listing, _called(listing, defined(listing), list(rows.T)))
+        columns = [np.broadcast_to(np.asarray(part, np.float64), len(rows)) for part in parts]
+        found.append(np.array(columns).reshape(listing.width, len(rows)).T)
+    return found
+
+
+def run_c(
+    listings: Sequence[Program],
+    points: Sequence[Any],
+    *,
+    flags: Sequence[str] = FLAGS,
+    real: str = "double",
+    per_file: int = 50,
+    timeout: float = TIMEOUT,
+) -> list[Numbers]:
+    """Compile C listings, many to a file, and run them as one program.
+
+    >>> text = "double f(const double *x, double *grad) { grad[0] = 2.0 * x[0]; return x[0] * x[0]; }"
+    >>> run_c([Program(text, "f", ("a",))], [[[3.0]]])
+    [array([[9., 6.]])]
+    """
+    tool = needed(c_compiler(), "C", C_ADVICE)
+    sources = {"main.c": _c_main(listings, real)}
+    for start in range(0, len(listings), per_file):
+        sources[f"unit{start}.c"] = "\n".join(map(_unit, range(start, start + per_file), listings[start:][:per_file]))
+    with tempfile.TemporaryDirectory(prefix="wiregrad-") as name:
+        folder = Path(name)
+        compile_files(tool, folder, sources, ["-o", "listings", *flags], ["-lm"], timeout=timeout)
+        dtype = np.dtype(np.float32 if real == "float" else np.float64)
+        return _through_files([str(folder / "listings")], folder, listings, points, dtype, timeout)
+
+
+def run_js(listings: Sequence[Program], points: Sequence[Any], *, timeout: float = TIMEOUT) -> list[Numbers]:
+    """Run JavaScript listings in Node."""
+    tool = needed(node(), "JavaScript", JS_ADVICE)
+    with tempfile.TemporaryDirectory(prefix="wiregrad-") as name:
+        folder = Path(name)
+        for k, listing in enumerate(listings):
+            (folder / f"listing{k}.mjs").write_text(listing.text, encoding="utf-8")
+        (folder / "main.mjs").write_text(_js_main(listings), encoding="utf-8")
+        command = [tool.path, str(folder / "main.mjs")]
+        return _through_files(command, folder, listings, points, np.dtype(np.float64), timeout)
+
+
+def defined(listing: Program) -> Callable[..., Any]:
+    """Return the function that a Python or NumPy listing defines."""
+    namespace: dict[str, Any] = {"__name__": "listing"}
+    try:
+        exec(compile(listing.text, "<listing>", "exec"), namespace)
+    except Exception as error:
+        raise ListingError(f"the listing of {listing.name} is not valid Python: {error}") from error
+    if not callable(namespace.get(listing.name)):
+        raise ListingError(f"the listing defines no function {listing.name}")
+    found: Callable[..., Any] = namespace[listing.name]
+    return found
+
+
+def compile_files(
+    tool: Tool,
+    folder: Path,
+    sources: Mapping[str, str],
+    flags: Sequence[str],
+    libraries: Sequence[str] = (),
+    *,
+    timeout: float = TIMEOUT,
+) -> None:
+    """Write sources into a folder and compile those that are no headers; raise with the compiler's words."""
+    for name, text in sources.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    units = [name for name in sources if not name.endswith(".h")]
+    _call([tool.path, *flags, *units, *libraries], folder, timeout, "the compiler refused a listing")
+
+
+@lru_cache(maxsize=1)
+def c_compiler() -> Tool | None:
+    """Return the C compiler: what CC names, else gcc, cc or clang, whichever is found first."""
+    return find_tool(*filter(None, (os.environ.get("CC"), "gcc", "cc", "clang")))
+
+
+@lru_cache(maxsize=1)
+def node() -> Tool | None:
+    """Return Node, if it is there."""
+    return find_tool("node", "nodejs")
+
+
+def find_tool(*names: str) -> Tool | None:
+    """Return the first of some programs that is there and says its version.
+
+    >>> find_tool("no-such-program") is None
+    True
+    """
+    for name in names:
+        path = shutil.which(name)
+        if path is None:
+            continue
+        try:
+            answer = subprocess.run([path, "--version"], capture_output=True, timeout=30, check=False)
+        except (OSError, subprocess.TimeoutExpired):
+            continue
+        said = answer.stdout.decode(errors="replace").strip().splitlines()
+        if answer.returncode == 0 and said:
+            return Tool(path, said[0] if name.rstrip("js") != "node" else f"Node {said[0]}")
+    return None
+
+
+def needed(tool: Tool | None, language: str, advice: str) -> Tool:
+    """Return a tool, or raise with what to do about its absence."""
+    if tool is None:
+        raise ListingError(f"nothing on this machine runs {language} listings: {advice}")
+    return tool
+
+
+def _this_python() -> Tool:
+    return Tool(sys.executable, f"Python {sys.version.split()[0]}")
+
+
+def _this_numpy() -> Tool:
+    return Tool(sys.executable, f"NumPy {np.__version__}")
+
+
+C_ADVICE = "install gcc or clang, or name a compiler in the environment variable CC"
+JS_ADVICE = "install Node (https://nodejs.org), version 18 or newer"
+LANGUAGES = (
+    Language("python", run_python, _this_python, ""),
+    Language("numpy", run_numpy, _this_numpy, ""),
+    Language("c", run_c, c_compiler, C_ADVICE),
+    Language("js", run_js, node, JS_ADVICE),
+)
+"""The languages whose listings can be run; CUDA needs a machine of its own."""
+
+
+def _tables(listings: Sequence[Program], points: Sequence[Any], dtype: Any) -> Iterator[Numbers]:
+    """Return the points of each listing as a table of the right width."""
+    if len(listings) != len(points):
+        raise ListingError(f"wanted points for each of {len(listings)} listings; got {len(points)} tables of them")
+    for listing, rows in zip(listings, points, strict=True):
+        table = np.asarray(rows, dtype)
+        if table.ndim != 2 or table.shape[1] != len(listing.inputs):
+            wanted = f"a row of {len(listing.inputs)} numbers per point"
+            raise ListingError(f"{listing.name} wants {wanted}; got an array of shape {table.shape}")
+        yield table
+
+
+def _called(listing: Program, call: Callable[..., Any], arguments: Sequence[Any]) -> Any:
+    try:
+        return call(*arguments)
+    except Exception as error:
+        at = shown(list(arguments), 200)
+        raise ListingError(f"the listing of {listing.name} raised {type(error).__name__}: {error} at {at}") from error
+
+
+def _flat(listing: Program, answer: Any) -> list[Any]:
+    """Return what a Python or NumPy listing returned as a row of results."""
+    try:
+        if listing.function == "value":
+            return [answer[name] for name in listing.outputs] if isinstance(answer, Mapping) else [answer]
+        if listing.function == "jacobian":
+            return [answer[output][name] for output in listing.outputs for name in listing.inputs]
+        value, grads, *second = answer
+        rows = [second[0][one][two] for one in listing.inputs for two in listing.inputs] if second else []
+        return [value, *(grads[name] for name in listing.inputs), *rows]
+    except (TypeError, ValueError, LookupError) as error:
+        raise ListingError(f"the listing of {listing.name} returned {shown(answer, 200)}: {error!r}") from error
+
+
+def _through_files(
+    command: Sequence[str],
+    folder: Path,
+    listings: Sequence[Program],
+    points: Sequence[Any],
+    dtype: np.dtype[Any],
+    timeout: float,
+) -> list[Numbers]:
+    """Run a program that reads all points from one file and writes all results to another."""
+    tables = list(_tables(listings, points, dtype))
+    counts = np.array([len(table) for table in tables], np.float64)
+    given, results = folder / "points", folder / "results"
+    given.write_bytes(counts.tobytes() + b"".join(table.tobytes() for table in tables))
+    _call([*command, str(given), str(results)], folder, timeout, "a listing failed when it was run")
+    numbers = np.frombuffer(results.read_bytes(), dtype)
+    sizes = [len(table) * listing.width for table, listing in zip(tables, listings, strict=True)]
+    if len(numbers) != sum(sizes):
+        raise ListingError(f"the listings gave {len(numbers)} numbers; wanted {sum(sizes)}")
+    parts = np.split(numbers, np.cumsum(sizes)[:-1]) if listings else []
+    return [part.reshape(-1, listing.width) for part, listing in zip(parts, listings, strict=True)]
+
+
+def _call(command: Sequence[str], folder: Path, timeout: float, complaint: str) -> None:
+    try:
+        answer = subprocess.run(
+            command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise ListingError(f"{complaint}: {Path(command[0]).name} took more than {timeout:g} s") from None
+    words = answer.stderr.decode(errors="replace").strip()
+    # A sanitizer speaks up and lets the program go on, so any word is a complaint.
+    if answer.returncode or words:
+        text = "\n  ".join(words.splitlines()[:30]) or f"exit status {answer.returncode}"
+        raise ListingError(f"{complaint}:\n  {text}")
+
+
+def _unit(number: int, listing: Program) -> str:
+    """Return a listing that can share a file with others: its own helpers get names that no other has."""
+    names = sorted(set(_HELPER.findall(listing.text)))
+    before = [f"#define {name} {name}_of_{number}" for name in names]
+    after = [f"#undef {name}" for name in names]
+    return "\n".join([*before, listing.text, *after])
+
+
+def _c_prototype(listing: Program, real: str = "double") -> str:
+    given = f"const {real} *x"
+    returns, more = {
+        "value": (real, "") if len(listing.outputs) == 1 else ("void", f", {real} *y"),
+        "value_and_grad": (real, f", {real} *grad"),
+        "jacobian": ("void", f", {real} *jac"),
+        "hessian": (real, f", {real} *grad, {real} *hess"),
+    }[listing.function]
+    return f"{returns} {listing.name}({given}{more})"
+
+
+def _c_call(listing: Program) -> str:
+    """Return C that puts what a listing gives at x into the row r."""
+    n = len(listing.inputs)
+    if listing.function == "value":
+        return f"r[0] = {listing.name}(x)" if len(listing.outputs) == 1 else f"{listing.name}(x, r)"
+    if listing.function == "jacobian":
+        return f"{listing.name}(x, r)"
+    return f"r[0] = {listing.name}(x, r + 1{f', r + {1 + n}' if listing.function == 'hessian' else ''})"
+
+
+_C_MAIN = """
+typedef struct { void (*call)(const real *, real *); size_t inputs, width; } listing;
+static const listing table[] = { @TABLE@ };
+int main(int count, char **arguments) {
+    enum { MANY = sizeof table / sizeof table[0] };
+    static double points[MANY];
+    FILE *in = count == 3 ? fopen(arguments[1], "rb") : NULL, *out = in ? fopen(arguments[2], "wb") : NULL;
+    if (!out || fread(points, sizeof points[0], MANY, in) != MANY) return 2;
+    for (size_t k = 0; k < MANY; k++) {
+        /* Room for exactly what is read and written, so that a sanitizer sees the first element too many. */
+        real *x = malloc(table[k].inputs * sizeof *x), *r = malloc(table[k].width * sizeof *r);
+        if ((table[k].inputs && !x) || (table[k].width && !r)) return 3;
+        for (size_t i = 0; i < (size_t)points[k]; i++) {
+            if (fread(x, sizeof *x, table[k].inputs, in) != table[k].inputs) return 4;
+            table[k].call(x, r);
+            if (fwrite(r, sizeof *r, table[k].width, out) != table[k].width) return 5;
+        }
+        free(x); free(r);
+    }
+    fclose(in);
+    return fclose(out) ? 6 : 0;
+}
+"""
+
+
+def _c_main(listings: Sequence[Program], real: str) -> str:
+    lines = ["#include <stdio.h>", "#include <stdlib.h>", f"typedef {real} real;"]
+    for k, listing in enumerate(listings):
+        lines.append(f"{_c_prototype(listing, real)};")
+        lines.append(f"static void call{k}(const real *x, real *r) {{ {_c_call(listing)}; }}")
+    rows = [f"{{ call{k}, {len(listing.inputs)}, {listing.width} }}" for k, listing in enumerate(listings)]
+    return "\n".join(lines) + _C_MAIN.replace("@TABLE@", ",\n    ".join(rows))
+
+
+_JS_MAIN = """
+const named = (names, x) => Object.fromEntries(names.map((name, k) => [name, x[k]]));
+const flat = {
+  value: (r, one, two) => typeof r === "object" ? two.map((o) => r[o]) : [r],
+  value_and_grad: (r, one) => [r.value, ...one.map((i) => r.grads[i])],
+  jacobian: (r, one, two) => two.flatMap((o) => one.map((i) => r[o][i])),
+  hessian: (r, one) =>
+    [r.value, ...one.map((i) => r.grads[i]), ...one.flatMap((i) => one.map((j) => r.hessian[i][j]))],
+};
+const bytes = readFileSync(process.argv[2]);
+const numbers = new Float64Array(bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.byteLength));
+const results = [];
+let next = table.length;
+table.forEach(([call, kind, one, two], k) => {
+  for (let i = 0; i < numbers[k]; i++, next += one.length) {
+    const row = flat[kind](call(named(one, numbers.subarray(next, next + one.length))), one, two);
+    const odd = row.findIndex((x) => typeof x !== "number" && typeof x !== "boolean");
+    if (odd >= 0) throw new Error(`listing ${k} returned ${row[odd]} where a number belongs`);
+    for (const x of row) results.push(Number(x));
+  }
+});
+writeFileSync(process.argv[3], new Uint8Array(new Float64Array(results).buffer));
+"""
+
+
+def _js_main(listings: Sequence[Program]) -> str:
+    lines = ['import { readFileSync, writeFileSync } from "node:fs";']
+    lines += [f'import {{ {one.name} as call{k} }} from "./listing{k}.mjs";' for k, one in enumerate(listings)]
+    rows = [
+        f"[call{k}, {', '.join(map(json.dumps, (one.function, one.inputs, one.outputs)))}]"
+        for k, one in enumerate(listings)
+    ]
+    return "\n".join([*lines, f"const table = [{', '.join(rows)}];"]) + _JS_MAIN

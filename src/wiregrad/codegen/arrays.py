@@ -1,0 +1,275 @@
+"""Listings in NumPy: arrays of fixed shapes, or a scalar circuit over a batch of points of any shape."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Any, ClassVar
+
+import numpy as np
+
+from wiregrad.codegen.forms import Apply, Constant, Form, Slot, uniform
+from wiregrad.codegen.identifiers import comment
+from wiregrad.codegen.language import Writer
+from wiregrad.codegen.listing import Atom, Line, Listing, Role
+from wiregrad.codegen.lowering import AS_NUMBER, is_function, scalar
+from wiregrad.codegen.python import Python, described, returned
+from wiregrad.codegen.words import Word
+from wiregrad.codegen.words.numpy import WORDS
+from wiregrad.dtypes import WireType
+from wiregrad.errors import NoRuleError
+from wiregrad.ir import TABLE
+from wiregrad.ops import Elementwise
+from wiregrad.ops.array import ArrayOp
+from wiregrad.ops.expressions import (
+    ATOM,
+    CHOICE,
+    Between,
+    Call,
+    Choice,
+    Input,
+    Number,
+    Signed,
+    Tree,
+    parse,
+    rebuilt,
+    walk,
+)
+
+MOST = 1_000_000
+"""How many numbers the constants of a listing may have."""
+
+
+class Raw(Call):
+    """An expression of NumPy's own, with places for its operands; `name` is the text."""
+
+
+class Numpy(Python):
+    """NumPy."""
+
+    title = "NumPy"
+    words: ClassVar[Mapping[str, Word]] = {**WORDS, AS_NUMBER: Word("np.float64")}
+    reserved = Python.reserved | {"np"}
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.more: dict[str, str] = {}
+        """Definitions that array ops need, by name."""
+        self.needed: dict[str, frozenset[str]] = {}
+        """Which of them a text needs."""
+
+    def number(self, value: Any) -> str:
+        """Return a literal."""
+        if isinstance(value, complex):
+            return (
+                repr(value) if np.isfinite(value) else f"complex({self.number(value.real)}, {self.number(value.imag)})"
+            )
+        return super().number(value).replace("math.", "np.")
+
+    def tree_of(self, form: Form) -> Tree:
+        """Return the expression to write for a form."""
+        match form:
+            case Slot():
+                return Input(str(form.number))
+            case Constant():
+                return Raw(constant_text(self, form), ()) if form.type.shape else Number(_item(form.value))
+        operands = [self._operand(operand, form) for operand in form.operands]
+        if isinstance(form.op, ArrayOp):
+            types = tuple(operand.type for operand in form.operands)
+            text, helpers = form.op.numpy_text(types), form.op.numpy_helpers(types)
+            self.more |= helpers
+            self.needed[text] = frozenset(helpers)
+            return Raw(text, tuple(operands))
+        if not isinstance(form.op, Elementwise):
+            raise NoRuleError(f"{form.op.title} cannot be written in NumPy")
+        return _elementwise(form.op, operands)
+
+    def _operand(self, operand: Form, form: Apply) -> Tree:
+        """Return an operand; a float64 constant beside float32 keeps its type, as a NumPy number."""
+        tree = self.tree_of(operand)
+        narrow = any(other.type.dtype == np.float32 for other in form.operands)
+        wide = isinstance(operand, Constant) and operand.type.dtype == np.float64 and not operand.type.shape
+        return Call("np.float64", (tree,)) if wide and narrow else tree
+
+    def expression(self, tree: Tree) -> tuple[str, int]:
+        """Return the text of an expression and how tightly it binds."""
+        match tree:
+            case Raw():
+                text = tree.name.format(*(self.within(part, ATOM) for part in tree.arguments))
+                return text, CHOICE if _is_compound(text) else ATOM
+            case Between(sign="&&"):
+                return self.call(Call("np.logical_and", (tree.left, tree.right))), ATOM
+            case Between(sign="||"):
+                return self.call(Call("np.logical_or", (tree.left, tree.right))), ATOM
+            case Signed(sign="!"):
+                return self.call(Call("np.logical_not", (tree.operand,))), ATOM
+            case Choice():
+                return self.call(Call("np.where", tuple(tree))), ATOM
+        return super().expression(tree)
+
+    def more_calls(self, tree: Tree) -> frozenset[str]:
+        """Return the words that an expression needs beside the functions it calls."""
+        return frozenset().union(*(self.needed.get(part.name, ()) for part in walk(tree) if isinstance(part, Raw)))
+
+    def taken(self) -> frozenset[str]:
+        """Return what helpers may be called, which no variable can be then."""
+        return super().taken() | _array_helpers()
+
+    def may_raise(self, tree: Tree) -> bool:
+        """Return whether an expression needs a function because Python would raise: NumPy does not."""
+        return False
+
+    def definition(self, name: str) -> tuple[str, frozenset[str]]:
+        """Return the definition of a function and what it calls."""
+        if name in self.more:
+            return self.more[name], frozenset()
+        known = name.startswith("np.") or name in self.needed
+        return ("", frozenset()) if known else super().definition(name)
+
+
+def _is_compound(text: str) -> bool:
+    """Return whether an expression is made of several by operators, outside of all brackets."""
+    depth = 0
+    for sign in text:
+        depth += (sign in "([{") - (sign in ")]}")
+        if sign == " " and depth == 0:
+            return True
+    return False
+
+
+@cache
+def _array_helpers() -> frozenset[str]:
+    definitions = [text for op in TABLE if isinstance(op, ArrayOp) for text in op.numpy_needs]
+    return frozenset(name for text in definitions for name in re.findall(r"^def (\w+)", text, re.MULTILINE))
+
+
+def _elementwise(op: Elementwise, operands: list[Tree]) -> Tree:
+    """Return an op that works element by element: an operator, NumPy's function, or what its own text says."""
+    inputs = tuple(Input(name) for name in op.inputs)
+    tree = parse(op.c) if op.c else None
+    given = dict(zip(op.inputs, operands, strict=True))
+    plain = isinstance(tree, Between | Signed) and tuple(tree[1:]) == inputs and tree.sign not in ("!", "&&", "||")
+    if (plain or op.selects or (op.copies and isinstance(tree, Input))) and tree is not None:
+        return rebuilt(tree, lambda part: given[part.name] if isinstance(part, Input) else part)
+    name = getattr(op.forward, "__name__", "")
+    if getattr(np, name, None) is op.forward:
+        return Call(f"np.{name}", tuple(operands))
+    if tree is None:
+        raise NoRuleError(
+            f"{op.title} is no function of NumPy's and its record has no text (`c`), so it cannot be written"
+        )
+    short = not is_function(scalar(op)) and all(isinstance(operand, Input | Number) for operand in operands)
+    return (
+        rebuilt(tree, lambda part: given[part.name] if isinstance(part, Input) else part)
+        if short
+        else Call(op.name, tuple(operands))
+    )
+
+
+def constant_text(language: Numpy, constant: Constant) -> str:
+    """Return the text of a constant array, braces doubled."""
+    array, dtype = np.asarray(constant.value), f"np.{constant.type.dtype.name}"
+    number = uniform(array)
+    if number is not None:
+        return f"np.full({array.shape}, {language.number(number.item())}, {dtype})"
+    if array.size > MOST:
+        raise NoRuleError(f"a constant has {array.size:,} numbers; a listing holds at most {MOST:,}: make it an input")
+    return f"np.array({_nested(language, array)}, {dtype})" + ("" if array.size else f".reshape{array.shape}")
+
+
+def _nested(language: Numpy, array: Any) -> str:
+    if array.ndim == 0:
+        return language.number(array.item())
+    return f"[{', '.join(_nested(language, part) for part in array)}]"
+
+
+def _item(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic | np.ndarray) else value
+
+
+NUMPY = Numpy()
+
+
+class ArrayWriter(Writer):
+    """Writes one listing in NumPy."""
+
+    def __init__(self, listing: Listing, name: str) -> None:
+        super().__init__(NUMPY, listing, name)
+        self.scalar = all(not variable.type.shape for variable in listing.variables)
+        first = next(iter(listing.inputs.values()), None)
+        self.like = None if first is None or not self.scalar else self.names[first]
+
+    def constant(self, constant: Constant) -> str:
+        """Return the text of a constant that stands alone."""
+        return constant_text(NUMPY, constant) if constant.type.shape else super().constant(constant)
+
+    def right(self, line: Line) -> str:
+        """Return the right-hand side of a line, spread to the shape of its variable where it is one number."""
+        role, _, kind, _ = self.listing.variables[line.target]
+        if isinstance(line.form, Constant) and role is Role.GRADIENT:
+            return self.filled(line.form, kind)
+        return self.value(line)
+
+    def filled(self, constant: Constant, kind: WireType) -> str:
+        """Return a constant gradient, with the shape of what it is the gradient of."""
+        text = self.language.number(_item(np.asarray(constant.value).ravel()[0]))
+        if self.like is not None:
+            return f"np.full_like({self.like}, {text})"
+        return f"np.full({kind.shape}, {text}, np.{kind.dtype.name})" if kind.shape else self.constant(constant)
+
+    def result(self, atom: Atom, kind: WireType) -> str:
+        """Return what a result is: a variable, or a constant of its shape."""
+        return self.atom(atom) if isinstance(atom, int) else self.filled(atom, kind)
+
+
+def to_numpy(listing: Listing, name: str) -> str:
+    """Return a listing in NumPy."""
+    writer = ArrayWriter(listing, name)
+    body = list(_body(writer))
+    helpers = NUMPY.helpers(writer.calls)
+    imports = (
+        ["import math", "import numpy as np"] if any("math." in text for text in helpers) else ["import numpy as np"]
+    )
+    parameters = ", ".join(writer.names[number] for number in listing.inputs.values())
+    function = "\n".join(
+        ['@np.errstate(all="ignore")', f"def {name}({parameters}):", *(f"    {line}".rstrip() for line in body)]
+    )
+    head = f'"""{writer.title()}"""\n\n' + "\n".join(imports)
+    return "\n\n\n".join([head, *helpers, function]) + "\n"
+
+
+def _body(writer: ArrayWriter) -> Iterator[str]:
+    listing = writer.listing
+    over = " Inputs are numbers, or arrays of one shape: a batch." if writer.scalar and listing.inputs else ""
+    yield f'"""{described(listing)}{over}"""'
+    yield from _inputs(writer)
+    for section in listing.sections:
+        if section.lines:
+            yield f"# {comment(section.title)}"
+            yield from writer.noted(
+                (f"{writer.names[line.target]} = {writer.right(line)}", line) for line in section.lines
+            )
+    kinds = {
+        label: listing.source.type_of(int(k))
+        for label, k in zip(listing.source.outputs, listing.source.columns.outputs, strict=True)
+    }
+    values = {label: writer.result(atom, kinds[label]) for label, atom in listing.values.items()}
+    rows = {
+        label: {name: writer.result(atom, listing.variables[listing.inputs[name]].type) for name, atom in row.items()}
+        for label, row in listing.gradients.items()
+    }
+    yield f"return {returned(listing, values, rows)}"
+
+
+def _inputs(writer: ArrayWriter) -> Iterator[str]:
+    numbers = list(writer.listing.inputs.values())
+    names = [writer.names[number] for number in numbers]
+    kinds = [writer.listing.variables[number].type for number in numbers]
+    for name, kind in zip(names, kinds, strict=True):
+        yield f"{name} = np.asarray({name}, np.{kind.dtype.name})"
+        if kind.shape:
+            message = f"{name} must have shape {kind.shape}; got "
+            yield f'if {name}.shape != {kind.shape}: raise ValueError(f"{message}{{{name}.shape}}")'
+    if writer.scalar and len(names) > 1:
+        yield f"{', '.join(names)} = np.broadcast_arrays({', '.join(names)})"

@@ -1,0 +1,339 @@
+"""Listings in C99: no allocation, no state, doubles or floats; and what CUDA takes over from them.
+
+A long listing is cut into functions of bounded size, so that compilers stay linear; what one part hands to a later one
+then stands in an array.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from wiregrad.codegen.identifiers import comment
+from wiregrad.codegen.language import Language, Writer, scalar_only
+from wiregrad.codegen.listing import Atom, Line, Listing
+from wiregrad.codegen.lowering import AS_NUMBER
+from wiregrad.codegen.words import Word
+from wiregrad.errors import OperandError, shown
+from wiregrad.ops import Elementwise
+from wiregrad.ops.expressions import MATH_H, is_condition, parse
+
+LONGEST = 400
+"""A listing of more lines is cut into parts."""
+PART = 200
+"""How many lines a part has."""
+ON_STACK = 65_536
+"""How many numbers the array between parts may hold on the stack; a larger one is static."""
+Numbers = Sequence[float]
+
+KEYWORDS = frozenset(
+    "auto break case char const continue default do double else enum extern float for goto if inline int long register "
+    "restrict return short signed sizeof static struct switch typedef union unsigned void volatile while bool true "
+    "false asm typeof NAN INFINITY NULL main alignas alignof and and_eq bitand bitor catch class compl constexpr "
+    "const_cast decltype delete dynamic_cast explicit export friend mutable namespace new noexcept not not_eq nullptr "
+    "operator or or_eq private protected public reinterpret_cast requires static_assert static_cast template this "
+    "thread_local throw try typeid typename using virtual wchar_t xor xor_eq concept co_await co_return co_yield "
+    "char8_t char16_t char32_t linux unix errno signgam gamma y0 y1 yn j0 j1 jn I".split()
+)
+"""Words of C, and of C++, whose compilers read C headers; names that common headers define."""
+OTHER_MATH = frozenset(
+    "acosl fdim fma fmax fmin frexp ilogb ldexp lgamma llrint llround logb lrint lround modf nan nearbyint nextafter "
+    "nexttoward remainder remquo round scalbln scalbn tgamma abs labs div exit abort isnan isinf isfinite signbit "
+    "isnormal fpclassify printf".split()
+)
+
+
+class C(Language):
+    """C99, in doubles or floats."""
+
+    title = "C"
+    reserved = KEYWORDS | OTHER_MATH | {f"{name}{end}" for name in MATH_H for end in ("", "f", "l")}
+    function: ClassVar[str] = "static"
+    """What stands before a function that the listing keeps to itself."""
+
+    def __init__(self, real: str) -> None:
+        super().__init__()
+        self.real, self.end = real, "f" if real == "float" else ""
+        calls = {name: Word(f"{name}{self.end}") for name in MATH_H}
+        self.own_words: Mapping[str, Word] = {**calls, AS_NUMBER: Word(f"({real})")}
+
+    @property
+    def words(self) -> Mapping[str, Word]:  # type: ignore[override]
+        """C's functions, under the names they have for this type."""
+        return self.own_words
+
+    def number(self, value: Any) -> str:
+        """Return a literal."""
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        if math.isnan(value):
+            return "NAN"
+        if math.isinf(value):
+            return "INFINITY" if value > 0 else "-INFINITY"
+        return f"{value!r}{self.end}"
+
+    def choice(self, condition: str, yes: str, no: str) -> str:
+        """Return the text of a choice."""
+        return f"{condition} ? {yes} : {no}"
+
+    def type_of(self, condition: bool) -> str:
+        """Return the type of a variable."""
+        return "bool" if condition else self.real
+
+    def op_function(self, op: Elementwise, name: str, body: str) -> str:
+        """Return the definition of an op as a function."""
+        parameters = ", ".join(f"{self.type_of(k in op.takes_bool)} {k}" for k in op.inputs)
+        kind = self.type_of(is_condition(parse(op.c)))
+        return f"// {comment(op.doc)}\n{self.function} {kind} {name}({parameters}) {{\n    return {body};\n}}"
+
+
+LANGUAGES = {real: C(real) for real in ("double", "float")}
+
+
+def real_of(listing: Listing, real: str | None) -> str:
+    """Return the type to compute in: the one asked for, or that of the circuit's wires."""
+    if real is not None and real not in LANGUAGES:
+        raise OperandError(f"real is 'double' or 'float'; got {shown(real)}")
+    floats = {variable.type.dtype.itemsize for variable in listing.variables if variable.type.dtype.kind == "f"}
+    width = 4 if floats == {4} else 8
+    if real is None or width == 8:
+        scalar_only(listing, "C", width=width)
+    return real or ("float" if width == 4 else "double")
+
+
+def to_c(
+    listing: Listing,
+    name: str,
+    real: str | None = None,
+    header: bool = False,
+    test: tuple[Numbers, Numbers] | None = None,
+) -> str:
+    """Return a listing in C99, or its header; `test` is a point and the results to expect there."""
+    language = LANGUAGES[real_of(listing, real)]
+    body = Body(language, listing, name)
+    if header:
+        return _header(body)
+    head = [
+        f"// {body.writer.title()}",
+        *body.described(),
+        "#include <math.h>",
+        "#include <stdbool.h>",
+    ]
+    tests = [] if test is None else [_self_test(body, *test)]
+    return "\n\n".join(["\n".join(head), *body.functions(""), *tests]) + "\n"
+
+
+def _self_test(body: Body, point: Numbers, wanted: Numbers) -> str:
+    """Return a program that runs the function at a point and compares what it gives with what is expected."""
+    real, number, end = body.language.real, body.language.number, body.language.end
+    sizes, at = sizes_of(body.listing), 1 if body.returns_value() else 0
+    results = list[str]()
+    for key in body.results:
+        results.append(f"got + {at}" if at else "got")
+        at += sizes[key]
+    call = f"{body.name}({', '.join(['point', *results])});"
+    near, size = "1e-4f" if end else "1e-9", len(wanted)
+    return f"""\
+#ifdef WIREGRAD_TEST
+#include <stdio.h>
+
+// Compile with -DWIREGRAD_TEST: the results at one point, against those of the circuit.
+int main(void) {{
+    const {real} point[] = {{{", ".join(map(number, point)) or number(0.0)}}};
+    const {real} wanted[] = {{{", ".join(map(number, wanted))}}};
+    {real} got[{size}];
+    int wrong = 0;
+    {f"got[0] = {call}" if body.returns_value() else call}
+    for (int k = 0; k < {size}; k++) {{
+        const bool same = got[k] == wanted[k] || (got[k] != got[k] && wanted[k] != wanted[k]);
+        if (!same && !(fabs{end}(got[k] - wanted[k]) <= {near} * (1 + fabs{end}(wanted[k])))) {{
+            printf("result %d is %.17g, wanted %.17g\\n", k, (double)got[k], (double)wanted[k]);
+            wrong++;
+        }}
+    }}
+    printf("%d of {size} results as wanted\\n", {size} - wrong);
+    return wrong > 0;
+}}
+#endif"""
+
+
+def sizes_of(listing: Listing) -> Mapping[str, int]:
+    """Return how many numbers each result of a listing's function has."""
+    kinds = [listing.variables[number].type for number in listing.inputs.values()]
+    inputs, outputs = sum(math.prod(kind.shape) for kind in kinds), len(listing.gradients)
+    return {"y": len(listing.values), "grad": inputs, "jac": inputs * outputs, "hess": inputs * inputs}
+
+
+def _header(body: Body) -> str:
+    guard = f"{body.name.upper()}_H"
+    cpp = "#ifdef __cplusplus", 'extern "C" {', "#endif"
+    lines = [f"#ifndef {guard}", f"#define {guard}", "", *cpp, "", *body.described(), f"{body.signature()};", ""]
+    return "\n".join([*lines, "#ifdef __cplusplus", "}", "#endif", "", "#endif"]) + "\n"
+
+
+@dataclass
+class Body:
+    """The functions of a listing in C."""
+
+    language: C
+    listing: Listing
+    name: str
+    writer: Writer = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.writer = Writer(self.language, self.listing, self.name)
+        several = self.listing.function == "value" and len(self.listing.values) > 1
+        keys = ("y",) if several else _RESULTS[self.listing.function]
+        self.given = self.writer.argument("x", "inputs")
+        self.results = {key: self.writer.argument(key, f"{key}_out") for key in keys}
+        self.lines = list(self.listing.lines())
+
+    def described(self) -> Iterator[str]:
+        """Return comments that say what the arguments are."""
+        inputs = ", ".join(self.listing.inputs) or "nothing"
+        yield f"// {self.given}: {comment(inputs, 10_000)}"
+        of = {"y": ", ".join(self.listing.values), "grad": "the gradient, in the same order"}
+        of |= {"jac": "a row for each output: " + ", ".join(self.listing.gradients), "hess": "a row for each input"}
+        for key, result in self.results.items():
+            yield f"// {result}: {comment(of[key], 10_000)}"
+
+    def signature(self) -> str:
+        """Return the head of the function that a listing is for."""
+        real = self.language.real
+        value = real if self.returns_value() else "void"
+        results = "".join(f", {real} *{result}" for result in self.results.values())
+        return f"{value} {self.name}(const {real} *{self.given}{results})"
+
+    def returns_value(self) -> bool:
+        """Return whether the function returns the value of the circuit."""
+        return self.listing.function in ("value_and_grad", "hessian") or not self.results
+
+    def functions(self, before: str) -> list[str]:
+        """Return the definitions: helpers first, then parts if there are some, then the function itself."""
+        parts = self.cut() if len(self.lines) > LONGEST else []
+        body = self.long_body(parts) if parts else list(self.short_body())
+        parts_text = [self.part(k, part) for k, part in enumerate(parts)]
+        used = any(f"{self.given}[" in line or f"({self.given}" in line for line in body)
+        silent = [] if used else [f"(void){self.given};"]
+        whole = "\n".join([f"{before}{self.signature()} {{", *(f"    {line}" for line in (*silent, *body)), "}"])
+        return [*self.language.helpers(self.writer.calls), *parts_text, whole]
+
+    def short_body(self) -> Iterator[str]:
+        """Return the statements of a listing that is not cut."""
+        read = self.read()
+        for k, number in enumerate(self.listing.inputs.values()):
+            if number in read:
+                yield f"const {self.language.real} {self.writer.names[number]} = {self.given}[{k}];"
+        for section in self.listing.sections:
+            if section.lines:
+                yield f"// {comment(section.title)}"
+                yield from self.writer.noted((self.statement(line), line) for line in section.lines)
+        yield from self.ending()
+
+    def read(self) -> set[int]:
+        """Return the variables that something reads."""
+        found = {atom for line in self.lines for atom in line.read() if isinstance(atom, int)}
+        return found | set(self.listing.results())
+
+    def statement(self, line: Line, declared: bool = True) -> str:
+        """Return the statement of a line."""
+        target, added = self.writer.names[line.target], self.writer.added(line)
+        if added is not None:
+            return f"{target} += {added};"
+        if not line.again and declared:
+            kind = self.language.type_of(self.listing.variables[line.target].type.dtype.kind == "b")
+            target = f"{'' if line.target in self.writer.again else 'const '}{kind} {target}"
+        return f"{target} = {self.writer.value(line)};"
+
+    def ending(self) -> Iterator[str]:
+        """Return the statements that hand over the results."""
+        values, rows = list(self.listing.values.values()), self.listing.gradients.values()
+        match self.listing.function:
+            case "value" if self.results:
+                yield from self.stored(self.results["y"], values)
+            case "value_and_grad":
+                yield from self.stored(self.results["grad"], [atom for row in rows for atom in row.values()])
+            case "jacobian":
+                yield from self.stored(self.results["jac"], [atom for row in rows for atom in row.values()])
+            case "hessian":
+                yield from self.stored(self.results["grad"], values[1:])
+                yield from self.stored(self.results["hess"], [atom for row in rows for atom in row.values()])
+        if self.returns_value():
+            yield f"return {self.writer.atom(values[0])};"
+
+    def stored(self, array: str, atoms: Sequence[Atom]) -> Iterator[str]:
+        """Return statements that put atoms into an array."""
+        for k, atom in enumerate(atoms):
+            yield f"{array}[{k}] = {self.writer.atom(atom)};"
+
+    def cut(self) -> list[list[Line]]:
+        """Cut the lines into parts; what is read in another part than its own moves into an array."""
+        parts = [self.lines[k : k + PART] for k in range(0, len(self.lines), PART)]
+        home: dict[int, int] = {}
+        shared = set[int]()
+        for k, part in enumerate(parts):
+            for line in part:
+                for number in (line.target, *(atom for atom in line.read() if isinstance(atom, int))):
+                    if home.setdefault(number, k) != k:
+                        shared.add(number)
+        shared.update(self.listing.results())
+        self.arrays = {"b": list[int](), "f": list[int]()}
+        inputs = {number: k for k, number in enumerate(self.listing.inputs.values())}
+        self.kept = {"f": self.writer.identifiers.take("w"), "b": self.writer.identifiers.take("c")}
+        self.called = dict(enumerate(self.writer.names))
+        for number in sorted(shared | set(inputs)):
+            if number in inputs:
+                self.writer.names[number] = f"{self.given}[{inputs[number]}]"
+                continue
+            array = self.arrays["b" if self.listing.variables[number].type.dtype.kind == "b" else "f"]
+            kind = "b" if array is self.arrays["b"] else "f"
+            self.writer.names[number] = f"{self.kept[kind]}[{len(array)}]"
+            array.append(number)
+        self.shared = shared - set(inputs)
+        return parts
+
+    def part(self, k: int, lines: list[Line]) -> str:
+        """Return the function of one part."""
+        pairs = list[tuple[str, Line]]()
+        for line in lines:
+            outside = line.target in self.shared
+            if outside:
+                line.note = f"{self.called[line.target]}: {line.note}"
+            pairs.append((self.statement(line, declared=not outside), line))
+        body = list(self.writer.noted(pairs))
+        text = "\n".join(body)
+        unused = [name for name, _ in self.between() if f"{name}[" not in text]
+        silent = [f"(void){name};" for name in unused]
+        head = f"{self.language.function} void {self.part_name(k)}({', '.join(kind for _, kind in self.between())}) {{"
+        return "\n".join([head, *(f"    {line}" for line in (*silent, *body)), "}"])
+
+    def part_name(self, k: int) -> str:
+        """Return what a part is called."""
+        return f"{self.name}_part_{k + 1}"
+
+    def between(self) -> list[tuple[str, str]]:
+        """Return the arguments of parts, each with its declaration."""
+        real = self.language.real
+        arrays = [(self.kept[kind], f"{self.language.type_of(kind == 'b')} *{self.kept[kind]}") for kind in "fb"]
+        return [(self.given, f"const {real} *{self.given}"), *arrays]
+
+    def long_body(self, parts: list[list[Line]]) -> list[str]:
+        """Return the statements that run the parts and hand over the results."""
+        large = sum(map(len, self.arrays.values())) > ON_STACK
+        found = ["// Too large for the stack: not for two threads at once."] if large else []
+        for kind, array in self.arrays.items():
+            storage = "static " if large else ""
+            name = self.language.type_of(kind == "b")
+            found.append(f"{storage}{name} {self.kept[kind]}[{max(1, len(array))}];")
+        arguments = ", ".join(name for name, _ in self.between())
+        return [*found, *(f"{self.part_name(k)}({arguments});" for k in range(len(parts))), *self.ending()]
+
+
+_RESULTS: dict[str, tuple[str, ...]] = {
+    "value": (),
+    "value_and_grad": ("grad",),
+    "jacobian": ("jac",),
+    "hessian": ("grad", "hess"),
+}

@@ -1,0 +1,56 @@
+"""Listings in CUDA C++: the function of one point for the device, and a kernel over a batch of points.
+
+Points stand side by side: number k of point i is `x[k * n + i]`, so that neighbouring threads read neighbouring
+numbers.
+"""
+
+from __future__ import annotations
+
+from wiregrad.codegen.c import Body, C, real_of, sizes_of
+from wiregrad.codegen.listing import Listing
+
+RESERVED = frozenset(
+    "threadIdx blockIdx blockDim gridDim warpSize __global__ __device__ __shared__ __constant__ dim3 float2 float3 "
+    "float4 double2 double3 double4 int2 int3 int4 uint2 uint3 uint4 min max clock rsqrt rcbrt sinpi cospi norm "
+    "norm3d norm4d exp10 erfcx erfinv erfcinv normcdf normcdfinv rhypot fdividef".split()
+)
+
+
+class Cuda(C):
+    """CUDA C++."""
+
+    title = "CUDA"
+    reserved = C.reserved | RESERVED
+    function = "__device__ static"
+
+
+LANGUAGES = {real: Cuda(real) for real in ("double", "float")}
+
+
+def to_cuda(listing: Listing, name: str, real: str | None = None) -> str:
+    """Return a listing in CUDA C++."""
+    language = LANGUAGES[real_of(listing, real)]
+    body = Body(language, listing, name)
+    head = "\n".join([f"// {body.writer.title()}", *body.described(), "#include <math.h>"])
+    return "\n\n".join([head, *body.functions("__device__ static "), _kernel(body)]) + "\n"
+
+
+def _kernel(body: Body) -> str:
+    real, name = body.language.real, f"{body.name}_batch"
+    sizes = sizes_of(body.listing)
+    value = ["value"] if body.returns_value() else []
+    parameters = [f"const {real} *x", *(f"{real} *{result}" for result in (*value, *body.results))]
+    inputs = len(body.listing.inputs)
+    call = f"{body.name}({', '.join(['point', *(f'{key}_here' for key in body.results)])})"
+    lines = [
+        "const long i = (long)blockIdx.x * blockDim.x + threadIdx.x;",
+        "if (i >= n) return;",
+        f"{real} point[{max(1, inputs)}];",
+        f"for (long k = 0; k < {inputs}; k++) point[k] = x[k * n + i];",
+        *(f"{real} {key}_here[{max(1, sizes[key])}];" for key in body.results),
+        f"value[i] = {call};" if value else f"{call};",
+        *(f"for (long k = 0; k < {sizes[key]}; k++) {key}[k * n + i] = {key}_here[k];" for key in body.results),
+    ]
+    doc = "One thread for each of n points; number k of point i stands at k * n + i."
+    head = f'extern "C" __global__ void {name}(long n, {", ".join(parameters)}) {{'
+    return "\n".join([f"// {doc}", head, *(f"    {line}" for line in lines), "}"])

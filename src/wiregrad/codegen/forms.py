@@ -1,0 +1,203 @@
+"""Forms: expressions made of ops, and how they are made short.
+
+A form is what one line of a listing computes: ops applied to slots (what the line reads) and constants. Forms are made
+once per op and used by every node of it. `tidy` changes no value: it drops what a listing, which nobody differentiates
+again, has no use for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from wiregrad.dtypes import WireType
+from wiregrad.ir import CONSTANT, INPUT, TABLE, Circuit, Op
+from wiregrad.ops import Elementwise
+
+PROBES = (0.0, -0.0, 1.0, -1.0, 0.3, -2.5, 7.0, 5e-324, -1e-310, 1e-8, 3e5, -1e17, 1.7e308, np.inf, -np.inf, np.nan)
+"""Numbers that tell whether an op with a constant operand leaves its other one alone, or always gives NaN."""
+
+
+class Slot(NamedTuple):
+    """What a line reads: a variable or a number that is given when the line is written."""
+
+    number: int
+    type: WireType
+
+
+class Constant(NamedTuple):
+    """A constant, as the NumPy value it is."""
+
+    value: Any
+    type: WireType
+
+
+@dataclass(frozen=True, eq=False)
+class Apply:
+    """An op applied to forms."""
+
+    op: Op
+    operands: tuple[Form, ...]
+    type: WireType
+
+    @cached_property
+    def slots(self) -> frozenset[int]:
+        """The slots that occur in it."""
+        return frozenset().union(*(slots_of(operand) for operand in self.operands))
+
+
+Form: TypeAlias = Slot | Constant | Apply
+
+
+def slots_of(form: Form) -> frozenset[int]:
+    """Return the slots that occur in a form."""
+    return form.slots if isinstance(form, Apply) else frozenset([form.number] if isinstance(form, Slot) else [])
+
+
+def forms_of(circuit: Circuit, slots: Sequence[int], first: int) -> tuple[list[Form], dict[str, Form]]:
+    """Return the circuit of a rule as forms: what is used more than once, and each output by its label.
+
+    Input k of the circuit is slot `slots[k]`; what is used more than once becomes slots of its own, from `first` on.
+    """
+    readers = np.bincount([*circuit.columns.sources.tolist(), *circuit.columns.outputs.tolist()], minlength=1)
+    inputs, values = iter(slots), circuit.constants()
+    shared, found = list[Form](), list[Form]()
+    for row in circuit.rows():
+        kind = circuit.type_of(row.node)
+        if row.op is INPUT:
+            found.append(Slot(next(inputs), kind))
+        elif row.op is CONSTANT:
+            found.append(Constant(values[row.node], kind))
+        else:
+            form = tidied(row.op, tuple(found[source] for source in row.sources), kind)
+            if isinstance(form, Apply) and readers[row.node] > 1:
+                shared.append(form)
+                form = Slot(first + len(shared) - 1, kind)
+            found.append(form)
+    ends = zip(circuit.outputs, circuit.columns.outputs.tolist(), strict=True)
+    return shared, {label: found[node] for label, node in ends}
+
+
+def tidied(op: Op, operands: tuple[Form, ...], kind: WireType) -> Form:
+    """Return an op applied to forms that are tidy, in the shortest form with the same value."""
+    if not isinstance(op, Elementwise):
+        return Apply(op, operands, kind)
+    operands = tuple(_uniform(operand, operands) for operand in operands)
+    for rule in (_copied, _neutral, _undefined, _turned, _distributed):
+        found = rule(op, operands, kind)
+        if found is not None:
+            return found
+    return Apply(op, operands, kind)
+
+
+def uniform(value: Any) -> Any:
+    """Return the number that an array is all over; None if it is not one number, or none at all.
+
+    >>> uniform(np.full((2, 3), 0.5)), uniform(np.arange(3.0))
+    (np.float64(0.5), None)
+    """
+    array = np.asarray(value)
+    first = array.ravel()[:1]
+    return first[0] if array.size and array.tobytes() == first.tobytes() * array.size else None
+
+
+def _uniform(operand: Form, beside: tuple[Form, ...]) -> Form:
+    """Return a constant array that is one number all over as that number, where another operand has the shape."""
+    if not isinstance(operand, Constant) or not operand.type.shape:
+        return operand
+    others = any(not isinstance(other, Constant) and other.type.shape == operand.type.shape for other in beside)
+    number = uniform(operand.value) if others else None
+    return operand if number is None else Constant(number, WireType(operand.type.dtype))
+
+
+def _copied(op: Elementwise, operands: tuple[Form, ...], kind: WireType) -> Form | None:
+    return operands[0] if op.copies and operands[0].type == kind else None
+
+
+def _neutral(op: Elementwise, operands: tuple[Form, ...], kind: WireType) -> Form | None:
+    """Return the operand that a constant beside it leaves as it is: x * 1, x + -0, x ** 1."""
+    for slot, constant in _literals(operands):
+        others = [k for k in range(len(operands)) if k != slot]
+        if len(others) == 1 and operands[others[0]].type == kind and _is_neutral(op, slot, constant):
+            return operands[others[0]]
+    return None
+
+
+def _undefined(op: Elementwise, operands: tuple[Form, ...], kind: WireType) -> Form | None:
+    """Return NaN for an op that a constant NaN makes NaN whatever stands beside it."""
+    if kind.dtype.kind != "f":
+        return None
+    for slot, constant in _literals(operands):
+        if np.isnan(constant) and _is_absorbing(op, slot):
+            return Constant(np.full(kind.shape, np.nan, kind.dtype)[()], kind)
+    return None
+
+
+def _turned(op: Elementwise, operands: tuple[Form, ...], kind: WireType) -> Form | None:
+    """Return a choice by a negated condition as one by the condition itself."""
+    if not op.selects:
+        return None
+    condition, yes, no = operands
+    if isinstance(condition, Apply) and condition.op is TABLE["logical_not"]:
+        return tidied(op, (condition.operands[0], no, yes), kind)
+    return None
+
+
+def _distributed(op: Elementwise, operands: tuple[Form, ...], kind: WireType) -> Form | None:
+    """Return a product with a choice as a choice of products, where that spares a product: g * (1 or NaN)."""
+    if op is not TABLE["multiply"]:
+        return None
+    for one, two in (operands, operands[::-1]):
+        if isinstance(two, Apply) and isinstance(two.op, Elementwise) and two.op.selects:
+            condition, *branches = two.operands
+            products = [tidied(op, (one, branch), kind) for branch in branches]
+            if any(not isinstance(product, Apply) for product in products) and _is_short(one):
+                return tidied(two.op, (condition, *products), kind)
+    return None
+
+
+def _is_short(form: Form) -> bool:
+    return not isinstance(form, Apply)
+
+
+def _literals(operands: tuple[Form, ...]) -> Iterator[tuple[int, Any]]:
+    for slot, operand in enumerate(operands):
+        if isinstance(operand, Constant) and operand.type.dtype.kind in "fb":
+            number = uniform(operand.value)
+            if number is not None:
+                yield slot, number
+
+
+def _is_neutral(op: Elementwise, slot: int, constant: Any) -> bool:
+    return len(op.inputs) == 2 and _leaves(op, slot, np.float64(constant).tobytes(), np.asarray(constant).dtype.kind)
+
+
+@lru_cache(maxsize=4096)
+def _leaves(op: Elementwise, slot: int, constant: bytes, kind: str) -> bool:
+    # By its bits, because 0.0 and -0.0 are one key otherwise, and -0.0 alone is neutral in a sum.
+    given = np.frombuffer(constant)[0]
+    probes = map(np.bool_, (True, False)) if kind == "b" else map(np.float64, PROBES)
+    same = [_same(_computed(op, slot, np.bool_(given) if kind == "b" else given, probe), probe) for probe in probes]
+    return all(same)
+
+
+@lru_cache(maxsize=4096)
+def _is_absorbing(op: Elementwise, slot: int) -> bool:
+    probes = () if op.takes_bool else map(np.float64, PROBES)
+    found = [bool(np.isnan(_computed(op, slot, np.float64(np.nan), probe))) for probe in probes]
+    return bool(found) and all(found)
+
+
+def _computed(op: Elementwise, slot: int, constant: Any, probe: Any) -> Any:
+    with np.errstate(all="ignore"):
+        return op.compute(*(constant if k == slot else probe for k in range(len(op.inputs))))
+
+
+def _same(y: Any, x: Any) -> bool:
+    array = np.asarray(y)
+    both_nan = array.dtype.kind == "f" and x.dtype.kind == "f" and bool(np.isnan(x) and np.isnan(array))
+    return array.dtype == x.dtype and (both_nan or array.tobytes() == x.tobytes())

@@ -1,0 +1,130 @@
+"""Listings in JavaScript: an ES module with no imports."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar
+
+from wiregrad.codegen.identifiers import comment
+from wiregrad.codegen.language import Language, Writer, scalar_only
+from wiregrad.codegen.listing import Line, Listing
+from wiregrad.codegen.lowering import AS_NUMBER
+from wiregrad.codegen.words import Word
+from wiregrad.codegen.words.javascript import WORDS
+from wiregrad.ops import Elementwise
+
+RESERVED = frozenset(
+    "await break case catch class const continue debugger default delete do else enum export extends false finally for "
+    "function if implements import in instanceof interface let new null package private protected public return static "
+    "super switch this throw true try typeof var void while with yield async of get set eval arguments undefined NaN "
+    "Infinity Math Number Object Array TypeError globalThis window document self Symbol Float64Array BigInt".split()
+)
+
+
+class JavaScript(Language):
+    """JavaScript."""
+
+    title = "JavaScript"
+    words: ClassVar[Mapping[str, Word]] = {**WORDS, AS_NUMBER: Word("Number")}
+    reserved = RESERVED
+    signs: ClassVar[Mapping[str, str]] = {"==": "===", "!=": "!=="}
+    indent = "  "
+
+    def number(self, value: Any) -> str:
+        """Return a literal."""
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        if math.isnan(value):
+            return "NaN"
+        if math.isinf(value):
+            return "Infinity" if value > 0 else "-Infinity"
+        return repr(value)
+
+    def choice(self, condition: str, yes: str, no: str) -> str:
+        """Return the text of a choice."""
+        return f"{condition} ? {yes} : {no}"
+
+    def op_function(self, op: Elementwise, name: str, body: str) -> str:
+        """Return the definition of an op as a function."""
+        return f"/** {comment(op.doc)} */\nfunction {name}({', '.join(op.inputs)}) {{\n  return {body};\n}}"
+
+
+JAVASCRIPT = JavaScript()
+
+
+def to_js(listing: Listing, name: str) -> str:
+    """Return a listing in JavaScript."""
+    scalar_only(listing, "JavaScript")
+    writer = Writer(JAVASCRIPT, listing, name)
+    given = writer.argument("x", "inputs")
+    body = list(_body(writer, given))
+    head = [f"// {writer.title()}"]
+    inputs = comment(", ".join(listing.inputs), 10_000)
+    doc = f"/** {_doc(listing)} {given}: an object with {inputs or 'nothing'}. */"
+    function = "\n".join([doc, f"export function {name}({given}) {{", *(f"  {line}" for line in body), "}"])
+    return "\n\n".join([*head, *JAVASCRIPT.helpers(writer.calls), function]) + "\n"
+
+
+def _body(writer: Writer, given: str) -> Iterator[str]:
+    listing = writer.listing
+    names = ", ".join(json.dumps(name) for name in listing.inputs)
+    if names:
+        key = writer.identifiers.take("name")
+        yield f"for (const {key} of [{names}]) {{"
+        message = f"`input ${{{key}}} must be a number; got ${{typeof {given}[{key}]}}`"
+        yield f'  if (typeof {given}[{key}] !== "number") throw new TypeError({message});'
+        yield "}"
+    for name, number in listing.inputs.items():
+        yield f"const {writer.names[number]} = {given}[{json.dumps(name)}];"
+    for section in listing.sections:
+        if section.lines:
+            yield f"// {comment(section.title)}"
+            yield from writer.noted((_statement(writer, line), line) for line in section.lines)
+    yield f"return {_returned(writer)};"
+
+
+def _statement(writer: Writer, line: Line) -> str:
+    target, added = writer.names[line.target], writer.added(line)
+    if added is not None:
+        return f"{target} += {added};"
+    declared = "" if line.again else "let " if line.target in writer.again else "const "
+    return f"{declared}{target} = {writer.value(line)};"
+
+
+def _doc(listing: Listing) -> str:
+    return {
+        "value": "Returns the value.",
+        "value_and_grad": "Returns {value, grads}.",
+        "jacobian": "Returns the gradient by input for each output.",
+        "hessian": "Returns {value, grads, hessian}.",
+    }[listing.function]
+
+
+def _returned(writer: Writer) -> str:
+    listing = writer.listing
+    values = {label: writer.atom(atom) for label, atom in listing.values.items()}
+    rows = {
+        label: _object({k: writer.atom(atom) for k, atom in row.items()}) for label, row in listing.gradients.items()
+    }
+    match listing.function:
+        case "value":
+            return next(iter(values.values())) if len(values) == 1 else _object(values)
+        case "value_and_grad":
+            return f"{{ value: {next(iter(values.values()))}, grads: {next(iter(rows.values()))} }}"
+        case "jacobian":
+            return _object(rows)
+    first, *rest = values.values()
+    grads = _object(dict(zip(listing.inputs, rest, strict=True)))
+    hessian = _object(dict(zip(listing.inputs, rows.values(), strict=True)))
+    return f"{{ value: {first}, grads: {grads}, hessian: {hessian} }}"
+
+
+def _object(entries: Mapping[str, str]) -> str:
+    return "{ " + ", ".join(f"{_key(name)}: {text}" for name, text in entries.items()) + " }"
+
+
+def _key(name: str) -> str:
+    # Without brackets this one name would set the object's prototype.
+    return json.dumps(name) if name != "__proto__" else '["__proto__"]'

@@ -1,0 +1,307 @@
+"""What all languages share: how expressions and lines are written, which helpers a listing needs, what is called what.
+
+A language is a subclass that says how it spells a choice, a statement, a function and a file. Every text is made from
+a form once, with places for its operands, and then filled in for each line that has the form.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from wiregrad.codegen.forms import Apply, Constant, Form, Slot
+from wiregrad.codegen.identifiers import Identifiers, comment
+from wiregrad.codegen.listing import Atom, Line, Listing, Role
+from wiregrad.codegen.lowering import function_names, lowered, scalar
+from wiregrad.codegen.words import Word
+from wiregrad.dtypes import counted
+from wiregrad.errors import NoRuleError
+from wiregrad.ir import TABLE, Place
+from wiregrad.ops import Elementwise
+from wiregrad.ops.expressions import (
+    ATOM,
+    CHOICE,
+    COMPARISONS,
+    LEVELS,
+    LOGIC,
+    SIGN,
+    Between,
+    Call,
+    Choice,
+    Input,
+    Number,
+    Signed,
+    Tree,
+    is_condition,
+    parse,
+    walk,
+)
+
+WIDEST = 44
+"""Comments are aligned behind lines up to this long."""
+
+
+class Text(NamedTuple):
+    """The text of an expression with its operands in braces, and which functions it calls."""
+
+    template: str
+    calls: frozenset[str]
+
+
+class Language(ABC):
+    """Writes listings in one language."""
+
+    title: ClassVar[str]
+    words: ClassVar[Mapping[str, Word]]
+    """How the language says C's functions."""
+    reserved: ClassVar[frozenset[str]]
+    """Words that no variable can be called."""
+    remark: ClassVar[str] = "//"
+    """What begins a comment."""
+    indent: ClassVar[str] = "    "
+    signs: ClassVar[Mapping[str, str]] = {}
+    """Signs that it spells in another way than C."""
+
+    def __init__(self) -> None:
+        self._texts: dict[Apply, Text] = {}
+
+    def text_of(self, form: Apply) -> Text:
+        """Return the text of a form, written once."""
+        found = self._texts.get(form)
+        if found is None:
+            if len(self._texts) > 50_000:
+                self._texts.clear()
+            found = self._texts[form] = self.written(self.tree_of(form))
+        return found
+
+    def tree_of(self, form: Form) -> Tree:
+        """Return the expression to write for a form."""
+        return lowered(form)
+
+    def written(self, tree: Tree) -> Text:
+        """Return the text of an expression."""
+        calls = frozenset(part.name for part in walk(tree) if isinstance(part, Call))
+        return Text(self.expression(tree)[0], calls | self.more_calls(tree))
+
+    def more_calls(self, tree: Tree) -> frozenset[str]:
+        """Return the words that an expression needs beside the functions it calls."""
+        return frozenset()
+
+    def expression(self, tree: Tree) -> tuple[str, int]:
+        """Return the text of an expression and how tightly it binds."""
+        match tree:
+            case Input():
+                return f"{{{tree.name}}}", ATOM
+            case Number():
+                text = self.number(tree.value)
+                return text, SIGN if text.startswith("-") else ATOM
+            case Call():
+                return self.call(tree), ATOM
+            case Signed():
+                inner = self.within(tree.operand, SIGN + (tree.sign == "!"))
+                return f"{self.signs.get(tree.sign, tree.sign)}{inner}", SIGN
+            case Between():
+                return self.between(tree), LEVELS[tree.sign]
+            case Choice():
+                condition, yes = (self.within(part, CHOICE + 1) for part in (tree.condition, tree.yes))
+                return self.choice(condition, yes, self.within(tree.no, CHOICE)), CHOICE
+
+    def call(self, tree: Call) -> str:
+        """Return the text of a call."""
+        arguments = ", ".join(self.expression(argument)[0] for argument in tree.arguments)
+        return f"{self.called(tree.name)}({arguments})"
+
+    def called(self, name: str) -> str:
+        """Return what a function is called: one of C's, or an op's own."""
+        return self.words[name].call if name in self.words else name
+
+    def between(self, tree: Between) -> str:
+        """Return the text of two expressions with a sign between them."""
+        level = LEVELS[tree.sign]
+        left = self.within(tree.left, level, beside=tree)
+        right = self.within(tree.right, level + 1, beside=tree)
+        return f"{left} {self.signs.get(tree.sign, tree.sign)} {right}"
+
+    def within(self, tree: Tree, level: int, beside: Between | None = None) -> str:
+        """Return the text of a part, in parentheses where it must have them and where a reader would want them."""
+        text, own = self.expression(tree)
+        wanted = own < level
+        if beside is not None:
+            logical, compared = beside.sign in LOGIC, beside.sign in COMPARISONS
+            wanted = wanted or (compared and is_condition(tree))
+            wanted = wanted or (
+                logical and isinstance(tree, Between) and tree.sign in LOGIC and tree.sign != beside.sign
+            )
+            wanted = wanted or (tree is beside.right and own == SIGN and not logical)
+        return f"({text})" if wanted else text
+
+    @abstractmethod
+    def number(self, value: Any) -> str:
+        """Return a literal."""
+
+    @abstractmethod
+    def choice(self, condition: str, yes: str, no: str) -> str:
+        """Return the text of a choice."""
+
+    @abstractmethod
+    def op_function(self, op: Elementwise, name: str, body: str) -> str:
+        """Return the definition of an op as a function."""
+
+    def helpers(self, calls: Iterable[str]) -> list[str]:
+        """Return the definitions that a listing needs, each after those it uses itself."""
+        found, waiting = dict[str, str](), [(name, False) for name in sorted(calls, reverse=True)]
+        while waiting:
+            name, ready = waiting.pop()
+            if name in found:
+                continue
+            definition, needs = self.definition(name)
+            if ready or not needs:
+                found[name] = definition
+            else:
+                waiting.append((name, True))
+                waiting.extend((need, False) for need in sorted(needs, reverse=True) if need != name)
+        return [definition for definition in found.values() if definition]
+
+    def definition(self, name: str) -> tuple[str, frozenset[str]]:
+        """Return the definition of a function, empty where the language has it, and the functions that it calls."""
+        if name in self.words:
+            word = self.words[name]
+            return word.define, frozenset(word.needs)
+        op = scalar(TABLE[name])
+        text = self.written(parse(op.c))
+        names = Identifiers(self.reserved | self.taken())
+        body = text.template.format(**{k: names.take(k) for k in op.inputs})
+        return self.op_function(op, name, body), text.calls - {name}
+
+    def taken(self) -> frozenset[str]:
+        """Return what helpers may be called, which no variable can be then."""
+        return frozenset(word.call for word in self.words.values() if word.call.isidentifier())
+
+
+class Writer:
+    """Writes one listing in one language: which identifier each variable has, and every line."""
+
+    def __init__(self, language: Language, listing: Listing, *names: str) -> None:
+        self.language, self.listing = language, listing
+        self.calls: set[str] = set()
+        self.identifiers = Identifiers(language.reserved | language.taken() | function_names() | set(names))
+        self.names = self._named()
+        self.again = {line.target for line in listing.lines() if line.again}
+
+    def _named(self) -> list[str]:
+        """Return the identifier of every variable that occurs."""
+        used = {line.target for line in self.listing.lines()} | set(self.listing.inputs.values())
+        shown = _first_names(self.listing)
+        counts = {Role.MASK: 0, Role.SHARED: 0}
+        found = list[str]()
+        for number, (role, node, _, of) in enumerate(self.listing.variables):
+            if number not in used:
+                found.append("")
+                continue
+            if role in counts:
+                counts[role] += 1
+                name = f"{'m' if role is Role.MASK else 's'}{counts[role]}"
+            else:
+                own = shown.get(node) or f"t{node}"
+                name = own if role is not Role.GRADIENT else "_".join(["d", *([of] if of else []), own])
+            found.append(self.identifiers.take(name))
+        return found
+
+    def argument(self, name: str, instead: str) -> str:
+        """Return what an argument of the function is called: another name where a variable has the first."""
+        return self.identifiers.take(instead if name in self.identifiers else name)
+
+    def atom(self, atom: Atom) -> str:
+        """Return the text of a variable or constant, as an operand."""
+        if isinstance(atom, int):
+            return self.names[atom]
+        text = self.language.number(_item(atom.value))
+        return f"({text})" if text.startswith("-") else text
+
+    def value(self, line: Line) -> str:
+        """Return the right-hand side of a line."""
+        return self.form(line.form, line.atoms)
+
+    def form(self, form: Form, atoms: Sequence[Atom]) -> str:
+        """Return the text of a form with its operands filled in."""
+        match form:
+            case Slot():
+                return self.atom(atoms[form.number])
+            case Constant():
+                return self.constant(form)
+        text = self.language.text_of(form)
+        self.calls |= text.calls
+        return text.template.format(*[self.atom(atom) for atom in atoms])
+
+    def constant(self, constant: Constant) -> str:
+        """Return the text of a constant that stands alone."""
+        return self.language.number(_item(constant.value))
+
+    def added(self, line: Line) -> str | None:
+        """Return what a line adds to its variable, if that is all it does."""
+        form = line.form
+        if not line.again or not isinstance(form, Apply) or form.op is not TABLE["add"]:
+            return None
+        first, second = form.operands
+        if not isinstance(first, Slot) or line.atoms[first.number] != line.target:
+            return None
+        return self.form(second, line.atoms)
+
+    def noted(self, statements: Iterable[tuple[str, Line | None]]) -> Iterator[str]:
+        """Return statements with their comments aligned, and a comment of its own where the group changes."""
+        pairs, group = list(statements), ""
+        width = min(WIDEST, max((len(text) for text, line in pairs if line), default=0))
+        for text, line in pairs:
+            if line is None:
+                yield text
+                continue
+            if line.group != group:
+                group = line.group
+                if group:
+                    yield f"{self.language.remark} {comment(group)}"
+            place = "" if line.place is None or line.place.file == "formula" else f", {_short(line.place)}"
+            yield f"{text:<{width}}  {self.language.remark} {comment(line.note + place)}"
+
+    def title(self) -> str:
+        """Return what the listing is, in a line."""
+        circuit, function = self.listing.circuit, self.listing.function
+        what = {
+            "value": "value",
+            "value_and_grad": "value and gradient",
+            "jacobian": "Jacobian",
+            "hessian": "value, gradient and Hessian",
+        }[function]
+        outputs = ", ".join(circuit.outputs[:4]) + (", ..." if len(circuit.outputs) > 4 else "")
+        nodes = counted(len(circuit), "node")
+        return comment(f"{what[:1].upper()}{what[1:]} of {outputs}, written by wiregrad from a circuit of {nodes}.")
+
+
+def scalar_only(listing: Listing, language: str, dtypes: str = "fb", width: int = 8) -> None:
+    """Raise unless every variable is one number, and of a kind that the language can compute with."""
+    for role, node, kind, _ in listing.variables:
+        if kind.shape:
+            raise NoRuleError(
+                f"{language} listings are of scalar circuits, and {listing.circuit.name} has arrays "
+                f"({kind} at its {role.value} {_first_names(listing).get(node, node)}); use to_numpy(), to_c(), or "
+                "expand() the circuit first"
+            )
+        if kind.dtype.kind not in dtypes or (kind.dtype.kind == "f" and kind.dtype.itemsize != width):
+            raise NoRuleError(
+                f"{language} listings compute in float64, and {listing.circuit.name} has {kind} "
+                f"({role.value} {_first_names(listing).get(node, node)}); use to_numpy(), which keeps dtypes"
+            )
+
+
+def _short(place: Place) -> str:
+    return f"{place.file.replace(chr(92), '/').rpartition('/')[2]}:{place.line}"
+
+
+def _item(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic | np.ndarray) else value
+
+
+def _first_names(listing: Listing) -> dict[int, str]:
+    return {node: own[0] for node, own in listing.source.columns.names.by_node().items()}

@@ -1,0 +1,438 @@
+"""The listing of a circuit: what every language writes, before any language has written it.
+
+Forward, each function node is a line; backward, in the reverse order, each wire is one: the first gradient that reaches
+a variable is assigned, later ones are added. A gradient under a mask is absent where the mask is false: the mask is
+applied after all products, so an inf or NaN in a branch that was not taken never reaches a result.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from wiregrad.codegen.forms import Apply, Constant, Form, Slot, slots_of, tidied, uniform
+from wiregrad.codegen.rules import Case, Rule, Sent, constant_key, needs_mask, rule_of
+from wiregrad.dtypes import BOOL, WireType
+from wiregrad.errors import CircuitError, OperandError, OutputError, shown, suggest
+from wiregrad.ir import CONSTANT, INPUT, TABLE, Circuit, Pattern, Place, Row
+from wiregrad.ops import Elementwise
+from wiregrad.ops.array import Linear
+from wiregrad.passes import gradient_circuit, prune, simplify
+
+
+class Role(Enum):
+    """What a variable is, which decides what it is called."""
+
+    INPUT = "input"
+    NODE = "node"
+    GRADIENT = "gradient"
+    MASK = "mask"
+    SHARED = "shared"
+
+
+class Variable(NamedTuple):
+    """One name of a listing: its role, the node it belongs to, the output that a gradient is of."""
+
+    role: Role
+    node: int
+    type: WireType
+    of: str = ""
+
+
+Atom = int | Constant
+"""What a line reads: a variable by its number, or a constant."""
+
+
+@dataclass(slots=True)
+class Line:
+    """One statement: a form of atoms, assigned to a variable."""
+
+    target: int
+    form: Form
+    atoms: tuple[Atom, ...]
+    note: str = ""
+    place: Place | None = None
+    group: str = ""
+    again: bool = False
+    """Whether the variable had a value before."""
+    inline: tuple[int, Form] | None = None
+    """A mask that the line reads, and its form where that is written out: for a mask that no other line reads."""
+
+    def read(self) -> list[Atom]:
+        """Return the atoms that the line reads."""
+        return [self.atoms[slot] for slot in slots_of(self.form)]
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of a listing: the forward pass, or the way back from one output."""
+
+    title: str
+    lines: list[Line]
+
+
+@dataclass(frozen=True)
+class Listing:
+    """A circuit as lines of code, without a language."""
+
+    circuit: Circuit
+    source: Circuit
+    """The circuit whose nodes the lines are: that of the gradient, where second derivatives are wanted."""
+    function: str
+    variables: list[Variable] = field(default_factory=list)
+    sections: list[Section] = field(default_factory=list)
+    inputs: dict[str, int] = field(default_factory=dict)
+    """The variables of the inputs, by name."""
+    values: dict[str, Atom] = field(default_factory=dict)
+    """What the outputs are, by label."""
+    gradients: dict[str, dict[str, Atom]] = field(default_factory=dict)
+    """The gradient of each output that has one, by input."""
+
+    def results(self) -> Iterator[int]:
+        """Return the variables that the function hands over."""
+        values = {} if self.function == "jacobian" else self.values
+        for atoms in (values, *self.gradients.values()):
+            yield from (atom for atom in atoms.values() if isinstance(atom, int))
+
+    def lines(self) -> Iterator[Line]:
+        """Return every line in order."""
+        for section in self.sections:
+            yield from section.lines
+
+
+FUNCTIONS = ("value", "value_and_grad", "jacobian", "hessian")
+"""What a listing can compute."""
+VERBS = {pattern: f"{pattern.name.lower()}s" for pattern in Pattern}
+"""How an op passes the gradient on, as a verb: add distributes, multiply swaps."""
+
+
+def listing(circuit: Circuit, function: str = "value_and_grad") -> Listing:
+    """Return the listing of a circuit: its value, and what `function` says of its derivatives.
+
+    >>> from wiregrad.ir import parse_text
+    >>> found = listing(parse_text("input a, b\\ny = multiply a b\\noutput y"))
+    >>> [line.note for line in found.lines()]
+    ['multiply', 'seed', 'multiply swaps', 'multiply swaps']
+    """
+    if function not in FUNCTIONS:
+        near = suggest(str(function), FUNCTIONS)
+        raise OperandError(f"a listing's function is one of {', '.join(FUNCTIONS)}; got {shown(function)}{near}")
+    if function in ("value_and_grad", "hessian"):
+        circuit.root()
+    if function != "value" and not circuit.inputs:
+        raise CircuitError("the circuit has no inputs, so there is nothing to differentiate by")
+    written = simplify(gradient_circuit(circuit)) if function == "hessian" else prune(circuit)
+    lister = _Lister(written, Listing(circuit, written, function))
+    lister.forward()
+    lister.answer(circuit.outputs)
+    return lister.finish()
+
+
+class _Lister:
+    """Writes the lines of one listing."""
+
+    def __init__(self, circuit: Circuit, found: Listing) -> None:
+        self.circuit, self.found = circuit, found
+        self.atoms: list[Atom] = []
+        self.lines: list[Line] = []
+        self.active = circuit.active()
+        self.rows = list(circuit.rows())
+        self.types = [circuit.columns.type_table[k] for k in circuit.columns.types.tolist()]
+
+    def variable(self, role: Role, node: int, kind: WireType, of: str = "") -> int:
+        self.found.variables.append(Variable(role, node, kind, of))
+        return len(self.found.variables) - 1
+
+    def section(self, title: str) -> None:
+        self.lines = []
+        self.found.sections.append(Section(title, self.lines))
+
+    def forward(self) -> None:
+        """Write a line for each function node."""
+        self.section("forward")
+        names, values = self.circuit.columns.names.by_node(), self.circuit.constants()
+        places, groups = self.circuit.columns.places, self.circuit.columns.groups
+        for row in self.rows:
+            node, kind = row.node, self.types[row.node]
+            if row.op is INPUT:
+                number = self.variable(Role.INPUT, node, kind)
+                self.found.inputs[names[node][0]] = number
+                self.atoms.append(number)
+                continue
+            if row.op is CONSTANT and node not in names and not kind.shape:
+                self.atoms.append(Constant(values[node], kind))
+                continue
+            atoms = tuple([self.atoms[source] for source in row.sources])
+            if node not in names and _is_spread_constant(row, atoms):
+                # Broadcasting a constant needs no line: each reader broadcasts it for itself.
+                constants = [atom.value for atom in atoms if isinstance(atom, Constant)]
+                self.atoms.append(Constant(row.op.compute(*constants), kind))
+                continue
+            if kind.shape:
+                atoms = _narrowed(row, atoms)
+            form: Form = Constant(values[node], kind) if row.op is CONSTANT else self._form(row, atoms)
+            number = self.variable(Role.NODE, node, kind)
+            self.lines.append(Line(number, form, atoms, row.op.title, places.at(node), groups.at(node) or ""))
+            self.atoms.append(number)
+
+    def _form(self, row: Row, atoms: tuple[Atom, ...]) -> Form:
+        """Return what a node computes, the same object for every node like it."""
+        kinds = tuple(
+            [self.types[k] if isinstance(a, int) else a.type for k, a in zip(row.sources, atoms, strict=True)]
+        )
+        key = (row.op.name, row.op.settings, kinds)
+        found = _FORMS.get(key)
+        if found is None or found.op is not row.op:
+            if len(_FORMS) > 20_000:
+                _FORMS.clear()
+            slots = tuple(Slot(k, kind) for k, kind in enumerate(kinds))
+            found = _FORMS[key] = Apply(row.op, slots, self.types[row.node])
+        return found
+
+    def answer(self, outputs: tuple[str, ...]) -> None:
+        """Write the way back from each output that has a gradient to give, and say what is returned."""
+        labels, nodes = self.circuit.outputs, self.circuit.columns.outputs.tolist()
+        for label, node in zip(labels, nodes, strict=True):
+            self.found.values[label] = self.atoms[node]
+        function = self.found.function
+        if function == "value":
+            return
+        of = list(zip(labels, nodes, strict=True))
+        if function == "hessian":
+            of = of[1:]
+        wide = next((label for label, node in of if self.types[node].shape), None)
+        if wide is not None:
+            raise OutputError(
+                f"gradients are of single numbers, and the output {wide} is {self.types[dict(of)[wide]]}; "
+                "sum it up, or ask for the value alone"
+            )
+        alone = len(of) == 1
+        for label, node in of:
+            self.section("backward" if alone else f"backward from {label}")
+            grads = _Back(self, "" if alone else label).sweep(node)
+            self.found.gradients[label] = {name: grads.get(k, _ZERO) for name, k in self._leaves()}
+
+    def _leaves(self) -> Iterator[tuple[str, int]]:
+        for node in self.circuit.input_indices():
+            yield self.circuit.name_of(node), node
+
+    def finish(self) -> Listing:
+        """Write masks that one line reads into that line, drop lines whose result nobody reads; return the listing."""
+        self._drop_dead()
+        readers = Counter(atom for line in self.found.lines() for atom in line.read() if isinstance(atom, int))
+        for line in self.found.lines():
+            if line.inline is not None and readers[line.inline[0]] == 1:
+                line.form = line.inline[1]
+        self._drop_dead()
+        return self.found
+
+    def _drop_dead(self) -> None:
+        live = set(self.found.results())
+        for section in reversed(self.found.sections):
+            kept = list[Line]()
+            for line in reversed(section.lines):
+                if line.target in live:
+                    live.discard(line.target)
+                    live.update(atom for atom in line.read() if isinstance(atom, int))
+                    kept.append(line)
+            section.lines[:] = reversed(kept)
+
+
+_ZERO = Constant(np.float64(0.0), WireType(np.dtype(np.float64)))
+_FORMS: dict[Any, Apply] = {}
+"""Forms that nodes have in common, so that a language writes each of them once."""
+
+
+def _is_spread_constant(row: Row, atoms: tuple[Atom, ...]) -> bool:
+    moves = isinstance(row.op, Linear) and row.op.moves
+    return moves and all(isinstance(atom, Constant) and uniform(atom.value) is not None for atom in atoms)
+
+
+def _narrowed(row: Row, atoms: tuple[Atom, ...]) -> tuple[Atom, ...]:
+    """Return the operands of an op on elements with constants that are one number all over as that number."""
+    if not isinstance(row.op, Elementwise) or all(isinstance(atom, Constant) for atom in atoms):
+        return atoms
+    return tuple([_one_number(atom) if isinstance(atom, Constant) else atom for atom in atoms])
+
+
+def _one_number(constant: Constant) -> Constant:
+    number = uniform(constant.value)
+    return constant if number is None else Constant(number, WireType(constant.type.dtype))
+
+
+class _Gradient(NamedTuple):
+    """What has come back to a node so far: the variable, and the mask under which it is present."""
+
+    value: int
+    mask: Atom | None
+
+
+class _Back:
+    """The way back from one output."""
+
+    def __init__(self, lister: _Lister, of: str) -> None:
+        self.lister, self.of = lister, of
+        self.grads: dict[int, _Gradient] = {}
+        self.sums: dict[Any, Form] = {}
+        self.place: Place | None = None
+        self.group = ""
+
+    def sweep(self, root: int) -> dict[int, Atom]:
+        """Write the lines from an output back to the inputs; returns what came back to each node."""
+        lister = self.lister
+        places, groups = lister.circuit.columns.places, lister.circuit.columns.groups
+        if lister.active[root]:
+            seed = self._new(Role.GRADIENT, root, lister.types[root])
+            self._line(seed, Constant(np.ones((), lister.types[root].dtype)[()], lister.types[root]), (), "seed")
+            self.grads[root] = _Gradient(seed, None)
+        for row in reversed(lister.rows[: root + 1]):
+            arrived = self.grads.get(row.node)
+            if arrived is not None and row.sources:
+                self.place, self.group = places.at(row.node), groups.at(row.node) or ""
+                self._pass_on(row, arrived)
+        return {node: arrived.value for node, arrived in self.grads.items()}
+
+    def _new(self, role: Role, node: int, kind: WireType) -> int:
+        return self.lister.variable(role, node, kind, self.of)
+
+    def _line(self, target: int, form: Form, atoms: tuple[Atom, ...], note: str, again: bool = False) -> Line:
+        line = Line(target, form, atoms, note, self.place, self.group, again)
+        self.lister.lines.append(line)
+        return line
+
+    def _pass_on(self, row: Row, arrived: _Gradient) -> None:
+        lister = self.lister
+        moving = tuple([k for k in reversed(range(len(row.sources))) if lister.active[row.sources[k]]])
+        if not moving:
+            return
+        everywhere = arrived.mask is None and needs_mask(row.op)
+        if everywhere:
+            kind = WireType(BOOL.dtype, lister.types[row.node].shape)
+            present = self._new(Role.MASK, row.node, kind)
+            self._line(present, Constant(np.ones(kind.shape, np.bool_), kind), (), "present everywhere")
+            arrived = _Gradient(arrived.value, present)
+        operands = [lister.atoms[source] for source in row.sources]
+        rule = rule_of(self._case(row, operands, moving, arrived, everywhere))
+        operands = list(_narrowed(row, tuple(operands)))
+        mask = arrived.mask if arrived.mask is not None else Constant(np.True_, BOOL)
+        atoms: tuple[Atom, ...] = (*operands, lister.atoms[row.node], arrived.value, mask)
+        note = f"{row.op.title} {VERBS[row.op.pattern]}"
+        for form in rule.shared:
+            number = self._new(Role.MASK if form.type.dtype == BOOL.dtype else Role.SHARED, row.node, form.type)
+            self._line(number, form, atoms, row.op.title)
+            atoms = (*atoms, number)
+        for sent in rule.sent:
+            self._send(row, rule, sent, atoms, note)
+
+    def _case(
+        self, row: Row, operands: list[Atom], moving: tuple[int, ...], arrived: _Gradient, everywhere: bool
+    ) -> Case:
+        types = self.lister.types
+        constants = []
+        for slot, atom in enumerate(operands):
+            if isinstance(atom, Constant):
+                key = constant_key(slot, atom.value, atom.type)
+                if key is not None:
+                    constants.append(key)
+        kinds = tuple([types[source] for source in row.sources])
+        op = row.op
+        masked = arrived.mask is not None
+        return Case(op, op.settings, row.mode, moving, kinds, types[row.node], masked, everywhere, tuple(constants))
+
+    def _send(self, row: Row, rule: Rule, sent: Sent, atoms: tuple[Atom, ...], note: str) -> None:
+        """Assign or add what goes back along one wire."""
+        source = row.sources[sent.slot]
+        kind, before = self.lister.types[source], self.grads.get(source)
+        mask = self._mask(row, sent, atoms)
+        if before is None:
+            target, total = self._new(Role.GRADIENT, source, kind), mask
+        else:
+            target, total = before.value, self._either(row, before.mask, mask)
+            if before.mask is not None and isinstance(sent.value, Apply):
+                # It is read twice: where something came back before, and where nothing did.
+                apart = self._new(Role.SHARED, source, kind)
+                self._line(apart, sent.value, atoms, row.op.title)
+                atoms, sent, rule = (*atoms, apart), Sent(sent.slot, Slot(len(atoms), kind), sent.mask), Rule()
+        held = None if before is None else before.mask
+        form = _combined(rule, sent, kind, len(atoms), _Case(before is not None, mask is not None, held is not None))
+        extra = tuple([atom for atom in (None if before is None else target, mask, held) if atom is not None])
+        line = self._line(target, form, (*atoms, *extra), note, again=before is not None)
+        if isinstance(mask, int) and sent.mask is not None and before is None:
+            line.inline = mask, _inlined(rule, sent, kind)
+        self.grads[source] = _Gradient(target, total)
+
+    def _mask(self, row: Row, sent: Sent, atoms: tuple[Atom, ...]) -> Atom | None:
+        """Return where something sent is present, as an atom."""
+        if sent.mask is None or isinstance(sent.mask, Constant):
+            return sent.mask
+        if isinstance(sent.mask, Slot):
+            return atoms[sent.mask.number]
+        number = self._new(Role.MASK, row.sources[sent.slot], sent.mask.type)
+        self._line(number, sent.mask, atoms, f"where {row.op.title} sends something")
+        return number
+
+    def _either(self, row: Row, one: Atom | None, two: Atom | None) -> Atom | None:
+        """Return where one of two gradients is present; None: everywhere."""
+        if one is None or two is None:
+            return None
+        if one == two:
+            return one
+        kind = WireType(BOOL.dtype, self.lister.types[row.node].shape)
+        number = self._new(Role.MASK, row.node, kind)
+        form = Apply(TABLE["logical_or"], (Slot(0, kind), Slot(1, kind)), kind)
+        self._line(number, form, (one, two), "where one of them sends something")
+        return number
+
+
+class _Case(NamedTuple):
+    """How something sent meets what is there."""
+
+    added: bool
+    masked: bool
+    held: bool
+    """Whether what is there is masked."""
+
+
+def _combined(rule: Rule, sent: Sent, kind: WireType, first: int, case: _Case) -> Form:
+    """Return what a gradient becomes when something is sent to it.
+
+    The slots from `first` on are what is there, where the new is present, and where the old is: those there are.
+    """
+    key = sent.slot, case
+    found = rule.made.get(key)
+    if found is not None:
+        return found
+    slots = iter(range(first, first + 3))
+    condition = WireType(BOOL.dtype, kind.shape)
+    old = Slot(next(slots), kind) if case.added else None
+    mask = Slot(next(slots), condition) if case.masked else None
+    held = Slot(next(slots), condition) if case.held else None
+    found = sent.value if old is None else Apply(TABLE["add"], (old, sent.value), kind)
+    if held is not None:
+        found = _choose(held, found, sent.value, kind)
+    if mask is not None:
+        found = _choose(mask, found, _zero(kind) if old is None else old, kind)
+    rule.made[key] = found
+    return found
+
+
+def _inlined(rule: Rule, sent: Sent, kind: WireType) -> Form:
+    """Return what is first sent to a gradient, with its mask written out."""
+    found = rule.made.get(sent.slot)
+    if found is None:
+        assert sent.mask is not None
+        found = rule.made[sent.slot] = _choose(sent.mask, sent.value, _zero(kind), kind)
+    return found
+
+
+def _choose(condition: Form, yes: Form, no: Form, kind: WireType) -> Form:
+    return tidied(TABLE["where"], (condition, yes, no), kind)
+
+
+def _zero(kind: WireType) -> Constant:
+    return Constant(np.zeros((), kind.dtype)[()], WireType(kind.dtype))

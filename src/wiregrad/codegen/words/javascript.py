@@ -1,0 +1,148 @@
+"""How JavaScript says the functions of C's math.h, each within 4 ulp of C's and equal to it on special values.
+
+Most are functions of `Math`. Where there is none, or V8's strays, stands a definition. In JavaScript a NaN has no sign
+that can be read, so `copysign(x, NaN)` is taken to be positive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from textwrap import indent, wrap
+
+from wiregrad.codegen.words import Word
+
+ERF_SERIES = (
+    5.957176147748911e-11,
+    -1.1372848856791674e-09,
+    1.4659775274047436e-08,
+    -1.6350312701054695e-07,
+    1.6461000484121368e-06,
+    -1.4925595266831182e-05,
+    0.0001205533111164271,
+    -0.000854832698083379,
+    0.0052239776248180145,
+    -0.026866170645076792,
+    0.11283791670954879,
+    -0.3761263890318375,
+    0.1283791670955126,
+)
+"""The polynomial in z = x² that is nearest to erf(x) / x - 1 where |x| < 1, the highest power first."""
+
+ERFC_TAIL = (
+    -4.325370719107278e-09,
+    -1.0659628807393203e-08,
+    3.42329907978226e-08,
+    9.877438074940672e-08,
+    -1.3432312409451292e-07,
+    -6.146346341425417e-07,
+    3.52693258412998e-07,
+    3.471616676593574e-06,
+    -7.300550882569987e-07,
+    -2.0100376113106087e-05,
+    4.9491714476033325e-06,
+    0.00012509932758636072,
+    -0.00010515976008945177,
+    -0.0007798322714918795,
+    0.0018886903564002055,
+    0.002529391816335117,
+    -0.02377051491853638,
+    0.06830802734394434,
+    -0.11927366341531179,
+    0.12964515870276203,
+    -0.0475622943534507,
+    -0.1356211061245812,
+    0.25300805826972966,
+)
+"""The polynomial in t = (x - 3) / (x + 3) that is nearest to (1 + 2x) exp(x²) erfc(x) - 1 where 0.5 <= x <= 28."""
+
+
+def _polynomial(coefficients: Iterable[float], variable: str) -> str:
+    numbers = "\n".join(wrap(", ".join(map(repr, coefficients)), 100))
+    return f"[\n{indent(numbers, '    ')}\n  ].reduce((sum, c) => sum * {variable} + c)"
+
+
+_EXP2 = """\
+/** 2 to the power x. */
+function exp2(x) {
+  return Math.pow(2, x);
+}"""
+
+_POW = """\
+/** x to the power y, as in C: 1 to any power is 1, and so is -1 to an infinite one. */
+function pow(x, y) {
+  if (x === 1 || (x === -1 && Math.abs(y) === Infinity)) return 1;
+  const power = Math.pow(x, y);
+  const t = Math.abs(x) - 1;
+  if (!(Math.abs(t) < 2 ** -20 && Math.abs(y) > 2 ** 31 && Math.abs(y) < 2 ** 64)) return power;
+  // Math.pow loses digits here. The logarithm is t + bend, and y * t is product + rest without rounding.
+  const bend = t * t * (-1 / 2 + t * (1 / 3 + t * (-1 / 4 + t / 5)));
+  const a = Math.fround(y);
+  const b = Math.fround(t);
+  const product = y * t;
+  const rest = a * b - product + a * (t - b) + (y - a) * b + (y - a) * (t - b) + y * bend;
+  const exponent = product + rest;
+  const size = Math.exp(exponent);
+  return Math.sign(power) * (size + (size < Infinity ? size * (product - exponent + rest) : 0));
+}"""
+
+_FMOD = """\
+/** What is left of x after taking y away as often as it fits, with the sign of x. */
+function fmod(x, y) {
+  return x % y;
+}"""
+
+_RINT = """\
+/** The whole number nearest to x, the even one of two. */
+function rint(x) {
+  const size = Math.abs(x);
+  // Near 2 ** 52 doubles are whole numbers, so the sum is rounded to one.
+  return size < 2 ** 52 ? copysign(size + 2 ** 52 - 2 ** 52, x) : x;
+}"""
+
+_COPYSIGN = """\
+/** The size of x with the sign of y. */
+function copysign(x, y) {
+  return y < 0 || Object.is(y, -0) ? -Math.abs(x) : Math.abs(x);
+}"""
+
+_ERF_AND_ERFC = f"""\
+/** The error function. */
+function erf(x) {{
+  if (!(Math.abs(x) < 1)) return x < 0 ? erfc(-x) - 1 : 1 - erfc(x);
+  const z = x * x;
+  const more = {_polynomial(ERF_SERIES, "z")};
+  return x + x * more;
+}}
+
+/** The complement of the error function, 1 - erf(x), to full relative accuracy. */
+function erfc(x) {{
+  if (x < 0.5) return 1 - erf(x);
+  if (x > 28) return 0;
+  // (1 + 2 * x) * exp(x * x) * erfc(x) is 1 + more.
+  const t = (x - 3) / (x + 3);
+  const more = {_polynomial(ERFC_TAIL, "t")};
+  // 1 + 2 * near and near * near are exact; what they leave of x is made good by two small factors, 1 + a and 1 - b.
+  const near = Math.fround(x);
+  const a = Math.expm1(-(x - near) * (x + near));
+  const b = (2 * (x - near)) / (1 + 2 * x);
+  const lead = Math.exp(-near * near) / (1 + 2 * near);
+  return lead + lead * (more + (1 + more) * (a - b - a * b));
+}}"""
+
+_SAME = (
+    "exp expm1 log log2 log10 log1p sqrt cbrt hypot sin cos tan asin acos atan atan2 "
+    "sinh cosh tanh asinh acosh atanh floor ceil trunc"
+)
+
+WORDS: dict[str, Word] = {name: Word(f"Math.{name}") for name in _SAME.split()} | {
+    "fabs": Word("Math.abs"),
+    "exp2": Word("exp2", _EXP2),
+    "pow": Word("pow", _POW),
+    "fmod": Word("fmod", _FMOD),
+    "rint": Word("rint", _RINT, needs=("copysign",)),
+    "copysign": Word("copysign", _COPYSIGN),
+    # Each is the other's complement where that is the nearer way, so they are defined together.
+    "erf": Word("erf", needs=("erfc",)),
+    "erfc": Word("erfc", _ERF_AND_ERFC),
+}
+"""How JavaScript says each function of C's."""

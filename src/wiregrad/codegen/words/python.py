@@ -1,0 +1,99 @@
+"""C's math.h in plain Python, which needs `import math` and nothing else.
+
+Python's `math` raises where C answers an infinity or NaN, and so does `/`; where that can happen, a short function
+stands at the top of the listing. Where it cannot, the listing calls `math` itself.
+"""
+
+from __future__ import annotations
+
+from wiregrad.codegen.words import Word
+
+NEVER_RAISE = "fabs cbrt hypot atan atan2 tanh asinh erf erfc copysign".split()
+"""The functions of `math` that answer for every float as C does."""
+
+
+def _define(head: str, doc: str, *body: str) -> Word:
+    """Return a word with its definition."""
+    lines = [f"def {head}:", f'    """{doc}"""', *(f"    {line}" for line in body)]
+    return Word(head.partition("(")[0], "\n".join(lines))
+
+
+def _overflows(name: str, limit: str = "math.inf") -> Word:
+    """Return a function that Python refuses to give where it overflows."""
+    doc = f"math.{name}, but inf where that overflows, as IEEE 754 has it."
+    body = "try:", f"    return math.{name}(x)", "except OverflowError:", f"    return {limit}"
+    return _define(f"{name}(x)", doc, *body)
+
+
+def _logarithm(name: str, start: str) -> Word:
+    """Return a logarithm of numbers above `start`."""
+    doc = f"math.{name}, but -inf at {start} and NaN below, as IEEE 754 has it."
+    value = f"math.{name}(x) if x > {start} else -math.inf if x == {start} else math.nan"
+    return _define(f"{name}(x)", doc, f"return {value}")
+
+
+def _within(name: str, inside: str, outside: str) -> Word:
+    """Return a function that is defined only in a part of the numbers; `outside` says where it is not."""
+    doc = f"math.{name}, but NaN {outside}, as IEEE 754 has it."
+    return _define(f"{name}(x)", doc, f"return math.{name}(x) if {inside} else math.nan")
+
+
+def _whole(name: str, python: str) -> Word:
+    """Return a function that rounds; Python's gives an int, which has no -0, inf or NaN."""
+    doc = f"{python}, but a float: -0.0, inf and NaN stay what they are."
+    return _define(f"{name}(x)", doc, f"return math.copysign({python}(x), x) if math.isfinite(x) else x")
+
+
+WORDS: dict[str, Word] = {
+    **{name: Word(f"math.{name}") for name in NEVER_RAISE},
+    "exp": _overflows("exp"),
+    "exp2": _overflows("exp2"),
+    "expm1": _overflows("expm1"),
+    "cosh": _overflows("cosh"),
+    "sinh": _overflows("sinh", "math.copysign(math.inf, x)"),
+    "log": _logarithm("log", "0.0"),
+    "log2": _logarithm("log2", "0.0"),
+    "log10": _logarithm("log10", "0.0"),
+    "log1p": _logarithm("log1p", "-1.0"),
+    "sqrt": _within("sqrt", "x >= 0.0", "below 0"),
+    "sin": _within("sin", "math.isfinite(x)", "at an infinity"),
+    "cos": _within("cos", "math.isfinite(x)", "at an infinity"),
+    "tan": _within("tan", "math.isfinite(x)", "at an infinity"),
+    "asin": _within("asin", "-1.0 <= x <= 1.0", "outside [-1, 1]"),
+    "acos": _within("acos", "-1.0 <= x <= 1.0", "outside [-1, 1]"),
+    "acosh": _within("acosh", "x >= 1.0", "below 1"),
+    "atanh": _define(
+        "atanh(x)",
+        "math.atanh, but an infinity at -1 and 1 and NaN beyond, as IEEE 754 has it.",
+        "if math.fabs(x) == 1.0:",
+        "    return math.copysign(math.inf, x)",
+        "return math.atanh(x) if -1.0 < x < 1.0 else math.nan",
+    ),
+    "pow": _define(
+        "pow(x, y)",
+        "math.pow, but an infinity or NaN where that raises, as IEEE 754 has it.",
+        "try:",
+        "    return math.pow(x, y)",
+        "except (OverflowError, ValueError):",
+        "    if x < 0.0 and y % 1.0 != 0.0:",
+        "        return math.nan",
+        "    return math.copysign(math.inf, x) if y % 2.0 == 1.0 else math.inf",
+    ),
+    "fmod": _define(
+        "fmod(x, y)",
+        "math.fmod, but NaN where x is infinite or y is 0, as IEEE 754 has it.",
+        "return math.nan if math.isinf(x) or y == 0.0 else math.fmod(x, y)",
+    ),
+    "floor": _whole("floor", "math.floor"),
+    "ceil": _whole("ceil", "math.ceil"),
+    "trunc": _whole("trunc", "math.trunc"),
+    "rint": _whole("rint", "round"),
+    "/": _define(
+        "divide(a, b)",
+        "a / b, but an infinity or NaN where b is 0, as IEEE 754 has it.",
+        "if b != 0.0:",
+        "    return a / b",
+        "return math.nan if a == 0.0 or a != a else math.copysign(math.inf, a) * math.copysign(1.0, b)",
+    ),
+}
+"""How Python says each function of C's, and the sign of division."""

@@ -1,0 +1,241 @@
+"""Circuit files: one safetensors file that holds the arrays as tensors and the JSON form of the circuit beside them.
+
+The format is eight bytes that say how long the header is, a JSON header that says where each tensor lies, and the
+tensors. It is so small that it is read and written here, with the checks that a file from anywhere needs: nothing in
+it is run, no length in it is believed. Other tools open the file too and see the tensors; `circuit` is the document,
+as bytes of UTF-8. A file is written beside the one it replaces and put in its place when it is whole.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from math import prod
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wiregrad.errors import CircuitError, FileAccessError, FileFormatError, shown
+from wiregrad.ir import Circuit
+from wiregrad.ir.document import FORMAT, READERS, VERSION, Tensors, parse_json, write_json
+from wiregrad.ir.elements import as_pairs
+from wiregrad.ir.strictjson import MAX_BYTES, loads
+
+MAX_FILE, MAX_HEADER = 8 * 2**30, 16 * 2**20
+"""How many bytes a file and its header may have."""
+CIRCUIT = "circuit"
+"""The tensor that holds the document."""
+METADATA = "__metadata__"
+_NAMES = {"F64": "<f8", "F32": "<f4", "I64": "<i8", "U8": "|u1", "BOOL": "|b1"}
+_CODES = {np.dtype(code): name for name, code in _NAMES.items()}
+
+PathLike = str | os.PathLike[str]
+
+
+def save(circuit: Circuit, path: PathLike) -> None:
+    """Write a circuit to a file, whole or not at all.
+
+    >>> import tempfile, wiregrad as wg
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save(wg.circuit("e = a + b; f = e * c"), f"{folder}/f.wg")
+    ...     print(load(f"{folder}/f.wg").run(a=2, b=-3, c=10).output)
+    -10.0
+    """
+    tensors: Tensors = {}
+    document = write_json(circuit, tensors).encode()
+    if len(document) > MAX_BYTES:
+        raise FileFormatError(f"the circuit takes {len(document):,} bytes as JSON; a file holds at most {MAX_BYTES:,}")
+    arrays = {name: as_pairs(value) for name, value in tensors.items()}
+    arrays[CIRCUIT] = np.frombuffer(document, np.uint8)
+    _replace(_checked_path(path), [*_packed(arrays)])
+
+
+def load(path: PathLike) -> Circuit:
+    """Read a circuit from a file that `save` wrote; a file from anyone is safe to read."""
+    place = _checked_path(path)
+    data = _content(place)
+    try:
+        tensors = _tensors(data)
+        document = tensors.pop(CIRCUIT, None)
+        if document is None or document.dtype != np.uint8:
+            raise FileFormatError(f"it has no tensor {CIRCUIT!r} of bytes: it was not written by wiregrad")
+        circuit = parse_json(document.tobytes(), tensors)
+    except CircuitError as error:
+        raise FileFormatError(f"{place} cannot be read as a circuit: {error}") from None
+    return circuit
+
+
+def _checked_path(path: Any) -> Path:
+    if not isinstance(path, str | os.PathLike) or not isinstance(os.fspath(path), str):
+        raise FileAccessError(f"a path is a string or a pathlib.Path; got {shown(path)}")
+    if "\0" in os.fspath(path):
+        raise FileAccessError(f"no file can be called {shown(os.fspath(path))}")
+    return Path(path)
+
+
+def _packed(arrays: Tensors) -> Iterator[memoryview]:
+    """Return the parts of a file: length, header, and the tensors, those with the widest elements first."""
+    ordered = sorted(arrays.items(), key=lambda item: -item[1].itemsize)
+    header: dict[str, Any] = {METADATA: {"format": FORMAT, "version": str(VERSION)}}
+    parts, end = [], 0
+    for name, array in ordered:
+        plain = np.ascontiguousarray(array)
+        start, end = end, end + plain.nbytes
+        header[name] = {"dtype": _CODES[plain.dtype], "shape": list(array.shape), "data_offsets": [start, end]}
+        parts.append(plain.reshape(-1).view(np.uint8))
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    if len(text) > MAX_HEADER:
+        raise FileFormatError(f"the circuit has {len(arrays):,} arrays, more than the header of a file can list")
+    yield memoryview(len(text).to_bytes(8, "little"))
+    yield memoryview(text)
+    yield from (part.data for part in parts)
+
+
+def _replace(path: Path, parts: list[memoryview]) -> None:
+    """Write a file beside the wanted one, then put it in its place; whatever happens, no half of it is left."""
+    with _said("write", path):
+        # What a link points to is replaced, not the link.
+        target = Path(os.path.realpath(path))
+        if target.is_dir():
+            raise IsADirectoryError(21, "Is a directory")
+        fresh = target.with_name(f".wiregrad-{secrets.token_hex(8)}.tmp")
+        try:
+            with fresh.open("xb") as file:
+                for part in parts:
+                    file.write(part)
+                file.flush()
+                os.fsync(file.fileno())
+            if target.exists():
+                fresh.chmod(stat.S_IMODE(target.stat().st_mode))
+            fresh.replace(target)
+        except BaseException:
+            with suppress(OSError):
+                fresh.unlink()
+            raise
+
+
+def _content(path: Path) -> bytes:
+    with _said("read", path):
+        found = path.stat()
+        if stat.S_ISDIR(found.st_mode):
+            raise IsADirectoryError(21, "Is a directory")
+        if not stat.S_ISREG(found.st_mode):
+            raise FileFormatError(f"{path} is no file but a device or a pipe")
+        if found.st_size > MAX_FILE:
+            raise FileFormatError(f"{path} has {found.st_size:,} bytes; at most {MAX_FILE:,} are read")
+        with path.open("rb") as file:
+            return file.read(found.st_size)
+
+
+@contextmanager
+def _said(verb: str, path: Path) -> Iterator[None]:
+    """Raise what the system refuses as an error that says what to try."""
+    try:
+        yield
+    except FileFormatError:
+        raise
+    except (OSError, MemoryError, ValueError) as error:
+        _refuse(verb, path, error)
+
+
+def _refuse(verb: str, path: Path, error: Exception) -> NoReturn:
+    hints: dict[type[Exception], str] = {
+        FileNotFoundError: "there is no such file" if verb == "read" else "there is no such folder; make it first",
+        IsADirectoryError: "it is a folder; name a file in it",
+        NotADirectoryError: "part of the path is a file, not a folder",
+        PermissionError: "permission denied",
+    }
+    reason = hints.get(type(error)) or getattr(error, "strerror", None) or _without_reason(error)
+    found = FileAccessError(f"cannot {verb} {path}: {reason}")
+    found.errno, found.filename = getattr(error, "errno", None), str(path)
+    raise found from None
+
+
+def _without_reason(error: Exception) -> str:
+    return "there is not enough memory" if isinstance(error, MemoryError) else str(error)
+
+
+def _tensors(data: bytes) -> Tensors:
+    """Return the tensors of a safetensors file; raise unless they fill it exactly."""
+    if len(data) < 8:
+        raise FileFormatError(f"it has {len(data)} bytes, too few for a safetensors file: empty or cut off")
+    length = int.from_bytes(data[:8], "little")
+    if length > MAX_HEADER or data[8:9] != b"{":
+        raise FileFormatError("it is no safetensors file: wanted a length and a JSON header at its beginning")
+    if 8 + length > len(data):
+        raise FileFormatError(f"it is cut off: its header has {length:,} bytes, the file only {len(data) - 8:,} more")
+    header = loads(data[8 : 8 + length])
+    if type(header) is not dict:
+        raise FileFormatError("its header is no JSON object")
+    _check_metadata(header.pop(METADATA, {}))
+    entries = {name: _entry(name, entry) for name, entry in header.items()}
+    body = memoryview(data)[8 + length :]
+    _check_filled(entries, len(body))
+    return {name: _tensor(body[start:end], dtype, shape) for name, (dtype, shape, start, end) in entries.items()}
+
+
+def _check_metadata(metadata: Any) -> None:
+    found = metadata.get("format") if type(metadata) is dict else metadata
+    if found != FORMAT:
+        raise FileFormatError(f"it is a safetensors file, but not of a circuit: its format is {shown(found)}")
+    unknown = [key for key in metadata if key not in ("format", "version")]
+    if unknown or type(metadata.get("version")) is not str:
+        raise FileFormatError(f"wanted format and version in its metadata; got {shown(metadata, 80)}")
+    if metadata["version"] not in map(str, READERS):
+        known = ", ".join(map(str, READERS))
+        raise FileFormatError(
+            f"version {shown(metadata['version'])} of the circuit format is not known here ({known} is); "
+            "if a newer wiregrad wrote it, update to read it"
+        )
+
+
+Entry = tuple[np.dtype[Any], tuple[int, ...], int, int]
+
+
+def _entry(name: str, entry: Any) -> Entry:
+    if type(entry) is not dict or set(entry) != {"dtype", "shape", "data_offsets"}:
+        raise FileFormatError(f"tensor {shown(name)}: wanted dtype, shape and data_offsets; got {shown(entry, 80)}")
+    code, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
+    if type(code) is not str or code not in _NAMES:
+        raise FileFormatError(f"tensor {shown(name)}: its dtype must be one of {', '.join(_NAMES)}; got {shown(code)}")
+    if not _are_lengths(shape) or not _are_lengths(offsets) or len(shape) > 64 or len(offsets) != 2:
+        raise FileFormatError(f"tensor {shown(name)}: shape and data_offsets must be lists of lengths")
+    dtype = np.dtype(_NAMES[code])
+    if offsets[1] - offsets[0] != prod(shape) * dtype.itemsize:
+        raise FileFormatError(
+            f"tensor {shown(name)} claims the shape {shown(shape)}; {offsets[1] - offsets[0]:,} bytes do not fill it"
+        )
+    return dtype, tuple(shape), offsets[0], offsets[1]
+
+
+def _are_lengths(value: Any) -> bool:
+    return type(value) is list and all(type(item) is int and 0 <= item < 2**63 for item in value)
+
+
+def _check_filled(entries: dict[str, Entry], size: int) -> None:
+    """Raise unless the tensors lie end to end from the beginning of the data to its end."""
+    reached = 0
+    for name, (_, _, start, end) in sorted(entries.items(), key=lambda item: item[1][2:]):
+        if start != reached:
+            raise FileFormatError(f"tensor {shown(name)} begins at byte {start:,}; the one before ends at {reached:,}")
+        reached = end
+    if reached != size:
+        state = "cut off" if reached > size else "too long"
+        raise FileFormatError(f"it is {state}: its tensors take {reached:,} bytes, and {size:,} follow the header")
+
+
+def _tensor(data: memoryview, dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+    if dtype.kind == "b" and len(data) and np.frombuffer(data, np.uint8).max() > 1:
+        # A byte that is neither 0 nor 1 is no bool, and NumPy would not notice.
+        raise FileFormatError("a tensor of bools has a byte that is neither 0 nor 1")
+    # A copy is aligned, and does not keep the whole file.
+    array = np.frombuffer(data, dtype).astype(dtype.newbyteorder("=")).reshape(shape)
+    array.setflags(write=False)
+    return array

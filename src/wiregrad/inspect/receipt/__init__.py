@@ -1,0 +1,132 @@
+"""Receipts: every listing of a circuit run and compared with the interpreter, op by op and as a whole.
+
+A receipt claims no more than it has seen: a language that could not run is named with the reason, and a difference is
+accepted only for a reason that `judge` gives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from wiregrad.backends import interpreter
+from wiregrad.backends.interpreter import bind
+from wiregrad.backends.listings import LANGUAGES
+from wiregrad.dtypes import WireType
+from wiregrad.errors import InputError, shown
+from wiregrad.inspect.receipt.alone import Use, circuit_of, points_of, uses
+from wiregrad.inspect.receipt.answer import OpDifference, Ran, Receipt, ResultDifference, Worst
+from wiregrad.inspect.receipt.judge import Point, ulps
+from wiregrad.inspect.receipt.trial import Case, Trial, attempt
+from wiregrad.ir import Circuit
+from wiregrad.ops import Elementwise
+
+__all__ = ["OpDifference", "Ran", "Receipt", "ResultDifference", "Worst", "receipt"]
+
+POINTS = 24
+"""At how many points a circuit is tried unless told otherwise."""
+USES = 120
+"""How many different uses of ops are tried alone."""
+AWKWARD = (0.0, 0.0, 1.0, -1.0, 0.5, 6.0, np.inf, np.nan)
+"""What an input is now and then."""
+CUDA = Ran("cuda", missing="a kernel runs on a GPU: compile circuit.to_cuda() with nvcc and compare there")
+
+
+def receipt(circuit: Circuit, points: int | Sequence[Mapping[str, Any]] = POINTS, *, seed: int = 0) -> Receipt:
+    """Run the listings of a circuit in every language there is here and say how far they are from the interpreter.
+
+    `points` is how many random points to take, ordinary and awkward ones, or the points themselves.
+
+    >>> import wiregrad as wg
+    >>> found = receipt(wg.circuit("f = a * b + c"), points=4)
+    >>> found.ok, found.worst.ulps
+    (True, 0.0)
+    """
+    rng = np.random.default_rng(seed)
+    table = _points(circuit, points, rng)
+    whole = [Case(part, [Point(part, inputs) for inputs in table]) for part in _parts(circuit)]
+    alone = dict(islice(_alone(circuit, table, rng), USES))
+    trials = [attempt(language, [*whole, *alone.values()]) for language in LANGUAGES]
+    named = len(whole) > 1
+    return Receipt(
+        circuit=circuit.name,
+        points=len(table),
+        seed=seed,
+        languages=(*(trial.ran(len(whole)) for trial in trials), CUDA),
+        ops=tuple(_op(use, k + len(whole), case, trials) for k, (use, case) in enumerate(alone.items())),
+        results=tuple(result for k, case in enumerate(whole) for result in _results(k, case, trials, named)),
+        problems=tuple(problem for trial in trials for problem in trial.problems),
+    )
+
+
+def _parts(circuit: Circuit) -> list[Circuit]:
+    """Return a circuit for each output."""
+    return [circuit] if len(circuit.outputs) == 1 else [circuit.with_output(name) for name in circuit.outputs]
+
+
+def _points(circuit: Circuit, points: Any, rng: np.random.Generator) -> list[list[Any]]:
+    """Return the value of every input at each point."""
+    if isinstance(points, int) and not isinstance(points, bool) and points > 0:
+        kinds = [circuit.type_of(node) for node in circuit.input_indices()]
+        return [[_random(kind, rng) for kind in kinds] for _ in range(points)]
+    if isinstance(points, Sequence) and points and all(isinstance(point, Mapping) for point in points):
+        return [bind(circuit, [point], {}) for point in points]
+    raise InputError(f"points is how many there are, or a list of them, as in [{{'x': 1.0}}]; got {shown(points)}")
+
+
+def _random(kind: WireType, rng: np.random.Generator) -> Any:
+    """Return a random value for a wire: mostly ordinary, sometimes on a kink, seldom infinite or NaN."""
+    if kind.dtype.kind in "bi":
+        return rng.integers(0, 2, size=kind.shape).astype(kind.dtype)[()]
+    awkward = np.asarray(rng.random(kind.shape)) < (0.02 if kind.shape else 0.15)
+    values = np.where(awkward, rng.choice(AWKWARD, size=kind.shape), rng.normal(size=kind.shape) * 2.0)
+    turned = values * np.exp(1j * rng.uniform(0.0, 6.0)) if kind.dtype.kind == "c" else values
+    return turned.astype(kind.dtype)[()]
+
+
+def _alone(circuit: Circuit, table: Sequence[Any], rng: np.random.Generator) -> Iterator[tuple[Use, Case]]:
+    """Return a case for every use of an op."""
+    runs = [interpreter.evaluate(circuit, inputs) for inputs in table[:8]]
+    for use, rows in uses(circuit).items():
+        small = circuit_of(use)
+        kinds = [small.type_of(node).dtype for node in small.input_indices()]
+        points = [[kind.type(x) for kind, x in zip(kinds, row, strict=True)] for row in points_of(use, rows, runs, rng)]
+        yield use, Case(small, [Point(small, point) for point in points])
+
+
+def _op(use: Use, k: int, case: Case, trials: Sequence[Trial]) -> OpDifference:
+    """Return how far an op alone is off in each language."""
+    assert isinstance(use.op, Elementwise)
+    values, slopes = dict[str, float](), dict[str, float]()
+    for trial in trials:
+        rows = trial.found[k]
+        if rows is not None:
+            off = [list(map(ulps, row, point.wanted)) for row, point in zip(rows, case.points, strict=True)]
+            values[trial.language] = max(steps[0] for steps in off)
+            slopes[trial.language] = max((step for steps in off for step in steps[1:]), default=0.0)
+    return OpDifference(use.op.name, use.text, values, slopes)
+
+
+def _results(k: int, case: Case, trials: Sequence[Trial], named: bool) -> Iterator[ResultDifference]:
+    """Return how far the value and each gradient of a circuit are off in each language."""
+    circuit = case.circuit
+    of = f" of {circuit.output}" if named else ""
+    for result, name in enumerate([circuit.output, *(f"gradient{of} by {one}" for one in circuit.inputs)]):
+        yield _result(name, case, {trial.language: trial.found[k] for trial in trials}, result)
+
+
+def _result(name: str, case: Case, found: Mapping[str, Any], result: int) -> ResultDifference:
+    steps, ratios, fits, shaken = dict[str, float](), dict[str, float](), dict[str, bool](), 0
+    for language, rows in found.items():
+        if rows is None:
+            continue
+        verdicts = [point.judge(result, row[result]) for point, row in zip(case.points, rows, strict=True)]
+        explained = [verdict for verdict in verdicts if not (verdict.shaken and verdict.fits)]
+        steps[language] = max((verdict.ulps for verdict in explained), default=0.0)
+        ratios[language] = max((verdict.ratio for verdict in explained if verdict.ulps > 0), default=0.0)
+        fits[language] = all(verdict.fits for verdict in verdicts)
+        shaken += len(verdicts) - len(explained)
+    return ResultDifference(name, steps, ratios, fits, shaken)

@@ -1,0 +1,151 @@
+"""What a receipt says: how far every language is from the interpreter, op by op and for the whole circuit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from wiregrad.dtypes import counted
+from wiregrad.inspect.receipt.judge import TIMES, ULPS
+from wiregrad.inspect.report import Report, capped, in_words
+
+SHOWN = 40
+"""How many ops, and how many results of the whole circuit, a receipt names."""
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A language: what ran it, or why it did not run."""
+
+    name: str
+    version: str = ""
+    missing: str = ""
+    """Why the whole circuit did not run in it, and what to do about it; empty if it did."""
+
+
+@dataclass(frozen=True)
+class OpDifference:
+    """An op alone: the largest difference of its value and of its slopes from the interpreter's, by language, in ulp."""
+
+    op: str
+    text: str
+    value: Mapping[str, float]
+    slopes: Mapping[str, float]
+    allowed: float = ULPS
+    because: str = ""
+    """Why more than the usual is allowed."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether all are as near as they should be."""
+        return max([*self.value.values(), *self.slopes.values()], default=0.0) <= self.allowed
+
+
+@dataclass(frozen=True)
+class ResultDifference:
+    """A result of the whole circuit: its largest differences by language, in ulp and over its rounding estimate."""
+
+    result: str
+    ulps: Mapping[str, float]
+    ratios: Mapping[str, float]
+    fits: Mapping[str, bool]
+    """Whether rounding explains all differences."""
+    shaken: int = 0
+    """At how many points only runs of the interpreter with moved results could explain one."""
+
+
+class Worst(NamedTuple):
+    """The largest difference of all: where, in what language, and how many ulp."""
+
+    what: str
+    language: str
+    ulps: float
+
+
+@dataclass(frozen=True, repr=False)
+class Receipt(Report):
+    """How far the listings of a circuit are from the interpreter, language by language."""
+
+    circuit: str
+    points: int
+    seed: int
+    languages: tuple[Ran, ...]
+    ops: tuple[OpDifference, ...]
+    results: tuple[ResultDifference, ...]
+    problems: tuple[str, ...] = ()
+    """What went wrong that is no difference: a listing that failed."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether every op is within its few ulp and rounding explains every difference of the whole circuit."""
+        fits = all(all(result.fits.values()) for result in self.results)
+        return fits and all(op.ok for op in self.ops) and not self.problems
+
+    @property
+    def worst(self) -> Worst | None:
+        """The largest difference of an op alone in ulp, or of the whole circuit if no op was looked at."""
+        alone = [Worst(op.text, *pair) for op in self.ops for part in (op.value, op.slopes) for pair in part.items()]
+        whole = [Worst(result.result, *pair) for result in self.results for pair in result.ulps.items()]
+        return max(alone or whole, key=lambda one: one.ulps, default=None)
+
+    def lines(self) -> Iterator[str]:
+        """Say what ran, then the differences as tables, then whether they are small enough."""
+        ran = [one for one in self.languages if not one.missing]
+        yield f"{self.circuit} at {counted(self.points, 'point')} (seed {self.seed}), against the interpreter"
+        yield from (f"  {one.name}: {one.version}" for one in ran)
+        yield from (f"  {one.name} did not run: {one.missing}" for one in self.languages if one.missing)
+        if self.ops:
+            yield "largest difference of each op alone, in ulp: value, slopes"
+            yield from _table(self._columns(), [_op_row(op, self._columns()) for op in self.ops])
+        if self.results:
+            yield "largest difference of the whole circuit: in ulp, over its own rounding estimate"
+            yield from _table(self._columns(), [_result_row(one, self._columns()) for one in self.results])
+        yield from self._verdict()
+
+    def _columns(self) -> list[str]:
+        seen = [*(op.value for op in self.ops), *(result.ulps for result in self.results)]
+        return [one.name for one in self.languages if any(one.name in row for row in seen)]
+
+    def _verdict(self) -> Iterator[str]:
+        yield from (f"wrong: {problem}" for problem in self.problems)
+        yield from capped([f"{op.text} may differ by {op.allowed:g} ulp: {op.because}" for op in self._allowances()], 8)
+        shaken = sum(result.shaken for result in self.results)
+        if shaken:
+            yield (
+                f"{counted(shaken, 'difference')} came where the circuit makes much of the last place: "
+                f"there the interpreter moves as much when its ops move by {ULPS:g} ulp"
+            )
+        far = [op.text for op in self.ops if not op.ok]
+        off = [result.result for result in self.results if not all(result.fits.values())]
+        if self.ok:
+            ran = in_words([one.name for one in self.languages if not one.missing]) if self._columns() else "nothing"
+            yield f"ok: {ran} agree{'s' * (len(self._columns()) < 2)} with the interpreter as far as rounding lets them"
+        if far:
+            yield f"not ok: {in_words(far[:8])} further off than allowed"
+        if off:
+            yield f"not ok: {in_words(off[:8])} further off than {TIMES:g} times the rounding estimate"
+
+    def _allowances(self) -> list[OpDifference]:
+        used = [op for op in self.ops if op.allowed > ULPS]
+        return [op for op in used if max([*op.value.values(), *op.slopes.values()], default=0.0) > ULPS]
+
+
+def _op_row(op: OpDifference, columns: Sequence[str]) -> list[str]:
+    cells = [f"{op.value[name]:.3g}, {op.slopes[name]:.3g}" if name in op.value else "-" for name in columns]
+    return [op.text, *cells]
+
+
+def _result_row(result: ResultDifference, columns: Sequence[str]) -> list[str]:
+    cells = [f"{result.ulps[name]:.3g}, {result.ratios[name]:.2g}" if name in result.ulps else "-" for name in columns]
+    return [result.result, *cells]
+
+
+def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Return a table as lines, its columns as wide as their widest cell."""
+    shown = [["", *columns], *rows[:SHOWN]]
+    widths = [max(len(row[k]) for row in shown) for k in range(len(shown[0]))]
+    for row in shown:
+        yield "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+    if len(rows) > SHOWN:
+        yield f"  and {len(rows) - SHOWN:,} more"

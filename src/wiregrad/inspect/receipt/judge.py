@@ -1,0 +1,185 @@
+"""How far what a listing gave is from the interpreter, and whether that is no more than rounding explains.
+
+The interpreter and a listing do the same arithmetic, but not with the same library: exp of one and exp of the other
+differ in the last place, and a circuit may make much of that. So a difference is accepted for one of three reasons,
+asked in turn: it is at most `ULPS` units in the last place; it is at most `TIMES` the circuit's own rounding estimate;
+or it is at most `TIMES` what the interpreter itself moves, together with that estimate, when the result of every op
+that libraries compute differently is moved by up to `ULPS` units. The last one alone sees branches that a unit in the
+last place flips; a NaN or an infinity that only one side has is accepted for no other reason.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from wiregrad.backends import Run, interpreter
+from wiregrad.backends.magnitude import norm
+from wiregrad.errors import WiregradError
+from wiregrad.inspect.rounding import Estimate, rounding
+from wiregrad.ir import CONSTANT, Circuit, Pattern, Row
+from wiregrad.ops import Elementwise
+from wiregrad.passes import backward_circuit
+
+ULPS = 4.0
+"""How many units in the last place an op may differ in another language."""
+TIMES = 10.0
+"""How many times its own rounding estimate a circuit may differ."""
+SHAKES = 32
+"""How many runs with moved results are looked at where nothing else explains a difference."""
+
+
+def ulps(found: Any, wanted: Any) -> float:
+    """Return the largest distance between two results, in steps from one number to the next; inf for NaN and a number.
+
+    >>> ulps(1.0 + 2**-52, 1.0), ulps(0.0, -0.0), ulps(np.nan, 1.0)
+    (1.0, 0.0, inf)
+    """
+    one, two = np.asarray(found), np.asarray(wanted)
+    if one.shape != two.shape:
+        return math.inf
+    if one.dtype.kind == "c" or two.dtype.kind == "c":
+        return max(ulps(one.real, two.real), ulps(one.imag, two.imag))
+    dtype = np.dtype(np.float32 if two.dtype == np.float32 else np.float64)
+    one, two = one.astype(dtype), two.astype(dtype)
+    steps = _steps(_place(one), _place(two))
+    nan = np.isnan(one), np.isnan(two)
+    return float(np.max(np.where(nan[0] & nan[1], 0.0, np.where(nan[0] ^ nan[1], np.inf, steps)), initial=0.0))
+
+
+def _place(x: Any) -> Any:
+    """Return where a number stands among all numbers of its type, counted from 0."""
+    whole = np.ascontiguousarray(x).view(f"i{x.dtype.itemsize}").astype(np.int64)
+    return np.where(whole < 0, np.iinfo(f"i{x.dtype.itemsize}").min - whole, whole)
+
+
+def _steps(one: Any, two: Any) -> Any:
+    # On two sides of 0 the places may be too far apart for an integer; there no step counts.
+    apart = (one < 0) != (two < 0)
+    beside = np.abs(np.where(apart, 0, one) - np.where(apart, 0, two))
+    return np.where(apart, np.abs(one.astype(np.float64)) + np.abs(two.astype(np.float64)), beside)
+
+
+class Verdict(NamedTuple):
+    """A difference: in units in the last place, over the rounding estimate, and whether rounding explains it."""
+
+    ulps: float
+    ratio: float
+    fits: bool
+    shaken: bool = False
+    """Whether nothing but runs with moved results explains it."""
+
+
+SAME = Verdict(0.0, 0.0, True)
+
+
+class Point:
+    """One point of a circuit: what the interpreter makes of it, and how far others may be off."""
+
+    def __init__(self, circuit: Circuit, inputs: Sequence[Any]) -> None:
+        self.circuit, self.inputs = circuit, list(inputs)
+
+    @cached_property
+    def run(self) -> Run:
+        """The interpreter's run."""
+        return interpreter.run_all(self.circuit, self.inputs)
+
+    @cached_property
+    def wanted(self) -> list[Any]:
+        """The value, then the gradient of every input."""
+        run = self.run
+        return [run.values[self.circuit.root()], *(run.gradient(node) for node in self.circuit.input_indices())]
+
+    def judge(self, result: int, found: Any) -> Verdict:
+        """Return how far one result is off (0: the value, k: the gradient of the k-th input) and whether it fits."""
+        wanted = self.wanted[result]
+        steps = ulps(found, wanted)
+        if not steps:
+            return SAME
+        with np.errstate(all="ignore"):
+            off = _distance(found, wanted)
+        ratio = off / self._estimate(result) if self._estimate(result) else math.inf
+        if steps <= ULPS or ratio <= TIMES:
+            return Verdict(steps, ratio, True)
+        return Verdict(steps, ratio, self._moves(result, found, off), shaken=True)
+
+    def _estimate(self, result: int) -> float:
+        found = self._estimates[result]
+        # A circuit may be better than it should be, by luck, which no other library shares.
+        return 0.0 if found is None else max(abs(found.error), found.expected)
+
+    @cached_property
+    def _estimates(self) -> list[Estimate | None]:
+        try:
+            found = rounding(self.run)
+        except WiregradError:
+            return [None] * len(self.wanted)
+        return [found.output, *(found.gradients.get(name) for name in self.circuit.inputs)]
+
+    def _moves(self, result: int, found: Any, off: float) -> bool:
+        """Return whether the interpreter moves as much when results of ops move in their last places."""
+        with np.errstate(all="ignore"):
+            others = [row[result] for row in self._shaken]
+            if not math.isfinite(off):
+                return any(_kinds(other) == _kinds(found) for other in others)
+            moves = [_distance(other, self.wanted[result]) for other in others]
+        return off <= TIMES * (self._estimate(result) + max(filter(math.isfinite, moves), default=0.0))
+
+    @cached_property
+    def _shaken(self) -> list[list[Any]]:
+        rng = np.random.default_rng(0)
+        backward = backward_circuit(self.circuit) if self.circuit.inputs else None
+        found = []
+        for _ in range(SHAKES):
+            value = _shake(self.circuit, self.inputs, rng)[self.circuit.root()]
+            nodes = [] if backward is None else _shake(backward, self.inputs, rng)
+            grads = [] if backward is None else [nodes[k] for k in backward.columns.outputs.tolist()]
+            found.append([value, *grads])
+        return found
+
+
+def _shake(circuit: Circuit, inputs: Sequence[Any], rng: np.random.Generator) -> list[Any]:
+    """Run forward with the result of every op that libraries compute differently moved by up to `ULPS` units."""
+    given, constants, values = iter(inputs), circuit.constants(), list[Any]()
+    with np.errstate(all="ignore"):
+        for row in circuit.rows():
+            if not row.sources:
+                values.append(constants[row.node] if row.op is CONSTANT else next(given))
+                continue
+            y = row.op.compute(*[values[source] for source in row.sources])
+            values.append(_moved(y, rng) if _differs(row) else y)
+    return values
+
+
+def _differs(row: Row) -> bool:
+    """Return whether an op may round otherwise in another library: all but sums, products, choices and comparisons."""
+    return not isinstance(row.op, Elementwise) or row.op.pattern is Pattern.SCALE
+
+
+def _moved(y: Any, rng: np.random.Generator) -> Any:
+    if np.asarray(y).dtype.kind != "f":
+        return y
+    steps = rng.integers(-int(ULPS), int(ULPS) + 1, size=np.shape(y))
+    return np.where(np.isfinite(y), y + (steps * np.spacing(y)).astype(np.asarray(y).dtype), y)[()]
+
+
+def _distance(found: Any, wanted: Any) -> float:
+    """Return the length of a difference; inf where only one of them is a number, or both are different infinities."""
+    one, two = np.asarray(found), np.asarray(wanted)
+    if one.shape != two.shape:
+        return math.inf
+    kind = np.result_type(one.dtype, two.dtype, np.float64)
+    same = (one == two) | (np.isnan(one) & np.isnan(two))
+    gap = np.where(same, 0.0, np.abs(one.astype(kind) - two.astype(kind)))
+    return norm(np.where(np.isnan(gap), np.inf, gap))
+
+
+def _kinds(value: Any) -> bytes:
+    """Return for every element whether it is a number, NaN or which infinity."""
+    array = np.asarray(value)
+    kinds = np.isnan(array) * 1 + np.isposinf(array.real) * 2 + np.isneginf(array.real) * 4
+    return bytes(np.ravel(kinds).astype(np.uint8))

@@ -1,0 +1,113 @@
+"""One language tried on many circuits at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from wiregrad.backends.listings import Language, ListingError, Program, defined
+from wiregrad.codegen import write
+from wiregrad.dtypes import FLOAT
+from wiregrad.errors import WiregradError
+from wiregrad.inspect.receipt.answer import Ran
+from wiregrad.inspect.receipt.judge import Point
+from wiregrad.ir import Circuit
+
+Rows = list[list[Any]]
+"""For every point the value and the gradients."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A circuit of one output and the points at which it is tried."""
+
+    circuit: Circuit
+    points: Sequence[Point]
+
+    @cached_property
+    def plain(self) -> bool:
+        """Whether all that goes in and comes out are numbers in double precision."""
+        nodes = [*self.circuit.input_indices(), self.circuit.root()]
+        return all(self.circuit.type_of(node) == FLOAT for node in nodes)
+
+    @property
+    def function(self) -> str:
+        """What to write: without inputs there is nothing to differentiate by."""
+        return "value_and_grad" if self.circuit.inputs else "value"
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What a language made of the cases: rows of results, or None where it refused."""
+
+    language: str
+    version: str
+    found: Sequence[Rows | None]
+    refused: Sequence[str]
+    """Why each case did not run; empty where it did."""
+    problems: tuple[str, ...] = ()
+
+    def ran(self, whole: int) -> Ran:
+        """Return how the language did with the first cases, those of the whole circuit."""
+        return Ran(self.language, self.version, next(filter(None, self.refused[:whole]), ""))
+
+
+def attempt(language: Language, cases: Sequence[Case]) -> Trial:
+    """Write, compile and run all cases in a language."""
+    tool = language.tool()
+    if tool is None:
+        return Trial(language.name, "", [None] * len(cases), [language.advice] * len(cases))
+    programs, refused = list[Program | None](), list[str]()
+    for k, case in enumerate(cases):
+        try:
+            programs.append(program_of(case, language.name, f"listing{k}"))
+            refused.append("")
+        except WiregradError as error:
+            programs.append(None)
+            refused.append(str(error).splitlines()[0])
+    try:
+        found = _ran(language, cases, programs)
+    except ListingError as error:
+        said = f"{language.name}: {error}"
+        return Trial(language.name, tool.version, [None] * len(cases), [said.splitlines()[0]] * len(cases), (said,))
+    return Trial(language.name, tool.version, found, refused)
+
+
+def program_of(case: Case, language: str, name: str) -> Program:
+    """Return a case as a program of a language."""
+    if not case.plain and language != "numpy":
+        raise WiregradError("its listings take and give numbers in double precision alone; NumPy's take arrays")
+    text = write(case.circuit, language, case.function, name)
+    return Program(text, name, case.circuit.inputs, case.circuit.outputs, case.function)
+
+
+def _ran(language: Language, cases: Sequence[Case], programs: Sequence[Program | None]) -> list[Rows | None]:
+    found: list[Rows | None] = [None] * len(cases)
+    batch = [(k, program) for k, program in enumerate(programs) if program is not None and cases[k].plain]
+    tables = [np.array([point.inputs for point in cases[k].points], np.float64) for k, _ in batch]
+    shaped = [table.reshape(len(cases[k].points), -1) for table, (k, _) in zip(tables, batch, strict=True)]
+    answers = language.run([program for _, program in batch], shaped) if batch else []
+    for (k, _), answer in zip(batch, answers, strict=True):
+        found[k] = [list(row) for row in answer]
+    for k, program in enumerate(programs):
+        if program is not None and not cases[k].plain:
+            found[k] = _ran_on_arrays(program, cases[k])
+    return found
+
+
+def _ran_on_arrays(program: Program, case: Case) -> Rows:
+    """Run a NumPy listing at points that are arrays, one by one."""
+    call, rows = defined(program), list[list[Any]]()
+    for point in case.points:
+        try:
+            with np.errstate(all="ignore"):
+                answer = call(*point.inputs)
+        except Exception as error:
+            raise ListingError(f"the listing of {case.circuit.name} raised {type(error).__name__}: {error}") from error
+        value, grads = answer if case.circuit.inputs else (answer, {})
+        rows.append([value, *(grads[name] for name in case.circuit.inputs)])
+    return rows

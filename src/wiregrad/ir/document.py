@@ -1,0 +1,417 @@
+"""The JSON form of a circuit: one document with a version, nodes in an order that can be run.
+
+    {"format": "wiregrad-circuit", "version": 1, "name": "f", "nodes": [
+      {"op": "input", "names": ["a"]},
+      {"op": "input", "names": ["b"]},
+      {"op": "add", "inputs": [0, 1], "names": ["f"], "place": ["formula", 1, 1]}
+    ], "outputs": [{"name": "f", "node": 2}]}
+
+`docs/circuit.schema.json` says what each field is. A document is data from anywhere: a field that is not known, a key
+that stands twice, a node that reads one behind it or states a type that is not its own is refused, and the verifier
+sees what is left. In a circuit file, `tensor` stands in the place of a constant's `value`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wiregrad.dtypes import BOOL, DTYPES, FLOAT, WireType, parse_type
+from wiregrad.errors import FileFormatError, UnknownOpError, WiregradError, shown, suggest
+from wiregrad.ir import strictjson
+from wiregrad.ir.circuit import Circuit
+from wiregrad.ir.elements import read_elements, write_elements
+from wiregrad.ir.flat import Certificate, Place, Row
+from wiregrad.ir.guard import bound, check_count
+from wiregrad.ir.infer import DERIVE, derive_modes, type_of_constant
+from wiregrad.ir.mode import check_mode, parse_mode, write_mode
+from wiregrad.ir.names import automatic, check_name
+from wiregrad.ir.op import CONSTANT, INPUT, TABLE, Op
+from wiregrad.ir.recording import Recording
+from wiregrad.ir.verify import verify
+
+FORMAT, VERSION = "wiregrad-circuit", 1
+MAX_STRING = 100_000
+"""How long the path of a place or a group may be."""
+
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
+
+Tensors = dict[str, NDArray[Any]]
+
+
+def write_json(circuit: Circuit, tensors: Tensors | None = None) -> str:
+    """Return the JSON form of a circuit, a line for each node; arrays go into `tensors` if that is given.
+
+    >>> import wiregrad as wg
+    >>> print(write_json(wg.circuit("y = exp(x)")))
+    {
+    "format": "wiregrad-circuit",
+    "version": 1,
+    "name": "y",
+    "nodes": [
+    {"op": "input", "names": ["x"]},
+    {"op": "exp", "inputs": [0], "names": ["y"], "place": ["formula", 1, 5]}
+    ],
+    "outputs": [
+    {"name": "y", "node": 1}
+    ]
+    }
+    <BLANKLINE>
+    """
+    parts = [
+        f'"format": {_dumped(FORMAT)}',
+        f'"version": {VERSION}',
+        f'"name": {_dumped(circuit.name)}',
+        f'"nodes": {_lines(_nodes(circuit, tensors))}',
+        f'"outputs": {_lines(_outputs(circuit))}',
+    ]
+    if circuit.certificates:
+        parts.append(f'"steered": {_lines(map(_steered, circuit.certificates))}')
+    return "{\n" + ",\n".join(parts) + "\n}\n"
+
+
+def _lines(items: Iterator[dict[str, Any]]) -> str:
+    return "[\n" + ",\n".join(map(_dumped, items)) + "\n]"
+
+
+def _dumped(value: Any) -> str:
+    text = _ENCODER.encode(value)
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise FileFormatError(f"no file can hold {shown(value)}: it has half of a surrogate pair") from None
+    return text
+
+
+def _outputs(circuit: Circuit) -> Iterator[dict[str, Any]]:
+    for label, node in zip(circuit.outputs, circuit.columns.outputs.tolist(), strict=True):
+        yield {"name": label, "node": node}
+
+
+def _nodes(circuit: Circuit, tensors: Tensors | None) -> Iterator[dict[str, Any]]:
+    usual = derive_modes(((row.op, row.sources) for row in circuit.rows()), [DERIVE] * circuit.size)
+    names, constants = circuit.columns.names.by_node(), circuit.constants()
+    places, groups = circuit.columns.places, circuit.columns.groups
+    for row in circuit.rows():
+        found: dict[str, Any] = {"op": row.op.name}
+        if row.sources:
+            found["inputs"] = row.sources
+        if row.node in names:
+            found["names"] = names[row.node]
+        kind = circuit.type_of(row.node)
+        if kind not in (FLOAT, BOOL) or (row.op is not CONSTANT and kind == BOOL):
+            found["type"] = str(kind)
+        if row.op is CONSTANT:
+            found |= _constant(row.node, constants[row.node], tensors)
+        found |= _written_op(row, 0 if usual is None else int(usual[row.node]))
+        place, group = places.at(row.node), groups.at(row.node)
+        if place is not None:
+            found["place"] = _written_place(place)
+        if group:
+            found["group"] = group
+        yield found
+
+
+def _written_op(row: Row, usual: int) -> dict[str, Any]:
+    """Return what a node has that its op's name does not say."""
+    if row.op.per_call:
+        raise FileFormatError(
+            f"node {automatic(row.node)} applies {row.op.title}, a Python function of the user's own, which no file "
+            "can hold; write it in wiregrad's ops, or register an op for it"
+        )
+    found: dict[str, Any] = {}
+    if row.op.settings:
+        found["settings"] = {name: _written_setting(value) for name, value in row.op.settings}
+    if row.mode != usual:
+        found["kink"] = write_mode(row.mode, row.op.inputs)
+    return found
+
+
+def _written_setting(value: Any) -> Any:
+    if isinstance(value, tuple | list):
+        return [_written_setting(item) for item in value]
+    if isinstance(value, float | np.floating) and not np.isfinite(value):
+        return {"number": write_elements(np.float64(value))}
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _constant(node: int, value: Any, tensors: Tensors | None) -> dict[str, Any]:
+    if type_of_constant(value).dtype not in DTYPES.values():
+        raise FileFormatError(f"node {automatic(node)} is a constant of {type_of_constant(value)}, which no file holds")
+    if tensors is None or not np.ndim(value):
+        return {"value": write_elements(value)}
+    name = f"constant.{node}"
+    tensors[name] = np.asarray(value)
+    return {"tensor": name}
+
+
+def _written_place(place: Place) -> list[Any]:
+    return [place.file, place.line, place.column] if place.column else [place.file, place.line]
+
+
+def _steered(certificate: Certificate) -> dict[str, Any]:
+    node, outcome, place = certificate
+    kind = type_of_constant(outcome)
+    found: dict[str, Any] = {"node": node}
+    if kind.dtype in DTYPES.values():
+        found |= {"type": str(kind), "value": write_elements(outcome)}
+    elif isinstance(outcome, int):
+        # int(x) of a large float64 is longer than any int64.
+        found |= {"type": "integer", "value": str(outcome)}
+    else:
+        raise FileFormatError(f"node {automatic(node)} steered Python with {shown(outcome)}, which no file can hold")
+    return found if place is None else found | {"place": _written_place(place)}
+
+
+def parse_json(text: str | bytes, tensors: Mapping[str, Any] | None = None) -> Circuit:
+    """Read a circuit from its JSON form; `tensors` are the arrays that stand beside it in a file.
+
+    >>> import wiregrad as wg
+    >>> parse_json(write_json(wg.circuit("y = exp(x)"))) == wg.circuit("y = exp(x)")
+    True
+    """
+    document = strictjson.loads(text)
+    if type(document) is not dict or document.get("format") != FORMAT:
+        found = document.get("format") if type(document) is dict else document
+        raise FileFormatError(f'not a circuit: wanted an object with "format": "{FORMAT}"; got {shown(found)}')
+    version = document.get("version")
+    if type(version) is not int or version not in READERS:
+        known = ", ".join(map(str, READERS))
+        newer = type(version) is int and version > VERSION
+        hint = "a newer wiregrad wrote it: update to read it" if newer else 'wanted "version": 1'
+        raise FileFormatError(f"version {shown(version)} of the circuit format is not known here ({known} is); {hint}")
+    return READERS[version](document, tensors or {})
+
+
+def _read_1(document: dict[str, Any], tensors: Mapping[str, Any]) -> Circuit:
+    """Read version 1."""
+    _check_fields("the document", document, ("format", "version", "name", "nodes", "outputs"), ("steered",))
+    nodes, outputs, steered = (_list(key, document.get(key, [])) for key in ("nodes", "outputs", "steered"))
+    check_count(len(nodes))
+    reader = _Reader(tensors)
+    for index, node in enumerate(nodes):
+        reader.add(index, node)
+    recording = reader.finish()
+    roots = dict(_read_output(k, item, len(nodes)) for k, item in enumerate(outputs))
+    if len(roots) < len(outputs):
+        raise FileFormatError("two outputs have one name")
+    recording.certificates = [_read_steered(k, item, len(nodes)) for k, item in enumerate(steered)]
+    if not nodes or not roots:
+        raise FileFormatError("a circuit needs at least one node and one output")
+    try:
+        return verify(recording.freeze(roots, check_name(document["name"])))
+    except WiregradError as error:
+        raise FileFormatError(f"the document is no circuit: {error}") from None
+
+
+READERS: dict[int, Callable[[dict[str, Any], Mapping[str, Any]], Circuit]] = {1: _read_1}
+"""What reads each version: a version that was ever written stays here."""
+
+_SHARED = ("op", "names", "type", "place", "group")
+_FIELDS: dict[str, tuple[str, ...]] = {INPUT.name: _SHARED, CONSTANT.name: (*_SHARED, "value", "tensor")}
+_OF_OPS = (*_SHARED, "inputs", "settings", "kink")
+
+
+class _Reader:
+    """Adds the nodes of a document to a recording, one by one."""
+
+    def __init__(self, tensors: Mapping[str, Any]) -> None:
+        self.recording = Recording()
+        self.tensors = tensors
+        self._unused = set(tensors)
+        self._places: dict[Any, Place] = {}
+
+    def add(self, index: int, node: Any) -> None:
+        """Read a node; what is wrong with it is said with its index."""
+        try:
+            self._add(index, node)
+        except WiregradError as error:
+            op = node.get("op") if type(node) is dict else None
+            named = f" ({op})" if type(op) is str and op in TABLE else ""
+            raise FileFormatError(f"node {index}{named}: {error}") from None
+
+    def finish(self) -> Recording:
+        """Return the recording, unless a tensor belongs to no node."""
+        if self._unused:
+            raise FileFormatError(f"the tensor {shown(min(self._unused))} belongs to no node")
+        return self.recording
+
+    def _add(self, index: int, node: Any) -> None:
+        op = _read_op(node)
+        _check_fields("it", node, ("op",), _FIELDS.get(op.name, _OF_OPS))
+        group = _string("group", node.get("group", ""))
+        self.recording.move_to(self._place(node), group)
+        stated = None if "type" not in node else _read_type(node["type"])
+        names = [_string("a name", name) for name in _list("names", node.get("names", []))]
+        if op is INPUT:
+            if not names:
+                raise FileFormatError("every input needs a name")
+            self.recording.append_input(names.pop(0), stated or FLOAT)
+        elif op is CONSTANT:
+            self.recording.append_constant(self._read_constant(node, stated))
+        else:
+            self._apply(index, op, node, stated)
+        for name in names:
+            self.recording.name(index, name)
+
+    def _apply(self, index: int, op: Op, node: dict[str, Any], stated: WireType | None) -> None:
+        recording, table = self.recording, self.recording.type_table
+        sources = _list("inputs", node.get("inputs", []))
+        for source in sources:
+            if type(source) is not int or not 0 <= source < index:
+                raise FileFormatError(f"it reads {_shown_index(source)}: a node reads only nodes that stand before it")
+        op.complete(sources)
+        if len(sources) < len(op.inputs):
+            raise FileFormatError(f"{op.name} takes {len(op.inputs)} wires; got {len(sources)}")
+        op = bound(op, _read_settings(node.get("settings", {})))
+        mode = _read_kink(op, node["kink"]) if "kink" in node else DERIVE
+        kind = table.type(table.infer(op, tuple([recording.kind_of(source) for source in sources])))
+        if stated is not None and stated != kind:
+            raise FileFormatError(f"it claims the type {stated}; it is {kind}")
+        recording.append_op(op, sources, kind, mode)
+
+    def _read_constant(self, node: dict[str, Any], stated: WireType | None) -> Any:
+        if ("value" in node) == ("tensor" in node):
+            raise FileFormatError('a constant has either a "value" or a "tensor"')
+        if type(node.get("value")) is float and stated is None:
+            return np.float64(node["value"])
+        if "value" in node:
+            usual = BOOL if type(node["value"]) is bool else FLOAT
+            return read_elements(stated or usual, node["value"])
+        name = _string("tensor", node["tensor"])
+        if name not in self._unused:
+            state = "belongs to another node already" if name in self.tensors else "is not in the file"
+            raise FileFormatError(f"the tensor {shown(name)} {state}")
+        self._unused.remove(name)
+        value = self.tensors[name]
+        if stated is not None and stated.dtype.kind == "c":
+            value = _paired(name, value)
+        if stated != type_of_constant(value):
+            raise FileFormatError(f"it claims the type {stated}; the tensor {name} is {type_of_constant(value)}")
+        return value
+
+    def _place(self, node: dict[str, Any]) -> Place | None:
+        if "place" not in node:
+            return None
+        place = _read_place(node["place"])
+        # One object for all nodes of a line: a large circuit has few lines.
+        return self._places.setdefault(place, place)
+
+
+def _paired(name: str, value: NDArray[Any]) -> Any:
+    if value.dtype != np.float64 or value.shape[-1:] != (2,):
+        raise FileFormatError(f"the tensor {name} is no row of pairs of float64, which complex numbers are")
+    return np.ascontiguousarray(value).view(np.complex128)[..., 0]
+
+
+def _read_op(node: Any) -> Op:
+    if type(node) is not dict:
+        raise FileFormatError(f"wanted an object; got {shown(node)}")
+    name = node.get("op")
+    if type(name) is not str:
+        raise FileFormatError(f'wanted "op": the name of an op; got {shown(name)}')
+    if name not in TABLE or TABLE[name].name != name:
+        near = f"; did you mean {TABLE[name].name}?" if name in TABLE else suggest(name, TABLE.callable_names())
+        raise UnknownOpError(f"there is no op called {shown(name)}{near}")
+    return TABLE[name]
+
+
+def _check_fields(what: str, found: Any, needed: tuple[str, ...], allowed: tuple[str, ...]) -> None:
+    if type(found) is not dict:
+        raise FileFormatError(f"{what} must be an object; got {shown(found)}")
+    for key in found:
+        if key not in needed and key not in allowed:
+            near = suggest(key, (*needed, *allowed))
+            raise FileFormatError(f"{what} has an unknown field {shown(key)}{near}")
+    for key in needed:
+        if key not in found:
+            raise FileFormatError(f"{what} has no field {key!r}")
+
+
+def _list(key: str, value: Any) -> list[Any]:
+    if type(value) is not list:
+        raise FileFormatError(f"{key} must be a list; got {shown(value)}")
+    return value
+
+
+def _string(what: str, value: Any) -> str:
+    if type(value) is not str or len(value) > MAX_STRING:
+        raise FileFormatError(f"{what} must be a string of at most {MAX_STRING:,} characters; got {shown(value)}")
+    if not value.isascii() and any("\ud800" <= letter <= "\udfff" for letter in value):
+        raise FileFormatError(f"{what} has half of a surrogate pair: {shown(value)}")
+    return value
+
+
+def _shown_index(index: Any) -> str:
+    return f"node {index}" if type(index) is int else shown(index)
+
+
+def _read_type(text: Any) -> WireType:
+    kind = parse_type(text) if type(text) is str else None
+    if kind is None or len(kind.shape) > 64:
+        raise FileFormatError(f"wanted a type such as 'float64' or 'float32[3,4]'; got {shown(text)}")
+    return kind
+
+
+def _read_kink(op: Op, text: Any) -> int:
+    mode = parse_mode(text, op.inputs) if type(text) is str else None
+    if mode is None or not op.kinks:
+        raise FileFormatError(f"wanted 'CONVENTION:INPUTS' as the kink of an op that has kinks; got {shown(text)}")
+    check_mode(mode, op)
+    return mode
+
+
+def _read_settings(given: Any) -> dict[str, Any]:
+    if type(given) is not dict:
+        raise FileFormatError(f"settings must be an object; got {shown(given)}")
+    return {name: _read_setting(value) for name, value in given.items()}
+
+
+def _read_setting(value: Any) -> Any:
+    # No deeper than the depth that was checked when the text was read.
+    if type(value) is list:
+        return [_read_setting(item) for item in value]
+    if type(value) is dict and set(value) == {"number"}:
+        return float(read_elements(FLOAT, value["number"]))
+    return value
+
+
+def _read_place(value: Any) -> Place:
+    place = Place(*value) if type(value) is list and len(value) in (2, 3) else None
+    if place is None or not place.is_valid():
+        raise FileFormatError(f"a place is [file, line, column], counted from 1; got {shown(value)}")
+    return place._replace(file=_string("the file of a place", place.file))
+
+
+def _read_node(what: str, value: Any, size: int) -> int:
+    if type(value) is not int or not 0 <= value < size:
+        raise FileFormatError(f"{what} is {_shown_index(value)}, but the nodes are numbered 0 to {size - 1:,}")
+    return value
+
+
+def _read_output(k: int, item: Any, size: int) -> tuple[str, int]:
+    _check_fields(f"output {k}", item, ("name", "node"), ())
+    return _string("the name of an output", item["name"]), _read_node(f"output {k}", item["node"], size)
+
+
+def _read_steered(k: int, item: Any, size: int) -> Certificate:
+    what = f"entry {k} of steered"
+    _check_fields(what, item, ("node", "type", "value"), ("place",))
+    place = _read_place(item["place"]) if "place" in item else None
+    return Certificate(_read_node(what, item["node"], size), _read_outcome(what, item), place)
+
+
+def _read_outcome(what: str, item: dict[str, Any]) -> Any:
+    value = item["value"]
+    if item["type"] == "integer":
+        digits = value[1:] if type(value) is str and value.startswith("-") else value
+        if type(digits) is not str or not digits.isascii() or not digits.isdigit() or len(digits) > 400:
+            raise FileFormatError(f"{what}: wanted a string of at most 400 digits; got {shown(value)}")
+        return int(value)
+    found = read_elements(_read_type(item["type"]), value)
+    return found.item() if isinstance(found, np.generic) and found.dtype != np.float32 else found

@@ -1,0 +1,132 @@
+"""The elements of constants as JSON has them: every number comes back with the same bits.
+
+JSON has no NaN and no infinities: they are the strings `nan`, `inf` and `-inf`; a NaN with other bits than the usual
+one carries them, `nan:fff8000000000000`. A complex number is a pair, real part first. Nothing here recurses.
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import chain
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wiregrad.dtypes import WireType
+from wiregrad.errors import FileFormatError, shown
+
+WORDS = {"nan": np.nan, "inf": np.inf, "-inf": -np.inf}
+_BITS = re.compile(r"nan:([0-9a-f]{8}|[0-9a-f]{16})")
+
+
+def write_elements(value: Any) -> Any:
+    """Return a number or an array as nested lists of what JSON can hold.
+
+    >>> write_elements(np.array([1.5, np.nan, -np.inf]))
+    [1.5, 'nan', '-inf']
+    """
+    array = as_pairs(np.asarray(value))
+    if array.dtype.kind != "f" or np.isfinite(array).all():
+        return array.tolist()
+    flat = array.reshape(-1)
+    found = np.array(flat.tolist(), object)
+    for k in np.flatnonzero(~np.isfinite(flat)).tolist():
+        found[k] = _word(flat[k])
+    return found.reshape(array.shape).tolist()
+
+
+def _word(value: Any) -> str:
+    if not np.isnan(value):
+        return "inf" if value > 0 else "-inf"
+    bits = value.view(f"u{value.itemsize}")
+    usual = value.dtype.type("nan").view(bits.dtype)
+    return "nan" if bits == usual else f"nan:{int(bits):0{2 * value.itemsize}x}"
+
+
+def as_pairs(array: NDArray[Any]) -> NDArray[Any]:
+    """Return complex numbers as pairs along one more axis, and any other array as it is."""
+    return np.stack([array.real, array.imag], -1) if array.dtype.kind == "c" else array
+
+
+def from_pairs(array: NDArray[Any]) -> NDArray[Any]:
+    """Return complex numbers from the pairs that `as_pairs` made.
+
+    >>> from_pairs(np.array([[1.0, 2.0]]))
+    array([1.+2.j])
+    """
+    return np.ascontiguousarray(array).view(np.complex128)[..., 0]
+
+
+def read_elements(kind: WireType, value: Any) -> Any:
+    """Return the NumPy value of a type whose elements these are; raise if a length or an element does not fit.
+
+    >>> from wiregrad.dtypes import parse_type
+    >>> read_elements(parse_type("float32[2]"), [1, "inf"])
+    array([ 1., inf], dtype=float32)
+    """
+    paired = kind.dtype.kind == "c"
+    shape = (*kind.shape, 2) if paired else kind.shape
+    flat = _flattened(kind, shape, value)
+    dtype = np.dtype(np.float64) if paired else kind.dtype
+    array = {"f": _floats, "b": _bools, "i": _wholes}[dtype.kind](kind, dtype, flat).reshape(shape)
+    return (from_pairs(array) if paired else array)[()]
+
+
+def _flattened(kind: WireType, shape: tuple[int, ...], value: Any) -> list[Any]:
+    """Return the elements in one row, every list as long as the shape says."""
+    flat = [value]
+    for axis, length in enumerate(shape):
+        for item in flat:
+            if type(item) is not list or len(item) != length:
+                came = f"a list of {len(item):,}" if type(item) is list else shown(item)
+                raise FileFormatError(f"wanted {length:,} elements along axis {axis} of {kind}; got {came}")
+        flat = list(chain.from_iterable(flat))
+    # An axis of length 0 ends the lists: nothing says how long the axes behind it are, and nothing need.
+    assert len(flat) == prod(shape)
+    return flat
+
+
+def _floats(kind: WireType, dtype: np.dtype[Any], flat: list[Any]) -> NDArray[Any]:
+    special = {k: _special(kind, item) for k, item in enumerate(flat) if type(item) is not float}
+    with np.errstate(over="ignore"):
+        array = np.array([0.0 if k in special else item for k, item in enumerate(flat)], np.float64).astype(dtype)
+    if not np.isfinite(array).all():
+        raise FileFormatError(f"an element of {kind} is larger than any {dtype}; an infinite one is written 'inf'")
+    for k, item in special.items():
+        array[k : k + 1] = _bits_of(kind, item) if isinstance(item, str) else item
+    return array
+
+
+def _special(kind: WireType, item: Any) -> float | str:
+    if type(item) is int:
+        return float(item)
+    if type(item) is str and item in WORDS:
+        return WORDS[item]
+    match = _BITS.fullmatch(item) if type(item) is str else None
+    if match is None or len(match[1]) != 2 * (8 if kind.dtype.kind == "c" else kind.dtype.itemsize):
+        raise FileFormatError(f"wanted a number, 'nan', 'inf' or '-inf' as an element of {kind}; got {shown(item)}")
+    return match[1]
+
+
+def _bits_of(kind: WireType, digits: str) -> NDArray[Any]:
+    bits = np.array([int(digits, 16)], f"u{len(digits) // 2}").view(f"f{len(digits) // 2}")
+    if not np.isnan(bits[0]):
+        raise FileFormatError(f"'nan:{digits}' stands for bits of {kind} that are no NaN")
+    return bits
+
+
+def _bools(kind: WireType, dtype: np.dtype[Any], flat: list[Any]) -> NDArray[Any]:
+    wrong = next((item for item in flat if type(item) is not bool), None)
+    if wrong is not None or None in flat:
+        raise FileFormatError(f"wanted true or false as an element of {kind}; got {shown(wrong)}")
+    return np.array(flat, dtype)
+
+
+def _wholes(kind: WireType, dtype: np.dtype[Any], flat: list[Any]) -> NDArray[Any]:
+    limits = np.iinfo(dtype)
+    for item in flat:
+        if type(item) is not int or not limits.min <= item <= limits.max:
+            raise FileFormatError(f"wanted a whole number of {dtype} as an element of {kind}; got {shown(item)}")
+    return np.array(flat, dtype)

@@ -1,0 +1,34 @@
+// Value and gradient of f, written by wiregrad from a circuit of 2 nodes.
+// x: a, b, c
+// grad: the gradient, in the same order
+#include <math.h>
+
+__device__ static double value_and_grad(const double *x, double *grad) {
+    const double a = x[0];
+    const double b = x[1];
+    const double c = x[2];
+    // forward
+    const double e = a + b;  // add
+    const double f = e * c;  // multiply
+    // backward
+    const double d_f = 1.0;      // seed
+    const double d_c = d_f * e;  // multiply swaps
+    const double d_e = d_f * c;  // multiply swaps
+    const double d_b = d_e;      // add distributes
+    const double d_a = d_e;      // add distributes
+    grad[0] = d_a;
+    grad[1] = d_b;
+    grad[2] = d_c;
+    return f;
+}
+
+// One thread for each of n points; number k of point i stands at k * n + i.
+extern "C" __global__ void value_and_grad_batch(long n, const double *x, double *value, double *grad) {
+    const long i = (long)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    double point[3];
+    for (long k = 0; k < 3; k++) point[k] = x[k * n + i];
+    double grad_here[3];
+    value[i] = value_and_grad(point, grad_here);
+    for (long k = 0; k < 3; k++) grad[k * n + i] = grad_here[k];
+}

@@ -1,0 +1,15 @@
+"""Value and gradient of f, written by wiregrad from a circuit of 2 nodes."""
+
+
+def value_and_grad(a, b, c):
+    """Return the value, and a dict of the gradient by input."""
+    # forward
+    e = a + b  # add
+    f = e * c  # multiply
+    # backward
+    d_f = 1.0      # seed
+    d_c = d_f * e  # multiply swaps
+    d_e = d_f * c  # multiply swaps
+    d_b = d_e      # add distributes
+    d_a = d_e      # add distributes
+    return f, {"a": d_a, "b": d_b, "c": d_c}

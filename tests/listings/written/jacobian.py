@@ -1,0 +1,33 @@
+"""Jacobian of x, y, written by wiregrad from a circuit of 4 nodes."""
+
+import math
+
+
+def cos(x):
+    """math.cos, but NaN at an infinity, as IEEE 754 has it."""
+    return math.cos(x) if math.isfinite(x) else math.nan
+
+
+def sin(x):
+    """math.sin, but NaN at an infinity, as IEEE 754 has it."""
+    return math.sin(x) if math.isfinite(x) else math.nan
+
+
+def jacobian(r, t):
+    """Return a dict of the gradient by input for each output."""
+    # forward
+    t2 = cos(t)  # cos
+    x = r * t2   # multiply
+    t4 = sin(t)  # sin
+    y = r * t4   # multiply
+    # backward from x
+    d_x_x = 1.0                 # seed
+    d_x_t2 = d_x_x * r          # multiply swaps
+    d_x_r = d_x_x * t2          # multiply swaps
+    d_x_t = d_x_t2 * (-sin(t))  # cos scales
+    # backward from y
+    d_y_y = 1.0              # seed
+    d_y_t4 = d_y_y * r       # multiply swaps
+    d_y_r = d_y_y * t4       # multiply swaps
+    d_y_t = d_y_t4 * cos(t)  # sin scales
+    return {"x": {"r": d_x_r, "t": d_x_t}, "y": {"r": d_y_r, "t": d_y_t}}
