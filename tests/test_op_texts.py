@@ -15,6 +15,7 @@ import pytest
 
 from wiregrad.codegen.words.python import NEVER_RAISE, WORDS
 from wiregrad.errors import RecordError
+from wiregrad.frontends.scalar import on_floats
 from wiregrad.ir import TABLE
 from wiregrad.ops import Elementwise
 from wiregrad.ops.expressions import (
@@ -189,7 +190,7 @@ def test_the_text_compiled_by_gcc_answers_what_numpy_answers(
 @pytest.mark.parametrize("op", OPS, ids=lambda op: op.name)
 def test_the_text_on_pythons_floats_answers_what_numpy_answers_or_raises(op: Elementwise) -> None:
     function = eval(
-        f"lambda {', '.join(op.inputs)}: {op.on_floats.format(**{name: name for name in op.inputs})}",
+        f"lambda {', '.join(op.inputs)}: {on_floats(op).format(**{name: name for name in op.inputs})}",
         {"math": math, "inf": math.inf, "nan": math.nan},
     )
     answered, got = list[tuple[float, ...]](), list[float]()

@@ -18,6 +18,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -55,11 +56,25 @@ class Program:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...] = ("f",)
     function: str = "value_and_grad"
+    sizes: tuple[int, ...] = ()
+    """How many numbers each input is, where they are arrays (in C alone)."""
+    real: str = "double"
+    """What it computes in: double, or float (in C alone)."""
+
+    @property
+    def count(self) -> int:
+        """How many numbers a point has."""
+        return sum(self.sizes) if self.sizes else len(self.inputs)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The NumPy type of its numbers."""
+        return np.dtype(np.float32 if self.real == "float" else np.float64)
 
     @property
     def width(self) -> int:
         """How many numbers it returns for a point."""
-        n, m = len(self.inputs), len(self.outputs)
+        n, m = self.count, len(self.outputs)
         return {"value": m, "value_and_grad": 1 + n, "jacobian": m * n, "hessian": 1 + n + n * n}[self.function]
 
 
@@ -89,7 +104,7 @@ def run_python(listings: Sequence[Program], points: Sequence[Any]) -> list[Numbe
     [array([[9., 6.]])]
     """
     found = []
-    for listing, rows in zip(listings, _tables(listings, points, np.float64), strict=True):
+    for listing, rows in zip(listings, _tables(listings, points), strict=True):
         call = defined(listing)
         answers = [_called(listing, call, row) for row in rows.tolist()]
         found.append(np.array([_flat(listing, answer) for answer in answers]).reshape(len(rows), listing.width))
@@ -105,7 +120,7 @@ def run_numpy(listings: Sequence[Program], points: Sequence[Any]) -> list[Number
            [2.71828183]])]
     """
     found = []
-    for listing, rows in zip(listings, _tables(listings, points, np.float64), strict=True):
+    for listing, rows in zip(listings, _tables(listings, points), strict=True):
         with np.errstate(all="ignore"):
             parts = _flat(listing, _called(listing, defined(listing), list(rows.T)))
         columns = [np.broadcast_to(np.asarray(part, np.float64), len(rows)) for part in parts]
@@ -118,7 +133,6 @@ def run_c(
     points: Sequence[Any],
     *,
     flags: Sequence[str] = FLAGS,
-    real: str = "double",
     per_file: int = 50,
     timeout: float = TIMEOUT,
 ) -> list[Numbers]:
@@ -129,14 +143,15 @@ def run_c(
     [array([[9., 6.]])]
     """
     tool = needed(c_compiler(), "C", C_ADVICE)
-    sources = {"main.c": _c_main(listings, real)}
+    sources = {"main.c": _c_main(listings)}
     for start in range(0, len(listings), per_file):
-        sources[f"unit{start}.c"] = "\n".join(map(_unit, range(start, start + per_file), listings[start:][:per_file]))
+        units = map(_unit, range(start, start + per_file), listings[start:][:per_file])
+        # The headers come first, so that a helper whose name they take is an error here as it is in a file of its own.
+        sources[f"unit{start}.c"] = "\n".join(["#include <math.h>", "#include <stdbool.h>", *units])
     with tempfile.TemporaryDirectory(prefix="wiregrad-") as name:
         folder = Path(name)
         compile_files(tool, folder, sources, ["-o", "listings", *flags], ["-lm"], timeout=timeout)
-        dtype = np.dtype(np.float32 if real == "float" else np.float64)
-        return _through_files([str(folder / "listings")], folder, listings, points, dtype, timeout)
+        return _through_files([str(folder / "listings")], folder, listings, points, timeout)
 
 
 def run_js(listings: Sequence[Program], points: Sequence[Any], *, timeout: float = TIMEOUT) -> list[Numbers]:
@@ -148,7 +163,7 @@ def run_js(listings: Sequence[Program], points: Sequence[Any], *, timeout: float
             (folder / f"listing{k}.mjs").write_text(listing.text, encoding="utf-8")
         (folder / "main.mjs").write_text(_js_main(listings), encoding="utf-8")
         command = [tool.path, str(folder / "main.mjs")]
-        return _through_files(command, folder, listings, points, np.dtype(np.float64), timeout)
+        return _through_files(command, folder, listings, points, timeout)
 
 
 def defined(listing: Program) -> Callable[..., Any]:
@@ -238,14 +253,14 @@ LANGUAGES = (
 """The languages whose listings can be run; CUDA needs a machine of its own."""
 
 
-def _tables(listings: Sequence[Program], points: Sequence[Any], dtype: Any) -> Iterator[Numbers]:
+def _tables(listings: Sequence[Program], points: Sequence[Any]) -> Iterator[Numbers]:
     """Return the points of each listing as a table of the right width."""
     if len(listings) != len(points):
         raise ListingError(f"wanted points for each of {len(listings)} listings; got {len(points)} tables of them")
     for listing, rows in zip(listings, points, strict=True):
-        table = np.asarray(rows, dtype)
-        if table.ndim != 2 or table.shape[1] != len(listing.inputs):
-            wanted = f"a row of {len(listing.inputs)} numbers per point"
+        table = np.asarray(rows, listing.dtype)
+        if table.ndim != 2 or table.shape[1] != listing.count:
+            wanted = f"a row of {listing.count} numbers per point"
             raise ListingError(f"{listing.name} wants {wanted}; got an array of shape {table.shape}")
         yield table
 
@@ -277,21 +292,25 @@ def _through_files(
     folder: Path,
     listings: Sequence[Program],
     points: Sequence[Any],
-    dtype: np.dtype[Any],
     timeout: float,
 ) -> list[Numbers]:
     """Run a program that reads all points from one file and writes all results to another."""
-    tables = list(_tables(listings, points, dtype))
+    tables = list(_tables(listings, points))
     counts = np.array([len(table) for table in tables], np.float64)
     given, results = folder / "points", folder / "results"
     given.write_bytes(counts.tobytes() + b"".join(table.tobytes() for table in tables))
     _call([*command, str(given), str(results)], folder, timeout, "a listing failed when it was run")
-    numbers = np.frombuffer(results.read_bytes(), dtype)
-    sizes = [len(table) * listing.width for table, listing in zip(tables, listings, strict=True)]
-    if len(numbers) != sum(sizes):
-        raise ListingError(f"the listings gave {len(numbers)} numbers; wanted {sum(sizes)}")
-    parts = np.split(numbers, np.cumsum(sizes)[:-1]) if listings else []
-    return [part.reshape(-1, listing.width) for part, listing in zip(parts, listings, strict=True)]
+    written, sizes = (
+        results.read_bytes(),
+        [len(table) * listing.width * listing.dtype.itemsize for table, listing in zip(tables, listings, strict=True)],
+    )
+    if len(written) != sum(sizes):
+        raise ListingError(f"the listings gave {len(written)} bytes of results; wanted {sum(sizes)}")
+    ends = np.cumsum([0, *sizes]).tolist()
+    return [
+        np.frombuffer(written[start:stop], listing.dtype).reshape(-1, listing.width)
+        for listing, (start, stop) in zip(listings, pairwise(ends), strict=True)
+    ]
 
 
 def _call(command: Sequence[str], folder: Path, timeout: float, complaint: str) -> None:
@@ -316,20 +335,20 @@ def _unit(number: int, listing: Program) -> str:
     return "\n".join([*before, listing.text, *after])
 
 
-def _c_prototype(listing: Program, real: str = "double") -> str:
-    given = f"const {real} *x"
+def _c_prototype(listing: Program) -> str:
+    real = listing.real
     returns, more = {
         "value": (real, "") if len(listing.outputs) == 1 else ("void", f", {real} *y"),
         "value_and_grad": (real, f", {real} *grad"),
         "jacobian": ("void", f", {real} *jac"),
         "hessian": (real, f", {real} *grad, {real} *hess"),
     }[listing.function]
-    return f"{returns} {listing.name}({given}{more})"
+    return f"{returns} {listing.name}(const {real} *x{more})"
 
 
 def _c_call(listing: Program) -> str:
     """Return C that puts what a listing gives at x into the row r."""
-    n = len(listing.inputs)
+    n = listing.count
     if listing.function == "value":
         return f"r[0] = {listing.name}(x)" if len(listing.outputs) == 1 else f"{listing.name}(x, r)"
     if listing.function == "jacobian":
@@ -338,7 +357,7 @@ def _c_call(listing: Program) -> str:
 
 
 _C_MAIN = """
-typedef struct { void (*call)(const real *, real *); size_t inputs, width; } listing;
+typedef struct { void (*call)(const void *, void *); size_t size, inputs, width; } listing;
 static const listing table[] = { @TABLE@ };
 int main(int count, char **arguments) {
     enum { MANY = sizeof table / sizeof table[0] };
@@ -346,13 +365,14 @@ int main(int count, char **arguments) {
     FILE *in = count == 3 ? fopen(arguments[1], "rb") : NULL, *out = in ? fopen(arguments[2], "wb") : NULL;
     if (!out || fread(points, sizeof points[0], MANY, in) != MANY) return 2;
     for (size_t k = 0; k < MANY; k++) {
+        const size_t size = table[k].size, inputs = table[k].inputs, width = table[k].width;
         /* Room for exactly what is read and written, so that a sanitizer sees the first element too many. */
-        real *x = malloc(table[k].inputs * sizeof *x), *r = malloc(table[k].width * sizeof *r);
-        if ((table[k].inputs && !x) || (table[k].width && !r)) return 3;
+        void *x = malloc(inputs * size), *r = malloc(width * size);
+        if ((inputs && !x) || (width && !r)) return 3;
         for (size_t i = 0; i < (size_t)points[k]; i++) {
-            if (fread(x, sizeof *x, table[k].inputs, in) != table[k].inputs) return 4;
+            if (fread(x, size, inputs, in) != inputs) return 4;
             table[k].call(x, r);
-            if (fwrite(r, sizeof *r, table[k].width, out) != table[k].width) return 5;
+            if (fwrite(r, size, width, out) != width) return 5;
         }
         free(x); free(r);
     }
@@ -362,12 +382,14 @@ int main(int count, char **arguments) {
 """
 
 
-def _c_main(listings: Sequence[Program], real: str) -> str:
-    lines = ["#include <stdio.h>", "#include <stdlib.h>", f"typedef {real} real;"]
-    for k, listing in enumerate(listings):
-        lines.append(f"{_c_prototype(listing, real)};")
-        lines.append(f"static void call{k}(const real *x, real *r) {{ {_c_call(listing)}; }}")
-    rows = [f"{{ call{k}, {len(listing.inputs)}, {listing.width} }}" for k, listing in enumerate(listings)]
+def _c_main(listings: Sequence[Program]) -> str:
+    """Return a program that runs all listings on the points of one file, each with as much room as it should need."""
+    lines = ["#include <stdio.h>", "#include <stdlib.h>"]
+    for k, one in enumerate(listings):
+        lines.append(f"{_c_prototype(one)};")
+        given = f"const {one.real} *x = given; {one.real} *r = results;"
+        lines.append(f"static void call{k}(const void *given, void *results) {{ {given} {_c_call(one)}; }}")
+    rows = [f"{{ call{k}, sizeof({one.real}), {one.count}, {one.width} }}" for k, one in enumerate(listings)]
     return "\n".join(lines) + _C_MAIN.replace("@TABLE@", ",\n    ".join(rows))
 
 

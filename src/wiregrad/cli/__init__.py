@@ -20,12 +20,15 @@ from click.shell_completion import shell_complete
 
 from wiregrad import __version__
 from wiregrad.cli.check import check
+from wiregrad.cli.code import code
 from wiregrad.cli.common import no_color
 from wiregrad.cli.completion import VARIABLE, completion
+from wiregrad.cli.convert import convert
 from wiregrad.cli.draw import draw
-from wiregrad.cli.failure import UNREADABLE
+from wiregrad.cli.failure import UNREADABLE, visible
 from wiregrad.cli.grad import grad
 from wiregrad.cli.questions import QUESTIONS, blame
+from wiregrad.cli.receipt import receipt
 from wiregrad.errors import InputError, WiregradError
 
 USAGE, INTERRUPTED, UNHEARD = 2, 130, 141
@@ -38,7 +41,8 @@ Example: wiregrad grad "e = a + b; f = e * c" a=2 b=-3 c=10
 CODES = """\b
 Exit codes:
   0    fine
-  1    found: something non-finite (blame), a wrong rule (check)
+  1    found: something non-finite (blame), a wrong rule (check), code that
+       differs (receipt)
   2    wrong usage, such as a value that is missing
   3    what was asked about cannot be read, run or written
   130  interrupted
@@ -48,7 +52,17 @@ Results go to stdout, everything else to stderr.
 
 cli = click.Group(
     "wiregrad",
-    commands=[grad, blame, *(question.command() for question in QUESTIONS), check, draw, completion],
+    commands=[
+        grad,
+        blame,
+        *(question.command() for question in QUESTIONS),
+        check,
+        draw,
+        code,
+        convert,
+        receipt,
+        completion,
+    ],
     params=[no_color()],
     help=HELP,
     epilog=CODES,
@@ -91,7 +105,7 @@ def _code(args: Sequence[str] | None) -> int:
     except (click.Abort, KeyboardInterrupt):
         code = _tell("interrupted", INTERRUPTED)
     except WiregradError as error:
-        code = _tell(f"wiregrad: {error}", USAGE if isinstance(error, InputError) else UNREADABLE)
+        code = _tell(f"wiregrad: {visible(str(error))}", USAGE if isinstance(error, InputError) else UNREADABLE)
     except BrokenPipeError:
         code = UNHEARD
     except OSError as error:

@@ -12,6 +12,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from wiregrad.cli.documents import SCHEMA, as_json
+from wiregrad.cli.failure import visible
 from wiregrad.cli.targets import Target, target_of
 from wiregrad.errors import suggest
 
@@ -19,8 +20,9 @@ FOUND = 1
 """The exit code of a command that found what it looked for, or something that does not hold."""
 
 HELP = """\b
-FORMULA     a formula; FILE.py:NAME for a function or circuit in a file;
-            or - to read a formula from stdin
+{what:<12}a formula; FILE.py:NAME for a function or circuit in a file;
+            a circuit file: .wg, .json, .txt; or - for a formula or circuit
+            from stdin
 NAME=VALUE  a number: a=2
             for functions also an array: "x=[1, 2]", true or false, and text:
             mode=mean if the parameter takes text, else mode='"mean"'
@@ -57,7 +59,7 @@ def show(question: str, answer: Any, document: bool, *, found: bool) -> None:
         told = {"schema": SCHEMA, "question": question, "answer": as_json(answer)}
         click.echo(json.dumps(told, indent=2, allow_nan=False))
     else:
-        click.echo(str(answer))
+        click.echo(visible(str(answer)))
     if found:
         raise click.exceptions.Exit(FOUND)
 
@@ -66,25 +68,35 @@ class Verb(click.Command):
     """A command about a formula or a function at some values."""
 
     def __init__(
-        self, name: str, doc: str, example: str, callback: Callable[..., None], options: Sequence[click.Option] = ()
+        self,
+        name: str,
+        doc: str,
+        example: str,
+        callback: Callable[..., None],
+        options: Sequence[click.Parameter] = (),
+        what: str = "FORMULA",
     ) -> None:
+        """Make a command; an argument among the options stands between what it is about and the values."""
         super().__init__(
             name,
             params=[
-                click.Argument(["formula"], shell_complete=_files),
+                click.Argument(["formula"], metavar=what, shell_complete=files),
+                *(option for option in options if isinstance(option, click.Argument)),
                 click.Argument(["values"], nargs=-1, metavar="[NAME=VALUE]..."),
-                *options,
+                *(option for option in options if isinstance(option, click.Option)),
                 no_color(),
             ],
-            callback=lambda formula, values, **given: callback(self.target(formula, values), **given),
+            callback=lambda formula, values, source=None, **given: callback(
+                self.target(formula, values, source), **given
+            ),
             help=f"{doc}\n\n\b\nExample: wiregrad {example}",
             short_help=doc.partition("\n")[0],
-            epilog=HELP,
+            epilog=HELP.format(what=what),
             # A formula may begin with a minus, and -h is one.
             context_settings={"ignore_unknown_options": True, "help_option_names": ["--help"]},
         )
 
-    def target(self, formula: str, values: Sequence[str]) -> Target:
+    def target(self, formula: str, values: Sequence[str], form: str | None = None) -> Target:
         """Return what the command is about; what looks like an option, where none can stand, was meant as one."""
         wrong = [text for text in values if re.match(r"--?[a-z]", text)]
         if re.fullmatch(r"--[a-z-]+", formula) and any("=" not in text for text in values):
@@ -93,9 +105,9 @@ class Verb(click.Command):
             option = wrong[0].partition("=")[0]
             known = [name for param in self.params if isinstance(param, click.Option) for name in param.opts]
             raise click.UsageError(f"there is no option {option}{suggest(option, known)}")
-        return target_of(formula, values)
+        return target_of(formula, values, form)
 
 
-def _files(context: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[Any]]:
+def files(context: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[Any]]:
     """Let the shell complete the names of files."""
     return [CompletionItem(incomplete, type="file")]

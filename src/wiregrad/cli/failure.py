@@ -26,7 +26,16 @@ class Failure(click.ClickException):
 
     def show(self, file: IO[Any] | None = None) -> None:
         """Print it."""
-        click.echo(f"wiregrad: {self.message}", file=file, err=True)
+        click.echo(f"wiregrad: {visible(self.message)}", file=file, err=True)
+
+
+def visible(text: str) -> str:
+    """Return a text with control characters, which a circuit file may hold, shown as text.
+
+    >>> visible("red" + chr(27))
+    'red\\\\x1b'
+    """
+    return "".join(ch if ch.isprintable() or ch == "\n" else repr(ch)[1:-1] for ch in text)
 
 
 @contextmanager

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import click
 
-from wiregrad.api import Run
 from wiregrad.cli.common import Verb, as_document, show
 from wiregrad.cli.targets import Target
 from wiregrad.errors import UnknownNameError
+from wiregrad.ir import Circuit
 
 MOST = 40
 """How many names a list of them has."""
@@ -33,16 +33,16 @@ class Question:
     def ask(self, target: Target, document: bool, name: str | None = None) -> None:
         """Ask it and print the answer."""
         run = target.run()
-        answer = getattr(run, self.name)(*([] if name is None else [_known(run, name)]))
+        answer = getattr(run, self.name)(*([] if name is None else [known(run.circuit, name)]))
         show(self.name, answer, document, found=False)
 
 
-def _known(run: Run, name: str) -> str:
+def known(circuit: Circuit, name: str) -> str:
     """Return the name of a node; if there is none, say which there are."""
     try:
-        run.circuit.index(name)
+        circuit.index(name)
     except UnknownNameError as error:
-        names = [text for _, text in run.circuit.columns.names]
+        names = [text for _, text in circuit.columns.names]
         more = f" and {len(names) - MOST} more" if len(names) > MOST else ""
         raise click.UsageError(f"{error}\n  it has {', '.join(names[:MOST])}{more}") from None
     return name

@@ -1,10 +1,9 @@
-"""What a command is about: a formula, or a circuit or function in a file, and the values to run it at."""
+"""What a command is about: a formula, a circuit file, or a circuit or function in a Python file, and its values."""
 
 from __future__ import annotations
 
 import inspect
 import re
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -14,11 +13,14 @@ import click
 import numpy as np
 
 from wiregrad import ir
-from wiregrad.api import Circuit, Run, circuit
+from wiregrad.api import Circuit, Run
+from wiregrad.backends import interpreter
 from wiregrad.cli.failure import Failure, foreign
 from wiregrad.cli.files import in_file, name_of, place_of
+from wiregrad.cli.forms import FORMULA, read_circuit
 from wiregrad.cli.values import WHOLE, kinds_of, pairs, read
 from wiregrad.errors import InputError, OutputError
+from wiregrad.ir.names import normal
 
 if TYPE_CHECKING:
     from wiregrad.inspect.blame import Blame
@@ -43,23 +45,28 @@ class Target(Protocol):
     def drawn(self) -> Circuit | Run:
         """Return what a picture shows."""
 
+    def traced(self) -> tuple[Circuit, Mapping[str, Any]]:
+        """Return its circuit, and the values that were given for the inputs."""
 
-def target_of(text: str, values: Sequence[str]) -> Target:
-    """Return what a text and NAME=VALUE pairs stand for; `-` reads a formula from stdin."""
-    found = in_file(text)
+
+def target_of(text: str, values: Sequence[str], form: str | None = None) -> Target:
+    """Return what a text and NAME=VALUE pairs stand for; `-` is stdin, and a form says what a file holds."""
+    found = in_file(text) if form is None else None
     if found is None:
-        return CircuitTarget(circuit(_stdin() if text == "-" else text), _numbers(values))
+        found, form = read_circuit(text, form)
+        if form == FORMULA:
+            return CircuitTarget(found, _numbers(values))
     given = pairs(values)
     if isinstance(found, ir.Circuit):
-        return CircuitTarget(Circuit(found.columns), {name: read(name, value) for name, value in given.items()})
+        return CircuitTarget(Circuit(found.columns), _fitting(found, given))
     return FunctionTarget(found, given, *arguments(found, given))
 
 
-def _stdin() -> str:
-    try:
-        return sys.stdin.read() if sys.stdin else ""
-    except UnicodeDecodeError as error:
-        raise Failure(f"cannot read stdin: it is not {error.encoding} text") from None
+def _fitting(circuit: ir.Circuit, given: Mapping[str, str]) -> dict[str, Any]:
+    """Read the values of a circuit; where it wants whole numbers, they stay whole."""
+    kinds = {name: circuit.type_of(circuit.index(name)).dtype.kind for name in circuit.inputs}
+    wanted = {"i": frozenset([int]), "b": frozenset([bool])}
+    return {name: read(name, text, wanted.get(kinds.get(name, ""), frozenset())) for name, text in given.items()}
 
 
 def _numbers(values: Sequence[str]) -> dict[str, float]:
@@ -98,6 +105,12 @@ class CircuitTarget:
     def drawn(self) -> Circuit | Run:
         """Return a run if there are values, else the bare circuit."""
         return self.run() if self.values else self.circuit
+
+    def traced(self) -> tuple[Circuit, Mapping[str, Any]]:
+        """Return the circuit and the values."""
+        values = {normal(name): value for name, value in self.values.items()}
+        interpreter.check_known(values, self.circuit.inputs)
+        return self.circuit, values
 
 
 @dataclass(frozen=True)
@@ -139,6 +152,14 @@ class FunctionTarget:
                 return run(self.function, *self.args, **self.kwargs)
             except OutputError:
                 return trace(self.function, *self.args, **self.kwargs)
+
+    def traced(self) -> tuple[Circuit, Mapping[str, Any]]:
+        """Trace it, and return the value of every input."""
+        from wiregrad.api.values import traced  # noqa: PLC0415
+
+        with self._called():
+            circuit, inputs = traced(self.function, self.args, self.kwargs)
+        return circuit, dict(zip(circuit.inputs, inputs, strict=True))
 
     @contextmanager
     def _called(self) -> Iterator[None]:

@@ -86,11 +86,14 @@ class Numpy(Python):
         return _elementwise(form.op, operands)
 
     def _operand(self, operand: Form, form: Apply) -> Tree:
-        """Return an operand; a float64 constant beside float32 keeps its type, as a NumPy number."""
+        """Return an operand; where float32 is about, a constant that no array beside it gives its type says it."""
         tree = self.tree_of(operand)
-        narrow = any(other.type.dtype == np.float32 for other in form.operands)
-        wide = isinstance(operand, Constant) and operand.type.dtype == np.float64 and not operand.type.shape
-        return Call("np.float64", (tree,)) if wide and narrow else tree
+        if not isinstance(operand, Constant) or operand.type.shape or operand.type.dtype.kind != "f":
+            return tree
+        floats = {other.type.dtype for other in (*form.operands, form) if other.type.dtype.kind == "f"}
+        lent = any(not isinstance(other, Constant) and other.type.dtype in floats for other in form.operands)
+        plain = floats == {np.dtype(np.float64)} or (len(floats) == 1 and lent)
+        return tree if plain else Call(f"np.{operand.type.dtype.name}", (tree,))
 
     def expression(self, tree: Tree) -> tuple[str, int]:
         """Return the text of an expression and how tightly it binds."""
@@ -199,6 +202,20 @@ class ArrayWriter(Writer):
         self.scalar = all(not variable.type.shape for variable in listing.variables)
         first = next(iter(listing.inputs.values()), None)
         self.like = None if first is None or not self.scalar else self.names[first]
+        self.typed = any(variable.type.dtype == np.float32 for variable in listing.variables)
+        self.moved = set(listing.inputs.values())
+        for line in listing.lines():
+            if self.moved.intersection(line.read()):
+                self.moved.add(line.target)
+
+    def atom(self, atom: Atom) -> str:
+        """Return the text of a variable or constant, as an operand."""
+        if not isinstance(atom, Constant):
+            return super().atom(atom)
+        if atom.type.shape:
+            return constant_text(NUMPY, atom)
+        typed = self.typed and atom.type.dtype.kind == "f"
+        return f"np.{atom.type.dtype.name}({self.constant(atom)})" if typed else super().atom(atom)
 
     def constant(self, constant: Constant) -> str:
         """Return the text of a constant that stands alone."""
@@ -216,11 +233,16 @@ class ArrayWriter(Writer):
         text = self.language.number(_item(np.asarray(constant.value).ravel()[0]))
         if self.like is not None:
             return f"np.full_like({self.like}, {text})"
-        return f"np.full({kind.shape}, {text}, np.{kind.dtype.name})" if kind.shape else self.constant(constant)
+        if kind.shape:
+            return f"np.full({kind.shape}, {text}, np.{kind.dtype.name})"
+        return text if kind.dtype == np.float64 else f"np.{kind.dtype.name}({text})"
 
     def result(self, atom: Atom, kind: WireType) -> str:
-        """Return what a result is: a variable, or a constant of its shape."""
-        return self.atom(atom) if isinstance(atom, int) else self.filled(atom, kind)
+        """Return what a result is, with the shape of the batch even where no input moves it."""
+        if not isinstance(atom, int):
+            return self.filled(atom, kind)
+        name = self.atom(atom)
+        return name if atom in self.moved or self.like is None else f"np.full_like({self.like}, {name})"
 
 
 def to_numpy(listing: Listing, name: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from wiregrad.codegen.identifiers import comment
@@ -234,7 +234,7 @@ class Body:
 
     def read(self) -> set[int]:
         """Return the variables that something reads."""
-        found = {atom for line in self.lines for atom in line.read() if isinstance(atom, int)}
+        found = {number for line in self.lines for number in line.read()}
         return found | set(self.listing.results())
 
     def statement(self, line: Line, declared: bool = True) -> str:
@@ -275,7 +275,7 @@ class Body:
         shared = set[int]()
         for k, part in enumerate(parts):
             for line in part:
-                for number in (line.target, *(atom for atom in line.read() if isinstance(atom, int))):
+                for number in (line.target, *line.read()):
                     if home.setdefault(number, k) != k:
                         shared.add(number)
         shared.update(self.listing.results())
@@ -299,9 +299,8 @@ class Body:
         pairs = list[tuple[str, Line]]()
         for line in lines:
             outside = line.target in self.shared
-            if outside:
-                line.note = f"{self.called[line.target]}: {line.note}"
-            pairs.append((self.statement(line, declared=not outside), line))
+            noted = replace(line, note=f"{self.called[line.target]}: {line.note}") if outside else line
+            pairs.append((self.statement(line, declared=not outside), noted))
         body = list(self.writer.noted(pairs))
         text = "\n".join(body)
         unused = [name for name, _ in self.between() if f"{name}[" not in text]

@@ -21,7 +21,7 @@ class Identifiers:
 
     >>> names = Identifiers(["while"])
     >>> names.take("layers[0].w"), names.take("while"), names.take("layers_0_w"), names.take("\\u03b1")
-    ('layers_0_w', 'while_', 'layers_0_w_2', 'alpha')
+    ('layers_0_w', 'while_', 'layers_0_w_', 'alpha')
     """
 
     def __init__(self, reserved: Iterable[str]) -> None:

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -63,9 +64,10 @@ class Line:
     inline: tuple[int, Form] | None = None
     """A mask that the line reads, and its form where that is written out: for a mask that no other line reads."""
 
-    def read(self) -> list[Atom]:
-        """Return the atoms that the line reads."""
-        return [self.atoms[slot] for slot in slots_of(self.form)]
+    def read(self) -> list[int]:
+        """Return the variables that the line reads."""
+        atoms = self.atoms
+        return [atom for slot in slots_of(self.form) if type(atom := atoms[slot]) is int]
 
 
 @dataclass(frozen=True)
@@ -223,24 +225,29 @@ class _Lister:
 
     def finish(self) -> Listing:
         """Write masks that one line reads into that line, drop lines whose result nobody reads; return the listing."""
-        self._drop_dead()
-        readers = Counter(atom for line in self.found.lines() for atom in line.read() if isinstance(atom, int))
+        readers, inlined = self._drop_dead(), set[int]()
         for line in self.found.lines():
             if line.inline is not None and readers[line.inline[0]] == 1:
-                line.form = line.inline[1]
-        self._drop_dead()
+                mask, line.form = line.inline
+                inlined.add(mask)
+        for section in self.found.sections:
+            section.lines[:] = [line for line in section.lines if line.target not in inlined]
         return self.found
 
-    def _drop_dead(self) -> None:
-        live = set(self.found.results())
+    def _drop_dead(self) -> Counter[int]:
+        """Drop lines whose result nobody reads; returns how many lines read each variable."""
+        live, readers = set(self.found.results()), Counter[int]()
         for section in reversed(self.found.sections):
             kept = list[Line]()
             for line in reversed(section.lines):
                 if line.target in live:
                     live.discard(line.target)
-                    live.update(atom for atom in line.read() if isinstance(atom, int))
+                    read = line.read()
+                    live.update(read)
+                    readers.update(read)
                     kept.append(line)
             section.lines[:] = reversed(kept)
+        return readers
 
 
 _ZERO = Constant(np.float64(0.0), WireType(np.dtype(np.float64)))
@@ -266,10 +273,15 @@ def _one_number(constant: Constant) -> Constant:
 
 
 class _Gradient(NamedTuple):
-    """What has come back to a node so far: the variable, and the mask under which it is present."""
+    """What has come back to a node so far: the variable, and the mask under which it is present.
+
+    A number that is absent is absent altogether, and so is everything that comes of it: `guard` is the condition, one
+    truth value, under which there is anything at all. Ops that mix the elements of an array lose its mask, not this.
+    """
 
     value: int
     mask: Atom | None
+    guard: Atom | None = None
 
 
 class _Back:
@@ -315,7 +327,7 @@ class _Back:
             kind = WireType(BOOL.dtype, lister.types[row.node].shape)
             present = self._new(Role.MASK, row.node, kind)
             self._line(present, Constant(np.ones(kind.shape, np.bool_), kind), (), "present everywhere")
-            arrived = _Gradient(arrived.value, present)
+            arrived = _Gradient(arrived.value, present, arrived.guard)
         operands = [lister.atoms[source] for source in row.sources]
         rule = rule_of(self._case(row, operands, moving, arrived, everywhere))
         operands = list(_narrowed(row, tuple(operands)))
@@ -327,7 +339,7 @@ class _Back:
             self._line(number, form, atoms, row.op.title)
             atoms = (*atoms, number)
         for sent in rule.sent:
-            self._send(row, rule, sent, atoms, note)
+            self._send(row, rule, sent, atoms, note, arrived.guard)
 
     def _case(
         self, row: Row, operands: list[Atom], moving: tuple[int, ...], arrived: _Gradient, everywhere: bool
@@ -344,27 +356,32 @@ class _Back:
         masked = arrived.mask is not None
         return Case(op, op.settings, row.mode, moving, kinds, types[row.node], masked, everywhere, tuple(constants))
 
-    def _send(self, row: Row, rule: Rule, sent: Sent, atoms: tuple[Atom, ...], note: str) -> None:
+    def _send(self, row: Row, rule: Rule, sent: Sent, atoms: tuple[Atom, ...], note: str, guard: Atom | None) -> None:
         """Assign or add what goes back along one wire."""
         source = row.sources[sent.slot]
         kind, before = self.lister.types[source], self.grads.get(source)
         mask = self._mask(row, sent, atoms)
+        if mask is None and guard is not None:
+            mask = self._spread(source, guard, kind)
+        guard = guard if kind.shape else mask
         if before is None:
             target, total = self._new(Role.GRADIENT, source, kind), mask
         else:
-            target, total = before.value, self._either(row, before.mask, mask)
+            target, total = before.value, self._either(source, before.mask, mask, kind.shape)
+            guard = self._either(source, before.guard, guard, ()) if kind.shape else total
             if before.mask is not None and isinstance(sent.value, Apply):
                 # It is read twice: where something came back before, and where nothing did.
                 apart = self._new(Role.SHARED, source, kind)
                 self._line(apart, sent.value, atoms, row.op.title)
-                atoms, sent, rule = (*atoms, apart), Sent(sent.slot, Slot(len(atoms), kind), sent.mask), Rule()
+                rule = _apart(len(atoms), kind)
+                atoms, sent = (*atoms, apart), Sent(sent.slot, Slot(len(atoms), kind), sent.mask)
         held = None if before is None else before.mask
         form = _combined(rule, sent, kind, len(atoms), _Case(before is not None, mask is not None, held is not None))
         extra = tuple([atom for atom in (None if before is None else target, mask, held) if atom is not None])
         line = self._line(target, form, (*atoms, *extra), note, again=before is not None)
-        if isinstance(mask, int) and sent.mask is not None and before is None:
+        if isinstance(mask, int) and isinstance(sent.mask, Apply) and before is None:
             line.inline = mask, _inlined(rule, sent, kind)
-        self.grads[source] = _Gradient(target, total)
+        self.grads[source] = _Gradient(target, total, guard)
 
     def _mask(self, row: Row, sent: Sent, atoms: tuple[Atom, ...]) -> Atom | None:
         """Return where something sent is present, as an atom."""
@@ -376,17 +393,33 @@ class _Back:
         self._line(number, sent.mask, atoms, f"where {row.op.title} sends something")
         return number
 
-    def _either(self, row: Row, one: Atom | None, two: Atom | None) -> Atom | None:
+    def _spread(self, node: int, guard: Atom, kind: WireType) -> Atom:
+        """Return the mask of a gradient that is there altogether or not at all."""
+        if not kind.shape:
+            return guard
+        found = WireType(BOOL.dtype, kind.shape)
+        number = self._new(Role.MASK, node, found)
+        form = Apply(TABLE["spread"].bind({"rank": 0, "shape": kind.shape}), (Slot(0, BOOL),), found)
+        self._line(number, form, (guard,), "present altogether or not at all")
+        return number
+
+    def _either(self, node: int, one: Atom | None, two: Atom | None, shape: tuple[int, ...]) -> Atom | None:
         """Return where one of two gradients is present; None: everywhere."""
         if one is None or two is None:
             return None
         if one == two:
             return one
-        kind = WireType(BOOL.dtype, self.lister.types[row.node].shape)
-        number = self._new(Role.MASK, row.node, kind)
+        kind = WireType(BOOL.dtype, shape)
+        number = self._new(Role.MASK, node, kind)
         form = Apply(TABLE["logical_or"], (Slot(0, kind), Slot(1, kind)), kind)
         self._line(number, form, (one, two), "where one of them sends something")
         return number
+
+
+@lru_cache(maxsize=1000)
+def _apart(count: int, kind: WireType) -> Rule:
+    """Return the rule of what was sent by a line of its own, behind so many atoms: it is kept for the forms made of it."""
+    return Rule()
 
 
 class _Case(NamedTuple):

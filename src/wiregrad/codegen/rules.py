@@ -96,7 +96,8 @@ def rule_of(case: Case) -> Rule:
         sent = fit(case.op.pull(slot, flow, xs, y, case.mode), xs[slot])
         if case.everywhere and type(sent) is Masked:
             # What arrives is present everywhere; only what is sent is not.
-            sent = Masked(sent.mask, fit(case.op.pull(slot, g, xs, y, case.mode), xs[slot]).value)
+            plain = fit(case.op.pull(slot, g, xs, y, case.mode), xs[slot])
+            sent = Masked(sent.mask, plain.value if type(plain) is Masked else plain)
         for part, value in _parts(sent).items():
             labels[f"{part}{slot}"] = value if isinstance(value, Port) else _constant(builder, value, case.types[slot])
     if not labels:

@@ -13,6 +13,7 @@ import operator
 import re
 from collections import Counter
 from collections.abc import Callable
+from functools import cache
 from threading import get_ident
 from typing import Any
 
@@ -27,6 +28,7 @@ from wiregrad.ir import CONSTANT, INPUT, TABLE, Builder, Circuit, Op
 from wiregrad.ir.mode import Convention, chosen_convention, default_convention, encode, has_kinks
 from wiregrad.ir.operators import ARITHMETIC, COMPARISONS, SIGNS
 from wiregrad.ops import Elementwise
+from wiregrad.ops.expressions import in_python, inlined, parse
 from wiregrad.ops.flow import Masked
 from wiregrad.passes import simplify
 
@@ -263,11 +265,28 @@ class Slopes:
         return "\n        ".join(lines or ["pass"])
 
 
+@cache
+def on_floats(op: Elementwise) -> str:
+    """Return the op on Python floats, as text with the inputs in braces; may raise where NumPy answers inf or NaN.
+
+    >>> on_floats(TABLE["exp"])
+    'math.exp({x})'
+    """
+    return op.python or in_python(inlined(parse(op.c), _text_of))
+
+
+def _text_of(name: str) -> tuple[tuple[str, ...], str]:
+    """Return inputs and text of an op of the table."""
+    op = TABLE[name]
+    assert isinstance(op, Elementwise)
+    return op.inputs, op.c
+
+
 def _written(op: Elementwise, operands: Any) -> str:
     if not (op.c or op.python):
         raise OperandError(f"{op.name} has no Python text")
     safe = [text if _ATOM.fullmatch(text) else f"({text})" for text in operands]
-    return op.on_floats.format(**dict(zip(op.inputs, safe, strict=True)))
+    return on_floats(op).format(**dict(zip(op.inputs, safe, strict=True)))
 
 
 def _constant(value: Any) -> str:

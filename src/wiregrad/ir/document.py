@@ -390,7 +390,7 @@ def _read_place(value: Any) -> Place:
 
 def _read_node(what: str, value: Any, size: int) -> int:
     if type(value) is not int or not 0 <= value < size:
-        raise FileFormatError(f"{what} is {_shown_index(value)}, but the nodes are numbered 0 to {size - 1:,}")
+        raise FileFormatError(f"{what} is {_shown_index(value)}, but there are {size:,} nodes, counted from 0")
     return value
 
 

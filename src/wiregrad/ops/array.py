@@ -72,6 +72,13 @@ class ArrayOp(Op):
     by_elements: Callable[..., Any] | None = None
     """The op on arrays of wires, written in wiregrad's scalar ops; where it is needed and `forward` will not do."""
 
+    step: Rule | None = None
+    """What an op that runs along axes does again and again, on numbers: `(so far, *elements)`. An op with `axes` begins
+    with what the step leaves as it is, an op with an `axis` with the first element of its last input."""
+
+    composite: Rule | None = None
+    """The op made of others, which are easier to write in a language without arrays."""
+
     @property
     def expands(self) -> bool:
         """Whether the op can be written element by element."""

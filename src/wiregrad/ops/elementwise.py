@@ -14,7 +14,6 @@ from wiregrad.dtypes import BOOL, DTYPES, WireType
 from wiregrad.errors import DomainError, RecordError
 from wiregrad.ir import TABLE, Builder, Op, Pattern, Port
 from wiregrad.ir.mode import MAX_SLOTS, Convention, encode
-from wiregrad.ops.expressions import in_python, inlined, parse
 from wiregrad.ops.flow import Masked, conj, only, plus, times
 from wiregrad.ops.kinks import Kink
 
@@ -141,11 +140,6 @@ class Elementwise(Op):
         moving = [slot for slot, tangent in enumerate(tangents) if tangent is not None]
         return reduce(plus, [times(tangents[k], self.local(k, xs, y, mode)) for k in moving], None)
 
-    @cached_property
-    def on_floats(self) -> str:
-        """The op on Python floats, as text with the inputs in braces; may raise where NumPy answers inf or NaN."""
-        return self.python or (in_python(inlined(parse(self.c), _text_of)) if self.c else "")
-
     @property
     def analytic(self) -> bool:
         """Whether `forward` extends to complex numbers, so that a complex step measures its slope."""
@@ -163,13 +157,6 @@ class Elementwise(Op):
         with np.errstate(all="ignore"):
             inside = self.domain is None or bool(self.domain(*xs))
             return inside and all(abs(kink.at(*xs)) > 0.04 for kink in self.kinks)
-
-
-def _text_of(name: str) -> tuple[tuple[str, ...], str]:
-    """Return inputs and text of an op of the table."""
-    op = TABLE[name]
-    assert isinstance(op, Elementwise)
-    return op.inputs, op.c
 
 
 def _read_by(op: Elementwise, moving: tuple[bool, ...]) -> tuple[frozenset[int], bool]:

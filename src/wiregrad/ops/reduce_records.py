@@ -151,6 +151,7 @@ def _extreme(name: str, doc: str, forward: Callable[..., Any], of_two: str) -> R
             slope=_winners,
             gap=_runner_up,
             by_elements=folded(of_two),
+            step=TABLE[of_two],
             samples=_samples,
         )
     )
@@ -188,6 +189,7 @@ register(
         numpy="np.prod",
         slope=_product_of_others,
         by_elements=folded("multiply"),
+        step=TABLE["multiply"],
         samples=lambda rng: [
             *_samples(rng),
             (rng.normal(size=(0, 3)), {"axes": (-2,), "keepdims": False}),
@@ -222,6 +224,33 @@ def _log_softmax(x: Any, *, axes: tuple[int, ...]) -> Any:
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
         powers, top = _shifted_exp(x, axes)
         return x - top - np.log(np.sum(powers, axis=axes, keepdims=True))
+
+
+def _scaled(x: Any, axes: tuple[int, ...]) -> tuple[Any, Any]:
+    """Return exp(x - m) and m in wiregrad's ops, as `_shifted_exp` does."""
+    top = TABLE["max"](x, axes=axes, keepdims=True)
+    top = TABLE["where"](TABLE["isfinite"](top), top, 0.0)
+    return TABLE["exp"](x - whole(top, x)), top
+
+
+def _log_of_scaled(x: Any, *, axes: tuple[int, ...], keepdims: bool) -> Any:
+    powers, top = _scaled(x, axes)
+    y = TABLE["log"](TABLE["sum"](powers, axes=axes, keepdims=True)) + top
+    if keepdims:
+        return y
+    kept = tuple(shape_of(x)[axis] for axis in _others(len(shape_of(x)), axes))
+    return TABLE["reshape"](y, rank=len(shape_of(x)), shape=kept)
+
+
+def _shares_of_scaled(x: Any, *, axes: tuple[int, ...]) -> Any:
+    powers, _ = _scaled(x, axes)
+    return powers / total(powers, *axes)
+
+
+def _logs_of_shares(x: Any, *, axes: tuple[int, ...]) -> Any:
+    powers, top = _scaled(x, axes)
+    logs = TABLE["log"](TABLE["sum"](powers, axes=axes, keepdims=True))
+    return x - whole(top, x) - whole(logs, x)
 
 
 def _weights(x: Any, y: Any, *, axes: tuple[int, ...], keepdims: bool) -> Any:
@@ -265,6 +294,7 @@ _log_of_sum(
     lambda rng: [*_samples(rng), (rng.normal(size=(3, 2)) + 1000.0, {"axes": (-2,), "keepdims": False})],
     numpy="logsumexp",
     numpy_needs=(_LOGSUMEXP,),
+    composite=_log_of_scaled,
 )
 _log_of_sum(
     "logaddexp_reduce",
@@ -276,6 +306,7 @@ _log_of_sum(
         f"np.logaddexp.reduce({x}, axis={axes[0] % len(types[0].shape) if axes else ()}"
         f"{', keepdims=True' if keepdims else ''})"
     ),
+    step=TABLE["logaddexp"],
 )
 
 
@@ -313,6 +344,7 @@ softmax: General = register(
         forward=_softmax,
         numpy="softmax",
         numpy_needs=(_SOFTMAX,),
+        composite=_shares_of_scaled,
         back=_softmax_rule,
         ahead=_softmax_rule,
         samples=_axes_samples,
@@ -336,6 +368,7 @@ register(
         forward=_log_softmax,
         numpy="log_softmax",
         numpy_needs=(_LOG_SOFTMAX,),
+        composite=_logs_of_shares,
         back=lambda slot, g, xs, y, *, axes: g - TABLE["exp"](y) * total(g, *axes),
         ahead=lambda slot, t, xs, y, *, axes: t - total(TABLE["exp"](y) * t, *axes),
         samples=_axes_samples,
@@ -384,6 +417,7 @@ cumsum: Linear = register(
         pattern=Pattern.DISTRIBUTE,
         forward=_along(np.cumsum),
         numpy=_scan_text("cumsum"),
+        step=TABLE["add"],
         transpose=lambda g, slot, x, *, axis, reverse: cumsum(g, axis=axis, reverse=not reverse),
         moves=True,
         samples=_scan_samples,
@@ -405,6 +439,7 @@ cumprod: General = register(
         pattern=Pattern.SWAP,
         forward=_along(np.cumprod),
         numpy=_scan_text("cumprod"),
+        step=TABLE["multiply"],
         back=lambda slot, g, xs, y, *, axis, reverse: (
             recurrence(conj(_factors(xs[0], axis, reverse=reverse)), g, axis=axis, reverse=not reverse)
             * conj(_before(y, axis, reverse=reverse))
@@ -481,6 +516,7 @@ recurrence: General = register(
         forward=_recurrence,
         numpy="recurrence",
         numpy_needs=(_RECURRENCE,),
+        step=lambda h, a, b: a * h + b,
         back=_recurrence_back,
         ahead=_recurrence_ahead,
         samples=lambda rng: [
@@ -530,6 +566,7 @@ def _running_extreme(name: str, doc: str, ufunc: np.ufunc) -> General:
             pattern=Pattern.ROUTE,
             forward=lambda x, *, axis: ufunc.accumulate(x, axis=axis),
             numpy=f"np.{ufunc.__name__}.accumulate",
+            step=TABLE[ufunc.__name__],
             back=_record_back,
             ahead=_record_ahead,
             gap=_record_gap,
@@ -577,12 +614,14 @@ _blocking(
     "Whether at least one element along axes is not 0.",
     lambda x, *, axes, keepdims: np.any(x, axis=axes, keepdims=keepdims),
     numpy="np.any",
+    step=TABLE["logical_or"],
 )
 _blocking(
     "all",
     "Whether no element along axes is 0.",
     lambda x, *, axes, keepdims: np.all(x, axis=axes, keepdims=keepdims),
     numpy="np.all",
+    step=TABLE["logical_and"],
 )
 _blocking(
     "count_nonzero",

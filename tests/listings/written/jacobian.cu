@@ -1,16 +1,14 @@
 // Jacobian of x, y, written by wiregrad from a circuit of 4 nodes.
-// inputs: r, t
+// x: r, t
 // jac: a row for each output: x, y
 #include <math.h>
 
-__device__ static void jacobian(const double *inputs, double *jac) {
-    const double r = inputs[0];
-    const double t = inputs[1];
+__device__ static void jacobian(const double *x, double *jac) {
+    const double r = x[0];
+    const double t = x[1];
     // forward
     const double t2 = cos(t);  // cos
-    const double x = r * t2;   // multiply
     const double t4 = sin(t);  // sin
-    const double y = r * t4;   // multiply
     // backward from x
     const double d_x_x = 1.0;                 // seed
     const double d_x_t2 = d_x_x * r;          // multiply swaps

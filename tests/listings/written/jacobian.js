@@ -1,17 +1,15 @@
 // Jacobian of x, y, written by wiregrad from a circuit of 4 nodes.
 
-/** Returns the gradient by input for each output. inputs: an object with r, t. */
-export function jacobian(inputs) {
+/** Returns the gradient by input for each output. x: an object with r, t. */
+export function jacobian(x) {
   for (const name of ["r", "t"]) {
-    if (typeof inputs[name] !== "number") throw new TypeError(`input ${name} must be a number; got ${typeof inputs[name]}`);
+    if (typeof x[name] !== "number") throw new TypeError(`input ${name} must be a number; got ${typeof x[name]}`);
   }
-  const r = inputs["r"];
-  const t = inputs["t"];
+  const r = x["r"];
+  const t = x["t"];
   // forward
   const t2 = Math.cos(t);  // cos
-  const x = r * t2;        // multiply
   const t4 = Math.sin(t);  // sin
-  const y = r * t4;        // multiply
   // backward from x
   const d_x_x = 1.0;                      // seed
   const d_x_t2 = d_x_x * r;               // multiply swaps

@@ -11,9 +11,7 @@ def jacobian(r, t):
     r, t = np.broadcast_arrays(r, t)
     # forward
     t2 = np.cos(t)  # cos
-    x = r * t2      # multiply
     t4 = np.sin(t)  # sin
-    y = r * t4      # multiply
     # backward from x
     d_x_x = np.full_like(r, 1.0)   # seed
     d_x_t2 = d_x_x * r             # multiply swaps

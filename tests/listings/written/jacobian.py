@@ -17,9 +17,7 @@ def jacobian(r, t):
     """Return a dict of the gradient by input for each output."""
     # forward
     t2 = cos(t)  # cos
-    x = r * t2   # multiply
     t4 = sin(t)  # sin
-    y = r * t4   # multiply
     # backward from x
     d_x_x = 1.0                 # seed
     d_x_t2 = d_x_x * r          # multiply swaps

@@ -19,10 +19,9 @@ from wiregrad.dtypes import WireType
 from wiregrad.errors import InputError, shown
 from wiregrad.inspect.receipt.alone import Use, circuit_of, points_of, uses
 from wiregrad.inspect.receipt.answer import OpDifference, Ran, Receipt, ResultDifference, Worst
-from wiregrad.inspect.receipt.judge import Point, ulps
+from wiregrad.inspect.receipt.judge import ULPS, Point, distances
 from wiregrad.inspect.receipt.trial import Case, Trial, attempt
 from wiregrad.ir import Circuit
-from wiregrad.ops import Elementwise
 
 __all__ = ["OpDifference", "Ran", "Receipt", "ResultDifference", "Worst", "receipt"]
 
@@ -93,21 +92,26 @@ def _alone(circuit: Circuit, table: Sequence[Any], rng: np.random.Generator) -> 
     for use, rows in uses(circuit).items():
         small = circuit_of(use)
         kinds = [small.type_of(node).dtype for node in small.input_indices()]
-        points = [[kind.type(x) for kind, x in zip(kinds, row, strict=True)] for row in points_of(use, rows, runs, rng)]
+        with np.errstate(all="ignore"):
+            # What is finite in one type may overflow in another.
+            points = [
+                [kind.type(x) for kind, x in zip(kinds, row, strict=True)] for row in points_of(use, rows, runs, rng)
+            ]
         yield use, Case(small, [Point(small, point) for point in points])
 
 
 def _op(use: Use, k: int, case: Case, trials: Sequence[Trial]) -> OpDifference:
     """Return how far an op alone is off in each language."""
-    assert isinstance(use.op, Elementwise)
-    values, slopes = dict[str, float](), dict[str, float]()
+    values, slopes, fits = dict[str, float](), dict[str, float](), True
     for trial in trials:
         rows = trial.found[k]
         if rows is not None:
-            off = [list(map(ulps, row, point.wanted)) for row, point in zip(rows, case.points, strict=True)]
-            values[trial.language] = max(steps[0] for steps in off)
-            slopes[trial.language] = max((step for steps in off for step in steps[1:]), default=0.0)
-    return OpDifference(use.op.name, use.text, values, slopes)
+            off = distances(np.array(rows), np.array([point.wanted for point in case.points]))
+            values[trial.language] = float(np.max(off[:, 0]))
+            slopes[trial.language] = float(np.max(off[:, 1:], initial=0.0))
+            far = np.argwhere(off > ULPS).tolist()
+            fits = fits and all(result and case.points[i].judge(result, rows[i][result]).fits for i, result in far)
+    return OpDifference(use.op.name, use.text, values, slopes, fits)
 
 
 def _results(k: int, case: Case, trials: Sequence[Trial], named: bool) -> Iterator[ResultDifference]:

@@ -4,8 +4,9 @@ The interpreter and a listing do the same arithmetic, but not with the same libr
 differ in the last place, and a circuit may make much of that. So a difference is accepted for one of three reasons,
 asked in turn: it is at most `ULPS` units in the last place; it is at most `TIMES` the circuit's own rounding estimate;
 or it is at most `TIMES` what the interpreter itself moves, together with that estimate, when the result of every op
-that libraries compute differently is moved by up to `ULPS` units. The last one alone sees branches that a unit in the
-last place flips; a NaN or an infinity that only one side has is accepted for no other reason.
+that libraries compute differently is moved by up to `ULPS` units and every NaN may have either sign. The last one alone
+sees branches that a unit in the last place flips; a NaN or an infinity that only one side has is accepted for no other
+reason.
 """
 
 from __future__ import annotations
@@ -39,16 +40,25 @@ def ulps(found: Any, wanted: Any) -> float:
     >>> ulps(1.0 + 2**-52, 1.0), ulps(0.0, -0.0), ulps(np.nan, 1.0)
     (1.0, 0.0, inf)
     """
+    return float(np.max(distances(found, wanted), initial=0.0))
+
+
+def distances(found: Any, wanted: Any) -> Any:
+    """Return how many steps from one number to the next each element of a result is off.
+
+    >>> distances([1.0, 5e-324], [1.0, -5e-324])
+    array([0., 2.])
+    """
     one, two = np.asarray(found), np.asarray(wanted)
     if one.shape != two.shape:
-        return math.inf
+        return np.inf
     if one.dtype.kind == "c" or two.dtype.kind == "c":
-        return max(ulps(one.real, two.real), ulps(one.imag, two.imag))
+        return np.maximum(distances(one.real, two.real), distances(one.imag, two.imag))
     dtype = np.dtype(np.float32 if two.dtype == np.float32 else np.float64)
     one, two = one.astype(dtype), two.astype(dtype)
-    steps = _steps(_place(one), _place(two))
     nan = np.isnan(one), np.isnan(two)
-    return float(np.max(np.where(nan[0] & nan[1], 0.0, np.where(nan[0] ^ nan[1], np.inf, steps)), initial=0.0))
+    steps = _steps(_place(one), _place(two))
+    return np.where(nan[0] & nan[1], 0.0, np.where(nan[0] ^ nan[1], np.inf, steps))
 
 
 def _place(x: Any) -> Any:
@@ -151,7 +161,7 @@ def _shake(circuit: Circuit, inputs: Sequence[Any], rng: np.random.Generator) ->
                 values.append(constants[row.node] if row.op is CONSTANT else next(given))
                 continue
             y = row.op.compute(*[values[source] for source in row.sources])
-            values.append(_moved(y, rng) if _differs(row) else y)
+            values.append(_moved(y, ULPS if _differs(row) else 0.0, rng))
     return values
 
 
@@ -160,11 +170,14 @@ def _differs(row: Row) -> bool:
     return not isinstance(row.op, Elementwise) or row.op.pattern is Pattern.SCALE
 
 
-def _moved(y: Any, rng: np.random.Generator) -> Any:
+def _moved(y: Any, most: float, rng: np.random.Generator) -> Any:
+    """Return a result moved by so many units at most; a NaN has any sign, for no standard gives it one."""
     if np.asarray(y).dtype.kind != "f":
         return y
-    steps = rng.integers(-int(ULPS), int(ULPS) + 1, size=np.shape(y))
-    return np.where(np.isfinite(y), y + (steps * np.spacing(y)).astype(np.asarray(y).dtype), y)[()]
+    steps = rng.integers(-int(most), int(most) + 1, size=np.shape(y))
+    near = y + (steps * np.spacing(y)).astype(np.asarray(y).dtype)
+    signed = np.copysign(y, rng.choice([-1.0, 1.0], size=np.shape(y)))
+    return np.where(np.isfinite(near), near, np.where(np.isnan(y), signed, y)).astype(np.asarray(y).dtype)[()]
 
 
 def _distance(found: Any, wanted: Any) -> float:

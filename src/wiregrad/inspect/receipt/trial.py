@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,7 @@ from wiregrad.inspect.receipt.answer import Ran
 from wiregrad.inspect.receipt.judge import Point
 from wiregrad.ir import Circuit
 
+_REALS = {"float64": "double", "float32": "float"}
 Rows = list[list[Any]]
 """For every point the value and the gradients."""
 
@@ -29,10 +32,24 @@ class Case:
     points: Sequence[Point]
 
     @cached_property
+    def real(self) -> str:
+        """What C computes its inputs and output in, if it is the same for all: double, float, or nothing."""
+        nodes = [*self.circuit.input_indices(), self.circuit.root()]
+        names = {_REALS.get(self.circuit.type_of(node).dtype.name, "") for node in nodes}
+        return names.pop() if len(names) == 1 else ""
+
+    @cached_property
     def plain(self) -> bool:
         """Whether all that goes in and comes out are numbers in double precision."""
         nodes = [*self.circuit.input_indices(), self.circuit.root()]
         return all(self.circuit.type_of(node) == FLOAT for node in nodes)
+
+    def shaped(self, row: Any) -> list[Any]:
+        """Return a flat row of results as the value and gradients of the right shapes."""
+        shapes = [self.circuit.type_of(node).shape for node in self.circuit.input_indices()]
+        ends = np.cumsum([1, *map(math.prod, shapes)]).tolist()
+        parts = [row[start:stop] for start, stop in pairwise(ends)]
+        return [row[0], *(part.reshape(shape)[()] for part, shape in zip(parts, shapes, strict=True))]
 
     @property
     def function(self) -> str:
@@ -79,24 +96,35 @@ def attempt(language: Language, cases: Sequence[Case]) -> Trial:
 
 def program_of(case: Case, language: str, name: str) -> Program:
     """Return a case as a program of a language."""
-    if not case.plain and language != "numpy":
-        raise WiregradError("its listings take and give numbers in double precision alone; NumPy's take arrays")
-    text = write(case.circuit, language, case.function, name)
-    return Program(text, name, case.circuit.inputs, case.circuit.outputs, case.function)
+    circuit = case.circuit
+    text = write(circuit, language, case.function, name)
+    if (
+        not case.plain
+        and language != "numpy"
+        and (language != "c" or not case.real or circuit.type_of(circuit.root()).shape)
+    ):
+        raise WiregradError("only listings in NumPy are run on numbers of other types than double precision")
+    sizes = tuple(math.prod(circuit.type_of(node).shape) for node in circuit.input_indices())
+    return Program(text, name, circuit.inputs, circuit.outputs, case.function, sizes, case.real or "double")
 
 
 def _ran(language: Language, cases: Sequence[Case], programs: Sequence[Program | None]) -> list[Rows | None]:
     found: list[Rows | None] = [None] * len(cases)
-    batch = [(k, program) for k, program in enumerate(programs) if program is not None and cases[k].plain]
-    tables = [np.array([point.inputs for point in cases[k].points], np.float64) for k, _ in batch]
-    shaped = [table.reshape(len(cases[k].points), -1) for table, (k, _) in zip(tables, batch, strict=True)]
-    answers = language.run([program for _, program in batch], shaped) if batch else []
-    for (k, _), answer in zip(batch, answers, strict=True):
-        found[k] = [list(row) for row in answer]
+    flat = [k for k, program in enumerate(programs) if program and (cases[k].plain or language.name != "numpy")]
+    batch = [program for k in flat if (program := programs[k]) is not None]
+    answers = language.run(batch, [_table(cases[k], program) for k, program in zip(flat, batch, strict=True)])
+    for k, answer in zip(flat, answers, strict=True):
+        found[k] = [cases[k].shaped(row) for row in answer]
     for k, program in enumerate(programs):
-        if program is not None and not cases[k].plain:
+        if program is not None and found[k] is None:
             found[k] = _ran_on_arrays(program, cases[k])
     return found
+
+
+def _table(case: Case, program: Program) -> Any:
+    """Return the points of a case as rows of numbers."""
+    rows = [np.concatenate([np.zeros(0), *map(np.ravel, point.inputs)]) for point in case.points]
+    return np.array(rows, program.dtype).reshape(len(rows), program.count)
 
 
 def _ran_on_arrays(program: Program, case: Case) -> Rows:

@@ -1,0 +1,157 @@
+"""`wiregrad code`: a circuit as a listing in some language, forward and backward, line by line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import click
+import numpy as np
+
+from wiregrad.api import Circuit
+from wiregrad.cli.common import Verb, as_document
+from wiregrad.cli.documents import SCHEMA
+from wiregrad.cli.failure import Failure, visible
+from wiregrad.cli.forms import STDIO, as_lines, ending_of, listed, write
+from wiregrad.cli.questions import known
+from wiregrad.cli.targets import Target
+from wiregrad.codegen import MODULES
+from wiregrad.codegen.listing import FUNCTIONS
+from wiregrad.errors import NoRuleError, OperandError
+
+USUAL, HEADER = "python", ".h"
+ENDINGS = {".py": "python", ".c": "c", HEADER: "c", ".js": "js", ".mjs": "js", ".cu": "cuda"}
+"""Which language files of which ending have."""
+ONLY = {"real": ("c", "cuda"), "header": ("c",), "test": ("c",)}
+"""Options that some languages alone have."""
+
+
+def _code(
+    target: Target,
+    output: str,
+    language: str | None,
+    of: str | None,
+    expand: bool,
+    test: bool,
+    document: bool,
+    **options: Any,
+) -> None:
+    language = language or _language(output)
+    options["header"] = options["header"] or (language == "c" and ending_of(output) == HEADER)
+    _check(language, {**options, "test": test})
+    if document and output != STDIO:
+        raise click.UsageError(f"--json prints to stdout; leave out either --json or -o {output}")
+    circuit, point = _circuit(target, of, expand)
+    text = listing(circuit, language, test=point if test else None, **options)
+    if document:
+        told = {"schema": SCHEMA, "language": language, "function": options["function"], "code": text}
+        click.echo(json.dumps(told, indent=2))
+    else:
+        write(output, as_lines(text))
+
+
+def _language(output: str) -> str:
+    ending = ending_of(output)
+    if output != STDIO and ending not in ENDINGS:
+        raise click.UsageError(
+            f"the name {output!r} does not say the language; wanted a file that ends in {listed(ENDINGS)}, "
+            "or --to LANGUAGE"
+        )
+    return ENDINGS.get(ending, USUAL)
+
+
+def _check(language: str, options: Mapping[str, Any]) -> None:
+    """Raise if an option was given that means nothing here."""
+    for name, languages in ONLY.items():
+        if options[name] and language not in languages:
+            raise click.UsageError(f"--{name} is for {' and '.join(languages)}; the language is {language}")
+    if options["header"] and options["test"]:
+        raise click.UsageError("the self-test stands in the listing, not in its header; leave out --header or --test")
+
+
+def _circuit(target: Target, of: str | None, expand: bool) -> tuple[Circuit, Mapping[str, Any]]:
+    """Return the circuit to write, and the values that its inputs were given."""
+    circuit, point = target.traced()
+    if of is not None:
+        circuit = circuit.with_output(known(circuit, of))
+    if not expand:
+        return circuit, point
+    numbers = [number for name in circuit.inputs if name in point for number in np.ravel(point[name])]
+    circuit = circuit.expand()
+    return circuit, dict(zip(circuit.inputs, numbers, strict=False))
+
+
+def listing(circuit: Circuit, language: str, *, function: str = "value_and_grad", **options: Any) -> str:
+    """Return a circuit as a listing; what cannot be written is told in the command's own words.
+
+    >>> print(listing(Circuit.from_text("input x\\noutput x"), "python", function="value").splitlines()[3])
+    def value(x):
+    """
+    if len(circuit.outputs) > 1 and function not in ("value", "jacobian"):
+        outputs = ", ".join(circuit.outputs)
+        raise click.UsageError(
+            f"{function} is of one output, and there are {len(circuit.outputs)} ({outputs}); choose one with "
+            "wiregrad code --of NAME, or take --function value or jacobian"
+        )
+    given = {name: value for name, value in options.items() if language in ONLY.get(name, MODULES)}
+    try:
+        text: str = getattr(circuit, f"to_{language}")(function, **given)
+    except NoRuleError as error:
+        raise Failure(f"{error}{_hint(circuit)}") from None
+    except OperandError as error:
+        raise click.UsageError(str(error)) from None
+    if circuit.certificates:
+        click.echo(visible(_steered(circuit)), err=True)
+    return text
+
+
+def _hint(circuit: Circuit) -> str:
+    has_arrays = any(circuit.type_of(node).shape for node in range(circuit.size))
+    return "\n  in this command: wiregrad code --to numpy, or --expand for small arrays" if has_arrays else ""
+
+
+def _steered(circuit: Circuit) -> str:
+    """Return the warning that Python went one of several ways."""
+    places = list(dict.fromkeys(str(place) for _, _, place in circuit.certificates if place is not None))
+    more = f" and {len(places) - 3} more" if len(places) > 3 else ""
+    at = f" at {', '.join(places[:3])}{more}" if places else ""
+    return f"note: values decided which way Python went{at}; the listing holds where they decide the same"
+
+
+code = Verb(
+    "code",
+    "Print the circuit as code, forward and backward, line by line.\n\n"
+    "The listing needs nothing but its language. Values matter only to a function in a file, which is traced at them, "
+    "and to --test.",
+    'code --to c "e = a + b; f = e * c"',
+    _code,
+    [
+        click.Option(
+            ["--to", "language"],
+            type=click.Choice(list(MODULES)),
+            help=f"The language, if the name of the file does not say it; else {USUAL}.",
+        ),
+        click.Option(
+            ["-o", "--output"],
+            type=click.Path(),
+            metavar="FILE",
+            default=STDIO,
+            help=f"Write a file instead: {', '.join(ENDINGS)}; - is stdout.",
+        ),
+        click.Option(
+            ["--function"],
+            type=click.Choice(FUNCTIONS),
+            default="value_and_grad",
+            show_default=True,
+            help="What the code computes.",
+        ),
+        click.Option(["--name"], metavar="NAME", help="What the function is called, if not after what it computes."),
+        click.Option(["--of"], metavar="NAME", help="The output, or any node, that it is the code of."),
+        click.Option(["--expand"], is_flag=True, help="Write a small array circuit number by number."),
+        click.Option(["--real"], type=click.Choice(["double", "float"]), help="The type of all numbers (c, cuda)."),
+        click.Option(["--header"], is_flag=True, help="Print the header of the listing instead (c)."),
+        click.Option(["--test"], is_flag=True, help="Add a self-test at the values, for -DWIREGRAD_TEST (c)."),
+        as_document(),
+    ],
+)

@@ -1,0 +1,171 @@
+"""Circuits outside of Python: read from files and stdin, written to files and stdout.
+
+Nothing in a circuit file is run. A file is written whole or not at all.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+import click
+
+from wiregrad.api import Circuit, circuit, load
+from wiregrad.cli.failure import Failure
+from wiregrad.errors import FileFormatError, FormulaError, WiregradError
+from wiregrad.export.archive import _replace
+from wiregrad.ir.strictjson import MAX_BYTES
+
+STDIO = "-"
+"""What stands for stdin and stdout in the place of a file."""
+FORMULA, TEXT, JSON, ARCHIVE = "formula", "text", "json", "wg"
+FORMS = (TEXT, JSON, ARCHIVE)
+"""The forms that hold a whole circuit."""
+ENDINGS = {".wg": ARCHIVE, ".json": JSON, ".txt": TEXT, ".circuit": TEXT}
+"""Which form files of which ending have."""
+
+# No formula has a line that begins with one of these words and then a name.
+_TEXT = re.compile(r"^[ \t]*(circuit|input|output)[ \t]+[\w%]", re.MULTILINE)
+
+
+def ending_of(path: str) -> str:
+    """Return how the name of a file ends, in small letters."""
+    return Path(path).suffix.lower()
+
+
+def listed(endings: Iterable[str]) -> str:
+    """Return endings as words: `.a, .b or .c`."""
+    *most, last = endings
+    return f"{', '.join(most)} or {last}" if most else last
+
+
+def read_circuit(source: str, form: str | None = None) -> tuple[Circuit, str]:
+    """Return the circuit that a formula, a circuit file or stdin holds, and the form it has there.
+
+    >>> read_circuit("a * b")
+    (Circuit(2 inputs, 1 node, 0 splitters, output f), 'formula')
+    """
+    if source == STDIO:
+        data = _stdin()
+        form = form or _form_of(data)
+        return _parsed(data, form, "stdin"), form
+    form = form or (ENDINGS.get(ending_of(source)) if "\n" not in source else None)
+    return (_formula(source), FORMULA) if form is None else _in_file(source, form)
+
+
+def _formula(source: str) -> Circuit:
+    try:
+        return circuit(source)
+    except FormulaError:
+        if len(source) < 1000 and Path(source).is_file():
+            raise Failure(
+                f"{source} is a file, but its name does not end in {listed(ENDINGS)}; give it as - < {source}"
+            ) from None
+        raise
+
+
+def _in_file(path: str, form: str) -> tuple[Circuit, str]:
+    try:
+        if not Path(path).exists():
+            raise click.UsageError(
+                f"there is no file {path}; wanted a formula, a circuit file ({listed(ENDINGS)}) or FILE.py:FUNCTION"
+            )
+        if form == ARCHIVE:
+            return load(path), form
+        with open(path, "rb") as file:
+            # One byte more than is allowed, so that what reads it says that there is too much.
+            data = file.read(MAX_BYTES + 1)
+    except (OSError, ValueError) as error:
+        if isinstance(error, WiregradError):
+            raise
+        raise Failure(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from None
+    if form == TEXT:
+        form = _form_of_text(_text(data, path))
+    return _parsed(data, form, path), form
+
+
+def _stdin() -> bytes:
+    if sys.stdin is None:
+        return b""
+    return sys.stdin.buffer.read() if hasattr(sys.stdin, "buffer") else sys.stdin.read().encode()
+
+
+def _form_of(data: bytes) -> str:
+    """Return the form that data from stdin has."""
+    if data[8:9] == b"{" and data[4:8] == bytes(4):
+        return ARCHIVE
+    return JSON if data.lstrip()[:1] == b"{" else _form_of_text(data.decode("utf-8", "replace"))
+
+
+def _form_of_text(text: str) -> str:
+    return TEXT if _TEXT.search(text) else FORMULA
+
+
+def _parsed(data: bytes, form: str, where: str) -> Circuit:
+    """Read data of a form; what is wrong with it is said with where it came from."""
+    try:
+        if form == ARCHIVE:
+            return _unpacked(data)
+        if form == JSON:
+            return Circuit.from_json(data)
+        text = _text(data, where)
+        return circuit(text) if form == FORMULA else Circuit.from_text(text)
+    except FormulaError as error:
+        circuits = "no line begins with circuit, input or output, as in the text form of one, and it is no formula"
+        raise Failure(f"cannot read {where} as a circuit: {circuits}: {error}") from None
+    except WiregradError as error:
+        raise Failure(f"cannot read {where} as a circuit: {error}") from None
+
+
+def _text(data: bytes, where: str) -> str:
+    try:
+        # Editors and shells of some systems put a mark before a text, and carriage returns into it.
+        return data.decode("utf-8-sig").replace("\r\n", "\n")
+    except UnicodeDecodeError:
+        raise Failure(f"cannot read {where}: it is not utf-8 text") from None
+
+
+def _unpacked(data: bytes) -> Circuit:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "circuit")
+        path.write_bytes(data)
+        try:
+            return load(path)
+        except FileFormatError as error:
+            # The name of the file here says nothing to anybody.
+            raise FileFormatError(str(error).partition(": ")[2]) from None
+
+
+def packed(circuit: Circuit) -> bytes:
+    """Return what a circuit file holds."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "circuit")
+        circuit.save(path)
+        return path.read_bytes()
+
+
+def write(output: str, data: bytes) -> None:
+    """Write to stdout, or a file: whole or not at all."""
+    if output == STDIO:
+        click.echo(data, nl=False)
+        return
+    path = Path(output)
+    try:
+        if path.exists() and not path.is_file() and not path.is_dir():
+            # A device or a pipe is written to, not replaced.
+            path.write_bytes(data)
+        else:
+            _replace(path, [memoryview(data)])
+    except (OSError, ValueError) as error:
+        if isinstance(error, WiregradError):
+            raise
+        raise Failure(f"cannot write {output}: {getattr(error, 'strerror', None) or error}") from None
+    click.echo(f"wrote {output}", err=True)
+
+
+def as_lines(text: str) -> bytes:
+    """Return a text as the bytes of a file: UTF-8, with an end to its last line."""
+    return (text if text.endswith("\n") else f"{text}\n").encode()

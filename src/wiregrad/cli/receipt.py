@@ -1,0 +1,32 @@
+"""`wiregrad receipt`: the listings of a circuit, run in every language there is here and compared."""
+
+from __future__ import annotations
+
+import click
+
+from wiregrad.cli.common import Verb, as_document, show
+from wiregrad.cli.targets import Target
+from wiregrad.inspect import answer
+
+
+def _receipt(target: Target, points: int | None, seed: int, document: bool) -> None:
+    circuit, values = target.traced()
+    chosen = points or ([values] if values else None)
+    found = answer("receipt")(circuit, **({} if chosen is None else {"points": chosen}), seed=seed)
+    show("receipt", found, document, found=not found.ok)
+
+
+receipt = Verb(
+    "receipt",
+    "Run the code of a circuit in every language and compare.\n\n"
+    "C is compiled with gcc and JavaScript run with Node, where they are found. The code is run at the values, or at "
+    "random points if there are none or --points asks for them. The exit code is 1 if a difference is larger than "
+    "rounding explains.",
+    'receipt "e = a + b; f = e * c"',
+    _receipt,
+    [
+        click.Option(["--points"], type=click.IntRange(1, 10_000), help="How many random points to take."),
+        click.Option(["--seed"], type=click.IntRange(0), default=0, show_default=True, help="Which random points."),
+        as_document(),
+    ],
+)

@@ -1,0 +1,414 @@
+"""Names, groups and places that mean something to a language: listings stay valid code, or are refused with an error."""
+
+from __future__ import annotations
+
+import io
+import re
+import subprocess
+import tokenize
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache, partial
+from itertools import product
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+import wiregrad as wg
+from wiregrad.backends.listings import Program, defined, find_tool, run_c, run_js, run_numpy, run_python
+from wiregrad.codegen import MODULES, write
+from wiregrad.errors import NameSyntaxError, NoRuleError, OperandError, WiregradError
+from wiregrad.ir import Place
+
+PYTHON = (
+    "class lambda None True False def import from global nonlocal async await yield match case type _ __debug__ "
+    "__import__ __name__ __builtins__ __class__ self print exec eval open len float int complex abs max min pow sum "
+    "range dict ValueError math np numpy exp sqrt divide isnan inf nan pi shape return_"
+)
+C = (
+    "int double float char void auto break const continue default do else enum extern for goto if inline long register "
+    "restrict return short signed sizeof static struct switch typedef union unsigned volatile while bool _Bool "
+    "_Complex _Imaginary _Generic _Atomic _Alignas _Noreturn _Pragma _Static_assert _Thread_local _Float64 main NAN "
+    "INFINITY HUGE_VAL FP_NAN MATH_ERRNO math_errhandling M_PI NULL I errno signbit isgreater y0 y1 j0 gamma signgam "
+    "sin tanh hypot fmax round printf malloc asm typeof unix linux stdin assert __func__ __LINE__ __x _X"
+)
+CPP = (
+    "template typename this new delete namespace using virtual operator private public friend mutable explicit try "
+    "catch throw constexpr nullptr decltype and or not xor bitand compl wchar_t char16_t concept requires co_await "
+    "threadIdx blockIdx blockDim gridDim warpSize dim3 __global__ __device__ __shared__ double2 float4 min max norm "
+    "atomicAdd __syncthreads rsqrt point value_here"
+)
+JAVASCRIPT = (
+    "let var const function typeof instanceof in of with debugger export super extends implements interface package "
+    "protected arguments undefined NaN Infinity Math Object Array Number TypeError globalThis window __proto__ "
+    "constructor prototype toString valueOf hasOwnProperty isPrototypeOf __defineGetter__ then name length process "
+    "require module exports eval static get set async enum null true false"
+)
+GENERATED = (
+    "x y a b g grad grads jac hess hessian jacobian value values inputs value_and_grad valueAndGrad value_and_grad_batch "
+    "value_and_grad_part_1 d_x d_y d_f d_a d_t1 d_d_x t0 t1 t2 t3 m1 s1 m2 s2 w c i k n r f x_ x_2 x__ t1_ d_x_ d_x_2 "
+    "maximum sigmoid relu softplus power where point0 grad_here v_ v__x u430"
+)
+LETTERS = (
+    "\u0430 \u0440 \u0441 \u0445 \u0406 \u03b1 \u03bb \u0394 \u03a9 \uff41 \uff58 \ufb01 \u017f \u00b5 \u212b \u00e9 "
+    "e\u0301 \u00df \u0130 \u0131 \u4e2d \u6570 \u0928\u093f \u05d0 \u0645\u0627 \u3042 \U00020000 \U0001d465 "
+    "\u1d52 \u2118 \u212e \u3164 x\u0332 x\u0301\u0302\u0303 A\u0391\u0410 _\u0430 a\u200d\u0301"
+)
+TWINS = (
+    "alpha A aa AA Aa aA layers[0].w layers_0_w layers[0][1] layers_0_1 p.q p_q p.q.r "
+    "net.layers[2].\u03b2 net_layers_2_beta a[0] a_0 \u03b2 beta class.def if[0] x.x d_x.x"
+)
+LONG = ["x" * 200, "x" * 199 + "y", "\u0430" * 200, "_" * 200, "a." * 99 + "a", "a[0]" + "[1]" * 60, "w" * 48, "w" * 49]
+
+MARK = "INJECTED"
+BREAKERS = [
+    "*/",
+    "/*",
+    "**/",
+    "/*/",
+    "//",
+    "*/ {0} /*",
+    "\\",
+    "{0}\\",
+    "\\\n{0}",
+    "??/",
+    "{0}??/\n{0}",
+    "\n{0}\n",
+    "\r{0}",
+    "\r\n{0}",
+    "\x0b{0}\x0c{0}",
+    "\x1c{0}\x85{0}",
+    "\u2028{0}",
+    "\u2029{0}",
+    '"""{0}"""',
+    "'''{0}'''",
+    '"; {0}; "',
+    "'{0}'",
+    "${{{0}}}",
+    "`${{{0}}}`",
+    "{{0}}{0}",
+    "{{{0}!r:>{{width}}}}",
+    "%s%n{0}%",
+    "`{0}`",
+    "\x00{0}",
+    "\x1b[2J{0}",
+    "\u202e{0}\u202c",
+    "\u2066{0}\u2069",
+    "\u200f{0}\ufeff",
+    "<!-- {0} -->",
+    "--> {0}",
+    "</script>{0}",
+    "#!{0}",
+    "# coding: {0}",
+    "-*- coding: utf-7 -*- {0}",
+    "\\u000a{0}",
+    "\\N{{LINE FEED}}{0}",
+    "#define {0}",
+    "%:include {0}",
+    "_Pragma({0})",
+    "\ud800{0}",
+    "\U000e0001{0}",
+    "\u05d0{0}\u0645",
+    " {0} ",
+    "{0}" * 400,
+]
+"""Texts that end a comment, a string or a line somewhere; {0} is where what follows would be code."""
+
+
+@cache
+def macros() -> tuple[str, ...]:
+    """Return what the headers of a listing define as something else than a function."""
+    tool = find_tool("gcc", "cc", "clang")
+    assert tool is not None
+    command = [tool.path, "-dM", "-E", "-D_GNU_SOURCE", "-include", "math.h", "-x", "c", "-"]
+    said = subprocess.run(command, input="", capture_output=True, text=True, check=True).stdout
+    return tuple(dict.fromkeys(re.findall(r"^#define ((?!__)\w+)(?= )", said, re.MULTILINE)))
+
+
+def corpus() -> list[str]:
+    """Return names that are words somewhere, look alike, or become alike."""
+    words = " ".join([PYTHON, C, CPP, JAVASCRIPT, GENERATED, LETTERS, TWINS]).split()
+    return list(dict.fromkeys([*words, *LONG, *macros()]))
+
+
+class Case(NamedTuple):
+    """A circuit with something hostile in it, and which function to write."""
+
+    circuit: wg.Circuit
+    function: str = "value_and_grad"
+
+
+def as_input(name: str) -> Case:
+    b = wg.Builder()
+    x, other = b.input(name), b.input("other_input")
+    return Case(b.build(b.add(b.multiply(x, other), b.sigmoid(x))))
+
+
+def as_node(name: str) -> Case:
+    b = wg.Builder()
+    x = b.multiply(b.input("in_1"), b.input("in_2"), name=name)
+    return Case(b.build(b.maximum(b.add(x, b.sin(x)), x, name="out")))
+
+
+def as_output(name: str) -> Case:
+    b = wg.Builder()
+    x, y = b.input("in_1"), b.input("in_2")
+    return Case(b.build(name=name, labels={name: b.multiply(x, y), "other": b.exp(b.add(x, y))}), "jacobian")
+
+
+ROLES = {"input": as_input, "node": as_node, "output": as_output}
+RUNNERS: dict[str, Callable[[Sequence[Program], Sequence[Any]], list[Any]]] = {
+    "python": run_python,
+    "numpy": run_numpy,
+    "c": partial(run_c, flags=("-std=c99", "-O0", "-Wall", "-Wextra", "-Werror"), per_file=500),
+    "js": run_js,
+}
+
+
+def disagreements(cases: Sequence[Case], language: str) -> list[wg.Circuit]:
+    """Return the circuits whose listing gives other numbers than the interpreter."""
+    programs, points = [], []
+    for k, (circuit, function) in enumerate(cases):
+        text = write(circuit, language, function, name=f"own_{k}")
+        programs.append(Program(text, f"own_{k}", circuit.inputs, circuit.outputs, function))
+        points.append([[0.25 + 0.5 * j % 2.75 for j in range(len(circuit.inputs))]])
+    found = RUNNERS[language](programs, points)
+    return [
+        case.circuit
+        for case, point, row in zip(cases, points, found, strict=True)
+        if not np.allclose(row[0], wanted(case, point[0]), rtol=1e-12, atol=0.0)
+    ]
+
+
+def wanted(case: Case, point: Sequence[float]) -> list[float]:
+    circuit, function = case
+    if function == "value_and_grad":
+        run = circuit.run(list(point))
+        return [run.output, *run.grads.values()]
+    runs = [circuit.with_output(circuit.columns.outputs[k]).run(list(point)) for k in range(len(circuit.outputs))]
+    return [run.grads[name] for run in runs for name in circuit.inputs]
+
+
+def code_of(text: str, language: str) -> str:
+    """Return a listing without its comments and strings."""
+    if language in ("python", "numpy"):
+        kept = [t.string for t in tokenize.generate_tokens(io.StringIO(text).readline) if t.type not in STRINGS]
+        return " ".join(kept)
+    return re.sub(r'//[^\n]*|/\*.*?\*/|"(?:[^"\\\n]|\\.)*"|`[^`]*`', " ", text, flags=re.DOTALL)
+
+
+STRINGS = (tokenize.STRING, tokenize.COMMENT)
+
+
+def test_the_corpus_is_large_enough_to_mean_something() -> None:
+    assert len(corpus()) > 300
+    assert {"HUGE_VAL", "M_PI", "class", "\u0430"} <= {*corpus()}
+
+
+@pytest.mark.parametrize("language", RUNNERS)
+@pytest.mark.parametrize("role", ROLES)
+def test_hostile_names_give_valid_code_with_the_right_numbers(role: str, language: str) -> None:
+    made = list[Case]()
+    for name in corpus():
+        try:
+            made.append(ROLES[role](name))
+        except WiregradError as error:
+            assert isinstance(error, NameSyntaxError)
+
+    assert len(made) > 300
+    assert disagreements(made, language) == []
+
+
+@pytest.mark.parametrize("language", RUNNERS)
+def test_all_hostile_names_in_one_circuit_keep_apart(language: str) -> None:
+    assert disagreements([crowd("input"), crowd("node")], language) == []
+
+
+def crowd(role: str) -> Case:
+    """Return a circuit in which all names of the corpus occur, of inputs or of nodes."""
+    b, total, names = wg.Builder(), None, set[str]()
+    ports = [b.input("first_input")]
+    for name in corpus():
+        try:
+            port = b.input(name) if role == "input" else b.add(ports[-1], 0.125 * (len(ports) % 3), name=name)
+        except WiregradError:
+            continue
+        ports.append(port)
+        names.add(name)
+    for port in ports:
+        term = b.sin(port)
+        total = term if total is None else b.add(total, term)
+    assert len(names) > 300
+    return Case(b.build(total, name="sum_of_all"))
+
+
+@pytest.mark.parametrize("language", MODULES)
+@pytest.mark.parametrize("role", ROLES)
+def test_code_is_ascii_apart_from_strings_and_comments(role: str, language: str) -> None:
+    for name in LETTERS.split() + TWINS.split():
+        try:
+            circuit, function = ROLES[role](name)
+        except NameSyntaxError:
+            continue
+
+        assert code_of(write(circuit, language, function), language).isascii()
+
+
+def test_gradients_have_the_names_that_the_inputs_have() -> None:
+    for name in corpus():
+        try:
+            circuit, function = as_input(name)
+        except NameSyntaxError:
+            continue
+        for language in ("python", "numpy"):
+            program = Program(write(circuit, language, function), function, circuit.inputs)
+
+            assert list(defined(program)(1.0, 2.0)[1]) == list(circuit.inputs)
+
+
+def broken(text: str) -> Iterator[wg.Circuit]:
+    """Return circuits with a text as file of a place, as group, and as both; and through the forms of a file."""
+    for place, group in product(
+        (None, Place(text, 3, 1), Place(f"dir/{text}", 10**9 - 1)), (None, text, f"net/{text}/a")
+    ):
+        b = wg.Builder()
+        with b.at(place, group):
+            x = b.input("x")
+            y = b.multiply(b.sin(x), x, name="y")
+        with b.at(None, None):
+            circuit = b.build(b.maximum(y, x))
+        yield circuit
+
+
+def hostile_texts() -> list[str]:
+    return [breaker.format(MARK) if "{0}" in breaker else f"{breaker}{MARK}" for breaker in BREAKERS]
+
+
+@pytest.mark.parametrize("language", MODULES)
+def test_texts_of_places_and_groups_stay_in_comments(language: str) -> None:
+    for text in hostile_texts():
+        for circuit in broken(text):
+            listing = write(circuit, language)
+
+            assert MARK not in code_of(listing, language)
+            assert not re.search(r"[^\n\x20-\x7e\w]", listing)
+            assert max(map(len, listing.splitlines())) < 400
+
+
+@pytest.mark.parametrize("language", RUNNERS)
+def test_hostile_texts_in_comments_leave_the_numbers_alone(language: str) -> None:
+    cases = [Case(circuit) for text in hostile_texts() for circuit in list(broken(text))[4:9:4]]
+
+    assert disagreements(cases, language) == []
+
+
+def test_hostile_texts_that_came_through_a_file_are_written_like_any_other() -> None:
+    for text in hostile_texts():
+        for circuit in broken(text):
+            for write_form, read in (
+                (wg.Circuit.to_text, wg.Circuit.from_text),
+                (wg.Circuit.to_json, wg.Circuit.from_json),
+            ):
+                try:
+                    again = read(write_form(circuit))
+                except WiregradError:
+                    continue
+
+                assert write(again, "c") == write(circuit, "c")
+
+
+@pytest.mark.parametrize("text", hostile_texts())
+def test_texts_that_could_break_code_are_no_names(text: str) -> None:
+    for role in ROLES.values():
+        with pytest.raises(NameSyntaxError):
+            role(text)
+
+
+@pytest.mark.parametrize("language", MODULES)
+@pytest.mark.parametrize(
+    "name", ["a b", "f(", "", "f;", "f\n", "\u0430", "1f", "x" * 101, "f\u0301", None.__class__, 3]
+)
+def test_a_function_is_called_by_a_plain_identifier_only(name: Any, language: str) -> None:
+    with pytest.raises(OperandError, match="plain identifier"):
+        write(wg.circuit("y = x * x"), language, name=name)
+
+
+@pytest.mark.parametrize(
+    ("language", "name"),
+    [
+        ("python", "class"),
+        ("python", "None"),
+        ("numpy", "lambda"),
+        ("numpy", "np"),
+        ("python", "math"),
+        ("c", "int"),
+        ("c", "main"),
+        ("c", "sin"),
+        ("c", "_Bool"),
+        ("c", "NAN"),
+        ("js", "await"),
+        ("js", "Math"),
+        ("js", "arguments"),
+        ("cuda", "template"),
+        ("cuda", "__global__"),
+    ],
+)
+def test_a_function_is_not_called_by_a_word_of_its_language(language: str, name: str) -> None:
+    with pytest.raises(OperandError, match=name):
+        write(wg.circuit("y = sin(x) * x"), language, name=name)
+
+
+@pytest.mark.parametrize("language", RUNNERS)
+def test_a_function_may_be_called_like_what_it_computes_with(language: str) -> None:
+    """A helper, an input, a node or the output may have the function's name."""
+    for name in ("x", "y", "d_y", "t1", "sigmoid", "grad", "w", "own"):
+        circuit = wg.circuit("y = sigmoid(x) * maximum(x, w)")
+        try:
+            text = write(circuit, language, name=name)
+        except OperandError:
+            continue
+        found = RUNNERS[language]([Program(text, name, circuit.inputs)], [[[0.5, 0.25]]])[0][0]
+
+        assert found == pytest.approx(wanted(Case(circuit), [0.5, 0.25]))
+
+
+@pytest.mark.parametrize("language", RUNNERS)
+def test_a_thousand_inputs_are_told_apart(language: str) -> None:
+    b = wg.Builder()
+    ports = [b.input(f"w[{k}]" if k % 2 else f"w_{k - 1}") for k in range(1, 1_001)]
+    total = ports[0]
+    for port in ports[1:]:
+        total = b.add(b.multiply(total, 0.5), b.sin(port))
+
+    assert disagreements([Case(b.build(total))], language) == []
+
+
+def test_parameters_of_a_traced_function_may_be_called_like_helpers_of_numpy() -> None:
+    def f(np_: Any, exp: Any, sigmoid: Any) -> Any:
+        return np.sum(np.sort(np_) * np.cumsum(exp) + np.linalg.solve(np.outer(sigmoid, sigmoid) + np.eye(3), exp))
+
+    at = [np.array([3.0, 1.0, 2.0]), np.array([0.5, 0.25, 1.0]), np.array([1.0, -1.0, 2.0])]
+    circuit = wg.trace(f, *at)
+    run = circuit.run(*at)
+    first = write(circuit, "numpy")
+    helpers = re.findall(r"^def (\w+)\(", first, re.MULTILINE)[:-1]
+    for helper in ["shape", "np", *helpers]:
+        renamed = wg.Circuit.from_json(circuit.to_json().replace('"names": ["exp"]', f'"names": ["{helper}"]'))
+        program = Program(write(renamed, "numpy"), "value_and_grad", renamed.inputs)
+        value, grads = defined(program)(*at)
+
+        assert value == pytest.approx(run.output)
+        assert np.allclose(grads[helper], run.grads["exp"])
+
+
+def test_an_op_of_the_users_own_without_a_text_is_refused() -> None:
+    @wg.op(partials=lambda x, y: (2.0,), name="own_twice")
+    def own_twice(x: Any) -> Any:
+        return 2.0 * x
+
+    try:
+        for language in MODULES:
+            with pytest.raises(NoRuleError, match="own_twice"):
+                write(wg.circuit("y = own_twice(x)"), language)
+    finally:
+        wg.ops.TABLE.forget(own_twice)
