@@ -134,7 +134,7 @@ def test_a_whole_number_too_long_for_a_wire_may_steer_python() -> None:
 
 @pytest.mark.parametrize("whole", [False, pytest.param(True, marks=pytest.mark.full)])
 def test_random_circuits_come_back_equal_with_equal_values_and_gradients(whole: bool, tmp_path: Path) -> None:
-    for k in range(1000 if whole else 120):
+    for k in range(1000 if whole else 300):
         rng = np.random.default_rng([17, k])
         circuit = random_circuit(rng, nodes=int(rng.integers(1, 25)))
         point = random_point(rng, circuit)
@@ -149,7 +149,7 @@ def test_random_circuits_come_back_equal_with_equal_values_and_gradients(whole: 
 
 @pytest.mark.parametrize("whole", [False, pytest.param(True, marks=pytest.mark.full)])
 def test_traced_programs_come_back_equal_with_equal_values_and_gradients(whole: bool, tmp_path: Path) -> None:
-    for seed in range(1000 if whole else 60):
+    for seed in range(1000 if whole else 100):
         program = random_program(seed)
         circuit = wg.trace(program.function(wiregrad=wg), *program.inputs.values())
         point = dict(zip(circuit.inputs, program.inputs.values(), strict=True))
@@ -274,6 +274,8 @@ def test_a_document_that_is_no_circuit_says_what_and_where(wrong: Any, message: 
         ("{", "not JSON"),
         (EXPRESSION[:200], "not JSON"),
         (b"\xff\xfe", "not UTF-8"),
+        (b"{\0\0", "not JSON"),
+        (EXPRESSION.encode("utf-16-le"), "not JSON"),
         ("\ud800", "not UTF-8"),
         (b"\xef\xbb\xbf{}", "byte order mark"),
         (EXPRESSION.replace('"version": 1', '"version": 1, "version": 1'), "the key 'version' stands twice"),
@@ -290,6 +292,12 @@ def test_a_document_that_is_no_circuit_says_what_and_where(wrong: Any, message: 
 def test_a_text_that_is_no_strict_json_is_refused(text: Any, message: str) -> None:
     with pytest.raises(FileFormatError, match=message):
         parse_json(text)
+
+
+def test_names_are_read_in_their_normal_form() -> None:
+    circuit = parse_json(EXPRESSION.replace('"f"', '"\u00b5"'))
+
+    assert circuit.name == circuit.outputs[0] == circuit.name_of(4) == "\u03bc"
 
 
 def test_brackets_in_strings_do_not_count_as_nesting() -> None:

@@ -68,7 +68,10 @@ def run_cuda(programs: Sequence[Program], points: Sequence[Any]) -> list[Any]:
         )
     text = "\n".join([*parts, "int main() {", *calls, "return 0;", "}"])
     numbers = iter(map(float.fromhex, compiled(text).split()))
-    return [np.array([[next(numbers) for _ in range(p.width)] for _ in rows]) for p, rows in zip(programs, points, strict=True)]
+    return [
+        np.array([[next(numbers) for _ in range(p.width)] for _ in rows])
+        for p, rows in zip(programs, points, strict=True)
+    ]
 
 
 def widths(program: Program) -> list[int]:
@@ -260,11 +263,8 @@ def test_the_numpy_listing_of_a_scalar_circuit_takes_a_batch() -> None:
     rng = np.random.default_rng(1)
     batch = dict(zip(program.inputs, rng.normal(size=(5, 3, 4)), strict=True)) | {"w2": 0.5}
     value, grads = defined(program)(**batch)
-    runs = [
-        GOLDENS["sigmoid"].circuit.run(*(np.broadcast_to(v, (3, 4))[i, j] for v in batch.values()))
-        for i in range(3)
-        for j in range(4)
-    ]
+    table = np.array([np.broadcast_to(numbers, (3, 4)).ravel() for numbers in batch.values()])
+    runs = [GOLDENS["sigmoid"].circuit.run(point) for point in table.T]
 
     assert value.shape == (3, 4)
     assert np.allclose(value.ravel(), [run.output for run in runs], rtol=1e-15)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import shutil
-import subprocess
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import cache, partial
 from itertools import chain, combinations
 from pathlib import Path
@@ -13,21 +11,36 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from numpy.testing import assert_equal
 
+import wiregrad as wg
 from wiregrad.api import Builder, Circuit
-from wiregrad.backends.listings import FLAGS, SANITIZED, Program, defined, run_c, run_js, run_numpy, run_python
+from wiregrad.backends.listings import (
+    C_ADVICE,
+    SANITIZED,
+    Program,
+    c_compiler,
+    compile_files,
+    defined,
+    find_tool,
+    needed,
+    run_c,
+    run_js,
+    run_numpy,
+    run_python,
+    unit,
+)
 from wiregrad.codegen import write
 from wiregrad.dtypes import BOOL, FLOAT, WireType
 from wiregrad.errors import WiregradError
 from wiregrad.inspect.receipt.alone import Use, circuit_of, points_of
-from wiregrad.inspect.receipt.judge import ULPS, Point, Verdict, ulps
+from wiregrad.inspect.receipt.judge import ULPS, Point, Verdict, distances
 from wiregrad.ir import CONSTANT, INPUT, TABLE, Pattern
 from wiregrad.ir.mode import Convention, encode
 from wiregrad.ops import Elementwise
-from wiregrad.passes.rewrite import Rewriter
 from wiregrad.testing.circuits import random_circuit, random_point, shrink
 
-COUNT, SAMPLE, CHUNK, POINTS = 2_000, 240, 120, 4
+COUNT, SAMPLE, CHUNK, POINTS = 2_000, 300, 150, 4
 SHAKEN = 0.02
 """The share of results, at most, that only runs with moved results may explain."""
 
@@ -149,6 +162,8 @@ def test_two_thousand_random_circuits_agree_with_the_interpreter(language: str, 
 
 PLAIN = (0.0, -0.0, 1.0, 2.0, 3.0, 0.5, -1.0, -0.5, 7.5)
 """Constants for which rules are written by themselves."""
+CANCELS = {"tanh", "cbrt", "gelu", "erf", "erfc", "sinc", "sigmoid", "silu", "logaddexp", "logaddexp2"}
+"""Ops with a slope that may differ by more: cbrt's is 1 over a square, the others say in their records why."""
 
 
 def all_uses() -> Iterator[Use]:
@@ -185,16 +200,171 @@ def uses_alone() -> list[tuple[Use, Case]]:
 
 @pytest.mark.parametrize("language", [name for name in TONGUES if name != "numpy numbers"])
 def test_every_op_alone_is_within_four_ulps_of_the_interpreter(language: str) -> None:
-    tongue = TONGUES[language]
-    if language == "c":
-        tongue = tongue._replace(run=partial(run_c, flags=FLAGS))
     pairs = uses_alone()
-    far = []
-    for (use, case), rows in zip(pairs, answers([case for _, case in pairs], tongue), strict=True):
-        for point, row in zip(case.points, rows, strict=True):
-            off = max(map(ulps, row, point.wanted))
-            if off > ULPS:
-                far.append((use.text, point.inputs, off))
+    far, cancelled = [], set()
+    for (use, case), rows in zip(pairs, answers([case for _, case in pairs], TONGUES[language]), strict=True):
+        off = distances(rows, np.array([point.wanted for point in case.points]))
+        for i, result in np.argwhere(off > ULPS).tolist():
+            # A slope that cancels is as far from the exact one in the interpreter; values have no such excuse.
+            if result and case.points[i].judge(result, rows[i][result]).fits:
+                cancelled.add(use.op.name)
+            else:
+                far.append((use.text, case.points[i].inputs, result, off[i, result]))
 
     assert len(pairs) > 400
     assert far == []
+    assert cancelled <= CANCELS
+
+
+@pytest.mark.parametrize("language", TONGUES)
+def test_a_branch_that_was_not_taken_sends_nothing_in_any_language(language: str) -> None:
+    circuit = wg.circuit("where(x > 0, sqrt(x), 0)")
+    case = Case(0, circuit, [Point(circuit, [np.float64(x)]) for x in (0.0, -1.0, 4.0)])
+
+    assert_equal(answers([case], TONGUES[language])[0], [[0.0, 0.0], [0.0, 0.0], [2.0, 0.25]])
+
+
+def second_order(circuit: Circuit, inputs: Sequence[Any]) -> list[Point]:
+    """Return for every gradient of a circuit the point at which it is a value itself."""
+    backward = circuit.backward_circuit()
+    return [Point(backward.with_output(label), inputs) for label in backward.outputs]
+
+
+@pytest.mark.parametrize("language", ["python", "numpy", "c", "js"])
+def test_second_derivatives_agree_with_those_of_the_backward_circuit(language: str) -> None:
+    cases, programs = [random_case(seed) for seed in range(40)], list[Program]()
+    for k, (_, circuit, _) in enumerate(cases):
+        text = write(circuit, TONGUES[language].name, "hessian", name=f"listing{k}")
+        programs.append(Program(text, f"listing{k}", circuit.inputs, function="hessian"))
+    rows = TONGUES[language].run(programs, [[point.inputs for point in case.points] for case in cases])
+    wrong = []
+    for (seed, circuit, points), found in zip(cases, rows, strict=True):
+        n = len(circuit.inputs)
+        for point, row in zip(points, found, strict=True):
+            for k, other in enumerate(second_order(circuit, point.inputs)):
+                second = row[1 + n + k * n :][:n]
+                fits = [other.judge(1 + j, value).fits for j, value in enumerate(second)]
+                wrong += [] if all([other.judge(0, row[1 + k]).fits, *fits]) else [(seed, point.inputs, k)]
+
+    assert wrong == []
+
+
+def several_outputs(seed: int) -> Circuit:
+    """Return a random circuit whose outputs are its last few numbers."""
+    circuit = random_case(seed).circuit
+    floats = [node.name for node in circuit.nodes if node.type == FLOAT][-3:]
+    nodes = np.array([circuit.index(name) for name in floats], np.int32)
+    return Circuit(replace(circuit.columns, outputs=nodes, labels=tuple(f"out{k}" for k in range(len(nodes)))))
+
+
+@pytest.mark.parametrize("language", ["python", "numpy", "c", "js"])
+@pytest.mark.parametrize("function", ["value", "jacobian"])
+def test_several_outputs_agree_one_by_one(language: str, function: str) -> None:
+    circuits = [several_outputs(seed) for seed in range(40)]
+    circuits = [circuit for circuit in circuits if len(circuit.outputs) > 1]
+    tables = [
+        [point.inputs for point in case_of(k, circuit.with_output("out0")).points] for k, circuit in enumerate(circuits)
+    ]
+    programs = [
+        Program(
+            write(circuit, TONGUES[language].name, function, name=f"listing{k}"),
+            f"listing{k}",
+            circuit.inputs,
+            circuit.outputs,
+            function,
+        )
+        for k, circuit in enumerate(circuits)
+    ]
+    rows = TONGUES[language].run(programs, tables)
+    wrong = []
+    for circuit, table, found in zip(circuits, tables, rows, strict=True):
+        for inputs, row in zip(table, found, strict=True):
+            parts = row.reshape(len(circuit.outputs), -1)
+            for label, part in zip(circuit.outputs, parts, strict=True):
+                point = Point(circuit.with_output(label), inputs)
+                first = 0 if function == "value" else 1
+                fits = [point.judge(first + k, value).fits for k, value in enumerate(part)]
+                wrong += [] if all(fits) else [(str(circuit), inputs, label)]
+
+    assert len(circuits) > 20
+    assert wrong == []
+
+
+def narrow(circuit: Circuit) -> Circuit:
+    """Return the same circuit on float32."""
+    builder, ports, constants = Builder(finite=False), list[Any](), circuit.constants()
+    for row in circuit.rows():
+        if row.op is INPUT:
+            ports.append(builder.input(circuit.name_of(row.node), WireType(np.dtype(np.float32))))
+        elif row.op is CONSTANT:
+            value = constants[row.node]
+            ports.append(builder.place_constant(value if value.dtype == np.bool_ else np.float32(value)))
+        else:
+            ports.append(builder.apply(row.op, *[ports[source] for source in row.sources], mode=row.mode))
+    return builder.build(ports[circuit.root()])
+
+
+def test_c_in_floats_agrees_with_a_float32_run() -> None:
+    cases = []
+    for seed in range(100):
+        circuit = narrow(random_case(seed).circuit)
+        points = [[np.float32(x) for x in point.inputs] for point in random_case(seed).points]
+        if circuit.type_of(circuit.root()).dtype == np.float32:
+            cases.append(Case(seed, circuit, [Point(circuit, point) for point in points]))
+    programs = [
+        Program(write(case.circuit, "c", name=f"listing{k}"), f"listing{k}", case.circuit.inputs, real="float")
+        for k, case in enumerate(cases)
+    ]
+    rows = run_c(programs, [[point.inputs for point in case.points] for case in cases], flags=SANITIZED)
+    wrong = [
+        case.seed for case, found in zip(cases, rows, strict=True) if not all(v.fits for v in verdicts(case, found))
+    ]
+
+    assert len(cases) > 80
+    assert wrong == []
+
+
+STUB = """
+#ifndef STUB
+#define STUB
+#define __global__
+#define __device__
+struct Index { unsigned x; };
+static Index blockIdx = { 1 }, blockDim = { 1 }, threadIdx = { 0 };
+#endif
+"""
+"""What makes CUDA's C++ into anybody's: one thread, the second of two."""
+
+
+def on_a_processor(program: Program) -> Program:
+    """Return a kernel as a function that a processor runs: it is given two points and computes the second."""
+    name, n = program.name, len(program.inputs)
+    wrapper = f"""
+double {name}_alone(const double *x, double *grad) {{
+    double points[{2 * n}] = {{ 0.0 }}, values[2], grads[{2 * n}];
+    for (int k = 0; k < {n}; k++) points[2 * k + 1] = x[k];
+    {name}_batch(2, points, values, grads);
+    for (int k = 0; k < {n}; k++) grad[k] = grads[2 * k + 1];
+    return values[1];
+}}
+"""
+    return replace(program, text=STUB + program.text + wrapper, name=f"{name}_alone")
+
+
+def test_cuda_text_agrees_with_the_interpreter_when_a_processor_runs_it() -> None:
+    def run(programs: Sequence[Program], points: Sequence[Any]) -> list[Any]:
+        return run_c(list(map(on_a_processor, programs)), points, flags=["-O2", "-x", "c++", "-fpermissive", "-w"])
+
+    check(0, CHUNK, Tongue("cuda", run))
+
+
+def test_cuda_text_compiles_with_nvcc_where_there_is_one(tmp_path: Path) -> None:
+    """Elsewhere the host compiler reads the same text."""
+    nvcc = find_tool("nvcc")
+    programs = [Program(write(random_case(k).circuit, "cuda", name=f"f{k}"), f"f{k}", ()) for k in range(6)]
+    text = "\n".join(unit(k, program) for k, program in enumerate(programs))
+    tool = nvcc or needed(c_compiler(), "C", C_ADVICE)
+    flags = ["-ptx"] if nvcc else ["-x", "c++", "-c"]
+    compile_files(tool, tmp_path, {"kernels.cu": (text if nvcc else STUB + text)}, [*flags, "-o", "kernels.out"])
+
+    assert (tmp_path / "kernels.out").stat().st_size > 0

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from wiregrad.inspect.histogram import Histogram
     from wiregrad.inspect.kinks import Kinks
     from wiregrad.inspect.paths import Paths
+    from wiregrad.inspect.receipt import Receipt
     from wiregrad.inspect.rounding import Rounding
     from wiregrad.inspect.steps import Step
 
@@ -354,6 +355,17 @@ class Circuit(ir.Circuit, Drawable):
         True
         """
         return codegen.write(self, "cuda", function, name, real=real)
+
+    def receipt(self, points: int | Sequence[Mapping[str, Any]] = 24, *, seed: int = 0) -> Receipt:
+        """Run the listings in every language there is here; say how far each op and the whole is from the interpreter.
+
+        `points` is how many random points to take, ordinary and awkward ones, or the points themselves.
+
+        >>> circuit("f = a * b + c").receipt(points=4).ok
+        True
+        """
+        found: Receipt = answer("receipt")(self, points, seed=seed)
+        return found
 
     @classmethod
     def from_text(cls, text: str) -> Circuit:

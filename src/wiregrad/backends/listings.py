@@ -32,7 +32,7 @@ SANITIZED = (*FLAGS, "-Wall", "-Wextra", "-Werror", "-fsanitize=address,undefine
 """Flags under which a warning, a read outside an array or undefined behaviour is an error."""
 TIMEOUT = 300.0
 """Seconds that one compiler or one program may take."""
-_HELPER = re.compile(r"^static\b[^(=;\[{]*?\b(\w+)\s*[(=;\[]", re.MULTILINE)
+_HELPER = re.compile(r"^(?:__device__ )?static\b[^(=;\[{]*?\b(\w+)\s*[(=;\[]", re.MULTILINE)
 
 Numbers = NDArray[Any]
 
@@ -145,7 +145,7 @@ def run_c(
     tool = needed(c_compiler(), "C", C_ADVICE)
     sources = {"main.c": _c_main(listings)}
     for start in range(0, len(listings), per_file):
-        units = map(_unit, range(start, start + per_file), listings[start:][:per_file])
+        units = map(unit, range(start, start + per_file), listings[start:][:per_file])
         # The headers come first, so that a helper whose name they take is an error here as it is in a file of its own.
         sources[f"unit{start}.c"] = "\n".join(["#include <math.h>", "#include <stdbool.h>", *units])
     with tempfile.TemporaryDirectory(prefix="wiregrad-") as name:
@@ -327,8 +327,14 @@ def _call(command: Sequence[str], folder: Path, timeout: float, complaint: str) 
         raise ListingError(f"{complaint}:\n  {text}")
 
 
-def _unit(number: int, listing: Program) -> str:
-    """Return a listing that can share a file with others: its own helpers get names that no other has."""
+def unit(number: int, listing: Program) -> str:
+    """Return a listing in C or CUDA that can share a file with others: its helpers get names that no other has.
+
+    >>> print(unit(7, Program("static double twice(double x) { return 2.0 * x; }", "f", ("x",))))
+    #define twice twice_of_7
+    static double twice(double x) { return 2.0 * x; }
+    #undef twice
+    """
     names = sorted(set(_HELPER.findall(listing.text)))
     before = [f"#define {name} {name}_of_{number}" for name in names]
     after = [f"#undef {name}" for name in names]

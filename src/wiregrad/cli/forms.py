@@ -16,7 +16,7 @@ import click
 from wiregrad.api import Circuit, circuit, load
 from wiregrad.cli.failure import Failure
 from wiregrad.errors import FileFormatError, FormulaError, WiregradError
-from wiregrad.export.archive import _replace
+from wiregrad.export.archive import replace
 from wiregrad.ir.strictjson import MAX_BYTES
 
 STDIO = "-"
@@ -158,7 +158,7 @@ def write(output: str, data: bytes) -> None:
             # A device or a pipe is written to, not replaced.
             path.write_bytes(data)
         else:
-            _replace(path, [memoryview(data)])
+            replace(path, [memoryview(data)])
     except (OSError, ValueError) as error:
         if isinstance(error, WiregradError):
             raise

@@ -6,13 +6,12 @@ import click
 
 from wiregrad.cli.common import Verb, as_document, show
 from wiregrad.cli.targets import Target
-from wiregrad.inspect import answer
 
 
 def _receipt(target: Target, points: int | None, seed: int, document: bool) -> None:
     circuit, values = target.traced()
     chosen = points or ([values] if values else None)
-    found = answer("receipt")(circuit, **({} if chosen is None else {"points": chosen}), seed=seed)
+    found = circuit.receipt(seed=seed) if chosen is None else circuit.receipt(chosen, seed=seed)
     show("receipt", found, document, found=not found.ok)
 
 

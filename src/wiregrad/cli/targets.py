@@ -103,8 +103,10 @@ class CircuitTarget:
         return check(self.circuit, [self.values], order=order)
 
     def drawn(self) -> Circuit | Run:
-        """Return a run if there are values, else the bare circuit."""
-        return self.run() if self.values else self.circuit
+        """Return a run if there are values and a single number to go back from, else the bare circuit."""
+        with suppress(OutputError):
+            return self.run() if self.values else self.circuit
+        return self.circuit
 
     def traced(self) -> tuple[Circuit, Mapping[str, Any]]:
         """Return the circuit and the values."""

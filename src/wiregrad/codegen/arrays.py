@@ -117,7 +117,7 @@ class Numpy(Python):
 
     def taken(self) -> frozenset[str]:
         """Return what helpers may be called, which no variable can be then."""
-        return super().taken() | _array_helpers()
+        return super().taken() | _array_helpers(len(TABLE))
 
     def may_raise(self, tree: Tree) -> bool:
         """Return whether an expression needs a function because Python would raise: NumPy does not."""
@@ -142,7 +142,8 @@ def _is_compound(text: str) -> bool:
 
 
 @cache
-def _array_helpers() -> frozenset[str]:
+def _array_helpers(known: int) -> frozenset[str]:
+    """Return what helpers of array ops are called; `known` is how many ops there are, as some are loaded late."""
     definitions = [text for op in TABLE if isinstance(op, ArrayOp) for text in op.numpy_needs]
     return frozenset(name for text in definitions for name in re.findall(r"^def (\w+)", text, re.MULTILINE))
 

@@ -7,6 +7,7 @@ then stands in an array.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
@@ -14,8 +15,10 @@ from typing import Any, ClassVar
 from wiregrad.codegen.identifiers import comment
 from wiregrad.codegen.language import Language, Writer, scalar_only
 from wiregrad.codegen.listing import Atom, Line, Listing
-from wiregrad.codegen.lowering import AS_NUMBER
+from wiregrad.codegen.loops import Loops, Result, check_types, has_arrays, layout
+from wiregrad.codegen.lowering import AS_NUMBER, function_names
 from wiregrad.codegen.words import Word
+from wiregrad.dtypes import WireType
 from wiregrad.errors import OperandError, shown
 from wiregrad.ops import Elementwise
 from wiregrad.ops.expressions import MATH_H, is_condition, parse
@@ -50,6 +53,9 @@ class C(Language):
 
     title = "C"
     reserved = KEYWORDS | OTHER_MATH | {f"{name}{end}" for name in MATH_H for end in ("", "f", "l")}
+    macros = re.compile(
+        r"(?=(?:[0-9_]*[A-Z]){3})[A-Z0-9_]+|(M|FP|HUGE|MATH)_[A-Z0-9]\w*|SNAN\w*|(FLT|DBL)_\w*|math_errhandling"
+    )
     function: ClassVar[str] = "static"
     """What stands before a function that the listing keeps to itself."""
 
@@ -82,8 +88,17 @@ class C(Language):
         """Return the type of a variable."""
         return "bool" if condition else self.real
 
+    def called(self, name: str) -> str:
+        """Return what a function is called: an op must not take the name that one of C's own has."""
+        return f"{name}_op" if name in self.reserved and name not in self.words else super().called(name)
+
+    def taken(self) -> frozenset[str]:
+        """Return what helpers may be called, which no variable can be then."""
+        return super().taken() | frozenset(map(self.called, function_names()))
+
     def op_function(self, op: Elementwise, name: str, body: str) -> str:
         """Return the definition of an op as a function."""
+        name = self.called(name)
         parameters = ", ".join(f"{self.type_of(k in op.takes_bool)} {k}" for k in op.inputs)
         kind = self.type_of(is_condition(parse(op.c)))
         return f"// {comment(op.doc)}\n{self.function} {kind} {name}({parameters}) {{\n    return {body};\n}}"
@@ -92,13 +107,15 @@ class C(Language):
 LANGUAGES = {real: C(real) for real in ("double", "float")}
 
 
-def real_of(listing: Listing, real: str | None) -> str:
+def real_of(listing: Listing, real: str | None, arrays: bool = False) -> str:
     """Return the type to compute in: the one asked for, or that of the circuit's wires."""
     if real is not None and real not in LANGUAGES:
         raise OperandError(f"real is 'double' or 'float'; got {shown(real)}")
     floats = {variable.type.dtype.itemsize for variable in listing.variables if variable.type.dtype.kind == "f"}
     width = 4 if floats == {4} else 8
-    if real is None or width == 8:
+    if arrays and has_arrays(listing):
+        check_types(listing, width)
+    elif real is None or width == 8:
         scalar_only(listing, "C", width=width)
     return real or ("float" if width == 4 else "double")
 
@@ -111,8 +128,8 @@ def to_c(
     test: tuple[Numbers, Numbers] | None = None,
 ) -> str:
     """Return a listing in C99, or its header; `test` is a point and the results to expect there."""
-    language = LANGUAGES[real_of(listing, real)]
-    body = Body(language, listing, name)
+    language = LANGUAGES[real_of(listing, real, arrays=True)]
+    body = (LoopBody if has_arrays(listing) else Body)(language, listing, name)
     if header:
         return _header(body)
     head = [
@@ -163,7 +180,13 @@ def sizes_of(listing: Listing) -> Mapping[str, int]:
     """Return how many numbers each result of a listing's function has."""
     kinds = [listing.variables[number].type for number in listing.inputs.values()]
     inputs, outputs = sum(math.prod(kind.shape) for kind in kinds), len(listing.gradients)
-    return {"y": len(listing.values), "grad": inputs, "jac": inputs * outputs, "hess": inputs * inputs}
+    values = sum(math.prod(kind.shape) for kind in value_types(listing))
+    return {"y": values, "grad": inputs, "jac": inputs * outputs, "hess": inputs * inputs}
+
+
+def value_types(listing: Listing) -> list[WireType]:
+    """Return the types of a listing's outputs."""
+    return [listing.source.type_of(int(node)) for node in listing.source.columns.outputs]
 
 
 def _header(body: Body) -> str:
@@ -184,7 +207,8 @@ class Body:
 
     def __post_init__(self) -> None:
         self.writer = Writer(self.language, self.listing, self.name)
-        several = self.listing.function == "value" and len(self.listing.values) > 1
+        several = len(self.listing.values) > 1 or any(kind.shape for kind in value_types(self.listing))
+        several = several and self.listing.function == "value"
         keys = ("y",) if several else _RESULTS[self.listing.function]
         self.given = self.writer.argument("x", "inputs")
         self.results = {key: self.writer.argument(key, f"{key}_out") for key in keys}
@@ -328,6 +352,35 @@ class Body:
             found.append(f"{storage}{name} {self.kept[kind]}[{max(1, len(array))}];")
         arguments = ", ".join(name for name, _ in self.between())
         return [*found, *(f"{self.part_name(k)}({arguments});" for k in range(len(parts))), *self.ending()]
+
+
+class LoopBody(Body):
+    """The functions of a listing with arrays in C: one function of loops, however long."""
+
+    def described(self) -> Iterator[str]:
+        """Return comments that say what the arguments are."""
+        first, *rest = super().described()
+        places = ", ".join(layout(self.listing, self.writer.names)) or "nothing"
+        yield f"// {self.given}: {places}"
+        yield from rest
+
+    def functions(self, before: str) -> list[str]:
+        """Return the definitions: helpers, constants, then the function itself."""
+        loops = Loops(self.writer, self.language, self.given)
+        values, kinds = list(self.listing.values.values()), value_types(self.listing)
+        inputs = [self.listing.variables[number].type for number in self.listing.inputs.values()]
+        rows = self.listing.gradients.values()
+        slopes = Result([atom for row in rows for atom in row.values()], inputs * len(rows))
+        parts = {"y": Result(values, kinds), "grad": slopes, "jac": slopes, "hess": slopes}
+        if self.listing.function == "hessian":
+            parts["grad"] = Result(values[1:], kinds[1:])
+        handed = {result: parts[key] for key, result in self.results.items()}
+        body = loops.body(handed, values[0] if self.returns_value() else None)
+        used = re.search(rf"\b{self.given}\b", "\n".join(body))
+        silent = [] if used else [f"(void){self.given};"]
+        whole = "\n".join([f"{before}{self.signature()} {{", *(f"    {line}" for line in (*silent, *body)), "}"])
+        tables = ["\n".join(loops.definitions)] if loops.definitions else []
+        return [*self.language.helpers(self.writer.calls), *tables, whole]
 
 
 _RESULTS: dict[str, tuple[str, ...]] = {

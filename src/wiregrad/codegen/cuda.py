@@ -6,6 +6,8 @@ numbers.
 
 from __future__ import annotations
 
+import re
+
 from wiregrad.codegen.c import Body, C, real_of, sizes_of
 from wiregrad.codegen.listing import Listing
 
@@ -21,6 +23,7 @@ class Cuda(C):
 
     title = "CUDA"
     reserved = C.reserved | RESERVED
+    macros = re.compile(rf"{C.macros.pattern}|(cuda|L_|P_)\w*")
     function = "__device__ static"
 
 

@@ -36,6 +36,8 @@ class Array:
     condition: bool
     name: str = ""
     """Empty for what has no name in the listing."""
+    indexed: bool = False
+    """Whether it is read and written by index even if it is one number alone."""
     data: Any = None
     """The elements of a constant."""
     zeros: Any = None
@@ -101,6 +103,8 @@ class Elements:
         self.steps: list[Step] = []
         self.views: list[View] = []
         self.line: Line | None = None
+        self.tables: dict[tuple[bytes, str], Array] = {}
+        self.titles: dict[int, str] = {}
         for number in listing.inputs.values():
             kind = listing.variables[number].type
             self.held[number] = Array(size_of(kind), kind.dtype.kind == "b", names[number])
@@ -123,10 +127,11 @@ class Elements:
         """Return whether a line is a constant, or elements of another variable; then that is what its target is."""
         if isinstance(form, Constant) and (kind.shape or kind.dtype.kind != "f"):
             self.held[line.target] = form
+            self.titles[id(form.value)] = self.names[line.target]
             return True
         if not isinstance(form, Slot):
             return False
-        view = self.views[form.index]
+        view = self.views[form.number]
         if not view.array.name and view.array.data is None and view.identical:
             # What was made for this line alone is its result.
             view.array.name = self.names[line.target]
@@ -165,7 +170,7 @@ class Elements:
     def store(self, target: Array, form: Form) -> None:
         """Make an array what a form is."""
         whole = np.arange(target.size)
-        view = self.views[form.index] if isinstance(form, Slot) else None
+        view = self.views[form.number] if isinstance(form, Slot) else None
         target.zeros, target.guard = None, None
         if view is not None and not view.complete:
             target.zeros = view.map < 0
@@ -179,8 +184,8 @@ class Elements:
 
     def _guarded(self, target: Array, condition: Form) -> None:
         """Note where an array is 0 because a condition is false."""
-        if isinstance(condition, Slot) and len(self.views[condition.index].map) == target.size:
-            view = self.views[condition.index]
+        if isinstance(condition, Slot) and len(self.views[condition.number].map) == target.size:
+            view = self.views[condition.number]
             target.guard = view
             if view.array.data is not None:
                 target.zeros = ~view.array.data[view.map]
@@ -188,7 +193,7 @@ class Elements:
     def piece(self, form: Form, env: dict[int, Form]) -> Form:
         """Return a form of views in which every op works element by element; what does not becomes statements."""
         if isinstance(form, Slot):
-            return env[form.index]
+            return env[form.number]
         if isinstance(form, Constant):
             return form
         found = self._any(form, env)
@@ -216,7 +221,7 @@ class Elements:
         assert isinstance(first, Apply)
         mask, others = self.piece(first.operands[0], env), [self.piece(other, env) for other in rest]
         given = [None, *(other.value if isinstance(other, Constant) else None for other in others)]
-        if None in given[1:]:
+        if isinstance(mask, Constant) or any(value is None for value in given[1:]):
             return None
         types = [first.type, *(other.type for other in others)]
         moved = picked(counts.op, types, given)
@@ -255,22 +260,23 @@ class Elements:
         if isinstance(condition, Constant) and uniform(condition.value) is not None:
             found = yes if uniform(condition.value) else no
             return found if found.type == kind else None
-        for part, (one, two) in ((1, (yes, no)), (2, (no, yes))):
-            if _selects(one) and isinstance(one, Apply) and one.operands[0] == condition:
-                inner = one.operands[part]
-                return tidied(TABLE["where"], (condition, *((inner, two) if part == 1 else (two, inner))), kind)
+        asked = self.readable(condition)
+        branches = [_branch(form, asked, part) for part, form in ((1, yes), (2, no))]
+        if isinstance(asked, Slot) and (branches[0] is not yes or branches[1] is not no):
+            return tidied(TABLE["where"], (asked, *map(self.readable, branches)), kind)
         return yes if _is_zero(no) and isinstance(yes, Slot) and self._is_zero_elsewhere(yes, condition) else None
 
     def _is_zero_elsewhere(self, form: Slot, condition: Form) -> bool:
         """Return whether elements are known to be 0 where a condition is false."""
-        view = self.views[form.index]
+        view = self.views[form.number]
         if isinstance(condition, Constant):
             known = np.zeros(len(view.map), bool) if view.array.zeros is None else view.array.zeros[view.map]
             return bool(np.all(known | (view.map < 0) | np.ravel(condition.value)))
-        if not isinstance(condition, Slot) or view.array.guard is None or not view.complete:
+        if not isinstance(condition, Slot) or view.array.guard is None:
             return False
-        asked, guard = self.views[condition.index], view.array.guard
-        return asked.array is guard.array and np.array_equal(guard.map[view.map], asked.map)
+        asked, guard = self.views[condition.number], view.array.guard
+        same = (guard.map[view.map] == asked.map) | (view.map < 0)
+        return asked.array is guard.array and bool(np.all(same))
 
     def readable(self, form: Form) -> Form:
         """Return a form that an expression can read: an element, or one number."""
@@ -278,16 +284,26 @@ class Elements:
             number = uniform(form.value)
             if number is not None:
                 return Constant(number, WireType(form.type.dtype)) if form.type.dtype.kind != "i" else _real(number)
-            data = np.ravel(form.value)
-            return self.slot(View(Array(data.size, data.dtype.kind == "b", data=data), np.arange(data.size), form.type))
-        complete = not isinstance(form, Slot) or self.views[form.index].complete
+            return self.table(form)
+        complete = not isinstance(form, Slot) or self.views[form.number].complete
         return form if complete else self.kept(form)
+
+    def table(self, constant: Constant) -> Slot:
+        """Return a constant as elements that stand somewhere."""
+        data = np.ravel(np.broadcast_to(constant.value, constant.type.shape))
+        key = data.tobytes(), data.dtype.char
+        found = self.tables.get(key)
+        if found is None:
+            title = self.titles.get(id(constant.value), "")
+            found = self.tables[key] = Array(data.size, data.dtype.kind == "b", title, data=data)
+        return self.slot(View(found, np.arange(data.size), constant.type))
 
     def kept(self, form: Form) -> Slot:
         """Return a form as elements that stand somewhere."""
-        form = self.readable(form)
-        if isinstance(form, Slot) and self.views[form.index].complete:
+        if isinstance(form, Slot) and self.views[form.number].complete:
             return form
+        if isinstance(form, Constant) and uniform(form.value) is None:
+            return self.table(form)
         target = Array(size_of(form.type), form.type.dtype.kind == "b")
         self.store(target, form)
         return self.slot(View(target, np.arange(target.size), form.type))
@@ -334,8 +350,8 @@ class Elements:
                 form = self.kept(form)
             else:
                 return self._within(form, at, kind.shape)
-        view = self.views[form.index]
-        places = np.zeros(len(at), np.int64) if len(view.map) == 1 else view.map[at]
+        view = self.views[form.number]
+        places = np.broadcast_to(view.map, len(at)) if len(view.map) == 1 else view.map[at]
         return self.slot(View(view.array, np.where(at < 0, -1, places), WireType(view.kind.dtype, kind.shape)))
 
     def _within(self, form: Form, at: Map, shape: tuple[int, ...]) -> Form:
@@ -419,36 +435,35 @@ class Elements:
 
     def _straight(self, form: Form) -> View:
         """Return a matrix, or a row of them, whose elements stand in constant steps."""
-        view = self.views[self._matrix(form).index]
+        view = self.views[self.kept(form).number]
         if straight(view.map, _matrices(view.kind.shape)) is not None:
             return view
         target = Array(len(view.map), False)
         self.store(target, self.slot(view))
         return View(target, np.arange(target.size), view.kind)
 
-    def _matrix(self, form: Form) -> Slot:
-        if isinstance(form, Constant):
-            data = np.ravel(np.broadcast_to(form.value, form.type.shape))
-            return self.slot(View(Array(data.size, False, data=data), np.arange(data.size), form.type))
-        return self.kept(form)
-
     def product(self, a: View, b: View, kind: WireType) -> Form:
         """Return the product of matrices: for each row and each k, all columns at once."""
         (count, rows, inner), columns = _matrices(a.kind.shape), b.kind.shape[-1]
         target, whole = Array(size_of(kind), False), np.arange(size_of(kind))
-        self.add(target, whole, _zero(kind))
+        if inner != 1:
+            self.add(target, whole, _zero(kind))
         if len(whole) and inner:
             at, by_a = straight(whole, (count, rows, columns)), straight(a.map, (count, rows, inner))
             by_b = straight(b.map, (count, inner, columns))
             assert at is not None and by_a is not None and by_b is not None
             y, one, two = self.slot(View(target, whole, kind)), self.slot(a), self.slot(b)
-            form = _step_form(_add_product, (y.type, one.type, two.type))
-            steps = {y.index: (at[0], at[1], 0, at[2]), one.index: (by_a[0], by_a[1], by_a[2], 0)}
-            steps[two.index] = by_b[0], 0, by_b[1], by_b[2]
+            form = _step_form(_add_product if inner > 1 else _product, (y.type, one.type, two.type))
+            steps = {y.number: (at[0], at[1], 0, at[2]), one.number: (by_a[0], by_a[1], by_a[2], 0)}
+            steps[two.number] = by_b[0], 0, by_b[1], by_b[2]
             done = self.piece(form, {0: y, 1: one, 2: two})
             order = [steps[slot] for slot in sorted(slots_of(done))]
             self.add(target, whole, done, Nest((count, rows, inner, columns), ((at[0], at[1], 0, at[2]), *order)))
         return self.slot(View(target, whole, kind))
+
+
+def _product(y: Any, a: Any, b: Any) -> Any:
+    return a * b
 
 
 def _add_product(y: Any, a: Any, b: Any) -> Any:
@@ -530,6 +545,14 @@ def _is_zero(form: Form) -> bool:
 
 def _selects(form: Form) -> bool:
     return isinstance(form, Apply) and isinstance(form.op, Elementwise) and form.op.selects
+
+
+def _branch(form: Form, condition: Form, part: int) -> Form:
+    """Return what is left of a choice where the same condition has been asked before."""
+    if not isinstance(form, Apply) or not _selects(form):
+        return form
+    first = form.operands[0]
+    return form.operands[part] if isinstance(first, Slot) and first == condition else form
 
 
 def _is_one_or_zero(form: Form) -> bool:

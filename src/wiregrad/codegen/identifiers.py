@@ -13,6 +13,8 @@ from functools import lru_cache
 
 LONGEST = 48
 _OTHER = re.compile(r"[^A-Za-z0-9_]+")
+_OWN = re.compile(r"__|_[A-Z]|_?$")
+"""How names begin that are a language's own, in C, or mean something in Python; or a name of nothing."""
 _PUNCTUATION = frozenset(" ._-+*/()[]<>=:,;'!%&|^~$@#")
 
 
@@ -24,8 +26,8 @@ class Identifiers:
     ('layers_0_w', 'while_', 'layers_0_w_', 'alpha')
     """
 
-    def __init__(self, reserved: Iterable[str]) -> None:
-        self._taken = set(reserved)
+    def __init__(self, reserved: Iterable[str], macros: re.Pattern[str] | None = None) -> None:
+        self._taken, self._macros = set(reserved), macros
         self._counts: dict[str, int] = {}
 
     def __contains__(self, name: object) -> bool:
@@ -34,9 +36,10 @@ class Identifiers:
     def take(self, name: str) -> str:
         """Return an identifier for a name, which from now on is taken."""
         found = name if name.isascii() and name.isidentifier() and len(name) <= LONGEST else plain_name(name)
-        if found.startswith("__") or found in ("_", ""):
-            # Names that begin so are the language's own in C, and mean something in Python.
+        if _OWN.match(found):
             found = f"v{found}"
+        elif self._macros is not None and self._macros.fullmatch(found):
+            found = f"v_{found}"
         if found in self._taken:
             found = self._free(found)
         self._taken.add(found)

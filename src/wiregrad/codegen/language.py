@@ -6,6 +6,7 @@ a form once, with places for its operands, and then filled in for each line that
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
@@ -18,7 +19,7 @@ from wiregrad.codegen.listing import Atom, Line, Listing, Role
 from wiregrad.codegen.lowering import function_names, lowered, scalar
 from wiregrad.codegen.words import Word
 from wiregrad.dtypes import counted
-from wiregrad.errors import NoRuleError
+from wiregrad.errors import NoRuleError, OperandError
 from wiregrad.ir import TABLE, Place
 from wiregrad.ops import Elementwise
 from wiregrad.ops.expressions import (
@@ -59,6 +60,8 @@ class Language(ABC):
     """How the language says C's functions."""
     reserved: ClassVar[frozenset[str]]
     """Words that no variable can be called."""
+    macros: ClassVar[re.Pattern[str] | None] = None
+    """Names that a header may have defined as something else."""
     remark: ClassVar[str] = "//"
     """What begins a comment."""
     indent: ClassVar[str] = "    "
@@ -187,7 +190,10 @@ class Writer:
     def __init__(self, language: Language, listing: Listing, *names: str) -> None:
         self.language, self.listing = language, listing
         self.calls: set[str] = set()
-        self.identifiers = Identifiers(language.reserved | language.taken() | function_names() | set(names))
+        taken = language.reserved | language.taken() | function_names()
+        for name in names:
+            _check_free(name, Identifiers(taken, language.macros), language)
+        self.identifiers = Identifiers(taken | set(names), language.macros)
         self.names = self._named()
         self.again = {line.target for line in listing.lines() if line.again}
 
@@ -277,6 +283,15 @@ class Writer:
         outputs = ", ".join(circuit.outputs[:4]) + (", ..." if len(circuit.outputs) > 4 else "")
         nodes = counted(len(circuit), "node")
         return comment(f"{what[:1].upper()}{what[1:]} of {outputs}, written by wiregrad from a circuit of {nodes}.")
+
+
+def _check_free(name: str, identifiers: Identifiers, language: Language) -> None:
+    """Raise if a function cannot be called so."""
+    free = identifiers.take(name)
+    if free != name:
+        raise OperandError(
+            f"a {language.title} function cannot be called {name}, which is taken or too long; try {free}"
+        )
 
 
 def scalar_only(listing: Listing, language: str, dtypes: str = "fb", width: int = 8) -> None:

@@ -44,8 +44,8 @@ def save(circuit: Circuit, path: PathLike) -> None:
     >>> import tempfile, wiregrad as wg
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     save(wg.circuit("e = a + b; f = e * c"), f"{folder}/f.wg")
-    ...     print(load(f"{folder}/f.wg").run(a=2, b=-3, c=10).output)
-    -10.0
+    ...     print(load(f"{folder}/f.wg").inputs)
+    ('a', 'b', 'c')
     """
     tensors: Tensors = {}
     document = write_json(circuit, tensors).encode()
@@ -53,11 +53,17 @@ def save(circuit: Circuit, path: PathLike) -> None:
         raise FileFormatError(f"the circuit takes {len(document):,} bytes as JSON; a file holds at most {MAX_BYTES:,}")
     arrays = {name: as_pairs(value) for name, value in tensors.items()}
     arrays[CIRCUIT] = np.frombuffer(document, np.uint8)
-    _replace(_checked_path(path), [*_packed(arrays)])
+    replace(_checked_path(path), [*_packed(arrays)])
 
 
 def load(path: PathLike) -> Circuit:
-    """Read a circuit from a file that `save` wrote; a file from anyone is safe to read."""
+    """Read a circuit from a file that `save` wrote; a file from anyone is safe to read.
+
+    >>> load("none.wg")
+    Traceback (most recent call last):
+        ...
+    wiregrad.errors.FileAccessError: cannot read none.wg: there is no such file
+    """
     place = _checked_path(path)
     data = _content(place)
     try:
@@ -98,7 +104,7 @@ def _packed(arrays: Tensors) -> Iterator[memoryview]:
     yield from (part.data for part in parts)
 
 
-def _replace(path: Path, parts: list[memoryview]) -> None:
+def replace(path: Path, parts: list[memoryview]) -> None:
     """Write a file beside the wanted one, then put it in its place; whatever happens, no half of it is left."""
     with _said("write", path):
         # What a link points to is replaced, not the link.

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wiregrad.dtypes import BOOL, DTYPES, FLOAT, WireType, parse_type
-from wiregrad.errors import FileFormatError, UnknownOpError, WiregradError, shown, suggest
+from wiregrad.errors import FileFormatError, NameSyntaxError, UnknownOpError, WiregradError, shown, suggest
 from wiregrad.ir import strictjson
 from wiregrad.ir.circuit import Circuit
 from wiregrad.ir.elements import read_elements, write_elements
@@ -204,7 +204,7 @@ def _read_1(document: dict[str, Any], tensors: Mapping[str, Any]) -> Circuit:
     if not nodes or not roots:
         raise FileFormatError("a circuit needs at least one node and one output")
     try:
-        return verify(recording.freeze(roots, check_name(document["name"])))
+        return verify(recording.freeze(roots, _name("the document", document["name"])))
     except WiregradError as error:
         raise FileFormatError(f"the document is no circuit: {error}") from None
 
@@ -347,6 +347,13 @@ def _string(what: str, value: Any) -> str:
     return value
 
 
+def _name(what: str, value: Any) -> str:
+    try:
+        return check_name(value)
+    except NameSyntaxError as error:
+        raise FileFormatError(f"{what}: {error}") from None
+
+
 def _shown_index(index: Any) -> str:
     return f"node {index}" if type(index) is int else shown(index)
 
@@ -396,7 +403,7 @@ def _read_node(what: str, value: Any, size: int) -> int:
 
 def _read_output(k: int, item: Any, size: int) -> tuple[str, int]:
     _check_fields(f"output {k}", item, ("name", "node"), ())
-    return _string("the name of an output", item["name"]), _read_node(f"output {k}", item["node"], size)
+    return _name(f"output {k}", item["name"]), _read_node(f"output {k}", item["node"], size)
 
 
 def _read_steered(k: int, item: Any, size: int) -> Certificate:

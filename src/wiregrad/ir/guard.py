@@ -58,7 +58,11 @@ def declared(op: Op) -> tuple[list[str], list[str]]:
     """
     if op.by_element or isinstance(op.forward, np.ufunc):
         return [], []
-    parameters = list(inspect.signature(op.forward).parameters.values())
+    try:
+        parameters = list(inspect.signature(op.forward).parameters.values())
+    except (TypeError, ValueError):
+        # A user's op may be made of something that does not say what it takes.
+        return [], []
     wires = [p for p in parameters if p.kind not in (p.KEYWORD_ONLY, p.VAR_POSITIONAL)][: len(op.inputs)]
     own = [p for p in parameters if p not in wires and p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)]
     if op.variadic:

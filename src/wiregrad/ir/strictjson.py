@@ -41,7 +41,10 @@ def loads(text: str | bytes) -> Any:
     if depth > MAX_DEPTH:
         raise FileFormatError(f"lists and objects nest {depth:,} deep; at most {MAX_DEPTH} levels are read")
     try:
-        return json.loads(data, object_pairs_hook=_object, parse_int=_whole, parse_float=_finite, parse_constant=_none)
+        # As text: from bytes, json guesses an encoding.
+        return json.loads(
+            data.decode(), object_pairs_hook=_object, parse_int=_whole, parse_float=_finite, parse_constant=_none
+        )
     except json.JSONDecodeError as error:
         raise FileFormatError(f"not JSON: {error.msg} at line {error.lineno}, column {error.colno}") from None
 

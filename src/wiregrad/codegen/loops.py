@@ -1,0 +1,333 @@
+"""Loops in C: how statements on elements are written, what is declared for them and how results are handed over.
+
+Arrays stand in C order in rows of numbers. Those of a listing live on the stack where they are small, else they are
+static; constants and the tables of irregular maps are static and constant. Nothing is allocated.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from wiregrad.codegen.elements import Array, Elements, Same, Statement, Step, View
+from wiregrad.codegen.forms import Apply, Constant, Form, Slot, uniform
+from wiregrad.codegen.identifiers import comment
+from wiregrad.codegen.language import Text, Writer
+from wiregrad.codegen.listing import Atom, Line, Listing
+from wiregrad.codegen.maps import Map, Nest, nested, size_of
+from wiregrad.dtypes import WireType
+from wiregrad.errors import NoRuleError
+from wiregrad.ir import TABLE
+from wiregrad.ops.array import ArrayOp
+from wiregrad.ops.expressions import Tree
+
+ON_STACK = 65_536
+"""How many numbers the arrays of a listing may have on the stack; more are static."""
+MOST = 1_000_000
+"""How many numbers the constants and tables of a listing may have."""
+LARGEST = 2**31 - 1
+"""How many elements an array may have, so that an int can count them."""
+WIDTH = 100
+
+
+class Spelling(Protocol):
+    """What loops need to know of C."""
+
+    @property
+    def real(self) -> str:
+        """The type of numbers."""
+
+    def number(self, value: Any) -> str:
+        """Return a literal."""
+
+    def type_of(self, condition: bool) -> str:
+        """Return the type of a variable."""
+
+    def tree_of(self, form: Form) -> Tree:
+        """Return the expression to write for a form."""
+
+    def written(self, tree: Tree) -> Text:
+        """Return the text of an expression."""
+
+
+class Result(NamedTuple):
+    """What is handed over, one after the other: atoms and their types."""
+
+    atoms: Sequence[Atom]
+    kinds: Sequence[WireType]
+
+
+def has_arrays(listing: Listing) -> bool:
+    """Return whether a listing has arrays, or ops on arrays that are given numbers here."""
+    forms = (line.form for line in listing.lines())
+    whole = any(isinstance(form, Apply) and isinstance(form.op, ArrayOp) for form in forms)
+    return whole or any(variable.type.shape for variable in listing.variables)
+
+
+def check_types(listing: Listing, width: int) -> None:
+    """Raise unless arrays are of real numbers of one width, or conditions; indices may be constants."""
+    for role, node, kind, _ in listing.variables:
+        if kind.dtype.kind not in "fbi" or (kind.dtype.kind == "f" and kind.dtype.itemsize != width):
+            raise NoRuleError(
+                f"loops in C compute with real numbers of one type, and {listing.circuit.name} has {kind} "
+                f"({role.value} of node {node}); use to_numpy(), which keeps dtypes"
+            )
+        if size_of(kind) > LARGEST:
+            raise NoRuleError(f"loops in C count up to {LARGEST:,}, and {kind} has more elements")
+    for name, number in listing.inputs.items():
+        if listing.variables[number].type.dtype.kind == "i":
+            raise NoRuleError(f"the input {name} is of whole numbers, and loops in C take real ones; use to_numpy()")
+
+
+def layout(listing: Listing, names: Sequence[str]) -> list[str]:
+    """Return where each input stands, as texts such as `W[3][2] from 2 on`."""
+    found, start = [], 0
+    for number in listing.inputs.values():
+        kind = listing.variables[number].type
+        lengths = "".join(f"[{n}]" for n in kind.shape)
+        found.append(f"{names[number]}{lengths} at {start}")
+        start += size_of(kind)
+    return found
+
+
+class Loops:
+    """Writes the statements of one listing."""
+
+    def __init__(self, writer: Writer, language: Spelling, given: str) -> None:
+        self.writer, self.language, self.given = writer, language, given
+        self.elements = Elements(writer.listing, writer.names)
+        self.counters = [writer.identifiers.take(name) for name in "ijklpqrs"]
+        self.tables: dict[bytes, str] = {}
+        self.definitions: list[str] = []
+        self.room = 0
+        self.sections: list[tuple[str, list[Step]]] = []
+        for section in writer.listing.sections:
+            self.elements.steps = []
+            for line in section.lines:
+                self.elements.write(line)
+            self.sections.append((section.title, self.elements.steps))
+
+    def body(self, results: Mapping[str, Result], value: Atom | None) -> list[str]:
+        """Return the statements of the function; `value` is what it returns."""
+        ends = [step for name, result in results.items() for step in self._handed(name, result)]
+        returned = None if value is None else self._elements(value, WireType(np.dtype(float)))
+        live = {view.array for step in ends for view in step.read()}
+        if isinstance(returned, View):
+            live.add(returned.array)
+        kept = [(title, _needed(steps, live)) for title, steps in reversed(self.sections)][::-1]
+        counts = Counter(step.target for _, steps in kept for step in steps if isinstance(step, Statement))
+        self._name(kept)
+        lines = [*self._inputs(live), *self._declared(counts)]
+        for title, steps in kept:
+            if steps:
+                lines += [f"// {comment(title)}", *self.writer.noted(self._noted(steps, counts))]
+        lines += [text for step in ends for text in self.statement(step)]
+        return lines if value is None else [*lines, f"return {self._single(returned)};"]
+
+    def _noted(self, steps: Sequence[Step], counts: Counter[Array]) -> Iterator[tuple[str, Line | None]]:
+        declared = set[Array]()
+        for step in steps:
+            if isinstance(step, Same):
+                yield f"// {self.same(step)} ({comment(step.line.note)})", None
+                continue
+            first, *rest = self.statement(step)
+            if step.target.size == 1 and step.target not in declared and not self._was(step.target):
+                declared.add(step.target)
+                constant = "const " if counts[step.target] == 1 else ""
+                first = f"{constant}{self.language.type_of(step.target.condition)} {first}"
+            yield first, step.line
+            yield from ((text, None) for text in rest)
+        self._seen |= declared
+
+    def _was(self, array: Array) -> bool:
+        return array in self._seen
+
+    def _name(self, sections: Sequence[tuple[str, list[Step]]]) -> None:
+        """Give what has no name in the listing one of its own."""
+        self._seen = set[Array]()
+        count = 0
+        for _, steps in sections:
+            for step in steps:
+                if isinstance(step, Statement) and not step.target.name:
+                    count += 1
+                    step.target.name = self.writer.identifiers.take(f"u{count}")
+
+    def _inputs(self, live: set[Array]) -> Iterator[str]:
+        """Return what makes the inputs that are read known by their names."""
+        start, real = 0, self.language.real
+        for number in self.writer.listing.inputs.values():
+            array = self.elements.held[number]
+            assert isinstance(array, Array)
+            if array in live and array.size:
+                at, name = f"{self.given}[{start}]", array.name
+                if array.size == 1:
+                    kind = self.language.type_of(array.condition)
+                    yield f"const {kind} {name} = {at}{' != 0' if array.condition else ''};"
+                elif array.condition:
+                    k = self.counters[0]
+                    yield f"bool {name}[{array.size}];"
+                    loop = f"for (int {k} = 0; {k} < {array.size}; {k}++)"
+                    yield f"{loop} {name}[{k}] = {self.given}[{_sum([(k, 1)], start)}] != 0;"
+                else:
+                    yield f"const {real} *{name} = {self.given}{f' + {start}' if start else ''};"
+            start += array.size
+
+    def _declared(self, counts: Counter[Array]) -> Iterator[str]:
+        """Return the declarations of all arrays."""
+        arrays = [array for array in counts if array.size > 1]
+        large = sum(array.size for array in arrays) > ON_STACK
+        if large:
+            yield "// Too large for the stack: not for two threads at once."
+        for condition in (False, True):
+            names = [f"{array.name}[{array.size}]" for array in arrays if array.condition == condition]
+            if names:
+                head = f"{'static ' if large else ''}{self.language.type_of(condition)} "
+                yield from _wrapped(f"{head}{', '.join(names)};")
+
+    def _elements(self, atom: Atom, kind: WireType) -> View | Constant:
+        found = self.elements.result(atom) if isinstance(atom, int) else atom
+        if not isinstance(found, Constant) or uniform(found.value) is not None or not size_of(kind):
+            return found
+        return self.elements.views[self.elements.table(found).number]
+
+    def _handed(self, name: str, result: Result) -> Iterator[Statement]:
+        """Return the statements that put results into an array."""
+        start = 0
+        target = Array(sum(map(size_of, result.kinds)), False, name, indexed=True)
+        for atom, kind in zip(result.atoms, result.kinds, strict=True):
+            found, size = self._elements(atom, kind), size_of(kind)
+            if size:
+                views = [found] if isinstance(found, View) else []
+                form = Slot(0, kind) if isinstance(found, View) else _number(found)
+                yield Statement(target, np.arange(start, start + size), form, views)
+            start += size
+
+    def _single(self, found: View | Constant | None) -> str:
+        assert found is not None
+        if isinstance(found, Constant):
+            return self.language.number(_number(found).value.item())
+        return self._element(found.array, int(found.map[0]), (), ())
+
+    def statement(self, step: Statement) -> list[str]:
+        """Return the text of a statement: a line for each loop, the last one of which may hold what is done."""
+        nest = step.nest or nested([step.at, *(view.map for view in step.read())])
+        names = self._counting(step.nest)
+        target = self._text(step.target, step.at, nest, 0, names)
+        done = f"{target} {self._assigned(step, nest, names)};"
+        heads = [
+            f"for (int {name} = 0; {name} < {length}; {name}++)"
+            for name, length in zip(names, nest.lengths, strict=False)
+            if length > 1
+        ]
+        if len(heads) < 2:
+            return [" ".join([*heads, done])]
+        return [*(f"{'    ' * k}{head}" for k, head in enumerate(heads)), f"{'    ' * len(heads)}{done}"]
+
+    def _counting(self, given: Nest | None) -> list[str]:
+        """Return what loops count with: rows i and columns j, where matrices are multiplied."""
+        i, j, k, other = self.counters[:4]
+        return self.counters if given is None else [other, i, k, j]
+
+    def _assigned(self, step: Statement, nest: Nest, names: Sequence[str]) -> str:
+        """Return the right-hand side of a statement with its sign."""
+        read = step.read()
+        texts = {id(view): self._text(view.array, view.map, nest, k, names) for k, view in enumerate(read, 1)}
+        operands = [texts.get(id(view), "") for view in step.views]
+        form, sign = step.form, "="
+        if isinstance(form, Apply) and form.op is TABLE["add"] and isinstance(form.operands[0], Slot):
+            view = step.views[form.operands[0].number]
+            if view.array is step.target and np.array_equal(view.map, step.at):
+                form, sign = form.operands[1], "+="
+        if isinstance(form, Slot):
+            return f"{sign} {operands[form.number]}"
+        if isinstance(form, Constant):
+            return f"{sign} {self.language.number(_number(form).value.item())}"
+        text = self.language.written(self.language.tree_of(form))
+        self.writer.calls |= text.calls
+        return f"{sign} {text.template.format(*operands)}"
+
+    def _text(self, array: Array, at: Map, nest: Nest, k: int, names: Sequence[str]) -> str:
+        """Return the element of an array that a map points to inside the loops."""
+        steps = nest.steps[k]
+        if steps is not None:
+            return self._element(array, int(at[0]), steps, names)
+        place = _sum(zip(names, nest.whole, strict=False), 0)
+        return f"{self._called(array)}[{self._table(at)}[{place}]]"
+
+    def _element(self, array: Array, start: int, steps: Sequence[int], names: Sequence[str]) -> str:
+        name = self._called(array)
+        return name if array.size == 1 and not array.indexed else f"{name}[{_sum(zip(names, steps, strict=False), start)}]"
+
+    def _called(self, array: Array) -> str:
+        """Return the name of an array; that of a constant is defined when it is first read."""
+        if array.data is not None and array not in self._seen:
+            self._seen.add(array)
+            array.name = array.name or self.writer.identifiers.take(f"c{len(self.definitions) + 1}")
+            numbers = [self.language.number(value) for value in array.data.tolist()]
+            self._define(self.language.type_of(array.condition), array.name, numbers, array.size == 1)
+        return array.name
+
+    def _table(self, at: Map) -> str:
+        """Return the name of the table of a map."""
+        key = at.tobytes()
+        if key not in self.tables:
+            self.tables[key] = self.writer.identifiers.take(f"map{len(self.tables) + 1}")
+            self._define("int", self.tables[key], [str(number) for number in at.tolist()])
+        return self.tables[key]
+
+    def _define(self, kind: str, name: str, numbers: Sequence[str], single: bool = False) -> None:
+        self.room += len(numbers)
+        if self.room > MOST:
+            raise NoRuleError(f"the constants of a listing in C have at most {MOST:,} numbers; make large ones inputs")
+        head = f"static const {kind} {name}"
+        text = f"{head} = {numbers[0]};" if single else f"{head}[{len(numbers)}] = {{{', '.join(numbers)}}};"
+        self.definitions.append("\n".join(_wrapped(text)))
+
+    def same(self, step: Same) -> str:
+        """Return what a variable is that needs no statement."""
+        view = step.view
+        if view.identical or (view.array.size == 1 and len(view.map) == 1):
+            return f"{step.name} is {self._called(view.array)}"
+        nest = nested([np.arange(len(view.map)), view.map])
+        if None in nest.steps:
+            return f"{step.name} is {self._called(view.array)} in another order"
+        one = Array(len(view.map), False, step.name)
+        return f"{self._text(one, np.arange(1), nest, 0, self.counters)} is {self._text(view.array, view.map, nest, 1, self.counters)}"
+
+
+def _needed(steps: Sequence[Step], live: set[Array]) -> list[Step]:
+    """Return the steps that something reads, given what is read later; `live` grows by what they read."""
+    kept = list[Step]()
+    for step in reversed(steps):
+        if isinstance(step, Same):
+            if step.view.array in live and len(step.view.map):
+                kept.append(step)
+        elif step.target in live:
+            live.update(view.array for view in step.read())
+            kept.append(step)
+    return kept[::-1]
+
+
+def _sum(terms: Any, start: int) -> str:
+    """Write an index: i * 3 + j + 1.
+
+    >>> _sum([("i", 3), ("j", 1)], 0), _sum([("i", -1)], 4), _sum([], 2)
+    ('i * 3 + j', '4 - i', '2')
+    """
+    found = [(name if abs(step) == 1 else f"{name} * {abs(step)}", step < 0) for name, step in terms if step]
+    plus, minus = [text for text, less in found if not less], [text for text, less in found if less]
+    if start or not plus:
+        plus = [*plus, str(start)]
+    return " - ".join([" + ".join(plus), *minus])
+
+
+def _number(constant: Constant) -> Constant:
+    return Constant(np.asarray(constant.value).ravel()[0], WireType(constant.type.dtype))
+
+
+def _wrapped(text: str) -> list[str]:
+    return textwrap.wrap(text, WIDTH, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
