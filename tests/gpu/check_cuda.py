@@ -296,9 +296,8 @@ def prepare(count: int, jobs: int, flags: list[str]) -> None:
             sys.exit(f"failed: {' '.join(command)}")
     objects = [f"{name}.o" for name in written]
     subprocess.run(["nvcc", "-arch=sm_90", "-o", "check", *objects, "-lm"], cwd=BUILD, check=True)
-    for old in BUILD.iterdir():
-        if old.name != "check":
-            old.unlink()
+    for name in objects:
+        (BUILD / name).unlink()
     say(f"{BUILD / 'check'}: {(BUILD / 'check').stat().st_size / 2**20:.1f} MiB")
 
 

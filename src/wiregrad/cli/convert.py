@@ -14,6 +14,7 @@ from wiregrad.cli.common import Verb, files
 from wiregrad.cli.draw import WRITERS
 from wiregrad.cli.targets import Target
 from wiregrad.codegen import MODULES
+from wiregrad.export.archive import packed
 
 PICTURES = {ending[1:]: method for ending, method in WRITERS.items() if ending not in forms.ENDINGS}
 """Which method draws which picture; the one for terminals would take the ending of the text form."""
@@ -44,7 +45,7 @@ def _written(target: Target, form: str, header: bool) -> bytes:
     if form in MODULES:
         return forms.as_lines(listing(circuit, form, header=header and form == "c"))
     if form == forms.ARCHIVE:
-        return forms.packed(circuit)
+        return b"".join(packed(circuit))
     return forms.as_lines(circuit.to_json() if form == forms.JSON else circuit.to_text())
 
 

@@ -10,28 +10,32 @@ from typing import Any
 import click
 
 from wiregrad.cli.common import Verb
-from wiregrad.cli.failure import Failure
+from wiregrad.cli.forms import STDIO, write
 from wiregrad.cli.targets import Target
 
 WRITERS = {".svg": "to_svg", ".dot": "to_dot", ".mmd": "to_mermaid", ".txt": "to_unicode"}
 """Which method writes files of which ending."""
-STDOUT = "-"
 
 
 def _draw(target: Target, output: str, form: str | None, plain: bool, theme: str, **options: Any) -> None:
     ending = _ending(output, form)
     if ending == ".txt":
         options = {"split": options["split"], "ascii": plain}
-        if output == STDOUT:
+        if output == STDIO:
             width = shutil.get_terminal_size((100, 24)).columns
             options |= {"width": width, "ascii": plain or not _knows("╭▶")}
     elif ending == ".svg":
         options["theme"] = theme
-    _write(output, getattr(target.drawn(), WRITERS[ending])(**options))
+    picture = getattr(target.drawn(), WRITERS[ending])(**options)
+    if output == STDIO:
+        # As text, so that a terminal gets the encoding it has.
+        click.echo(picture)
+    else:
+        write(output, picture.encode())
 
 
 def _ending(output: str, form: str | None) -> str:
-    ending = f".{form}" if form else ".txt" if output == STDOUT else Path(output).suffix.lower()
+    ending = f".{form}" if form else ".txt" if output == STDIO else Path(output).suffix.lower()
     if ending not in WRITERS:
         raise click.UsageError(f"wanted a file that ends in {', '.join(WRITERS)}; got {output}")
     return ending
@@ -46,17 +50,6 @@ def _knows(characters: str) -> bool:
     return True
 
 
-def _write(output: str, picture: str) -> None:
-    if output == STDOUT:
-        click.echo(picture)
-        return
-    try:
-        Path(output).write_text(picture, encoding="utf-8")
-    except OSError as error:
-        raise Failure(f"cannot write {output}: {error.strerror}") from None
-    click.echo(f"wrote {output}", err=True)
-
-
 draw = Verb(
     "draw",
     "Draw the circuit; with values, what flows on every wire.\n\nA function in a file is run, so it needs values.",
@@ -67,7 +60,7 @@ draw = Verb(
             ["-o", "--output"],
             type=click.Path(),
             metavar="FILE",
-            default=STDOUT,
+            default=STDIO,
             help=f"Write a file instead: {', '.join(WRITERS)}; - is stdout.",
         ),
         click.Option(

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 import sys
-import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -15,8 +14,8 @@ import click
 
 from wiregrad.api import Circuit, circuit, load
 from wiregrad.cli.failure import Failure
-from wiregrad.errors import FileFormatError, FormulaError, WiregradError
-from wiregrad.export.archive import replace
+from wiregrad.errors import FormulaError, WiregradError
+from wiregrad.export.archive import replace, unpacked
 from wiregrad.ir.strictjson import MAX_BYTES
 
 STDIO = "-"
@@ -108,7 +107,7 @@ def _parsed(data: bytes, form: str, where: str) -> Circuit:
     """Read data of a form; what is wrong with it is said with where it came from."""
     try:
         if form == ARCHIVE:
-            return _unpacked(data)
+            return Circuit(unpacked(data).columns)
         if form == JSON:
             return Circuit.from_json(data)
         text = _text(data, where)
@@ -128,41 +127,12 @@ def _text(data: bytes, where: str) -> str:
         raise Failure(f"cannot read {where}: it is not utf-8 text") from None
 
 
-def _unpacked(data: bytes) -> Circuit:
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "circuit")
-        path.write_bytes(data)
-        try:
-            return load(path)
-        except FileFormatError as error:
-            # The name of the file here says nothing to anybody.
-            raise FileFormatError(str(error).partition(": ")[2]) from None
-
-
-def packed(circuit: Circuit) -> bytes:
-    """Return what a circuit file holds."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "circuit")
-        circuit.save(path)
-        return path.read_bytes()
-
-
 def write(output: str, data: bytes) -> None:
     """Write to stdout, or a file: whole or not at all."""
     if output == STDIO:
         click.echo(data, nl=False)
         return
-    path = Path(output)
-    try:
-        if path.exists() and not path.is_file() and not path.is_dir():
-            # A device or a pipe is written to, not replaced.
-            path.write_bytes(data)
-        else:
-            replace(path, [memoryview(data)])
-    except (OSError, ValueError) as error:
-        if isinstance(error, WiregradError):
-            raise
-        raise Failure(f"cannot write {output}: {getattr(error, 'strerror', None) or error}") from None
+    replace(Path(output), [memoryview(data)])
     click.echo(f"wrote {output}", err=True)
 
 

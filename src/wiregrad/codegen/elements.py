@@ -24,16 +24,19 @@ from wiregrad.ops import Elementwise
 from wiregrad.ops.array import ArrayOp, Blocking, Linear, Rule
 from wiregrad.passes import simplify
 
+SORTED = 4096
+"""How many elements are put in order at most: loops take as many steps as pairs."""
 KNOWN = 4096
 """A constant of so many elements at most is computed here rather than read through a map."""
 
 
 @dataclass(eq=False)
 class Array:
-    """What a variable is: numbers or conditions in a row, which may be one alone."""
+    """What a variable is: numbers in a row, which may be one alone."""
 
     size: int
-    condition: bool
+    kind: str
+    """f for real numbers, b for conditions, i for indices."""
     name: str = ""
     """Empty for what has no name in the listing."""
     indexed: bool = False
@@ -90,7 +93,45 @@ class Same:
     line: Line
 
 
-Step = Statement | Same
+@dataclass(eq=False)
+class Order:
+    """Indices along the middle one of three axes: in the order of elements, or of the element that comes first."""
+
+    target: Array
+    source: View
+    lengths: tuple[int, int, int]
+    before: Form
+    """Whether slot 0 comes before slot 1."""
+    first: bool
+    """Whether only the element that comes first is wanted."""
+    line: Line | None = None
+
+    def read(self) -> list[View]:
+        """Return the views that it reads."""
+        return [self.source]
+
+
+@dataclass(eq=False)
+class Pick:
+    """Elements picked by indices along the middle one of three axes, or added where indices say."""
+
+    target: Array
+    source: View
+    indices: View
+    lengths: tuple[int, int, int]
+    """How many are picked; along the other axes the source is as long."""
+    along: int
+    """How long the middle axis is that indices point to."""
+    adds: bool
+    line: Line | None = None
+
+    def read(self) -> list[View]:
+        """Return the views that it reads."""
+        return [self.source, self.indices]
+
+
+Task = Statement | Order | Pick
+Step = Task | Same
 
 
 class Elements:
@@ -107,25 +148,26 @@ class Elements:
         self.titles: dict[int, str] = {}
         for number in listing.inputs.values():
             kind = listing.variables[number].type
-            self.held[number] = Array(size_of(kind), kind.dtype.kind == "b", names[number])
+            self.held[number] = Array(size_of(kind), kind.dtype.kind, names[number])
 
     def write(self, line: Line) -> None:
         """Add the statements of a line."""
         self.line, self.views = line, []
         kind = self.listing.variables[line.target].type
         form = self.piece(line.form, {slot: self.leaf(line.atoms[slot]) for slot in slots_of(line.form)})
-        if line.target not in self.again and self._without_statement(line, form, kind):
+        if not line.again and self._without_statement(line, form, kind):
             return
         if kind.dtype.kind not in "fb":
             raise NoRuleError(f"{line.note} makes {kind}, and loops in C compute with real numbers; use to_numpy()")
         held = self.held.get(line.target)
-        target = held if isinstance(held, Array) else Array(size_of(kind), kind.dtype.kind == "b", self.names[line.target])
+        target = held if isinstance(held, Array) else Array(size_of(kind), kind.dtype.kind, self.names[line.target])
         self.held[line.target] = target
         self.store(target, form)
 
     def _without_statement(self, line: Line, form: Form, kind: WireType) -> bool:
         """Return whether a line is a constant, or elements of another variable; then that is what its target is."""
-        if isinstance(form, Constant) and (kind.shape or kind.dtype.kind != "f"):
+        final = line.target not in self.again
+        if isinstance(form, Constant) and final and (kind.shape or kind.dtype.kind != "f"):
             self.held[line.target] = form
             self.titles[id(form.value)] = self.names[line.target]
             return True
@@ -136,7 +178,7 @@ class Elements:
             # What was made for this line alone is its result.
             view.array.name = self.names[line.target]
             self.held[line.target] = view.array
-        elif view.complete:
+        elif view.complete and final:
             self.held[line.target] = view
             self.steps.append(Same(self.names[line.target], view, line))
         else:
@@ -295,7 +337,7 @@ class Elements:
         found = self.tables.get(key)
         if found is None:
             title = self.titles.get(id(constant.value), "")
-            found = self.tables[key] = Array(data.size, data.dtype.kind == "b", title, data=data)
+            found = self.tables[key] = Array(data.size, data.dtype.kind, title, data=data)
         return self.slot(View(found, np.arange(data.size), constant.type))
 
     def kept(self, form: Form) -> Slot:
@@ -304,19 +346,19 @@ class Elements:
             return form
         if isinstance(form, Constant) and uniform(form.value) is None:
             return self.table(form)
-        target = Array(size_of(form.type), form.type.dtype.kind == "b")
+        target = Array(size_of(form.type), form.type.dtype.kind)
         self.store(target, form)
         return self.slot(View(target, np.arange(target.size), form.type))
 
     def array_op(self, op: Op, operands: Sequence[Form], kind: WireType) -> Form:
         """Return an op on whole arrays, applied to forms of views."""
         if isinstance(op, ArrayOp):
-            for way in (self._moved, self._summed, self._run, self._composed):
+            for way in (self._moved, self._summed, self._run, self._composed, self._ordered, self._indexed):
                 found = way(op, operands, kind)
                 if found is not None:
                     return found
         if op is TABLE["matmul"]:
-            return self.product(self._straight(operands[0]), self._straight(operands[1]), kind)
+            return self.product(*(self._straight(form, _matrices(form.type.shape)) for form in operands), kind)
         raise NoRuleError(f"{op.title} cannot be written as loops in C; use to_numpy(), which writes every op on arrays")
 
     def _moved(self, op: ArrayOp, operands: Sequence[Form], kind: WireType) -> Form | None:
@@ -363,7 +405,7 @@ class Elements:
 
     def joined(self, operands: Sequence[Form], at: Map, kind: WireType) -> Form:
         """Return an array of elements of several forms, counted through all of them; -1 is a plain zero."""
-        target, start = Array(len(at), kind.dtype.kind == "b"), 0
+        target, start = Array(len(at), kind.dtype.kind), 0
         if np.any(at < 0):
             self.add(target, np.arange(len(at)), _zero(kind))
         for operand in operands:
@@ -383,7 +425,7 @@ class Elements:
 
     def folded(self, step: Rule, start: Any, form: Form, to: Map, kind: WireType) -> Form:
         """Return elements that begin as a number and meet, one after the other, the elements that belong to them."""
-        target, at = Array(size_of(kind), kind.dtype.kind == "b"), np.flatnonzero(to > 0)
+        target, at = Array(size_of(kind), kind.dtype.kind), np.flatnonzero(to > 0)
         self.add(target, np.arange(target.size), Constant(np.asarray(start, kind.dtype)[()], WireType(kind.dtype)))
         if len(at):
             short = WireType(kind.dtype, at.shape)
@@ -406,7 +448,7 @@ class Elements:
 
     def _scanned(self, step: Rule, operands: Sequence[Form], axis: int, reverse: bool, kind: WireType) -> Form:
         """Return the results of all steps along an axis; the first is the last operand's first element."""
-        target = Array(size_of(kind), kind.dtype.kind == "b")
+        target = Array(size_of(kind), kind.dtype.kind)
         order = _along(kind.shape, axis, reverse)
         if target.size:
             first = order[:, 0].copy()
@@ -433,32 +475,66 @@ class Elements:
             env[len(env)] = self.kept(self.piece(each, env))
         return self.piece(form, env)
 
-    def _straight(self, form: Form) -> View:
-        """Return a matrix, or a row of them, whose elements stand in constant steps."""
+    def _ordered(self, op: ArrayOp, operands: Sequence[Form], kind: WireType) -> Form | None:
+        """Return indices along an axis by which elements are in order, or that of the one that comes first."""
+        given = operands[0].type
+        if op.before is None or op.options.get("axis") is None or given.dtype.kind != "f" or kind.dtype.kind != "i":
+            return None
+        first, lengths = "keepdims" in op.options, _around(given.shape, op.options["axis"])
+        if lengths[1] > SORTED and not first:
+            raise NoRuleError(f"{op.title} of {lengths[1]:,} elements is too slow in loops; use to_numpy()")
+        before = _step_form(op.before, (given, given))
+        target, source = Array(size_of(kind), "i"), self._straight(operands[0], lengths)
+        self.steps.append(Order(target, source, lengths, before, first, self.line))
+        self.line = None
+        return self.slot(View(target, np.arange(target.size), kind))
+
+    def _indexed(self, op: ArrayOp, operands: Sequence[Form], kind: WireType) -> Form | None:
+        """Return elements picked along an axis by indices that are computed, or added where they say."""
+        axis, types = op.options.get("axis"), tuple(operand.type for operand in operands)
+        if axis is None or len(types) != 2 or types[1].dtype.kind != "i" or kind.dtype.kind != "f":
+            return None
+        adds, row = "length" in op.options, len(types[1].shape) == 1
+        picks = types[0].shape if adds else kind.shape
+        if not (row or types[1].shape == picks) or not _picks(op, types, kind, adds):
+            return None
+        lengths = _around(picks, axis)
+        source = self._straight(operands[0], _around(types[0].shape, axis))
+        indices = self._straight(operands[1], (1, lengths[1], 1) if row else lengths)
+        target = Array(size_of(kind), "f")
+        if adds:
+            self.add(target, np.arange(target.size), _zero(kind))
+        along = (kind if adds else types[0]).shape[axis]
+        self.steps.append(Pick(target, source, indices, lengths, along, adds, self.line))
+        self.line = None
+        return self.slot(View(target, np.arange(target.size), kind))
+
+    def _straight(self, form: Form, lengths: tuple[int, ...]) -> View:
+        """Return elements, in a row for each of some axes, that stand in constant steps."""
         view = self.views[self.kept(form).number]
-        if straight(view.map, _matrices(view.kind.shape)) is not None:
+        if straight(view.map, lengths) is not None:
             return view
-        target = Array(len(view.map), False)
+        target = Array(len(view.map), view.array.kind)
         self.store(target, self.slot(view))
         return View(target, np.arange(target.size), view.kind)
 
     def product(self, a: View, b: View, kind: WireType) -> Form:
         """Return the product of matrices: for each row and each k, all columns at once."""
         (count, rows, inner), columns = _matrices(a.kind.shape), b.kind.shape[-1]
-        target, whole = Array(size_of(kind), False), np.arange(size_of(kind))
+        target, whole = Array(size_of(kind), "f"), np.arange(size_of(kind))
         if inner != 1:
             self.add(target, whole, _zero(kind))
         if len(whole) and inner:
             at, by_a = straight(whole, (count, rows, columns)), straight(a.map, (count, rows, inner))
             by_b = straight(b.map, (count, inner, columns))
             assert at is not None and by_a is not None and by_b is not None
-            y, one, two = self.slot(View(target, whole, kind)), self.slot(a), self.slot(b)
-            form = _step_form(_add_product if inner > 1 else _product, (y.type, one.type, two.type))
-            steps = {y.number: (at[0], at[1], 0, at[2]), one.number: (by_a[0], by_a[1], by_a[2], 0)}
-            steps[two.number] = by_b[0], 0, by_b[1], by_b[2]
-            done = self.piece(form, {0: y, 1: one, 2: two})
-            order = [steps[slot] for slot in sorted(slots_of(done))]
-            self.add(target, whole, done, Nest((count, rows, inner, columns), ((at[0], at[1], 0, at[2]), *order)))
+            views = [View(target, whole, kind), a, b]
+            form = _step_form(_add_product if inner > 1 else _product, (kind, a.kind, b.kind))
+            steps = [(at[0], at[1], 0, at[2]), (*by_a, 0), (by_b[0], 0, by_b[1], by_b[2])]
+            order = [steps[0], *(steps[slot] for slot in sorted(slots_of(form)))]
+            nest = Nest((count, rows, inner, columns), tuple(order))
+            self.steps.append(Statement(target, whole, form, views, self.line, nest))
+            self.line = None
         return self.slot(View(target, whole, kind))
 
 
@@ -472,6 +548,29 @@ def _add_product(y: Any, a: Any, b: Any) -> Any:
 
 def _matrices(shape: tuple[int, ...]) -> tuple[int, int, int]:
     return int(np.prod(shape[:-2], dtype=np.int64)), shape[-2], shape[-1]
+
+
+def _around(shape: tuple[int, ...], axis: int) -> tuple[int, int, int]:
+    """Return how many elements there are before, along and behind an axis."""
+    axis %= len(shape)
+    return int(np.prod(shape[:axis], dtype=np.int64)), shape[axis], int(np.prod(shape[axis + 1 :], dtype=np.int64))
+
+
+def _picks(op: ArrayOp, types: Sequence[WireType], kind: WireType, adds: bool) -> bool:
+    """Return whether an op picks or adds by indices along its axis as `Pick` says."""
+    axis, rng = op.options["axis"], np.random.default_rng(0)
+    x = rng.integers(-(2**20), 2**20, size=types[0].shape).astype(np.float64)
+    along = (kind if adds else types[0]).shape[axis]
+    indices = rng.integers(0, along, size=types[1].shape) if along else np.zeros(types[1].shape, np.int64)
+    shape = [1] * len(kind.shape)
+    shape[axis] = -1
+    wide = np.broadcast_to(indices.reshape(shape) if indices.ndim == 1 else indices, x.shape if adds else kind.shape)
+    if not adds:
+        return np.array_equal(op.compute(x, indices), np.take_along_axis(x, wide, axis))
+    found = np.zeros(kind.shape)
+    places = np.take_along_axis(np.arange(found.size).reshape(kind.shape), wide, axis)
+    np.add.at(found.reshape(-1), places.ravel(), x.ravel())
+    return np.array_equal(op.compute(x, indices), found)
 
 
 def _along(shape: tuple[int, ...], axis: int, reverse: bool) -> Map:

@@ -13,12 +13,12 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from wiregrad.codegen.elements import Array, Elements, Same, Statement, Step, View
+from wiregrad.codegen.elements import Array, Elements, Order, Pick, Same, Statement, Step, Task, View
 from wiregrad.codegen.forms import Apply, Constant, Form, Slot, uniform
 from wiregrad.codegen.identifiers import comment
 from wiregrad.codegen.language import Text, Writer
 from wiregrad.codegen.listing import Atom, Line, Listing
-from wiregrad.codegen.maps import Map, Nest, nested, size_of
+from wiregrad.codegen.maps import Map, Nest, nested, size_of, straight
 from wiregrad.dtypes import WireType
 from wiregrad.errors import NoRuleError
 from wiregrad.ir import TABLE
@@ -119,7 +119,7 @@ class Loops:
         if isinstance(returned, View):
             live.add(returned.array)
         kept = [(title, _needed(steps, live)) for title, steps in reversed(self.sections)][::-1]
-        counts = Counter(step.target for _, steps in kept for step in steps if isinstance(step, Statement))
+        counts = Counter(step.target for _, steps in kept for step in steps if not isinstance(step, Same))
         self._name(kept)
         lines = [*self._inputs(live), *self._declared(counts)]
         for title, steps in kept:
@@ -129,22 +129,23 @@ class Loops:
         return lines if value is None else [*lines, f"return {self._single(returned)};"]
 
     def _noted(self, steps: Sequence[Step], counts: Counter[Array]) -> Iterator[tuple[str, Line | None]]:
-        declared = set[Array]()
         for step in steps:
             if isinstance(step, Same):
                 yield f"// {self.same(step)} ({comment(step.line.note)})", None
                 continue
-            first, *rest = self.statement(step)
-            if step.target.size == 1 and step.target not in declared and not self._was(step.target):
-                declared.add(step.target)
-                constant = "const " if counts[step.target] == 1 else ""
-                first = f"{constant}{self.language.type_of(step.target.condition)} {first}"
+            first, *rest = self.task(step)
+            target = step.target
+            if target.size == 1 and target not in self._seen:
+                self._seen.add(target)
+                if isinstance(step, Statement):
+                    first = f"{'const ' if counts[target] == 1 else ''}{self._type(target.kind)} {first}"
+                else:
+                    yield f"{self._type(target.kind)} {target.name};", None
             yield first, step.line
             yield from ((text, None) for text in rest)
-        self._seen |= declared
 
-    def _was(self, array: Array) -> bool:
-        return array in self._seen
+    def _type(self, kind: str) -> str:
+        return "int" if kind == "i" else self.language.type_of(kind == "b")
 
     def _name(self, sections: Sequence[tuple[str, list[Step]]]) -> None:
         """Give what has no name in the listing one of its own."""
@@ -152,7 +153,7 @@ class Loops:
         count = 0
         for _, steps in sections:
             for step in steps:
-                if isinstance(step, Statement) and not step.target.name:
+                if not isinstance(step, Same) and not step.target.name:
                     count += 1
                     step.target.name = self.writer.identifiers.take(f"u{count}")
 
@@ -165,9 +166,8 @@ class Loops:
             if array in live and array.size:
                 at, name = f"{self.given}[{start}]", array.name
                 if array.size == 1:
-                    kind = self.language.type_of(array.condition)
-                    yield f"const {kind} {name} = {at}{' != 0' if array.condition else ''};"
-                elif array.condition:
+                    yield f"const {self._type(array.kind)} {name} = {at}{' != 0' if array.kind == 'b' else ''};"
+                elif array.kind == "b":
                     k = self.counters[0]
                     yield f"bool {name}[{array.size}];"
                     loop = f"for (int {k} = 0; {k} < {array.size}; {k}++)"
@@ -182,10 +182,10 @@ class Loops:
         large = sum(array.size for array in arrays) > ON_STACK
         if large:
             yield "// Too large for the stack: not for two threads at once."
-        for condition in (False, True):
-            names = [f"{array.name}[{array.size}]" for array in arrays if array.condition == condition]
+        for kind in "fbi":
+            names = [f"{array.name}[{array.size}]" for array in arrays if array.kind == kind]
             if names:
-                head = f"{'static ' if large else ''}{self.language.type_of(condition)} "
+                head = f"{'static ' if large else ''}{self._type(kind)} "
                 yield from _wrapped(f"{head}{', '.join(names)};")
 
     def _elements(self, atom: Atom, kind: WireType) -> View | Constant:
@@ -197,7 +197,7 @@ class Loops:
     def _handed(self, name: str, result: Result) -> Iterator[Statement]:
         """Return the statements that put results into an array."""
         start = 0
-        target = Array(sum(map(size_of, result.kinds)), False, name, indexed=True)
+        target = Array(sum(map(size_of, result.kinds)), "f", name, indexed=True)
         for atom, kind in zip(result.atoms, result.kinds, strict=True):
             found, size = self._elements(atom, kind), size_of(kind)
             if size:
@@ -212,20 +212,65 @@ class Loops:
             return self.language.number(_number(found).value.item())
         return self._element(found.array, int(found.map[0]), (), ())
 
+    def task(self, step: Task) -> list[str]:
+        """Return the text of a step."""
+        if isinstance(step, Statement):
+            return self.statement(step)
+        return self.order(step) if isinstance(step, Order) else self.pick(step)
+
+    def pick(self, step: Pick) -> list[str]:
+        """Return loops that pick or add elements by indices."""
+        i, j, k = (self.counters[n] for n in (0, 2, 1))
+        names, (rows, count, beside) = (i, k, j), step.lengths
+        steps = straight(step.indices.map, step.lengths if len(step.indices.map) > count else (1, count, 1))
+        assert steps is not None
+        place = self._element(step.indices.array, int(step.indices.map[0]), steps, names)
+        far, near = (step.along * beside, beside, 1), (count * beside, beside, 1)
+        if step.adds:
+            own = straight(step.source.map, step.lengths)
+            assert own is not None
+            there = f"{self._called(step.target)}[{_sum(zip((i, place, j), far, strict=True), 0)}]"
+            done = f"{there} += {self._element(step.source.array, int(step.source.map[0]), own, names)};"
+        else:
+            own = straight(step.source.map, (rows, step.along, beside))
+            assert own is not None
+            there = self._element(step.source.array, int(step.source.map[0]), own, (i, place, j))
+            done = f"{self._element(step.target, 0, near, names)} = {there};"
+        return _nest(list(zip(names, step.lengths, strict=True)), [done])
+
+    def order(self, step: Order) -> list[str]:
+        """Return loops that put indices in the order of elements, by insertion, or find the one that comes first."""
+        i, j, k, _, p = self.counters[:5]
+        rows, count, beside = step.lengths
+        own = straight(step.source.map, step.lengths)
+        assert own is not None
+
+        def element(place: str) -> str:
+            return self._element(step.source.array, int(step.source.map[0]), own, (i, place, j))
+
+        def index(place: str, more: int = 0) -> str:
+            return self._element(step.target, more * beside, (count * beside, beside, 1), (i, place, j))
+
+        text = self.language.written(self.language.tree_of(step.before))
+        self.writer.calls |= text.calls
+        loops = [(i, rows), (j, beside)]
+        if step.first:
+            target = self._element(step.target, 0, (beside, 1), (i, j))
+            found = text.template.format(element(k), element(p))
+            head = f"for (int {k} = 1; {k} < {count}; {k}++)"
+            return _nest(loops, ["{", f"    int {p} = 0;", f"    {head} if ({found}) {p} = {k};", f"    {target} = {p};", "}"])
+        sooner = text.template.format(element(k), element(index(p, -1)))
+        move = f"for (; {p} > 0 && ({sooner}); {p}--) {index(p)} = {index(p, -1)};"
+        inner = ["{", f"    int {p} = {k};", f"    {move}", f"    {index(p)} = {k};", "}"]
+        return _nest([*loops, (k, count)], inner)
+
     def statement(self, step: Statement) -> list[str]:
         """Return the text of a statement: a line for each loop, the last one of which may hold what is done."""
         nest = step.nest or nested([step.at, *(view.map for view in step.read())])
         names = self._counting(step.nest)
         target = self._text(step.target, step.at, nest, 0, names)
         done = f"{target} {self._assigned(step, nest, names)};"
-        heads = [
-            f"for (int {name} = 0; {name} < {length}; {name}++)"
-            for name, length in zip(names, nest.lengths, strict=False)
-            if length > 1
-        ]
-        if len(heads) < 2:
-            return [" ".join([*heads, done])]
-        return [*(f"{'    ' * k}{head}" for k, head in enumerate(heads)), f"{'    ' * len(heads)}{done}"]
+        return _nest(list(zip(names, nest.lengths, strict=False)), [done])
 
     def _counting(self, given: Nest | None) -> list[str]:
         """Return what loops count with: rows i and columns j, where matrices are multiplied."""
@@ -268,7 +313,7 @@ class Loops:
             self._seen.add(array)
             array.name = array.name or self.writer.identifiers.take(f"c{len(self.definitions) + 1}")
             numbers = [self.language.number(value) for value in array.data.tolist()]
-            self._define(self.language.type_of(array.condition), array.name, numbers, array.size == 1)
+            self._define(self._type(array.kind), array.name, numbers, array.size == 1)
         return array.name
 
     def _table(self, at: Map) -> str:
@@ -295,7 +340,7 @@ class Loops:
         nest = nested([np.arange(len(view.map)), view.map])
         if None in nest.steps:
             return f"{step.name} is {self._called(view.array)} in another order"
-        one = Array(len(view.map), False, step.name)
+        one = Array(len(view.map), "f", step.name)
         return f"{self._text(one, np.arange(1), nest, 0, self.counters)} is {self._text(view.array, view.map, nest, 1, self.counters)}"
 
 
@@ -320,9 +365,22 @@ def _sum(terms: Any, start: int) -> str:
     """
     found = [(name if abs(step) == 1 else f"{name} * {abs(step)}", step < 0) for name, step in terms if step]
     plus, minus = [text for text, less in found if not less], [text for text, less in found if less]
-    if start or not plus:
+    if start < 0:
+        minus = [*minus, str(-start)]
+    elif start or not plus:
         plus = [*plus, str(start)]
     return " - ".join([" + ".join(plus), *minus])
+
+
+def _nest(loops: Sequence[tuple[str, int]], done: Sequence[str]) -> list[str]:
+    """Write what is done inside loops; what runs once is no loop."""
+    heads = [f"for (int {name} = 0; {name} < {length}; {name}++)" for name, length in loops if length != 1]
+    if len(done) > 1:
+        last = heads.pop() if heads else ""
+        done = [f"{last} {done[0]}".strip(), *done[1:]]
+    if len(heads) < 2 and len(done) == 1:
+        return [" ".join([*heads, *done])]
+    return [*(f"{'    ' * k}{head}" for k, head in enumerate(heads)), *(f"{'    ' * len(heads)}{line}" for line in done)]
 
 
 def _number(constant: Constant) -> Constant:

@@ -47,13 +47,7 @@ def save(circuit: Circuit, path: PathLike) -> None:
     ...     print(load(f"{folder}/f.wg").inputs)
     ('a', 'b', 'c')
     """
-    tensors: Tensors = {}
-    document = write_json(circuit, tensors).encode()
-    if len(document) > MAX_BYTES:
-        raise FileFormatError(f"the circuit takes {len(document):,} bytes as JSON; a file holds at most {MAX_BYTES:,}")
-    arrays = {name: as_pairs(value) for name, value in tensors.items()}
-    arrays[CIRCUIT] = np.frombuffer(document, np.uint8)
-    replace(_checked_path(path), [*_packed(arrays)])
+    replace(_checked_path(path), packed(circuit))
 
 
 def load(path: PathLike) -> Circuit:
@@ -67,14 +61,35 @@ def load(path: PathLike) -> Circuit:
     place = _checked_path(path)
     data = _content(place)
     try:
-        tensors = _tensors(data)
-        document = tensors.pop(CIRCUIT, None)
-        if document is None or document.dtype != np.uint8:
-            raise FileFormatError(f"it has no tensor {CIRCUIT!r} of bytes: it was not written by wiregrad")
-        circuit = parse_json(document.tobytes(), tensors)
+        return unpacked(data)
     except CircuitError as error:
         raise FileFormatError(f"{place} cannot be read as a circuit: {error}") from None
-    return circuit
+
+
+def packed(circuit: Circuit) -> list[memoryview]:
+    """Return what a circuit file holds, part after part."""
+    tensors: Tensors = {}
+    document = write_json(circuit, tensors).encode()
+    if len(document) > MAX_BYTES:
+        raise FileFormatError(f"the circuit takes {len(document):,} bytes as JSON; a file holds at most {MAX_BYTES:,}")
+    arrays = {name: as_pairs(value) for name, value in tensors.items()}
+    arrays[CIRCUIT] = np.frombuffer(document, np.uint8)
+    return [*_parts(arrays)]
+
+
+def unpacked(data: bytes) -> Circuit:
+    """Read a circuit from what a circuit file holds.
+
+    >>> from wiregrad.ir import parse_text
+    >>> circuit = parse_text("input x\\ny = exp x\\noutput y")
+    >>> unpacked(b"".join(packed(circuit))) == circuit
+    True
+    """
+    tensors = _tensors(data)
+    document = tensors.pop(CIRCUIT, None)
+    if document is None or document.dtype != np.uint8:
+        raise FileFormatError(f"it has no tensor {CIRCUIT!r} of bytes: it was not written by wiregrad")
+    return parse_json(document.tobytes(), tensors)
 
 
 def _checked_path(path: Any) -> Path:
@@ -85,7 +100,7 @@ def _checked_path(path: Any) -> Path:
     return Path(path)
 
 
-def _packed(arrays: Tensors) -> Iterator[memoryview]:
+def _parts(arrays: Tensors) -> Iterator[memoryview]:
     """Return the parts of a file: length, header, and the tensors, those with the widest elements first."""
     ordered = sorted(arrays.items(), key=lambda item: -item[1].itemsize)
     header: dict[str, Any] = {METADATA: {"format": FORMAT, "version": str(VERSION)}}
@@ -111,6 +126,10 @@ def replace(path: Path, parts: list[memoryview]) -> None:
         target = Path(os.path.realpath(path))
         if target.is_dir():
             raise IsADirectoryError(21, "Is a directory")
+        if target.exists() and not target.is_file():
+            # A device or a pipe is written to, not replaced.
+            target.write_bytes(b"".join(parts))
+            return
         fresh = target.with_name(f".wiregrad-{secrets.token_hex(8)}.tmp")
         try:
             with fresh.open("xb") as file:

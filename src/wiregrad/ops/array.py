@@ -76,6 +76,9 @@ class ArrayOp(Op):
     """What an op that runs along axes does again and again, on numbers: `(so far, *elements)`. An op with `axes` begins
     with what the step leaves as it is, an op with an `axis` with the first element of its last input."""
 
+    before: Rule | None = None
+    """Of an op that gives indices, which one of two elements comes first: `(a, b)` on numbers, a condition."""
+
     composite: Rule | None = None
     """The op made of others, which are easier to write in a language without arrays."""
 

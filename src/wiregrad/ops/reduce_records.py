@@ -604,11 +604,33 @@ def _order_gap(x: Any, y: Any, *, axis: int, **_: Any) -> Any:
     return _distance(tail(row, axis), head(row, axis))
 
 
-_blocking("argmax", "Index of the largest element along an axis; the first if several are.", np.argmax, gap=_picked_gap)
+def _or_nan(comes: Any, first: Any, second: Any) -> Any:
+    """Return whether one of two elements comes first: by a comparison, or because it alone is NaN."""
+    nan = TABLE["logical_and"](TABLE["isnan"](first), TABLE["logical_not"](TABLE["isnan"](second)))
+    return TABLE["logical_or"](comes, nan)
+
+
 _blocking(
-    "argmin", "Index of the smallest element along an axis; the first if several are.", np.argmin, gap=_picked_gap
+    "argmax",
+    "Index of the largest element along an axis; the first if several are.",
+    np.argmax,
+    gap=_picked_gap,
+    before=lambda a, b: _or_nan(a > b, a, b),
 )
-_blocking("argsort", "Indices that put an axis in order.", np.argsort, gap=_order_gap)
+_blocking(
+    "argmin",
+    "Index of the smallest element along an axis; the first if several are.",
+    np.argmin,
+    gap=_picked_gap,
+    before=lambda a, b: _or_nan(a < b, a, b),
+)
+_blocking(
+    "argsort",
+    "Indices that put an axis in order.",
+    np.argsort,
+    gap=_order_gap,
+    before=lambda a, b: _or_nan(a < b, b, a),
+)
 _blocking(
     "any",
     "Whether at least one element along axes is not 0.",
