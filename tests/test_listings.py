@@ -98,14 +98,13 @@ RUNNERS: dict[str, Callable[[Sequence[Program], Sequence[Any]], list[Any]]] = {
 }
 
 
-def rows_of(goldens: Sequence[Golden], language: str, **options: Any) -> list[Any]:
+def rows_of(goldens: Sequence[Golden], language: str, **options: str) -> list[Any]:
     """Return what listings give in a language, each at its point."""
-    programs = [
-        Program(g.text(language, name=f"own{k}", **options), f"own{k}", g.circuit.inputs, g.circuit.outputs, g.function)
-        for k, g in enumerate(goldens)
-    ]
-    run = partial(run_c, flags=STRICT, **options) if options else RUNNERS[language]
-    return [rows[0] for rows in run(programs, [[list(g.at.values())] for g in goldens])]
+    programs = []
+    for k, golden in enumerate(goldens):
+        text, circuit = golden.text(language, name=f"own{k}", **options), golden.circuit
+        programs.append(Program(text, f"own{k}", circuit.inputs, circuit.outputs, golden.function, **options))
+    return [rows[0] for rows in RUNNERS[language](programs, [[list(golden.at.values())] for golden in goldens])]
 
 
 @cache
@@ -162,16 +161,18 @@ def test_a_jacobian_listing_has_a_row_for_each_output(language: str) -> None:
     assert answers(language)["jacobian"] == pytest.approx(wanted.ravel(), rel=1e-14)
 
 
-def test_the_listing_of_a_traced_network_gives_what_its_run_does() -> None:
+def test_the_listings_of_a_traced_network_give_what_its_run_does() -> None:
     golden = GOLDENS["network"]
     run = golden.circuit.run(*golden.at.values())
-    names: dict[str, Any] = {}
-    exec(golden.path("numpy").read_text(encoding="utf-8"), names)
-    value, grads = names["value_and_grad"](**golden.at)
+    wanted = np.concatenate([np.ravel(run.output), *(np.ravel(run.grads[name]) for name in golden.at)])
+    value, grads = defined(Program(golden.text("numpy"), "value_and_grad", golden.circuit.inputs))(**golden.at)
+    sizes = tuple(array.size for array in golden.at.values())
+    program = Program(golden.text("c"), "value_and_grad", golden.circuit.inputs, sizes=sizes)
+    point = np.concatenate([array.ravel() for array in golden.at.values()])
 
-    assert value == pytest.approx(run.output)
     assert list(grads) == list(golden.at)
-    assert all(np.allclose(grads[name], run.grads[name], rtol=1e-13) for name in grads)
+    assert np.allclose(np.concatenate([np.ravel(value), *map(np.ravel, grads.values())]), wanted, rtol=1e-12)
+    assert np.allclose(run_c([program], [[point]], flags=STRICT)[0][0], wanted, rtol=1e-12)
 
 
 @pytest.mark.parametrize("language", LANGUAGES)

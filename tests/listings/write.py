@@ -63,7 +63,7 @@ def network() -> Golden:
     rng = np.random.default_rng(0)
     shapes = {"w1": (2, 3), "b1": (3,), "w2": (3, 1), "x": (4, 2), "target": (4, 1)}
     at = {name: rng.normal(size=shape) for name, shape in shapes.items()}
-    return Golden("network", wg.trace(names["loss"], *at.values()), at, languages=("numpy",))
+    return Golden("network", wg.trace(names["loss"], *at.values()), at, languages=("numpy", "c"))
 
 
 def goldens() -> Iterator[Golden]:

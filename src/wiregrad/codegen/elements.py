@@ -481,6 +481,8 @@ class Elements:
         if op.before is None or op.options.get("axis") is None or given.dtype.kind != "f" or kind.dtype.kind != "i":
             return None
         first, lengths = "keepdims" in op.options, _around(given.shape, op.options["axis"])
+        if lengths[1] == 1:
+            return Constant(np.zeros(kind.shape, np.int64), kind)
         if lengths[1] > SORTED and not first:
             raise NoRuleError(f"{op.title} of {lengths[1]:,} elements is too slow in loops; use to_numpy()")
         before = _step_form(op.before, (given, given))

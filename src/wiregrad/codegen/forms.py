@@ -164,6 +164,48 @@ def _is_short(form: Form) -> bool:
     return not isinstance(form, Apply)
 
 
+def chosen(condition: Form, yes: Form, no: Form, kind: WireType) -> Form:
+    """Return one form where a condition holds, else another, each knowing what the condition says."""
+    one, two = (assumed(form, facts_of(condition, holds)) for form, holds in ((yes, True), (no, False)))
+    return tidied(TABLE["where"], (condition, one, two), kind)
+
+
+def facts_of(condition: Form, holds: bool) -> dict[Any, bool]:
+    """Return what is known of conditions where one holds, or where it does not."""
+    found, waiting = dict[Any, bool](), [(condition, holds)]
+    while waiting:
+        form, truth = waiting.pop()
+        name = form.op.name if isinstance(form, Apply) else ""
+        if isinstance(form, Apply) and name == "logical_not":
+            waiting.append((form.operands[0], not truth))
+        elif isinstance(form, Apply) and name == ("logical_and" if truth else "logical_or"):
+            waiting.extend((part, truth) for part in form.operands)
+        else:
+            found[_key(form)] = truth
+    return found
+
+
+def assumed(form: Form, facts: dict[Any, bool]) -> Form:
+    """Return a form with choices that are known already made."""
+    if not isinstance(form, Apply) or not isinstance(form.op, Elementwise):
+        return form
+    if form.op.selects and _key(form.operands[0]) in facts:
+        return assumed(form.operands[1 if facts[_key(form.operands[0])] else 2], facts)
+    parts = tuple(assumed(part, facts) for part in form.operands)
+    same = all(one is two for one, two in zip(parts, form.operands, strict=True))
+    return form if same else tidied(form.op, parts, form.type)
+
+
+def _key(form: Form) -> Any:
+    """Return what two forms have in common that compute the same."""
+    match form:
+        case Slot():
+            return form.number
+        case Constant():
+            return str(form.type), np.asarray(form.value).tobytes()
+    return form.op.name, form.op.settings, tuple(_key(part) for part in form.operands)
+
+
 def _literals(operands: tuple[Form, ...]) -> Iterator[tuple[int, Any]]:
     for slot, operand in enumerate(operands):
         if isinstance(operand, Constant) and operand.type.dtype.kind in "fb":

@@ -134,6 +134,8 @@ class Language(ABC):
         wanted = own < level
         if beside is not None:
             logical, compared = beside.sign in LOGIC, beside.sign in COMPARISONS
+            if logical and isinstance(tree, Between) and tree.sign == beside.sign:
+                return text
             wanted = wanted or (compared and is_condition(tree))
             wanted = wanted or (
                 logical and isinstance(tree, Between) and tree.sign in LOGIC and tree.sign != beside.sign

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from wiregrad.codegen.forms import Apply, Constant, Form, Slot, slots_of, tidied, uniform
+from wiregrad.codegen.forms import Apply, Constant, Form, Slot, chosen, slots_of, uniform
 from wiregrad.codegen.rules import Case, Rule, Sent, constant_key, needs_mask, rule_of
 from wiregrad.dtypes import BOOL, WireType
 from wiregrad.errors import CircuitError, OperandError, OutputError, shown, suggest
@@ -418,7 +418,7 @@ class _Back:
 
 @lru_cache(maxsize=1000)
 def _apart(count: int, kind: WireType) -> Rule:
-    """Return the rule of what was sent by a line of its own, behind so many atoms: it is kept for the forms made of it."""
+    """Return the rule of what a line of its own has sent, behind so many atoms: it keeps the forms made of it."""
     return Rule()
 
 
@@ -447,9 +447,9 @@ def _combined(rule: Rule, sent: Sent, kind: WireType, first: int, case: _Case) -
     held = Slot(next(slots), condition) if case.held else None
     found = sent.value if old is None else Apply(TABLE["add"], (old, sent.value), kind)
     if held is not None:
-        found = _choose(held, found, sent.value, kind)
+        found = chosen(held, found, sent.value, kind)
     if mask is not None:
-        found = _choose(mask, found, _zero(kind) if old is None else old, kind)
+        found = chosen(mask, found, _zero(kind) if old is None else old, kind)
     rule.made[key] = found
     return found
 
@@ -459,12 +459,8 @@ def _inlined(rule: Rule, sent: Sent, kind: WireType) -> Form:
     found = rule.made.get(sent.slot)
     if found is None:
         assert sent.mask is not None
-        found = rule.made[sent.slot] = _choose(sent.mask, sent.value, _zero(kind), kind)
+        found = rule.made[sent.slot] = chosen(sent.mask, sent.value, _zero(kind), kind)
     return found
-
-
-def _choose(condition: Form, yes: Form, no: Form, kind: WireType) -> Form:
-    return tidied(TABLE["where"], (condition, yes, no), kind)
 
 
 def _zero(kind: WireType) -> Constant:

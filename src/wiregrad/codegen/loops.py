@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from wiregrad.codegen.elements import Array, Elements, Order, Pick, Same, Statement, Step, Task, View
-from wiregrad.codegen.forms import Apply, Constant, Form, Slot, uniform
+from wiregrad.codegen.forms import Apply, Constant, Form, Slot, slots_of, uniform
 from wiregrad.codegen.identifiers import comment
 from wiregrad.codegen.language import Text, Writer
 from wiregrad.codegen.listing import Atom, Line, Listing
@@ -225,7 +225,7 @@ class Loops:
         steps = straight(step.indices.map, step.lengths if len(step.indices.map) > count else (1, count, 1))
         assert steps is not None
         place = self._element(step.indices.array, int(step.indices.map[0]), steps, names)
-        far, near = (step.along * beside, beside, 1), (count * beside, beside, 1)
+        far, near = _rows(rows, step.along, beside), _rows(*step.lengths)
         if step.adds:
             own = straight(step.source.map, step.lengths)
             assert own is not None
@@ -249,13 +249,13 @@ class Loops:
             return self._element(step.source.array, int(step.source.map[0]), own, (i, place, j))
 
         def index(place: str, more: int = 0) -> str:
-            return self._element(step.target, more * beside, (count * beside, beside, 1), (i, place, j))
+            return self._element(step.target, more * beside, _rows(*step.lengths), (i, place, j))
 
         text = self.language.written(self.language.tree_of(step.before))
         self.writer.calls |= text.calls
         loops = [(i, rows), (j, beside)]
         if step.first:
-            target = self._element(step.target, 0, (beside, 1), (i, j))
+            target = self._element(step.target, 0, _rows(rows, beside), (i, j))
             found = text.template.format(element(k), element(p))
             head = f"for (int {k} = 1; {k} < {count}; {k}++)"
             return _nest(loops, ["{", f"    int {p} = 0;", f"    {head} if ({found}) {p} = {k};", f"    {target} = {p};", "}"])
@@ -279,9 +279,9 @@ class Loops:
 
     def _assigned(self, step: Statement, nest: Nest, names: Sequence[str]) -> str:
         """Return the right-hand side of a statement with its sign."""
-        read = step.read()
-        texts = {id(view): self._text(view.array, view.map, nest, k, names) for k, view in enumerate(read, 1)}
-        operands = [texts.get(id(view), "") for view in step.views]
+        operands = [""] * len(step.views)
+        for k, slot in enumerate(sorted(slots_of(step.form)), 1):
+            operands[slot] = self._text(step.views[slot].array, step.views[slot].map, nest, k, names)
         form, sign = step.form, "="
         if isinstance(form, Apply) and form.op is TABLE["add"] and isinstance(form.operands[0], Slot):
             view = step.views[form.operands[0].number]
@@ -370,6 +370,12 @@ def _sum(terms: Any, start: int) -> str:
     elif start or not plus:
         plus = [*plus, str(start)]
     return " - ".join([" + ".join(plus), *minus])
+
+
+def _rows(*lengths: int) -> tuple[int, ...]:
+    """Return how far apart neighbours along each of some axes stand; 0 along an axis that has none."""
+    behind = [int(np.prod(lengths[k + 1 :], dtype=np.int64)) for k in range(len(lengths))]
+    return tuple(step if length > 1 else 0 for step, length in zip(behind, lengths, strict=True))
 
 
 def _nest(loops: Sequence[tuple[str, int]], done: Sequence[str]) -> list[str]:

@@ -98,6 +98,7 @@ def _parts(tree: Tree) -> int:
     return sum(1 for _ in walk(tree))
 
 
+@cache
 def is_function(op: Elementwise) -> bool:
     """Return whether an op is written as a function of its own, because its text is long."""
     return _parts(parse(op.c)) > SHORT

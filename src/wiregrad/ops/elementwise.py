@@ -193,7 +193,8 @@ def _draw(op: Elementwise) -> itertools.chain[Sample]:
 def _overrule(slope: Any, kink: Kink, slot: int, mode: int, operands: tuple[Any, ...]) -> Any:
     """Return the slope with the mode's choice in its place on the kink."""
     chosen = kink.slope(slot, mode)
-    on_kink = TABLE["equal"](kink.at(*operands[:-1]), 0.0)
+    xs = operands[:-1]
+    on_kink = TABLE["equal"](kink.at(*xs), 0.0) if kink.on is None else kink.on(*xs)
     if chosen is None:
         return times(only(TABLE["logical_not"](on_kink), 1.0), slope)
     value = chosen(*operands) if callable(chosen) else chosen

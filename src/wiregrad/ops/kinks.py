@@ -30,6 +30,8 @@ class Kink:
     torch: tuple[Slope, ...] | None = None
     jax: tuple[Slope, ...] | None = None
     jump: bool = False
+    on: Callable[..., Any] | None = None
+    """Whether inputs are exactly on the kink, written in wiregrad's ops; `at` = 0 where left out."""
 
     def slope(self, slot: int, mode: int) -> Slope:
         """Return the slope for an input on this kink in a mode."""

@@ -776,6 +776,7 @@ def _tie(torch: tuple[float | None, float | None], jax: tuple[float | None, floa
     return Kink(
         doc="a = b",
         at=_gap,
+        on=lambda a, b: equal(a, b),
         slopes=(0.5, 0.5),
         alone=(None, None),
         torch=torch,
@@ -863,6 +864,7 @@ clip: Elementwise = register(
             Kink(
                 doc="x = low",
                 at=lambda x, low, high: _gap(x, low),
+                on=lambda x, low, high: equal(x, low),
                 tied=(0, 1),
                 slopes=(0.5, 0.5, None),
                 alone=(None, None, None),
@@ -872,6 +874,7 @@ clip: Elementwise = register(
             Kink(
                 doc="x = high",
                 at=lambda x, low, high: _gap(x, high),
+                on=lambda x, low, high: equal(x, high),
                 tied=(0, 2),
                 slopes=(0.5, None, 0.5),
                 alone=(None, None, None),
@@ -881,6 +884,7 @@ clip: Elementwise = register(
             Kink(
                 doc="x < low = high",
                 at=lambda x, low, high: where(less(x, low), _gap(low, high), 1.0),
+                on=lambda x, low, high: logical_and(less(x, low), equal(low, high)),
                 tied=(1, 2),
                 slopes=(None, 0.5, 0.5),
                 alone=(None, None, None),
@@ -889,6 +893,7 @@ clip: Elementwise = register(
             Kink(
                 doc="x = low = high",
                 at=lambda x, low, high: absolute(_gap(x, low)) + absolute(_gap(x, high)),
+                on=lambda x, low, high: logical_and(equal(x, low), equal(x, high)),
                 slopes=(1 / 3, 1 / 3, 1 / 3),
                 alone=(None, None, None),
                 torch=(1.0, None, None),

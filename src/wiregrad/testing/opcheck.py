@@ -16,6 +16,7 @@ from wiregrad.ir import Pattern
 from wiregrad.ir.mode import Convention, encode
 from wiregrad.ops import Elementwise
 from wiregrad.ops.elementwise import POOL, Sample
+from wiregrad.ops.kinks import Kink
 
 STENCIL, COMPLEX_STEP = 1e-8, 1e-12
 
@@ -180,6 +181,18 @@ def check_kinks(op: Elementwise) -> None:
                     wanted = stated(*xs, y) if callable(stated) else stated
                     got = op.local(slot, xs, y, 0)
                 assert got == wanted, f"{op.name}{point} slot {slot}: {got}, not {wanted}"
+        if kink.on is not None:
+            _check_on(op, kink)
+
+
+def _check_on(op: Elementwise, kink: Kink) -> None:
+    """What says that inputs are on a kink agrees with how far they are from it."""
+    assert kink.on is not None
+    grid = [0.0, -0.0, 0.5, 1.0, 1.5, -1.5, 1e-310, 2e-310, 1e308, np.inf, -np.inf, np.nan]
+    for values in np.stack(np.meshgrid(*[grid] * len(op.inputs)), -1).reshape(-1, len(op.inputs)):
+        with np.errstate(all="ignore"):
+            got, wanted = bool(kink.on(*values)), bool(kink.at(*values) == 0)
+        assert got == wanted, f"{op.name}{tuple(values)} is{'' if wanted else ' not'} on the kink {kink.doc}"
 
 
 def check_alone(op: Elementwise) -> None:
