@@ -243,7 +243,7 @@ def test_every_line_says_its_op_and_going_back_its_pattern(name: str) -> None:
             said = line.partition("  # ")[2].split()
             if line.startswith("    return "):
                 break
-            assert said[0] in titles | {"seed", "where"}
+            assert said[0] in titles | {"seed", "one"}
             assert head == "forward" or said[0] == "seed" or len(said) > 1 or line.startswith(("    s", "    m"))
 
 
@@ -287,6 +287,44 @@ def test_the_cuda_texts_compile() -> None:
             assert done.returncode == 0, done.stderr
 
     assert set(found) == {golden.name for golden in SCALAR}
+
+
+def tried(folder: Path, text: str) -> subprocess.CompletedProcess[str]:
+    """Compile a C listing with its self-test and run it."""
+    tool = find_tool("gcc", "cc", "clang")
+    assert tool is not None
+    compile_files(tool, folder, {"own.c": text}, [*STRICT, "-DWIREGRAD_TEST", "-o", "own"], ["-lm"])
+    return subprocess.run([folder / "own"], capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("real", ["double", "float"])
+@pytest.mark.parametrize("name", ["sigmoid", "hessian", "jacobian", "safe_root", "network"])
+def test_the_self_test_of_a_c_listing_passes(name: str, real: str, tmp_path: Path) -> None:
+    golden = GOLDENS[name]
+    done = tried(tmp_path, golden.text("c", test=golden.at, real=real))
+
+    assert done.returncode == 0
+    assert re.fullmatch(r"(\d+) of \1 results as wanted\n", done.stdout)
+
+
+def test_the_self_test_of_a_c_listing_finds_a_wrong_line(tmp_path: Path) -> None:
+    text = GOLDENS["sigmoid"].text("c", test=GOLDENS["sigmoid"].at)
+    done = tried(tmp_path, text.replace("d_x1 = d_t2 * w1", "d_x1 = d_t2 * x1"))
+
+    assert done.returncode == 1
+    assert "5 of 6 results as wanted" in done.stdout
+
+
+@pytest.mark.parametrize("compiler", ["gcc", "g++"])
+@pytest.mark.parametrize("name", ["sigmoid", "hessian", "jacobian"])
+def test_the_header_of_a_c_listing_declares_what_it_defines(name: str, compiler: str, tmp_path: Path) -> None:
+    golden, tool = GOLDENS[name], find_tool(compiler)
+    assert tool is not None
+    header, text = golden.text("c", header=True), golden.text("c")
+    sources = {"own.h": header, "own.c": f'#include "own.h"\n{text}'}
+    compile_files(tool, tmp_path, sources, ["-Wall", "-Wextra", "-Werror", "-c"])
+
+    assert (tmp_path / "own.o").exists()
 
 
 @pytest.mark.parametrize(

@@ -441,3 +441,30 @@ def test_an_op_of_the_users_own_without_a_text_is_refused() -> None:
                 write(wg.circuit("y = own_twice(x)"), language)
     finally:
         wg.ops.TABLE.forget(own_twice)
+
+
+def test_arrays_may_be_called_like_anything_in_c() -> None:
+    programs, wanted = [], []
+    points = np.random.default_rng(2).normal(size=(2, 3, 2))
+    for k, name in enumerate([*GENERATED.split(), *LETTERS.split()]):
+        # Renaming the one input of a traced circuit gives every name the same loops to stand in.
+        text = traced_product().replace('"names": ["given"]', f'"names": ["{name}"]')
+        try:
+            circuit = wg.Circuit.from_json(text)
+        except WiregradError:
+            continue
+        programs.append(Program(write(circuit, "c", name=f"own_{k}"), f"own_{k}", circuit.inputs, sizes=(6, 6)))
+        run = circuit.run(*points)
+        wanted.append([run.output, *(number for name in circuit.inputs for number in run.grads[name].ravel())])
+    found = RUNNERS["c"](programs, [[points.ravel()]] * len(programs))
+
+    assert len(programs) > 80
+    assert np.allclose([rows[0] for rows in found], wanted, rtol=1e-12)
+
+
+@cache
+def traced_product() -> str:
+    def product(given: Any, other: Any) -> Any:
+        return np.sum(np.tanh(given @ other.T)[:, ::-1] * np.maximum(given @ given.T, 0.5))
+
+    return wg.trace(product, np.ones((3, 2)), np.ones((3, 2))).to_json()

@@ -77,7 +77,8 @@ def error_of(row: Row, ports: list[Port], errors: list[Any]) -> Any:
     for slot, source in enumerate(row.sources):
         local = settle(op.local(slot, xs, y, row.mode)) if errors[source] is not None else 0.0
         if isinstance(local, Port):
-            parts.append(size(local) * errors[source])
+            # What a branch that was not taken is off by, be it infinite, counts for nothing.
+            parts.append(TABLE["where"](TABLE["equal"](local, 0.0), 0.0, size(local) * errors[source]))
         elif local:
             parts.append(errors[source] * abs(local))
     for part in parts:

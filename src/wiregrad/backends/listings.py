@@ -143,6 +143,8 @@ def run_c(
     [array([[9., 6.]])]
     """
     tool = needed(c_compiler(), "C", C_ADVICE)
+    if not listings:
+        return []
     sources = {"main.c": _c_main(listings)}
     for start in range(0, len(listings), per_file):
         units = map(unit, range(start, start + per_file), listings[start:][:per_file])
@@ -204,7 +206,8 @@ def c_compiler() -> Tool | None:
 @lru_cache(maxsize=1)
 def node() -> Tool | None:
     """Return Node, if it is there."""
-    return find_tool("node", "nodejs")
+    found = find_tool("node", "nodejs")
+    return None if found is None else Tool(found.path, f"Node {found.version}")
 
 
 def find_tool(*names: str) -> Tool | None:
@@ -223,7 +226,7 @@ def find_tool(*names: str) -> Tool | None:
             continue
         said = answer.stdout.decode(errors="replace").strip().splitlines()
         if answer.returncode == 0 and said:
-            return Tool(path, said[0] if name.rstrip("js") != "node" else f"Node {said[0]}")
+            return Tool(path, said[0])
     return None
 
 

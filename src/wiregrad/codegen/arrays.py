@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, ClassVar
 
 import numpy as np
 
-from wiregrad.codegen.forms import Apply, Constant, Form, Slot, uniform
+from wiregrad.codegen.forms import Apply, Constant, Form, Slot, slots_of, uniform
 from wiregrad.codegen.identifiers import comment
 from wiregrad.codegen.language import Writer
 from wiregrad.codegen.listing import Atom, Line, Listing, Role
@@ -217,6 +217,14 @@ class ArrayWriter(Writer):
             return constant_text(NUMPY, atom)
         typed = self.typed and atom.type.dtype.kind == "f"
         return f"np.{atom.type.dtype.name}({self.constant(atom)})" if typed else super().atom(atom)
+
+    def form(self, form: Form, atoms: Sequence[Atom]) -> str:
+        """Return the text of a form with its operands filled in; constants alone are NumPy's: Python's would raise."""
+        before, self.typed = self.typed, self.typed or not any(isinstance(atoms[k], int) for k in slots_of(form))
+        try:
+            return super().form(form, atoms)
+        finally:
+            self.typed = before
 
     def constant(self, constant: Constant) -> str:
         """Return the text of a constant that stands alone."""

@@ -355,18 +355,18 @@ class Body:
 
 
 class LoopBody(Body):
-    """The functions of a listing with arrays in C: one function of loops, however long."""
+    """The functions of a listing with arrays in C."""
 
     def described(self) -> Iterator[str]:
         """Return comments that say what the arguments are."""
-        first, *rest = super().described()
+        _, *rest = super().described()
         places = ", ".join(layout(self.listing, self.writer.names)) or "nothing"
         yield f"// {self.given}: {places}"
         yield from rest
 
     def functions(self, before: str) -> list[str]:
-        """Return the definitions: helpers, constants, then the function itself."""
-        loops = Loops(self.writer, self.language, self.given)
+        """Return the definitions: helpers, constants, parts if there are some, then the function itself."""
+        loops = Loops(self.writer, self.language, self.given, self.name)
         values, kinds = list(self.listing.values.values()), value_types(self.listing)
         inputs = [self.listing.variables[number].type for number in self.listing.inputs.values()]
         rows = self.listing.gradients.values()
@@ -376,11 +376,11 @@ class LoopBody(Body):
             parts["grad"] = Result(values[1:], kinds[1:])
         handed = {result: parts[key] for key, result in self.results.items()}
         body = loops.body(handed, values[0] if self.returns_value() else None)
-        used = re.search(rf"\b{self.given}\b", "\n".join(body))
+        used = any(re.search(rf"\b{self.given}\b", line.partition("//")[0]) for line in body)
         silent = [] if used else [f"(void){self.given};"]
         whole = "\n".join([f"{before}{self.signature()} {{", *(f"    {line}" for line in (*silent, *body)), "}"])
         tables = ["\n".join(loops.definitions)] if loops.definitions else []
-        return [*self.language.helpers(self.writer.calls), *tables, whole]
+        return [*self.language.helpers(self.writer.calls), *tables, *loops.parts, whole]
 
 
 _RESULTS: dict[str, tuple[str, ...]] = {

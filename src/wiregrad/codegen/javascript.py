@@ -77,7 +77,8 @@ def _body(writer: Writer, given: str) -> Iterator[str]:
         yield f'  if (typeof {given}[{key}] !== "number") throw new TypeError({message});'
         yield "}"
     for name, number in listing.inputs.items():
-        yield f"const {writer.names[number]} = {given}[{json.dumps(name)}];"
+        key = f".{name}" if _is_plain(name) else f"[{json.dumps(name)}]"
+        yield f"const {writer.names[number]} = {given}{key};"
     for section in listing.sections:
         if section.lines:
             yield f"// {comment(section.title)}"
@@ -127,4 +128,8 @@ def _object(entries: Mapping[str, str]) -> str:
 
 def _key(name: str) -> str:
     # Without brackets this one name would set the object's prototype.
-    return json.dumps(name) if name != "__proto__" else '["__proto__"]'
+    return '["__proto__"]' if name == "__proto__" else name if _is_plain(name) else json.dumps(name)
+
+
+def _is_plain(name: str) -> bool:
+    return name.isascii() and name.isidentifier()

@@ -166,7 +166,8 @@ class _Lister:
                 self.found.inputs[names[node][0]] = number
                 self.atoms.append(number)
                 continue
-            if row.op is CONSTANT and node not in names and not kind.shape:
+            if row.op is CONSTANT and not kind.shape and (node not in names or self.found.function == "hessian"):
+                # In the circuit of a gradient, 1 may be called grad_f, which says nothing where it is an exponent.
                 self.atoms.append(Constant(values[node], kind))
                 continue
             atoms = tuple([self.atoms[source] for source in row.sources])
@@ -369,18 +370,21 @@ class _Back:
         else:
             target, total = before.value, self._either(source, before.mask, mask, kind.shape)
             guard = self._either(source, before.guard, guard, ()) if kind.shape else total
-            if before.mask is not None and isinstance(sent.value, Apply):
+            if _differs(before.mask, mask) and isinstance(sent.value, Apply):
                 # It is read twice: where something came back before, and where nothing did.
                 apart = self._new(Role.SHARED, source, kind)
                 self._line(apart, sent.value, atoms, row.op.title)
                 rule = _apart(len(atoms), kind)
                 atoms, sent = (*atoms, apart), Sent(sent.slot, Slot(len(atoms), kind), sent.mask)
-        held = None if before is None else before.mask
-        form = _combined(rule, sent, kind, len(atoms), _Case(before is not None, mask is not None, held is not None))
-        extra = tuple([atom for atom in (None if before is None else target, mask, held) if atom is not None])
+        held = before.mask if before is not None and _differs(before.mask, mask) else None
+        # A gradient is 0 where it is absent, so handing it on as it is needs no mask again.
+        alike = before is None or (before.mask is not None and held is None)
+        where = None if alike and _is_copy(row, sent) else mask
+        form = _combined(rule, sent, kind, len(atoms), _Case(before is not None, where is not None, held is not None))
+        extra = tuple([atom for atom in (None if before is None else target, where, held) if atom is not None])
         line = self._line(target, form, (*atoms, *extra), note, again=before is not None)
-        if isinstance(mask, int) and isinstance(sent.mask, Apply) and before is None:
-            line.inline = mask, _inlined(rule, sent, kind)
+        if isinstance(where, int) and isinstance(sent.mask, Apply) and before is None:
+            line.inline = where, _inlined(rule, sent, kind)
         self.grads[source] = _Gradient(target, total, guard)
 
     def _mask(self, row: Row, sent: Sent, atoms: tuple[Atom, ...]) -> Atom | None:
@@ -390,7 +394,7 @@ class _Back:
         if isinstance(sent.mask, Slot):
             return atoms[sent.mask.number]
         number = self._new(Role.MASK, row.sources[sent.slot], sent.mask.type)
-        self._line(number, sent.mask, atoms, f"where {row.op.title} sends something")
+        self._line(number, sent.mask, atoms, f"{row.op.title} lets through")
         return number
 
     def _spread(self, node: int, guard: Atom, kind: WireType) -> Atom:
@@ -412,7 +416,7 @@ class _Back:
         kind = WireType(BOOL.dtype, shape)
         number = self._new(Role.MASK, node, kind)
         form = Apply(TABLE["logical_or"], (Slot(0, kind), Slot(1, kind)), kind)
-        self._line(number, form, (one, two), "where one of them sends something")
+        self._line(number, form, (one, two), "one of them lets through")
         return number
 
 
@@ -429,6 +433,18 @@ class _Case(NamedTuple):
     masked: bool
     held: bool
     """Whether what is there is masked."""
+
+
+def _differs(held: Atom | None, mask: Atom | None) -> bool:
+    """Return whether what is there is under a mask, and under another one than what is sent."""
+    return held is not None and not (isinstance(held, int) and held == mask)
+
+
+def _is_copy(row: Row, sent: Sent) -> bool:
+    """Return whether an op sends on what arrived, under the mask it arrived under."""
+    arrived = len(row.sources) + 1
+    value, mask = sent.value, sent.mask
+    return isinstance(value, Slot) and isinstance(mask, Slot) and (value.number, mask.number) == (arrived, arrived + 1)
 
 
 def _combined(rule: Rule, sent: Sent, kind: WireType, first: int, case: _Case) -> Form:

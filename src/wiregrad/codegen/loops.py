@@ -1,7 +1,8 @@
 """Loops in C: how statements on elements are written, what is declared for them and how results are handed over.
 
 Arrays stand in C order in rows of numbers. Those of a listing live on the stack where they are small, else they are
-static; constants and the tables of irregular maps are static and constant. Nothing is allocated.
+static; constants and the tables of irregular maps are static and constant. Nothing is allocated. A long listing is cut
+into functions of bounded size, so that compilers stay linear; all its arrays then stand in one struct.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from wiregrad.codegen.elements import Array, Elements, Order, Pick, Same, Statement, Step, Task, View
+from wiregrad.codegen.elements import Array, Order, Pick, Same, Statement, Step, Task, View
 from wiregrad.codegen.forms import Apply, Constant, Form, Slot, slots_of, uniform
 from wiregrad.codegen.identifiers import comment
+from wiregrad.codegen.kernels import Kernels
 from wiregrad.codegen.language import Text, Writer
 from wiregrad.codegen.listing import Atom, Line, Listing
 from wiregrad.codegen.maps import Map, Nest, nested, size_of, straight
@@ -31,7 +33,14 @@ MOST = 1_000_000
 """How many numbers the constants and tables of a listing may have."""
 LARGEST = 2**31 - 1
 """How many elements an array may have, so that an int can count them."""
+LONGEST = 400
+"""A listing of more steps is cut into parts."""
+PART = 200
+"""How many steps a part has."""
 WIDTH = 100
+
+
+LARGE = "// Too large for the stack: not for two threads at once."
 
 
 class Spelling(Protocol):
@@ -97,12 +106,15 @@ def layout(listing: Listing, names: Sequence[str]) -> list[str]:
 class Loops:
     """Writes the statements of one listing."""
 
-    def __init__(self, writer: Writer, language: Spelling, given: str) -> None:
-        self.writer, self.language, self.given = writer, language, given
-        self.elements = Elements(writer.listing, writer.names)
+    def __init__(self, writer: Writer, language: Spelling, given: str, name: str) -> None:
+        self.writer, self.language, self.given, self.name = writer, language, given, name
+        self.elements = Kernels(writer.listing, writer.names)
         self.counters = [writer.identifiers.take(name) for name in "ijklpqrs"]
         self.tables: dict[bytes, str] = {}
         self.definitions: list[str] = []
+        self.parts: list[str] = []
+        self.work, self.shared = "", frozenset[Array]()
+        self._seen: set[Array] = set()
         self.room = 0
         self.sections: list[tuple[str, list[Step]]] = []
         for section in writer.listing.sections:
@@ -121,12 +133,42 @@ class Loops:
         kept = [(title, _needed(steps, live)) for title, steps in reversed(self.sections)][::-1]
         counts = Counter(step.target for _, steps in kept for step in steps if not isinstance(step, Same))
         self._name(kept)
-        lines = [*self._inputs(live), *self._declared(counts)]
-        for title, steps in kept:
-            if steps:
-                lines += [f"// {comment(title)}", *self.writer.noted(self._noted(steps, counts))]
+        if sum(len(steps) for _, steps in kept) > LONGEST:
+            lines = self._cut(kept, counts)
+            live = {view.array for step in ends for view in step.read()}
+            lines += self._inputs(live | ({returned.array} if isinstance(returned, View) else set()))
+        else:
+            lines = [*self._inputs(live), *self._declared(counts)]
+            for title, steps in kept:
+                if steps:
+                    lines += [f"// {comment(title)}", *self.writer.noted(self._noted(steps, counts))]
         lines += [text for step in ends for text in self.statement(step)]
         return lines if value is None else [*lines, f"return {self._single(returned)};"]
+
+    def _cut(self, sections: Sequence[tuple[str, list[Step]]], counts: Counter[Array]) -> list[str]:
+        """Cut the steps into functions; returns the statements that call them."""
+        self.work, self.shared = self.writer.identifiers.take("w"), frozenset(counts)
+        struct, large = f"struct {self.name}_work", sum(array.size for array in counts) > ON_STACK
+        fields = [f"    {line}" for line in self._declared(counts)]
+        self.parts = ["\n".join(["// What the parts hand on to each other.", f"{struct} {{", *fields, "};"])]
+        calls = list[str]()
+        for title, steps in sections:
+            for start in range(0, len(steps), PART):
+                part, name = steps[start : start + PART], f"{self.name}_part_{len(calls) + 1}"
+                self.parts.append(self._part(f"static void {name}", title, part, counts, struct))
+                calls.append(f"{name}({self.given}, {self.work});")
+        all_of_it = self.writer.identifiers.take("work")
+        head = [LARGE, f"static {struct} {all_of_it};"] if large else [f"{struct} {all_of_it};"]
+        return [*head, f"{struct} *{self.work} = &{all_of_it};", *calls]
+
+    def _part(self, head: str, title: str, steps: Sequence[Step], counts: Counter[Array], struct: str) -> str:
+        """Return the function of some of the steps."""
+        tasks = [step for step in steps if not isinstance(step, Same)]
+        inputs = list(self._inputs({view.array for step in tasks for view in step.read()}))
+        silent = [*([] if inputs else [f"(void){self.given};"]), *([] if tasks else [f"(void){self.work};"])]
+        body = [*silent, *inputs, f"// {comment(title)}", *self.writer.noted(self._noted(steps, counts))]
+        arguments = f"const {self.language.real} *{self.given}, {struct} *{self.work}"
+        return "\n".join([f"{head}({arguments}) {{", *(f"    {line}" for line in body), "}"])
 
     def _noted(self, steps: Sequence[Step], counts: Counter[Array]) -> Iterator[tuple[str, Line | None]]:
         for step in steps:
@@ -135,7 +177,7 @@ class Loops:
                 continue
             first, *rest = self.task(step)
             target = step.target
-            if target.size == 1 and target not in self._seen:
+            if target.size == 1 and target not in self._seen and target not in self.shared:
                 self._seen.add(target)
                 if isinstance(step, Statement):
                     first = f"{'const ' if counts[target] == 1 else ''}{self._type(target.kind)} {first}"
@@ -149,7 +191,6 @@ class Loops:
 
     def _name(self, sections: Sequence[tuple[str, list[Step]]]) -> None:
         """Give what has no name in the listing one of its own."""
-        self._seen = set[Array]()
         count = 0
         for _, steps in sections:
             for step in steps:
@@ -177,13 +218,14 @@ class Loops:
             start += array.size
 
     def _declared(self, counts: Counter[Array]) -> Iterator[str]:
-        """Return the declarations of all arrays."""
-        arrays = [array for array in counts if array.size > 1]
-        large = sum(array.size for array in arrays) > ON_STACK
+        """Return the declarations of all arrays, or of everything where the listing is cut."""
+        arrays = [array for array in counts if array.size > 1 or array in self.shared]
+        large = sum(array.size for array in arrays) > ON_STACK and not self.shared
         if large:
-            yield "// Too large for the stack: not for two threads at once."
+            yield LARGE
         for kind in "fbi":
-            names = [f"{array.name}[{array.size}]" for array in arrays if array.kind == kind]
+            own = [array for array in arrays if array.kind == kind]
+            names = [array.name + (f"[{array.size}]" if array.size > 1 else "") for array in own]
             if names:
                 head = f"{'static ' if large else ''}{self._type(kind)} "
                 yield from _wrapped(f"{head}{', '.join(names)};")
@@ -258,7 +300,8 @@ class Loops:
             target = self._element(step.target, 0, _rows(rows, beside), (i, j))
             found = text.template.format(element(k), element(p))
             head = f"for (int {k} = 1; {k} < {count}; {k}++)"
-            return _nest(loops, ["{", f"    int {p} = 0;", f"    {head} if ({found}) {p} = {k};", f"    {target} = {p};", "}"])
+            inner = [f"int {p} = 0;", f"{head} if ({found}) {p} = {k};", f"{target} = {p};"]
+            return _nest(loops, ["{", *(f"    {line}" for line in inner), "}"])
         sooner = text.template.format(element(k), element(index(p, -1)))
         move = f"for (; {p} > 0 && ({sooner}); {p}--) {index(p)} = {index(p, -1)};"
         inner = ["{", f"    int {p} = {k};", f"    {move}", f"    {index(p)} = {k};", "}"]
@@ -304,8 +347,8 @@ class Loops:
         return f"{self._called(array)}[{self._table(at)}[{place}]]"
 
     def _element(self, array: Array, start: int, steps: Sequence[int], names: Sequence[str]) -> str:
-        name = self._called(array)
-        return name if array.size == 1 and not array.indexed else f"{name}[{_sum(zip(names, steps, strict=False), start)}]"
+        single = array.size == 1 and not array.indexed
+        return self._called(array) + ("" if single else f"[{_sum(zip(names, steps, strict=False), start)}]")
 
     def _called(self, array: Array) -> str:
         """Return the name of an array; that of a constant is defined when it is first read."""
@@ -314,7 +357,7 @@ class Loops:
             array.name = array.name or self.writer.identifiers.take(f"c{len(self.definitions) + 1}")
             numbers = [self.language.number(value) for value in array.data.tolist()]
             self._define(self._type(array.kind), array.name, numbers, array.size == 1)
-        return array.name
+        return f"{self.work}->{array.name}" if array in self.shared else array.name
 
     def _table(self, at: Map) -> str:
         """Return the name of the table of a map."""
@@ -340,8 +383,8 @@ class Loops:
         nest = nested([np.arange(len(view.map)), view.map])
         if None in nest.steps:
             return f"{step.name} is {self._called(view.array)} in another order"
-        one = Array(len(view.map), "f", step.name)
-        return f"{self._text(one, np.arange(1), nest, 0, self.counters)} is {self._text(view.array, view.map, nest, 1, self.counters)}"
+        own = self._text(Array(len(view.map), "f", step.name), np.arange(1), nest, 0, self.counters)
+        return f"{own} is {self._text(view.array, view.map, nest, 1, self.counters)}"
 
 
 def _needed(steps: Sequence[Step], live: set[Array]) -> list[Step]:
@@ -386,7 +429,8 @@ def _nest(loops: Sequence[tuple[str, int]], done: Sequence[str]) -> list[str]:
         done = [f"{last} {done[0]}".strip(), *done[1:]]
     if len(heads) < 2 and len(done) == 1:
         return [" ".join([*heads, *done])]
-    return [*(f"{'    ' * k}{head}" for k, head in enumerate(heads)), *(f"{'    ' * len(heads)}{line}" for line in done)]
+    deep = "    " * len(heads)
+    return [*(f"{'    ' * k}{head}" for k, head in enumerate(heads)), *(f"{deep}{line}" for line in done)]
 
 
 def _number(constant: Constant) -> Constant:

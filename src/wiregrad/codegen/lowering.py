@@ -35,6 +35,7 @@ def lowered(form: Form) -> Tree:
     """Return a form as an expression of C: slot k is the input called k.
 
     >>> from wiregrad import ops
+    >>> from wiregrad.codegen.forms import Apply
     >>> from wiregrad.dtypes import FLOAT
     >>> lowered(Apply(ops.multiply, (Slot(0, FLOAT), Slot(1, FLOAT)), FLOAT))
     Between(sign='*', left=Input(name='0'), right=Input(name='1'))
@@ -126,5 +127,8 @@ def _fitted(tree: Tree, kind: WireType, wants_condition: bool) -> Tree:
 
 def _condition(tree: Tree, kind: WireType) -> Tree:
     """Return an expression of a condition as one: NumPy's sum of two conditions is a condition again."""
-    natural = is_condition(tree) or isinstance(tree, Input | Number)
-    return Between("!=", tree, Number(0.0)) if kind.dtype.kind == "b" and not natural else tree
+    if kind.dtype.kind != "b" or is_condition(tree) or isinstance(tree, Input | Number):
+        return tree
+    # A function of an op that is a condition is one, and in JavaScript false is not 0.
+    called = isinstance(tree, Call) and tree.name in TABLE and is_condition(parse(scalar(TABLE[tree.name]).c))
+    return tree if called else Between("!=", tree, Number(0.0))

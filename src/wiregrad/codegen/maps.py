@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import reduce
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -45,7 +46,7 @@ def picked(op: ArrayOp, types: Sequence[WireType], given: Sequence[Any]) -> Map 
     answer = _applied(op, numbers, types, given, sizes)
     if answer is None or not np.all((answer >= 0) & (answer <= len(numbers)) & (answer == np.floor(answer))):
         return None
-    found = answer.astype(np.int64)
+    found: Map = answer.astype(np.int64)
     for values in _probes(len(numbers)):
         if not np.array_equal(np.append(0.0, values)[found], _applied(op, values, types, given, sizes)):
             return None
@@ -125,7 +126,7 @@ def nested(maps: Sequence[Map]) -> Nest:
             chain = joined
     bounds = [1, *sorted(chain)]
     inner = bounds[:-1][::-1]
-    lengths = tuple(outer // own for own, outer in zip(bounds, bounds[1:], strict=False))[::-1]
+    lengths = tuple(outer // own for own, outer in pairwise(bounds))[::-1]
     steps = [
         None if table else tuple(int(each[at] - each[0]) for at in inner)
         for each, table in zip(maps, tables, strict=True)
@@ -165,4 +166,4 @@ def _cuts(numbers: Map) -> set[int] | None:
 
 def _divide(bounds: set[int]) -> bool:
     ordered = sorted(bounds)
-    return all(outer % inner == 0 for inner, outer in zip(ordered, ordered[1:], strict=False))
+    return all(outer % inner == 0 for inner, outer in pairwise(ordered))

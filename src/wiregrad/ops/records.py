@@ -982,7 +982,9 @@ logical_and: Elementwise = _logic("logical_and", "Whether both hold.", ("a", "b"
 logical_or: Elementwise = _logic(
     "logical_or", "Whether at least one holds.", ("a", "b"), idempotent=True, c="{a} || {b}"
 )
-logical_xor: Elementwise = _logic("logical_xor", "Whether exactly one holds.", ("a", "b"), c="!{a} != !{b}")
+logical_xor: Elementwise = _logic(
+    "logical_xor", "Whether exactly one holds.", ("a", "b"), c="({a} || {b}) && !({a} && {b})"
+)
 logical_not: Elementwise = _logic("logical_not", "Whether it does not hold.", ("a",), involution=True, c="!{a}")
 
 isnan: Elementwise = _ask("isnan", "Whether the wire is NaN.", "{x} != {x}")

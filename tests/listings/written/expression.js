@@ -5,9 +5,9 @@ export function valueAndGrad(x) {
   for (const name of ["a", "b", "c"]) {
     if (typeof x[name] !== "number") throw new TypeError(`input ${name} must be a number; got ${typeof x[name]}`);
   }
-  const a = x["a"];
-  const b = x["b"];
-  const c = x["c"];
+  const a = x.a;
+  const b = x.b;
+  const c = x.c;
   // forward
   const e = a + b;  // add
   const f = e * c;  // multiply
@@ -17,5 +17,5 @@ export function valueAndGrad(x) {
   const d_e = d_f * c;  // multiply swaps
   const d_b = d_e;      // add distributes
   const d_a = d_e;      // add distributes
-  return { value: f, grads: { "a": d_a, "b": d_b, "c": d_c } };
+  return { value: f, grads: { a: d_a, b: d_b, c: d_c } };
 }

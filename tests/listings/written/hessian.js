@@ -5,8 +5,8 @@ export function hessian(x) {
   for (const name of ["a", "b"]) {
     if (typeof x[name] !== "number") throw new TypeError(`input ${name} must be a number; got ${typeof x[name]}`);
   }
-  const a = x["a"];
-  const b = x["b"];
+  const a = x.a;
+  const b = x.b;
   // forward
   const t1 = a * a;        // multiply
   const t2 = t1 * b;       // multiply
@@ -29,5 +29,5 @@ export function hessian(x) {
   const d_grad_b_b = d_grad_b_t6 * (-Math.sin(b));  // cos scales
   let d_grad_b_a = d_grad_b_t1 * a;             // multiply swaps
   d_grad_b_a += d_grad_b_t1 * a;                // multiply swaps
-  return { value: f, grads: { "a": grad_a, "b": grad_b }, hessian: { "a": { "a": d_grad_a_a, "b": d_grad_a_b }, "b": { "a": d_grad_b_a, "b": d_grad_b_b } } };
+  return { value: f, grads: { a: grad_a, b: grad_b }, hessian: { a: { a: d_grad_a_a, b: d_grad_a_b }, b: { a: d_grad_b_a, b: d_grad_b_b } } };
 }

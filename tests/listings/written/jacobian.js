@@ -5,8 +5,8 @@ export function jacobian(x) {
   for (const name of ["r", "t"]) {
     if (typeof x[name] !== "number") throw new TypeError(`input ${name} must be a number; got ${typeof x[name]}`);
   }
-  const r = x["r"];
-  const t = x["t"];
+  const r = x.r;
+  const t = x.t;
   // forward
   const t2 = Math.cos(t);  // cos
   const t4 = Math.sin(t);  // sin
@@ -20,5 +20,5 @@ export function jacobian(x) {
   const d_y_t4 = d_y_y * r;            // multiply swaps
   const d_y_r = d_y_y * t4;            // multiply swaps
   const d_y_t = d_y_t4 * Math.cos(t);  // sin scales
-  return { "x": { "r": d_x_r, "t": d_x_t }, "y": { "r": d_y_r, "t": d_y_t } };
+  return { x: { r: d_x_r, t: d_x_t }, y: { r: d_y_r, t: d_y_t } };
 }

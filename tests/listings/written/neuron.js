@@ -5,11 +5,11 @@ export function valueAndGrad(x) {
   for (const name of ["x1", "w1", "x2", "w2", "b"]) {
     if (typeof x[name] !== "number") throw new TypeError(`input ${name} must be a number; got ${typeof x[name]}`);
   }
-  const x1 = x["x1"];
-  const w1 = x["w1"];
-  const x2 = x["x2"];
-  const w2 = x["w2"];
-  const b = x["b"];
+  const x1 = x.x1;
+  const w1 = x.w1;
+  const x2 = x.x2;
+  const w2 = x.w2;
+  const b = x.b;
   // forward
   const t1 = x1 * w1;      // multiply
   const t2 = x2 * w2;      // multiply
@@ -27,5 +27,5 @@ export function valueAndGrad(x) {
   const d_x2 = d_t2 * w2;           // multiply swaps
   const d_w1 = d_t1 * x1;           // multiply swaps
   const d_x1 = d_t1 * w1;           // multiply swaps
-  return { value: o, grads: { "x1": d_x1, "w1": d_w1, "x2": d_x2, "w2": d_w2, "b": d_b } };
+  return { value: o, grads: { x1: d_x1, w1: d_w1, x2: d_x2, w2: d_w2, b: d_b } };
 }

@@ -19,7 +19,7 @@ double value_and_grad(const double *x, double *grad) {
     const double d_y = 1.0;                       // seed
     const double s1 = d_y * (t1 == b ? 0.5 : y != y ? NAN : 1.0);  // maximum
     const double d_b = b < t1 ? 0.0 : s1;         // maximum routes
-    const bool m1 = !(t1 < b);                    // where maximum sends something
+    const bool m1 = !(t1 < b);                    // maximum lets through
     const double d_t1 = m1 ? s1 : 0.0;            // maximum routes
     const double d_a = m1 && !(a <= 0.0) ? (a != a ? NAN : d_t1) : 0.0;  // relu routes
     grad[0] = d_a;

@@ -10,8 +10,8 @@ export function valueAndGrad(x) {
   for (const name of ["a", "b"]) {
     if (typeof x[name] !== "number") throw new TypeError(`input ${name} must be a number; got ${typeof x[name]}`);
   }
-  const a = x["a"];
-  const b = x["b"];
+  const a = x.a;
+  const b = x.b;
   // forward
   const t1 = a <= 0.0 ? 0.0 : a;  // relu
   const y = maximum(t1, b);       // maximum
@@ -19,8 +19,8 @@ export function valueAndGrad(x) {
   const d_y = 1.0;                              // seed
   const s1 = d_y * (t1 === b ? 0.5 : y !== y ? NaN : 1.0);  // maximum
   const d_b = b < t1 ? 0.0 : s1;                // maximum routes
-  const m1 = !(t1 < b);                         // where maximum sends something
+  const m1 = !(t1 < b);                         // maximum lets through
   const d_t1 = m1 ? s1 : 0.0;                   // maximum routes
   const d_a = m1 && !(a <= 0.0) ? (a !== a ? NaN : d_t1) : 0.0;  // relu routes
-  return { value: y, grads: { "a": d_a, "b": d_b } };
+  return { value: y, grads: { a: d_a, b: d_b } };
 }

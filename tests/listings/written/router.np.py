@@ -16,7 +16,7 @@ def value_and_grad(a, b):
     d_y = np.full_like(a, 1.0)                    # seed
     s1 = d_y * np.where(t1 == b, 0.5, np.where(np.isnan(y), np.nan, 1.0))  # maximum
     d_b = np.where(b < t1, 0.0, s1)               # maximum routes
-    m1 = np.logical_not(t1 < b)                   # where maximum sends something
+    m1 = np.logical_not(t1 < b)                   # maximum lets through
     d_t1 = np.where(m1, s1, 0.0)                  # maximum routes
     d_a = np.where(np.logical_and(m1, np.logical_not(a <= 0.0)), np.where(np.isnan(a), np.nan, d_t1), 0.0)  # relu routes
     return y, {"a": d_a, "b": d_b}

@@ -17,7 +17,7 @@ def value_and_grad(a, b):
     d_y = 1.0                                     # seed
     s1 = d_y * (0.5 if t1 == b else math.nan if y != y else 1.0)  # maximum
     d_b = 0.0 if b < t1 else s1                   # maximum routes
-    m1 = not (t1 < b)                             # where maximum sends something
+    m1 = not (t1 < b)                             # maximum lets through
     d_t1 = s1 if m1 else 0.0                      # maximum routes
     d_a = (math.nan if a != a else d_t1) if m1 and not (a <= 0.0) else 0.0  # relu routes
     return y, {"a": d_a, "b": d_b}

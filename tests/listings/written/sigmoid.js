@@ -10,11 +10,11 @@ export function valueAndGrad(x) {
   for (const name of ["w0", "x0", "w1", "x1", "w2"]) {
     if (typeof x[name] !== "number") throw new TypeError(`input ${name} must be a number; got ${typeof x[name]}`);
   }
-  const w0 = x["w0"];
-  const x0 = x["x0"];
-  const w1 = x["w1"];
-  const x1 = x["x1"];
-  const w2 = x["w2"];
+  const w0 = x.w0;
+  const x0 = x.x0;
+  const w1 = x.w1;
+  const x1 = x.x1;
+  const w2 = x.w2;
   // forward
   const t1 = w0 * x0;     // multiply
   const t2 = w1 * x1;     // multiply
@@ -32,5 +32,5 @@ export function valueAndGrad(x) {
   const d_w1 = d_t2 * x1;              // multiply swaps
   const d_x0 = d_t1 * w0;              // multiply swaps
   const d_w0 = d_t1 * x0;              // multiply swaps
-  return { value: L, grads: { "w0": d_w0, "x0": d_x0, "w1": d_w1, "x1": d_x1, "w2": d_w2 } };
+  return { value: L, grads: { w0: d_w0, x0: d_x0, w1: d_w1, x1: d_x1, w2: d_w2 } };
 }

@@ -5,7 +5,7 @@ export function valueAndGrad(inputs) {
   for (const name of ["x"]) {
     if (typeof inputs[name] !== "number") throw new TypeError(`input ${name} must be a number; got ${typeof inputs[name]}`);
   }
-  const x = inputs["x"];
+  const x = inputs.x;
   // forward
   const t1 = x * x;  // multiply
   const y = t1 + x;  // add
@@ -15,5 +15,5 @@ export function valueAndGrad(inputs) {
   const d_t1 = d_y;  // add distributes
   d_x += d_t1 * x;   // multiply swaps
   d_x += d_t1 * x;   // multiply swaps
-  return { value: y, grads: { "x": d_x } };
+  return { value: y, grads: { x: d_x } };
 }

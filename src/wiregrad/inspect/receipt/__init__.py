@@ -19,9 +19,10 @@ from wiregrad.dtypes import WireType
 from wiregrad.errors import InputError, shown
 from wiregrad.inspect.receipt.alone import Use, circuit_of, points_of, uses
 from wiregrad.inspect.receipt.answer import OpDifference, Ran, Receipt, ResultDifference, Worst
-from wiregrad.inspect.receipt.judge import ULPS, Point, distances
+from wiregrad.inspect.receipt.judge import REFUSALS, ULPS, Point, distances, ulps
 from wiregrad.inspect.receipt.trial import Case, Trial, attempt
-from wiregrad.ir import Circuit
+from wiregrad.ir import Circuit, Row
+from wiregrad.ops import Elementwise
 
 __all__ = ["OpDifference", "Ran", "Receipt", "ResultDifference", "Worst", "receipt"]
 
@@ -45,9 +46,11 @@ def receipt(circuit: Circuit, points: int | Sequence[Mapping[str, Any]] = POINTS
     (True, 0.0)
     """
     rng = np.random.default_rng(seed)
-    table = _points(circuit, points, rng)
+    given = _points(circuit, points, rng)
+    table = _possible(circuit, given)
     whole = [Case(part, [Point(part, inputs) for inputs in table]) for part in _parts(circuit)]
-    alone = dict(islice(_alone(circuit, table, rng), USES))
+    used = uses(circuit)
+    alone = dict(_alone(circuit, dict(islice(used.items(), USES)), table, rng))
     trials = [attempt(language, [*whole, *alone.values()]) for language in LANGUAGES]
     named = len(whole) > 1
     return Receipt(
@@ -58,6 +61,8 @@ def receipt(circuit: Circuit, points: int | Sequence[Mapping[str, Any]] = POINTS
         ops=tuple(_op(use, k + len(whole), case, trials) for k, (use, case) in enumerate(alone.items())),
         results=tuple(result for k, case in enumerate(whole) for result in _results(k, case, trials, named)),
         problems=tuple(problem for trial in trials for problem in trial.problems),
+        refused=len(given) - len(table),
+        not_tried=max(0, len(used) - USES),
     )
 
 
@@ -76,6 +81,22 @@ def _points(circuit: Circuit, points: Any, rng: np.random.Generator) -> list[lis
     raise InputError(f"points is how many there are, or a list of them, as in [{{'x': 1.0}}]; got {shown(points)}")
 
 
+def _possible(circuit: Circuit, table: Sequence[list[Any]]) -> list[list[Any]]:
+    """Return the points at which the circuit has a value and gradients; a matrix, for one, may have no inverse."""
+    found, reason = list[list[Any]](), ""
+    for inputs in table:
+        try:
+            interpreter.run_all(circuit, inputs)
+            found.append(inputs)
+        except REFUSALS as error:
+            reason = str(error).splitlines()[0]
+    if not found:
+        raise InputError(
+            f"the circuit can be run at none of {len(table)} points ({reason}); give others in points=[...]"
+        )
+    return found
+
+
 def _random(kind: WireType, rng: np.random.Generator) -> Any:
     """Return a random value for a wire: mostly ordinary, sometimes on a kink, seldom infinite or NaN."""
     if kind.dtype.kind in "bi":
@@ -86,39 +107,48 @@ def _random(kind: WireType, rng: np.random.Generator) -> Any:
     return turned.astype(kind.dtype)[()]
 
 
-def _alone(circuit: Circuit, table: Sequence[Any], rng: np.random.Generator) -> Iterator[tuple[Use, Case]]:
+def _alone(
+    circuit: Circuit, used: Mapping[Use, Sequence[Row]], table: Sequence[Any], rng: np.random.Generator
+) -> Iterator[tuple[Use, Case]]:
     """Return a case for every use of an op."""
     runs = [interpreter.evaluate(circuit, inputs) for inputs in table[:8]]
-    for use, rows in uses(circuit).items():
+    for use, rows in used.items():
         small = circuit_of(use)
-        kinds = [small.type_of(node).dtype for node in small.input_indices()]
-        with np.errstate(all="ignore"):
-            # What is finite in one type may overflow in another.
-            points = [
-                [kind.type(x) for kind, x in zip(kinds, row, strict=True)] for row in points_of(use, rows, runs, rng)
-            ]
-        yield use, Case(small, [Point(small, point) for point in points])
+        if small is not None:
+            yield use, Case(small, [Point(small, point) for point in points_of(use, rows, runs, rng)])
 
 
 def _op(use: Use, k: int, case: Case, trials: Sequence[Trial]) -> OpDifference:
     """Return how far an op alone is off in each language."""
     values, slopes, fits = dict[str, float](), dict[str, float](), True
+    # The value of an op on numbers has no excuse; that of an op on arrays adds up many roundings.
+    excused = 0 if not isinstance(use.op, Elementwise) else 1
     for trial in trials:
         rows = trial.found[k]
         if rows is not None:
-            off = distances(np.array(rows), np.array([point.wanted for point in case.points]))
+            off = _distances(rows, case)
             values[trial.language] = float(np.max(off[:, 0]))
             slopes[trial.language] = float(np.max(off[:, 1:], initial=0.0))
             far = np.argwhere(off > ULPS).tolist()
-            fits = fits and all(result and case.points[i].judge(result, rows[i][result]).fits for i, result in far)
+            judged = [r >= excused and case.points[i].judge(r, rows[i][r]).fits for i, r in far]
+            fits = fits and all(judged)
     return OpDifference(use.op.name, use.text, values, slopes, fits)
+
+
+def _distances(rows: Sequence[Any], case: Case) -> Any:
+    """Return how many ulp each result is off at each point."""
+    wanted = [point.wanted for point in case.points]
+    if case.plain:
+        return distances(np.array(rows), np.array(wanted))
+    return np.array([list(map(ulps, row, others)) for row, others in zip(rows, wanted, strict=True)])
 
 
 def _results(k: int, case: Case, trials: Sequence[Trial], named: bool) -> Iterator[ResultDifference]:
     """Return how far the value and each gradient of a circuit are off in each language."""
     circuit = case.circuit
     of = f" of {circuit.output}" if named else ""
-    for result, name in enumerate([circuit.output, *(f"gradient{of} by {one}" for one in circuit.inputs)]):
+    gradients = [] if case.function == "value" else [f"gradient{of} by {name}" for name in circuit.inputs]
+    for result, name in enumerate([circuit.output, *gradients]):
         yield _result(name, case, {trial.language: trial.found[k] for trial in trials}, result)
 
 

@@ -1,7 +1,12 @@
-"""Every op of a circuit alone: small circuits of one op each, as its nodes use it, and points to try them at."""
+"""Every op of a circuit alone: small circuits of one op each, as its nodes use it, and points to try them at.
+
+An op on numbers, or element by element, is tried on numbers, at many points. An op on arrays is tried on the arrays
+that its nodes really saw, and gives one number: the sum of its elements, each with a weight of its own.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -9,6 +14,7 @@ import numpy as np
 
 from wiregrad.codegen.rules import constant_key
 from wiregrad.dtypes import BOOL, FLOAT, WireType
+from wiregrad.inspect.wider import is_foreign
 from wiregrad.ir import CONSTANT, TABLE, Builder, Circuit, Op, Port, Row
 from wiregrad.ir.mode import write_mode
 from wiregrad.ops import Elementwise
@@ -39,7 +45,7 @@ class Use(NamedTuple):
 
 
 def uses(circuit: Circuit) -> dict[Use, list[Row]]:
-    """Return how the ops of a circuit that work on numbers are used, each with the nodes that do.
+    """Return how the ops of a circuit are used, each with the nodes that do; users' own ops are left out.
 
     >>> from wiregrad.ir import parse_text
     >>> found = uses(parse_text("input x\\na = constant 2.0\\nb = power x a\\nc = add b x\\noutput c"))
@@ -48,12 +54,14 @@ def uses(circuit: Circuit) -> dict[Use, list[Row]]:
     """
     found: dict[Use, list[Row]] = {}
     for row in circuit.rows():
-        if row.sources and isinstance(row.op, Elementwise) and not row.op.opaque:
+        if row.sources and not is_foreign(row.op):
             found.setdefault(_use(circuit, row), []).append(row)
     return found
 
 
 def _use(circuit: Circuit, row: Row) -> Use:
+    if not isinstance(row.op, Elementwise):
+        return Use(row.op, row.mode, tuple(circuit.type_of(source) for source in row.sources), ())
     types = tuple(WireType(circuit.type_of(source).dtype) for source in row.sources)
     keys = [
         constant_key(slot, circuit.constant_of(source), circuit.type_of(source))
@@ -64,41 +72,72 @@ def _use(circuit: Circuit, row: Row) -> Use:
     return Use(row.op, row.mode, types, constants if len(constants) < len(types) else ())
 
 
-def circuit_of(use: Use) -> Circuit:
-    """Return the circuit of one op; a condition comes from a number that is more than 0."""
-    builder, given = Builder(), {slot: value for slot, value, _ in use.constants}
+def circuit_of(use: Use) -> Circuit | None:
+    """Return the circuit of one op, whose output is a number; None if that is not a real one.
+
+    A condition comes from a number that is more than 0, and gives 1 or 0.
+    """
+    builder, given = Builder(finite=False), {slot: value for slot, value, _ in use.constants}
     operands = [
         builder.place_constant(kind.dtype.type(given[slot]))
         if slot in given
         else _wire(builder, use.op.input_name(slot), kind)
         for slot, kind in enumerate(use.types)
     ]
-    # A condition is no output of its own: a number by it is.
     port = builder.apply(use.op, *operands, mode=use.mode)
-    return builder.build(builder.apply(TABLE["where"], port, 1.0, 0.0) if builder.type_of(port) == BOOL else port)
+    kind = builder.type_of(port)
+    if kind == BOOL:
+        return builder.build(builder.apply(TABLE["where"], port, 1.0, 0.0))
+    if kind.dtype.kind != "f":
+        return None
+    return builder.build(_weighted(builder, port, kind) if kind.shape else port)
+
+
+def _weighted(builder: Builder, port: Port, kind: WireType) -> Port:
+    """Return the sum of all elements of an array, each with a weight of its own."""
+    weights = np.linspace(0.5, 1.5, math.prod(kind.shape)).reshape(kind.shape).astype(kind.dtype)
+    product = builder.apply(TABLE["multiply"], port, builder.place_constant(weights))
+    axes = tuple(range(-len(kind.shape), 0))
+    return builder.apply(TABLE["sum"].bind({"axes": axes, "keepdims": False}), product)
 
 
 def _wire(builder: Builder, name: str, kind: WireType) -> Port:
-    if kind.dtype.kind != "b":
+    if kind != BOOL:
         return builder.input(name, kind)
     return builder.apply(TABLE["greater"], builder.input(name, FLOAT), 0.0)
 
 
-def points_of(use: Use, rows: Sequence[Row], runs: Sequence[Sequence[Any]], rng: np.random.Generator) -> Any:
-    """Return points for a circuit of one op: its samples, ordinary and awkward ones, and what its nodes really saw."""
-    width = len(use.types)
-    assert isinstance(use.op, Elementwise)
-    samples = [[float(x) for x in point] for point in use.op.points if len(point) == width]
+def points_of(
+    use: Use, rows: Sequence[Row], runs: Sequence[Sequence[Any]], rng: np.random.Generator
+) -> list[list[Any]]:
+    """Return points for the circuit of a use; `runs` are the values of all nodes in some runs of its circuit."""
+    if not isinstance(use.op, Elementwise):
+        return [[run[source] for source in row.sources] for run in runs for row in rows[:2]]
+    kept = [slot for slot in range(len(use.types)) if slot not in {slot for slot, _, _ in use.constants}]
+    # A condition is made from a number.
+    dtypes = [FLOAT.dtype if use.types[slot] == BOOL else use.types[slot].dtype for slot in kept]
+    with np.errstate(all="ignore"):
+        # What is finite in one type may overflow in another.
+        return [
+            [dtype.type(x) for dtype, x in zip(dtypes, point[kept], strict=True)]
+            for point in _numbers(
+                use.op, len(use.types), [list(_seen(run, row)) for run in runs for row in rows[:2]], rng
+            )
+        ]
+
+
+def _numbers(op: Elementwise, width: int, seen: Sequence[Sequence[list[float]]], rng: np.random.Generator) -> Any:
+    """Return points for an op on numbers: its samples, ordinary and awkward ones, and what its nodes really saw."""
+    samples = [[float(x) for x in point] for point in op.points if len(point) == width]
     ordinary = rng.normal(size=(16, width)) * 2.0
     sizes = rng.choice([-1.0, 1.0], size=(8, width)) * 10.0 ** rng.uniform(-12, 6, size=(8, width))
     awkward = rng.choice(AWKWARD, size=(4 * len(AWKWARD), width))
     awkward[: len(AWKWARD), :] = np.array(AWKWARD)[:, None]
     mixed = np.where(rng.random((16, width)) < 0.5, rng.choice(AWKWARD, size=(16, width)), rng.normal(size=(16, width)))
-    seen = [point for run in runs for row in rows[:2] for point in _seen(run, row)]
-    table = np.array([*samples, *ordinary, *sizes, *awkward, *mixed, *seen[:32]], np.float64)
-    kept = [slot for slot in range(width) if slot not in {constant[0] for constant in use.constants}]
-    # Conditions are made from numbers that are more than 0.
-    return table[:, kept]
+    found = [point for points in seen for point in points]
+    table = np.array([*samples, *ordinary, *sizes, *awkward, *mixed, *found[:32]], np.float64)
+    # The NaN of a run may have a sign, which not every language can be given.
+    return np.where(np.isnan(table), np.nan, table)
 
 
 def _seen(run: Sequence[Any], row: Row) -> Iterator[list[float]]:

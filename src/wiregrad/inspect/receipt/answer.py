@@ -75,12 +75,21 @@ class Receipt(Report):
     results: tuple[ResultDifference, ...]
     problems: tuple[str, ...] = ()
     """What went wrong that is no difference: a listing that failed."""
+    refused: int = 0
+    """How many points were left out because the circuit cannot be run there."""
+    not_tried: int = 0
+    """How many uses of ops were not tried alone, to save time."""
 
     @property
     def ok(self) -> bool:
-        """Whether every op is within its few ulp and rounding explains every difference of the whole circuit."""
+        """Whether the circuit ran somewhere, every op is within a few ulp, and rounding explains all that differs."""
         fits = all(all(result.fits.values()) for result in self.results)
-        return fits and all(op.fits for op in self.ops) and not self.problems
+        return self.ran and fits and all(op.fits for op in self.ops) and not self.problems
+
+    @property
+    def ran(self) -> bool:
+        """Whether the whole circuit ran in some language."""
+        return any(result.ulps for result in self.results)
 
     @property
     def worst(self) -> Worst | None:
@@ -93,11 +102,15 @@ class Receipt(Report):
         """Say what ran, then the differences as tables, then whether they are small enough."""
         ran = [one for one in self.languages if not one.missing]
         yield f"{self.circuit} at {counted(self.points, 'point')} (seed {self.seed}), against the interpreter"
+        if self.refused:
+            yield f"  left out: {counted(self.refused, 'point')} at which the circuit cannot be run"
         yield from (f"  {one.name}: {one.version}" for one in ran)
         yield from (f"  {one.name} did not run: {one.missing}" for one in self.languages if one.missing)
         if self.ops:
             yield "largest difference of each op alone, in ulp: value, slopes"
             yield from _table(self._columns(), [_op_row(op, self._columns()) for op in self.ops])
+        if self.not_tried:
+            yield f"  {counted(self.not_tried, 'more use')} of ops not tried alone"
         if self.results:
             yield "largest difference of the whole circuit: in ulp, over its own rounding estimate"
             yield from _table(self._columns(), [_result_row(one, self._columns()) for one in self.results])
@@ -122,6 +135,8 @@ class Receipt(Report):
         if self.ok and ran:
             agree = f"{in_words(ran)} agree{'' if len(ran) > 1 else 's'}"
             yield f"ok: {agree} with the interpreter as far as rounding lets them"
+        if not self.ran:
+            yield "not ok: no language here could run the whole circuit"
         if far:
             yield f"not ok: {in_words(far[:8])} further off than allowed"
         if off:

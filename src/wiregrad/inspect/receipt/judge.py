@@ -30,6 +30,8 @@ ULPS = 4.0
 """How many units in the last place an op may differ in another language."""
 TIMES = 10.0
 """How many times its own rounding estimate a circuit may differ."""
+REFUSALS = (WiregradError, ArithmeticError, ValueError)
+"""What running a circuit may raise: NumPy's own refusals, as of a matrix without an inverse, are ValueErrors."""
 SHAKES = 32
 """How many runs with moved results are looked at where nothing else explains a difference."""
 
@@ -126,7 +128,7 @@ class Point:
     def _estimates(self) -> list[Estimate | None]:
         try:
             found = rounding(self.run)
-        except WiregradError:
+        except REFUSALS:
             return [None] * len(self.wanted)
         return [found.output, *(found.gradients.get(name) for name in self.circuit.inputs)]
 
@@ -141,14 +143,17 @@ class Point:
 
     @cached_property
     def _shaken(self) -> list[list[Any]]:
-        rng = np.random.default_rng(0)
-        backward = backward_circuit(self.circuit) if self.circuit.inputs else None
-        found = []
-        for _ in range(SHAKES):
-            value = _shake(self.circuit, self.inputs, rng)[self.circuit.root()]
-            nodes = [] if backward is None else _shake(backward, self.inputs, rng)
-            grads = [] if backward is None else [nodes[k] for k in backward.columns.outputs.tolist()]
-            found.append([value, *grads])
+        rng, found = np.random.default_rng(0), list[list[Any]]()
+        try:
+            backward = backward_circuit(self.circuit) if self.circuit.inputs else None
+            for _ in range(SHAKES):
+                value = _shake(self.circuit, self.inputs, rng)[self.circuit.root()]
+                nodes = [] if backward is None else _shake(backward, self.inputs, rng)
+                grads = [] if backward is None else [nodes[k] for k in backward.columns.outputs.tolist()]
+                found.append([value, *grads])
+        except REFUSALS:
+            # A gradient that is no circuit, or a matrix that has lost its inverse: nothing more is excused.
+            return found
         return found
 
 

@@ -44,6 +44,11 @@ class Case:
         nodes = [*self.circuit.input_indices(), self.circuit.root()]
         return all(self.circuit.type_of(node) == FLOAT for node in nodes)
 
+    @cached_property
+    def batched(self) -> bool:
+        """Whether a NumPy listing takes all points at once: where every wire carries one number."""
+        return self.plain and not any(kind.shape for kind in self.circuit.columns.type_table)
+
     def shaped(self, row: Any) -> list[Any]:
         """Return a flat row of results as the value and gradients of the right shapes."""
         shapes = [self.circuit.type_of(node).shape for node in self.circuit.input_indices()]
@@ -53,8 +58,9 @@ class Case:
 
     @property
     def function(self) -> str:
-        """What to write: without inputs there is nothing to differentiate by."""
-        return "value_and_grad" if self.circuit.inputs else "value"
+        """What to write: without inputs there is nothing to differentiate by, and gradients are of single numbers."""
+        alone = self.circuit.type_of(self.circuit.root()).shape or not self.circuit.inputs
+        return "value" if alone else "value_and_grad"
 
 
 @dataclass(frozen=True)
@@ -110,7 +116,7 @@ def program_of(case: Case, language: str, name: str) -> Program:
 
 def _ran(language: Language, cases: Sequence[Case], programs: Sequence[Program | None]) -> list[Rows | None]:
     found: list[Rows | None] = [None] * len(cases)
-    flat = [k for k, program in enumerate(programs) if program and (cases[k].plain or language.name != "numpy")]
+    flat = [k for k, program in enumerate(programs) if program and (cases[k].batched or language.name != "numpy")]
     batch = [program for k in flat if (program := programs[k]) is not None]
     answers = language.run(batch, [_table(cases[k], program) for k, program in zip(flat, batch, strict=True)])
     for k, answer in zip(flat, answers, strict=True):
@@ -136,6 +142,6 @@ def _ran_on_arrays(program: Program, case: Case) -> Rows:
                 answer = call(*point.inputs)
         except Exception as error:
             raise ListingError(f"the listing of {case.circuit.name} raised {type(error).__name__}: {error}") from error
-        value, grads = answer if case.circuit.inputs else (answer, {})
-        rows.append([value, *(grads[name] for name in case.circuit.inputs)])
+        value, grads = (answer, {}) if case.function == "value" else answer
+        rows.append([value, *grads.values()])
     return rows

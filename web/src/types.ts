@@ -1,0 +1,96 @@
+/**
+ * What the parts of the page hand to each other: circuits, runs, steps, layouts. Words mean what they mean in Python:
+ * a node's inputs have smaller indices, a wire is its reader and input slot, absent (null) is stronger than 0.
+ */
+
+/** A number or condition on a wire; an array comes from Python as a summary. */
+export type Scalar = number | boolean;
+
+/** What is known of an array: its type and, up to a few, its numbers. */
+export interface Summary {
+  type: string;
+  /** How a person reads it, such as `[1, 2, ..., 9]`. */
+  text: string;
+  /** The Euclidean norm, and how many elements are not finite. */
+  norm: number;
+  bad: number;
+}
+
+export type Value = Scalar | Summary;
+
+export interface Place {
+  file: string;
+  line: number;
+  /** From 1; 0 is unknown. */
+  column: number;
+}
+
+export interface CircuitNode {
+  /** "input", "constant", "split", or an op of the table. */
+  op: string;
+  sources: number[];
+  /** The first is shown; none: the node is shown as % and its index. */
+  names: string[];
+  constant?: Value;
+  /** How the node treats its kinks, as the byte that Python stores. */
+  mode: number;
+  place?: Place;
+  /** Path of the groups around the node, like net/layer1; empty at the top. */
+  group: string;
+  /** Dtype and shape, as in float64 or float32[3,4]. */
+  type: string;
+  /** How the node is written where Python has more to say than the op's name: `sum(x, axes=(-1,))`. */
+  text?: string;
+}
+
+export interface Circuit {
+  name: string;
+  nodes: CircuitNode[];
+  outputs: { label: string; node: number }[];
+}
+
+export interface Wire {
+  reader: number;
+  slot: number;
+  source: number;
+}
+
+/** What went along one wire: null is absent. `local` is null too where no single number is the derivative. */
+export interface WireFlow extends Wire {
+  local: Value | null;
+  upstream: Value | null;
+  sent: Value | null;
+}
+
+export interface Run {
+  circuit: Circuit;
+  values: Value[];
+  /** The complete gradient of every node; null: none arrived. */
+  grads: (Value | null)[];
+  /** Every wire, by reader, then slot. */
+  wires: WireFlow[];
+  /** Where the wires of a node begin in `wires`; one more entry than nodes. */
+  starts: number[];
+}
+
+export type Phase = "idle" | "forward" | "seed" | "backward" | "done";
+
+/** One step: what becomes known, and the sentence that says so. */
+export interface Step {
+  phase: "forward" | "seed" | "backward";
+  node: number;
+  text: string;
+}
+
+/** Where a layout puts things; whole numbers, x to the right, y down. */
+export interface Point {
+  x: number;
+  y: number;
+}
+
+/** A mistake in a formula, at a character. */
+export interface Mistake {
+  message: string;
+  /** From 0, in UTF-16 units of the whole text. */
+  offset: number;
+}
