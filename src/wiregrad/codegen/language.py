@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -240,9 +241,10 @@ class Writer:
                 return self.atom(atoms[form.number])
             case Constant():
                 return self.constant(form)
-        text = self.language.text_of(form)
-        self.calls |= text.calls
-        return text.template.format(*[self.atom(atom) for atom in atoms])
+        text, names = self.language.text_of(form), self.names
+        if text.calls:
+            self.calls |= text.calls
+        return text.template.format(*[names[atom] if type(atom) is int else self.atom(atom) for atom in atoms])
 
     def constant(self, constant: Constant) -> str:
         """Return the text of a constant that stands alone."""
@@ -312,6 +314,7 @@ def scalar_only(listing: Listing, language: str, dtypes: str = "fb", width: int 
             )
 
 
+@lru_cache(maxsize=4096)
 def _short(place: Place) -> str:
     return f"{place.file.replace(chr(92), '/').rpartition('/')[2]}:{place.line}"
 

@@ -144,7 +144,9 @@ class _Lister:
         self.lines: list[Line] = []
         self.active = circuit.active()
         self.rows = list(circuit.rows())
-        self.types = [circuit.columns.type_table[k] for k in circuit.columns.types.tolist()]
+        self.kinds: list[int] = circuit.columns.types.tolist()
+        self.types = [circuit.columns.type_table[k] for k in self.kinds]
+        self.rules: dict[Any, Rule] = {}
 
     def variable(self, role: Role, node: int, kind: WireType, of: str = "") -> int:
         self.found.variables.append(Variable(role, node, kind, of))
@@ -330,8 +332,9 @@ class _Back:
             self._line(present, Constant(np.ones(kind.shape, np.bool_), kind), (), "present everywhere")
             arrived = _Gradient(arrived.value, present, arrived.guard)
         operands = [lister.atoms[source] for source in row.sources]
-        rule = rule_of(self._case(row, operands, moving, arrived, everywhere))
-        operands = list(_narrowed(row, tuple(operands)))
+        rule = self._rule(row, operands, moving, arrived, everywhere)
+        if lister.types[row.node].shape:
+            operands = list(_narrowed(row, tuple(operands)))
         mask = arrived.mask if arrived.mask is not None else Constant(np.True_, BOOL)
         atoms: tuple[Atom, ...] = (*operands, lister.atoms[row.node], arrived.value, mask)
         note = f"{row.op.title} {VERBS[row.op.pattern]}"
@@ -342,20 +345,25 @@ class _Back:
         for sent in rule.sent:
             self._send(row, rule, sent, atoms, note, arrived.guard)
 
-    def _case(
+    def _rule(
         self, row: Row, operands: list[Atom], moving: tuple[int, ...], arrived: _Gradient, everywhere: bool
-    ) -> Case:
-        types = self.lister.types
-        constants = []
+    ) -> Rule:
+        """Return what a node sends back; looked up here by small numbers first, since a case is slow to compare."""
+        lister, constants = self.lister, list[tuple[int, float, bool]]()
         for slot, atom in enumerate(operands):
             if isinstance(atom, Constant):
-                key = constant_key(slot, atom.value, atom.type)
-                if key is not None:
-                    constants.append(key)
-        kinds = tuple([types[source] for source in row.sources])
-        op = row.op
-        masked = arrived.mask is not None
-        return Case(op, op.settings, row.mode, moving, kinds, types[row.node], masked, everywhere, tuple(constants))
+                constant = constant_key(slot, atom.value, atom.type)
+                if constant is not None:
+                    constants.append(constant)
+        op, kinds, masked, fixed = row.op, lister.kinds, arrived.mask is not None, tuple(constants)
+        numbers = tuple([kinds[source] for source in row.sources])
+        key = (op, row.mode, moving, numbers, kinds[row.node], masked, everywhere, fixed)
+        found = lister.rules.get(key)
+        if found is None:
+            types = tuple([lister.types[source] for source in row.sources])
+            case = Case(op, op.settings, row.mode, moving, types, lister.types[row.node], masked, everywhere, fixed)
+            found = lister.rules[key] = rule_of(case)
+        return found
 
     def _send(self, row: Row, rule: Rule, sent: Sent, atoms: tuple[Atom, ...], note: str, guard: Atom | None) -> None:
         """Assign or add what goes back along one wire."""
