@@ -16,7 +16,9 @@ import pytest
 
 import wiregrad as wg
 from wiregrad.backends.listings import Program, compile_files, defined, find_tool, run_c, run_js, run_numpy, run_python
-from wiregrad.errors import CircuitError, NoRuleError, OperandError, OutputError
+from wiregrad.codegen import c
+from wiregrad.codegen.listing import FUNCTIONS
+from wiregrad.errors import CircuitError, InputError, NoRuleError, OperandError, OutputError
 from wiregrad.ops import TABLE
 
 from .listings.write import ENDINGS, FOLDER, GOLDENS, Golden
@@ -397,3 +399,63 @@ def test_functions_of_a_long_listing_are_of_bounded_size(language: str) -> None:
 
     assert len(functions) > LARGE // 1_000
     assert max(text.count("\n") for text in functions) < 1_000
+
+
+def test_a_kernel_is_valid_whatever_its_function_is_called(tmp_path: Path) -> None:
+    names = ("value", "x", "grad", "point", "i", "n", "k", "jac_here")
+    texts = [wg.circuit("y = a * exp(b)").to_cuda(function, name=name) for function in FUNCTIONS for name in names]
+    texts += [wg.circuit("y = a * exp(b)").to_cuda(function) for function in FUNCTIONS]
+    # Each in a namespace of its own, so that one compiler run reads them all.
+    parts = [text.replace("#include <math.h>", "").replace('extern "C" ', "") for text in texts]
+    path = tmp_path / "kernels.cpp"
+    path.write_text(ON_HOST + "\n".join(f"namespace own{k} {{\n{part}\n}}" for k, part in enumerate(parts)))
+    command = [find_tool("g++", "clang++").path, "-fsyntax-only", "-Wall", "-Werror", "-Wno-unused-function", str(path)]
+    found = subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert found.stderr == ""
+    assert found.returncode == 0
+
+
+def test_a_self_test_is_valid_whatever_the_function_is_called(tmp_path: Path) -> None:
+    for name in ("got", "wanted", "point", "wrong", "same", "is", "k"):
+        path = tmp_path / f"{name}.c"
+        path.write_text(wg.circuit("y = a * b").to_c(name=name, test={"a": 2, "b": 3}))
+        subprocess.run(["gcc", *STRICT, "-DWIREGRAD_TEST", str(path), "-o", str(tmp_path / "test"), "-lm"], check=True)
+
+        assert subprocess.check_output([tmp_path / "test"], text=True) == "3 of 3 results as wanted\n"
+
+
+def test_constants_that_a_float_cannot_hold_become_what_a_float_makes_of_them(tmp_path: Path) -> None:
+    path = tmp_path / "f.c"
+    path.write_text(wg.circuit("y = 1e300 * a + 1e-300").to_c(real="float"))
+    subprocess.run(["gcc", *STRICT, "-c", str(path), "-o", str(tmp_path / "f.o")], check=True)
+
+    assert "INFINITY * a" in path.read_text()
+
+
+def test_a_circuit_too_large_for_a_thread_of_a_gpu_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(c, "ON_STACK", 500)
+    builder = wg.Builder()
+    x = y = builder.input("x")
+    for _ in range(1000):
+        y = builder.sin(y)
+    with pytest.raises(NoRuleError, match="too many for one thread of a GPU"):
+        builder.build(y * x).to_cuda()
+
+
+def test_equal_elements_are_sorted_alike_in_every_language() -> None:
+    circuit = wg.trace(lambda x: np.sum(np.sort(x) * np.arange(4.0)), np.array([2.0, 2.0, 1.0, 0.0]))
+    point = {"x": np.array([2.0, 2.0, 1.0, 0.0])}
+
+    assert circuit.run(point).grads["x"].tolist() == [2.0, 3.0, 1.0, 0.0]
+    assert circuit.receipt([point]).ok
+
+
+def test_what_cannot_go_together_is_refused() -> None:
+    circuit = wg.circuit("y = a * b")
+    with pytest.raises(OperandError, match="a header has no self-test"):
+        circuit.to_c(header=True, test={"a": 1, "b": 2})
+    with pytest.raises(InputError, match="seed is a whole number"):
+        circuit.receipt(seed=-1)
+    with pytest.raises(OutputError, match="Hessian listings are of scalar circuits"):
+        wg.trace(lambda x: np.sum(x * x), np.ones(2)).to_numpy("hessian")

@@ -51,6 +51,8 @@ class Numpy(Python):
     title = "NumPy"
     words: ClassVar[Mapping[str, Word]] = {**WORDS, AS_NUMBER: Word("np.float64")}
     reserved = Python.reserved | {"np"}
+    not_a_number = "np.nan"
+    infinity = "np.inf"
 
     def __init__(self) -> None:
         super().__init__()
@@ -65,7 +67,7 @@ class Numpy(Python):
             return (
                 repr(value) if np.isfinite(value) else f"complex({self.number(value.real)}, {self.number(value.imag)})"
             )
-        return super().number(value).replace("math.", "np.")
+        return super().number(value)
 
     def tree_of(self, form: Form) -> Tree:
         """Return the expression to write for a form."""

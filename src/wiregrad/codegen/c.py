@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
+import numpy as np
+
 from wiregrad.codegen.identifiers import comment
 from wiregrad.codegen.language import Language, Writer, scalar_only
 from wiregrad.codegen.listing import Atom, Line, Listing
@@ -19,7 +21,7 @@ from wiregrad.codegen.loops import Loops, Result, check_types, has_arrays, layou
 from wiregrad.codegen.lowering import AS_NUMBER, function_names
 from wiregrad.codegen.words import Word
 from wiregrad.dtypes import WireType
-from wiregrad.errors import OperandError, shown
+from wiregrad.errors import NoRuleError, OperandError, shown
 from wiregrad.ops import Elementwise
 from wiregrad.ops.expressions import MATH_H, is_condition, parse
 
@@ -38,7 +40,7 @@ KEYWORDS = frozenset(
     "const_cast decltype delete dynamic_cast explicit export friend mutable namespace new noexcept not not_eq nullptr "
     "operator or or_eq private protected public reinterpret_cast requires static_assert static_cast template this "
     "thread_local throw try typeid typename using virtual wchar_t xor xor_eq concept co_await co_return co_yield "
-    "char8_t char16_t char32_t linux unix errno signgam gamma y0 y1 yn j0 j1 jn I".split()
+    "char8_t char16_t char32_t linux unix errno stdin stdout stderr signgam gamma y0 y1 yn j0 j1 jn I".split()
 )
 """Words of C, and of C++, whose compilers read C headers; names that common headers define."""
 OTHER_MATH = frozenset(
@@ -56,6 +58,8 @@ class C(Language):
     macros = re.compile(
         r"(?=(?:[0-9_]*[A-Z]){3})[A-Z0-9_]+|(M|FP|HUGE|MATH)_[A-Z0-9]\w*|SNAN\w*|(FLT|DBL)_\w*|math_errhandling"
     )
+    static: ClassVar[bool] = True
+    """Whether what is too large for the stack can be static: threads would share it."""
     function: ClassVar[str] = "static"
     """What stands before a function that the listing keeps to itself."""
 
@@ -72,13 +76,13 @@ class C(Language):
 
     def number(self, value: Any) -> str:
         """Return a literal."""
-        if isinstance(value, bool):
-            return "true" if value else "false"
-        if math.isnan(value):
-            return "NAN"
-        if math.isinf(value):
-            return "INFINITY" if value > 0 else "-INFINITY"
-        return f"{value!r}{self.end}"
+        if not self.end or isinstance(value, bool):
+            return super().number(value)
+        with np.errstate(over="ignore"):
+            narrow = float(np.float32(value))
+        # Compilers warn of a literal that a float cannot hold: it is written as what it becomes.
+        held = value if math.isfinite(narrow) and (narrow != 0.0 or value == 0.0) else narrow
+        return super().number(held) + (self.end if math.isfinite(held) else "")
 
     def choice(self, condition: str, yes: str, no: str) -> str:
         """Return the text of a choice."""
@@ -130,6 +134,8 @@ def to_c(
     """Return a listing in C99, or its header; `test` is a point and the results to expect there."""
     language = LANGUAGES[real_of(listing, real, arrays=True)]
     body = (LoopBody if has_arrays(listing) else Body)(language, listing, name)
+    if header and test is not None:
+        raise OperandError("a header has no self-test; ask for the listing with test=, and for its header by itself")
     if header:
         return _header(body)
     head = [
@@ -146,11 +152,13 @@ def _self_test(body: Body, point: Numbers, wanted: Numbers) -> str:
     """Return a program that runs the function at a point and compares what it gives with what is expected."""
     real, number, end = body.language.real, body.language.number, body.language.end
     sizes, at = sizes_of(body.listing), 1 if body.returns_value() else 0
+    # Named after the function, so that none of them can hide it.
+    x, wanted_, got, wrong = (f"{body.name}_{word}" for word in ("point", "wanted", "got", "wrong"))
     results = list[str]()
     for key in body.results:
-        results.append(f"got + {at}" if at else "got")
+        results.append(f"{got} + {at}" if at else got)
         at += sizes[key]
-    call = f"{body.name}({', '.join(['point', *results])});"
+    call = f"{body.name}({', '.join([x, *results])});"
     near, size = "1e-4f" if end else "1e-9", len(wanted)
     return f"""\
 #ifdef WIREGRAD_TEST
@@ -158,20 +166,21 @@ def _self_test(body: Body, point: Numbers, wanted: Numbers) -> str:
 
 // Compile with -DWIREGRAD_TEST: the results at one point, against those of the circuit.
 int main(void) {{
-    const {real} point[] = {{{", ".join(map(number, point)) or number(0.0)}}};
-    const {real} wanted[] = {{{", ".join(map(number, wanted))}}};
-    {real} got[{size}];
-    int wrong = 0;
-    {f"got[0] = {call}" if body.returns_value() else call}
+    const {real} {x}[] = {{{", ".join(map(number, point)) or number(0.0)}}};
+    const {real} {wanted_}[] = {{{", ".join(map(number, wanted))}}};
+    {real} {got}[{size}];
+    int {wrong} = 0;
+    {f"{got}[0] = {call}" if body.returns_value() else call}
     for (int k = 0; k < {size}; k++) {{
-        const bool same = got[k] == wanted[k] || (got[k] != got[k] && wanted[k] != wanted[k]);
-        if (!same && !(fabs{end}(got[k] - wanted[k]) <= {near} * (1 + fabs{end}(wanted[k])))) {{
-            printf("result %d is %.17g, wanted %.17g\\n", k, (double)got[k], (double)wanted[k]);
-            wrong++;
+        const {real} is = {got}[k], should = {wanted_}[k];
+        const bool same = is == should || (is != is && should != should);
+        if (!same && !(fabs{end}(is - should) <= {near} * (1 + fabs{end}(should)))) {{
+            printf("result %d is %.17g, wanted %.17g\\n", k, (double)is, (double)should);
+            {wrong}++;
         }}
     }}
-    printf("%d of {size} results as wanted\\n", {size} - wrong);
-    return wrong > 0;
+    printf("%d of {size} results as wanted\\n", {size} - {wrong});
+    return {wrong} > 0;
 }}
 #endif"""
 
@@ -345,6 +354,10 @@ class Body:
     def long_body(self, parts: list[list[Line]]) -> list[str]:
         """Return the statements that run the parts and hand over the results."""
         large = sum(map(len, self.arrays.values())) > ON_STACK
+        if large and not self.language.static:
+            raise NoRuleError(
+                f"the circuit keeps more than {ON_STACK:,} numbers between its parts, too many for one thread of a GPU"
+            )
         found = ["// Too large for the stack: not for two threads at once."] if large else []
         for kind, array in self.arrays.items():
             storage = "static " if large else ""

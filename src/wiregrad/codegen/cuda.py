@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 
 from wiregrad.codegen.c import Body, C, real_of, sizes_of
+from wiregrad.codegen.identifiers import Identifiers
 from wiregrad.codegen.listing import Listing
 
 RESERVED = frozenset(
@@ -24,6 +25,7 @@ class Cuda(C):
     title = "CUDA"
     reserved = C.reserved | RESERVED
     macros = re.compile(rf"{C.macros.pattern}|(cuda|L_|P_)\w*")
+    static = False
     function = "__device__ static"
 
 
@@ -39,21 +41,27 @@ def to_cuda(listing: Listing, name: str, real: str | None = None) -> str:
 
 
 def _kernel(body: Body) -> str:
-    real, name = body.language.real, f"{body.name}_batch"
-    sizes = sizes_of(body.listing)
-    value = ["value"] if body.returns_value() else []
-    parameters = [f"const {real} *x", *(f"{real} *{result}" for result in (*value, *body.results))]
+    real, sizes = body.language.real, sizes_of(body.listing)
+    own = Identifiers([body.name, *body.language.reserved])
+    x, n, i, k, point = (own.take(name) for name in ("x", "n", "i", "k", "point"))
+    value = [own.take("value")] if body.returns_value() else []
+    results = {key: own.take(key) for key in body.results}
+    here = {key: own.take(f"{key}_here") for key in body.results}
+    parameters = [f"const {real} *{x}", *(f"{real} *{result}" for result in (*value, *results.values()))]
     inputs = len(body.listing.inputs)
-    call = f"{body.name}({', '.join(['point', *(f'{key}_here' for key in body.results)])})"
+    call = f"{body.name}({', '.join([point, *here.values()])})"
     lines = [
-        "const long i = (long)blockIdx.x * blockDim.x + threadIdx.x;",
-        "if (i >= n) return;",
-        f"{real} point[{max(1, inputs)}];",
-        f"for (long k = 0; k < {inputs}; k++) point[k] = x[k * n + i];",
-        *(f"{real} {key}_here[{max(1, sizes[key])}];" for key in body.results),
-        f"value[i] = {call};" if value else f"{call};",
-        *(f"for (long k = 0; k < {sizes[key]}; k++) {key}[k * n + i] = {key}_here[k];" for key in body.results),
+        f"const long {i} = (long)blockIdx.x * blockDim.x + threadIdx.x;",
+        f"if ({i} >= {n}) return;",
+        f"{real} {point}[{max(1, inputs)}];",
+        f"for (long {k} = 0; {k} < {inputs}; {k}++) {point}[{k}] = {x}[{k} * {n} + {i}];",
+        *(f"{real} {here[key]}[{max(1, sizes[key])}];" for key in here),
+        f"{value[0]}[{i}] = {call};" if value else f"{call};",
+        *(
+            f"for (long {k} = 0; {k} < {sizes[key]}; {k}++) {results[key]}[{k} * {n} + {i}] = {here[key]}[{k}];"
+            for key in here
+        ),
     ]
     doc = "One thread for each of n points; number k of point i stands at k * n + i."
-    head = f'extern "C" __global__ void {name}(long n, {", ".join(parameters)}) {{'
+    head = f'extern "C" __global__ void {body.name}_batch(long {n}, {", ".join(parameters)}) {{'
     return "\n".join([f"// {doc}", head, *(f"    {line}" for line in lines), "}"])

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from wiregrad.codegen.identifiers import comment
 from wiregrad.codegen.language import Language, Writer, scalar_only
@@ -29,18 +28,10 @@ class JavaScript(Language):
     title = "JavaScript"
     words: ClassVar[Mapping[str, Word]] = {**WORDS, AS_NUMBER: Word("Number")}
     reserved = RESERVED
+    not_a_number = "NaN"
+    infinity = "Infinity"
     signs: ClassVar[Mapping[str, str]] = {"==": "===", "!=": "!=="}
     indent = "  "
-
-    def number(self, value: Any) -> str:
-        """Return a literal."""
-        if isinstance(value, bool):
-            return "true" if value else "false"
-        if math.isnan(value):
-            return "NaN"
-        if math.isinf(value):
-            return "Infinity" if value > 0 else "-Infinity"
-        return repr(value)
 
     def choice(self, condition: str, yes: str, no: str) -> str:
         """Return the text of a choice."""

@@ -6,6 +6,7 @@ a form once, with places for its operands, and then filled in for each line that
 
 from __future__ import annotations
 
+import math
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -63,6 +64,9 @@ class Language(ABC):
     """Words that no variable can be called."""
     macros: ClassVar[re.Pattern[str] | None] = None
     """Names that a header may have defined as something else."""
+    not_a_number: ClassVar[str] = "NAN"
+    infinity: ClassVar[str] = "INFINITY"
+    truths: ClassVar[tuple[str, str]] = ("false", "true")
     remark: ClassVar[str] = "//"
     """What begins a comment."""
     indent: ClassVar[str] = "    "
@@ -144,9 +148,13 @@ class Language(ABC):
             wanted = wanted or (tree is beside.right and own == SIGN and not logical)
         return f"({text})" if wanted else text
 
-    @abstractmethod
     def number(self, value: Any) -> str:
         """Return a literal."""
+        if isinstance(value, bool):
+            return self.truths[value]
+        if isinstance(value, float) and not math.isfinite(value):
+            return self.not_a_number if math.isnan(value) else self.infinity if value > 0 else f"-{self.infinity}"
+        return repr(value)
 
     @abstractmethod
     def choice(self, condition: str, yes: str, no: str) -> str:

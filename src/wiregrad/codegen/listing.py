@@ -128,6 +128,13 @@ def listing(circuit: Circuit, function: str = "value_and_grad") -> Listing:
         circuit.root()
     if function != "value" and not circuit.inputs:
         raise CircuitError("the circuit has no inputs, so there is nothing to differentiate by")
+    if function == "hessian":
+        wide = next((name for name in circuit.inputs if circuit[name].type.shape), None)
+        if wide is not None:
+            raise OutputError(
+                f"Hessian listings are of scalar circuits, and the input {wide} is {circuit[wide].type}; "
+                "expand() the circuit first"
+            )
     written = simplify(gradient_circuit(circuit)) if function == "hessian" else prune(circuit)
     lister = _Lister(written, Listing(circuit, written, function))
     lister.forward()

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import builtins
 import keyword
-import math
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from wiregrad.codegen.identifiers import comment
 from wiregrad.codegen.language import Language, Writer, scalar_only
@@ -30,13 +29,10 @@ class Python(Language):
     words: ClassVar[Mapping[str, Word]] = {**WORDS, AS_NUMBER: Word("float")}
     reserved = frozenset([*keyword.kwlist, *keyword.softkwlist, *dir(builtins), "math"])
     remark = "#"
+    not_a_number = "math.nan"
+    infinity = "math.inf"
+    truths = ("False", "True")
     signs: ClassVar[Mapping[str, str]] = {"&&": "and", "||": "or", "!": "not "}
-
-    def number(self, value: Any) -> str:
-        """Return a literal."""
-        if isinstance(value, float) and not math.isfinite(value):
-            return "math.nan" if math.isnan(value) else "math.inf" if value > 0 else "-math.inf"
-        return repr(value)
 
     def choice(self, condition: str, yes: str, no: str) -> str:
         """Return the text of a choice."""

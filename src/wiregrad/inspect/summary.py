@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wiregrad.backends import Run
+from wiregrad.ir.elements import as_pairs
 from wiregrad.ops.flow import Masked
 
 BLOCK = 1 << 16
@@ -113,10 +114,8 @@ def reals(numbers: Any) -> NDArray[Any]:
     >>> reals([3 + 4j])
     array([3., 4.])
     """
-    array = np.asarray(numbers)
-    if array.dtype.kind == "c":
-        array = np.stack([array.real, array.imag], -1)
-    flat: NDArray[Any] = array.reshape(-1)
+    # Flat first: an array of all the axes there can be has no place for pairs.
+    flat = as_pairs(np.asarray(numbers).reshape(-1)).reshape(-1)
     with np.errstate(all="ignore"):
         return flat if flat.dtype in SAFE else flat.astype(np.float64)
 

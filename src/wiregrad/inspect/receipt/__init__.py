@@ -45,6 +45,8 @@ def receipt(circuit: Circuit, points: int | Sequence[Mapping[str, Any]] = POINTS
     >>> found.ok, found.worst.ulps
     (True, 0.0)
     """
+    if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
+        raise InputError(f"seed is a whole number, not negative; got {shown(seed)}")
     rng = np.random.default_rng(seed)
     given = _points(circuit, points, rng)
     table = _possible(circuit, given)

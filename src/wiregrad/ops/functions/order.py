@@ -49,7 +49,8 @@ def argsort(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stab
     if order is not None:
         raise TypeError("argsort has no fields to order by: order= is not supported")
     row, along = lined_up(a, axis)
-    return TABLE["argsort"](row, axis=along, kind="stable" if stable else kind)
+    # Of equal elements NumPy promises no order unless asked; here the first stays first, in every language.
+    return TABLE["argsort"](row, axis=along, kind="stable" if stable or kind is None else kind)
 
 
 @function(

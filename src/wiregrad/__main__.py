@@ -1,0 +1,5 @@
+"""`python -m wiregrad` is the `wiregrad` command."""
+
+from wiregrad.cli import main
+
+main()
