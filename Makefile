@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PIP_FLAGS := --quiet --disable-pip-version-check --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-peers test-all check format docs bench clean
+.PHONY: help run page test test-peers test-all check format docs bench clean
 
 help: ## Show the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -24,6 +24,19 @@ $(VENV)/.test: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(BIN)/pip install $(PIP_FLAGS) -e ".[test,dev]"
 	@touch $@ $(VENV)/.run
 
+# What the tests of the page need: the packages that build it, and a browser.
+web/node_modules/.done: web/package-lock.json
+	@command -v npm >/dev/null || { echo "the tests of the page need Node and npm"; exit 1; }
+	npm ci --prefix web --no-audit --no-fund --loglevel=error
+	@touch $@
+
+$(VENV)/.browser: | $(VENV)/bin/python
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || test "$$(id -u)" != 0 || \
+		{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends chromium >/dev/null; }
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || \
+		{ echo "the tests of the page need the browser chromium; install the package chromium"; exit 1; }
+	@touch $@
+
 # The peers live in an environment of their own, so that `make test` proves that none of them is needed.
 $(PEERS)/.test: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(PEERS)
@@ -32,6 +45,8 @@ $(PEERS)/.test: pyproject.toml constraints.txt
 
 run: $(VENV)/.run ## Install into .venv and run the worked example
 	@$(BIN)/wiregrad grad "e = a + b; f = e * c" a=2 b=-3 c=10
+	@echo
+	@echo "To draw it, step through it and change it in your browser: $(BIN)/wiregrad explore"
 
 check: $(VENV)/.test ## Lint, types and layers
 	$(BIN)/ruff check .
@@ -39,13 +54,16 @@ check: $(VENV)/.test ## Lint, types and layers
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
-test: check ## Everything that needs no other framework
+page: web/node_modules/.done ## Build the explorer's page into the package
+	cd web && npm run --silent build
+
+test: check web/node_modules/.done $(VENV)/.browser ## Everything that needs no other framework
 	$(BIN)/pytest -n auto --dist worksteal -m "not peers and not full"
 
 test-peers: $(PEERS)/.test ## Comparisons with PyTorch, JAX and others
 	$(PEERS)/bin/pytest -n auto --dist worksteal -m peers tests/peers
 
-test-all: $(VENV)/.test ## The full counts, too long for every change
+test-all: $(VENV)/.test web/node_modules/.done $(VENV)/.browser ## The full counts, too long for every change
 	$(BIN)/pytest -n auto --dist worksteal -m "not peers"
 
 format: $(VENV)/.test ## Format the code
@@ -59,4 +77,4 @@ bench: $(PEERS)/.test ## Measure, as ratios within one run
 	$(PEERS)/bin/python -m benchmarks
 
 clean: ## Remove what the targets made
-	rm -rf $(VENV) $(PEERS) .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(PEERS) web/node_modules .mypy_cache .ruff_cache .pytest_cache

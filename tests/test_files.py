@@ -5,10 +5,14 @@ from __future__ import annotations
 import errno
 import json
 import os
+import random
 import subprocess
 import sys
+import tracemalloc
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +23,11 @@ import safetensors.numpy
 
 import wiregrad as wg
 from wiregrad.dtypes import DTYPES, FLOAT, WireType
-from wiregrad.errors import FileAccessError, FileFormatError
+from wiregrad.errors import FileAccessError, FileFormatError, TextError
 from wiregrad.export.archive import load, save
-from wiregrad.ir import TABLE, Certificate, Place, Recording
+from wiregrad.ir import TABLE, Certificate, Place, Recording, strictjson
 from wiregrad.ir.document import parse_json, write_json
+from wiregrad.ir.elements import write_elements
 from wiregrad.ir.mode import Convention, encode
 from wiregrad.ops.array import ArrayOp, _stand_in
 from wiregrad.ops.room import _of_small
@@ -86,7 +91,14 @@ def everything() -> wg.Circuit:
             (2.5, None),
             (float("nan"), None),
             (1 + 2j, Place("model.py", 4, 9)),
+            (-0.0, None),
+            (float("-inf"), None),
+            (odd[0].item(), None),
+            (np.float32(0.1), None),
             (np.array([[1.0, -np.inf]], np.float32), None),
+            (np.array([1j, complex(np.nan, -0.0)]), None),
+            (np.array([], np.int64), None),
+            (np.array([True]), None),
         ]
     ]
     return wg.Circuit(recording.freeze({"top": top, "again": top, "summed": summed}, "whole").columns)
@@ -112,15 +124,16 @@ def test_the_json_of_the_expression() -> None:
     assert parse_json(EXPRESSION.encode()) == circuit
 
 
-def test_json_and_files_hold_everything_a_circuit_can_hold(tmp_path: Path) -> None:
+def test_every_form_holds_everything_a_circuit_can_hold(tmp_path: Path) -> None:
     circuit = everything()
-    save(circuit, tmp_path / "a.wg")
-    read = [parse_json(write_json(circuit)), load(tmp_path / "a.wg")]
 
-    for copy in read:
+    for copy in copies(circuit, tmp_path):
         assert copy == circuit
         assert [c.tobytes() for c in copy.columns.constants] == [c.tobytes() for c in circuit.columns.constants]
         assert [type(c.outcome) for c in copy.certificates] == [type(c.outcome) for c in circuit.certificates]
+        assert [np.asarray(c.outcome).tobytes() for c in copy.certificates if type(c.outcome) is not int] == [
+            np.asarray(c.outcome).tobytes() for c in circuit.certificates if type(c.outcome) is not int
+        ]
         assert [copy.type_of(k) for k in range(copy.size)] == [circuit.type_of(k) for k in range(circuit.size)]
 
 
@@ -130,6 +143,27 @@ def test_a_whole_number_too_long_for_a_wire_may_steer_python() -> None:
     circuit = wg.Circuit(replace(circuit.columns, certificates=(long,)))
 
     assert parse_json(write_json(circuit)).certificates == (long,)
+    assert wg.Circuit.from_text(circuit.to_text()).certificates == (long,)
+
+
+@pytest.mark.parametrize("outcome", [10**400, -(10**4000), "text", None, np.array(["a"])])
+def test_what_could_not_be_read_back_is_not_written(outcome: Any) -> None:
+    circuit = wg.circuit("y = exp(x)")
+    circuit = wg.Circuit(replace(circuit.columns, certificates=(Certificate(0, outcome, None),)))
+
+    for write in (circuit.to_json, circuit.to_text):
+        with pytest.raises(FileFormatError, match="no text and no file can hold"):
+            write()
+
+
+def test_a_certificate_of_every_kind_survives_tracing_and_text() -> None:
+    def steered(z: Any, x: Any) -> Any:
+        return np.sum(np.abs(z * z[1].item())) + np.sum(x.data) * np.sum(x)
+
+    circuit = wg.trace(steered, np.array([1 + 1j, 2j]), np.array([1.5, -2.0], np.float32))
+
+    assert len(circuit.certificates) > 1
+    assert wg.Circuit.from_text(circuit.to_text()) == circuit
 
 
 @pytest.mark.parametrize("whole", [False, pytest.param(True, marks=pytest.mark.full)])
@@ -197,6 +231,15 @@ def with_node(index: int, **changes: Any) -> dict[str, Any]:
     return found
 
 
+def nested(value: Any, levels: int) -> Any:
+    """Return a value inside as many lists."""
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+LONG = "[0,999999999,999999999,999999999]"
+"""A shape without elements, which NumPy refuses all the same."""
 SUM = {"axes": [-1], "keepdims": False}
 WRONG: list[tuple[Any, str]] = [
     ([], "not a circuit: wanted an object"),
@@ -257,7 +300,13 @@ WRONG: list[tuple[Any, str]] = [
     (with_node(2, op="sum", inputs=[0], settings={**SUM, "axes": [[[[[[1]]]]]]}), "levels of lists"),
     (with_node(2, op="cast", inputs=[0], settings={"dtype": "V1000000000"}), "no wire carries such a dtype"),
     (document(steered=[{"node": 9, "type": "bool", "value": True}]), "entry 0 of steered is node 9"),
-    (document(steered=[{"node": 0, "type": "integer", "value": "x"}]), "string of at most 400 digits"),
+    (document(steered=[{"node": 0, "type": "integer", "value": "x"}]), "steered: .*string of at most 400 digits"),
+    (document(steered=[{"node": 0, "type": "integer", "value": 3}]), "string of at most 400 digits"),
+    (document(steered=[{"node": 0, "type": "float64" + LONG, "value": []}]), "wanted a type"),
+    (with_node(1, value=[], type="float64" + LONG), "wanted a type"),
+    (with_node(0, type="float32" + LONG), "wanted a type"),
+    (with_node(0, type=f"float64[{','.join(['1'] * 65)}]"), "wanted a type"),
+    (with_node(1, value=nested([1, 2], 64), type=f"complex128[{','.join(['1'] * 64)}]"), "no place for pairs"),
 ]
 
 
@@ -270,21 +319,23 @@ def test_a_document_that_is_no_circuit_says_what_and_where(wrong: Any, message: 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "not JSON: Expecting value at line 1, column 1"),
+        ("", "not JSON: the text is empty"),
+        (" \n", "not JSON: the text is empty"),
+        ("nothing", "not JSON: Expecting value at line 1, column 1"),
         ("{", "not JSON"),
         (EXPRESSION[:200], "not JSON"),
         (b"\xff\xfe", "not UTF-8"),
         (b"{\0\0", "not JSON"),
         (EXPRESSION.encode("utf-16-le"), "not JSON"),
         ("\ud800", "not UTF-8"),
-        (b"\xef\xbb\xbf{}", "byte order mark"),
         (EXPRESSION.replace('"version": 1', '"version": 1, "version": 1'), "the key 'version' stands twice"),
         (EXPRESSION.replace('"op": "add"', '"op": "add", "op": "add"'), "the key 'op' stands twice"),
         (EXPRESSION.replace("[0, 1]", "[0, " + "1" * 100_000 + "]"), "a whole number has 100,000 digits"),
         (EXPRESSION.replace("[0, 1]", "[0, 1e999]"), "larger than any float64"),
         (EXPRESSION.replace("[0, 1]", "[0, NaN]"), "NaN is no JSON; write the string 'nan'"),
-        ("[" * 100_000, "nest 100,000 deep"),
-        ('{"a":' * 100_000, "nest 100,000 deep"),
+        ("[" * 100_000, "nest deeper than 80 levels"),
+        ('{"a":' * 100_000, "nest deeper than 80 levels"),
+        ("[" * 81 + "]" * 81, "nest deeper than 80 levels"),
         ('"' + "[" * 100_000, "not JSON"),
         (7, "wanted JSON as a string or bytes; got int"),
     ],
@@ -292,6 +343,74 @@ def test_a_document_that_is_no_circuit_says_what_and_where(wrong: Any, message: 
 def test_a_text_that_is_no_strict_json_is_refused(text: Any, message: str) -> None:
     with pytest.raises(FileFormatError, match=message):
         parse_json(text)
+
+
+def test_brackets_are_counted_outside_strings_in_blocks_of_any_length(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = random.Random(0)
+    strings = ['"[["', '"]"', r'"[\\"', r'"\"["', r'"[\\\"]"']
+    monkeypatch.setattr(strictjson, "MAX_DEPTH", 3)
+    refused = 0
+    for _ in range(1000):
+        pieces = rng.choices(["[", "]", *strings], [4, 3, 1, 1, 1, 1, 1], k=rng.randrange(20))
+        depth = max(accumulate(({"[": 1, "]": -1}.get(piece, 0) for piece in pieces), initial=0))
+        monkeypatch.setattr(strictjson, "_BLOCK", rng.randrange(1, 10))
+        refused += depth > 3
+        with pytest.raises(FileFormatError, match="deeper than 3") if depth > 3 else nullcontext():
+            strictjson.check_room("".join(pieces).encode())
+
+    assert refused > 50
+
+
+def test_counting_brackets_takes_little_room() -> None:
+    data = b'[],"",' * 2_000_000
+    tracemalloc.start()
+    strictjson.check_room(data)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+
+    assert peak < len(data)
+
+
+@pytest.mark.parametrize("item", ["[],", "{},", "1,"])
+def test_more_items_than_fit_into_memory_are_refused_before_they_are_read(
+    item: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(strictjson, "MAX_ITEMS", 1000)
+
+    with pytest.raises(FileFormatError, match="more than 1,000 lists, objects and commas"):
+        strictjson.loads("[" + item * 1000 + "1]")
+    with pytest.raises(TextError, match="line 2: there are more than 1,000 lists, objects and commas"):
+        wg.Circuit.from_text(f"input x\ny = constant float64[9] [{item * 1000}1]\noutput x")
+
+
+def test_a_byte_order_mark_before_json_is_passed_over() -> None:
+    assert (
+        parse_json(b"\xef\xbb\xbf" + EXPRESSION.encode()) == parse_json("\ufeff" + EXPRESSION) == parse_json(EXPRESSION)
+    )
+
+
+def test_the_sign_of_a_whole_zero_is_kept() -> None:
+    found = parse_json(json.dumps(with_node(1, value=0)).replace('"value": 0', '"value": -0'))
+
+    assert np.signbit(found.columns.constants[0])
+    with pytest.raises(FileFormatError, match="wanted a whole number"):
+        parse_json(json.dumps(with_node(1, value=0, type="int64")).replace('"value": 0', '"value": -0'))
+
+
+def test_json_shows_letters_that_do_not_print_as_numbers() -> None:
+    b = wg.Builder()
+    x = b.input("x")
+    with b.at(Place("\x1b[31m\x9b\u202e\U000e0001.py", 1)):
+        circuit = b.build(b.exp(x))
+    text = write_json(circuit)
+
+    assert text.replace("\n", "").isprintable()
+    assert parse_json(text) == circuit
+
+
+def test_complex_numbers_of_all_axes_there_can_be_are_refused_clearly() -> None:
+    with pytest.raises(FileFormatError, match="drop an axis"):
+        write_elements(np.ones((1,) * 64, complex))
 
 
 def test_names_are_read_in_their_normal_form() -> None:
@@ -390,8 +509,27 @@ def test_a_path_that_cannot_be_used_says_why(tmp_path: Path) -> None:
 
         assert isinstance(caught.value, OSError)
         assert caught.value.errno
-    with pytest.raises(FileFormatError, match="a device or a pipe"):
-        load("/dev/null")
+    os.mkfifo(tmp_path / "pipe.wg")
+    for pipe in ("/dev/null", tmp_path / "pipe.wg"):
+        with pytest.raises(FileFormatError, match="a device or a pipe"):
+            load(pipe)
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o644, None])
+def test_nobody_can_read_a_file_before_it_has_its_mode(
+    mode: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, seen = tmp_path / "a.wg", []
+    if mode is not None:
+        path.touch()
+        path.chmod(mode)
+    monkeypatch.setattr(os, "fsync", lambda number: seen.append(os.fstat(number).st_mode & 0o777))
+    (tmp_path / "usual").touch()
+    usual = (tmp_path / "usual").stat().st_mode & 0o777
+    save(wg.circuit("y = exp(x)"), path)
+
+    assert seen == [0o600]
+    assert path.stat().st_mode & 0o777 == (usual if mode is None else mode)
 
 
 @pytest.mark.parametrize("failing", ["write", "fsync", "replace"])
@@ -405,13 +543,8 @@ def test_a_failure_leaves_the_old_file_and_nothing_else(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     if failing == "write":
-        opened = Path.open
-
-        def open_full(self: Path, *args: Any) -> Any:
-            file = opened(self, *args)
-            return _Full(file) if args == ("xb",) else file
-
-        monkeypatch.setattr(Path, "open", open_full)
+        opened = os.fdopen
+        monkeypatch.setattr(os, "fdopen", lambda *args: _Full(opened(*args)))
     else:
         monkeypatch.setattr(*((os, "fsync") if failing == "fsync" else (Path, "replace")), full)
     with pytest.raises(FileAccessError, match=r"cannot write .*: No space left on device") as caught:
@@ -455,6 +588,9 @@ def packed(header: dict[str, Any], body: bytes) -> bytes:
     return len(text).to_bytes(8, "little") + text + body
 
 
+EMPTY = {"dtype": "F64", "shape": [0, 2**62], "data_offsets": [0, 0]}
+
+
 def mended(**changes: Any) -> Callable[[dict[str, Any]], None]:
     """Return what changes fields of the first tensor."""
 
@@ -468,7 +604,8 @@ def mended(**changes: Any) -> Callable[[dict[str, Any]], None]:
     ("change", "message"),
     [
         (lambda h: h.pop("__metadata__"), "not of a circuit"),
-        (lambda h: h["__metadata__"].update(version="9"), "version '9' of the circuit format is not known here"),
+        (lambda h: h["__metadata__"].update(version="9"), "version 9 of the circuit format .* newer wiregrad"),
+        (lambda h: h["__metadata__"].update(version="x"), "version 'x' of the circuit format is not known here"),
         (lambda h: h["__metadata__"].update(author="me"), "wanted format and version"),
         (lambda h: h.update(circuit=7), "wanted dtype, shape and data_offsets"),
         (lambda h: h.update(more={**h["constant.2"], "data_offsets": [0, 24]}), "begins at byte 0"),
@@ -480,6 +617,8 @@ def mended(**changes: Any) -> Callable[[dict[str, Any]], None]:
         (mended(dtype="I64"), r"the tensor constant.2 is int64\[3\]"),
         (mended(data_offsets=[0, 2**62]), "do not fill it"),
         (mended(extra=1), "wanted dtype, shape and data_offsets"),
+        (lambda h: h.update(more=EMPTY), "tensor 'more': no array has the shape"),
+        (lambda h: h.update(more={**EMPTY, "shape": [0] * 65}), "must be lists of lengths"),
     ],
 )
 def test_a_header_that_lies_is_refused(change: Callable[[Any], Any], message: str, tmp_path: Path) -> None:
@@ -497,6 +636,7 @@ def test_a_header_that_lies_is_refused(change: Callable[[Any], Any], message: st
     [
         (b"", "empty or cut off"),
         (b"PK\x03\x04" + bytes(100), "no safetensors file"),
+        (EXPRESSION.encode(), "it looks like JSON: call it .json"),
         ((2**63).to_bytes(8, "little") + b"{}", "no safetensors file"),
         ((100).to_bytes(8, "little") + b"{}", "cut off"),
         (packed({}, b""), "not of a circuit"),

@@ -1102,3 +1102,14 @@ def test_mermaid_counts_the_nodes_of_a_group_in_words() -> None:
 
     assert "layer0 (3 nodes)" in re.sub(r"#(\d+);", lambda m: chr(int(m[1])), to_mermaid(circuit, depth=1))
     assert "(2 nodes)" in re.sub(r"#(\d+);", lambda m: chr(int(m[1])), to_mermaid(long.build(x), depth=0))
+
+
+def test_the_norm_of_a_group_counts_every_element_of_an_array() -> None:
+    def net(x: Any) -> Any:
+        y = x * x
+        return y.sum()
+
+    run = wg.run(net, np.ones(3))
+    boxes = export.picture(run.circuit, run, cap=2).boxes
+
+    assert [box.grad.text for box in boxes if box.grad is not None] == ["\u20161.7321\u2016", "\u20161\u2016"]

@@ -4,11 +4,21 @@ from __future__ import annotations
 
 import random
 import sys
+import time
+from itertools import count
 
 import pytest
 
 import wiregrad as wg
-from wiregrad.errors import ArityError, CycleError, DuplicateNameError, TextError, UnknownOpError
+from wiregrad.errors import (
+    MOST_NAMES,
+    ArityError,
+    CycleError,
+    DuplicateNameError,
+    TextError,
+    UnknownOpError,
+    suggest,
+)
 from wiregrad.ir import Place
 from wiregrad.ir.mode import Convention, encode
 
@@ -80,6 +90,32 @@ def test_a_literal_operand_fixes_the_kink_and_the_text_says_only_what_is_unusual
     assert [wg.Circuit.from_text(c.to_text()) for c in (plain, joint, torch)] == [plain, joint, torch]
 
 
+WRONG_CONSTANTS = [
+    ("float64[2,3] [1,2,3,4,5,6]", "line 2: wanted 2 elements along axis 0"),
+    ('bool[2] [5,"a"]', "line 2: wanted true or false as an element"),
+    ("bool[1] [NaN]", "wanted true or false"),
+    ('int64[2] [1.9,"3"]', "line 2: wanted a whole number as an element of int64"),
+    ("int64[1] [9223372036854775808]", "wanted a whole number"),
+    ("float64[1] [null]", "line 2: wanted a number, 'nan', 'inf' or '-inf'"),
+    ('float64[2] ["1","inf"]', "wanted a number"),
+    ("float32[1] [1e300]", "larger than any float32"),
+    ("float64[1] [1e999]", "line 2: '1e999' is larger than any float64"),
+    (f"float64[1] [{'1' * 100}]", "line 2: a whole number has 100 digits"),
+    ('float64 "nan:3ff0000000000000"', "no NaN"),
+    ("complex128[1] [1]", "wanted 2 elements along axis 1"),
+    ("float64[0,999999999,999999999,999999999] []", "wanted one number, true or false, or a type"),
+]
+WRONG_OUTCOMES = [
+    ('"hello"', "line 2: wanted one number"),
+    ("null", "line 2: wanted one number"),
+    ('["a","b"]', "line 2: wanted one number"),
+    ('float64[2] ["a","b"]', "line 2: wanted a number"),
+    ("float99 1", "line 2: wanted a type"),
+    ("integer 3", "line 2: wanted a string of at most 400 digits"),
+    ("1" * 4000, "line 2: wanted a string of at most 400 digits"),
+]
+
+
 @pytest.mark.parametrize(
     ("text", "error", "message"),
     [
@@ -113,6 +149,13 @@ def test_a_literal_operand_fixes_the_kink_and_the_text_says_only_what_is_unusual
         ("input x\ny = maximum x x kink=torch:q\noutput y", TextError, "wanted kink="),
         ("a = exp b\nb = sin a\noutput a", CycleError, "cycle"),
         ("input x\ny = exp x\nz = sin x\noutput y = z", DuplicateNameError, "name of another node"),
+        *((f"input x\ny = constant {given}\noutput x", TextError, message) for given, message in WRONG_CONSTANTS),
+        *((f"input x\nsteered x {given}\noutput x", TextError, message) for given, message in WRONG_OUTCOMES),
+        (f"input x: float64[{','.join(['1'] * 100)}]\noutput x", TextError, "line 1: wanted a type"),
+        ("input x: float64[2]\ny = sum x axes=[1e999] keepdims=true\noutput y", TextError, "larger than any float64"),
+        ("input x: float64[2]\ny = sum x axes=" + "[" * 2000 + "\noutput y", TextError, "line 2: .* nest deeper"),
+        ("input x: float64[2]\ny = sum x axes=" + "[" * 900 + "\noutput y", TextError, "line 2: wanted a number"),
+        ('input x\ny = sum x axes={"a":1}\noutput y', TextError, "line 2: wanted a number"),
     ],
 )
 def test_a_text_that_cannot_be_read_says_where_and_why(text: str, error: type[Exception], message: str) -> None:
@@ -120,6 +163,43 @@ def test_a_text_that_cannot_be_read_says_where_and_why(text: str, error: type[Ex
         wg.Circuit.from_text(text)
 
     assert isinstance(caught.value, wg.WiregradError)
+
+
+def test_words_that_json_knows_stand_for_numbers_that_are_not_finite() -> None:
+    text = "input x\ny = constant float64[4] [NaN,Infinity,-Infinity,1]\noutput x"
+    found = wg.Circuit.from_text(text)
+
+    assert found == wg.Circuit.from_text(text.replace("[NaN,Infinity,-Infinity", '["nan","inf","-inf"'))
+    assert '["nan","inf","-inf",1.0]' in found.to_text()
+
+
+@pytest.mark.parametrize(
+    ("given", "message"), [("\ufdfa", "characters that are not all ASCII"), ("x ", "words in one")]
+)
+def test_a_line_that_would_become_much_longer_is_refused(
+    given: str, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("wiregrad.ir.text.MAX_LETTERS", 1000)
+    monkeypatch.setattr("wiregrad.ir.text.MAX_WORDS", 1000)
+
+    with pytest.raises(TextError, match=f"line 2: more than 1,000 {message}"):
+        wg.Circuit.from_text(f"input x\noutput {given * 1001}")
+
+
+def test_the_time_to_read_a_line_grows_with_its_length_alone() -> None:
+    text = "input " + ", ".join(f"x{k}" for k in range(60_000)) + ", y: float64[2,3], z: float99\noutput y"
+    start = time.process_time()
+    with pytest.raises(TextError, match="got 'float99'"):
+        wg.Circuit.from_text(text)
+
+    assert time.process_time() - start < 2
+
+
+def test_the_nearest_name_is_looked_for_among_the_first_ones() -> None:
+    names = (f"name{k}" for k in count())
+
+    assert suggest("nmae17", names) == "; did you mean name17?"
+    assert next(names) == f"name{MOST_NAMES}"
 
 
 def test_the_text_form_is_a_string() -> None:

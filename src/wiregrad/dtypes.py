@@ -6,6 +6,7 @@ Scalar circuits use two types only, `FLOAT` and `BOOL`; arrays are the same thin
 from __future__ import annotations
 
 import re
+from math import prod
 from numbers import Real
 from typing import Any, NamedTuple
 
@@ -36,6 +37,8 @@ class WireType(NamedTuple):
         return self.dtype.kind in "fc"
 
 
+MAX_AXES = 64
+"""How many axes NumPy allows."""
 FLOAT = WireType(np.dtype("float64"))
 BOOL = WireType(np.dtype("bool"))
 
@@ -49,7 +52,17 @@ def parse_type(text: str) -> WireType | None:
     match = _WRITTEN.fullmatch(text)
     if match is None or match[1] not in DTYPES:
         return None
-    return WireType(DTYPES[match[1]], tuple(map(int, match[2].split(","))) if match[2] else ())
+    dtype, shape = DTYPES[match[1]], tuple(map(int, match[2].split(","))) if match[2] else ()
+    return WireType(dtype, shape) if can_be(dtype, shape) else None
+
+
+def can_be(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bool:
+    """Return whether NumPy has arrays of a shape: it refuses long axes beside one of length 0 too.
+
+    >>> can_be(FLOAT.dtype, (0, 10**9)), can_be(FLOAT.dtype, (0, 10**9, 10**9, 10**9))
+    (True, False)
+    """
+    return len(shape) <= MAX_AXES and prod([n for n in shape if n]) * dtype.itemsize < 2**63
 
 
 def plain(value: Any) -> Any:

@@ -10,6 +10,7 @@ import sys
 import warnings
 from collections.abc import Iterable
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 from types import FrameType
 
@@ -18,6 +19,9 @@ import numpy as np
 _OWN = str(Path(__file__).parent) + "/"
 _NUMPY = str(Path(np.__file__).parent) + "/"
 _PYTHON = str(Path(warnings.__file__).parent) + "/"
+
+MOST_NAMES = 10_000
+"""Among how many names the nearest one is looked for."""
 
 
 class WiregradError(Exception):
@@ -202,7 +206,8 @@ def suggest(name: str, known: Iterable[str]) -> str:
     """
     from difflib import get_close_matches  # noqa: PLC0415 - only a failing call pays for it
 
-    names = list(known)
+    # Each name takes some microseconds to compare, and a circuit may have millions.
+    names = list(islice(known, MOST_NAMES))
     longer = [text for text in names if len(name) > 1 and text.startswith(name)]
     near = sorted(longer, key=len)[:1] or get_close_matches(name, names, n=1)
     return f"; did you mean {near[0]}?" if near else ""

@@ -14,6 +14,9 @@ export interface Summary {
   /** The Euclidean norm, and how many elements are not finite. */
   norm: number;
   bad: number;
+  /** What a picture shows of it behind its shape, such as `all 1` or its norm, and its sign: 0 is both. */
+  short?: string;
+  sign?: -1 | 0 | 1;
 }
 
 export type Value = Scalar | Summary;
@@ -23,6 +26,8 @@ export interface Place {
   line: number;
   /** From 1; 0 is unknown. */
   column: number;
+  /** The line of code, where it was asked for. */
+  text?: string;
 }
 
 export interface CircuitNode {
@@ -41,6 +46,10 @@ export interface CircuitNode {
   type: string;
   /** How the node is written where Python has more to say than the op's name: `sum(x, axes=(-1,))`. */
   text?: string;
+  /** What its box says, where that is more than the op table can tell: `sum axis 0`. */
+  caption?: string;
+  /** Whether it only brings a constant to another shape, so that it is written inside its readers. */
+  folded?: boolean;
 }
 
 export interface Circuit {

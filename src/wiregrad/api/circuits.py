@@ -6,7 +6,9 @@ This is the one place that joins a front end, passes, a backend and the question
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib import import_module
 from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wiregrad import codegen, export, ir, passes
@@ -30,6 +32,11 @@ if TYPE_CHECKING:
     from wiregrad.inspect.receipt import Receipt
     from wiregrad.inspect.rounding import Rounding
     from wiregrad.inspect.steps import Step
+
+
+def explorer(module: str) -> Any:
+    """Return a module of the explorer, which most programs never open."""
+    return import_module(f"wiregrad.explorer.{module}")
 
 
 class Drawable:
@@ -76,6 +83,29 @@ class Drawable:
         ╰───╯   ╘════════╛
         """
         return export.to_unicode(*self._drawn, **options)
+
+    def to_html(
+        self, path: str | PathLike[str] | None = None, *, title: str | None = None, source: bool = False
+    ) -> str:
+        """Return the explorer on this circuit as one HTML file, and write it if a path is given.
+
+        It works from disk and asks no network for anything. With `source` it holds the lines of code, and whole paths.
+
+        >>> circuit("y = tanh(x)").run(x=1).to_html().startswith("<!doctype html>")
+        True
+        """
+        text: str = explorer("page").to_html(*self._drawn, title, source=source)
+        if path is not None:
+            export.replace(Path(path), [memoryview(text.encode())])
+        return text
+
+    def explore(self, *, port: int = 0, browser: bool = True, wait: bool = True, source: bool = False) -> Any:
+        """Open the explorer on this circuit in the browser, from a server on this machine; Ctrl-C ends it.
+
+        With `wait=False` it goes on in the background; what is returned has `url` and `stop()`.
+        """
+        exhibit = explorer("server").Exhibit(*self._drawn, source=source)
+        return explorer("serving").explore(exhibit, port=port, browser=browser, wait=wait)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         """Return what a notebook shows: the picture, and text where there are no pictures."""

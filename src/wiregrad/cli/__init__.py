@@ -25,6 +25,7 @@ from wiregrad.cli.common import no_color
 from wiregrad.cli.completion import VARIABLE, completion
 from wiregrad.cli.convert import convert
 from wiregrad.cli.draw import draw
+from wiregrad.cli.explore import explore
 from wiregrad.cli.failure import UNREADABLE, visible
 from wiregrad.cli.grad import grad
 from wiregrad.cli.questions import QUESTIONS, blame
@@ -54,6 +55,7 @@ cli = click.Group(
     "wiregrad",
     commands=[
         grad,
+        explore,
         blame,
         *(question.command() for question in QUESTIONS),
         check,

@@ -14,8 +14,7 @@ from wiregrad.cli.common import Verb, as_document
 from wiregrad.cli.documents import SCHEMA
 from wiregrad.cli.failure import Failure, visible
 from wiregrad.cli.forms import STDIO, as_lines, ending_of, listed, write
-from wiregrad.cli.questions import known
-from wiregrad.cli.targets import Target
+from wiregrad.cli.targets import Target, known
 from wiregrad.codegen import MODULES
 from wiregrad.codegen.listing import FUNCTIONS
 from wiregrad.errors import NoRuleError, OperandError

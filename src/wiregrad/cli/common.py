@@ -12,9 +12,9 @@ import click
 from click.shell_completion import CompletionItem
 
 from wiregrad.cli.documents import SCHEMA, as_json
-from wiregrad.cli.failure import visible
-from wiregrad.cli.targets import Target, target_of
-from wiregrad.errors import suggest
+from wiregrad.cli.failure import Failure, visible
+from wiregrad.cli.targets import Target, target_of, with_output
+from wiregrad.errors import OutputError, suggest
 
 FOUND = 1
 """The exit code of a command that found what it looked for, or something that does not hold."""
@@ -53,6 +53,13 @@ def as_document() -> click.Option:
     return click.Option(["--json", "document"], is_flag=True, help="Print JSON instead of text.")
 
 
+def one_output() -> click.Option:
+    """Return the option that chooses the number to go back from."""
+    return click.Option(
+        ["--output", "chosen"], metavar="NAME", help="The output, or any node, to go back from, if there are several."
+    )
+
+
 def show(question: str, answer: Any, document: bool, *, found: bool) -> None:
     """Print an answer; exit with 1 if something was found."""
     if document:
@@ -86,8 +93,8 @@ class Verb(click.Command):
                 *(option for option in options if isinstance(option, click.Option)),
                 no_color(),
             ],
-            callback=lambda formula, values, source=None, **given: callback(
-                self.target(formula, values, source), **given
+            callback=lambda formula, values, source=None, chosen=None, **given: self._answer(
+                callback, lambda: self.target(formula, values, source), chosen, given
             ),
             help=f"{doc}\n\n\b\nExample: wiregrad {example}",
             short_help=doc.partition("\n")[0],
@@ -95,6 +102,19 @@ class Verb(click.Command):
             # A formula may begin with a minus, and -h is one.
             context_settings={"ignore_unknown_options": True, "help_option_names": ["--help"]},
         )
+
+    def _answer(
+        self, callback: Callable[..., None], target: Callable[[], Target], chosen: str | None, given: dict[str, Any]
+    ) -> None:
+        """Ask a target; where one output has to be chosen, name the option that does."""
+        found = target() if chosen is None else with_output(target(), chosen)
+        try:
+            callback(found, **given)
+        except (OutputError, Failure) as error:
+            cause = error.__cause__ if isinstance(error, Failure) else error
+            if not isinstance(cause, OutputError) or not any(param.name == "chosen" for param in self.params):
+                raise
+            raise Failure(_in_words(str(error))) from cause
 
     def target(self, formula: str, values: Sequence[str], form: str | None = None) -> Target:
         """Return what the command is about; what looks like an option, where none can stand, was meant as one."""
@@ -106,6 +126,16 @@ class Verb(click.Command):
             known = [name for param in self.params if isinstance(param, click.Option) for name in param.opts]
             raise click.UsageError(f"there is no option {option}{suggest(option, known)}")
         return target_of(formula, values, form)
+
+
+def _in_words(message: str) -> str:
+    """Return what Python is told of outputs in the words of the command."""
+    for python, command in {
+        "circuit.with_output(name)": "--output NAME",
+        "reduce it to one": "reduce it to one, or choose a node that is one with --output NAME",
+    }.items():
+        message = message.replace(python, command)
+    return message
 
 
 def files(context: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[Any]]:

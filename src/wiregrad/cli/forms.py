@@ -15,8 +15,8 @@ import click
 from wiregrad.api import Circuit, circuit, load
 from wiregrad.cli.failure import Failure
 from wiregrad.errors import FormulaError, WiregradError
-from wiregrad.export.archive import replace, unpacked
-from wiregrad.ir.strictjson import MAX_BYTES
+from wiregrad.export.archive import MAX_FILE, content, replace, unpacked
+from wiregrad.ir.strictjson import MAX_BYTES, is_json
 
 STDIO = "-"
 """What stands for stdin and stdout in the place of a file."""
@@ -51,6 +51,8 @@ def read_circuit(source: str, form: str | None = None) -> tuple[Circuit, str]:
         data = _stdin()
         form = form or _form_of(data)
         return _parsed(data, form, "stdin"), form
+    if form is not None and not Path(source).exists():
+        raise click.UsageError(f"there is no file {source}; what --from says is of a file or stdin, not of a formula")
     form = form or (ENDINGS.get(ending_of(source)) if "\n" not in source else None)
     return (_formula(source), FORMULA) if form is None else _in_file(source, form)
 
@@ -74,29 +76,32 @@ def _in_file(path: str, form: str) -> tuple[Circuit, str]:
             )
         if form == ARCHIVE:
             return load(path), form
-        with open(path, "rb") as file:
-            # One byte more than is allowed, so that what reads it says that there is too much.
-            data = file.read(MAX_BYTES + 1)
+        data = content(Path(path), MAX_BYTES)
     except (OSError, ValueError) as error:
         if isinstance(error, WiregradError):
             raise
         raise Failure(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from None
     if form == TEXT:
-        form = _form_of_text(_text(data, path))
+        form = JSON if is_json(data) else _form_of_text(_text(data, path))
     return _parsed(data, form, path), form
 
 
 def _stdin() -> bytes:
     if sys.stdin is None:
         return b""
-    return sys.stdin.buffer.read() if hasattr(sys.stdin, "buffer") else sys.stdin.read().encode()
+    # One byte more than is allowed shows that there is too much.
+    read = sys.stdin.buffer.read if hasattr(sys.stdin, "buffer") else lambda most: sys.stdin.read(most).encode()
+    data: bytes = read(MAX_FILE + 1)
+    if len(data) > MAX_FILE:
+        raise Failure(f"cannot read stdin: it has more than {MAX_FILE:,} bytes")
+    return data
 
 
 def _form_of(data: bytes) -> str:
     """Return the form that data from stdin has."""
     if data[8:9] == b"{" and data[4:8] == bytes(4):
         return ARCHIVE
-    return JSON if data.lstrip()[:1] == b"{" else _form_of_text(data.decode("utf-8", "replace"))
+    return JSON if is_json(data) else _form_of_text(data.decode("utf-8", "replace"))
 
 
 def _form_of_text(text: str) -> str:

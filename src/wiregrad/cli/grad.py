@@ -6,7 +6,7 @@ import json
 
 import click
 
-from wiregrad.cli.common import Verb, as_document
+from wiregrad.cli.common import Verb, as_document, one_output
 from wiregrad.cli.documents import document as document_of
 from wiregrad.cli.tables import table
 from wiregrad.cli.targets import Target
@@ -25,5 +25,5 @@ grad = Verb(
     "Show value, local derivatives and gradient of every node.",
     'grad "e = a + b; f = e * c" a=2 b=-3 c=10',
     _grad,
-    [as_document()],
+    [one_output(), as_document()],
 )

@@ -6,13 +6,8 @@ from dataclasses import dataclass
 
 import click
 
-from wiregrad.cli.common import Verb, as_document, show
-from wiregrad.cli.targets import Target
-from wiregrad.errors import UnknownNameError
-from wiregrad.ir import Circuit
-
-MOST = 40
-"""How many names a list of them has."""
+from wiregrad.cli.common import Verb, as_document, one_output, show
+from wiregrad.cli.targets import Target, known
 
 
 @dataclass(frozen=True)
@@ -28,24 +23,13 @@ class Question:
     def command(self) -> click.Command:
         """Return the question as a command."""
         options = [click.Option(["--of", "name"], required=True, metavar="NAME", help=self.of)] if self.of else []
-        return Verb(self.name, self.doc, self.example, self.ask, [*options, as_document()])
+        return Verb(self.name, self.doc, self.example, self.ask, [*options, one_output(), as_document()])
 
     def ask(self, target: Target, document: bool, name: str | None = None) -> None:
         """Ask it and print the answer."""
         run = target.run()
         answer = getattr(run, self.name)(*([] if name is None else [known(run.circuit, name)]))
         show(self.name, answer, document, found=False)
-
-
-def known(circuit: Circuit, name: str) -> str:
-    """Return the name of a node; if there is none, say which there are."""
-    try:
-        circuit.index(name)
-    except UnknownNameError as error:
-        names = [text for _, text in circuit.columns.names]
-        more = f" and {len(names) - MOST} more" if len(names) > MOST else ""
-        raise click.UsageError(f"{error}\n  it has {', '.join(names[:MOST])}{more}") from None
-    return name
 
 
 def _blame(target: Target, document: bool) -> None:
@@ -58,7 +42,7 @@ blame = Verb(
     "Name the op that first made something non-finite.\n\nThe exit code is 1 if there is one.",
     'blame "sqrt(x*x + y*y)" x=0 y=0',
     _blame,
-    [as_document()],
+    [one_output(), as_document()],
 )
 
 QUESTIONS = (

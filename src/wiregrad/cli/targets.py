@@ -15,17 +15,19 @@ import numpy as np
 from wiregrad import ir
 from wiregrad.api import Circuit, Run
 from wiregrad.backends import interpreter
-from wiregrad.cli.failure import Failure, foreign
+from wiregrad.cli.failure import Failure, foreign, visible
 from wiregrad.cli.files import in_file, name_of, place_of
 from wiregrad.cli.forms import FORMULA, read_circuit
 from wiregrad.cli.values import WHOLE, kinds_of, pairs, read
-from wiregrad.errors import InputError, OutputError
+from wiregrad.errors import InputError, OutputError, UnknownNameError
 from wiregrad.ir.names import normal
 
 if TYPE_CHECKING:
     from wiregrad.inspect.blame import Blame
     from wiregrad.inspect.check.findings import Checked
 
+MOST = 40
+"""How many names a list of them has."""
 _WHOLE_WANTED = re.compile(r"\b(an index|an int|integer|integers)\b")
 """What errors say where a whole number was wanted."""
 
@@ -62,6 +64,27 @@ def target_of(text: str, values: Sequence[str], form: str | None = None) -> Targ
     return FunctionTarget(found, given, *arguments(found, given))
 
 
+def with_output(target: Target, name: str) -> CircuitTarget:
+    """Return the circuit of a target with one node, called by its name, as the output.
+
+    >>> with_output(target_of("e = a + b; f = e * c", ["a=2", "b=-3", "c=10"]), "e").run().output
+    -1.0
+    """
+    circuit, values = target.traced()
+    return CircuitTarget(circuit.with_output(known(circuit, name)), values)
+
+
+def known(circuit: ir.Circuit, name: str) -> str:
+    """Return the name of a node; if there is none, say which there are."""
+    try:
+        circuit.index(name)
+    except UnknownNameError as error:
+        names = [text for _, text in circuit.columns.names]
+        more = f" and {len(names) - MOST} more" if len(names) > MOST else ""
+        raise click.UsageError(f"{error}\n  it has {', '.join(names[:MOST])}{more}") from None
+    return name
+
+
 def _fitting(circuit: ir.Circuit, given: Mapping[str, str]) -> dict[str, Any]:
     """Read the values of a circuit; where it wants whole numbers, they stay whole."""
     kinds = {name: circuit.type_of(circuit.index(name)).dtype.kind for name in circuit.inputs}
@@ -90,16 +113,18 @@ class CircuitTarget:
 
     def run(self) -> Run:
         """Run it forward and backward."""
-        return self.circuit.run(self.values)
+        return self._noted(self.circuit.run(self.values))
 
     def blame(self) -> Blame:
-        """Find what made something non-finite."""
-        return self.run().blame()
+        """Find what made something non-finite; there may be arrays and several outputs."""
+        return self._noted(self._run_all()).blame()
 
     def check(self, order: int) -> Checked:
         """Compare its rules with differences."""
         from wiregrad.inspect.check import check  # noqa: PLC0415 - only this question needs tracing
 
+        if self.circuit.certificates:
+            self._noted(self._run_all())
         return check(self.circuit, [self.values], order=order)
 
     def drawn(self) -> Circuit | Run:
@@ -113,6 +138,20 @@ class CircuitTarget:
         values = {normal(name): value for name, value in self.values.items()}
         interpreter.check_known(values, self.circuit.inputs)
         return self.circuit, values
+
+    def _run_all(self) -> Run:
+        """Run it back from all numbers of all outputs at once."""
+        return Run.of(interpreter.run_all(self.circuit, interpreter.bind(self.circuit, [self.values], {})))
+
+    def _noted(self, run: Run) -> Run:
+        """Return a run; if values would have steered Python another way than when it was traced, say so."""
+        if self.circuit.certificates:
+            from wiregrad.explorer.steering import strayed  # noqa: PLC0415 - few circuits were steered
+
+            said = strayed(run)
+            if said:
+                click.echo(visible(f"note: {said}"), err=True)
+        return run
 
 
 @dataclass(frozen=True)

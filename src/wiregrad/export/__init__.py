@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from wiregrad.export.archive import load, save
+    from wiregrad.export.archive import load, replace, save
     from wiregrad.export.boxes import Box, Kind, Link, Picture
     from wiregrad.export.dot import to_dot
     from wiregrad.export.drawing import picture
@@ -26,6 +26,7 @@ __all__ = [
     "mimebundle",
     "parse_json",
     "picture",
+    "replace",
     "save",
     "to_dot",
     "to_mermaid",

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import secrets
 import stat
 from collections.abc import Iterator
@@ -21,11 +22,12 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from wiregrad.dtypes import MAX_AXES, can_be
 from wiregrad.errors import CircuitError, FileAccessError, FileFormatError, shown
 from wiregrad.ir import Circuit
-from wiregrad.ir.document import FORMAT, READERS, VERSION, Tensors, parse_json, write_json
+from wiregrad.ir.document import FORMAT, READERS, VERSION, Tensors, parse_json, unknown_version, write_json
 from wiregrad.ir.elements import as_pairs
-from wiregrad.ir.strictjson import MAX_BYTES, loads
+from wiregrad.ir.strictjson import MAX_BYTES, is_json, loads
 
 MAX_FILE, MAX_HEADER = 8 * 2**30, 16 * 2**20
 """How many bytes a file and its header may have."""
@@ -59,7 +61,7 @@ def load(path: PathLike) -> Circuit:
     wiregrad.errors.FileAccessError: cannot read none.wg: there is no such file
     """
     place = _checked_path(path)
-    data = _content(place)
+    data = content(place)
     try:
         return unpacked(data)
     except CircuitError as error:
@@ -122,23 +124,23 @@ def _parts(arrays: Tensors) -> Iterator[memoryview]:
 def replace(path: Path, parts: list[memoryview]) -> None:
     """Write a file beside the wanted one, then put it in its place; whatever happens, no half of it is left."""
     with _said("write", path):
+        if path.is_dir():
+            raise IsADirectoryError(21, "Is a directory")
+        if path.exists() and not path.is_file():
+            # A device or a pipe is written to, not replaced; what /dev/stdout links to has no path of its own.
+            path.write_bytes(b"".join(parts))
+            return
         # What a link points to is replaced, not the link.
         target = Path(os.path.realpath(path))
-        if target.is_dir():
-            raise IsADirectoryError(21, "Is a directory")
-        if target.exists() and not target.is_file():
-            # A device or a pipe is written to, not replaced.
-            target.write_bytes(b"".join(parts))
-            return
         fresh = target.with_name(f".wiregrad-{secrets.token_hex(8)}.tmp")
         try:
-            with fresh.open("xb") as file:
+            # Nobody else may read it before it has the mode of the one it replaces.
+            with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
                 for part in parts:
                     file.write(part)
                 file.flush()
                 os.fsync(file.fileno())
-            if target.exists():
-                fresh.chmod(stat.S_IMODE(target.stat().st_mode))
+            fresh.chmod(_mode_of(target))
             fresh.replace(target)
         except BaseException:
             with suppress(OSError):
@@ -146,17 +148,36 @@ def replace(path: Path, parts: list[memoryview]) -> None:
             raise
 
 
-def _content(path: Path) -> bytes:
-    with _said("read", path):
-        found = path.stat()
-        if stat.S_ISDIR(found.st_mode):
-            raise IsADirectoryError(21, "Is a directory")
+def _mode_of(path: Path) -> int:
+    """Return the mode of a file, or the one that a new file would have."""
+    if path.exists():
+        return stat.S_IMODE(path.stat().st_mode)
+    # Only by setting it can it be read.
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return 0o666 & ~mask
+
+
+def _at_once(path: str, flags: int) -> int:
+    # A pipe without a writer would keep a plain open waiting.
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+
+
+def content(path: Path, most: int = MAX_FILE) -> bytes:
+    """Return what is in a file of at most some bytes; nothing that is no file is waited for.
+
+    >>> content(Path("/dev/null"))
+    Traceback (most recent call last):
+        ...
+    wiregrad.errors.FileFormatError: /dev/null is no file but a device or a pipe
+    """
+    with _said("read", path), open(path, "rb", opener=_at_once) as file:
+        found = os.fstat(file.fileno())
         if not stat.S_ISREG(found.st_mode):
             raise FileFormatError(f"{path} is no file but a device or a pipe")
-        if found.st_size > MAX_FILE:
-            raise FileFormatError(f"{path} has {found.st_size:,} bytes; at most {MAX_FILE:,} are read")
-        with path.open("rb") as file:
-            return file.read(found.st_size)
+        if found.st_size > most:
+            raise FileFormatError(f"{path} has {found.st_size:,} bytes; at most {most:,} are read")
+        return file.read(found.st_size)
 
 
 @contextmanager
@@ -193,7 +214,8 @@ def _tensors(data: bytes) -> Tensors:
         raise FileFormatError(f"it has {len(data)} bytes, too few for a safetensors file: empty or cut off")
     length = int.from_bytes(data[:8], "little")
     if length > MAX_HEADER or data[8:9] != b"{":
-        raise FileFormatError("it is no safetensors file: wanted a length and a JSON header at its beginning")
+        hint = "; it looks like JSON: call it .json" if is_json(data) else ""
+        raise FileFormatError(f"it is no safetensors file: wanted a length and a JSON header at its beginning{hint}")
     if 8 + length > len(data):
         raise FileFormatError(f"it is cut off: its header has {length:,} bytes, the file only {len(data) - 8:,} more")
     header = loads(data[8 : 8 + length])
@@ -213,12 +235,9 @@ def _check_metadata(metadata: Any) -> None:
     unknown = [key for key in metadata if key not in ("format", "version")]
     if unknown or type(metadata.get("version")) is not str:
         raise FileFormatError(f"wanted format and version in its metadata; got {shown(metadata, 80)}")
-    if metadata["version"] not in map(str, READERS):
-        known = ", ".join(map(str, READERS))
-        raise FileFormatError(
-            f"version {shown(metadata['version'])} of the circuit format is not known here ({known} is); "
-            "if a newer wiregrad wrote it, update to read it"
-        )
+    version = metadata["version"]
+    if version not in map(str, READERS):
+        raise unknown_version(int(version) if re.fullmatch("[0-9]{1,9}", version) else version)
 
 
 Entry = tuple[np.dtype[Any], tuple[int, ...], int, int]
@@ -230,13 +249,15 @@ def _entry(name: str, entry: Any) -> Entry:
     code, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
     if type(code) is not str or code not in _NAMES:
         raise FileFormatError(f"tensor {shown(name)}: its dtype must be one of {', '.join(_NAMES)}; got {shown(code)}")
-    if not _are_lengths(shape) or not _are_lengths(offsets) or len(shape) > 64 or len(offsets) != 2:
+    if not _are_lengths(shape) or not _are_lengths(offsets) or len(shape) > MAX_AXES or len(offsets) != 2:
         raise FileFormatError(f"tensor {shown(name)}: shape and data_offsets must be lists of lengths")
     dtype = np.dtype(_NAMES[code])
     if offsets[1] - offsets[0] != prod(shape) * dtype.itemsize:
         raise FileFormatError(
             f"tensor {shown(name)} claims the shape {shown(shape)}; {offsets[1] - offsets[0]:,} bytes do not fill it"
         )
+    if not can_be(dtype, tuple(shape)):
+        raise FileFormatError(f"tensor {shown(name)}: no array has the shape {shown(shape)}")
     return dtype, tuple(shape), offsets[0], offsets[1]
 
 

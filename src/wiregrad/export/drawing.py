@@ -250,7 +250,13 @@ class _Artist:
         if self.run is None:
             nothing = Sizes(*np.zeros((3, self.circuit.size), np.int64))
             return nothing, nothing
-        return Sizes.of(self.run.flows), Sizes.of(self.run.values, sizes=False)
+        flows = list(self.run.flows)
+        wide = np.array([bool(kind.shape) for kind in self.circuit.columns.type_table])[self.circuit.columns.types]
+        for node in np.flatnonzero(wide).tolist():
+            # A flow that is the same all over an array may come as one number.
+            if flows[node] is not None:
+                flows[node] = self.run.gradient(node)
+        return Sizes.of(flows), Sizes.of(self.run.values, sizes=False)
 
     def _group(self, piece: Piece, flows: Sizes, values: Sizes) -> Box:
         nodes, held = list(piece.nodes), [*piece.leaves, *piece.nodes]

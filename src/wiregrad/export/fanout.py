@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from wiregrad.backends import Run
 from wiregrad.dtypes import counted
 from wiregrad.export.boxes import Box, Kind, Link, Picture
@@ -77,8 +79,9 @@ class _Splitting:
         links = [self.drawn.links[wire] for wire in readers]
         flows = [self.run.sent[int(starts[link.reader]) + link.slot] for link in links]
         total = 1.0 if box.outputs else None
-        for flow in reversed(flows):
-            total = plus(total, flow)
+        with np.errstate(all="ignore"):
+            for flow in reversed(flows):
+                total = plus(total, flow)
         return BLOCKED if total is None else read(settle(total), self.digits)
 
 

@@ -56,7 +56,7 @@ def _forward(board: Board, item: int) -> float:
         return _backward(board, item) if board.behind[item] else board.middle[item]
     inner = [pair for pair in near if not _is_leaf(board, board.owner[pair[0]])] or near
     size = board.shapes[item].across if item < board.boxes else 0
-    return sum(board.middle[source] - at * size for source, at in inner) / len(inner)
+    return _mean([board.middle[source] - at * size for source, at in inner])
 
 
 def _backward(board: Board, item: int) -> float:
@@ -68,7 +68,15 @@ def _backward(board: Board, item: int) -> float:
         # A trunk that goes on does so straight; what leaves it on the way turns.
         near = [pair for pair in near if pair[0] >= board.boxes] or near
     ends = [board.middle[reader] + at * _extent(board, reader) for reader, at in near]
-    return sum(ends) / len(ends)
+    return _mean(ends)
+
+
+def _mean(places: list[float]) -> float:
+    # One after the other: Python's own sum rounds in another way from 3.12 on, and the page adds like this.
+    total = 0.0
+    for place in places:
+        total += place
+    return total / len(places)
 
 
 def _leaf(board: Board, item: int) -> float:

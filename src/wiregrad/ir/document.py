@@ -20,11 +20,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wiregrad.dtypes import BOOL, DTYPES, FLOAT, WireType, parse_type
+from wiregrad.dtypes import BOOL, DTYPES, FLOAT, WireType
 from wiregrad.errors import FileFormatError, NameSyntaxError, UnknownOpError, WiregradError, shown, suggest
 from wiregrad.ir import strictjson
 from wiregrad.ir.circuit import Circuit
-from wiregrad.ir.elements import read_elements, write_elements
+from wiregrad.ir.elements import from_pairs, read_elements, read_outcome, read_type, write_elements, write_outcome
 from wiregrad.ir.flat import Certificate, Place, Row
 from wiregrad.ir.guard import bound, check_count
 from wiregrad.ir.infer import DERIVE, derive_modes, type_of_constant
@@ -85,6 +85,9 @@ def _dumped(value: Any) -> str:
             text.encode()
         except UnicodeEncodeError:
             raise FileFormatError(f"no file can hold {shown(value)}: it has half of a surrogate pair") from None
+    if not text.isprintable():
+        # A terminal would obey some of these letters, and turn the line round at others.
+        text = "".join([letter if letter.isprintable() else json.dumps(letter)[1:-1] for letter in text])
     return text
 
 
@@ -156,15 +159,8 @@ def _written_place(place: Place) -> list[Any]:
 
 def _steered(certificate: Certificate) -> dict[str, Any]:
     node, outcome, place = certificate
-    kind = type_of_constant(outcome)
-    found: dict[str, Any] = {"node": node}
-    if kind.dtype in DTYPES.values():
-        found |= {"type": str(kind), "value": write_elements(outcome)}
-    elif isinstance(outcome, int):
-        # int(x) of a large float64 is longer than any int64.
-        found |= {"type": "integer", "value": str(outcome)}
-    else:
-        raise FileFormatError(f"node {automatic(node)} steered Python with {shown(outcome)}, which no file can hold")
+    kind, value = write_outcome(outcome)
+    found: dict[str, Any] = {"node": node, "type": kind, "value": value}
     return found if place is None else found | {"place": _written_place(place)}
 
 
@@ -181,11 +177,20 @@ def parse_json(text: str | bytes, tensors: Mapping[str, Any] | None = None) -> C
         raise FileFormatError(f'not a circuit: wanted an object with "format": "{FORMAT}"; got {shown(found)}')
     version = document.get("version")
     if type(version) is not int or version not in READERS:
-        known = ", ".join(map(str, READERS))
-        newer = type(version) is int and version > VERSION
-        hint = "a newer wiregrad wrote it: update to read it" if newer else 'wanted "version": 1'
-        raise FileFormatError(f"version {shown(version)} of the circuit format is not known here ({known} is); {hint}")
+        raise unknown_version(version)
     return READERS[version](document, tensors or {})
+
+
+def unknown_version(version: Any) -> FileFormatError:
+    """Return the error for a version that nothing here reads.
+
+    >>> print(unknown_version(2))
+    version 2 of the circuit format is not known here (1 is); a newer wiregrad wrote it: update to read it
+    """
+    known = ", ".join(map(str, READERS))
+    newer = type(version) is int and version > VERSION
+    hint = "a newer wiregrad wrote it: update to read it" if newer else f"wanted version {VERSION}"
+    return FileFormatError(f"version {shown(version)} of the circuit format is not known here ({known} is); {hint}")
 
 
 def _read_1(document: dict[str, Any], tensors: Mapping[str, Any]) -> Circuit:
@@ -246,7 +251,7 @@ class _Reader:
         _check_fields("it", node, ("op",), _FIELDS.get(op.name, _OF_OPS))
         group = _string("group", node.get("group", ""))
         self.recording.move_to(self._place(node), group)
-        stated = None if "type" not in node else _read_type(node["type"])
+        stated = None if "type" not in node else read_type(node["type"])
         names = [_string("a name", name) for name in _list("names", node.get("names", []))]
         if op is INPUT:
             if not names:
@@ -306,7 +311,7 @@ class _Reader:
 def _paired(name: str, value: NDArray[Any]) -> Any:
     if value.dtype != np.float64 or value.shape[-1:] != (2,):
         raise FileFormatError(f"the tensor {name} is no row of pairs of float64, which complex numbers are")
-    return np.ascontiguousarray(value).view(np.complex128)[..., 0]
+    return from_pairs(value)
 
 
 def _read_op(node: Any) -> Op:
@@ -358,13 +363,6 @@ def _shown_index(index: Any) -> str:
     return f"node {index}" if type(index) is int else shown(index)
 
 
-def _read_type(text: Any) -> WireType:
-    kind = parse_type(text) if type(text) is str else None
-    if kind is None or len(kind.shape) > 64:
-        raise FileFormatError(f"wanted a type such as 'float64' or 'float32[3,4]'; got {shown(text)}")
-    return kind
-
-
 def _read_kink(op: Op, text: Any) -> int:
     mode = parse_mode(text, op.inputs) if type(text) is str else None
     if mode is None or not op.kinks:
@@ -410,15 +408,8 @@ def _read_steered(k: int, item: Any, size: int) -> Certificate:
     what = f"entry {k} of steered"
     _check_fields(what, item, ("node", "type", "value"), ("place",))
     place = _read_place(item["place"]) if "place" in item else None
-    return Certificate(_read_node(what, item["node"], size), _read_outcome(what, item), place)
-
-
-def _read_outcome(what: str, item: dict[str, Any]) -> Any:
-    value = item["value"]
-    if item["type"] == "integer":
-        digits = value[1:] if type(value) is str and value.startswith("-") else value
-        if type(digits) is not str or not digits.isascii() or not digits.isdigit() or len(digits) > 400:
-            raise FileFormatError(f"{what}: wanted a string of at most 400 digits; got {shown(value)}")
-        return int(value)
-    found = read_elements(_read_type(item["type"]), value)
-    return found.item() if isinstance(found, np.generic) and found.dtype != np.float32 else found
+    try:
+        outcome = read_outcome(item["type"], item["value"])
+    except FileFormatError as error:
+        raise FileFormatError(f"{what}: {error}") from None
+    return Certificate(_read_node(what, item["node"], size), outcome, place)

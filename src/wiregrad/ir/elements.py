@@ -1,7 +1,8 @@
 """The elements of constants as JSON has them: every number comes back with the same bits.
 
 JSON has no NaN and no infinities: they are the strings `nan`, `inf` and `-inf`; a NaN with other bits than the usual
-one carries them, `nan:fff8000000000000`. A complex number is a pair, real part first. Nothing here recurses.
+one carries them, `nan:fff8000000000000`. A complex number is a pair, real part first. Nothing here recurses. JSON and
+the text form read with the same functions, so that neither takes what the other refuses.
 """
 
 from __future__ import annotations
@@ -14,10 +15,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wiregrad.dtypes import WireType
+from wiregrad.dtypes import DTYPES, MAX_AXES, WireType, parse_type, plain
 from wiregrad.errors import FileFormatError, shown
 
 WORDS = {"nan": np.nan, "inf": np.inf, "-inf": -np.inf}
+INTEGER, MAX_DIGITS = "integer", 400
+"""What a whole number that no wire can carry is called, and how many digits it may have."""
 _BITS = re.compile(r"nan:([0-9a-f]{8}|[0-9a-f]{16})")
 
 
@@ -47,6 +50,8 @@ def _word(value: Any) -> str:
 
 def as_pairs(array: NDArray[Any]) -> NDArray[Any]:
     """Return complex numbers as pairs along one more axis, and any other array as it is."""
+    if array.dtype.kind == "c" and array.ndim == MAX_AXES:
+        raise FileFormatError(f"complex numbers of {MAX_AXES} axes have no place for pairs; drop an axis first")
     return np.stack([array.real, array.imag], -1) if array.dtype.kind == "c" else array
 
 
@@ -68,10 +73,54 @@ def read_elements(kind: WireType, value: Any) -> Any:
     """
     paired = kind.dtype.kind == "c"
     shape = (*kind.shape, 2) if paired else kind.shape
+    if len(shape) > MAX_AXES:
+        raise FileFormatError(f"complex numbers of {MAX_AXES} axes have no place for pairs")
     flat = _flattened(kind, shape, value)
     dtype = np.dtype(np.float64) if paired else kind.dtype
     array = {"f": _floats, "b": _bools, "i": _wholes}[dtype.kind](kind, dtype, flat).reshape(shape)
     return (from_pairs(array) if paired else array)[()]
+
+
+def read_type(text: Any) -> WireType:
+    """Return the type that a text stands for, or raise.
+
+    >>> str(read_type("float32[3,4]"))
+    'float32[3,4]'
+    """
+    kind = parse_type(text) if type(text) is str else None
+    if kind is None:
+        raise FileFormatError(f"wanted a type such as 'float64' or 'float32[3,4]'; got {shown(text)}")
+    return kind
+
+
+def write_outcome(outcome: Any) -> tuple[str, Any]:
+    """Return the type and the elements of a value that steered Python.
+
+    >>> write_outcome(True), write_outcome(10**20)
+    (('bool', True), ('integer', '100000000000000000000'))
+    """
+    array = np.asarray(outcome)
+    if array.dtype in DTYPES.values():
+        return str(WireType(array.dtype, array.shape)), write_elements(array)
+    # int(x) of a large float64 is longer than any int64.
+    if isinstance(outcome, int) and abs(outcome) < 10**MAX_DIGITS:
+        return INTEGER, str(outcome)
+    raise FileFormatError(f"{shown(outcome)} steered Python, which no text and no file can hold")
+
+
+def read_outcome(kind: Any, value: Any) -> Any:
+    """Return the value that steered Python, of what `write_outcome` wrote.
+
+    >>> read_outcome("float64", 2.5)
+    2.5
+    """
+    if kind == INTEGER:
+        digits = value.removeprefix("-") if type(value) is str else ""
+        if not digits.isascii() or not digits.isdigit() or len(digits) > MAX_DIGITS:
+            raise FileFormatError(f"wanted a string of at most {MAX_DIGITS} digits; got {shown(value)}")
+        return int(value)
+    found = read_elements(read_type(kind), value)
+    return found if isinstance(found, np.float32) else plain(found)
 
 
 def _flattened(kind: WireType, shape: tuple[int, ...], value: Any) -> list[Any]:
@@ -128,5 +177,5 @@ def _wholes(kind: WireType, dtype: np.dtype[Any], flat: list[Any]) -> NDArray[An
     limits = np.iinfo(dtype)
     for item in flat:
         if type(item) is not int or not limits.min <= item <= limits.max:
-            raise FileFormatError(f"wanted a whole number of {dtype} as an element of {kind}; got {shown(item)}")
+            raise FileFormatError(f"wanted a whole number as an element of {kind}; got {shown(item)}")
     return np.array(flat, dtype)

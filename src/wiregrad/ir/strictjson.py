@@ -1,17 +1,18 @@
 """Read JSON that nobody vouches for.
 
 Kept true of what is returned: no key stood twice in one object, nothing is nested deeper than allowed, every number is
-finite and no whole number is longer than a machine's. What does not fit is refused before it can cost time or room.
+finite and no whole number is longer than a machine's. What does not fit is refused before it can cost time or room:
+brackets and commas are counted first, a block at a time.
 """
 
 from __future__ import annotations
 
 import json
 import math
-import re
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from wiregrad.errors import FileFormatError, shown
 
@@ -19,11 +20,17 @@ MAX_BYTES = 256 * 2**20
 """How long a text may be."""
 MAX_DEPTH = 80
 """How deep lists and objects may nest: an array of 64 axes fits."""
+MAX_ITEMS = 30_000_000
+"""How many lists, objects and commas a text may have: each takes a hundred bytes or so, and two letters can be one."""
 MAX_DIGITS = 20
 """How many characters a whole number may have: those of int64 fit."""
+MARK = b"\xef\xbb\xbf"
+"""What editors of some systems put before a text."""
 
-# A string that never ends is taken to the end, so that the time stays linear.
-_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\Z)', re.DOTALL)
+_BLOCK = 2**18
+_STEPS = np.zeros(256, np.int8)
+_STEPS[list(b"[{")], _STEPS[list(b"]}")] = 1, -1
+_ITEMS = np.isin(np.arange(256), list(b"[{,"))
 
 
 def loads(text: str | bytes) -> Any:
@@ -37,16 +44,25 @@ def loads(text: str | bytes) -> Any:
     if len(text) > MAX_BYTES:
         raise FileFormatError(f"the JSON text has {len(text):,} characters; at most {MAX_BYTES:,} are read")
     data = _encoded(text)
-    depth = _depth(data)
-    if depth > MAX_DEPTH:
-        raise FileFormatError(f"lists and objects nest {depth:,} deep; at most {MAX_DEPTH} levels are read")
+    check_room(data)
+    if not data.strip():
+        raise FileFormatError("not JSON: the text is empty")
     try:
         # As text: from bytes, json guesses an encoding.
         return json.loads(
-            data.decode(), object_pairs_hook=_object, parse_int=_whole, parse_float=_finite, parse_constant=_none
+            data.decode(), object_pairs_hook=_object, parse_int=whole, parse_float=finite, parse_constant=_none
         )
     except json.JSONDecodeError as error:
         raise FileFormatError(f"not JSON: {error.msg} at line {error.lineno}, column {error.colno}") from None
+
+
+def is_json(data: bytes) -> bool:
+    """Return whether data begins as an object of JSON does.
+
+    >>> is_json(b' {"a": 1}'), is_json(b"circuit f")
+    (True, False)
+    """
+    return data[:1000].removeprefix(MARK).lstrip()[:1] == b"{"
 
 
 def _encoded(text: str | bytes | bytearray) -> bytes:
@@ -56,17 +72,44 @@ def _encoded(text: str | bytes | bytearray) -> bytes:
     except UnicodeError as error:
         at = getattr(error, "start", 0)
         raise FileFormatError(f"not JSON: the text is not UTF-8 (at position {at:,})") from None
-    if data.startswith(b"\xef\xbb\xbf"):
-        raise FileFormatError("not JSON: the text begins with a byte order mark; save it as UTF-8 without one")
-    return data
+    return data.removeprefix(MARK)
 
 
-def _depth(data: bytes) -> int:
-    """Return how deep brackets nest outside strings."""
-    marks = np.frombuffer(_STRING.sub(b"", data), np.uint8)
-    marks = marks[np.isin(marks, list(b"[]{}"))]
-    steps = np.where((marks == ord("[")) | (marks == ord("{")), 1, -1)
-    return int(np.cumsum(steps).max(initial=0))
+def check_room(data: bytes) -> None:
+    """Raise if lists and objects nest too deep, or there are too many of them and of commas; strings do not count.
+
+    >>> check_room(b"[" * 100)
+    Traceback (most recent call last):
+        ...
+    wiregrad.errors.FileFormatError: lists and objects nest deeper than 80 levels; no deeper ones are read
+    """
+    depth, items, inside, escaped = 0, 0, False, False
+    for start in range(0, len(data), _BLOCK):
+        block = np.frombuffer(data, np.uint8, min(_BLOCK, len(data) - start), start)
+        quotes, escaped = _quotes(block, escaped)
+        within = (np.cumsum(quotes, dtype=np.int32) + inside) % 2 == 1
+        inside = bool(within[-1])
+        outside = block[~within]
+        depths = depth + np.cumsum(_STEPS[outside], dtype=np.int32)
+        items += int(np.count_nonzero(_ITEMS[outside]))
+        if depths.max(initial=0) > MAX_DEPTH:
+            raise FileFormatError(f"lists and objects nest deeper than {MAX_DEPTH} levels; no deeper ones are read")
+        if items > MAX_ITEMS:
+            raise FileFormatError(f"there are more than {MAX_ITEMS:,} lists, objects and commas; no more are read")
+        depth = int(depths[-1]) if depths.size else depth
+
+
+def _quotes(block: NDArray[np.uint8], escaped: bool) -> tuple[NDArray[np.bool_], bool]:
+    """Return which bytes are quotes that no backslash stands for, and whether the first byte behind is escaped."""
+    quotes = block == ord('"')
+    slashes = block == ord("\\")
+    if not escaped and not slashes.any():
+        return quotes, False
+    # An odd number of backslashes before a byte escapes it: count from the last byte that is none.
+    place = np.arange(len(block), dtype=np.int32)
+    last = np.maximum.accumulate(np.where(slashes, np.int32(-1), place))
+    odd = (place - last + (last < 0) * escaped) % 2 == 1
+    return quotes & ~np.concatenate([[escaped], odd[:-1]]), bool(odd[-1])
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -78,13 +121,23 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _whole(text: str) -> int:
+def whole(text: str) -> int | float:
+    """Read a whole number; -0 is a float, for no whole number has its sign.
+
+    >>> whole("12"), whole("-0")
+    (12, -0.0)
+    """
     if len(text) > MAX_DIGITS:
         raise FileFormatError(f"a whole number has {len(text):,} digits; at most {MAX_DIGITS} are read")
-    return int(text)
+    return -0.0 if text == "-0" else int(text)
 
 
-def _finite(text: str) -> float:
+def finite(text: str) -> float:
+    """Read a number that is not larger than any float64.
+
+    >>> finite("2.5e3")
+    2500.0
+    """
     value = float(text)
     if not math.isfinite(value):
         raise FileFormatError(f"{shown(text)} is larger than any float64; an infinite number is written 'inf'")

@@ -8,35 +8,54 @@
 
 Nodes without a name are written `%` and a number. `e = g = add a b` gives a node two names. What an op is set to
 stands behind its wires: `y = sum x axes=[-1] keepdims=false`. A kink mode is written only where it is not the op's
-default. `steered %12 true` says that a node's value decided what Python did. Behind `#` stand place and group;
-anything else there is a comment. Lines may come in any order: they are sorted when read.
+default. `steered %12 true` says that a node's value decided what Python did. Elements of arrays, and numbers that are
+neither float64 nor bool, stand behind their type as in JSON: `w = constant float32[2] [1.5,"nan"]`. Behind `#` stand
+place and group; anything else there is a comment. Lines may come in any order: they are sorted when read.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from wiregrad.dtypes import BOOL, FLOAT, WireType, parse_type
-from wiregrad.errors import ArityError, CircuitError, DuplicateNameError, TextError, UnknownOpError, shown, suggest
+from wiregrad.dtypes import FLOAT, WireType, parse_type, plain
+from wiregrad.errors import (
+    ArityError,
+    CircuitError,
+    DuplicateNameError,
+    FileFormatError,
+    TextError,
+    UnknownOpError,
+    shown,
+    suggest,
+)
 from wiregrad.ir.builder import Builder, Port
-from wiregrad.ir.circuit import Circuit, repr_number
+from wiregrad.ir.circuit import Circuit
+from wiregrad.ir.elements import INTEGER, WORDS, read_elements, read_outcome, write_elements, write_outcome
 from wiregrad.ir.flat import Certificate, Place, Row
-from wiregrad.ir.guard import bound, check_count
+from wiregrad.ir.guard import MAX_NODES, bound, check_count
 from wiregrad.ir.infer import DERIVE, derive_modes, type_of_constant
 from wiregrad.ir.mode import parse_mode, write_mode
 from wiregrad.ir.names import automatic, check_name, is_automatic, normal
 from wiregrad.ir.op import CONSTANT, INPUT, TABLE, Op
 from wiregrad.ir.order import topological
-from wiregrad.ir.strictjson import MAX_BYTES
+from wiregrad.ir.strictjson import MAX_BYTES, check_room, finite, whole
 
-_OUTER_COMMA = re.compile(r",(?![^\[]*\])")
-"""A comma that does not stand inside the brackets of a shape."""
+_SHAPE_OR_COMMA = re.compile(r"\[[^\]]*+\]?|,")
+"""The brackets of a shape, with the commas in them, or a comma by itself."""
+_NUMBER = re.compile(r"-?(?:[0-9]+(?:\.[0-9]*)?(?:e[-+]?[0-9]+)?|inf|nan)")
+_INTEGER = re.compile(r"-?[0-9]+")
+_CONSTANTS = {"NaN": "nan", "Infinity": "inf", "-Infinity": "-inf"}
+"""Words that json knows, and how elements have them."""
+_LISTS = ("input", "output")
+MAX_WORDS, MAX_LETTERS = 2 * MAX_NODES, 1_000_000
+"""How many words a line may have, and how many characters if some are not ASCII: one can stand for 18 others."""
 _PLAIN = re.compile(r"[\w./\\<>-]+")
 _QUOTED = r'[\w./\\<>-]+|"(?:[^"\\]|\\.)*"'
 _NOTE = re.compile(rf'(?:({_QUOTED}):([0-9]{{1,9}})(?::([0-9]{{1,9}}))?)?(?:(?:^| )in ("(?:[^"\\]|\\.)*"))?')
@@ -59,9 +78,9 @@ def write_text(circuit: Circuit) -> str:
 
 def _certificates(circuit: Circuit, names: dict[int, list[str]]) -> Iterator[tuple[str, str]]:
     for node, outcome, place in circuit.certificates:
-        value = outcome.tolist() if isinstance(outcome, np.ndarray) else outcome
-        if isinstance(value, int | float | list) and not np.iscomplexobj(outcome):
-            yield f"steered {_names_of(node, names)[0]} {_write_json(value)}", _write_note(place, None)
+        kind, value = write_outcome(outcome)
+        text = str(value) if type(value) is int else _written(kind, value)
+        yield f"steered {_names_of(node, names)[0]} {text}", _write_note(place, None)
 
 
 def _names_of(node: int, names: dict[int, list[str]]) -> list[str]:
@@ -92,13 +111,15 @@ def _lines(circuit: Circuit, names: dict[int, list[str]]) -> Iterator[tuple[str,
 
 
 def _write_constant(value: Any) -> str:
-    kind = type_of_constant(value)
-    if kind in (FLOAT, BOOL):
-        return repr_number(value)
-    array = np.asarray(value)
-    if kind.dtype.kind == "c":
-        array = np.stack([array.real, array.imag], -1)
-    return f"{kind} {_write_json(array.tolist())}"
+    return _written(str(type_of_constant(value)), write_elements(value))
+
+
+def _written(kind: str, value: Any) -> str:
+    """Return a number as it is where that says its type, else the type and its elements."""
+    if type(value) is bool or kind == INTEGER:
+        return str(value).lower()
+    usual = type(value) is float or (type(value) is str and value in WORDS)
+    return str(value) if usual and kind == str(FLOAT) else f"{kind} {_write_json(value)}"
 
 
 def _write_json(value: Any) -> str:
@@ -166,8 +187,12 @@ class _Reader:
             raise TextError(f"the text has {len(text):,} characters; at most {MAX_BYTES:,} are read")
         for number, line in enumerate(text.split("\n"), 1):
             code, _, note = line.partition("#")
+            if len(code) > MAX_LETTERS and not code.isascii():
+                raise TextError(f"line {number}: more than {MAX_LETTERS:,} characters that are not all ASCII")
             code = normal(code)
-            tokens = code.split()
+            tokens = code.split(None, MAX_WORDS)
+            if len(tokens) > MAX_WORDS or (tokens and tokens[0] in _LISTS and code.count(",") > MAX_WORDS):
+                raise TextError(f"line {number}: more than {MAX_WORDS:,} words in one line")
             if tokens:
                 self._read(number, tokens, code, note.strip())
 
@@ -175,13 +200,13 @@ class _Reader:
         if len(tokens) > 1 and tokens[1] == "=":
             self._add(self._node(line, tokens, note))
         elif tokens[0] == "input":
-            for item in _OUTER_COMMA.split(code.strip()[len("input") :]):
+            for item in _items(code.strip()[len("input") :]):
                 self._add(self._input(line, item, note))
         elif tokens[0] == "output":
             for item in code.strip()[len("output") :].split(","):
                 self._output(line, item)
-        elif tokens[0] == "steered" and len(tokens) == 3:
-            self.certificates.append((tokens[1], _read_outcome(line, tokens[2]), _read_note(note)[0], line))
+        elif tokens[0] == "steered" and len(tokens) in (3, 4):
+            self.certificates.append((tokens[1], _read_outcome(line, tokens[2:]), _read_note(note)[0], line))
         elif tokens[0] == "circuit" and len(tokens) == 2 and self.name is None:
             self.name = _checked(tokens[1], line)
         else:
@@ -224,7 +249,7 @@ class _Reader:
             name, _, text = token.partition("=")
             if not name.isidentifier() or name in found:
                 raise _wrong(statement.line, "wanted NAME=VALUE once for each setting", token)
-            found[name] = _read_json(statement.line, text)
+            found[name] = _read_json(statement.line, text, float)
             statement.operands.remove(token)
         try:
             statement.op = bound(statement.op, found)
@@ -297,6 +322,11 @@ class _Reader:
         return port
 
 
+def _items(text: str) -> list[str]:
+    """Return what stands between the commas outside of shapes, in time that grows with the text alone."""
+    return _SHAPE_OR_COMMA.sub(lambda found: "\n" if found[0] == "," else found[0], text).split("\n")
+
+
 def _checked(name: object, line: int) -> str:
     try:
         return check_name(name)
@@ -309,49 +339,55 @@ def _read_constant(line: int, operands: list[str]) -> Any:
         if operands[0] in ("true", "false"):
             return np.bool_(operands[0] == "true")
         # float() alone would take '1_0' and other spellings that are never written.
-        if re.fullmatch(r"-?(?:[0-9]+(?:\.[0-9]*)?(?:e[-+]?[0-9]+)?|inf|nan)", operands[0]):
+        if _NUMBER.fullmatch(operands[0]):
             value = np.float64(operands[0])
             if np.isfinite(value) or operands[0].endswith(("inf", "nan")):
                 return value
     kind = parse_type(operands[0]) if len(operands) == 2 else None
     if kind is not None:
-        return _read_array(line, kind, _read_json(line, operands[1]))
+        with _at(line):
+            return read_elements(kind, _read_json(line, operands[1]))
     raise _wrong(
         line, "wanted one number, true or false, or a type and its elements behind 'constant'", " ".join(operands)
     )
 
 
-def _read_json(line: int, text: str) -> Any:
+def _read_outcome(line: int, operands: list[str]) -> Any:
+    """Return the outcome that steered Python: written as a constant is, but a whole number is one."""
+    if len(operands) == 1 and _INTEGER.fullmatch(operands[0]):
+        with _at(line):
+            return read_outcome(INTEGER, operands[0])
+    if len(operands) == 2:
+        with _at(line):
+            return read_outcome(operands[0], _read_json(line, operands[1]))
+    return plain(_read_constant(line, operands))
+
+
+@contextmanager
+def _at(line: int) -> Iterator[None]:
+    """Say of a value that does not fit which line it stands in."""
     try:
-        return _frozen(json.loads(text))
-    except (ValueError, RecursionError):
-        raise _wrong(line, "wanted a number, a text in quotes, true, false, null or a [list] of them", text) from None
+        yield
+    except FileFormatError as error:
+        raise TextError(f"line {line}: {error}") from None
 
 
-def _read_outcome(line: int, text: str) -> Any:
-    """Return the outcome that steered Python: a list is an array's."""
-    value = _read_json(line, text)
-    try:
-        return np.array(value) if isinstance(value, tuple) else value
-    except ValueError:
-        raise _wrong(line, "wanted a number, true, false or an array as the outcome", text) from None
+def _read_json(line: int, text: str, special: Callable[[str], Any] = _CONSTANTS.__getitem__) -> Any:
+    """Read a value as strictly as a file; `special` makes something of NaN and the infinities."""
+    with _at(line):
+        try:
+            if len(text) > 1000:
+                check_room(text.encode())
+            return json.loads(text, parse_int=whole, parse_float=finite, parse_constant=special, object_hook=_no_object)
+        except FileFormatError:
+            raise
+        except (ValueError, RecursionError):
+            wanted = "wanted a number, a text in quotes, true, false, null or a [list] of them"
+            raise _wrong(line, wanted, text) from None
 
 
-def _frozen(value: Any) -> Any:
-    if isinstance(value, dict):
-        raise ValueError("no setting is an object")
-    return tuple(_frozen(item) for item in value) if isinstance(value, list) else value
-
-
-def _read_array(line: int, kind: WireType, elements: Any) -> Any:
-    shape = (*kind.shape, 2) if kind.dtype.kind == "c" else kind.shape
-    try:
-        array = np.array(elements, np.float64 if kind.dtype.kind == "c" else kind.dtype).reshape(shape)
-    except (TypeError, ValueError, OverflowError):
-        raise _wrong(line, f"wanted the elements of {kind}", shown(elements)) from None
-    if kind.dtype.kind == "c":
-        array = np.ascontiguousarray(array).view(kind.dtype)[..., 0]
-    return array[()]
+def _no_object(_: Any) -> Any:
+    raise ValueError("no setting is an object")
 
 
 def _read_note(note: str) -> tuple[Place | None, str | None]:

@@ -236,14 +236,20 @@ class _Reader:
             raise RecordError(f"the text {self.text!r} needs {sign!r} at its {self.next + 1}. word")
 
 
-_BUILT_IN = {
-    "fabs": "abs({0})",
-    # Python's are whole numbers without a sign of their own at 0.
-    "floor": "math.copysign(math.floor({0}), {0})",
-    "ceil": "math.copysign(math.ceil({0}), {0})",
-    "trunc": "math.copysign(math.trunc({0}), {0})",
-    "rint": "math.copysign(round({0}), {0})",
-}
+ROUNDING = {"floor": "math.floor", "ceil": "math.ceil", "trunc": "math.trunc", "rint": "round"}
+"""C's functions that round, and what Python calls them."""
+
+
+def rounded(name: str, x: str) -> str:
+    """Return Python for a function that rounds; its own gives a whole number, which has no sign at 0.
+
+    >>> rounded("rint", "a")
+    'math.copysign(round(a), a)'
+    """
+    return f"math.copysign({ROUNDING[name]}({x}), {x})"
+
+
+_BUILT_IN = {"fabs": "abs({0})", **{name: rounded(name, "{0}") for name in ROUNDING}}
 _SPELLED = {"&&": "and", "||": "or"}
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from wiregrad.dtypes import DTYPES, WireType
+from wiregrad.dtypes import DTYPES, MAX_AXES, WireType
 from wiregrad.ir import Op
 
 Shape = tuple[int, ...]
@@ -24,8 +24,6 @@ LARGE, MOST = 1_000_000, 10_000_000
 """From how many elements on operands are replaced, and how many may be made or gone through."""
 MUCH_WORK, MOST_WORK, PER_MATRIX = 10**7, 5 * 10**8, 10_000
 """The same for the steps of ops on matrices, and how many of them one matrix costs beside its elements."""
-MAX_AXES = 64
-"""How many axes NumPy allows."""
 _SHORT = (5, 13, 29, 61), (7, 19, 41, 83)
 """Two rows of lengths that stand in for long ones, each larger than twice the one before and one more."""
 _AXES, _LENGTHS = {"axis", "axes"}, {"index", "rank", "shape", "size", "length"}

@@ -7,6 +7,7 @@ stands at the top of the listing. Where it cannot, the listing calls `math` itse
 from __future__ import annotations
 
 from wiregrad.codegen.words import Word
+from wiregrad.ops.expressions import ROUNDING, rounded
 
 NEVER_RAISE = "fabs cbrt hypot atan atan2 tanh asinh erf erfc copysign".split()
 """The functions of `math` that answer for every float as C does."""
@@ -38,10 +39,10 @@ def _within(name: str, inside: str, outside: str) -> Word:
     return _define(f"{name}(x)", doc, f"return math.{name}(x) if {inside} else math.nan")
 
 
-def _whole(name: str, python: str) -> Word:
+def _whole(name: str) -> Word:
     """Return a function that rounds; Python's gives an int, which has no -0, inf or NaN."""
-    doc = f"{python}, but a float: -0.0, inf and NaN stay what they are."
-    return _define(f"{name}(x)", doc, f"return math.copysign({python}(x), x) if math.isfinite(x) else x")
+    doc = f"{ROUNDING[name]}, but a float: -0.0, inf and NaN stay what they are."
+    return _define(f"{name}(x)", doc, f"return {rounded(name, 'x')} if math.isfinite(x) else x")
 
 
 WORDS: dict[str, Word] = {
@@ -84,10 +85,7 @@ WORDS: dict[str, Word] = {
         "math.fmod, but NaN where x is infinite or y is 0, as IEEE 754 has it.",
         "return math.nan if math.isinf(x) or y == 0.0 else math.fmod(x, y)",
     ),
-    "floor": _whole("floor", "math.floor"),
-    "ceil": _whole("ceil", "math.ceil"),
-    "trunc": _whole("trunc", "math.trunc"),
-    "rint": _whole("rint", "round"),
+    **{name: _whole(name) for name in ROUNDING},
     "/": _define(
         "divide(a, b)",
         "a / b, but an infinity or NaN where b is 0, as IEEE 754 has it.",
