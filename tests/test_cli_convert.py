@@ -137,6 +137,68 @@ def test_what_steered_python_is_kept_in_files_and_noted_of_code(capsys: pytest.C
     assert "note: values decided which way Python went" in run(capsys, "convert", "turns.json", "turns.py")[2]
 
 
+TWO = "input x: float64[3], y\ns = sum x axes=[-1] keepdims=false\na = multiply s y\nb = exp x\noutput a, b\n"
+CHOOSING = {
+    verb: of for verb, of in VERBS.items() if any(param.name == "chosen" for param in cli.commands[verb].params)
+}
+
+
+@pytest.mark.parametrize("verb", CHOOSING)
+def test_one_of_several_outputs_can_be_chosen(capsys: pytest.CaptureFixture[str], here: Path, verb: str) -> None:
+    (here / "two.txt").write_text(TWO.replace("sum x", "max x"))
+    (here / "one.txt").write_text(TWO.replace("sum x", "max x").replace("output a, b", "output a"))
+    of = ["--of", "y"] if CHOOSING[verb] else []
+    asked = run(capsys, verb, *of, "two.txt", "x=[1, 2, 3]", "y=2", "--output", "a")
+
+    assert asked == run(capsys, verb, *of, "one.txt", "x=[1, 2, 3]", "y=2")
+    assert asked[0] == 0
+    assert "it has x, y, s, a, b" in run(capsys, verb, *of, "two.txt", "x=[1, 2, 3]", "y=2", "--output", "q")[2]
+
+
+@pytest.mark.parametrize("verb", [verb for verb in CHOOSING if verb != "blame"])
+@pytest.mark.parametrize("outputs", ["a, b", "b"])
+def test_where_an_output_has_to_be_chosen_the_option_is_named(
+    capsys: pytest.CaptureFixture[str], here: Path, verb: str, outputs: str
+) -> None:
+    (here / "model.txt").write_text(TWO.replace("output a, b", f"output {outputs}"))
+    of = ["--of", "y"] if CHOOSING[verb] else []
+    code, out, err = run(capsys, verb, *of, "model.txt", "x=[1, 2, 3]", "y=2")
+
+    assert (code, out) == (3, "")
+    assert "--output NAME" in err
+    assert "with_output" not in err
+
+
+def test_an_output_of_a_function_can_be_chosen(capsys: pytest.CaptureFixture[str], here: Path) -> None:
+    (here / "model.py").write_text("def two(x, y): return x * y, x + y\n")
+    code, _, err = run(capsys, "grad", "model.py:two", "x=2", "y=3")
+
+    assert (code, "choose one with --output NAME" in err) == (3, True)
+    assert "gradients  x=3 y=2" in run(capsys, "grad", "model.py:two", "x=2", "y=3", "--output", "f0")[1]
+
+
+def test_blame_looks_at_every_output_of_a_circuit(capsys: pytest.CaptureFixture[str], here: Path) -> None:
+    (here / "two.txt").write_text("input x\na = exp x\nb = log x\noutput a, b\n")
+
+    assert run(capsys, "blame", "two.txt", "x=1")[0] == 0
+    assert run(capsys, "blame", "two.txt", "x=0")[0] == 1
+
+
+@pytest.mark.parametrize("verb", ["grad", "blame", "paths", "kinks", "check", "draw"])
+def test_a_circuit_at_values_that_steer_another_way_is_noted(
+    capsys: pytest.CaptureFixture[str], here: Path, verb: str
+) -> None:
+    (here / "model.py").write_text(MODEL)
+    run(capsys, "convert", "model.py:turns", "turns.wg", "x=3")
+    of = ["--of", "x"] if CHOOSING.get(verb) else []
+    _, out, err = run(capsys, verb, *of, "turns.wg", "x=-1")
+
+    assert out
+    assert err.startswith("note: ")
+    assert "model.py:3" in err
+    assert run(capsys, verb, *of, "turns.wg", "x=2")[2] == ""
+
+
 def piped(*args: str, given: bytes = b"", **env: str) -> bytes:
     command = [sys.executable, "-c", "from wiregrad.cli import main; main()", *args]
     done = subprocess.run(command, input=given, capture_output=True, check=True, env={**os.environ, **env})
@@ -195,6 +257,12 @@ BROKEN = {
     "half.json": (b"{", "not JSON"),
     "bytes.txt": (b"\xff\xfe\0", "cannot read bytes.txt: it is not utf-8 text"),
     "names.txt": (b"circuit f\ninput x\nf = add x q\noutput f\n", "names.txt as a circuit: line 3: no node is called"),
+    "nothing.json": (b"", "cannot read nothing.json as a circuit: not JSON: the text is empty"),
+    "zero.json": (
+        b'{"format": "wiregrad-circuit", "version": 1, "name": "f", "nodes": [{"op": "constant", "value": [], '
+        b'"type": "float64[0,999999999,999999999,999999999]"}], "outputs": [{"name": "f", "node": 0}]}',
+        "node 0 (constant): wanted a type",
+    ),
     "picture.txt": ("f: 1 input\n\n╭───╮".encode(), "no line begins with circuit, input or output"),
     "empty.txt": (b"", "the formula is empty"),
 }
@@ -219,7 +287,8 @@ def test_a_file_that_cannot_be_read_is_told(
     ("args", "code", "message"),
     [
         (["nowhere.wg", "out.json"], 2, "there is no file nowhere.wg; wanted a formula, a circuit file (.wg, .json"),
-        (["folder.json", "out.txt"], 3, "cannot read folder.json: Is a directory"),
+        (["folder.json", "out.txt"], 3, "cannot read folder.json: it is a folder"),
+        (["a*b", "-", "--from", "json"], 2, "there is no file a*b; what --from says is of a file or stdin"),
         (["folder.wg", "out.txt"], 3, "cannot read folder.wg: it is a folder"),
         (["x*x", "folder.json"], 3, "cannot write folder.json: it is a folder"),
         (["x*x", "no/such/out.json"], 3, "cannot write no/such/out.json: there is no such folder; make it first"),
@@ -292,6 +361,42 @@ def test_a_pipe_is_written_to_and_not_replaced(here: Path, form: str) -> None:
     assert (here / "pipe").is_fifo()
 
 
+def test_stdout_can_be_called_by_its_path() -> None:
+    command = [sys.executable, "-c", "from wiregrad.cli import main; main()"]
+    done = subprocess.run([*command, "convert", EXPRESSION, "/dev/stdout", "--to", "json"], capture_output=True)
+
+    assert (done.returncode, done.stderr) == (0, b"wrote /dev/stdout\n")
+    assert done.stdout == piped("convert", EXPRESSION, "-", "--to", "json")
+
+
+@pytest.mark.parametrize("name", ["pipe.json", "pipe.txt", "pipe.wg"])
+def test_a_pipe_is_not_waited_for(capsys: pytest.CaptureFixture[str], here: Path, name: str) -> None:
+    os.mkfifo(here / name)
+
+    assert "is no file but a device or a pipe" in run(capsys, "grad", name)[2]
+
+
+def test_no_more_is_read_from_stdin_than_from_a_file(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("wiregrad.cli.forms.MAX_FILE", 100)
+    monkeypatch.setattr("sys.stdin", io.StringIO("x * x" + " " * 96))
+
+    assert run(capsys, "grad", "-", "x=1")[0] == 3
+
+
+@pytest.mark.parametrize("name", ["f.json", "f.txt", "-"])
+def test_json_is_known_by_how_it_begins(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, here: Path, name: str
+) -> None:
+    text = "\N{BYTE ORDER MARK}" + CIRCUIT.to_json()
+    monkeypatch.setattr("sys.stdin", io.StringIO(text))
+    (here / "f").write_text(text, encoding="utf-8")
+    (here / "f").rename(here / name)
+
+    assert "gradients  a=10 b=10 c=-1" in run(capsys, "grad", name, *AT)[1]
+
+
 def test_a_circuit_file_is_not_thrown_at_a_terminal(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -321,6 +426,17 @@ def test_control_characters_in_a_file_never_reach_the_terminal(
 
     assert out
     assert not {"\x1b", "\x9b", "\u202e"} & set(out + err)
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_control_characters_are_shown_as_numbers_when_converted(
+    capsys: pytest.CaptureFixture[str], here: Path, form: str
+) -> None:
+    (here / "hostile.json").write_text(HOSTILE)
+    _, out, _ = run(capsys, "convert", "hostile.json", "-", "--to", form)
+
+    assert out.replace("\n", "").isprintable()
+    assert "\\u202e" in out
 
 
 def test_the_shell_is_told_languages_forms_and_files() -> None:

@@ -1110,6 +1110,6 @@ def test_the_norm_of_a_group_counts_every_element_of_an_array() -> None:
         return y.sum()
 
     run = wg.run(net, np.ones(3))
-    boxes = export.picture(run.circuit, run, cap=2).boxes
+    boxes = picture(run.circuit, run, cap=2).boxes
 
     assert [box.grad.text for box in boxes if box.grad is not None] == ["\u20161.7321\u2016", "\u20161\u2016"]

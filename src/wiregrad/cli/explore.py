@@ -1,0 +1,129 @@
+"""`wiregrad explore`: the circuit on a page, in the browser or as one HTML file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import click
+import numpy as np
+
+from wiregrad.api import Circuit, Run
+from wiregrad.backends import interpreter
+from wiregrad.cli.common import HELP, files, no_color
+from wiregrad.cli.forms import as_lines, write
+from wiregrad.cli.targets import Target, target_of
+from wiregrad.dtypes import WireType
+from wiregrad.errors import WiregradError, suggest
+from wiregrad.explorer.presets import PRESETS
+from wiregrad.frontends import parse_formula
+from wiregrad.ir.names import normal
+
+USUAL = "expression"
+"""What is shown if nothing was asked for."""
+
+
+def _explore(
+    formula: str | None,
+    values: Sequence[str],
+    output: str | None,
+    source: bool,
+    browser: bool,
+    port: int,
+    address: str | None,
+) -> None:
+    formula = _checked(formula or USUAL, values)
+    preset = PRESETS.get(formula)
+    text = formula if preset is None else preset.formula
+    target = target_of(text, values)
+    circuit, run = shown(target, {} if preset is None else preset.leaves)
+    written = text if _is_formula(circuit, text) else None
+    if output is not None:
+        _save(output, circuit, run, source, written)
+        return
+    from wiregrad.explorer.server import Exhibit  # noqa: PLC0415 - a file needs no server
+    from wiregrad.explorer.serving import LOOPBACK, explore  # noqa: PLC0415
+
+    exhibit = Exhibit(circuit, run, source=source, formula=written)
+    explore(exhibit, port=port, address=address or LOOPBACK, browser=browser)
+
+
+def _checked(formula: str, values: Sequence[str]) -> str:
+    """Return what is to be shown; what looks like an option, where none can stand, was meant as one."""
+    for text in (formula, *values):
+        if re.match(r"--[a-z]", text) and (text is not formula or re.fullmatch(r"--[a-z-]+", text)):
+            option = text.partition("=")[0]
+            known = [name for param in explore.params if isinstance(param, click.Option) for name in param.opts]
+            raise click.UsageError(f"there is no option {option}{suggest(option, known)}")
+    return formula
+
+
+def shown(target: Target, worked: Mapping[str, float]) -> tuple[Circuit, Run]:
+    """Return the circuit of a target and a run of it; inputs without a value have the worked one, or else 1.
+
+    A circuit of several outputs, or of an array, is run back from all of its numbers at once.
+
+    >>> shown(target_of("a * b", ["a=3"]), {})[1].grads
+    {'a': 1.0, 'b': 3.0}
+    """
+    circuit, values = target.traced()
+    ones = {name: _ones(circuit.type_of(circuit.index(name))) for name in circuit.inputs}
+    known = {normal(name): value for name, value in worked.items()}
+    point = ones | known | dict(values)
+    missing = [name for name in circuit.inputs if name not in known and name not in values]
+    if missing and values:
+        click.echo(f"note: {', '.join(missing[:5])}{' and others' * (len(missing) > 5)} begin as 1", err=True)
+    return circuit, Run.of(interpreter.run_all(circuit, interpreter.bind(circuit, [point], {})))
+
+
+def _ones(kind: WireType) -> Any:
+    return np.ones(kind.shape, kind.dtype)[()]
+
+
+def _is_formula(circuit: Circuit, text: str) -> bool:
+    """Return whether a text is the formula of a circuit, and not the name of a file that holds it."""
+    try:
+        return parse_formula(text) == circuit
+    except WiregradError:
+        return False
+
+
+def _save(output: str, circuit: Circuit, run: Run, source: bool, formula: str | None) -> None:
+    from wiregrad.explorer.data import page_data  # noqa: PLC0415 - the server makes its own
+    from wiregrad.explorer.page import page_of  # noqa: PLC0415
+
+    data = page_data(circuit, run, source=source, formula=formula)
+    if "note" in data:
+        click.echo(f"note: {data['note']}", err=True)
+    write(output, as_lines(page_of(data, circuit.name)))
+
+
+explore = click.Command(
+    "explore",
+    params=[
+        click.Argument(["formula"], required=False, metavar="[FORMULA]", shell_complete=files),
+        click.Argument(["values"], nargs=-1, metavar="[NAME=VALUE]..."),
+        click.Option(
+            ["-o", "--output"], type=click.Path(), metavar="FILE", help="Write one HTML file instead; - is stdout."
+        ),
+        click.Option(["--source"], is_flag=True, help="Show the lines of code that made the nodes."),
+        click.Option(["--browser/--no-browser"], default=True, help="Open the browser, or print the address only."),
+        click.Option(["--port"], type=click.IntRange(0, 65535), default=0, help="The port; by default any free one."),
+        click.Option(
+            ["--allow-remote", "address"],
+            metavar="ADDRESS",
+            help="Let others reach it, at this address of this machine; the way there is not encrypted.",
+        ),
+        no_color(),
+    ],
+    callback=_explore,
+    help="Step through the circuit on a page in the browser.\n\n"
+    f"Without a formula the page shows an example; the names of examples are {', '.join(PRESETS)}. "
+    "Inputs without a value begin as 1. Ctrl-C ends it."
+    '\n\n\b\nExample: wiregrad explore "e = a + b; f = e * c" a=2 b=-3 c=10',
+    short_help="Step through the circuit on a page in the browser.",
+    epilog=HELP.format(what="FORMULA"),
+    # A formula may begin with a minus, and -h is one.
+    context_settings={"ignore_unknown_options": True, "help_option_names": ["--help"]},
+)

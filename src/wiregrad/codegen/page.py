@@ -1,0 +1,359 @@
+"""The op table as TypeScript, for the page on which formulas are explored.
+
+Every function is written from the op's own record: forward from its text, local derivatives from its rules, run on the
+wires of a small circuit, simplified and lowered as for listings. So no rule is written a second time, and the page
+and Python mean the same by an op. The same table gives the same text, to the letter.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from wiregrad.codegen.forms import Apply, Form, Slot, assumed, facts_of, forms_of, slots_of
+from wiregrad.codegen.identifiers import Identifiers, comment
+from wiregrad.codegen.javascript import JavaScript
+from wiregrad.codegen.lowering import function_names, lowered
+from wiregrad.dtypes import BOOL, FLOAT, WireType
+from wiregrad.errors import DomainError
+from wiregrad.frontends.formula import CONSTANTS, MAX_CHARACTERS, MAX_DEPTH
+from wiregrad.ir import TABLE, Builder, Level, Pattern, Port
+from wiregrad.ir.mode import Convention, encode
+from wiregrad.ir.names import MAX_LENGTH
+from wiregrad.ops import Elementwise
+from wiregrad.ops.expressions import is_condition, parse
+from wiregrad.ops.flow import Masked
+from wiregrad.ops.kinks import Kink
+from wiregrad.passes import simplify
+
+_SIGNATURE = re.compile(r"^function (\w+)\(([^)]*)\) \{", re.MULTILINE)
+_GIVES = {FLOAT: "f", BOOL: "b"}
+
+_HEAD = """\
+// Written by wiregrad.codegen.page from the op table; `python tests/golden/write_engine.py` writes it again.
+
+/** Where an op has no single slope: `on` says whether inputs are exactly there; a jump is a step of the value. */
+export interface Kink {
+  doc: string;
+  jump: boolean;
+  on: (...inputs: never[]) => boolean;
+}
+
+/** The local derivative for one input, from the inputs and the output; null is absent. */
+export type Local = (...operands: never[]) => number | null;
+
+/** What the op table says of one op that works on numbers. */
+export interface OpRecord {
+  name: string;
+  inputs: readonly string[];
+  /** Values of the last inputs when they are left out. */
+  defaults: readonly number[];
+  aliases: readonly string[];
+  /** Spellings between two operands, the usual one first; `level` says how tightly they bind. */
+  infix: readonly string[];
+  level: number;
+  /** Spelling before one operand. */
+  prefix: string;
+  pattern: keyof typeof PATTERNS;
+  /** Per input, whether it is a condition. */
+  takesBool: readonly boolean[];
+  /**
+   * What comes out, by which inputs are conditions (input 0 is the highest bit): f a number, b a condition,
+   * - the op cannot take them, ! it cannot and `HINT` says what to do.
+   */
+  gives: string;
+  kinks: readonly Kink[];
+  forward: (...inputs: never[]) => number | boolean;
+  /** The rules for local derivatives; null is always absent. */
+  rules: readonly (Local | null)[];
+  /** By kink mode, which rule each input has; a mode that is not here has the rules of mode 0. */
+  modes: Readonly<Record<number, readonly number[]>>;
+}
+
+/** What a record does not say. */
+type Usual = Omit<OpRecord, "name" | "forward" | "rules">;
+"""
+
+_USUAL = {
+    "inputs": '["x"]',
+    "defaults": "[]",
+    "aliases": "[]",
+    "infix": "[]",
+    "level": "1",
+    "prefix": '""',
+    "pattern": '"scale"',
+    "takesBool": "[false]",
+    "gives": '"f-"',
+    "kinks": "[]",
+    "modes": "{ 0: [0] }",
+}
+"""What most ops have, said once, so that the page stays small."""
+
+
+class _TypeScript(JavaScript):
+    """JavaScript with types."""
+
+    title = "TypeScript"
+
+    def op_function(self, op: Elementwise, name: str, body: str) -> str:
+        """Return the definition of an op as a function."""
+        names = Identifiers(self.reserved | self.taken())
+        given = ", ".join(f"{names.take(k)}: {_kind(k in op.takes_bool)}" for k in op.inputs)
+        answer = _kind(is_condition(parse(op.c)))
+        return f"/** {comment(op.doc)} */\nfunction {name}({given}): {answer} {{\n  return {body};\n}}"
+
+
+_LANGUAGE = _TypeScript()
+
+
+class _Written(NamedTuple):
+    """The text of a function, and the helpers that it calls."""
+
+    text: str
+    calls: frozenset[str] = frozenset()
+
+
+def page_ops() -> str:
+    """Return the op table as the text of a TypeScript module.
+
+    >>> "forward: (a: number, b: number) => a * b" in page_ops()
+    True
+    """
+    TABLE.load()
+    ops = [op for op in TABLE if isinstance(op, Elementwise) and op.c and not op.per_call]
+    records = [_record(op) for op in ops]
+    calls = frozenset().union(*(record.calls for record in records))
+    table = "\n".join(record.text for record in records)
+    return "\n".join(
+        [
+            _HEAD,
+            *_facts(ops),
+            "",
+            *(f"{_typed(helper)}\n" for helper in _LANGUAGE.helpers(calls)),
+            "/** What most ops have; records say where they differ. */",
+            f"const USUAL: Usual = {_object(_USUAL)};",
+            "",
+            f"const RECORDS: readonly (Partial<Usual> & Omit<OpRecord, keyof Usual>)[] = [\n{table}\n];",
+            "",
+            "/** The ops that work on numbers, in the order of the op table. */",
+            "export const OPS: readonly OpRecord[] = RECORDS.map((record) => ({ ...USUAL, ...record }));\n",
+        ]
+    )
+
+
+def functions_of(op: Elementwise) -> frozenset[str]:
+    """Return the functions of C that the value and the slopes of an op are made of, all the way down.
+
+    >>> sorted(functions_of(TABLE["sigmoid"]))
+    ['exp']
+    """
+    waiting, seen = list(_record(op).calls), set[str]()
+    while waiting:
+        name = waiting.pop()
+        if name not in seen:
+            seen.add(name)
+            waiting.extend(_LANGUAGE.definition(name)[1])
+    return frozenset(name for name in seen if name in _LANGUAGE.words)
+
+
+def _facts(ops: Iterable[Elementwise]) -> Iterator[str]:
+    """Return what ops and formulas have in common."""
+    yield "/** How ops pass the upstream gradient on. */"
+    patterns = {pattern.name.lower(): json.dumps(pattern.value) for pattern in Pattern}
+    yield f"export const PATTERNS = {_object(patterns)};"
+    yield "/** How tightly operators bind. */"
+    yield f"export const LEVELS = {_object({level.name.lower(): str(int(level)) for level in Level})};"
+    yield "/** Names that stand for a number in a formula. */"
+    numbers = {name: _LANGUAGE.number(value) for name, value in CONSTANTS.items()}
+    yield f"export const CONSTANTS: Readonly<Record<string, number>> = {_object(numbers)};"
+    yield "/** The largest formula, the deepest parentheses, the longest name. */"
+    limits = {"characters": MAX_CHARACTERS, "depth": MAX_DEPTH, "name": MAX_LENGTH}
+    yield f"export const LIMITS = {_object({name: str(value) for name, value in limits.items()})};"
+    yield "/** What to do where an op cannot take a condition. */"
+    yield f"export const HINT = {json.dumps(_hint(ops))};"
+
+
+def _record(op: Elementwise) -> _Written:
+    """Return an op as an object of the page."""
+    kinks = [_kink(op, kink) for kink in op.kinks]
+    modes = _locals(op)
+    rules = list(dict.fromkeys(itertools.chain.from_iterable(modes.values())))
+    forward = _function(op, [], _applied(op), with_output=False)
+    facts = {
+        "name": json.dumps(op.name),
+        "inputs": _texts(op.inputs),
+        "defaults": f"[{', '.join(map(_LANGUAGE.number, op.defaults))}]",
+        "aliases": _texts(op.aliases),
+        "infix": _texts(op.infix),
+        "level": str(int(op.level)),
+        "prefix": json.dumps(op.prefix),
+        "pattern": json.dumps(op.pattern.name.lower()),
+        "takesBool": f"[{', '.join(_LANGUAGE.number(name in op.takes_bool) for name in op.inputs)}]",
+        "gives": json.dumps("".join(_gives(op))),
+        "kinks": f"[{', '.join(kink.text for kink in kinks)}]",
+        "forward": forward.text,
+        "rules": "[\n" + "".join(f"      {rule.text},\n" for rule in rules) + "    ]",
+        "modes": _object({str(mode): str([rules.index(rule) for rule in own]) for mode, own in modes.items()}),
+    }
+    calls = [forward, *kinks, *rules]
+    lines = "\n".join(f"    {name}: {text}," for name, text in facts.items() if _USUAL.get(name) != text)
+    return _Written(f"  {{\n{lines}\n  }},", frozenset().union(*(written.calls for written in calls)))
+
+
+def _gives(op: Elementwise) -> Iterator[str]:
+    """Return what comes out for each choice of inputs that are conditions."""
+    for kinds in itertools.product((FLOAT, BOOL), repeat=len(op.inputs)):
+        try:
+            yield _GIVES[op.infer(kinds)]
+        except DomainError as error:
+            yield "!" if _advice(op, kinds, error) else "-"
+
+
+def _advice(op: Elementwise, kinds: Sequence[WireType], error: DomainError) -> str:
+    """Return what an error says after the types that an op cannot take."""
+    return str(error).removeprefix(f"{op.name} cannot take {', '.join(map(str, kinds))}")
+
+
+def _hint(ops: Iterable[Elementwise]) -> str:
+    """Return the advice that errors of types give; all that give one give the same."""
+    found = set[str]()
+    for op, conditions in itertools.product(ops, (False, True)):
+        kinds = tuple(BOOL if conditions else FLOAT for _ in op.inputs)
+        try:
+            op.infer(kinds)
+        except DomainError as error:
+            found.add(_advice(op, kinds, error))
+    (hint,) = found - {""}
+    return hint
+
+
+def _types(op: Elementwise) -> tuple[WireType, ...]:
+    """Return the types that the functions of an op are written for."""
+    return tuple(BOOL if name in op.takes_bool else FLOAT for name in op.inputs)
+
+
+def _applied(op: Elementwise) -> Form:
+    types = _types(op)
+    return Apply(op, tuple(Slot(k, kind) for k, kind in enumerate(types)), op.infer(types))
+
+
+def _locals(op: Elementwise) -> dict[int, list[_Written]]:
+    """Return the rules of an op by kink mode; modes with the rules of mode 0 are left out."""
+    found = {mode: [_local(op, slot, mode) for slot in range(len(op.inputs))] for mode in _modes(op)}
+    return {mode: rules for mode, rules in found.items() if not mode or rules != found[0]}
+
+
+def _modes(op: Elementwise) -> Iterator[int]:
+    """Return the modes that a node of a formula can have."""
+    yield 0
+    if op.kinks and len(op.inputs) > 1:
+        slots = range(len(op.inputs))
+        for size in slots:
+            yield from (encode(Convention.MIN_NORM, literal) for literal in itertools.combinations(slots, size + 1))
+
+
+def _local(op: Elementwise, slot: int, mode: int) -> _Written:
+    """Return the local derivative for an input as a function of inputs and output."""
+    if op.inputs[slot] in op.takes_bool:
+        return _Written("null")
+    flow, builder = _on_wires(op, lambda xs, y: op.local(slot, xs, y, mode))
+    if flow is None:
+        return _Written("null")
+    mask, value = flow if type(flow) is Masked else (None, flow)
+    labels = {"value": _port(builder, value)} | ({} if mask is None else {"mask": _port(builder, mask)})
+    return _traced(op, builder, labels)
+
+
+def _kink(op: Elementwise, kink: Kink) -> _Written:
+    """Return a kink as an object of the page."""
+
+    def on(xs: Sequence[Port], _: Port) -> Any:
+        return TABLE["equal"](kink.at(*xs), 0.0) if kink.on is None else kink.on(*xs)
+
+    flow, builder = _on_wires(op, on)
+    test = _traced(op, builder, {"value": _port(builder, flow)}, with_output=False)
+    facts = {"doc": json.dumps(kink.doc), "jump": _LANGUAGE.number(kink.jump), "on": test.text}
+    return _Written(_object(facts), test.calls)
+
+
+def _on_wires(op: Elementwise, rule: Callable[[Sequence[Port], Port], Any]) -> tuple[Any, Builder]:
+    """Return what a rule makes of the wires of a new builder: the inputs, then the output."""
+    builder, types = Builder(finite=False), _types(op)
+    xs = [builder.input(f"x{k}", kind) for k, kind in enumerate(types)]
+    return rule(xs, builder.input("y", op.infer(types))), builder
+
+
+def _port(builder: Builder, value: Any) -> Port:
+    return value if isinstance(value, Port) else builder.place_constant(np.asarray(value)[()])
+
+
+def _traced(op: Elementwise, builder: Builder, labels: Mapping[str, Port], *, with_output: bool = True) -> _Written:
+    count = len(op.inputs)
+    circuit = simplify(builder.build(labels=labels, name="rule"))
+    shared, forms = forms_of(circuit, range(count + 1), count + 1)
+    value, mask = forms["value"], forms.get("mask")
+    if mask is not None:
+        value = assumed(value, facts_of(mask, True))
+    return _function(op, shared, value, mask, with_output=with_output)
+
+
+def _function(
+    op: Elementwise, shared: Sequence[Form], value: Form, mask: Form | None = None, *, with_output: bool = True
+) -> _Written:
+    """Return forms as a function: what is used twice, then the value where it is present, else null."""
+    taken = Identifiers(_LANGUAGE.reserved | _LANGUAGE.taken() | function_names())
+    names = [*map(taken.take, op.inputs), taken.take("y"), *(taken.take(f"part{k}") for k in range(len(shared)))]
+    texts = [_text(form, names) for form in (*shared, value, *([] if mask is None else [mask]))]
+    used = frozenset().union(*(slots_of(form) for form in (*shared, value, *([] if mask is None else [mask]))))
+    count = len(op.inputs)
+    kinds = [*_types(op), *([FLOAT] if with_output else [])]
+    given = ", ".join(_parameters(names[: len(kinds)], kinds, used))
+    answer = texts[len(shared)].text
+    if mask is not None:
+        answer = f"{_held(texts[-1].text)} ? {_held(answer)} : null"
+    lines = [f"const {names[count + 1 + k]} = {texts[k].text};" for k in range(len(shared))]
+    body = f"{{ {' '.join(lines)} return {answer}; }}" if lines else answer
+    return _Written(f"({given}) => {body}", frozenset().union(*(text.calls for text in texts)))
+
+
+def _parameters(names: Sequence[str], kinds: Sequence[WireType], used: frozenset[int]) -> Iterator[str]:
+    """Return parameters up to the last that is used; one that is not begins with _."""
+    last = max((k for k in used if k < len(kinds)), default=-1)
+    for k in range(last + 1):
+        yield f"{'' if k in used else '_'}{names[k]}: {_kind(kinds[k] == BOOL)}"
+
+
+def _text(form: Form, names: Sequence[str]) -> _Written:
+    written = _LANGUAGE.written(lowered(form))
+    return _Written(written.template.format(*names), written.calls)
+
+
+def _held(text: str) -> str:
+    return f"({text})" if "?" in text else text
+
+
+def _kind(condition: bool) -> str:
+    return "boolean" if condition else "number"
+
+
+def _typed(helper: str) -> str:
+    """Return a helper of JavaScript with the types that all of them have."""
+
+    def signature(match: re.Match[str]) -> str:
+        given = ", ".join(f"{name}: number" for name in match[2].split(", "))
+        return f"function {match[1]}({given}): number {{"
+
+    return _SIGNATURE.sub(signature, helper)
+
+
+def _texts(texts: Iterable[str]) -> str:
+    return f"[{', '.join(map(json.dumps, texts))}]"
+
+
+def _object(entries: Mapping[str, str]) -> str:
+    return "{ " + ", ".join(f"{name}: {text}" for name, text in entries.items()) + " }"

@@ -1,0 +1,79 @@
+"""A picture with places as data: boxes, the wires between them and where all of it stands, as Python lays it out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from wiregrad.explorer import encoded
+from wiregrad.explorer.parts import Part, told
+from wiregrad.export.boxes import Box, Link
+from wiregrad.export.drawing import picture
+from wiregrad.export.figure import figure
+from wiregrad.export.reading import Reading, State
+
+
+def picture_data(held: Part, *, opened: Sequence[str], depth: int | None, cap: int, down: bool) -> dict[str, Any]:
+    """Return the picture of a part of a circuit; nodes have the indices of the whole.
+
+    >>> import wiregrad as wg
+    >>> import numpy as np
+    >>> held = Part(wg.circuit("y = tanh(x)"), None, np.arange(2))
+    >>> picture_data(held, opened=(), depth=None, cap=300, down=False)["about"]
+    '1 input, 1 node'
+    """
+    drawn = figure(picture(held.circuit, held.run, opened=opened, depth=depth, cap=cap), down=down)
+    boxes = zip(drawn.picture.boxes, drawn.rects, drawn.ranks, strict=True)
+    links = zip(drawn.picture.links, drawn.paths, strict=True)
+    return {
+        "width": drawn.width,
+        "height": drawn.height,
+        "note": told(drawn.picture.note),
+        "about": drawn.picture.about,
+        "boxes": [
+            _box(box, held) | {"x": at.x, "y": at.y, "width": at.width, "height": at.height, "rank": rank}
+            for box, at, rank in boxes
+        ],
+        "links": [
+            _link(link, held) | {"points": [[*point] for point in path], "stub": k in drawn.stubs}
+            for k, (link, path) in enumerate(links)
+        ],
+    }
+
+
+def _box(box: Box, held: Part) -> dict[str, Any]:
+    return {
+        "kind": box.kind.value,
+        "name": told(box.name),
+        "text": told(box.text),
+        "label": told(box.label),
+        "node": int(held.nodes[box.node]),
+        "nodes": box.nodes,
+        "group": box.group,
+        "facts": [*map(told, box.facts)],
+        "value": _reading(box.value),
+        "grad": _reading(box.grad),
+        "outputs": [*map(told, box.outputs)],
+        "bad": box.bad,
+        "kink": box.kink,
+    }
+
+
+def _link(link: Link, held: Part) -> dict[str, Any]:
+    return {
+        "source": link.source,
+        "target": link.target,
+        "reader": int(held.nodes[link.reader]),
+        "slot": link.slot,
+        "input": link.input,
+        "wires": link.wires,
+        "local": _reading(link.local),
+        "sent": _reading(link.sent),
+    }
+
+
+def _reading(reading: Reading | None) -> dict[str, Any] | None:
+    if reading is None:
+        return None
+    size = encoded.scalar(reading.size) if reading.state in (State.NUMBER, State.NONFINITE) else None
+    return {"text": reading.text, "size": size, "signed": reading.signed, "state": reading.state.value}

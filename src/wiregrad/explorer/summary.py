@@ -1,0 +1,98 @@
+"""What is told of a circuit that is too large to hand over: a picture of groups, and the nodes that matter most."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from wiregrad.backends import Run
+from wiregrad.explorer import encoded
+from wiregrad.explorer.nodes import wire_data
+from wiregrad.explorer.views import Views
+from wiregrad.export.boxes import Kind
+
+
+def summary_data(views: Views) -> dict[str, Any]:
+    """Return what is told of a circuit that is too large: groups, the largest gradients, all that is not finite.
+
+    `circuit` and `run` are of the picture: a node of them is a box, which may stand for many nodes.
+
+    >>> import wiregrad as wg
+    >>> run = wg.circuit("y = tanh(x)").run(x=1.0)
+    >>> summary_data(Views(run.circuit, run))["note"]
+    'a summary: 2 boxes stand for all 2 nodes and leaves of the circuit'
+    """
+    view, size = views.view(), views.circuit.size
+    count = len(view["boxes"])
+    boxes = "1 box stands" if count == 1 else f"{count:,} boxes stand"
+    note = f"a summary: {boxes} for all {size:,} nodes and leaves of the circuit"
+    drawn = f"; {view['note']}" if view["note"] else ""
+    summary = {
+        "size": size,
+        "view": view,
+        "outline": views.outline(),
+        "top": views.top(),
+        "nonfinite": views.nonfinite(),
+        "heat": views.heat(),
+    }
+    found = {"schema": encoded.SCHEMA, "live": False, "note": note + drawn, "summary": summary}
+    return found | _as_circuit(views, view)
+
+
+def _as_circuit(views: Views, view: dict[str, Any]) -> dict[str, Any]:
+    """Return the boxes of a picture as nodes, and its bundles as wires."""
+    arriving: list[list[dict[str, Any]]] = [[] for _ in view["boxes"]]
+    for link in view["links"]:
+        arriving[link["target"]].append(link)
+    nodes = [_box_node(box, links) for box, links in zip(view["boxes"], arriving, strict=True)]
+    outputs = [{"label": label, "node": k} for k, box in enumerate(view["boxes"]) for label in box["outputs"]]
+    found: dict[str, Any] = {"circuit": {"name": views.circuit.name, "nodes": nodes, "outputs": outputs}}
+    if views.run is not None:
+        found["run"] = _as_run(views.run, view["boxes"], arriving)
+    return found
+
+
+def _as_run(run: Run, boxes: list[dict[str, Any]], arriving: list[list[dict[str, Any]]]) -> dict[str, Any]:
+    """Return what is known of boxes and bundles: numbers where they stand for one node or wire, else sizes."""
+    told = [_box_numbers(run, box) for box in boxes]
+    return {
+        "values": [value for value, _ in told],
+        "grads": [grad for _, grad in told],
+        "wires": [
+            _link_numbers(run, link) or [None, grad, _measured(link["sent"], "gradient", 0)]
+            for (_, grad), links in zip(told, arriving, strict=True)
+            for link in links
+        ],
+    }
+
+
+def _box_numbers(run: Run, box: dict[str, Any]) -> tuple[Any, Any]:
+    node = box["node"]
+    if box["kind"] != Kind.GROUP.value:
+        return encoded.value(run.values[node]), encoded.flow(run.flows[node], run.circuit.type_of(node).shape)
+    value = {"type": "group", "text": box["text"], "norm": 0.0, "bad": box["bad"]}
+    return value, _measured(box["grad"], "gradient", box["bad"])
+
+
+def _link_numbers(run: Run, link: dict[str, Any]) -> list[Any] | None:
+    return wire_data(run, link["reader"], link["slot"]) if link["wires"] == 1 else None
+
+
+def _box_node(box: dict[str, Any], links: list[dict[str, Any]]) -> dict[str, Any]:
+    kind = box["kind"] if box["kind"] in (Kind.INPUT.value, Kind.CONSTANT.value) else Kind.GROUP.value
+    return {
+        "op": kind,
+        "sources": [link["source"] for link in links],
+        "names": [box["label"]],
+        "mode": 0,
+        "group": box["group"],
+        "type": box["kind"],
+        "text": box["text"],
+    }
+
+
+def _measured(reading: dict[str, Any] | None, kind: str, bad: int) -> dict[str, Any] | None:
+    """Return a reading as a summary; None where nothing arrived."""
+    if reading is None or reading["size"] is None:
+        return None
+    size = reading["size"]
+    return {"type": kind, "text": reading["text"], "norm": size if isinstance(size, str) else abs(size), "bad": bad}

@@ -1,0 +1,264 @@
+"""Real Chromium on the page of the explorer, with nothing to reach but files on disk or one local server.
+
+Kept true: every request, dialog and error of a page is written down, and a request for anything else is refused.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Dialog, Locator, Page, Route, sync_playwright
+
+ROOT = Path(__file__).parent.parent.parent
+AXE = ROOT / "web" / "node_modules" / "axe-core" / "axe.min.js"
+FLAGS = ["--no-sandbox", "--disable-gpu"]
+WIDE = (1280, 800)
+NARROW = (360, 740)
+
+
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    """Start the Chromium of the system."""
+    program = shutil.which("chromium") or shutil.which("chromium-browser") or "/usr/bin/chromium"
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=FLAGS)
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+@dataclass
+class Watched:
+    """What a page did that a person would not see; `allowed` is how the addresses begin that it may ask for."""
+
+    allowed: str = "file:"
+    requests: list[str] = field(default_factory=list)
+    dialogs: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+
+    def attach(self, context: BrowserContext) -> None:
+        """Write down what every page of a context does, and refuse what is not allowed."""
+        context.on("request", lambda request: self.requests.append(request.url))
+        context.on("dialog", self.refused)
+        context.on("weberror", lambda error: self.errors.append(str(error.error)))
+        context.on("console", self.heard)
+        context.route("**/*", self.routed)
+
+    @property
+    def foreign(self) -> list[str]:
+        """The requests for what is not allowed; what a page saves has an address of its own."""
+        return [url for url in self.requests if not url.startswith((self.allowed, "blob:"))]
+
+    def routed(self, route: Route) -> None:
+        """Let through what is allowed and nothing else."""
+        if route.request.url.startswith(self.allowed):
+            route.continue_()
+        else:
+            route.abort()
+
+    def refused(self, dialog: Dialog) -> None:
+        """Write a dialog down and send it away."""
+        self.dialogs.append(dialog.message)
+        dialog.dismiss()
+
+    def heard(self, message: ConsoleMessage) -> None:
+        """Keep errors and refusals of the content policy."""
+        if message.type == "error":
+            self.errors.append(message.text)
+
+
+@dataclass
+class Explorer:
+    """The page as a person uses it: by the roles and names of what is on it."""
+
+    page: Page
+    watched: Watched
+
+    def open(self, address: str) -> Explorer:
+        """Open an address and wait until the circuit is drawn."""
+        self.page.goto(address)
+        self.picture.wait_for()
+        return self
+
+    @property
+    def picture(self) -> Locator:
+        """The drawing of the circuit."""
+        return self.page.locator('[role="graphics-document"]')
+
+    def button(self, name: str) -> Locator:
+        """Find a button by the whole of its name."""
+        return self.page.get_by_role("button", name=name, exact=True)
+
+    def step(self, times: int = 1) -> None:
+        """Press Step."""
+        for _ in range(times):
+            self.button("Step ▶").click()
+
+    @property
+    def phase(self) -> str:
+        """The phase that the stepper marks."""
+        return self.page.get_by_role("list", name="Phases").locator('[aria-current="step"]').inner_text()
+
+    @property
+    def said(self) -> str:
+        """What the live region of the stepper says."""
+        return self.page.get_by_role("region", name="Stepper").get_by_role("status").inner_text()
+
+    def tab(self, name: str) -> None:
+        """Turn to a tab under the circuit."""
+        self.page.get_by_role("tab", name=name).click()
+
+    def rows(self) -> dict[str, dict[str, str]]:
+        """Read the table of nodes: by the name of a node, what each column says."""
+        table = self.page.get_by_role("region", name="Table of nodes").get_by_role("table")
+        heads, *rows = table.evaluate(CELLS)
+        return {row[heads.index("name")]: dict(zip(heads, row, strict=True)) for row in rows}
+
+    def column(self, name: str) -> dict[str, str]:
+        """Read one column of the table by the names of the nodes."""
+        return {node: row[name] for node, row in self.rows().items()}
+
+    def leaf(self, name: str) -> Locator:
+        """Find the field of a leaf."""
+        return self.page.get_by_role("region", name="Leaves").get_by_label(name, exact=True)
+
+    @property
+    def symbols(self) -> Locator:
+        """All that is drawn and has a name: boxes, splitters and wires."""
+        return self.picture.locator('[role="graphics-symbol"]')
+
+    def node(self, name: str) -> Locator:
+        """Find the box of a node."""
+        return self.picture.locator(f'[role="graphics-symbol"][aria-label^="{name}, "]')
+
+    def click_splitter(self, name: str) -> None:
+        """Click the dot of the splitter behind a value."""
+        dot = self.picture.locator(f'[role="graphics-symbol"][aria-label^="splitter of {name}"] circle').last
+        self.page.mouse.click(*self.middle_of(dot))
+
+    @staticmethod
+    def middle_of(thing: Locator) -> tuple[float, float]:
+        """Give the middle of what is drawn of something, whether or not something else covers it."""
+        box = thing.bounding_box()
+        assert box is not None
+        return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+
+    @property
+    def zoom(self) -> float:
+        """How many pixels of the screen a unit of the picture takes."""
+        return float(self.picture.locator("g").first.evaluate("group => group.getScreenCTM().a"))
+
+    def click_wire(self, source: str, reader: str) -> None:
+        """Click the middle of the line that is drawn from one box to another."""
+        wire = self.picture.locator(f'[role="graphics-symbol"][aria-label^="wire from {source} to {reader},"]').first
+        x, y = wire.locator("path").first.evaluate(MIDDLE)
+        self.page.mouse.click(x, y)
+
+    def shown_numbers(self) -> set[str]:
+        """Read the numbers in the boxes of the picture, as Python writes them."""
+        texts = self.picture.locator(".box .row text:last-of-type").all_text_contents()
+        return {text.replace("\u2212", "-").removeprefix("+") for text in texts} - {NONE}
+
+    def tab_into_picture(self) -> None:
+        """Press Tab until the circuit has the focus."""
+        for _ in range(100):
+            if self.page.evaluate("document.activeElement.matches('[aria-roledescription=circuit]')"):
+                return
+            self.page.keyboard.press("Tab")
+        raise AssertionError("no Tab leads to the circuit")
+
+    @property
+    def card(self) -> Locator:
+        """The card about what is selected."""
+        return self.page.get_by_role("complementary", name="Inspector").get_by_role("article")
+
+    @property
+    def card_title(self) -> str:
+        """What the card is about."""
+        return self.card.get_by_role("heading", level=2).inner_text()
+
+    @property
+    def card_text(self) -> str:
+        """All that the card says."""
+        return self.card.inner_text()
+
+    def facts(self) -> dict[str, str]:
+        """Read the facts of the card: names and what they are."""
+        names, facts = self.card.locator("dt").all_inner_texts(), self.card.locator("dd").all_inner_texts()
+        return dict(zip(names, facts, strict=True))
+
+    def branches(self) -> list[tuple[str, ...]]:
+        """Read the table of a splitter's card: who brings what, and the sum so far."""
+        table = self.card.get_by_role("table", name="branches")
+        return [tuple(row) for row in table.evaluate(CELLS)[1:]]
+
+    def caret_column(self) -> float:
+        """Measure under which character of the formula the caret of a mistake stands, from 0."""
+        return float(self.page.evaluate(CARET))
+
+    def background(self) -> list[int]:
+        """Read the colour behind the circuit as red, green and blue."""
+        found: list[int] = self.page.evaluate(BACKGROUND)
+        return found
+
+    def moving(self) -> list[str]:
+        """Name what has an animation or a transition."""
+        found: list[str] = self.page.evaluate(MOVING)
+        return found
+
+    def small_targets(self) -> list[str]:
+        """Name the controls that are smaller than 24 pixels and not words of a text."""
+        found: list[str] = self.page.evaluate(SMALL)
+        return found
+
+    def handlers(self) -> list[str]:
+        """Name the attributes that hold scripts, wherever they are."""
+        found: list[str] = self.page.evaluate(HANDLERS)
+        return found
+
+    def violations(self) -> list[str]:
+        """Ask the accessibility checker about the page as it is now."""
+        self.page.evaluate(AXE.read_text("utf8"))
+        found = self.page.evaluate("axe.run(document, {resultTypes: ['violations']})")["violations"]
+        return [f"{each['id']}: {node['html'][:200]}" for each in found for node in each["nodes"]]
+
+
+NONE = "\u2013"
+"""What stands in the place of a number that is not computed."""
+CELLS = """table => [...table.querySelectorAll("tr")].map(
+  row => [...row.cells].map(cell => cell.textContent.replace(/ [▾▴]$/, "")))"""
+MIDDLE = """path => {
+  const point = path.getPointAtLength(path.getTotalLength() / 2).matrixTransform(path.getScreenCTM());
+  return [point.x, point.y];
+}"""
+CARET = """() => {
+  const [box, caret] = [document.querySelector("textarea"), document.querySelector(".mistake .caret")];
+  const style = getComputedStyle(box);
+  const pen = document.createElement("canvas").getContext("2d");
+  pen.font = `${style.fontSize} ${style.fontFamily}`;
+  const left = box.getBoundingClientRect().left + parseFloat(style.borderLeftWidth) + parseFloat(style.paddingLeft);
+  return (caret.getBoundingClientRect().left - left + box.scrollLeft) / pen.measureText("0").width;
+}"""
+BACKGROUND = """() => {
+  let element = document.querySelector("[role=graphics-document]");
+  const clear = () => getComputedStyle(element).backgroundColor.endsWith(", 0)");
+  while (clear() && element.parentElement) element = element.parentElement;
+  return getComputedStyle(element).backgroundColor.match(/[0-9]+/g).slice(0, 3).map(Number);
+}"""
+MOVING = """() => [...document.querySelectorAll("*")].filter(element => {
+  const style = getComputedStyle(element);
+  const long = text => text.split(",").some(part => parseFloat(part) > 0.01);
+  return style.animationName !== "none" && long(style.animationDuration) || long(style.transitionDuration);
+}).map(element => element.outerHTML.slice(0, 80))"""
+SMALL = """() => [...document.querySelectorAll("button, select, summary, input, textarea")].filter(element => {
+  const target = element.closest("label") ?? element;
+  const {width, height} = target.getBoundingClientRect();
+  return width && height && Math.min(width, height) < 24 && !element.matches("td *, th *, p *, dd *");
+}).map(element => element.outerHTML.slice(0, 120))"""
+HANDLERS = """() => [...document.querySelectorAll("#explorer *")].flatMap(
+  element => [...element.attributes].map(({name}) => name).filter(name => name.startsWith("on")))"""

@@ -1,0 +1,92 @@
+/**
+ * What is asked of a circuit's wiring: names to show, readers, the split form. Nothing recurses: index order is an
+ * order that can be run.
+ */
+import type { Circuit, CircuitNode, Wire } from "../types";
+import { exact } from "./numbers";
+import { expression, isNumber, isSplitter } from "./table";
+
+/** The name to show: the first one given, or `%` and the index. */
+export function nameOf(circuit: Circuit, node: number): string {
+  return circuit.nodes[node]!.names[0] ?? `%${node}`;
+}
+
+/** What stands for a node inside an expression: its name, or the number if it is a nameless constant. */
+export function operandText(circuit: Circuit, node: number): string {
+  const { names, constant } = circuit.nodes[node]!;
+  return names.length || constant === undefined ? nameOf(circuit, node) : exact(constant);
+}
+
+/** Write what a node computes, as `e * c` or `tanh(n)`. */
+export function expressionOf(circuit: Circuit, node: number): string {
+  const { op, sources, constant, text } = circuit.nodes[node]!;
+  if (text !== undefined) return text;
+  if (!sources.length) return constant === undefined ? op : exact(constant);
+  return expression(op, sources.map((source) => operandText(circuit, source)));
+}
+
+/** Write a node with its name, as `e = a + b`. */
+export function told(circuit: Circuit, node: number): string {
+  return `${nameOf(circuit, node)} = ${expressionOf(circuit, node)}`;
+}
+
+const known = new WeakMap<Circuit, Wire[][]>();
+
+/** The wires that read each node, by reader, then slot. */
+export function readers(circuit: Circuit): Wire[][] {
+  let found = known.get(circuit);
+  if (!found) {
+    found = circuit.nodes.map(() => []);
+    for (const [reader, { sources }] of circuit.nodes.entries()) {
+      for (const [slot, source] of sources.entries()) found[source]!.push({ reader, slot, source });
+    }
+    known.set(circuit, found);
+  }
+  return found;
+}
+
+/** Whether a gradient can reach an input through each node. */
+export function active(circuit: Circuit): boolean[] {
+  const found: boolean[] = [];
+  for (const { op, sources, type } of circuit.nodes) {
+    found.push(isNumber(type) && (op === "input" || sources.some((source) => found[source])));
+  }
+  return found;
+}
+
+/** Where the wires of each node begin among all wires; one more entry than nodes. */
+export function startsOf(circuit: Circuit): number[] {
+  const starts = [0];
+  for (const { sources } of circuit.nodes) starts.push(starts.at(-1)! + sources.length);
+  return starts;
+}
+
+/**
+ * The circuit with k - 1 splitters behind each wire that k readers (outputs included) share.
+ *
+ * They form a chain: the first branch of each goes to the earliest reader left. Gradients that come back are then
+ * added in the order in which the sweep adds those of an implied fan-out, so both give the same bits.
+ */
+export function split(circuit: Circuit): Circuit {
+  const counts = circuit.nodes.map(() => 0);
+  for (const { sources } of circuit.nodes) for (const source of sources) counts[source]!++;
+  for (const { node } of circuit.outputs) counts[node]!++;
+  const nodes: CircuitNode[] = [];
+  const taps: number[][] = [];
+  for (const [index, old] of circuit.nodes.entries()) {
+    const node = nodes.push({ ...old, sources: old.sources.map((source) => taps[source]!.pop()!) }) - 1;
+    // A splitter that stands there already brings two branches of its own.
+    const chain = Array<number>(Math.min(counts[index]!, isSplitter(old) ? 2 : 1)).fill(node);
+    while (chain.length < counts[index]!) {
+      const copy = nodes.push(splitterOf(old, chain.pop()!)) - 1;
+      chain.push(copy, copy);
+    }
+    taps.push(chain.reverse());
+  }
+  const outputs = circuit.outputs.map(({ label, node }) => ({ label, node: taps[node]!.pop()! }));
+  return { name: circuit.name, nodes, outputs };
+}
+
+function splitterOf({ place, group, type }: CircuitNode, source: number): CircuitNode {
+  return { op: "split", sources: [source], names: [], mode: 0, group, type, ...(place ? { place } : {}) };
+}

@@ -1,0 +1,124 @@
+/**
+ * The find language, as in Python: `op:tanh name:/attn/ grad>1e3 nan depth<4`. All that is asked must hold.
+ *
+ * A term is `op:NAME`, `name:TEXT`, `group:TEXT` (part of a name; `/TEXT/` is a regular expression), a comparison of
+ * `grad`, `value`, `depth` or `index` with a number, `nan`, `inf`, `bad` (not finite), `absent` (no gradient arrived),
+ * or a word, which is part of a name. Sizes are magnitudes; `depth` counts the groups around a node.
+ */
+import type { Circuit, CircuitNode, Run, Value } from "../types";
+import { isBad } from "./faults";
+import { callable, opOf } from "./table";
+import { shown, suggest } from "./words";
+
+/** A query that cannot be read. */
+export class FindMistake extends Error {}
+
+type Test = (node: number) => boolean;
+
+const LONGEST = 1000;
+const COLUMNS = ["grad", "value", "depth", "index"] as const;
+const STATES = ["nan", "inf", "bad", "absent"] as const;
+const TEXTUAL = ["op", "name", "group"] as const;
+const COMPARISON = /^([a-z]+)(<=|>=|<|>|=)(.+)$/su;
+const COMPARED: Readonly<Record<string, (one: number, two: number) => boolean>> = {
+  "<=": (one, two) => one <= two,
+  ">=": (one, two) => one >= two,
+  "<": (one, two) => one < two,
+  ">": (one, two) => one > two,
+  "=": (one, two) => one === two,
+};
+
+/** Return the nodes for which all terms of a query hold; an empty query finds them all. */
+export function find(circuit: Circuit, run: Run | null, query: string): number[] {
+  if (query.length > LONGEST) throw new FindMistake(`a query has at most ${LONGEST} characters`);
+  const tests = query.split(/\s+/).filter(Boolean).map((term) => testOf(circuit, run, term));
+  return circuit.nodes.flatMap((_, node) => (tests.every((test) => test(node)) ? [node] : []));
+}
+
+function testOf(circuit: Circuit, run: Run | null, term: string): Test {
+  const [kind, text] = [term.split(":", 1)[0]!, term.includes(":") ? term.slice(term.indexOf(":") + 1) : null];
+  if (text !== null && kind === "op") return applies(circuit, text);
+  if (text !== null && kind === "name") return isNamed(circuit, text);
+  if (text !== null && kind === "group") return inGroup(circuit, text);
+  const match = COMPARISON.exec(term);
+  const column = COLUMNS.find((name) => name === match?.[1]);
+  if (match && column) {
+    const bound = numberOf(term, match[3]!);
+    return (node) => COMPARED[match[2]!]!(measured(circuit, run, column, node), bound);
+  }
+  const state = STATES.find((name) => name === term);
+  if (state) return (node) => isIn(run, state, node);
+  if (text !== null || match) {
+    const wanted = [...TEXTUAL.map((name) => `${name}:`), ...COLUMNS];
+    const near = suggest(text !== null ? kind : match![1]!, wanted);
+    throw new FindMistake(`cannot search for ${shown(term)}: wanted ${wanted.join(", ")}${near}`);
+  }
+  return isNamed(circuit, term);
+}
+
+function numberOf(term: string, text: string): number {
+  const special = /^([-+]?)(inf|infinity|nan)$/i.exec(text);
+  if (special) return special[2]!.toLowerCase() === "nan" ? NaN : Number(`${special[1]}Infinity`);
+  if (/^[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[-+]?[0-9]+)?$/i.test(text)) return Number(text);
+  throw new FindMistake(`${shown(term)} compares with ${shown(text)}, which is no number`);
+}
+
+function applies({ nodes }: Circuit, text: string): Test {
+  const name = opOf(text)?.name ?? text;
+  if (!opOf(text) && !["input", "constant"].includes(text) && !nodes.some(({ op }) => op === text)) {
+    const known = [...new Set([...callable, ...nodes.map(({ op }) => op)])];
+    throw new FindMistake(`there is no op called ${shown(text)}${suggest(text, known)}`);
+  }
+  return (node) => nodes[node]!.op === name;
+}
+
+function isNamed({ nodes, outputs }: Circuit, text: string): Test {
+  const test = textTest(text);
+  const index = /^%[0-9]{1,9}$/.test(text) ? Number(text.slice(1)) : -1;
+  const labelled = new Set(outputs.filter(({ label }) => test(label)).map(({ node }) => node));
+  return (node) => node === index || labelled.has(node) || nodes[node]!.names.some(test);
+}
+
+function inGroup({ nodes }: Circuit, text: string): Test {
+  const test = textTest(text);
+  return (node) => nodes[node]!.group !== "" && test(nodes[node]!.group);
+}
+
+/** Whether a name has a text in it, or matches what stands between slashes. */
+function textTest(text: string): (name: string) => boolean {
+  if (text.length < 2 || !text.startsWith("/") || !text.endsWith("/")) return (name) => name.includes(text);
+  try {
+    const pattern = new RegExp(text.slice(1, -1), "u");
+    return (name) => pattern.test(name);
+  } catch {
+    throw new FindMistake(`${shown(text)} is no regular expression`);
+  }
+}
+
+function measured(circuit: Circuit, run: Run | null, column: (typeof COLUMNS)[number], node: number): number {
+  if (column === "index") return node;
+  if (column === "depth") return depthOf(circuit.nodes[node]!);
+  return sizeOf((column === "grad" ? run?.grads[node] : run?.values[node]) ?? null);
+}
+
+function depthOf({ group }: CircuitNode): number {
+  return group.split("/").filter(Boolean).length;
+}
+
+/** The magnitude of a value, of an array the norm; NaN where there is none. */
+function sizeOf(value: Value | null): number {
+  if (value === null) return NaN;
+  return typeof value === "object" ? value.norm : Math.abs(Number(value));
+}
+
+function isIn(run: Run | null, state: (typeof STATES)[number], node: number): boolean {
+  if (state === "absent") return !run || run.grads[node] === null;
+  const both = [run?.values[node] ?? 0, run?.grads[node] ?? 0];
+  if (state === "nan") return both.some((value) => isNan(value));
+  if (state === "inf") return both.some((value) => isBad(value) && !isNan(value));
+  return both.some(isBad);
+}
+
+function isNan(value: Value): boolean {
+  return typeof value === "object" ? value.bad > 0 && Number.isNaN(value.norm) : Number.isNaN(Number(value));
+}

@@ -1,0 +1,87 @@
+/**
+ * Looking things up in the op table: by name, by spelling, and what a node of an op computes.
+ */
+import type { CircuitNode, Scalar } from "../types";
+import { HINT, LEVELS, OPS, type Local, type OpRecord } from "./ops.generated";
+
+const byName = new Map<string, OpRecord>([
+  ...OPS.map((op) => [op.name, op] as const),
+  ...OPS.flatMap((op) => op.aliases.map((alias) => [alias, op] as const)),
+]);
+const byInfix = new Map(OPS.flatMap((op) => op.infix.map((text) => [text, op] as const)));
+const byPrefix = new Map(OPS.filter((op) => op.prefix).map((op) => [op.prefix, op] as const));
+
+/** The ops a formula can call, other names behind all first ones. */
+export const callable: readonly string[] = [...OPS.map((op) => op.name), ...OPS.flatMap((op) => op.aliases)];
+
+/** Every operator, the longest first. */
+export const signs: readonly string[] = [...new Set([...byInfix.keys(), ...byPrefix.keys()])].sort(
+  (one, two) => two.length - one.length,
+);
+
+/** The record of a name; undefined for inputs, constants and ops on arrays. */
+export function opOf(name: string): OpRecord | undefined {
+  return byName.get(name);
+}
+
+/** The op that stands between two operands as this sign. */
+export function infixOf(sign: string): OpRecord | undefined {
+  return byInfix.get(sign);
+}
+
+/** The op that stands before an operand as this sign. */
+export function prefixOf(sign: string): OpRecord | undefined {
+  return byPrefix.get(sign);
+}
+
+export { LEVELS };
+
+/** What an op makes of types, or why it cannot take them. */
+export function typeOf(op: OpRecord, types: readonly string[]): { type: string } | { message: string } {
+  const given = types.reduce((bits, type) => 2 * bits + Number(type === "bool"), 0);
+  const gives = op.gives[given];
+  if (gives === "f" || gives === "b") return { type: gives === "f" ? "float64" : "bool" };
+  return { message: `${op.name} cannot take ${types.join(", ")}${gives === "!" ? HINT : ""}` };
+}
+
+/** Whether a gradient can flow along a wire of a type. */
+export function isNumber(type: string): boolean {
+  return type.startsWith("float") || type.startsWith("complex");
+}
+
+/** Compute a node's value from those of its sources. */
+export function compute(op: OpRecord, type: string, inputs: readonly Scalar[]): Scalar {
+  const value = (op.forward as (...xs: Scalar[]) => Scalar)(...fitted(op, inputs));
+  return type === "bool" ? Boolean(value) : Number(value);
+}
+
+/** The local derivative of a node for one input; null is absent. */
+export function localOf(op: OpRecord, mode: number, slot: number, inputs: readonly Scalar[], y: Scalar): number | null {
+  const rule = op.rules[(op.modes[mode] ?? op.modes[0]!)[slot]!];
+  return rule ? (rule as Called)(...fitted(op, inputs), Number(y)) : null;
+}
+
+type Called = (...operands: Scalar[]) => ReturnType<Local>;
+
+/** Which kinks of a node's op its inputs are exactly on. */
+export function kinksAt(op: OpRecord, inputs: readonly Scalar[]): { doc: string; jump: boolean }[] {
+  const given = fitted(op, inputs);
+  return op.kinks.filter((kink) => (kink.on as (...xs: Scalar[]) => boolean)(...given));
+}
+
+/** Conditions where the op wants conditions, numbers elsewhere. */
+function fitted(op: OpRecord, inputs: readonly Scalar[]): Scalar[] {
+  return inputs.map((x, slot) => (op.takesBool[slot] ? (typeof x === "boolean" ? x : x !== 0) : Number(x)));
+}
+
+/** Write an op applied to operands as a person would. */
+export function expression(name: string, operands: readonly string[]): string {
+  const op = opOf(name);
+  if (op?.infix[0] && operands.length === 2) return `${operands[0]} ${op.infix[0]} ${operands[1]}`;
+  return op?.prefix ? `${op.prefix}${operands[0]}` : `${op?.name ?? name}(${operands.join(", ")})`;
+}
+
+/** Whether a node copies one wire to two. */
+export function isSplitter(node: CircuitNode): boolean {
+  return opOf(node.op)?.pattern === "merge";
+}

@@ -1,0 +1,80 @@
+/**
+ * Words of messages, as Python has them: the repr of a string, and the nearest of some names.
+ */
+
+const CUTOFF = 0.6;
+const ESCAPES: Readonly<Record<string, string>> = { "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t" };
+
+/** Write a string in quotes as Python's `repr` does. */
+export function quoted(text: string): string {
+  const quote = text.includes("'") && !text.includes('"') ? '"' : "'";
+  return quote + [...text].map((letter) => (letter === quote ? `\\${letter}` : escaped(letter))).join("") + quote;
+}
+
+function escaped(letter: string): string {
+  if (letter in ESCAPES) return ESCAPES[letter]!;
+  if (letter === " " || !/[\p{C}\p{Z}]/u.test(letter)) return letter;
+  const code = letter.codePointAt(0)!;
+  const [mark, width] = code < 0x100 ? ["x", 2] : code < 0x10000 ? ["u", 4] : ["U", 8];
+  return `\\${mark}${code.toString(16).padStart(width as number, "0")}`;
+}
+
+/** Write a string in quotes, cut to a width. */
+export function shown(text: string, width = 40): string {
+  const whole = [...quoted(text)];
+  return whole.length <= width ? whole.join("") : `${whole.slice(0, width - 3).join("")}...`;
+}
+
+/** Return '; did you mean ...?' for the nearest known name, or nothing. */
+export function suggest(name: string, known: readonly string[]): string {
+  const longer = name.length > 1 ? known.filter((text) => text.startsWith(name)) : [];
+  longer.sort((one, two) => one.length - two.length);
+  const near = longer[0] ?? nearest(name, known);
+  return near === undefined ? "" : `; did you mean ${near}?`;
+}
+
+/** The name most like a word; of two that are equally like it the later in the alphabet. */
+function nearest(word: string, known: readonly string[]): string | undefined {
+  let best: string | undefined;
+  let score = CUTOFF;
+  for (const name of known) {
+    const own = likeness([...name], [...word]);
+    if (own > score || (own === score && (best === undefined || name > best))) [best, score] = [name, own];
+  }
+  return best;
+}
+
+/** Twice the letters that two words share, in blocks, over the letters of both: as Python's difflib measures it. */
+function likeness(one: readonly string[], two: readonly string[]): number {
+  const both = one.length + two.length;
+  if ((2 * Math.min(one.length, two.length)) / both < CUTOFF) return 0;
+  let shared = 0;
+  const waiting: Range[] = [[0, one.length, 0, two.length]];
+  for (let range = waiting.pop(); range; range = waiting.pop()) {
+    const [a, b, size] = longestBlock(one, two, range);
+    if (!size) continue;
+    shared += size;
+    waiting.push([range[0], a, range[2], b], [a + size, range[1], b + size, range[3]]);
+  }
+  return (2 * shared) / both;
+}
+
+type Range = readonly [number, number, number, number];
+
+/** The longest block of letters that both have inside a range, the first of several. */
+function longestBlock(one: readonly string[], two: readonly string[], range: Range): [number, number, number] {
+  const [low, high, first, last] = range;
+  let found: [number, number, number] = [low, first, 0];
+  let before = new Map<number, number>();
+  for (let i = low; i < high; i++) {
+    const lengths = new Map<number, number>();
+    for (let j = first; j < last; j++) {
+      if (one[i] !== two[j]) continue;
+      const size = (before.get(j - 1) ?? 0) + 1;
+      lengths.set(j, size);
+      if (size > found[2]) found = [i - size + 1, j - size + 1, size];
+    }
+    before = lengths;
+  }
+  return found;
+}

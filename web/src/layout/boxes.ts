@@ -1,0 +1,208 @@
+/**
+ * A drawing of a circuit before anything has a place: boxes, wires and what is written on them. Kept true: boxes stand
+ * in an order in which wires only lead forward; a wire is known by its reader and input slot, so `x * x` has two; what
+ * is left out or drawn together is said in `note`.
+ */
+import type { Circuit, Run } from "../types";
+import { at, pathsAround } from "./arrays";
+import { caption, inputName } from "./captions";
+import { activeOf, isSplitter, kindsOf, kinkOf, nameOf, recordOf, type Kinds } from "./kinds";
+import { counted, printable } from "./letters";
+import { BLOCKED, NOT_COMPUTED, bare, read, uniform, type Reading } from "./readings";
+
+/** What a box stands for. */
+export type Kind = "input" | "constant" | "node" | "splitter" | "group";
+
+/** One thing that is drawn: a leaf, a function node, a splitter or a group. */
+export interface Box {
+  kind: Kind;
+  /** What it is called; empty for a node without a name. */
+  name: string;
+  /** Its op, or how many nodes a group has. */
+  text: string;
+  /** What it is called where it must be called something. */
+  label: string;
+  /** The first node it stands for; of a splitter glyph the node whose value is split. */
+  node: number;
+  /** How many nodes (or splitters) it stands for, and which nodes. */
+  nodes: number;
+  members: number[];
+  /** The path of the group it stands in. */
+  group: string;
+  /** The path of the group it stands for; empty for all others. */
+  path: string;
+  value: Reading | null;
+  grad: Reading | null;
+  /** Which outputs of the circuit it is. */
+  outputs: string[];
+  /** How many values and gradients are not finite. */
+  bad: number;
+  /** Which convention a node on a kink follows. */
+  kink: string;
+  /** The wires whose gradients a splitter glyph adds up; empty for all others. */
+  branches: { reader: number; slot: number }[];
+}
+
+/** One wire, from box to box; where it joins a group, it may stand for several `wires`. */
+export interface Link {
+  from: number;
+  to: number;
+  /** The node and slot that read it; a slot below 0 leads to a splitter glyph. */
+  reader: number;
+  slot: number;
+  /** The node whose value it carries. */
+  source: number;
+  input: string;
+  local: Reading | null;
+  sent: Reading | null;
+  wires: number;
+}
+
+/** What is drawn of a circuit and, if there was one, of a run. */
+export interface Drawing {
+  title: string;
+  about: string;
+  boxes: Box[];
+  links: Link[];
+  note: string;
+  ran: boolean;
+}
+
+/** What boxes and links are made from. */
+export interface Artist {
+  circuit: Circuit;
+  run: Run | null;
+  kinds: Kinds;
+  digits: number;
+  active: boolean[];
+  /** The labels of the outputs at each node. */
+  labels: Map<number, string[]>;
+}
+
+/** Return what boxes and links of a circuit and run are made from. */
+export function artistOf(circuit: Circuit, run: Run | null, digits: number): Artist {
+  const labels = new Map<number, string[]>();
+  for (const { label, node } of circuit.outputs) labels.set(node, [...(labels.get(node) ?? []), printable(label)]);
+  return { circuit, run, kinds: kindsOf(circuit), digits, active: activeOf(circuit), labels };
+}
+
+/** Return a drawing with the circuit's own title. */
+export function drawingOf(artist: Artist, boxes: readonly Box[], links: Link[], note = ""): Drawing {
+  const { nodes, name } = artist.circuit;
+  const inputs = nodes.filter(({ op }) => op === "input").length;
+  const constants = nodes.filter(({ op }) => op === "constant").length;
+  const splitters = nodes.filter(isSplitter).length;
+  const parts = [counted(inputs, "input"), counted(nodes.length - inputs - constants - splitters, "node")];
+  if (splitters) parts.push(counted(splitters, "splitter"));
+  const held = withoutLoneGroups(boxes);
+  return { title: printable(name), about: parts.join(", "), boxes: held, links, note, ran: artist.run !== null };
+}
+
+/** Draw every node. */
+export function whole(artist: Artist): Drawing {
+  const place = artist.circuit.nodes.map(() => -1);
+  const boxes: Box[] = [];
+  for (const [node, folded] of artist.kinds.folded.entries()) {
+    if (folded) continue;
+    place[node] = boxes.length;
+    boxes.push(boxOf(artist, node));
+  }
+  const links: Link[] = [];
+  for (const [node, { sources }] of artist.circuit.nodes.entries()) {
+    for (const [slot, source] of sources.entries()) {
+      // Constants without a name are written inside their readers.
+      if (at(place, source) >= 0) links.push(linkOf(artist, node, slot, at(place, source), at(place, node)));
+    }
+  }
+  return drawingOf(artist, boxes, links);
+}
+
+/** Return one wire. */
+export function linkOf(artist: Artist, reader: number, slot: number, from: number, to: number, source?: number): Link {
+  const node = at(artist.circuit.nodes, reader);
+  const carried = source ?? at(node.sources, slot);
+  const input = inputName(node, slot);
+  const link: Link = { from, to, reader, slot, source: carried, input, local: null, sent: null, wires: 1 };
+  const flow = artist.run?.wires[at(artist.run.starts, reader) + slot];
+  if (flow === undefined) return link;
+  link.sent = flowReading(artist, flow.sent === null ? null : read(flow.sent, artist.digits), carried);
+  // A blocked slope counts as 0; an op that is not by element has no single slope.
+  const local = flow.local === null && recordOf(node.op) ? 0 : flow.local;
+  if (!isSplitter(node) && local !== null && artist.active[carried]) link.local = read(local, artist.digits);
+  return link;
+}
+
+/** Return the reading of a gradient: a dash where none was asked for, `blocked` where none arrived. */
+export function flowReading(artist: Artist, found: Reading | null, node: number): Reading {
+  return artist.active[node] ? (found ?? BLOCKED) : NOT_COMPUTED;
+}
+
+/** Return the box of one node; some leaves may be written inside it. */
+export function boxOf(artist: Artist, node: number, leaves: readonly number[] = []): Box {
+  const { circuit, run, digits } = artist;
+  const found = at(circuit.nodes, node);
+  const kind = kindOf(artist, node);
+  const labels = artist.labels.get(node) ?? [];
+  const name = printable(found.names[0] ?? labels[0] ?? "");
+  const value = run ? read(at(run.values, node), digits) : null;
+  const sent = run?.grads[node] ?? null;
+  const grad = run ? flowReading(artist, sent === null ? null : read(sent, digits), node) : null;
+  return {
+    kind,
+    name,
+    text: printable(textOf(artist, node, kind, leaves)),
+    label: name || printable(nameOf(circuit, node)),
+    node,
+    nodes: 1 + leaves.length,
+    members: [...leaves, node],
+    group: printable(pathsAround(found.group).pop() ?? ""),
+    path: "",
+    value,
+    grad,
+    outputs: labels,
+    bad: [value, grad].filter((reading) => reading?.state === "not finite").length,
+    kink: run && artist.active[node] ? kinkOf(run, node) : "",
+    branches: [],
+  };
+}
+
+function kindOf({ circuit }: Artist, node: number): Kind {
+  const found = at(circuit.nodes, node);
+  if (found.op === "input" || found.op === "constant") return found.op;
+  return isSplitter(found) ? "splitter" : "node";
+}
+
+/** Return the op with what is written inside it. */
+function textOf(artist: Artist, node: number, kind: Kind, leaves: readonly number[]): string {
+  const found = at(artist.circuit.nodes, node);
+  if (kind !== "node") return kind;
+  const inside = found.sources.map((x) => (leaves.includes(x) ? nameOf(artist.circuit, x) : constantText(artist, x)));
+  return caption(found, inside);
+}
+
+/** Return a constant that is written inside its reader: its number, or its shape if it has several. */
+function constantText(artist: Artist, source: number): string {
+  let node = source;
+  while (artist.kinds.folded[node] && artist.circuit.nodes[node]?.sources[0] !== undefined) {
+    node = at(at(artist.circuit.nodes, node).sources, 0);
+  }
+  if (!artist.kinds.folded[node]) return "";
+  const found = read(artist.circuit.nodes[node]?.constant ?? null, artist.digits);
+  return uniform(found) || found.shape || bare(found);
+}
+
+/** Return the paths of the groups that are open, outer ones first, in the order of their first box. */
+export function openGroups(boxes: readonly Box[]): string[] {
+  const found = [...new Set(boxes.flatMap((box) => pathsAround(box.group)))];
+  return found.sort((a, b) => a.split("/").length - b.split("/").length);
+}
+
+/** Return boxes out of the groups in which they stand alone: a frame around one box says nothing. */
+function withoutLoneGroups(boxes: readonly Box[]): Box[] {
+  const inside = new Map<string, number>();
+  for (const path of boxes.flatMap((box) => pathsAround(box.group))) inside.set(path, (inside.get(path) ?? 0) + 1);
+  return boxes.map((box) => {
+    const kept = pathsAround(box.group).filter((path) => inside.get(path) !== 1);
+    return { ...box, group: kept.pop() ?? "" };
+  });
+}

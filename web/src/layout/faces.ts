@@ -1,0 +1,266 @@
+/**
+ * What boxes and wires of a picture show at a step: texts, states, tones, and the names that assistive technology
+ * reads. Kept true: what is not computed shows a dash and never 0; NaN and infinities have no hue.
+ */
+import type { Known } from "../state/known";
+import type { Run, Value } from "../types";
+import { at } from "./arrays";
+import { activeOf } from "./kinds";
+import { DASH } from "./letters";
+import type { Picture, PictureBox, PictureWire } from "./picture";
+import { bareWithSign, pretty, read, uniform, bare, withSign, type Reading } from "./readings";
+import { arrivedText } from "./figure";
+import { clips, scaleOf, tone, weight, type Scale } from "./scale";
+
+/** What colours say: the signed gradient, its size, or gradient times value. */
+export type Mode = "signed" | "magnitude" | "product";
+
+/** How much is known of a number: none of it, a part of the sum, all; left over from before; never sent; not finite. */
+export type Mark = "none" | "partial" | "final" | "stale" | "blocked" | "bad";
+
+/** Everything that faces are made from. */
+export interface Scene {
+  picture: Picture;
+  run: Run;
+  known: Known;
+  mode: Mode;
+  scale: Scale;
+  active: boolean[];
+  /** Whether gradients have begun to come back. */
+  backward: boolean;
+}
+
+/** One row of a box. */
+export interface Row {
+  what: string;
+  text: string;
+  mark: Mark;
+  /** The tone of the ground under it; empty for none. */
+  tone: string;
+  /** Whether the number is beyond the colour scale. */
+  clipped: boolean;
+}
+
+/** What a box shows. */
+export interface BoxFace {
+  rows: Row[];
+  /** The convention that a node on a kink follows. */
+  kink: string;
+  name: string;
+}
+
+/** What a wire shows: its stroke, and the texts above and below it. */
+export interface WireFace {
+  mark: Mark;
+  tone: string;
+  weight: 1 | 2 | 3;
+  above: string;
+  below: string;
+  /** Whether the text above is a local derivative or a count, not the value. */
+  slope: boolean;
+  name: string;
+}
+
+/** Put together what faces are made from. */
+export function sceneOf(picture: Picture, run: Run, known: Known, mode: Mode): Scene {
+  const scale = mode === "product" ? productScale(run) : picture.scale;
+  const backward = known.grad.some((mark) => mark !== "none");
+  return { picture, run, known, mode, scale, active: activeOf(run.circuit), backward };
+}
+
+function productScale(run: Run): Scale {
+  return scaleOf(run.grads.map((grad, node) => sizeOf(grad) * sizeOf(run.values[node] ?? null)));
+}
+
+/** The number of a value, or the norm of an array. */
+function sizeOf(value: Value | null): number {
+  return value === null ? 0 : typeof value === "object" ? value.norm : Number(value);
+}
+
+/** Return the tone of a gradient, given the value it belongs to. */
+function toneOf(scene: Scene, grad: Reading, value: Value | null): string {
+  if (grad.state !== "number") return grad.state === "not finite" ? "x" : "";
+  if (scene.mode === "product") return tone(scene.scale, grad.size * sizeOf(value), grad.signed);
+  return tone(scene.scale, grad.size, scene.mode === "signed" && grad.signed);
+}
+
+/** Return what a box shows. */
+export function boxFace(scene: Scene, box: PictureBox): BoxFace {
+  const rows = !box.grad && !box.value ? [] : box.kind === "group" ? groupRows(scene, box) : nodeRows(scene, box.node);
+  const kink = box.kink && scene.known.value[box.node] ? box.kink : "";
+  return { rows, kink, name: boxName(scene, box, rows, kink) };
+}
+
+function nodeRows(scene: Scene, node: number): Row[] {
+  const value = scene.run.values[node] ?? null;
+  const known = read(value);
+  const mark: Mark = !scene.known.value[node] ? "none" : scene.known.staleValue[node] ? "stale" : stateMark(known);
+  const data: Row = { what: "data", text: mark === "none" ? DASH : pretty(known.text), mark, tone: "", clipped: false };
+  return [data, gradRow(scene, node, value)];
+}
+
+function stateMark(found: Reading): Mark {
+  return found.state === "not finite" ? "bad" : found.state === "blocked" ? "blocked" : "final";
+}
+
+function gradRow(scene: Scene, node: number, value: Value | null): Row {
+  const mark = scene.known.grad[node] ?? "none";
+  const row: Row = { what: "grad", text: DASH, mark: "none", tone: "", clipped: false };
+  if (mark === "none" || !scene.active[node]) return row;
+  const grad = (mark === "partial" ? scene.known.partial[node] : scene.run.grads[node]) ?? null;
+  if (grad === null) return mark === "partial" ? row : { ...row, text: "blocked", mark: "blocked" };
+  const found = read(grad);
+  const text = pretty(bareWithSign(found));
+  if (mark === "stale") return { ...row, text, mark };
+  if (mark === "partial") return { ...row, text: `${text} …`, mark };
+  const clipped = clips(scene.scale, found.size);
+  return { ...row, text, mark: stateMark(found), tone: toneOf(scene, found, value), clipped };
+}
+
+/** Return the rows of a group: its norm is known when all gradients in it are. */
+function groupRows(scene: Scene, box: PictureBox): Row[] {
+  const rows: Row[] = [];
+  const ready = box.members.every((node) => ["final", "stale"].includes(scene.known.grad[node] ?? "none"));
+  if (box.grad) {
+    const text = ready ? pretty(withSign(box.grad)) : DASH;
+    const mark = ready ? stateMark(box.grad) : "none";
+    rows.push({ what: "gradient norm", text, mark, tone: ready ? toneOf(scene, box.grad, 1) : "", clipped: false });
+  }
+  const bad: Row = { what: "not finite", text: DASH, mark: "none", tone: "", clipped: false };
+  if (box.bad) rows.push(ready ? { ...bad, text: String(box.bad), mark: "bad" } : bad);
+  return rows;
+}
+
+const SAID: Readonly<Record<Mark, string>> = {
+  none: "not computed",
+  partial: "so far",
+  final: "",
+  stale: "stale",
+  blocked: "",
+  bad: "",
+};
+const WHAT: Readonly<Record<string, string>> = { data: "value", grad: "gradient" };
+
+function boxName(scene: Scene, box: PictureBox, rows: readonly Row[], kink: string): string {
+  if (box.kind === "splitter") return splitterName(scene, box);
+  const op = box.kind === "node" ? `${box.op} node` : box.kind === "group" ? `group of ${box.text}` : box.kind;
+  const said = rows.map(({ what, text, mark }) => {
+    const words = mark === "none" ? SAID.none : `${text.replace(" …", "")} ${SAID[mark]}`.trim();
+    return `${WHAT[what] ?? what} ${words}`;
+  });
+  const parts = [box.label, op, ...said];
+  if (kink) parts.push(`on a kink, convention ${kink}`);
+  if (box.outputs.length) parts.push("output");
+  return parts.join(", ");
+}
+
+/** What came back to a splitter so far. */
+export interface Gathered {
+  arrived: number;
+  due: number;
+  sum: Value | null;
+}
+
+/** Return how many branches of a splitter have brought something back, and their sum. */
+export function gathered(scene: Scene, box: PictureBox): Gathered {
+  const { run, known } = scene;
+  const whole: Gathered = {
+    arrived: known.arrived[box.node] ?? 0,
+    due: known.due[box.node] ?? 0,
+    sum: (known.grad[box.node] === "partial" ? known.partial[box.node] : run.grads[box.node]) ?? null,
+  };
+  if (box.branches.length + box.outputs.length === 0) return whole;
+  const wires = box.branches.map(({ reader, slot }) => at(run.starts, reader) + slot);
+  const sending = wires.filter((wire) => run.wires[wire]?.sent !== null);
+  if (sending.length === whole.due) return whole;
+  const back = sending.filter((wire) => known.wire[wire] === "final").reverse();
+  const flows = back.map((wire) => run.wires[wire]?.sent ?? null);
+  const numbers = flows.every((flow) => typeof flow !== "object");
+  const sum = numbers && flows.length ? flows.reduce((total: number, flow) => total + Number(flow), 0) : null;
+  return { arrived: back.length, due: sending.length, sum };
+}
+
+function splitterName(scene: Scene, box: PictureBox): string {
+  const { arrived, due, sum } = gathered(scene, box);
+  const count = scene.backward && due ? `, ${arrivedText(arrived, due)}` : "";
+  const total = arrived && sum !== null ? `, sum ${pretty(bareWithSign(read(sum)))}` : "";
+  return `splitter of ${box.label.replace(/ split$/, "")}${count}${total}`;
+}
+
+/** Return what a wire shows. */
+export function wireFace(scene: Scene, wire: PictureWire): WireFace {
+  const target = at(scene.picture.boxes, wire.to);
+  const glyph = wire.slot < 0;
+  const flow = glyph ? undefined : scene.run.wires[at(scene.run.starts, wire.reader) + wire.slot];
+  const sum = target.kind === "splitter" ? gathered(scene, target) : null;
+  const sent = glyph ? (sum?.arrived ? sum.sum : null) : (flow?.sent ?? null);
+  const found = wire.wires > 1 && wire.sent ? wire.sent : read(sent);
+  const mark = wireMark(scene, wire, found, sum);
+  const shows = mark === "final" || mark === "bad" || mark === "partial" || mark === "stale";
+  const texts = labelTexts(scene, wire, flow?.local ?? null, shows ? pretty(bareWithSign(found)) : "", mark, sum);
+  const coloured = mark === "final" || mark === "bad" || mark === "partial";
+  return {
+    mark,
+    tone: coloured ? toneOf(scene, found, scene.run.values[wire.source] ?? null) : "",
+    weight: mark === "bad" ? 3 : mark === "final" ? weight(scene.scale, found.size) : 1,
+    ...texts,
+    name: wireName(scene, wire, texts, mark),
+  };
+}
+
+function wireMark(scene: Scene, wire: PictureWire, found: Reading, sum: Gathered | null): Mark {
+  if (wire.slot < 0) return glyphMark(sum, found);
+  const state = scene.known.wire[at(scene.run.starts, wire.reader) + wire.slot] ?? "none";
+  if (state === "none" || !scene.active[wire.source]) return "none";
+  if (found.state === "not computed") return "blocked";
+  return state === "stale" ? "stale" : stateMark(found);
+}
+
+function glyphMark(sum: Gathered | null, found: Reading): Mark {
+  if (!sum?.arrived) return "none";
+  if (sum.arrived < sum.due) return "partial";
+  return stateMark(found);
+}
+
+type Texts = Pick<WireFace, "above" | "below" | "slope">;
+
+/** Return what stands above and below a wire: the value on the way forward, slope and product on the way back. */
+function labelTexts(
+  scene: Scene,
+  wire: PictureWire,
+  local: Value | null,
+  sent: string,
+  mark: Mark,
+  sum: Gathered | null,
+): Texts {
+  const room = wire.texts[0] !== "" || wire.texts[1] !== "";
+  if (!room) return { above: "", below: "", slope: false };
+  const waiting = scene.backward && mark === "none" && wire.texts[1] ? DASH : "";
+  const below = mark === "blocked" ? "blocked" : sent || waiting;
+  if (sum && scene.backward) return { above: sum.due > 1 ? arrivedText(sum.arrived, sum.due) : "", below, slope: true };
+  const upstream = scene.known.grad[wire.reader];
+  const told = upstream === "final" && mark !== "stale" && wire.texts[0] !== "";
+  if (told) return { above: slopeText(local, wire), below, slope: true };
+  const value = !scene.backward && scene.known.value[wire.source] && wire.wires === 1;
+  return { above: value ? pretty(bare(read(scene.run.values[wire.source] ?? null))) : "", below, slope: false };
+}
+
+function slopeText(local: Value | null, wire: PictureWire): string {
+  if (local === null) return wire.texts[0];
+  const found = read(local);
+  return `\u2202 ${pretty(uniform(found) || bare(found))}`;
+}
+
+function wireName(scene: Scene, wire: PictureWire, texts: Texts, mark: Mark): string {
+  const { boxes } = scene.picture;
+  const parts = [`wire from ${at(boxes, wire.from).label} to ${at(boxes, wire.to).label}`];
+  if (wire.input) parts.push(`input ${wire.input}`);
+  if (wire.wires > 1) parts.push(`${wire.wires} wires`);
+  const value = scene.run.values[wire.source] ?? null;
+  parts.push(scene.known.value[wire.source] ? `value ${pretty(read(value).text)}` : "value not computed");
+  if (texts.slope && texts.above) parts.push(texts.above.replace("\u2202", "local derivative"));
+  const sent = texts.below && texts.below !== DASH ? texts.below : mark === "none" ? SAID.none : "";
+  const state = mark === "none" ? "" : SAID[mark];
+  if (sent && scene.active[wire.source]) parts.push(`gradient ${sent} ${state}`.trim());
+  return parts.join(", ");
+}

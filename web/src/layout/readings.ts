@@ -1,0 +1,140 @@
+/**
+ * A number or an array as a picture shows it: a short text, and what the colour scale needs to know. Kept true: any
+ * value has a reading. What was not computed reads as a dash and never as 0, what is blocked reads `blocked`, and NaN
+ * and infinities are told apart from numbers.
+ */
+import type { Summary, Value } from "../types";
+import { DASH, grouped, MINUS, TIMES } from "./letters";
+
+/** How many digits numbers in pictures have. */
+export const DIGITS = 5;
+/** Before the number that an array has everywhere. */
+const SAME = "all ";
+
+/** What a reading is of. */
+export type State = "number" | "not finite" | "blocked" | "not computed";
+
+/** What is shown of one value: `size` is the number, or the norm of an array (negative if all of it is). */
+export interface Reading {
+  text: string;
+  size: number;
+  /** Whether it has a sign: a number, or an array without numbers of both signs. */
+  signed: boolean;
+  state: State;
+  /** The shape of an array, which the text begins with. */
+  shape: string;
+}
+
+export const BLOCKED: Reading = reading("blocked", 0, "blocked");
+export const NOT_COMPUTED: Reading = reading(DASH, 0, "not computed");
+
+function reading(text: string, size: number, state: State = "number", signed = true, shape = ""): Reading {
+  return { text, size, signed, state, shape };
+}
+
+/** Return the reading of a value; null is what was not computed. */
+export function read(value: Value | null, digits = DIGITS): Reading {
+  if (value === null) return NOT_COMPUTED;
+  if (typeof value === "boolean") return reading(value ? "true" : "false", Number(value));
+  if (typeof value === "object") return readArray(value, digits);
+  if (Number.isFinite(value)) return reading(written(value, digits), value);
+  return reading(Number.isNaN(value) ? "NaN" : value > 0 ? "Inf" : "-Inf", value, "not finite");
+}
+
+function readArray(value: Summary, digits: number): Reading {
+  const shape = shapeText(value.type);
+  const bad = value.short ?? `${grouped(value.bad)} not finite`;
+  if (value.bad) return reading(`${shape} ${bad}`.trim(), NaN, "not finite", true, shape);
+  const signed = value.sign !== undefined && value.sign !== 0;
+  const size = value.sign === -1 ? -value.norm : value.norm;
+  const short = value.short ?? `${value.sign === -1 ? "-" : ""}\u2016${written(value.norm, digits - 1)}\u2016`;
+  return reading(`${shape} ${short}`.trim(), size, "number", signed, shape);
+}
+
+/** Write the shape of an array type such as float64[2,3]; nothing for a number. */
+export function shapeText(type: string): string {
+  const found = /\[(.*)\]/.exec(type);
+  return found ? `[${(found[1] ?? "").split(",").join(TIMES)}]` : "";
+}
+
+/** Return the norm of several numbers as a reading. */
+export function readNorm(norm: number, digits: number): Reading {
+  return reading(`\u2016${read(norm, digits).text}\u2016`, norm, "number", false);
+}
+
+/** Return the reading of several numbers some of which are not finite. */
+export function readBad(nans: number, infs: number): Reading {
+  const parts = [nans ? `${grouped(nans)} NaN` : "", infs ? `${grouped(infs)} Inf` : ""];
+  return reading(parts.filter(Boolean).join(", "), NaN, "not finite");
+}
+
+/** Write a finite number with so many digits, as Python's format `g` does, with a short exponent. */
+export function written(value: number, digits: number): string {
+  if (value === 0) return Object.is(value, -0) ? "-0" : "0";
+  const [mantissa = "", power = "0"] = rounded(value, digits).split("e");
+  const exponent = Number(power);
+  if (exponent < -4 || exponent >= digits) return `${trimmed(mantissa)}e${exponent}`;
+  return trimmed(placed(mantissa, exponent));
+}
+
+/** Round to so many digits, ties to even as Python does; JavaScript rounds them up. */
+function rounded(value: number, digits: number): string {
+  const up = value.toExponential(digits - 1);
+  const [long = ""] = value.toExponential(60).split("e");
+  const rest = long.replace(/^-?(\d)\.?/, "$1").slice(digits);
+  if (!/^50*$/.test(rest)) return up;
+  const even = Number(long.replace(/^-?(\d)\.?/, "$1")[digits - 1]) % 2 === 0;
+  return even ? `${long.slice(0, long.indexOf(".") + digits)}e${value.toExponential(60).split("e")[1] ?? "0"}` : up;
+}
+
+/** Move the point of digits such as 1.2346 by an exponent. */
+function placed(mantissa: string, exponent: number): string {
+  const sign = mantissa.startsWith("-") ? "-" : "";
+  const digits = mantissa.replace(/[-.]/g, "");
+  if (exponent < 0) return `${sign}0.${"0".repeat(-exponent - 1)}${digits}`;
+  return `${sign}${digits.slice(0, exponent + 1)}.${digits.slice(exponent + 1)}`;
+}
+
+function trimmed(text: string): string {
+  return text.includes(".") ? text.replace(/\.?0*$/, "") : text;
+}
+
+/** The text of a reading without the shape. */
+export function bare({ text, shape }: Reading): string {
+  return shape ? text.slice(shape.length).trimStart() : text;
+}
+
+/** The one number that a reading has everywhere, written; empty if there are several. */
+export function uniform(found: Reading): string {
+  const text = bare(found);
+  return found.state === "number" && !text.includes("\u2016") ? withoutSame(text) : "";
+}
+
+function withoutSame(text: string): string {
+  return text.startsWith(SAME) ? text.slice(SAME.length) : text;
+}
+
+/** The text without the shape, with the sign written even if it is a plus. */
+export function bareWithSign(found: Reading): string {
+  const text = bare(found);
+  const body = withoutSame(text);
+  const plus = found.state === "number" && found.signed && found.size > 0 && /^[\d\u2016]/.test(body) ? "+" : "";
+  return `${body === text ? "" : SAME}${plus}${body}`;
+}
+
+/** The text with the sign written even if it is a plus. */
+export function withSign(found: Reading): string {
+  return [found.shape, bareWithSign(found)].filter(Boolean).join(" ");
+}
+
+/** Return a number or an op with the signs that print has for them. */
+export function pretty(text: string): string {
+  return text.replaceAll("-", MINUS).replaceAll("**", "^").replaceAll("*", TIMES);
+}
+
+/** Whether two readings say the same. */
+export function sameReading(one: Reading | null, two: Reading | null): boolean {
+  if (one === null || two === null) return one === two;
+  const equal = one.text === two.text && one.state === two.state && one.signed === two.signed;
+  return equal && one.size === two.size && one.shape === two.shape;
+}

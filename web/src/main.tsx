@@ -1,0 +1,30 @@
+/** The page: reads the address and the data block, and puts the explorer into its place. */
+import { render } from "preact";
+import { fromPage, type PageData } from "./state/data";
+import { OPTIONS, type Options, type Session } from "./state/session";
+import { stateOf } from "./state/url";
+import { App } from "./ui/app";
+import { DATA, ROOT, untouchedPage } from "./ui/save";
+
+/** What the data block of the page holds; nothing if there is none. */
+function dataBlock(): PageData {
+  const text = document.getElementById(DATA)?.textContent?.trim();
+  return text ? (JSON.parse(text) as PageData) : {};
+}
+
+/** On a narrow upright screen circuits flow down. */
+function firstOptions(): Options {
+  const upright = matchMedia("(max-width: 600px) and (orientation: portrait)").matches;
+  return { ...OPTIONS, direction: upright ? "td" : "lr" };
+}
+
+function start(): void {
+  const root = document.getElementById(ROOT);
+  if (!root) return;
+  const page = untouchedPage();
+  const options = firstOptions();
+  const session: Session = stateOf(location.hash, options) ?? fromPage(dataBlock(), options);
+  render(<App first={session} page={page} whole />, root);
+}
+
+start();

@@ -1,0 +1,114 @@
+/**
+ * What a person may see at a position: which values and gradients are computed, which are partial sums, which are left
+ * over from before an edit. Kept true: a number that is not computed at this position is never shown as one.
+ */
+import type { Run, Value } from "../types";
+import { isLeaf, sum, type Timeline } from "./timeline";
+
+/** What is known of a gradient. */
+export type Mark = "none" | "partial" | "final" | "stale";
+
+export interface Known {
+  value: boolean[];
+  /** Values computed from leaves that have been edited since. */
+  staleValue: boolean[];
+  grad: Mark[];
+  /** What has arrived so far at a node that waits for more. */
+  partial: (Value | null)[];
+  /** How many wires have brought something back to each node, of how many. */
+  arrived: number[];
+  due: number[];
+  /** In the order of `run.wires`. */
+  wire: ("none" | "final" | "stale")[];
+}
+
+/** A run together with what is known of it. */
+export interface Shown {
+  run: Run;
+  known: Known;
+}
+
+/** What is known of a run at a position. */
+export function knownAt(run: Run, line: Timeline, at: number): Known {
+  const { partial, arrived } = arrivals(run, line, at);
+  const grad = line.gradAt.map((moment, node): Mark => {
+    if (at > 0 && moment <= at) return "final";
+    return arrived[node] ? "partial" : "none";
+  });
+  return {
+    value: line.valueAt.map((moment) => moment <= at),
+    staleValue: line.valueAt.map(() => false),
+    grad,
+    partial: partial.map((value, node) => (grad[node] === "partial" ? value : null)),
+    arrived,
+    due: line.due,
+    wire: line.wireAt.map((moment) => (at > 0 && moment <= at ? "final" : "none")),
+  };
+}
+
+function arrivals(run: Run, line: Timeline, at: number): { partial: (Value | null)[]; arrived: number[] } {
+  const partial: (Value | null)[] = run.values.map(() => null);
+  const arrived = run.values.map(() => 0);
+  const wires = run.wires.map((_, wire) => wire).filter((wire) => line.wireAt[wire]! <= at && at > 0);
+  wires.sort((one, two) => line.wireAt[one]! - line.wireAt[two]!);
+  for (const wire of wires) {
+    const { source, sent } = run.wires[wire]!;
+    if (sent === null) continue;
+    partial[source] = arrived[source]! ? sum(partial[source]!, sent) : sent;
+    arrived[source]!++;
+  }
+  return { partial, arrived };
+}
+
+/** The same with gradients that stay from earlier backward passes added at the inputs, as PyTorch does. */
+export function withCarried(shown: Shown, carried: (Value | null)[]): Shown {
+  const { run, known } = shown;
+  const plus = (value: Value | null, node: number): Value | null => sum(carried[node] ?? null, value);
+  const has = (node: number): boolean => carried[node] != null;
+  return {
+    run: { ...run, grads: run.grads.map((grad, node) => (has(node) ? plus(grad, node) : grad)) },
+    known: {
+      ...known,
+      grad: known.grad.map((mark, node) => (mark === "none" && has(node) ? "partial" : mark)),
+      partial: known.partial.map((value, node) =>
+        has(node) && known.grad[node] !== "final" ? plus(value, node) : value,
+      ),
+    },
+  };
+}
+
+/** What is shown while some numbers are left over from before an edit. */
+export function withStale(now: Shown, before: Shown): Shown {
+  const touched = touchedNodes(now.run, before.run);
+  const keep = (node: number): boolean => !now.known.value[node] && before.known.value[node]!;
+  const stale = (node: number): boolean => keep(node) && (touched[node]! || before.known.staleValue[node]!);
+  const keepGrad = (node: number): boolean => now.known.grad[node] === "none" && before.known.grad[node] !== "none";
+  const keepWire = (wire: number): boolean => now.known.wire[wire] === "none" && before.known.wire[wire] !== "none";
+  const oldGrad = (node: number): Value | null =>
+    before.known.grad[node] === "partial" ? before.known.partial[node]! : before.run.grads[node]!;
+  return {
+    run: {
+      ...now.run,
+      values: now.run.values.map((value, node) => (keep(node) ? before.run.values[node]! : value)),
+      grads: now.run.grads.map((grad, node) => (keepGrad(node) ? oldGrad(node) : grad)),
+      wires: now.run.wires.map((flow, wire) => (keepWire(wire) ? before.run.wires[wire]! : flow)),
+    },
+    known: {
+      ...now.known,
+      value: now.known.value.map((value, node) => value || keep(node)),
+      staleValue: now.known.value.map((_, node) => stale(node)),
+      grad: now.known.grad.map((mark, node) => (keepGrad(node) ? "stale" : mark)),
+      wire: now.known.wire.map((mark, wire) => (keepWire(wire) ? "stale" : mark)),
+    },
+  };
+}
+
+/** The nodes that an edited leaf reaches. */
+function touchedNodes(now: Run, before: Run): boolean[] {
+  const found: boolean[] = [];
+  now.circuit.nodes.forEach(({ sources }, node) => {
+    const edited = isLeaf(now, node) && !Object.is(now.values[node], before.values[node]);
+    found.push(edited || sources.some((source) => found[source]));
+  });
+  return found;
+}

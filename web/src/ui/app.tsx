@@ -1,0 +1,78 @@
+/** The whole explorer: puts the panels together, keeps the state, the address and the keyboard. */
+import { useMemo, useReducer, useRef, useState } from "preact/hooks";
+import { reduce, shown as shownOf, type Action, type Session } from "../state/session";
+import { useAddress } from "./address";
+import { useCommands } from "./commands";
+import { CompareTab } from "./compare";
+import { Drawing } from "./drawing";
+import { FindTab } from "./find";
+import { Outline } from "./group-card";
+import { HeatTab } from "./heat";
+import { Help } from "./help";
+import { Inspector } from "./inspector";
+import { LeavesPanel, SourcePanel } from "./leaves";
+import { savesOf } from "./save";
+import { useServer } from "./server";
+import { Stepper, usePlay } from "./stepper";
+import { TableTab } from "./table";
+import { Tabs, type TabKey } from "./tabs";
+import { TopBar } from "./topbar";
+
+interface Props {
+  first: Session;
+  /** The page to save; null where there is none of its own. */
+  page: HTMLElement | null;
+  /** Whether the explorer is the whole page, and the address is its own. */
+  whole: boolean;
+}
+
+/** The explorer. */
+export function App({ first, page, whole }: Props) {
+  const [state, dispatch] = useReducer<Session, Action>(reduce, first);
+  const [tab, setTab] = useState<TabKey>("table");
+  const [query, setQuery] = useState("");
+  const [why, setWhy] = useState(false);
+  const [help, setHelp] = useState(false);
+  const root = useRef<HTMLDivElement>(null);
+  const play = usePlay(state, dispatch);
+  const view = useMemo(() => shownOf(state), [state.run, state.line, state.at, state.before, state.carried]);
+  useAddress(state, dispatch, whole);
+  useServer(state, dispatch);
+  const commands = useCommands({
+    state, dispatch, root, whole, query,
+    onPlay: play[1],
+    onTab: setTab,
+    onWhy: () => setWhy((open) => !open),
+    onHelp: () => setHelp(true),
+  });
+  const saves = savesOf(state, page, () => root.current);
+  const find = (text: string): void => {
+    setQuery(text);
+    setTab("find");
+  };
+  return (
+    <div ref={root} class={whole ? "wg-app whole" : "wg-app"} data-theme={state.options.theme} tabIndex={-1}>
+      <TopBar state={state} dispatch={dispatch} saves={saves} onHelp={() => setHelp(true)} />
+      <div class="left">
+        <LeavesPanel state={state} shown={view} dispatch={dispatch} />
+        <SourcePanel state={state} />
+        <Outline state={state} dispatch={dispatch} />
+      </div>
+      <main class="centre">
+        <Drawing state={state} view={view} dispatch={dispatch} inside={commands.inside} onInside={commands.onInside} />
+        <Stepper state={state} dispatch={dispatch} playing={play[0]} onPlay={play[1]} />
+        <Tabs tab={tab} onTab={setTab}>
+          {tab === "table" && <TableTab state={state} shown={view} dispatch={dispatch} />}
+          {tab === "heat" && <HeatTab state={state} shown={view} onFind={find} />}
+          {tab === "find" && <FindTab state={state} dispatch={dispatch} query={query} onQuery={setQuery} />}
+          {tab === "compare" && <CompareTab state={state} dispatch={dispatch} />}
+        </Tabs>
+      </main>
+      <Inspector state={state} shown={view} dispatch={dispatch} why={why} onWhy={setWhy} />
+      {help && (
+        <Help letters={state.options.letters} onClose={() => setHelp(false)}
+          onLetters={(letters) => dispatch({ type: "option", change: { letters } })} />
+      )}
+    </div>
+  );
+}

@@ -1,0 +1,191 @@
+/** Pan and zoom: drag, wheel, pinch, keys. The view follows the picture until a person moves it. */
+import type { RefObject } from "preact";
+import { useEffect, useRef, useState } from "preact/hooks";
+import type { Picture } from "../layout";
+import type { Point } from "../types";
+
+const [SMALLEST, LARGEST] = [0.05, 4];
+const MARGIN = 24;
+/** A pointer that moves less than this does not drag. */
+const SHAKE = 4;
+/** The legend stands below the picture, the buttons above it where there is no room beside it. */
+const [BELOW, ABOVE, NARROW] = [20, 40, 600];
+/** A picture that would be smaller than this is first seen from its beginning, at a size that can be read. */
+const [TINY, LEGIBLE] = [0.25, 0.6];
+
+/** Where the picture stands in the window: its origin and how large it is drawn. */
+export interface View {
+  x: number;
+  y: number;
+  zoom: number;
+}
+
+/** The extent of a window. */
+export interface Extent {
+  width: number;
+  height: number;
+}
+
+/** Return the view in which the whole picture is seen, not enlarged by much. */
+export function fitted(picture: Picture, window: Extent): View {
+  const above = window.width < NARROW ? ABOVE : 0;
+  const high = window.height - above - BELOW;
+  const room = (size: number, extent: number) => Math.max(1, size - 2 * MARGIN) / Math.max(1, extent);
+  const zoom = Math.max(SMALLEST, Math.min(room(window.width, picture.width), room(high, picture.height), 1.25));
+  const x = (window.width - picture.width * zoom) / 2 - picture.left * zoom;
+  const y = above + (high - picture.height * zoom) / 2 - picture.top * zoom;
+  return { x, y, zoom };
+}
+
+/** Return the view in which a picture is seen first. */
+export function opening(picture: Picture, window: Extent): View {
+  const whole = fitted(picture, window);
+  if (whole.zoom >= LEGIBLE) return whole;
+  const start = (size: number, extent: number, corner: number) =>
+    Math.max(MARGIN, (size - extent * LEGIBLE) / 2) - corner * LEGIBLE;
+  const x = start(window.width, picture.width, picture.left);
+  return { x, y: start(window.height, picture.height, picture.top), zoom: LEGIBLE };
+}
+
+/** Return the view zoomed about a point that keeps its place. */
+export function zoomed(view: View, by: number, about: Point): View {
+  const zoom = Math.min(LARGEST, Math.max(SMALLEST, view.zoom * by));
+  const share = zoom / view.zoom;
+  return { x: about.x - (about.x - view.x) * share, y: about.y - (about.y - view.y) * share, zoom };
+}
+
+/** Return the view moved as little as it takes to show a rectangle of the picture. */
+export function revealed(view: View, window: Extent, rect: Extent & Point): View {
+  const shift = (start: number, size: number, extent: number) => {
+    const before = MARGIN - start;
+    const past = extent - MARGIN - start - size;
+    return before > 0 ? before : past < 0 ? Math.max(before, past) : 0;
+  };
+  const { zoom } = view;
+  const x = view.x + shift(view.x + rect.x * zoom, rect.width * zoom, window.width);
+  const y = view.y + shift(view.y + rect.y * zoom, rect.height * zoom, window.height);
+  return { x, y, zoom };
+}
+
+/** What the circuit needs to be moved about. */
+export interface Gestures {
+  view: View;
+  window: Extent;
+  /** Whether the pointer has moved so far that a press is no click. */
+  dragged: () => boolean;
+  zoomBy: (by: number) => void;
+  fit: () => void;
+  reveal: (rect: Extent & Point) => void;
+  handlers: {
+    onPointerDown: (event: PointerEvent) => void;
+    onPointerMove: (event: PointerEvent) => void;
+    onPointerUp: (event: PointerEvent) => void;
+    onPointerCancel: (event: PointerEvent) => void;
+  };
+}
+
+/** Keep the view of a picture in an element. */
+export function useGestures(picture: Picture, frame: RefObject<HTMLElement>): Gestures {
+  const window = useExtent(frame);
+  const [moved, setMoved] = useState<View | null>(null);
+  const view = moved ?? opening(picture, window);
+  const now = useRef({ view, window, picture });
+  now.current = { view, window, picture };
+  const pointers = useRef(new Map<number, Point>());
+  const path = useRef(0);
+  // Another structure is another picture: it is seen whole again.
+  const structure = `${picture.boxes.map((box) => box.label).join(" ")} ${picture.down}`;
+  useEffect(() => setMoved(null), [structure]);
+  useWheel(frame, now, setMoved);
+  const end = (event: PointerEvent): void => void pointers.current.delete(event.pointerId);
+  const middle = { x: window.width / 2, y: window.height / 2 };
+  const zoomBy = (by: number): void => setMoved(zoomed(now.current.view, by, middle));
+  return {
+    view,
+    window,
+    dragged: () => path.current > SHAKE,
+    zoomBy,
+    fit: () => setMoved(fitted(now.current.picture, now.current.window)),
+    reveal: (rect) => {
+      const found = revealed(now.current.view, now.current.window, rect);
+      if (found.x !== now.current.view.x || found.y !== now.current.view.y) setMoved(found);
+    },
+    handlers: {
+      onPointerDown: (event) => {
+        if (!pointers.current.size) path.current = 0;
+        pointers.current.set(event.pointerId, pointIn(event));
+      },
+      onPointerMove: (event) => {
+        const before = pointers.current.get(event.pointerId);
+        if (!before) return;
+        const here = pointIn(event);
+        path.current = Math.max(path.current, Math.abs(here.x - before.x) + Math.abs(here.y - before.y));
+        if (path.current <= SHAKE) return;
+        capture(event);
+        setMoved(dragged(now.current.view, pointers.current, event.pointerId, here));
+        pointers.current.set(event.pointerId, here);
+      },
+      onPointerUp: end,
+      onPointerCancel: end,
+    },
+  };
+}
+
+/** Keep getting the pointer's moves once it drags, even outside the circuit. */
+function capture(event: PointerEvent): void {
+  const element = event.currentTarget as Element;
+  if (!element.hasPointerCapture(event.pointerId)) element.setPointerCapture(event.pointerId);
+}
+
+/** Return the view after one of one or two pointers went to a place. */
+function dragged(view: View, pointers: ReadonlyMap<number, Point>, id: number, here: Point): View {
+  const before = pointers.get(id) ?? here;
+  const other = [...pointers].find(([key]) => key !== id)?.[1];
+  if (!other) return { ...view, x: view.x + here.x - before.x, y: view.y + here.y - before.y };
+  const apart = (point: Point) => Math.max(1, Math.hypot(point.x - other.x, point.y - other.y));
+  return zoomed(view, apart(here) / apart(before), other);
+}
+
+function pointIn(event: MouseEvent): Point {
+  const rect = (event.currentTarget as Element).getBoundingClientRect();
+  return { x: event.clientX - rect.left, y: event.clientY - rect.top };
+}
+
+type Now = RefObject<{ view: View; window: Extent; picture: Picture }>;
+
+/** Wheel pans what is larger than the window, and zooms with Ctrl (which is how pinching a trackpad arrives). */
+function useWheel(frame: RefObject<HTMLElement>, now: Now, setMoved: (view: View) => void): void {
+  useEffect(() => {
+    const element = frame.current;
+    const listen = (event: WheelEvent): void => {
+      if (!now.current) return;
+      const { view, window, picture } = now.current;
+      const zooming = event.ctrlKey || event.metaKey;
+      const fits = picture.width * view.zoom <= window.width && picture.height * view.zoom <= window.height;
+      if (!zooming && fits) return;
+      event.preventDefault();
+      const panned = { ...view, x: view.x - event.deltaX, y: view.y - event.deltaY };
+      setMoved(zooming ? zoomed(view, Math.exp(-event.deltaY / 300), pointIn(event)) : panned);
+    };
+    element?.addEventListener("wheel", listen, { passive: false });
+    return () => element?.removeEventListener("wheel", listen);
+  }, []);
+}
+
+/** The extent of an element, kept up to date. */
+function useExtent(frame: RefObject<HTMLElement>): Extent {
+  const [extent, setExtent] = useState<Extent>({ width: 800, height: 480 });
+  useEffect(() => {
+    const element = frame.current;
+    if (!element) return undefined;
+    const measure = (): void => {
+      const { clientWidth: width, clientHeight: height } = element;
+      if (width && height) setExtent((old) => (old.width === width && old.height === height ? old : { width, height }));
+    };
+    measure();
+    const observer = new ResizeObserver(measure);
+    observer.observe(element);
+    return () => observer.disconnect();
+  }, []);
+  return extent;
+}

@@ -1,0 +1,319 @@
+/**
+ * The circuit as SVG. It keeps no state but the view (pan, zoom) and what the pointer is on: what is known at a step,
+ * what is selected and how colours are meant all come from outside. Boxes and wires stand in an order that can be run,
+ * so that it is also the order in which they are read.
+ */
+import { useEffect, useId, useMemo, useRef, useState } from "preact/hooks";
+import { clip, width as textWidth } from "../layout/letters";
+import { pretty, written } from "../layout/readings";
+import { sceneOf, type Mode } from "../layout/faces";
+import { STEPS, type Picture, type PictureBox, type PictureFrame, type PictureWire } from "../layout";
+import type { Known } from "../state/known";
+import { sameSelection, type Selection } from "../state/selection";
+import type { Circuit, Point, Run } from "../types";
+import { BoxView } from "./circuit-boxes";
+import { useGestures, type Extent, type View } from "./circuit-gestures";
+import { closedPath, DOCUMENT, LOOKS } from "./circuit-look";
+import { facesOf, Strokes, WireView } from "./circuit-wires";
+
+export interface CircuitViewProps {
+  picture: Picture;
+  run: Run;
+  known: Known;
+  selection: Selection | null;
+  mode: Mode;
+  onSelect: (selection: Selection | null) => void;
+  onHover?: (selection: Selection | null) => void;
+  /** A group was pressed twice. */
+  onOpen?: (path: string) => void;
+}
+
+/** What the pointer is on, and what is lit with it: the whole value, all it depends on, or all that depends on it. */
+interface Pointed {
+  selection: Selection;
+  reach: "value" | "ancestors" | "descendants";
+}
+
+/** The circuit with pan, zoom and selection; one tab stop. */
+export function CircuitView(props: CircuitViewProps) {
+  const { picture, selection } = props;
+  const frame = useRef<HTMLDivElement>(null);
+  const id = useId();
+  const gestures = useGestures(picture, frame);
+  const [pointed, setPointed] = useState<Pointed | null>(null);
+  const { view } = gestures;
+  const active = activeId(picture, selection, id);
+  useEffect(() => {
+    const rect = selection && rectOf(picture, selection);
+    if (rect) gestures.reveal(rect);
+  }, [JSON.stringify(selection)]);
+  useChanges(props, gestures.reveal);
+  const point = (found: Pointed | null): void => {
+    setPointed((old) => (JSON.stringify(old) === JSON.stringify(found) ? old : found));
+    if (!sameSelection(found?.selection ?? null, pointed?.selection ?? null)) props.onHover?.(found?.selection ?? null);
+  };
+  const content = useMemo(
+    () => <Content {...props} id={id} pointed={pointed} />,
+    [picture, props.run, props.known, props.mode, JSON.stringify(selection), pointed],
+  );
+  const find = (event: Event): Selection | null => pickedFrom(picture, event.target, id);
+  return (
+    <div ref={frame} class="circuit" role="application" aria-roledescription="circuit" tabIndex={0} style={FILLING}
+      aria-label={labelOf(picture)} {...(active ? { "aria-activedescendant": active } : {})}
+      onKeyDown={(event) => keyed(event, gestures)} {...gestures.handlers}
+      onPointerOver={(event) => point(pointedAt(find(event), event))} onPointerLeave={() => point(null)}
+      onClick={(event) => !gestures.dragged() && !isControl(event.target) && props.onSelect(find(event))}
+      onDblClick={(event) => openGroup(find(event), props)}>
+      <svg {...DOCUMENT} aria-roledescription="circuit" aria-label={labelOf(picture)} width="100%" height="100%"
+        viewBox={`0 0 ${gestures.window.width} ${gestures.window.height}`} font-family={FONTS}>
+        <g transform={placed(view)}>{content}</g>
+      </svg>
+      <Controls onZoom={gestures.zoomBy} onFit={gestures.fit} />
+      <Legend {...props} />
+    </div>
+  );
+}
+
+const FILLING = { position: "absolute", inset: 0, overflow: "hidden", touchAction: "none" } as const;
+const FONTS = "'Helvetica Neue', Arial, 'Liberation Sans', sans-serif";
+
+function placed({ x, y, zoom }: View): string {
+  return `translate(${x.toFixed(2)} ${y.toFixed(2)}) scale(${zoom.toFixed(4)})`;
+}
+
+/** How many nodes a step changes at most, if it is to be followed. */
+const FOLLOWED = 6;
+
+/** Show what a step has changed, if it is outside the view. */
+function useChanges({ picture, known }: CircuitViewProps, reveal: (rect: PictureBox) => void): void {
+  const before = useRef({ picture, known });
+  useEffect(() => {
+    const old = before.current;
+    before.current = { picture, known };
+    if (old.picture.boxes.length !== picture.boxes.length || old.known.grad.length !== known.grad.length) return;
+    const changed = known.grad.flatMap((mark, node) => {
+      const value = known.value[node] !== old.known.value[node];
+      return value || mark !== old.known.grad[node] ? [node] : [];
+    });
+    const box = picture.boxes[boxIndex(picture, { kind: "node", node: changed[0] ?? -1 })];
+    if (box && changed.length <= FOLLOWED) reveal(box);
+  }, [known]);
+}
+
+function labelOf(picture: Picture): string {
+  return `Circuit ${picture.title}: ${picture.note || picture.about}`.trim();
+}
+
+function isControl(target: EventTarget | null): boolean {
+  return target instanceof Element && target.closest("button") !== null;
+}
+
+function openGroup(selection: Selection | null, { onOpen }: CircuitViewProps): void {
+  if (selection?.kind === "group") onOpen?.(selection.path);
+}
+
+/** Keys that move the view; all others belong to the page. */
+function keyed(event: KeyboardEvent, { zoomBy, fit }: { zoomBy: (by: number) => void; fit: () => void }): void {
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.key === "+" || event.key === "=") zoomBy(1.25);
+  else if (event.key === "-") zoomBy(0.8);
+  else if (event.key === "0") fit();
+  else return;
+  event.preventDefault();
+}
+
+/** What a press on a box selects. */
+export function selectionOfBox(box: PictureBox): Selection {
+  if (box.kind === "splitter") return { kind: "splitter", node: box.node };
+  return box.kind === "group" && box.path ? { kind: "group", path: box.path } : { kind: "node", node: box.node };
+}
+
+/** What a press on a wire selects; a wire into a splitter glyph belongs to the glyph. */
+export function selectionOfWire(wire: PictureWire): Selection {
+  if (wire.slot < 0) return { kind: "splitter", node: wire.source };
+  return { kind: "wire", reader: wire.reader, slot: wire.slot };
+}
+
+function pickedFrom(picture: Picture, target: EventTarget | null, id: string): Selection | null {
+  const found = target instanceof Element ? target.closest("[data-box], [data-wire]") : null;
+  const [kind, number] = (found?.id ?? "").slice(id.length + 1).split("-");
+  const box = kind === "b" ? picture.boxes[Number(number)] : undefined;
+  const wire = kind === "w" ? picture.wires[Number(number)] : undefined;
+  return box ? selectionOfBox(box) : wire ? selectionOfWire(wire) : null;
+}
+
+function pointedAt(selection: Selection | null, event: MouseEvent): Pointed | null {
+  if (!selection) return null;
+  return { selection, reach: !event.altKey ? "value" : event.shiftKey ? "descendants" : "ancestors" };
+}
+
+/** The id of what is selected, which assistive technology follows. */
+function activeId(picture: Picture, selection: Selection | null, id: string): string | null {
+  const box = boxIndex(picture, selection);
+  const wire = picture.wires.findIndex((found) => isWire(found, selection));
+  return wire >= 0 ? `${id}-w-${wire}` : box >= 0 ? `${id}-b-${box}` : null;
+}
+
+function isWire(wire: PictureWire, selection: Selection | null): boolean {
+  return selection?.kind === "wire" && wire.reader === selection.reader && wire.slot === selection.slot;
+}
+
+/** The box of a selection, or the group that it is hidden in. */
+function boxIndex(picture: Picture, selection: Selection | null): number {
+  if (!selection || selection.kind === "wire") return -1;
+  const own = picture.boxes.findIndex((box) => sameSelection(selectionOfBox(box), selection));
+  if (own >= 0 || selection.kind === "group") return own;
+  return picture.boxes.findIndex((box) => box.members.includes(selection.node));
+}
+
+function rectOf(picture: Picture, selection: Selection): (Point & Extent) | null {
+  const wire = picture.wires.find((found) => isWire(found, selection));
+  const end = wire?.points[wire.points.length - 1];
+  if (end) return { x: end.x - 60, y: end.y - 20, width: 70, height: 40 };
+  return picture.boxes[boxIndex(picture, selection)] ?? null;
+}
+
+interface ContentProps extends CircuitViewProps {
+  id: string;
+  pointed: Pointed | null;
+}
+
+/** Everything that moves with the view. */
+function Content({ picture, run, known, mode, selection, id, pointed }: ContentProps) {
+  const scene = sceneOf(picture, run, known, mode);
+  const faces = facesOf(scene);
+  const lit = litNodes(run.circuit, pointed);
+  const chosen = boxIndex(picture, selection);
+  const named = new Set<number>();
+  const into = picture.boxes.map((): number[] => []);
+  for (const [k, wire] of picture.wires.entries()) into[wire.to]?.push(k);
+  const wire = (k: number) => {
+    const [found, face] = [picture.wires[k], faces[k]];
+    if (!found || !face) return null;
+    const first = !named.has(found.from);
+    if (found.stub) named.add(found.from);
+    return (
+      <WireView key={`w${k}`} scene={scene} wire={found} face={face} id={`${id}-w-${k}`} named={first}
+        chosen={isWire(found, selection)} lit={lit.wire(found)} />
+    );
+  };
+  return (
+    <>
+      {picture.frames.map((frame, k) => <FrameView key={k} frame={frame} />)}
+      <Strokes scene={scene} faces={faces} />
+      {picture.boxes.map((box, k) => [
+        ...(into[k] ?? []).map(wire),
+        <BoxView key={`b${k}`} scene={scene} box={box} id={`${id}-b-${k}`} chosen={k === chosen} lit={lit.box(box)} />,
+      ])}
+    </>
+  );
+}
+
+function FrameView({ frame }: { frame: PictureFrame }) {
+  return (
+    <g class="frame" aria-hidden="true">
+      <path {...LOOKS.frame} d={closedPath(frame.points)} />
+      <text {...LOOKS.group} {...frame.at}>{clip(frame.name, Math.max(4, Math.floor(frame.room / 7)))}</text>
+    </g>
+  );
+}
+
+interface Lit {
+  box: (box: PictureBox) => boolean;
+  wire: (wire: PictureWire) => boolean;
+}
+
+const DARK: Lit = { box: () => false, wire: () => false };
+
+/** What is lit with what the pointer is on: all branches of a value, or everything up or down the circuit from it. */
+function litNodes(circuit: Circuit, pointed: Pointed | null): Lit {
+  const node = pointed && valueOf(circuit, pointed.selection);
+  if (node === null || !pointed) return DARK;
+  if (pointed.reach === "value") {
+    return { box: (box) => box.node === node && box.kind !== "group", wire: (wire) => wire.source === node };
+  }
+  const reached = pointed.reach === "ancestors" ? ancestors(circuit, node) : descendants(circuit, node);
+  return {
+    box: (box) => box.members.some((member) => reached.has(member)),
+    wire: (wire) => reached.has(wire.source) && (wire.slot < 0 || reached.has(wire.reader)),
+  };
+}
+
+/** The node whose value a selection is about. */
+function valueOf(circuit: Circuit, selection: Selection): number | null {
+  if (selection.kind === "group") return null;
+  if (selection.kind !== "wire") return selection.node;
+  return circuit.nodes[selection.reader]?.sources[selection.slot] ?? null;
+}
+
+/** The nodes a node depends on, itself included. */
+export function ancestors(circuit: Circuit, node: number): Set<number> {
+  const found = new Set([node]);
+  for (let k = node; k >= 0; k--) {
+    if (found.has(k)) for (const source of circuit.nodes[k]?.sources ?? []) found.add(source);
+  }
+  return found;
+}
+
+/** The nodes that depend on a node, itself included. */
+export function descendants(circuit: Circuit, node: number): Set<number> {
+  const found = new Set([node]);
+  for (const [k, { sources }] of circuit.nodes.entries()) if (sources.some((source) => found.has(source))) found.add(k);
+  return found;
+}
+
+const CORNER = { position: "absolute", right: "8px" } as const;
+
+/** Buttons for those who have neither wheel nor keys; the circuit stays one tab stop. */
+function Controls({ onZoom, onFit }: { onZoom: (by: number) => void; onFit: () => void }) {
+  const button = (name: string, text: string, act: () => void) => (
+    <button type="button" tabIndex={-1} aria-label={name} title={name} onClick={act}>{text}</button>
+  );
+  return (
+    <div class="zoom" style={{ ...CORNER, top: "8px", display: "flex", gap: "4px" }}>
+      {button("Zoom in", "+", () => onZoom(1.25))}
+      {button("Zoom out", "\u2212", () => onZoom(0.8))}
+      {button("Fit to view", "\u2922", onFit)}
+    </div>
+  );
+}
+
+const SWATCH = 13;
+
+/** The colour scale with its limit, once there are gradients; norms have tones of their own. */
+function Legend({ picture, run, known, mode }: CircuitViewProps) {
+  if (known.grad.every((mark) => mark === "none")) return null;
+  const { scale } = sceneOf(picture, run, known, mode);
+  const limit = written(scale.limit, 3);
+  const signed = mode !== "magnitude";
+  const what = mode === "product" ? "gradient \u00d7 value" : signed ? "gradient" : "|gradient|";
+  const norms = signed && picture.boxes.some(({ grad }) => grad?.state === "number" && !grad.signed);
+  const tones = signed ? [...tonesOf("n").reverse(), "z", ...tonesOf("p")] : ["z", ...tonesOf("m")];
+  const ends = signed ? [`-${limit}`, `+${limit}`] : ["0", limit];
+  return (
+    <div style={{ ...CORNER, bottom: "6px", display: "flex", gap: "12px" }} class="legend">
+      <Swatches before={`${what} ${pretty(ends[0] ?? "")}`} tones={tones} behind={pretty(ends[1] ?? "")} />
+      {norms && <Swatches before="norm 0" tones={tonesOf("m")} behind={pretty(limit)} />}
+    </div>
+  );
+}
+
+function tonesOf(sign: string): string[] {
+  return Array.from({ length: STEPS }, (_, k) => `${sign}${k + 1}`);
+}
+
+function Swatches({ before, tones, behind }: { before: string; tones: readonly string[]; behind: string }) {
+  const start = textWidth(before, 10) + 6;
+  const end = start + SWATCH * tones.length;
+  const extent = { width: end + 6 + textWidth(behind, 10), height: 18 };
+  return (
+    <svg {...extent} role="img" aria-label={`Colours from ${before} to ${behind}, log scale`}
+      style={{ width: `${extent.width}px`, height: "18px" }}>
+      <text {...LOOKS.small} x={start - 6} y={13} text-anchor="end">{before}</text>
+      {tones.map((tone, k) => (
+        <rect key={tone} x={start + SWATCH * k} y={4} width={12} height={11} rx={2} fill={`var(--wg-s_${tone})`} />
+      ))}
+      <text {...LOOKS.small} x={end + 5} y={13}>{behind}</text>
+    </svg>
+  );
+}

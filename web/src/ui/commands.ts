@@ -1,0 +1,162 @@
+/** What the keys do. */
+import type { RefObject } from "preact";
+import { useEffect, useRef, useState } from "preact/hooks";
+import { firstNonFinite } from "../engine";
+import { nodeOf, type Selection } from "../state/selection";
+import { blameOf, type Action, type Session } from "../state/session";
+import { results } from "./find";
+import { commandOf, type Command } from "./keys";
+import type { TabKey } from "./tabs";
+import { firstNode, nextWire, sibling, towardsReader, towardsSource } from "./walk";
+
+interface Wiring {
+  state: Session;
+  dispatch: (action: Action) => void;
+  root: RefObject<HTMLElement>;
+  whole: boolean;
+  query: string;
+  onPlay: () => void;
+  onTab: (tab: TabKey) => void;
+  onWhy: () => void;
+  onHelp: () => void;
+}
+
+/** Listen to the keyboard; says whether the circuit was entered, and lets it be entered. */
+export function useCommands(wiring: Wiring): { inside: boolean; onInside: (inside: boolean) => void } {
+  const [inside, setInside] = useState(false);
+  const anchor = useRef(-1);
+  const now = useRef<Now>({ ...wiring, inside, setInside, anchor });
+  now.current = { ...wiring, inside, setInside, anchor };
+  useEffect(() => {
+    const listen = (event: KeyboardEvent): void => pressed(event, now.current);
+    const target: HTMLElement | Document | null = wiring.whole ? document : wiring.root.current;
+    target?.addEventListener("keydown", listen as EventListener);
+    return () => target?.removeEventListener("keydown", listen as EventListener);
+  }, [wiring.whole]);
+  return { inside, onInside: setInside };
+}
+
+interface Now extends Wiring {
+  inside: boolean;
+  setInside: (inside: boolean) => void;
+  /** The node from which W goes round its wires. */
+  anchor: { current: number };
+}
+
+function pressed(event: KeyboardEvent, now: Now): void {
+  if (event.defaultPrevented || document.querySelector("dialog[open]")) return;
+  const control = event.ctrlKey || event.metaKey;
+  const press = { key: event.key, control, shift: event.shiftKey, alt: event.altKey };
+  const command = commandOf(press, now.inside, now.state.options.letters);
+  if (!command || belongsTo(event.target, event.key)) return;
+  event.preventDefault();
+  carryOut(command, now);
+}
+
+/** Whether a key means something to the control it was pressed in. */
+function belongsTo(target: EventTarget | null, key: string): boolean {
+  if (!(target instanceof HTMLElement)) return false;
+  if (target.matches("input[type=checkbox], button, summary, a")) return key === " " || key === "Enter";
+  if (target.matches("input[type=range]")) return key.startsWith("Arrow") || key === "Home" || key === "End";
+  if (target.matches("input, textarea")) return key !== "Escape";
+  return target.matches("select") && key !== "Escape";
+}
+
+function carryOut(command: Command, now: Now): void {
+  const { state, dispatch } = now;
+  const [kind, size] = command.split("-") as [string, Session["options"]["size"]];
+  if (kind === "size") return dispatch({ type: "option", change: { size } });
+  const plain: Partial<Record<Command, Action>> = {
+    step: { type: "step", by: 1 },
+    back: { type: "step", by: -1 },
+    start: { type: "to", where: "start" },
+    end: { type: "to", where: "end" },
+    forward: { type: "to", where: "forward" },
+    backward: { type: "to", where: "end" },
+    reset: { type: "reset" },
+    undo: { type: "undo" },
+    redo: { type: "redo" },
+  };
+  const action = plain[command];
+  if (action) return dispatch(action);
+  if (walks(command)) return walk(command, now);
+  open(command, now);
+  if (command === "non-finite") select(dispatch, broken(state));
+  if (command === "next-result") select(dispatch, result(now, 1));
+  if (command === "previous-result") select(dispatch, result(now, -1));
+}
+
+const WALKS = ["reader", "source", "above", "below", "next-wire"] as const;
+
+function walks(command: Command): command is (typeof WALKS)[number] {
+  return (WALKS as readonly Command[]).includes(command);
+}
+
+function select(dispatch: (action: Action) => void, selection: Selection | null): void {
+  if (selection) dispatch({ type: "select", selection });
+}
+
+function walk(command: (typeof WALKS)[number], { state, dispatch, anchor }: Now): void {
+  const { circuit, selection: from } = state;
+  if (!from) return select(dispatch, firstNode(circuit));
+  if (from.kind === "node") anchor.current = from.node;
+  const round = circuit.nodes[anchor.current] ? anchor.current : (nodeOf(from) ?? 0);
+  const next = {
+    reader: () => towardsReader(circuit, from),
+    source: () => towardsSource(circuit, from),
+    above: () => sibling(state.line.ranks, from, -1),
+    below: () => sibling(state.line.ranks, from, 1),
+    "next-wire": () => nextWire(circuit, round, from),
+  }[command]();
+  select(dispatch, next);
+}
+
+/** Commands that open or close something on the page. */
+function open(command: Command, now: Now): void {
+  const { state, dispatch, root } = now;
+  const focus = (...selectors: string[]): void => {
+    const seek = (selector: string) => root.current?.querySelector<HTMLElement>(selector);
+    setTimeout(() => selectors.map(seek).find(Boolean)?.focus());
+  };
+  if (command === "play") now.onPlay();
+  if (command === "help") now.onHelp();
+  if (command === "why") now.onWhy();
+  if (command === "table") {
+    now.onTab("table");
+    focus("[data-tab=table]");
+  }
+  if (command === "find") {
+    now.onTab("find");
+    focus(".find input");
+  }
+  if (command === "edit") focus(".inspector input.number", ".leaves input.number");
+  if (command === "leave") leave(now);
+  if (command === "open") toggleGroup(state, dispatch);
+}
+
+function leave({ state, dispatch, inside, setInside }: Now): void {
+  if (inside) setInside(false);
+  else if (state.selection) dispatch({ type: "select", selection: null });
+  else if (document.activeElement instanceof HTMLElement) document.activeElement.blur();
+}
+
+function toggleGroup(state: Session, dispatch: (action: Action) => void): void {
+  const { selection } = state;
+  const node = nodeOf(selection);
+  const path = selection?.kind === "group" ? selection.path : node === null ? "" : state.circuit.nodes[node]!.group;
+  if (path) dispatch({ type: "open", path, open: !state.opened.includes(path) });
+}
+
+/** The op that first made something non-finite, forward or else backward; of arrays Python knows more. */
+function broken(state: Session): Selection | null {
+  const { forward, backward } = firstNonFinite(state.run);
+  const first = blameOf(state)?.origins[0] ?? forward ?? backward;
+  return first && { kind: "node", node: first.node };
+}
+
+function result({ state, query }: Now, by: 1 | -1): Selection | null {
+  const { found } = results(state, query);
+  if (!found.length) return null;
+  const index = found.indexOf(nodeOf(state.selection) ?? -1);
+  return { kind: "node", node: found[(index + by + found.length) % found.length]! };
+}

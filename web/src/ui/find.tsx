@@ -1,0 +1,111 @@
+/** The search: nodes by op, name, group, sizes and what is not finite, and where that came from. */
+import { find, FindMistake, firstNonFinite, nameOf, spoiledText, type Origin } from "../engine";
+import type { Blame } from "../state/data";
+import { nodeOf } from "../state/selection";
+import { blameOf, type Action, type Session } from "../state/session";
+import { Button, useUnique } from "./parts";
+
+interface Props {
+  state: Session;
+  dispatch: (action: Action) => void;
+  query: string;
+  onQuery: (query: string) => void;
+}
+
+const MOST = 200;
+
+/** The field, the results, and the way to the first NaN or infinity. */
+export function FindTab({ state, dispatch, query, onQuery }: Props) {
+  const [id, about] = [useUnique(), useUnique()];
+  const { found, wrong } = results(state, query);
+  const pick = (node: number): void => dispatch({ type: "select", selection: { kind: "node", node } });
+  return (
+    <div class="find">
+      <form role="search" onSubmit={(event) => {
+        event.preventDefault();
+        if (found.length) pick(next(found, nodeOf(state.selection)));
+      }}>
+        <label for={id}>Find</label>
+        <input id={id} type="search" autoComplete="off" spellcheck={false} placeholder="op:tanh grad>1e3"
+          aria-describedby={about} aria-invalid={wrong !== ""} value={query}
+          onInput={(event) => onQuery(event.currentTarget.value)} />
+        <Button label="Next result" keys="N" disabled={!found.length} onClick={() => pick(next(found, nodeOf(state.selection)))}>
+          Next
+        </Button>
+      </form>
+      <p id={about} class="note">
+        op:tanh, name:h, name:/^h[12]$/, group:net, grad&gt;1e3, value&lt;0.1, nan, inf, absent: all of what is asked must hold.
+      </p>
+      <p role="status">{wrong || (query.trim() ? countText(found.length) : "")}</p>
+      {query.trim() && (
+        <ul class="results">
+          {found.slice(0, MOST).map((node) => (
+            <li key={node}>
+              <Button pressed={nodeOf(state.selection) === node} onClick={() => pick(node)}>{nameOf(state.circuit, node)}</Button>
+            </li>
+          ))}
+        </ul>
+      )}
+      <NonFinites state={state} pick={pick} />
+    </div>
+  );
+}
+
+/** The nodes that a query finds; a query that cannot be read finds none and says why. */
+export function results({ circuit, run, line }: Session, query: string): { found: number[]; wrong: string } {
+  if (!query.trim()) return { found: [], wrong: "" };
+  try {
+    return { found: find(circuit, line.length ? run : null, query), wrong: "" };
+  } catch (error) {
+    if (error instanceof FindMistake) return { found: [], wrong: error.message };
+    throw error;
+  }
+}
+
+/** The result behind the one that is selected, around the end. */
+function next(found: number[], selected: number | null): number {
+  return found.find((node) => node > (selected ?? -1)) ?? found[0]!;
+}
+
+const countText = (count: number): string => (count === 1 ? "1 node" : `${count.toLocaleString("en")} nodes`);
+
+/** Where what is not finite comes from, forward and backward. */
+function NonFinites({ state, pick }: { state: Session; pick: (node: number) => void }) {
+  if (!state.line.length) return null;
+  const blame = blameOf(state);
+  if (blame) return <Blamed state={state} blame={blame} pick={pick} />;
+  const { forward, backward } = firstNonFinite(state.run);
+  const origins = [forward, backward].filter((origin) => origin !== null);
+  if (!origins.length) return <p class="note">Every value and gradient of this run is finite.</p>;
+  return (
+    <section aria-label="First non-finite">
+      {origins.map((origin) => (
+        <Broken key={origin.phase} state={state} origin={origin} pick={pick} />
+      ))}
+    </section>
+  );
+}
+
+/** What Python says about it, with what to try. */
+function Blamed({ state, blame, pick }: { state: Session; blame: Blame; pick: (node: number) => void }) {
+  return (
+    <section aria-label="First non-finite">
+      <pre class="code">{blame.text}</pre>
+      {blame.origins.map(({ node }) => (
+        <Button key={node} keys="G" onClick={() => pick(node)}>Go to {nameOf(state.circuit, node)}</Button>
+      ))}
+    </section>
+  );
+}
+
+function Broken({ state, origin, pick }: { state: Session; origin: Origin; pick: (node: number) => void }) {
+  const place = state.circuit.nodes[origin.node]!.place;
+  const spoiled = origin.spoils.slice(0, 4).map((spot) => spoiledText(state.run, spot));
+  return (
+    <p>
+      <b>First non-finite, {origin.phase}:</b> {origin.said}
+      {place ? ` (${place.file}:${place.line})` : ""}. {spoiled.length ? `It spoils ${spoiled.join(", ")}. ` : ""}
+      <Button keys="G" onClick={() => pick(origin.node)}>Go to {nameOf(state.circuit, origin.node)}</Button>
+    </p>
+  );
+}

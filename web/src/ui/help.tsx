@@ -1,0 +1,41 @@
+/** The list of keys, in a dialog. */
+import { useEffect, useRef } from "preact/hooks";
+import { keysText, OTHER_KEYS, SHORTCUTS } from "./keys";
+import { Switch } from "./parts";
+
+interface Props {
+  letters: boolean;
+  onLetters: (on: boolean) => void;
+  onClose: () => void;
+}
+
+/** Every shortcut, and a switch for those of a single letter. */
+export function Help({ letters, onLetters, onClose }: Props) {
+  const dialog = useRef<HTMLDialogElement>(null);
+  useEffect(() => dialog.current?.showModal(), []);
+  return (
+    <dialog ref={dialog} class="help" aria-label="Keys" onClose={onClose}>
+      <h2>Keys</h2>
+      <Switch label="Single keys such as F and 1 are shortcuts" on={letters} onChange={onLetters} />
+      <dl class="keys">
+        {[...shortcutRows(), ...OTHER_KEYS].map(([keys, does]) => (
+          <div key={does}>
+            <dt>{keys.split(" or ").map((key) => <kbd key={key}>{key}</kbd>)}</dt>
+            <dd>{does}</dd>
+          </div>
+        ))}
+      </dl>
+      <form method="dialog"><button type="submit" class="main">Close</button></form>
+    </dialog>
+  );
+}
+
+/** Rows of keys and what they do; two keys for one thing share a row. */
+function shortcutRows(): [string, string][] {
+  const rows = new Map<string, string>();
+  for (const shortcut of SHORTCUTS) {
+    const before = rows.get(shortcut.does);
+    rows.set(shortcut.does, before ? `${before} or ${keysText(shortcut)}` : keysText(shortcut));
+  }
+  return [...rows].map(([does, keys]) => [keys, does]);
+}

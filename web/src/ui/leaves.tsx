@@ -1,0 +1,151 @@
+/** The left panel: where the circuit comes from, and its leaves with fields and sliders. */
+import { evaluate, nameOf, number } from "../engine";
+import { PRESETS, told } from "../state/presets";
+import { nodeOf } from "../state/selection";
+import { canEdit, inputNames, type Action, type Session } from "../state/session";
+import type { Shown } from "../state/known";
+import type { Circuit } from "../types";
+import { NumberField, useUnique } from "./parts";
+import { gradText, show } from "./text";
+
+interface Props {
+  state: Session;
+  shown: Shown;
+  dispatch: (action: Action) => void;
+}
+
+/** Where the circuit comes from, with the statement of the selected node marked. */
+export function SourcePanel({ state }: Pick<Props, "state">) {
+  const node = nodeOf(state.selection);
+  const place = node === null ? undefined : state.circuit.nodes[node]?.place;
+  return (
+    <section class="panel source" aria-label="Source">
+      <h2>Source</h2>
+      <About state={state} />
+      {state.source.kind === "formula" ? (
+        <Statements text={state.source.text} line={place?.line ?? 0} column={place?.column ?? 0} />
+      ) : (
+        <p class="code">
+          {place ? `${place.file}:${place.line}` : `circuit ${state.circuit.name}`}
+          {place?.text && <mark class="line">{place.text}</mark>}
+        </p>
+      )}
+      {state.source.kind === "data" && state.source.note && <p class="note">{state.source.note}</p>}
+    </section>
+  );
+}
+
+/** What a preset wants looked at, with the numbers of its own leaves. */
+function About({ state }: Pick<Props, "state">) {
+  const { source } = state;
+  const preset = source.kind === "formula" && PRESETS.find(({ key }) => key === source.preset);
+  if (!preset) return null;
+  const changed = Object.entries(preset.leaves).some(([name, value]) => !Object.is(state.leaves[name], value));
+  const run = changed ? evaluate(state.circuit, preset.leaves) : state.run;
+  return <p class="about">{changed ? "At the leaves of the preset: " : ""}{preset.text(told(run))}</p>;
+}
+
+function Statements({ text, line, column }: { text: string; line: number; column: number }) {
+  return (
+    <ol class="code">
+      {statements(text).map((part) => {
+        const marked = part.line === line && part.first < column && column <= part.last;
+        return <li key={`${part.line}:${part.first}`}>{marked ? <mark>{part.text}</mark> : part.text}</li>;
+      })}
+    </ol>
+  );
+}
+
+interface Statement {
+  text: string;
+  line: number;
+  /** Columns, from 0; `last` is the column behind it. */
+  first: number;
+  last: number;
+}
+
+/** The statements of a formula and where they stand. */
+export function statements(text: string): Statement[] {
+  return text.split("\n").flatMap((row, index) => {
+    let first = 0;
+    return row.split(";").flatMap((part) => {
+      const made = { text: part.trim(), line: index + 1, first, last: first + part.length };
+      first += part.length + 1;
+      return made.text ? [made] : [];
+    });
+  });
+}
+
+/** The leaves, each with a field, a slider and a way back. */
+export function LeavesPanel({ state, shown, dispatch }: Props) {
+  const names = inputNames(state.circuit);
+  return (
+    <section class="panel leaves" aria-label="Leaves">
+      <h2>Leaves</h2>
+      {state.trouble && <p class="trouble" role="alert">{state.trouble}. The numbers are those of the leaves before.</p>}
+      {names.length === 0 && <p class="note">This circuit has no inputs.</p>}
+      <ul>
+        {names.map((name) => (
+          <Leaf key={name} name={name} state={state} shown={shown} dispatch={dispatch} />
+        ))}
+      </ul>
+    </section>
+  );
+}
+
+function Leaf({ name, state, shown, dispatch }: Props & { name: string }) {
+  const node = nameOfd(state.circuit, name);
+  const id = useUnique();
+  return (
+    <li class="leaf">
+      <label for={id}>{name}</label>
+      {canEdit(state, name) ? (
+        <LeafControls id={id} name={name} state={state} dispatch={dispatch} />
+      ) : (
+        <output id={id} class="fixed" title={show(state.run.values[node])}>{show(state.run.values[node])}</output>
+      )}
+      <span class="grad">
+        <span aria-hidden="true">grad </span>
+        <span class="aloud">gradient of {name}: </span>
+        {short(gradText(shown.run, shown.known, node))}
+      </span>
+    </li>
+  );
+}
+
+const short = (text: string): string => (text === "not computed" ? "–" : text);
+
+function nameOfd(circuit: Circuit, name: string): number {
+  return circuit.nodes.findIndex((_, node) => nameOf(circuit, node) === name);
+}
+
+/** The field, slider and reset of one leaf. */
+export function LeafControls({ id, name, state, dispatch }: Omit<Props, "shown"> & { id: string; name: string }) {
+  const value = state.leaves[name]!;
+  const given = state.given[name] ?? 1;
+  const reach = sliderReach(given);
+  return (
+    <>
+      <NumberField id={id} value={value} onChange={(next) => dispatch({ type: "leaf", name, value: next })} />
+      <input type="range" min={-reach} max={reach} step={reach / 100} aria-label={`${name}, slider`}
+        value={Number.isFinite(value) ? value : 0} aria-valuetext={number(value)}
+        onInput={(event) => dispatch({ type: "leaf", name, value: rounded(event.currentTarget.value), drag: true })} />
+      <button type="button" class="quiet" aria-label={`Reset ${name} to ${number(given)}`} title={`back to ${number(given)}`}
+        disabled={Object.is(value, given)} onClick={() => dispatch({ type: "reset-leaf", name })}>
+        ↺
+      </button>
+    </>
+  );
+}
+
+/** How far a slider goes to either side: a round number of at least twice the given value. */
+export function sliderReach(given: number): number {
+  const size = Math.abs(given);
+  if (!Number.isFinite(size) || size <= 2.5) return 5;
+  const power = 10 ** Math.floor(Math.log10(2 * size));
+  return [1, 2, 5, 10].map((digit) => digit * power).find((reach) => reach >= 2 * size)!;
+}
+
+function rounded(text: string): number {
+  return Number(Number(text).toPrecision(6));
+}

@@ -1,0 +1,186 @@
+/** The cards of function nodes and leaves: "upstream × local = sent" with the numbers of this step. */
+import { kinksOf, nameOf, told } from "../engine";
+import { canEdit } from "../state/session";
+import type { Shown } from "../state/known";
+import { Check, Why } from "./ask";
+import type { CardProps } from "./inspector";
+import { LeafControls } from "./leaves";
+import { Fact, useUnique } from "./parts";
+import { Slices } from "./slices";
+import { TangentPlot } from "./tangent";
+import { gradText, operandText, patternText, readersOf, show, valueText, wireIndex } from "./text";
+
+interface Props extends CardProps {
+  node: number;
+}
+
+/** The card of a function node. */
+export function NodeCard(props: Props) {
+  const { state, shown, node } = props;
+  const { run, known } = shown;
+  const { op } = state.circuit.nodes[node]!;
+  return (
+    <>
+      <p class="code equation">{equation(props)}</p>
+      <dl>
+        <Fact name="value">{valueText(run, known, node)}</Fact>
+        <Fact name="upstream gradient">{gradText(run, known, node)}</Fact>
+      </dl>
+      <Sends {...props} />
+      {known.value[node] && <Kinks shown={shown} node={node} />}
+      {patternText(op) && <p class="note">{patternText(op)}.</p>}
+      {known.value[node] && <TangentPlot run={run} node={node} />}
+      <Where {...props} />
+      <Check {...props} />
+      <Why {...props} />
+      <Slices {...props} />
+    </>
+  );
+}
+
+/** The node's formula, with numbers plugged in once they are known. */
+function equation({ state, shown, node }: Props): string {
+  const plain = told(state.circuit, node);
+  if (!shown.known.value[node] || state.before) return plain;
+  return state.line.stages.find((stage) => stage.kind === "forward" && stage.node === node)?.text ?? plain;
+}
+
+/** What the node sends back along each input wire. */
+function Sends({ state, shown, dispatch, node }: Props) {
+  const { sources } = state.circuit.nodes[node]!;
+  const name = nameOf(state.circuit, node);
+  return (
+    <table class="sends">
+      <caption class="aloud">What the node sends back</caption>
+      <thead>
+        <tr>
+          <th scope="col">to</th>
+          <th scope="col">upstream × local = sent</th>
+        </tr>
+      </thead>
+      <tbody>
+        {sources.map((source, slot) => (
+          <tr key={slot}>
+            <th scope="row">
+              <button type="button" class="plain" aria-label={`Wire from ${nameOf(state.circuit, source)}, input ${slot + 1}`}
+                onClick={() => dispatch({ type: "select", selection: { kind: "wire", reader: node, slot } })}>
+                {nameOf(state.circuit, source)}
+              </button>
+            </th>
+            <td class="num">
+              <p class="symbol">∂{name}/∂{nameOf(state.circuit, source)} = {localText(shown, node, slot)}</p>
+              <p>{productText(shown, node, slot)}</p>
+            </td>
+          </tr>
+        ))}
+      </tbody>
+    </table>
+  );
+}
+
+/** The local derivative on a wire, once the reader's value is there. */
+export function localText({ run, known }: Shown, reader: number, slot: number): string {
+  if (!known.value[reader]) return "not computed";
+  return show(run.wires[wireIndex(run, reader, slot)]!.local);
+}
+
+/** Upstream times local, once it was sent. */
+export function productText({ run, known }: Shown, reader: number, slot: number): string {
+  const index = wireIndex(run, reader, slot);
+  const { local, upstream, sent } = run.wires[index]!;
+  if (known.wire[index] === "none") return "not sent yet";
+  const stale = known.wire[index] === "stale" ? " (stale)" : "";
+  if (sent === null) return `nothing is sent${stale}`;
+  return local === null ? show(sent) + stale : `${operandText(upstream)} × ${operandText(local)} = ${show(sent)}${stale}`;
+}
+
+/** Where a slope is a choice, which one was made. */
+function Kinks({ shown, node }: { shown: Shown; node: number }) {
+  const found = kinksOf(shown.run, node);
+  if (!found.length) return null;
+  return <p class="badge">On a kink: {found.map(({ doc }) => doc).join("; ")}.</p>;
+}
+
+/** The line that made the node, and a button that copies where it is. */
+export function Where({ state, node }: Pick<Props, "state" | "node">) {
+  const { place, group, type } = state.circuit.nodes[node]!;
+  const text = place && `${place.file}:${place.line}${place.column ? `:${place.column}` : ""}`;
+  return (
+    <dl>
+      <Fact name="type">{type}</Fact>
+      {group && <Fact name="group">{group}</Fact>}
+      {text && (
+        <Fact name="written at">
+          <span class="code">{text}</span>{" "}
+          <button type="button" class="quiet" aria-label={`Copy ${text}`} onClick={() => void navigator.clipboard?.writeText(text)}>
+            copy
+          </button>
+          {place.text && <p class="code">{place.text}</p>}
+        </Fact>
+      )}
+    </dl>
+  );
+}
+
+/** The card of an input or a constant. */
+export function LeafCard(props: Props) {
+  const { state, shown, node } = props;
+  const name = nameOf(state.circuit, node);
+  const { op } = state.circuit.nodes[node]!;
+  const id = useUnique();
+  const editable = op === "input" && canEdit(state, name);
+  return (
+    <>
+      {editable && (
+        <div class="leaf edit">
+          <label for={id}>value</label>
+          <LeafControls id={id} name={name} state={state} dispatch={props.dispatch} />
+        </div>
+      )}
+      <dl>
+        {!editable && <Fact name="value">{valueText(shown.run, shown.known, node)}</Fact>}
+        <Fact name="gradient">{gradText(shown.run, shown.known, node)}</Fact>
+        {state.carried?.[node] != null && <Fact name="from earlier passes">{show(state.carried[node])}</Fact>}
+      </dl>
+      <Arrivals {...props} />
+      <Where {...props} />
+      {op === "input" && <Check {...props} />}
+      {op === "input" && <Why {...props} />}
+      <Slices {...props} />
+    </>
+  );
+}
+
+/** What comes back to a node from each of its readers. */
+export function Arrivals({ state, shown, dispatch, node }: Props) {
+  const wires = readersOf(shown.run, node);
+  if (!wires.length) return null;
+  return (
+    <table class="sends">
+      <caption>what comes back</caption>
+      <thead>
+        <tr>
+          <th scope="col">from</th>
+          <th scope="col">upstream × local = sent</th>
+        </tr>
+      </thead>
+      <tbody>
+        {wires.map((index) => {
+          const { reader, slot } = shown.run.wires[index]!;
+          const from = nameOf(state.circuit, reader);
+          return (
+            <tr key={index}>
+              <th scope="row">
+                <button type="button" class="plain" aria-label={`Wire to ${from}, input ${slot + 1}`}
+                  onClick={() => dispatch({ type: "select", selection: { kind: "wire", reader, slot } })}>
+                  {from}
+                </button>
+              </th>
+              <td class="num">{productText(shown, reader, slot)}</td>
+            </tr>
+          );
+        })}
+      </tbody>
+    </table>
+  );
+}

@@ -1,0 +1,99 @@
+/** Ways to keep what is shown: a page, a picture, data. Everything is made from what the page already has. */
+import { asJson, documentOf, pageData } from "../state/data";
+import type { Session } from "../state/session";
+import type { Saves } from "./topbar";
+
+/** The id of the data block of a page, and of the element in which the explorer stands. */
+export const DATA = "wiregrad-data";
+export const ROOT = "explorer";
+
+/** The page as it was before the explorer filled it; null where its script does not stand in it. */
+export function untouchedPage(): HTMLElement | null {
+  const scripts = [...document.scripts].filter((script) => script.type !== "application/json");
+  if (!scripts.length || scripts.some((script) => script.src)) return null;
+  const page = document.documentElement.cloneNode(true) as HTMLElement;
+  page.querySelector(`#${ROOT}`)?.replaceChildren();
+  return page;
+}
+
+/** The ways to save a state. */
+export function savesOf(state: Session, page: HTMLElement | null, root: () => HTMLElement | null): Saves {
+  const name = fileName(state.circuit.name);
+  return {
+    html: page && (() => save(`${name}.html`, "text/html", pageText(page, state))),
+    svg: () => {
+      const drawn = root()?.querySelector<SVGSVGElement>(".circuit > svg");
+      if (drawn) save(`${name}.svg`, "image/svg+xml", svgText(drawn));
+    },
+    json: () => save(`${name}.json`, "application/json", asJson(documentOf(state))),
+  };
+}
+
+function fileName(name: string): string {
+  return name.replace(/[^\w-]+/g, "-").slice(0, 60) || "circuit";
+}
+
+/** The page's own text with other data in it. */
+export function pageText(page: HTMLElement, state: Session): string {
+  const copy = page.cloneNode(true) as HTMLElement;
+  let block = copy.querySelector(`#${DATA}`);
+  if (!block) {
+    block = document.createElement("script");
+    block.setAttribute("type", "application/json");
+    block.id = DATA;
+    copy.querySelector("body")?.prepend(block);
+  }
+  block.textContent = asJson(pageData(state));
+  return `<!doctype html>\n${copy.outerHTML}`;
+}
+
+/** A picture that stands alone: the drawing with the colours it has on the page. */
+export function svgText(drawn: SVGSVGElement): string {
+  const copy = drawn.cloneNode(true) as SVGSVGElement;
+  copy.setAttribute("xmlns", "http://www.w3.org/2000/svg");
+  paint(drawn, copy);
+  showAll(drawn, copy);
+  return new XMLSerializer().serializeToString(copy);
+}
+
+const PAINT = [
+  "fill", "fill-opacity", "stroke", "stroke-width", "stroke-dasharray", "stroke-linecap", "opacity", "font-family",
+  "font-size", "font-weight", "font-style", "text-anchor", "dominant-baseline", "visibility", "display", "color",
+];
+
+/** Write the look of every element onto its copy, since the page's style sheet does not come along. */
+function paint(drawn: Element, copy: Element): void {
+  const [from, to] = [[drawn, ...drawn.querySelectorAll("*")], [copy, ...copy.querySelectorAll("*")]];
+  from.forEach((element, index) => {
+    const style = getComputedStyle(element);
+    // A style attribute would be against the page's content policy; these have attributes of their own.
+    for (const name of PAINT) to[index]!.setAttribute(name, style.getPropertyValue(name));
+  });
+}
+
+const MARGIN = 16;
+
+/** Show the whole drawing, however far it is zoomed in on the page. */
+function showAll(drawn: SVGSVGElement, copy: SVGSVGElement): void {
+  const box = drawn.querySelector("g")?.getBBox();
+  if (!box) return;
+  const [width, height] = [box.width + 2 * MARGIN, box.height + 2 * MARGIN];
+  copy.querySelector("g")?.removeAttribute("transform");
+  copy.setAttribute("viewBox", [box.x - MARGIN, box.y - MARGIN, width, height].map((size) => size.toFixed(1)).join(" "));
+  copy.setAttribute("width", width.toFixed(0));
+  copy.setAttribute("height", height.toFixed(0));
+  const paper = document.createElementNS(copy.namespaceURI, "rect");
+  const place = { x: box.x - MARGIN, y: box.y - MARGIN, width, height };
+  for (const [name, size] of Object.entries(place)) paper.setAttribute(name, String(size));
+  paper.setAttribute("fill", getComputedStyle(drawn.closest(".drawing") ?? drawn).backgroundColor);
+  copy.prepend(paper);
+}
+
+function save(name: string, type: string, text: string): void {
+  const address = URL.createObjectURL(new Blob([text], { type }));
+  const link = document.createElement("a");
+  link.href = address;
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(address), 1000);
+}

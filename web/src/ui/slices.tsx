@@ -1,0 +1,55 @@
+/** Showing a part of a circuit: what a node depends on, what depends on it, or all but the node. */
+import { nameOf } from "../engine";
+import type { Picture } from "../layout";
+import type { Action, Session } from "../state/session";
+import type { Circuit } from "../types";
+import { ancestors, descendants } from "./circuit";
+import { Button } from "./parts";
+
+interface Props {
+  state: Session;
+  dispatch: (action: Action) => void;
+}
+
+/** Buttons on a card that hide a part of the circuit. */
+export function Slices({ state, dispatch, node }: Props & { node: number }) {
+  const { circuit, hidden } = state;
+  const keep = (kept: Set<number>) => (): void => {
+    const names = circuit.nodes.flatMap((_, index) => (kept.has(index) ? [] : [nameOf(circuit, index)]));
+    dispatch({ type: "hide", names: [...new Set([...hidden, ...names])] });
+  };
+  return (
+    <div class="buttons" role="group" aria-label="Show a part">
+      <Button label="Show only what this depends on" onClick={keep(ancestors(circuit, node))}>Sources only</Button>
+      <Button label="Show only what depends on this" onClick={keep(descendants(circuit, node))}>Readers only</Button>
+      <Button onClick={() => dispatch({ type: "hide", names: [...hidden, nameOf(circuit, node)] })}>Hide</Button>
+    </div>
+  );
+}
+
+/** How many nodes are hidden, and the way back. */
+export function Hidden({ state, dispatch }: Props) {
+  if (!state.hidden.length) return null;
+  return (
+    <p class="hidden">
+      {state.hidden.length} hidden <Button onClick={() => dispatch({ type: "hide", names: [] })}>Show all</Button>
+    </p>
+  );
+}
+
+/** A picture without the boxes of hidden nodes; all others stay where they are. */
+export function without(picture: Picture, circuit: Circuit, hidden: readonly string[]): Picture {
+  if (!hidden.length) return picture;
+  const names = new Set(hidden);
+  const gone = (node: number): boolean => names.has(nameOf(circuit, node));
+  const places = new Map<number, number>();
+  const boxes = picture.boxes.filter(({ members, node }, index) => {
+    if (members.length ? members.every(gone) : gone(node)) return false;
+    return places.set(index, places.size);
+  });
+  const wires = picture.wires.flatMap((wire) => {
+    const [from, to] = [places.get(wire.from), places.get(wire.to)];
+    return from === undefined || to === undefined ? [] : [{ ...wire, from, to }];
+  });
+  return { ...picture, boxes, wires };
+}

@@ -1,0 +1,146 @@
+/** The circuit as a table: complete, sortable, and the same at every position as the picture. */
+import { useState } from "preact/hooks";
+import { nameOf } from "../engine";
+import type { Shown } from "../state/known";
+import { nodeOf } from "../state/selection";
+import type { Action, Session } from "../state/session";
+import type { Circuit, Value } from "../types";
+import { gradText, readersOf, show, valueText } from "./text";
+
+interface Props {
+  state: Session;
+  shown: Shown;
+  dispatch: (action: Action) => void;
+}
+
+interface Row {
+  node: number;
+  step: number;
+  name: string;
+  op: string;
+  inputs: string;
+  value: string;
+  local: string;
+  upstream: string;
+  gradient: string;
+}
+
+type Column = Exclude<keyof Row, "node">;
+
+const COLUMNS: readonly (readonly [Column, string])[] = [
+  ["step", "when the value is computed; leaves are there from the start, 0"],
+  ["name", "the node and its output wire"],
+  ["op", "what the node does"],
+  ["inputs", "where its input wires come from"],
+  ["value", "what is on the output wire"],
+  ["local", "for each reader, the derivative of the reader by this node"],
+  ["upstream", "for each reader, the gradient that arrived there"],
+  ["gradient", "local times upstream, added over the readers"],
+];
+
+const MOST = 500;
+
+/** The table of all nodes. */
+export function TableTab({ state, shown, dispatch }: Props) {
+  const [order, setOrder] = useState<{ column: Column; down: boolean }>({ column: "step", down: false });
+  const steps = new Map(state.line.stages.flatMap((stage, index) => (stage.kind === "forward" ? [[stage.node, index + 1]] : [])));
+  const nodes = sortedNodes(state.circuit, keyOf(order.column, shown, steps), order.down);
+  const sort = (column: Column): void => setOrder({ column, down: order.column === column && !order.down });
+  return (
+    <div class="scroll" tabIndex={0} role="region" aria-label="Table of nodes">
+      <table>
+        <caption class="aloud">Every node of the circuit at this step. Gradient is local times upstream, added over the readers.</caption>
+        <thead>
+          <tr>
+            {COLUMNS.map(([column, title]) => (
+              <th key={column} scope="col" aria-sort={order.column !== column ? "none" : order.down ? "descending" : "ascending"}>
+                <button type="button" class="plain" title={title} onClick={() => sort(column)}>
+                  {column}
+                  <span aria-hidden="true">{order.column === column ? (order.down ? " ▾" : " ▴") : ""}</span>
+                </button>
+              </th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>
+          {nodes.slice(0, MOST).map((node) => (
+            <TableRow key={node} row={rowOf(shown, node, steps.get(node) ?? 0)} state={state} dispatch={dispatch} />
+          ))}
+        </tbody>
+      </table>
+      {nodes.length > MOST && <p class="note">The first {MOST} of {nodes.length.toLocaleString("en")} rows; find the others with Find.</p>}
+    </div>
+  );
+}
+
+function TableRow({ row, state, dispatch }: { row: Row } & Pick<Props, "state" | "dispatch">) {
+  const picked = nodeOf(state.selection) === row.node;
+  return (
+    <tr class={picked ? "picked" : undefined}>
+      <td>{row.step}</td>
+      <th scope="row">
+        <button type="button" class="plain" aria-pressed={picked}
+          onClick={() => dispatch({ type: "select", selection: { kind: "node", node: row.node } })}>
+          {row.name}
+        </button>
+      </th>
+      <td>{row.op}</td>
+      <td>{row.inputs}</td>
+      <td class="num">{row.value}</td>
+      <td class="num">{row.local}</td>
+      <td class="num">{row.upstream}</td>
+      <td class="num">{row.gradient}</td>
+    </tr>
+  );
+}
+
+function rowOf({ run, known }: Shown, node: number, step: number): Row {
+  const { op, sources } = run.circuit.nodes[node]!;
+  const done = readersOf(run, node).filter((wire) => known.wire[wire] !== "none");
+  const dash = (text: string): string => (text === "not computed" ? "–" : text);
+  return {
+    node,
+    step,
+    name: nameOf(run.circuit, node),
+    op,
+    inputs: sources.map((source) => nameOf(run.circuit, source)).join(", "),
+    value: dash(valueText(run, known, node)),
+    local: listed(done.map((wire) => run.wires[wire]!.local)),
+    upstream: listed(done.map((wire) => run.wires[wire]!.upstream)),
+    gradient: dash(gradText(run, known, node)),
+  };
+}
+
+/** The numbers of a few wires; of many the first ones and how many there are. */
+function listed(values: (Value | null)[]): string {
+  const few = values.slice(0, 4).map((value) => (value === null ? "–" : show(value)));
+  return values.length > 4 ? `${few.join(", ")}, … ${values.length} in all` : few.join(", ") || "–";
+}
+
+type Key = (node: number) => string | number;
+
+/** What rows are sorted by: sizes for numbers and arrays, with what is not known at the end. */
+function keyOf(column: Column, { run, known }: Shown, steps: Map<number, number>): Key {
+  const size = (value: Value | null | undefined): number =>
+    value === null || value === undefined ? Infinity : typeof value === "object" ? value.norm : Number(value);
+  const first = (node: number): number => readersOf(run, node).find((wire) => known.wire[wire] !== "none") ?? -1;
+  const keys: Record<Column, Key> = {
+    step: (node) => steps.get(node) ?? 0,
+    name: (node) => nameOf(run.circuit, node),
+    op: (node) => run.circuit.nodes[node]!.op,
+    inputs: (node) => run.circuit.nodes[node]!.sources.map((source) => nameOf(run.circuit, source)).join(),
+    value: (node) => (known.value[node] ? size(run.values[node]) : Infinity),
+    local: (node) => size(run.wires[first(node)]?.local),
+    upstream: (node) => size(run.wires[first(node)]?.upstream),
+    gradient: (node) => (known.grad[node] === "none" ? Infinity : size(known.partial[node] ?? run.grads[node])),
+  };
+  return keys[column];
+}
+
+function sortedNodes(circuit: Circuit, key: Key, down: boolean): number[] {
+  const keyed = circuit.nodes.map((_, node) => [key(node), node] as const);
+  const compare = (one: string | number, two: string | number): number =>
+    typeof one === "number" && typeof two === "number" ? (one < two ? -1 : one > two ? 1 : 0) : String(one).localeCompare(String(two));
+  keyed.sort(([one, a], [two, b]) => (down ? -1 : 1) * compare(one, two) || a - b);
+  return keyed.map(([, node]) => node);
+}

@@ -1,0 +1,75 @@
+/** Numbers and names as the page writes them. */
+import { nameOf, number, opOf, PATTERNS, readers } from "../engine";
+import type { Known } from "../state/known";
+import type { Circuit, Run, Value } from "../types";
+
+/** A value for people; null is a gradient that never came. */
+export function show(value: Value | null | undefined): string {
+  if (value === null || value === undefined) return "none";
+  return typeof value === "object" ? value.text : number(value);
+}
+
+/** A number as it stands beside a sign of arithmetic. */
+export function operandText(value: Value | null | undefined): string {
+  const text = show(value);
+  return text.startsWith("-") ? `(${text})` : text;
+}
+
+/** The number in a value, if it is one. */
+export function numeric(value: Value | null | undefined): number | null {
+  return value === null || value === undefined || typeof value === "object" ? null : Number(value);
+}
+
+/** How an op passes gradients on, in a sentence. */
+export function patternText(op: string): string {
+  const record = opOf(op);
+  if (!record) return "";
+  return `${record.pattern === "merge" ? "a splitter" : record.name} ${PATTERNS[record.pattern]}`;
+}
+
+/** The kind of a node in a word. */
+export function kindText(circuit: Circuit, node: number): string {
+  const { op } = circuit.nodes[node]!;
+  if (op === "split") return "splitter";
+  return op === "input" || op === "constant" ? op : `function node, ${op}`;
+}
+
+/** A value if it is known at this position. */
+export function valueText(run: Run, known: Known, node: number): string {
+  if (!known.value[node]) return "not computed";
+  return show(run.values[node]) + (known.staleValue[node] ? " (stale)" : "");
+}
+
+/** A gradient if it is known at this position. */
+export function gradText(run: Run, known: Known, node: number): string {
+  const mark = known.grad[node];
+  if (mark === "none") return "not computed";
+  if (mark === "final") return show(run.grads[node]);
+  if (mark === "stale") return `${show(run.grads[node])} (stale)`;
+  return `${show(known.partial[node])} so far, ${known.arrived[node]} of ${known.due[node]} arrived`;
+}
+
+/** The index of a wire in `run.wires`. */
+export function wireIndex(run: Run, reader: number, slot: number): number {
+  return run.starts[reader]! + slot;
+}
+
+/** A wire in words: e → f, input 1 of 2. */
+export function wireText(circuit: Circuit, reader: number, slot: number): string {
+  const { sources } = circuit.nodes[reader]!;
+  const ends = `${nameOf(circuit, sources[slot]!)} → ${nameOf(circuit, reader)}`;
+  return sources.length > 1 ? `${ends}, input ${slot + 1} of ${sources.length}` : ends;
+}
+
+/** The indices of the wires that read a node, in the order in which they send back. */
+export function readersOf(run: Run, node: number): number[] {
+  return readers(run.circuit)[node]!.map(({ reader, slot }) => wireIndex(run, reader, slot)).reverse();
+}
+
+/** A number that a person typed; null where it is none. */
+export function typedNumber(text: string): number | null {
+  const plain = text.trim().replace("−", "-").replace(/^(-?\d*),(\d+)$/, "$1.$2");
+  if (/^[+-]?(inf|infinity)$/i.test(plain)) return plain.startsWith("-") ? -Infinity : Infinity;
+  if (/^nan$/i.test(plain)) return NaN;
+  return /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i.test(plain) ? Number(plain) : null;
+}

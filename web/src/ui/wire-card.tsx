@@ -1,0 +1,49 @@
+/** The card of a wire: what it carries forward and back, and what a nudge of it would do. */
+import { nameOf } from "../engine";
+import { canRun } from "../state/session";
+import { Nudge } from "./ask";
+import type { CardProps } from "./inspector";
+import { localText, productText } from "./node-card";
+import { Fact } from "./parts";
+import { operandText, show, valueText, wireIndex } from "./text";
+
+interface Props extends CardProps {
+  reader: number;
+  slot: number;
+}
+
+/** The card of one wire. */
+export function WireCard(props: Props) {
+  const { state, shown, reader, slot, dispatch } = props;
+  const { run, known } = shown;
+  const source = state.circuit.nodes[reader]!.sources[slot]!;
+  const [from, to] = [nameOf(state.circuit, source), nameOf(state.circuit, reader)];
+  const index = wireIndex(run, reader, slot);
+  const { sent } = run.wires[index]!;
+  const done = known.wire[index] !== "none";
+  const pick = (node: number) => () => dispatch({ type: "select", selection: { kind: "node", node } });
+  return (
+    <>
+      <dl>
+        <Fact name="from"><button type="button" class="plain" onClick={pick(source)}>{from}</button></Fact>
+        <Fact name="to"><button type="button" class="plain" onClick={pick(reader)}>{to}</button></Fact>
+        <Fact name="value carried">{valueText(run, known, source)}</Fact>
+        <Fact name={`local derivative ∂${to}/∂${from}`}>{localText(shown, reader, slot)}</Fact>
+        <Fact name="gradient carried">{done ? show(sent) : "not computed"}</Fact>
+      </dl>
+      <p class="note">{sentence(props)}</p>
+      {canRun(state.source) && <Nudge {...props} />}
+    </>
+  );
+}
+
+/** Upstream × local = sent, in words. */
+function sentence({ state, shown, reader, slot }: Props): string {
+  const index = wireIndex(shown.run, reader, slot);
+  const { upstream, local, sent } = shown.run.wires[index]!;
+  const to = nameOf(state.circuit, reader);
+  if (shown.known.wire[index] === "none") return `When ${to} has its gradient, it sends upstream × local along this wire.`;
+  if (sent === null) return `${to} sends nothing along this wire: no gradient comes through here.`;
+  if (local === null) return productText(shown, reader, slot);
+  return `upstream ${operandText(upstream)} × local ${operandText(local)} = sent ${show(sent)}`;
+}
