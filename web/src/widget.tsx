@@ -126,6 +126,25 @@ function useKernel(model: Model, state: Session, dispatch: Dispatch, say: (text:
   }, [source, leaves, busy]);
 }
 
+/** Keep the focus where a press has disabled the button that had it: else the next key would be the notebook's. */
+function useFocus(el: HTMLElement): void {
+  const last = useRef<Element | null>(null);
+  useEffect(() => {
+    const stop = new AbortController();
+    const leave = (): void => {
+      if (!last.current?.matches(":disabled")) last.current = null;
+    };
+    el.addEventListener("focusin", (event) => { last.current = event.target as Element; }, stop);
+    el.addEventListener("focusout", leave, stop);
+    return () => stop.abort();
+  }, [el]);
+  useEffect(() => {
+    if (!last.current?.matches(":disabled")) return;
+    last.current = null;
+    el.querySelector<HTMLElement>(".wg-app")?.focus({ preventScroll: true });
+  });
+}
+
 interface Hosted {
   first: Session;
   page: null;
@@ -137,14 +156,15 @@ interface Hosted {
 const Explorer: FunctionComponent<Hosted> = App;
 
 /** The explorer, and a line for what Python says. */
-function Notebook({ model, first }: { model: Model; first: Session }) {
+function Notebook({ model, el, first }: Place & { first: Session }) {
   const [said, say] = useState("");
   const useHost = useMemo(
     () => (state: Session, dispatch: Dispatch) => {
+      useFocus(el);
       useModel(model, state, dispatch);
       useKernel(model, state, dispatch, say);
     },
-    [model],
+    [model, el],
   );
   return (
     <>
@@ -170,7 +190,7 @@ function show({ model, el }: Place): () => void {
   el.dataset.lmSuppressShortcuts = "true";
   el.addEventListener("keydown", keep, { signal: stop.signal });
   const draw = (data: Answer): void =>
-    render(data.error ? <Line text={data.error} /> : <Notebook model={model} first={sessionOf(model, data)} />, el);
+    render(data.error ? <Line text={data.error} /> : <Notebook model={model} el={el} first={sessionOf(model, data)} />, el);
   const kept = model.get("data");
   if (kept) draw(JSON.parse(String(kept)) as PageData);
   else {

@@ -60,7 +60,7 @@ export interface OpRecord {
   /** Spelling before one operand. */
   prefix: string;
   pattern: keyof typeof PATTERNS;
-  /** Per input, whether it is a condition. */
+  /** Per input, whether it is a condition; empty if none is. */
   takesBool: readonly boolean[];
   /**
    * What comes out, by which inputs are conditions (input 0 is the highest bit): f a number, b a condition,
@@ -69,9 +69,9 @@ export interface OpRecord {
   gives: string;
   kinks: readonly Kink[];
   forward: (...inputs: never[]) => number | boolean;
-  /** The rules for local derivatives; null is always absent. */
+  /** The rules for local derivatives, first those of the inputs in order; null is always absent. */
   rules: readonly (Local | null)[];
-  /** By kink mode, which rule each input has; a mode that is not here has the rules of mode 0. */
+  /** By kink mode, which rule each input has; a mode that is not here has the rules of mode 0, which are the first. */
   modes: Readonly<Record<number, readonly number[]>>;
 }
 
@@ -87,10 +87,10 @@ _USUAL = {
     "level": "1",
     "prefix": '""',
     "pattern": '"scale"',
-    "takesBool": "[false]",
-    "gives": '"f-"',
+    "takesBool": "[]",
+    "gives": '"f!"',
     "kinks": "[]",
-    "modes": "{ 0: [0] }",
+    "modes": "{}",
 }
 """What most ops have, said once, so that the page stays small."""
 
@@ -141,7 +141,11 @@ def page_ops() -> str:
             f"const RECORDS: readonly (Partial<Usual> & Omit<OpRecord, keyof Usual>)[] = [\n{table}\n];",
             "",
             "/** The ops that work on numbers, in the order of the op table. */",
-            "export const OPS: readonly OpRecord[] = RECORDS.map((record) => ({ ...USUAL, ...record }));\n",
+            "export const OPS: readonly OpRecord[] = RECORDS.map((record) => ({",
+            "  ...USUAL,",
+            "  ...record,",
+            "  modes: { 0: record.rules.map((_, k) => k), ...record.modes },",
+            "}));\n",
         ]
     )
 
@@ -182,7 +186,9 @@ def _record(op: Elementwise) -> _Written:
     """Return an op as an object of the page."""
     kinks = [_kink(op, kink) for kink in op.kinks]
     modes = _locals(op)
-    rules = list(dict.fromkeys(itertools.chain.from_iterable(modes.values())))
+    # Those of mode 0 stand first, one for each input, so that nothing need be said of them.
+    first, *others = modes.values()
+    rules = [*first, *dict.fromkeys(rule for own in others for rule in own if rule not in first)]
     forward = _function(op, [], _applied(op), with_output=False)
     facts = {
         "name": json.dumps(op.name),
@@ -193,16 +199,21 @@ def _record(op: Elementwise) -> _Written:
         "level": str(int(op.level)),
         "prefix": json.dumps(op.prefix),
         "pattern": json.dumps(op.pattern.name.lower()),
-        "takesBool": f"[{', '.join(_LANGUAGE.number(name in op.takes_bool) for name in op.inputs)}]",
+        "takesBool": _conditions(op),
         "gives": json.dumps("".join(_gives(op))),
         "kinks": f"[{', '.join(kink.text for kink in kinks)}]",
         "forward": forward.text,
         "rules": "[\n" + "".join(f"      {rule.text},\n" for rule in rules) + "    ]",
-        "modes": _object({str(mode): str([rules.index(rule) for rule in own]) for mode, own in modes.items()}),
+        "modes": _object({str(mode): str([rules.index(rule) for rule in own]) for mode, own in modes.items() if mode}),
     }
     calls = [forward, *kinks, *rules]
     lines = "\n".join(f"    {name}: {text}," for name, text in facts.items() if _USUAL.get(name) != text)
     return _Written(f"  {{\n{lines}\n  }},", frozenset().union(*(written.calls for written in calls)))
+
+
+def _conditions(op: Elementwise) -> str:
+    """Return for each input whether it is a condition; nothing if none is."""
+    return f"[{', '.join(_LANGUAGE.number(name in op.takes_bool) for name in op.inputs) if op.takes_bool else ''}]"
 
 
 def _gives(op: Elementwise) -> Iterator[str]:
@@ -356,4 +367,4 @@ def _texts(texts: Iterable[str]) -> str:
 
 
 def _object(entries: Mapping[str, str]) -> str:
-    return "{ " + ", ".join(f"{name}: {text}" for name, text in entries.items()) + " }"
+    return "{ " + ", ".join(f"{name}: {text}" for name, text in entries.items()) + " }" if entries else "{}"

@@ -132,7 +132,7 @@ def answer(exhibit: Exhibit, question: dict[str, Any]) -> dict[str, Any]:
     >>> answer(exhibit, {"ask": "run", "leaves": {"x": 3}})["run"]["grads"]
     [6.0, 1.0]
     >>> answer(exhibit, {"ask": "run", "leaves": {"z": 3}})["error"]
-    'there is no input z; the inputs are x'
+    "there is no input called 'z'; the inputs are x"
     """
     try:
         return _answered(exhibit, question)

@@ -23,7 +23,7 @@ export interface OpRecord {
   /** Spelling before one operand. */
   prefix: string;
   pattern: keyof typeof PATTERNS;
-  /** Per input, whether it is a condition. */
+  /** Per input, whether it is a condition; empty if none is. */
   takesBool: readonly boolean[];
   /**
    * What comes out, by which inputs are conditions (input 0 is the highest bit): f a number, b a condition,
@@ -32,9 +32,9 @@ export interface OpRecord {
   gives: string;
   kinks: readonly Kink[];
   forward: (...inputs: never[]) => number | boolean;
-  /** The rules for local derivatives; null is always absent. */
+  /** The rules for local derivatives, first those of the inputs in order; null is always absent. */
   rules: readonly (Local | null)[];
-  /** By kink mode, which rule each input has; a mode that is not here has the rules of mode 0. */
+  /** By kink mode, which rule each input has; a mode that is not here has the rules of mode 0, which are the first. */
   modes: Readonly<Record<number, readonly number[]>>;
 }
 
@@ -222,7 +222,7 @@ function softplus(x: number): number {
 }
 
 /** What most ops have; records say where they differ. */
-const USUAL: Usual = { inputs: ["x"], defaults: [], aliases: [], infix: [], level: 1, prefix: "", pattern: "scale", takesBool: [false], gives: "f-", kinks: [], modes: { 0: [0] } };
+const USUAL: Usual = { inputs: ["x"], defaults: [], aliases: [], infix: [], level: 1, prefix: "", pattern: "scale", takesBool: [], gives: "f!", kinks: [], modes: {} };
 
 const RECORDS: readonly (Partial<Usual> & Omit<OpRecord, keyof Usual>)[] = [
   {
@@ -238,6 +238,7 @@ const RECORDS: readonly (Partial<Usual> & Omit<OpRecord, keyof Usual>)[] = [
     name: "positive",
     prefix: "+",
     pattern: "distribute",
+    gives: "f-",
     forward: (x: number) => x,
     rules: [
       () => 1.0,
@@ -247,6 +248,7 @@ const RECORDS: readonly (Partial<Usual> & Omit<OpRecord, keyof Usual>)[] = [
     name: "negative",
     prefix: "-",
     pattern: "distribute",
+    gives: "f-",
     forward: (x: number) => -x,
     rules: [
       () => -1.0,
@@ -257,27 +259,24 @@ const RECORDS: readonly (Partial<Usual> & Omit<OpRecord, keyof Usual>)[] = [
     inputs: ["a", "b"],
     infix: ["+"],
     pattern: "distribute",
-    takesBool: [false, false],
     gives: "fffb",
     forward: (a: number, b: number) => a + b,
     rules: [
       () => 1.0,
+      () => 1.0,
     ],
-    modes: { 0: [0, 0] },
   },
   {
     name: "subtract",
     inputs: ["a", "b"],
     infix: ["-"],
     pattern: "distribute",
-    takesBool: [false, false],
     gives: "fff-",
     forward: (a: number, b: number) => a - b,
     rules: [
       () => 1.0,
       () => -1.0,
     ],
-    modes: { 0: [0, 1] },
   },
   {
     name: "multiply",
@@ -285,28 +284,24 @@ const RECORDS: readonly (Partial<Usual> & Omit<OpRecord, keyof Usual>)[] = [
     infix: ["*"],
     level: 2,
     pattern: "swap",
-    takesBool: [false, false],
     gives: "fffb",
     forward: (a: number, b: number) => a * b,
     rules: [
       (_a: number, b: number) => b,
       (a: number) => a,
     ],
-    modes: { 0: [0, 1] },
   },
   {
     name: "divide",
     inputs: ["a", "b"],
     infix: ["/"],
     level: 2,
-    takesBool: [false, false],
     gives: "f!!!",
     forward: (a: number, b: number) => a / b,
     rules: [
       (_a: number, b: number) => 1.0 / b,
       (_a: number, b: number, y: number) => -(y / b),
     ],
-    modes: { 0: [0, 1] },
   },
   {
     name: "power",
@@ -314,18 +309,15 @@ const RECORDS: readonly (Partial<Usual> & Omit<OpRecord, keyof Usual>)[] = [
     aliases: ["pow"],
     infix: ["**", "^"],
     level: 4,
-    takesBool: [false, false],
     gives: "f!!!",
     forward: (a: number, b: number) => power(a, b),
     rules: [
       (a: number, b: number, y: number) => y !== y ? NaN : b === 0.0 ? b / (a === 0.0 ? 1.0 : a) * y : b * power(a, b - 1.0),
       (a: number, b: number, y: number) => a === 0.0 ? (b < 0.0 ? -Math.abs(y) : y !== y ? NaN : 0.0) : y * Math.log(a),
     ],
-    modes: { 0: [0, 1] },
   },
   {
     name: "square",
-    gives: "f!",
     forward: (x: number) => x * x,
     rules: [
       (x: number) => 2.0 * x,
@@ -333,7 +325,6 @@ const RECORDS: readonly (Partial<Usual> & Omit<OpRecord, keyof Usual>)[] = [
   },
   {
     name: "reciprocal",
-    gives: "f!",
     forward: (x: number) => 1.0 / x,
     rules: [
       (_x: number, y: number) => -(y * y),
@@ -341,7 +332,6 @@ const RECORDS: readonly (Partial<Usual> & Omit<OpRecord, keyof Usual>)[] = [
   },
   {
     name: "sqrt",
-    gives: "f!",
     forward: (x: number) => Math.sqrt(x),
     rules: [
       (_x: number, y: number) => 0.5 / (y + 0.0),
@@ -349,7 +339,6 @@ const RECORDS: readonly (Partial<Usual> & Omit<OpRecord, keyof Usual>)[] = [
   },
   {
     name: "cbrt",
-    gives: "f!",
     forward: (x: number) => Math.cbrt(x),
     rules: [
       (_x: number, y: number) => 1.0 / (3.0 * (y * y)),
@@ -368,7 +357,6 @@ const RECORDS: readonly (Partial<Usual> & Omit<OpRecord, keyof Usual>)[] = [
   {
     name: "hypot",
     inputs: ["a", "b"],
-    takesBool: [false, false],
     gives: "f!!!",
     kinks: [{ doc: "a = b = 0", jump: false, on: (a: number, b: number) => Math.hypot(a, b) === 0.0 }],
     forward: (a: number, b: number) => Math.hypot(a, b),
@@ -376,11 +364,9 @@ const RECORDS: readonly (Partial<Usual> & Omit<OpRecord, keyof Usual>)[] = [
       (a: number, _b: number, y: number) => y !== 0.0 ? a / y : null,
       (_a: number, b: number, y: number) => y !== 0.0 ? b / y : null,
     ],
-    modes: { 0: [0, 1] },
   },
   {
     name: "exp",
-    gives: "f!",
     forward: (x: number) => Math.exp(x),
     rules: [
       (_x: number, y: number) => y,
@@ -388,7 +374,6 @@ const RECORDS: readonly (Partial<Usual> & Omit<OpRecord, keyof Usual>)[] = [
   },
   {
     name: "exp2",
-    gives: "f!",
     forward: (x: number) => exp2(x),
     rules: [
       (_x: number, y: number) => y * 0.6931471805599453,
@@ -396,7 +381,6 @@ const RECORDS: readonly (Partial<Usual> & Omit<OpRecord, keyof Usual>)[] = [
   },
   {
     name: "expm1",
-    gives: "f!",
     forward: (x: number) => Math.expm1(x),
     rules: [
       (x: number) => Math.exp(x),
@@ -405,7 +389,6 @@ const RECORDS: readonly (Partial<Usual> & Omit<OpRecord, keyof Usual>)[] = [
   {
     name: "log",
     aliases: ["ln"],
-    gives: "f!",
     forward: (x: number) => Math.log(x),
     rules: [
       (x: number) => x < 0.0 ? NaN : 1.0 / (x + 0.0),
@@ -413,7 +396,6 @@ const RECORDS: readonly (Partial<Usual> & Omit<OpRecord, keyof Usual>)[] = [
   },
   {
     name: "log2",
-    gives: "f!",
     forward: (x: number) => Math.log2(x),
     rules: [
       (x: number) => x < 0.0 ? NaN : 1.0 / (x * 0.6931471805599453 + 0.0),
@@ -421,7 +403,6 @@ const RECORDS: readonly (Partial<Usual> & Omit<OpRecord, keyof Usual>)[] = [
   },
   {
     name: "log10",
-    gives: "f!",
     forward: (x: number) => Math.log10(x),
     rules: [
       (x: number) => x < 0.0 ? NaN : 1.0 / (x * 2.302585092994046 + 0.0),
@@ -429,7 +410,6 @@ const RECORDS: readonly (Partial<Usual> & Omit<OpRecord, keyof Usual>)[] = [
   },
   {
     name: "log1p",
-    gives: "f!",
     forward: (x: number) => Math.log1p(x),
     rules: [
       (x: number) => x < (-1.0) ? NaN : 1.0 / (1.0 + x),
@@ -437,7 +417,6 @@ const RECORDS: readonly (Partial<Usual> & Omit<OpRecord, keyof Usual>)[] = [
   },
   {
     name: "sin",
-    gives: "f!",
     forward: (x: number) => Math.sin(x),
     rules: [
       (x: number) => Math.cos(x),
@@ -445,7 +424,6 @@ const RECORDS: readonly (Partial<Usual> & Omit<OpRecord, keyof Usual>)[] = [
   },
   {
     name: "cos",
-    gives: "f!",
     forward: (x: number) => Math.cos(x),
     rules: [
       (x: number) => -Math.sin(x),
@@ -453,7 +431,6 @@ const RECORDS: readonly (Partial<Usual> & Omit<OpRecord, keyof Usual>)[] = [
   },
   {
     name: "tan",
-    gives: "f!",
     forward: (x: number) => Math.tan(x),
     rules: [
       (_x: number, y: number) => 1.0 + y * y,
@@ -461,7 +438,6 @@ const RECORDS: readonly (Partial<Usual> & Omit<OpRecord, keyof Usual>)[] = [
   },
   {
     name: "sinc",
-    gives: "f!",
     forward: (x: number) => sinc(x),
     rules: [
       (x: number, y: number) => { const part0 = 3.141592653589793 * x; const part1 = part0 * part0; return Math.abs(x) < 0.5 ? 3.141592653589793 * part0 * (((((((((((0.0 * part0 * part1 + (-8.509974375387503e-22)) * part1 + 3.9145882126782523e-19) * part1 + (-1.4797143443923793e-16)) * part1 + 4.498331606952833e-14) * part1 + (-1.0706029224547743e-11)) * part1 + 1.9270852604185937e-09) * part1 + (-2.505210838544172e-07)) * part1 + 2.2045855379188714e-05) * part1 + (-0.0011904761904761906)) * part1 + 0.03333333333333333) * part1 + (-0.3333333333333333)) : (Math.cos(part0) - y) / (x === 0.0 ? 1.0 : x); },
@@ -470,7 +446,6 @@ const RECORDS: readonly (Partial<Usual> & Omit<OpRecord, keyof Usual>)[] = [
   {
     name: "arcsin",
     aliases: ["asin"],
-    gives: "f!",
     forward: (x: number) => Math.asin(x),
     rules: [
       (x: number) => 1.0 / Math.sqrt((1.0 - x) * (1.0 + x)),
@@ -479,7 +454,6 @@ const RECORDS: readonly (Partial<Usual> & Omit<OpRecord, keyof Usual>)[] = [
   {
     name: "arccos",
     aliases: ["acos"],
-    gives: "f!",
     forward: (x: number) => Math.acos(x),
     rules: [
       (x: number) => -1.0 / Math.sqrt((1.0 - x) * (1.0 + x)),
@@ -488,7 +462,6 @@ const RECORDS: readonly (Partial<Usual> & Omit<OpRecord, keyof Usual>)[] = [
   {
     name: "arctan",
     aliases: ["atan"],
-    gives: "f!",
     forward: (x: number) => Math.atan(x),
     rules: [
       (x: number) => 1.0 / (1.0 + x * x),
@@ -496,7 +469,6 @@ const RECORDS: readonly (Partial<Usual> & Omit<OpRecord, keyof Usual>)[] = [
   },
   {
     name: "sinh",
-    gives: "f!",
     forward: (x: number) => Math.sinh(x),
     rules: [
       (x: number) => Math.cosh(x),
@@ -504,7 +476,6 @@ const RECORDS: readonly (Partial<Usual> & Omit<OpRecord, keyof Usual>)[] = [
   },
   {
     name: "cosh",
-    gives: "f!",
     forward: (x: number) => Math.cosh(x),
     rules: [
       (x: number) => Math.sinh(x),
@@ -512,7 +483,6 @@ const RECORDS: readonly (Partial<Usual> & Omit<OpRecord, keyof Usual>)[] = [
   },
   {
     name: "tanh",
-    gives: "f!",
     forward: (x: number) => Math.tanh(x),
     rules: [
       (_x: number, y: number) => 1.0 - y * y,
@@ -521,7 +491,6 @@ const RECORDS: readonly (Partial<Usual> & Omit<OpRecord, keyof Usual>)[] = [
   {
     name: "arcsinh",
     aliases: ["asinh"],
-    gives: "f!",
     forward: (x: number) => Math.asinh(x),
     rules: [
       (x: number) => 1.0 / Math.hypot(1.0, x),
@@ -530,7 +499,6 @@ const RECORDS: readonly (Partial<Usual> & Omit<OpRecord, keyof Usual>)[] = [
   {
     name: "arccosh",
     aliases: ["acosh"],
-    gives: "f!",
     forward: (x: number) => Math.acosh(x),
     rules: [
       (x: number) => 1.0 / (Math.sqrt(x - 1.0) * Math.sqrt(x + 1.0)),
@@ -539,7 +507,6 @@ const RECORDS: readonly (Partial<Usual> & Omit<OpRecord, keyof Usual>)[] = [
   {
     name: "arctanh",
     aliases: ["atanh"],
-    gives: "f!",
     forward: (x: number) => Math.atanh(x),
     rules: [
       (x: number) => Math.abs(x) > 1.0 ? NaN : 1.0 / ((1.0 - x) * (1.0 + x)),
@@ -547,7 +514,6 @@ const RECORDS: readonly (Partial<Usual> & Omit<OpRecord, keyof Usual>)[] = [
   },
   {
     name: "erf",
-    gives: "f!",
     forward: (x: number) => erf(x),
     rules: [
       (x: number) => 1.1283791670955126 * Math.exp(-(x * x)),
@@ -555,7 +521,6 @@ const RECORDS: readonly (Partial<Usual> & Omit<OpRecord, keyof Usual>)[] = [
   },
   {
     name: "erfc",
-    gives: "f!",
     forward: (x: number) => erfc(x),
     rules: [
       (x: number) => -1.1283791670955126 * Math.exp(-(x * x)),
@@ -565,7 +530,6 @@ const RECORDS: readonly (Partial<Usual> & Omit<OpRecord, keyof Usual>)[] = [
     name: "arctan2",
     inputs: ["a", "b"],
     aliases: ["atan2"],
-    takesBool: [false, false],
     gives: "f!!!",
     kinks: [{ doc: "a = b = 0", jump: false, on: (a: number, b: number) => Math.hypot(a, b) === 0.0 }],
     forward: (a: number, b: number) => Math.atan2(a, b),
@@ -573,34 +537,30 @@ const RECORDS: readonly (Partial<Usual> & Omit<OpRecord, keyof Usual>)[] = [
       (a: number, b: number) => { const part0 = Math.hypot(a, b); return part0 !== 0.0 ? b / part0 / part0 : null; },
       (a: number, b: number) => { const part0 = Math.hypot(a, b); return part0 !== 0.0 ? -(a / part0 / part0) : null; },
     ],
-    modes: { 0: [0, 1] },
   },
   {
     name: "logaddexp",
     inputs: ["a", "b"],
-    takesBool: [false, false],
     gives: "f!!!",
     forward: (a: number, b: number) => logaddexp(a, b),
     rules: [
       (a: number, b: number) => a === b && Math.abs(a) === Infinity ? 0.5 : sigmoid(a - b),
       (a: number, b: number) => a === b && Math.abs(a) === Infinity ? 0.5 : sigmoid(b - a),
     ],
-    modes: { 0: [0, 1] },
   },
   {
     name: "logaddexp2",
     inputs: ["a", "b"],
-    takesBool: [false, false],
     gives: "f!!!",
     forward: (a: number, b: number) => logaddexp2(a, b),
     rules: [
       (a: number, b: number) => a === b && Math.abs(a) === Infinity ? 0.5 : sigmoid((a - b) * 0.6931471805599453),
       (a: number, b: number) => a === b && Math.abs(a) === Infinity ? 0.5 : sigmoid((b - a) * 0.6931471805599453),
     ],
-    modes: { 0: [0, 1] },
   },
   {
     name: "sigmoid",
+    gives: "f-",
     forward: (x: number) => sigmoid(x),
     rules: [
       (_x: number, y: number) => y * (1.0 - y),
@@ -608,6 +568,7 @@ const RECORDS: readonly (Partial<Usual> & Omit<OpRecord, keyof Usual>)[] = [
   },
   {
     name: "softplus",
+    gives: "f-",
     forward: (x: number) => softplus(x),
     rules: [
       (x: number) => sigmoid(x),
@@ -615,6 +576,7 @@ const RECORDS: readonly (Partial<Usual> & Omit<OpRecord, keyof Usual>)[] = [
   },
   {
     name: "silu",
+    gives: "f-",
     forward: (x: number) => x * sigmoid(x),
     rules: [
       (x: number, y: number) => sigmoid(x) + y * sigmoid(-x),
@@ -622,6 +584,7 @@ const RECORDS: readonly (Partial<Usual> & Omit<OpRecord, keyof Usual>)[] = [
   },
   {
     name: "gelu",
+    gives: "f-",
     forward: (x: number) => gelu(x),
     rules: [
       (x: number) => 0.5 * erfc(-x * 0.7071067811865476) + x * Math.exp(-0.5 * (x * x)) * 0.3989422804014327,
@@ -652,7 +615,6 @@ const RECORDS: readonly (Partial<Usual> & Omit<OpRecord, keyof Usual>)[] = [
     inputs: ["x", "slope"],
     defaults: [0.01],
     pattern: "route",
-    takesBool: [false, false],
     gives: "fffb",
     kinks: [{ doc: "x = 0", jump: false, on: (x: number) => x === 0.0 }],
     forward: (x: number, slope: number) => leaky_relu(x, slope),
@@ -660,13 +622,11 @@ const RECORDS: readonly (Partial<Usual> & Omit<OpRecord, keyof Usual>)[] = [
       (x: number, slope: number) => x !== x ? NaN : x > 0.0 ? 1.0 : x < 0.0 ? slope : minimum(maximum(slope, 0.0), 1.0),
       (x: number) => !(x > 0.0) ? x : null,
     ],
-    modes: { 0: [0, 1] },
   },
   {
     name: "maximum",
     inputs: ["a", "b"],
     pattern: "route",
-    takesBool: [false, false],
     gives: "fffb",
     kinks: [{ doc: "a = b", jump: false, on: (a: number, b: number) => a === b }],
     forward: (a: number, b: number) => maximum(a, b),
@@ -676,13 +636,12 @@ const RECORDS: readonly (Partial<Usual> & Omit<OpRecord, keyof Usual>)[] = [
       (a: number, b: number, y: number) => { const part0 = a === b; return !part0 && !(a < b) ? (y !== y ? NaN : 1.0) : null; },
       (a: number, b: number, y: number) => { const part0 = a === b; return !part0 && !(b < a) ? (y !== y ? NaN : 1.0) : null; },
     ],
-    modes: { 0: [0, 1], 4: [2, 3], 8: [2, 3], 12: [2, 3] },
+    modes: { 4: [2, 3], 8: [2, 3], 12: [2, 3] },
   },
   {
     name: "minimum",
     inputs: ["a", "b"],
     pattern: "route",
-    takesBool: [false, false],
     gives: "fffb",
     kinks: [{ doc: "a = b", jump: false, on: (a: number, b: number) => a === b }],
     forward: (a: number, b: number) => minimum(a, b),
@@ -692,13 +651,12 @@ const RECORDS: readonly (Partial<Usual> & Omit<OpRecord, keyof Usual>)[] = [
       (a: number, b: number, y: number) => { const part0 = a === b; return !part0 && !(b < a) ? (y !== y ? NaN : 1.0) : null; },
       (a: number, b: number, y: number) => { const part0 = a === b; return !part0 && !(a < b) ? (y !== y ? NaN : 1.0) : null; },
     ],
-    modes: { 0: [0, 1], 4: [2, 3], 8: [2, 3], 12: [2, 3] },
+    modes: { 4: [2, 3], 8: [2, 3], 12: [2, 3] },
   },
   {
     name: "fmax",
     inputs: ["a", "b"],
     pattern: "route",
-    takesBool: [false, false],
     gives: "fffb",
     kinks: [{ doc: "a = b", jump: false, on: (a: number, b: number) => a === b }],
     forward: (a: number, b: number) => fmax(a, b),
@@ -708,13 +666,12 @@ const RECORDS: readonly (Partial<Usual> & Omit<OpRecord, keyof Usual>)[] = [
       (a: number, b: number, y: number) => { const part0 = a === b; return !part0 && (a >= b || b !== b) ? (y !== y ? NaN : 1.0) : null; },
       (a: number, b: number, y: number) => { const part0 = a === b; return !part0 && (b >= a || a !== a) ? (y !== y ? NaN : 1.0) : null; },
     ],
-    modes: { 0: [0, 1], 4: [2, 3], 8: [2, 3], 12: [2, 3] },
+    modes: { 4: [2, 3], 8: [2, 3], 12: [2, 3] },
   },
   {
     name: "fmin",
     inputs: ["a", "b"],
     pattern: "route",
-    takesBool: [false, false],
     gives: "fffb",
     kinks: [{ doc: "a = b", jump: false, on: (a: number, b: number) => a === b }],
     forward: (a: number, b: number) => fmin(a, b),
@@ -724,13 +681,12 @@ const RECORDS: readonly (Partial<Usual> & Omit<OpRecord, keyof Usual>)[] = [
       (a: number, b: number, y: number) => { const part0 = a === b; return !part0 && (b >= a || b !== b) ? (y !== y ? NaN : 1.0) : null; },
       (a: number, b: number, y: number) => { const part0 = a === b; return !part0 && (a >= b || a !== a) ? (y !== y ? NaN : 1.0) : null; },
     ],
-    modes: { 0: [0, 1], 4: [2, 3], 8: [2, 3], 12: [2, 3] },
+    modes: { 4: [2, 3], 8: [2, 3], 12: [2, 3] },
   },
   {
     name: "clip",
     inputs: ["x", "low", "high"],
     pattern: "route",
-    takesBool: [false, false, false],
     gives: "fffffffb",
     kinks: [{ doc: "x = low", jump: false, on: (x: number, low: number) => x === low }, { doc: "x = high", jump: false, on: (x: number, _low: number, high: number) => x === high }, { doc: "x < low = high", jump: false, on: (x: number, low: number, high: number) => x < low && low === high }, { doc: "x = low = high", jump: false, on: (x: number, low: number, high: number) => x === low && x === high }],
     forward: (x: number, low: number, high: number) => clip(x, low, high),
@@ -748,7 +704,7 @@ const RECORDS: readonly (Partial<Usual> & Omit<OpRecord, keyof Usual>)[] = [
       (x: number, low: number, high: number, y: number) => { const part0 = x === y && low <= high; const part1 = high === y; const part2 = y !== y; return !(x === low && x === high) && !(x < low && low === high) && ((low === y && low >= x) || part2) ? (part0 && part1 ? 0.3333333333333333 : part0 || part1 ? 0.5 : part2 ? NaN : 1.0) : null; },
       (x: number, low: number, high: number, y: number) => { const part0 = x === y && low <= high; const part1 = low === y && low >= x; const part2 = y !== y; const part3 = x === high; return !(x === low && part3) && !(x < low && low === high) && !part3 && (high === y || part2) ? (part0 && part1 ? 0.3333333333333333 : part0 || part1 ? 0.5 : part2 ? NaN : 1.0) : null; },
     ],
-    modes: { 0: [0, 1, 2], 4: [3, 4, 5], 8: [6, 7, 8], 16: [9, 10, 11], 12: [3, 7, 11], 20: [3, 7, 11], 24: [3, 7, 11], 28: [3, 7, 11] },
+    modes: { 4: [3, 4, 5], 8: [6, 7, 8], 16: [9, 10, 11], 12: [3, 7, 11], 20: [3, 7, 11], 24: [3, 7, 11], 28: [3, 7, 11] },
   },
   {
     name: "where",
@@ -762,13 +718,11 @@ const RECORDS: readonly (Partial<Usual> & Omit<OpRecord, keyof Usual>)[] = [
       (condition: boolean) => condition ? 1.0 : null,
       (condition: boolean) => !condition ? 1.0 : null,
     ],
-    modes: { 0: [0, 1, 2] },
   },
   {
     name: "copysign",
     inputs: ["a", "b"],
     pattern: "route",
-    takesBool: [false, false],
     gives: "fff!",
     kinks: [{ doc: "a = 0", jump: false, on: (a: number) => a === 0.0 }, { doc: "b = 0", jump: true, on: (_a: number, b: number) => b === 0.0 }],
     forward: (a: number, b: number) => copysign(a, b),
@@ -776,11 +730,11 @@ const RECORDS: readonly (Partial<Usual> & Omit<OpRecord, keyof Usual>)[] = [
       (a: number, b: number) => sign(a) * copysign(1.0, b),
       null,
     ],
-    modes: { 0: [0, 1] },
   },
   {
     name: "sign",
     pattern: "block",
+    gives: "f-",
     kinks: [{ doc: "where the value jumps", jump: true, on: (x: number) => x === 0.0 }],
     forward: (x: number) => sign(x),
     rules: [
@@ -820,7 +774,6 @@ const RECORDS: readonly (Partial<Usual> & Omit<OpRecord, keyof Usual>)[] = [
   {
     name: "round",
     pattern: "block",
-    gives: "f!",
     kinks: [{ doc: "where the value jumps", jump: true, on: (x: number) => x - Math.floor(x) - 0.5 === 0.0 }],
     forward: (x: number) => rint(x),
     rules: [
@@ -833,14 +786,13 @@ const RECORDS: readonly (Partial<Usual> & Omit<OpRecord, keyof Usual>)[] = [
     infix: [">"],
     level: 0,
     pattern: "block",
-    takesBool: [false, false],
     gives: "bbbb",
     kinks: [{ doc: "a = b", jump: true, on: (a: number, b: number) => (a === b ? 0.0 : 0.0 + a - b) === 0.0 }],
     forward: (a: number, b: number) => a > b,
     rules: [
       null,
+      null,
     ],
-    modes: { 0: [0, 0] },
   },
   {
     name: "greater_equal",
@@ -848,14 +800,13 @@ const RECORDS: readonly (Partial<Usual> & Omit<OpRecord, keyof Usual>)[] = [
     infix: [">="],
     level: 0,
     pattern: "block",
-    takesBool: [false, false],
     gives: "bbbb",
     kinks: [{ doc: "a = b", jump: true, on: (a: number, b: number) => (a === b ? 0.0 : 0.0 + a - b) === 0.0 }],
     forward: (a: number, b: number) => a >= b,
     rules: [
       null,
+      null,
     ],
-    modes: { 0: [0, 0] },
   },
   {
     name: "less",
@@ -863,14 +814,13 @@ const RECORDS: readonly (Partial<Usual> & Omit<OpRecord, keyof Usual>)[] = [
     infix: ["<"],
     level: 0,
     pattern: "block",
-    takesBool: [false, false],
     gives: "bbbb",
     kinks: [{ doc: "a = b", jump: true, on: (a: number, b: number) => (a === b ? 0.0 : 0.0 + a - b) === 0.0 }],
     forward: (a: number, b: number) => a < b,
     rules: [
       null,
+      null,
     ],
-    modes: { 0: [0, 0] },
   },
   {
     name: "less_equal",
@@ -878,14 +828,13 @@ const RECORDS: readonly (Partial<Usual> & Omit<OpRecord, keyof Usual>)[] = [
     infix: ["<="],
     level: 0,
     pattern: "block",
-    takesBool: [false, false],
     gives: "bbbb",
     kinks: [{ doc: "a = b", jump: true, on: (a: number, b: number) => (a === b ? 0.0 : 0.0 + a - b) === 0.0 }],
     forward: (a: number, b: number) => a <= b,
     rules: [
       null,
+      null,
     ],
-    modes: { 0: [0, 0] },
   },
   {
     name: "equal",
@@ -893,14 +842,13 @@ const RECORDS: readonly (Partial<Usual> & Omit<OpRecord, keyof Usual>)[] = [
     infix: ["=="],
     level: 0,
     pattern: "block",
-    takesBool: [false, false],
     gives: "bbbb",
     kinks: [{ doc: "a = b", jump: true, on: (a: number, b: number) => (a === b ? 0.0 : 0.0 + a - b) === 0.0 }],
     forward: (a: number, b: number) => a === b,
     rules: [
       null,
+      null,
     ],
-    modes: { 0: [0, 0] },
   },
   {
     name: "not_equal",
@@ -908,14 +856,13 @@ const RECORDS: readonly (Partial<Usual> & Omit<OpRecord, keyof Usual>)[] = [
     infix: ["!="],
     level: 0,
     pattern: "block",
-    takesBool: [false, false],
     gives: "bbbb",
     kinks: [{ doc: "a = b", jump: true, on: (a: number, b: number) => (a === b ? 0.0 : 0.0 + a - b) === 0.0 }],
     forward: (a: number, b: number) => a !== b,
     rules: [
       null,
+      null,
     ],
-    modes: { 0: [0, 0] },
   },
   {
     name: "logical_and",
@@ -926,8 +873,8 @@ const RECORDS: readonly (Partial<Usual> & Omit<OpRecord, keyof Usual>)[] = [
     forward: (a: boolean, b: boolean) => a && b,
     rules: [
       null,
+      null,
     ],
-    modes: { 0: [0, 0] },
   },
   {
     name: "logical_or",
@@ -938,8 +885,8 @@ const RECORDS: readonly (Partial<Usual> & Omit<OpRecord, keyof Usual>)[] = [
     forward: (a: boolean, b: boolean) => a || b,
     rules: [
       null,
+      null,
     ],
-    modes: { 0: [0, 0] },
   },
   {
     name: "logical_xor",
@@ -950,8 +897,8 @@ const RECORDS: readonly (Partial<Usual> & Omit<OpRecord, keyof Usual>)[] = [
     forward: (a: boolean, b: boolean) => logical_xor(a, b),
     rules: [
       null,
+      null,
     ],
-    modes: { 0: [0, 0] },
   },
   {
     name: "logical_not",
@@ -995,7 +942,6 @@ const RECORDS: readonly (Partial<Usual> & Omit<OpRecord, keyof Usual>)[] = [
     name: "heaviside",
     inputs: ["a", "b"],
     pattern: "route",
-    takesBool: [false, false],
     gives: "fff!",
     kinks: [{ doc: "a = 0", jump: true, on: (a: number) => a === 0.0 }],
     forward: (a: number, b: number) => heaviside(a, b),
@@ -1003,7 +949,6 @@ const RECORDS: readonly (Partial<Usual> & Omit<OpRecord, keyof Usual>)[] = [
       (_a: number, _b: number, y: number) => y !== y ? NaN : null,
       (a: number) => a === 0.0 ? 1.0 : null,
     ],
-    modes: { 0: [0, 1] },
   },
   {
     name: "floor_divide",
@@ -1011,21 +956,19 @@ const RECORDS: readonly (Partial<Usual> & Omit<OpRecord, keyof Usual>)[] = [
     infix: ["//"],
     level: 2,
     pattern: "block",
-    takesBool: [false, false],
     gives: "fff!",
     kinks: [{ doc: "a / b whole", jump: true, on: (a: number, b: number) => { const part0 = a / b; return part0 - rint(part0) === 0.0; } }],
     forward: (a: number, b: number) => floor_divide(a, b),
     rules: [
       (_a: number, _b: number, y: number) => y !== y ? NaN : null,
+      (_a: number, _b: number, y: number) => y !== y ? NaN : null,
     ],
-    modes: { 0: [0, 0] },
   },
   {
     name: "mod",
     inputs: ["a", "b"],
     infix: ["%"],
     level: 2,
-    takesBool: [false, false],
     gives: "f!!!",
     kinks: [{ doc: "a / b whole", jump: true, on: (a: number, b: number) => { const part0 = a / b; return part0 - rint(part0) === 0.0; } }],
     forward: (a: number, b: number) => mod(a, b),
@@ -1033,9 +976,12 @@ const RECORDS: readonly (Partial<Usual> & Omit<OpRecord, keyof Usual>)[] = [
       (_a: number, _b: number, y: number) => y !== y ? NaN : 1.0,
       (a: number, b: number, y: number) => y !== y ? NaN : -floor_divide(a, b),
     ],
-    modes: { 0: [0, 1] },
   },
 ];
 
 /** The ops that work on numbers, in the order of the op table. */
-export const OPS: readonly OpRecord[] = RECORDS.map((record) => ({ ...USUAL, ...record }));
+export const OPS: readonly OpRecord[] = RECORDS.map((record) => ({
+  ...USUAL,
+  ...record,
+  modes: { 0: record.rules.map((_, k) => k), ...record.modes },
+}));

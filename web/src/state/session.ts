@@ -50,7 +50,8 @@ export interface Options {
 export interface Edits {
   source: Source;
   leaves: Leaves;
-  opened: readonly string[];
+  /** The groups that are open; null leaves it to the picture. */
+  opened: readonly string[] | null;
   hidden: readonly string[];
 }
 
@@ -94,7 +95,7 @@ export type Action =
   | { type: "select"; selection: Selection | null }
   | { type: "back" }
   | { type: "option"; change: Partial<Options> }
-  | { type: "open"; path: string; open: boolean }
+  | { type: "open"; opened: readonly string[] }
   | { type: "hide"; names: readonly string[] }
   | { type: "pin"; pin: boolean }
   | { type: "undo" }
@@ -135,7 +136,7 @@ function begin(source: Source, leaves: Leaves, options: Options): Session {
   const filled = canRun(source) ? filledLeaves(circuit, leaves, 1) : leaves;
   const { run, line } = runOf(source, circuit, filled);
   return {
-    source, leaves: filled, opened: [], hidden: [],
+    source, leaves: filled, opened: null, hidden: [],
     draft: source.kind === "formula" ? source.text : "",
     mistake: null, given: filled, circuit, run, line, at: 0, before: null, carried: null,
     selection: null, trail: [], pinned: null, options, undo: [], redo: [], dragged: null, trouble: "",
@@ -216,7 +217,7 @@ function apply(state: Session, action: Action): Session {
     case "select": return selected(state, action.selection);
     case "back": return { ...state, selection: state.trail.at(-1) ?? null, trail: state.trail.slice(0, -1) };
     case "option": return withOptions(state, action.change);
-    case "open": return { ...remembered(state), opened: toggled(state.opened, action.path, action.open) };
+    case "open": return { ...remembered(state), opened: action.opened };
     case "hide": return { ...remembered(state), hidden: action.names };
     case "pin": return { ...state, pinned: action.pin ? { label: leavesText(state.leaves), run: state.run } : null };
     case "undo": return restored(state, "undo", "redo");
@@ -314,11 +315,6 @@ function withOptions(state: Session, change: Partial<Options>): Session {
   const phase = phaseAt(state.line, state.at);
   const position = phase === "done" ? made.line.length : phase === "idle" ? 0 : forwardEnd(made.line);
   return { ...made, at: position, undo, redo, pinned, opened, draft, mistake, given };
-}
-
-function toggled(opened: readonly string[], path: string, open: boolean): readonly string[] {
-  const others = opened.filter((other) => other !== path);
-  return open ? [...others, path] : others;
 }
 
 function restored(state: Session, from: "undo" | "redo", onto: "undo" | "redo"): Session {

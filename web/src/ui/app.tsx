@@ -4,9 +4,10 @@ import { reduce, shown as shownOf, type Action, type Session } from "../state/se
 import { useAddress } from "./address";
 import { useCommands } from "./commands";
 import { CompareTab } from "./compare";
-import { Drawing } from "./drawing";
+import { Drawing, usePicture } from "./drawing";
 import { FindTab } from "./find";
 import { Outline } from "./group-card";
+import { openGroups } from "./groups";
 import { HeatTab } from "./heat";
 import { Help } from "./help";
 import { Inspector } from "./inspector";
@@ -38,8 +39,10 @@ export function App({ first, page, whole }: Props) {
   const view = useMemo(() => shownOf(state), [state.run, state.line, state.at, state.before, state.carried]);
   useAddress(state, dispatch, whole);
   useServer(state, dispatch);
+  const drawn = usePicture(state);
+  const groups = useMemo(() => openGroups(state, drawn), [state.opened, drawn]);
   const commands = useCommands({
-    state, dispatch, root, whole, query,
+    state, dispatch, root, whole, query, groups,
     onPlay: play[1],
     onTab: setTab,
     onWhy: () => setWhy((open) => !open),
@@ -59,7 +62,7 @@ export function App({ first, page, whole }: Props) {
         <Outline state={state} dispatch={dispatch} />
       </div>
       <main class="centre">
-        <Drawing state={state} view={view} dispatch={dispatch} inside={commands.inside} onInside={commands.onInside} />
+        <Drawing state={state} whole={drawn} open={groups} view={view} dispatch={dispatch} inside={commands.inside} onInside={commands.onInside} />
         <Stepper state={state} dispatch={dispatch} playing={play[0]} onPlay={play[1]} />
         <Tabs tab={tab} onTab={setTab}>
           {tab === "table" && <TableTab state={state} shown={view} dispatch={dispatch} />}
@@ -68,7 +71,7 @@ export function App({ first, page, whole }: Props) {
           {tab === "compare" && <CompareTab state={state} dispatch={dispatch} />}
         </Tabs>
       </main>
-      <Inspector state={state} shown={view} dispatch={dispatch} why={why} onWhy={setWhy} />
+      <Inspector state={state} shown={view} dispatch={dispatch} why={why} onWhy={setWhy} open={groups} />
       {help && (
         <Help letters={state.options.letters} onClose={() => setHelp(false)}
           onLetters={(letters) => dispatch({ type: "option", change: { letters } })} />

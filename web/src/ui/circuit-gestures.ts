@@ -11,7 +11,7 @@ const SHAKE = 4;
 /** The legend stands below the picture, the buttons above it where there is no room beside it. */
 const [BELOW, ABOVE, NARROW] = [20, 40, 600];
 /** A picture that would be smaller than this is first seen from its beginning, at a size that can be read. */
-const [TINY, LEGIBLE] = [0.25, 0.6];
+const LEGIBLE = 0.6;
 
 /** Where the picture stands in the window: its origin and how large it is drawn. */
 export interface View {

@@ -5,6 +5,7 @@ import { firstNonFinite } from "../engine";
 import { nodeOf, type Selection } from "../state/selection";
 import { blameOf, type Action, type Session } from "../state/session";
 import { results } from "./find";
+import { toggled } from "./groups";
 import { commandOf, type Command } from "./keys";
 import type { TabKey } from "./tabs";
 import { firstNode, nextWire, sibling, towardsReader, towardsSource } from "./walk";
@@ -15,6 +16,8 @@ interface Wiring {
   root: RefObject<HTMLElement>;
   whole: boolean;
   query: string;
+  /** The groups that are open in the picture. */
+  groups: readonly string[];
   onPlay: () => void;
   onTab: (tab: TabKey) => void;
   onWhy: () => void;
@@ -113,7 +116,7 @@ function walk(command: (typeof WALKS)[number], { state, dispatch, anchor }: Now)
 
 /** Commands that open or close something on the page. */
 function open(command: Command, now: Now): void {
-  const { state, dispatch, root } = now;
+  const { root } = now;
   const focus = (...selectors: string[]): void => {
     const seek = (selector: string) => root.current?.querySelector<HTMLElement>(selector);
     setTimeout(() => selectors.map(seek).find(Boolean)?.focus());
@@ -131,7 +134,7 @@ function open(command: Command, now: Now): void {
   }
   if (command === "edit") focus(".inspector input.number", ".leaves input.number");
   if (command === "leave") leave(now);
-  if (command === "open") toggleGroup(state, dispatch);
+  if (command === "open") toggleGroup(now);
 }
 
 function leave({ state, dispatch, inside, setInside }: Now): void {
@@ -140,11 +143,11 @@ function leave({ state, dispatch, inside, setInside }: Now): void {
   else if (document.activeElement instanceof HTMLElement) document.activeElement.blur();
 }
 
-function toggleGroup(state: Session, dispatch: (action: Action) => void): void {
+function toggleGroup({ state, dispatch, groups }: Now): void {
   const { selection } = state;
   const node = nodeOf(selection);
   const path = selection?.kind === "group" ? selection.path : node === null ? "" : state.circuit.nodes[node]!.group;
-  if (path) dispatch({ type: "open", path, open: !state.opened.includes(path) });
+  if (path) dispatch({ type: "open", opened: toggled(groups, path) });
 }
 
 /** The op that first made something non-finite, forward or else backward; of arrays Python knows more. */

@@ -1,9 +1,10 @@
 /** The circuit in the middle of the page, and how it is entered with the keyboard. */
 import { useMemo } from "preact/hooks";
-import { picture } from "../layout";
+import { picture, type Picture } from "../layout";
 import type { Shown } from "../state/known";
 import type { Action, Session } from "../state/session";
 import { CircuitView } from "./circuit";
+import { toggled } from "./groups";
 import { Hidden, without } from "./slices";
 import { firstNode } from "./walk";
 
@@ -12,25 +13,32 @@ const MOST_BOXES = 600;
 
 interface Props {
   state: Session;
+  whole: Picture;
+  /** The groups that are open in it. */
+  open: readonly string[];
   view: Shown;
   dispatch: (action: Action) => void;
   inside: boolean;
   onInside: (inside: boolean) => void;
 }
 
-/** The drawing; Enter goes inside, where arrow keys follow wires. */
-export function Drawing({ state, view, dispatch, inside, onInside }: Props) {
-  const { circuit, opened, options } = state;
-  const whole = useMemo(
+/** The picture of the whole circuit, drawn anew when it, its run or what is open changes. */
+export function usePicture({ circuit, run, opened, options }: Session): Picture {
+  return useMemo(
     () =>
       picture(circuit, {
-        run: state.run,
+        run,
         down: options.direction === "td",
         // Who opens a group wants to see into it, however long the picture gets.
-        ...(opened.length ? { opened: new Set(opened), depth: 0, cap: MOST_BOXES } : {}),
+        ...(opened ? { opened: new Set(opened), depth: 0, cap: MOST_BOXES } : {}),
       }),
-    [circuit, state.run, options.direction, opened],
+    [circuit, run, options.direction, opened],
   );
+}
+
+/** The drawing; Enter goes inside, where arrow keys follow wires. */
+export function Drawing({ state, whole, open, view, dispatch, inside, onInside }: Props) {
+  const { circuit, options } = state;
   const drawn = useMemo(() => without(whole, circuit, state.hidden), [whole, state.hidden]);
   const enter = (event: KeyboardEvent): void => {
     if (event.key !== "Enter" || inside) return;
@@ -43,7 +51,7 @@ export function Drawing({ state, view, dispatch, inside, onInside }: Props) {
       onFocusOut={() => onInside(false)}>
       <CircuitView picture={drawn} run={view.run} known={view.known} selection={state.selection} mode={options.mode}
         onSelect={(selection) => dispatch({ type: "select", selection })}
-        onOpen={(path) => dispatch({ type: "open", path, open: true })} />
+        onOpen={(path) => dispatch({ type: "open", opened: toggled(open, path) })} />
       <Hidden state={state} dispatch={dispatch} />
       {drawn.note && <p class="message">{drawn.note}</p>}
     </section>

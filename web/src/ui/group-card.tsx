@@ -4,6 +4,7 @@ import { useMemo } from "preact/hooks";
 import type { Circuit, Run, Value } from "../types";
 import type { Action, Session } from "../state/session";
 import type { CardProps } from "./inspector";
+import { groupsOf, isWithin, toggled } from "./groups";
 import { Button, Fact } from "./parts";
 import { show } from "./text";
 
@@ -23,8 +24,7 @@ export interface GroupSummary {
 
 /** Whether a node lies in a group or in one inside it. */
 export function isInside(circuit: Circuit, node: number, path: string): boolean {
-  const { group } = circuit.nodes[node]!;
-  return path === "" || group === path || group.startsWith(`${path}/`);
+  return path === "" || isWithin(circuit.nodes[node]!.group, path);
 }
 
 /** Add up what is known of a group. */
@@ -48,16 +48,6 @@ export function summaryOf(run: Run, path: string): GroupSummary {
   };
 }
 
-/** The groups of a circuit in order, with those around them. */
-export function groupsOf(circuit: Circuit): string[] {
-  const found = new Set<string>();
-  for (const path of new Set(circuit.nodes.map(({ group }) => group))) {
-    const parts = path.split("/").filter(Boolean);
-    parts.forEach((_, depth) => found.add(parts.slice(0, depth + 1).join("/")));
-  }
-  return [...found];
-}
-
 /** The squares of the gradients in every group, and how many of its nodes are not finite. */
 function outlineOf(run: Run): Map<string, { squares: number; bad: number }> {
   const found = new Map(groupsOf(run.circuit).map((path) => [path, { squares: 0, bad: 0 }]));
@@ -78,9 +68,9 @@ function sizeOf(grad: Value | null): number {
 }
 
 /** The card of a group. */
-export function GroupCard({ state, dispatch, path }: CardProps & { path: string }) {
+export function GroupCard({ state, dispatch, path, open }: CardProps & { path: string }) {
   const summary = summaryOf(state.run, path);
-  const open = state.opened.includes(path);
+  const inside = groupsOf(state.circuit).filter((group) => isWithin(group, path));
   const ran = state.line.length > 0;
   return (
     <>
@@ -93,16 +83,15 @@ export function GroupCard({ state, dispatch, path }: CardProps & { path: string 
         <Fact name="wires">{`${summary.enter} in, ${summary.leave} out`}</Fact>
       </dl>
       <p>
-        <Button keys="O" onClick={() => dispatch({ type: "open", path, open: !open })}>{open ? "Close" : "Open"}</Button>{" "}
-        <Button onClick={() => openAll(state, path, dispatch)}>Open all inside</Button>
+        <Button keys="O" onClick={() => dispatch({ type: "open", opened: toggled(open, path) })}>
+          {open.includes(path) ? "Close" : "Open"}
+        </Button>{" "}
+        {inside.length > 1 && (
+          <Button onClick={() => dispatch({ type: "open", opened: [...new Set([...open, ...inside])] })}>Open all inside</Button>
+        )}
       </p>
     </>
   );
-}
-
-function openAll(state: Session, path: string, dispatch: (action: Action) => void): void {
-  const inside = groupsOf(state.circuit).filter((group) => group === path || group.startsWith(`${path}/`));
-  for (const group of inside) if (!state.opened.includes(group)) dispatch({ type: "open", path: group, open: true });
 }
 
 /** The tree of groups with gradient norm and how many nodes are not finite. */

@@ -77,8 +77,9 @@ function Column({ bin, low, high, onFind }: { bin: Bin; low: number; high: numbe
 /** The query for gradients as large as those of a column. */
 function queryOf({ powers, bad }: Bin): string {
   if (!powers.length) return bad ? "bad" : "grad=0";
-  const [low, high] = [10 ** (Math.min(...powers) - 1e-6), 10 ** (Math.max(...powers) + 1e-6)];
-  return `grad>=${low.toPrecision(6)} grad<=${high.toPrecision(6)}`;
+  // Wider by more than four digits round off.
+  const [low, high] = [0.999 * 10 ** Math.min(...powers), 1.001 * 10 ** Math.max(...powers)];
+  return `grad>=${low.toPrecision(4)} grad<=${high.toPrecision(4)}`;
 }
 
 function columnText({ first, last, powers, zeros, bad }: Bin): string {

@@ -18,6 +18,8 @@ export interface CardProps {
   /** Whether "why this gradient" is open, and a way to open it. */
   why: boolean;
   onWhy: (open: boolean) => void;
+  /** The groups that are open in the picture. */
+  open: readonly string[];
 }
 
 /** The panel on the right; on a narrow page a sheet at the bottom. */

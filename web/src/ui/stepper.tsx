@@ -68,16 +68,18 @@ export function Stepper({ state, dispatch, playing, onPlay }: Props) {
         <Button label="Reset" keys="R" onClick={() => dispatch({ type: "reset" })} disabled={!state.at && !state.carried}>
           Reset
         </Button>
-        <Button label="Step back" keys="←" onClick={() => dispatch({ type: "step", by: -1 })} disabled={!state.at}>
-          ◀
-        </Button>
-        <button type="button" class="main" title="Step (→)" disabled={state.at >= end}
-          onClick={() => dispatch({ type: "step", by: 1 })}>
-          Step ▶
-        </button>
-        <Button label={playing ? "Pause" : "Play"} keys="Space" onClick={onPlay} disabled={!end}>
-          {playing ? "Pause" : "Play"}
-        </Button>
+        <span class="walk">
+          <Button label="Step back" keys="←" onClick={() => dispatch({ type: "step", by: -1 })} disabled={!state.at}>
+            ◀
+          </Button>
+          <button type="button" class="main" title="Step (→)" disabled={state.at >= end}
+            onClick={() => dispatch({ type: "step", by: 1 })}>
+            Step ▶
+          </button>
+          <Button label={playing ? "Pause" : "Play"} keys="Space" onClick={onPlay} disabled={!end}>
+            {playing ? "Pause" : "Play"}
+          </Button>
+        </span>
         <Button label="Run forward" keys="F" onClick={() => dispatch({ type: "to", where: "forward" })}>
           Forward
         </Button>
