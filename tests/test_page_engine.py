@@ -71,7 +71,7 @@ def test_every_scalar_op_is_in_the_page() -> None:
     TABLE.load()
     names = [op.name for op in TABLE if isinstance(op, Elementwise) and not op.per_call]
 
-    assert re.findall(r'^    name: "(\w+)"', page_ops(), re.MULTILINE) == names
+    assert re.findall(r'^  op\("(\w+)"', page_ops(), re.MULTILINE) == names
 
 
 def test_rules_that_select_are_null_where_they_block() -> None:
@@ -79,4 +79,4 @@ def test_rules_that_select_are_null_where_they_block() -> None:
 
 
 def test_a_rule_that_reads_nothing_has_no_parameters() -> None:
-    assert "rules: [\n      () => 1.0,\n      () => -1.0,\n    ]" in page_ops()
+    assert "=> a - b, [\n    () => 1.0,\n    () => -1.0,\n  ]" in page_ops()

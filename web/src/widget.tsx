@@ -4,7 +4,7 @@
  * one script, keys pressed in an explorer are not shortcuts of the notebook, and what Python refuses is said.
  */
 import { render, type FunctionComponent } from "preact";
-import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { fromPage, question, readRun, type PageData } from "./state/data";
 import { selectionCode, selectionOf } from "./state/selection";
 import { canRun, OPTIONS, type Action, type Options, type Session } from "./state/session";
@@ -138,7 +138,8 @@ function useFocus(el: HTMLElement): void {
     el.addEventListener("focusout", leave, stop);
     return () => stop.abort();
   }, [el]);
-  useEffect(() => {
+  // At once, before another key can come.
+  useLayoutEffect(() => {
     if (!last.current?.matches(":disabled")) return;
     last.current = null;
     el.querySelector<HTMLElement>(".wg-app")?.focus({ preventScroll: true });

@@ -102,8 +102,11 @@ class Drawable:
     def explore(self, *, port: int = 0, browser: bool = True, wait: bool = True, source: bool = False) -> Any:
         """Open the explorer on this circuit in the browser, from a server on this machine; Ctrl-C ends it.
 
-        With `wait=False` it goes on in the background; what is returned has `url` and `stop()`.
+        With `wait=False` it goes on in the background; what is returned has `url` and `stop()`. In a notebook the
+        explorer is shown below the cell instead, or the picture where the extra `notebook` is missing.
         """
+        if explorer("widget").in_notebook():
+            return explorer("widget").show(*self._drawn, source=source)
         exhibit = explorer("server").Exhibit(*self._drawn, source=source)
         return explorer("serving").explore(exhibit, port=port, browser=browser, wait=wait)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -32,6 +33,7 @@ from wiregrad.ops.kinks import Kink
 from wiregrad.passes import simplify
 
 _SIGNATURE = re.compile(r"^function (\w+)\(([^)]*)\) \{", re.MULTILINE)
+_CALL = re.compile(r"([\w.]+)\(([\w, ]*)\)")
 _GIVES = {FLOAT: "f", BOOL: "b"}
 
 _HEAD = """\
@@ -75,12 +77,41 @@ export interface OpRecord {
   modes: Readonly<Record<number, readonly number[]>>;
 }
 
-/** What a record does not say. */
-type Usual = Omit<OpRecord, "name" | "forward" | "rules">;
+/** What most ops have in common, so that it is said once. */
+interface More extends Omit<OpRecord, "name" | "forward" | "rules" | "inputs" | "gives" | "modes"> {
+  /** By kink mode, the kinks on which each input gets nothing. */
+  blocked: Readonly<Record<number, readonly (readonly number[])[]>>;
+}
+const USUAL: More = {
+  defaults: [], aliases: [], infix: [], level: 1, prefix: "", pattern: "scale", takesBool: [], kinks: [], blocked: {},
+};
+
+/** Put a record together; `more` is what the op has that most have not. */
+function op(
+  name: string,
+  forward: OpRecord["forward"],
+  locals: OpRecord["rules"],
+  inputs = "x",
+  gives = "f!",
+  more: Partial<More> = {},
+): OpRecord {
+  const { blocked, ...rest } = { ...USUAL, ...more };
+  const rules = [...locals];
+  const modes: Record<number, readonly number[]> = { 0: locals.map((_, slot) => slot) };
+  for (const mode in blocked) {
+    const own = blocked[mode]!.map((on, slot) => off(locals[slot]!, on.map((kink) => rest.kinks[kink]!)));
+    modes[mode] = own.map((rule) => rules.push(rule) - 1);
+  }
+  return { ...rest, name, forward, rules, modes, inputs: inputs.split(" "), gives };
+}
+
+/** A rule that is absent on some kinks. */
+function off(rule: Local | null, kinks: readonly Kink[]): Local | null {
+  return rule && ((...operands) => (kinks.some((kink) => kink.on(...operands)) ? null : rule(...operands)));
+}
 """
 
 _USUAL = {
-    "inputs": '["x"]',
     "defaults": "[]",
     "aliases": "[]",
     "infix": "[]",
@@ -88,11 +119,12 @@ _USUAL = {
     "prefix": '""',
     "pattern": '"scale"',
     "takesBool": "[]",
-    "gives": '"f!"',
     "kinks": "[]",
-    "modes": "{}",
+    "blocked": "{}",
 }
-"""What most ops have, said once, so that the page stays small."""
+"""What most ops have, as the head of the module says it."""
+_LAST = ('"x"', '"f!"', "{}")
+"""The last parameters of a record where nothing is said."""
 
 
 class _TypeScript(JavaScript):
@@ -121,12 +153,13 @@ class _Written(NamedTuple):
 def page_ops() -> str:
     """Return the op table as the text of a TypeScript module.
 
-    >>> "forward: (a: number, b: number) => a * b" in page_ops()
+    >>> "(a: number, b: number) => a * b" in page_ops()
     True
     """
     TABLE.load()
     ops = [op for op in TABLE if isinstance(op, Elementwise) and op.c and not op.per_call]
-    records = [_record(op) for op in ops]
+    kinks = _shared_kinks(ops)
+    records = [_record(op, kinks) for op in ops]
     calls = frozenset().union(*(record.calls for record in records))
     table = "\n".join(record.text for record in records)
     return "\n".join(
@@ -135,19 +168,19 @@ def page_ops() -> str:
             *_facts(ops),
             "",
             *(f"{_typed(helper)}\n" for helper in _LANGUAGE.helpers(calls)),
-            "/** What most ops have; records say where they differ. */",
-            f"const USUAL: Usual = {_object(_USUAL)};",
-            "",
-            f"const RECORDS: readonly (Partial<Usual> & Omit<OpRecord, keyof Usual>)[] = [\n{table}\n];",
+            "/** Kinks that several ops have. */",
+            *(f"const {name}: Kink = {text};" for text, name in kinks.items()),
             "",
             "/** The ops that work on numbers, in the order of the op table. */",
-            "export const OPS: readonly OpRecord[] = RECORDS.map((record) => ({",
-            "  ...USUAL,",
-            "  ...record,",
-            "  modes: { 0: record.rules.map((_, k) => k), ...record.modes },",
-            "}));\n",
+            f"export const OPS: readonly OpRecord[] = [\n{table}\n];\n",
         ]
     )
+
+
+def _shared_kinks(ops: Iterable[Elementwise]) -> dict[str, str]:
+    """Return the names of the kinks that are written more than once."""
+    counts = Counter(_kink(op, kink).text for op in ops for kink in op.kinks)
+    return {text: f"KINK{k}" for k, text in enumerate(text for text, count in counts.items() if count > 1)}
 
 
 def functions_of(op: Elementwise) -> frozenset[str]:
@@ -156,7 +189,7 @@ def functions_of(op: Elementwise) -> frozenset[str]:
     >>> sorted(functions_of(TABLE["sigmoid"]))
     ['exp']
     """
-    waiting, seen = list(_record(op).calls), set[str]()
+    waiting, seen = list(_record(op, {}).calls), set[str]()
     while waiting:
         name = waiting.pop()
         if name not in seen:
@@ -182,17 +215,12 @@ def _facts(ops: Iterable[Elementwise]) -> Iterator[str]:
     yield f"export const HINT = {json.dumps(_hint(ops))};"
 
 
-def _record(op: Elementwise) -> _Written:
-    """Return an op as an object of the page."""
+def _record(op: Elementwise, shared: Mapping[str, str]) -> _Written:
+    """Return an op as a record of the page; what most ops have is left out."""
     kinks = [_kink(op, kink) for kink in op.kinks]
-    modes = _locals(op)
-    # Those of mode 0 stand first, one for each input, so that nothing need be said of them.
-    first, *others = modes.values()
-    rules = [*first, *dict.fromkeys(rule for own in others for rule in own if rule not in first)]
+    rules = [_local(op, slot) for slot in range(len(op.inputs))]
     forward = _function(op, [], _applied(op), with_output=False)
     facts = {
-        "name": json.dumps(op.name),
-        "inputs": _texts(op.inputs),
         "defaults": f"[{', '.join(map(_LANGUAGE.number, op.defaults))}]",
         "aliases": _texts(op.aliases),
         "infix": _texts(op.infix),
@@ -200,15 +228,26 @@ def _record(op: Elementwise) -> _Written:
         "prefix": json.dumps(op.prefix),
         "pattern": json.dumps(op.pattern.name.lower()),
         "takesBool": _conditions(op),
-        "gives": json.dumps("".join(_gives(op))),
-        "kinks": f"[{', '.join(kink.text for kink in kinks)}]",
-        "forward": forward.text,
-        "rules": "[\n" + "".join(f"      {rule.text},\n" for rule in rules) + "    ]",
-        "modes": _object({str(mode): str([rules.index(rule) for rule in own]) for mode, own in modes.items() if mode}),
+        "kinks": f"[{', '.join(shared.get(kink.text, kink.text) for kink in kinks)}]",
+        "blocked": _object({str(mode): str(own) for mode in _modes(op) if any(own := _blocked(op, mode))}),
     }
+    more = {name: text for name, text in facts.items() if _USUAL[name] != text}
+    last = _without_usual(json.dumps(" ".join(op.inputs)), json.dumps("".join(_gives(op))), _object(more))
+    lines = [
+        f"  op({json.dumps(op.name)}, {forward.text}, [",
+        *(f"    {rule.text}," for rule in rules),
+        f"  {', '.join([']', *last])}),",
+    ]
     calls = [forward, *kinks, *rules]
-    lines = "\n".join(f"    {name}: {text}," for name, text in facts.items() if _USUAL.get(name) != text)
-    return _Written(f"  {{\n{lines}\n  }},", frozenset().union(*(written.calls for written in calls)))
+    return _Written("\n".join(lines), frozenset().union(*(written.calls for written in calls)))
+
+
+def _without_usual(*given: str) -> list[str]:
+    """Return the last parameters of a record, up to the last that says something."""
+    found = list(given)
+    while found and found[-1] == _LAST[len(found) - 1]:
+        found.pop()
+    return found
 
 
 def _conditions(op: Elementwise) -> str:
@@ -253,26 +292,30 @@ def _applied(op: Elementwise) -> Form:
     return Apply(op, tuple(Slot(k, kind) for k, kind in enumerate(types)), op.infer(types))
 
 
-def _locals(op: Elementwise) -> dict[int, list[_Written]]:
-    """Return the rules of an op by kink mode; modes with the rules of mode 0 are left out."""
-    found = {mode: [_local(op, slot, mode) for slot in range(len(op.inputs))] for mode in _modes(op)}
-    return {mode: rules for mode, rules in found.items() if not mode or rules != found[0]}
+def _blocked(op: Elementwise, mode: int) -> list[list[int]]:
+    """Return for each input the kinks on which a mode lets nothing through, where mode 0 does."""
+    found: list[list[int]] = [[] for _ in op.inputs]
+    for (k, kink), slot in itertools.product(enumerate(op.kinks), range(len(op.inputs))):
+        if op.partials[slot] is not None and kink.slope(slot, mode) != kink.slopes[slot]:
+            # Where the other operands are literals, no op takes another slope than none.
+            assert kink.slope(slot, mode) is None
+            found[slot].append(k)
+    return found
 
 
 def _modes(op: Elementwise) -> Iterator[int]:
-    """Return the modes that a node of a formula can have."""
-    yield 0
+    """Return the modes besides 0 that a node of a formula can have."""
     if op.kinks and len(op.inputs) > 1:
         slots = range(len(op.inputs))
         for size in slots:
             yield from (encode(Convention.MIN_NORM, literal) for literal in itertools.combinations(slots, size + 1))
 
 
-def _local(op: Elementwise, slot: int, mode: int) -> _Written:
+def _local(op: Elementwise, slot: int) -> _Written:
     """Return the local derivative for an input as a function of inputs and output."""
     if op.inputs[slot] in op.takes_bool:
         return _Written("null")
-    flow, builder = _on_wires(op, lambda xs, y: op.local(slot, xs, y, mode))
+    flow, builder = _on_wires(op, lambda xs, y: op.local(slot, xs, y, 0))
     if flow is None:
         return _Written("null")
     mask, value = flow if type(flow) is Masked else (None, flow)
@@ -329,7 +372,11 @@ def _function(
         answer = f"{_held(texts[-1].text)} ? {_held(answer)} : null"
     lines = [f"const {names[count + 1 + k]} = {texts[k].text};" for k in range(len(shared))]
     body = f"{{ {' '.join(lines)} return {answer}; }}" if lines else answer
-    return _Written(f"({given}) => {body}", frozenset().union(*(text.calls for text in texts)))
+    calls = frozenset().union(*(text.calls for text in texts))
+    called = _CALL.fullmatch(body)
+    if called and called[2] == ", ".join(names[:count]) and not with_output:
+        return _Written(called[1], calls)
+    return _Written(f"({given}) => {body}", calls)
 
 
 def _parameters(names: Sequence[str], kinds: Sequence[WireType], used: frozenset[int]) -> Iterator[str]:

@@ -38,8 +38,38 @@ export interface OpRecord {
   modes: Readonly<Record<number, readonly number[]>>;
 }
 
-/** What a record does not say. */
-type Usual = Omit<OpRecord, "name" | "forward" | "rules">;
+/** What most ops have in common, so that it is said once. */
+interface More extends Omit<OpRecord, "name" | "forward" | "rules" | "inputs" | "gives" | "modes"> {
+  /** By kink mode, the kinks on which each input gets nothing. */
+  blocked: Readonly<Record<number, readonly (readonly number[])[]>>;
+}
+const USUAL: More = {
+  defaults: [], aliases: [], infix: [], level: 1, prefix: "", pattern: "scale", takesBool: [], kinks: [], blocked: {},
+};
+
+/** Put a record together; `more` is what the op has that most have not. */
+function op(
+  name: string,
+  forward: OpRecord["forward"],
+  locals: OpRecord["rules"],
+  inputs = "x",
+  gives = "f!",
+  more: Partial<More> = {},
+): OpRecord {
+  const { blocked, ...rest } = { ...USUAL, ...more };
+  const rules = [...locals];
+  const modes: Record<number, readonly number[]> = { 0: locals.map((_, slot) => slot) };
+  for (const mode in blocked) {
+    const own = blocked[mode]!.map((on, slot) => off(locals[slot]!, on.map((kink) => rest.kinks[kink]!)));
+    modes[mode] = own.map((rule) => rules.push(rule) - 1);
+  }
+  return { ...rest, name, forward, rules, modes, inputs: inputs.split(" "), gives };
+}
+
+/** A rule that is absent on some kinks. */
+function off(rule: Local | null, kinks: readonly Kink[]): Local | null {
+  return rule && ((...operands) => (kinks.some((kink) => kink.on(...operands)) ? null : rule(...operands)));
+}
 
 /** How ops pass the upstream gradient on. */
 export const PATTERNS = { distribute: "sends the upstream gradient unchanged (up to sign) to every input", swap: "multiplies the upstream gradient by the other inputs", scale: "scales the upstream gradient by its own slope", route: "sends the upstream gradient (up to a factor) to the inputs it selected, nothing to the others", merge: "adds the gradients that come back from its readers", block: "sends nothing back: its output moves in steps", source: "has no inputs: gradients end here" };
@@ -221,767 +251,267 @@ function softplus(x: number): number {
   return (x > 0.0 ? x : 0.0) + Math.log1p(Math.exp(-Math.abs(x)));
 }
 
-/** What most ops have; records say where they differ. */
-const USUAL: Usual = { inputs: ["x"], defaults: [], aliases: [], infix: [], level: 1, prefix: "", pattern: "scale", takesBool: [], gives: "f!", kinks: [], modes: {} };
-
-const RECORDS: readonly (Partial<Usual> & Omit<OpRecord, keyof Usual>)[] = [
-  {
-    name: "split",
-    pattern: "merge",
-    gives: "fb",
-    forward: (x: number) => x,
-    rules: [
-      () => 1.0,
-    ],
-  },
-  {
-    name: "positive",
-    prefix: "+",
-    pattern: "distribute",
-    gives: "f-",
-    forward: (x: number) => x,
-    rules: [
-      () => 1.0,
-    ],
-  },
-  {
-    name: "negative",
-    prefix: "-",
-    pattern: "distribute",
-    gives: "f-",
-    forward: (x: number) => -x,
-    rules: [
-      () => -1.0,
-    ],
-  },
-  {
-    name: "add",
-    inputs: ["a", "b"],
-    infix: ["+"],
-    pattern: "distribute",
-    gives: "fffb",
-    forward: (a: number, b: number) => a + b,
-    rules: [
-      () => 1.0,
-      () => 1.0,
-    ],
-  },
-  {
-    name: "subtract",
-    inputs: ["a", "b"],
-    infix: ["-"],
-    pattern: "distribute",
-    gives: "fff-",
-    forward: (a: number, b: number) => a - b,
-    rules: [
-      () => 1.0,
-      () => -1.0,
-    ],
-  },
-  {
-    name: "multiply",
-    inputs: ["a", "b"],
-    infix: ["*"],
-    level: 2,
-    pattern: "swap",
-    gives: "fffb",
-    forward: (a: number, b: number) => a * b,
-    rules: [
-      (_a: number, b: number) => b,
-      (a: number) => a,
-    ],
-  },
-  {
-    name: "divide",
-    inputs: ["a", "b"],
-    infix: ["/"],
-    level: 2,
-    gives: "f!!!",
-    forward: (a: number, b: number) => a / b,
-    rules: [
-      (_a: number, b: number) => 1.0 / b,
-      (_a: number, b: number, y: number) => -(y / b),
-    ],
-  },
-  {
-    name: "power",
-    inputs: ["a", "b"],
-    aliases: ["pow"],
-    infix: ["**", "^"],
-    level: 4,
-    gives: "f!!!",
-    forward: (a: number, b: number) => power(a, b),
-    rules: [
-      (a: number, b: number, y: number) => y !== y ? NaN : b === 0.0 ? b / (a === 0.0 ? 1.0 : a) * y : b * power(a, b - 1.0),
-      (a: number, b: number, y: number) => a === 0.0 ? (b < 0.0 ? -Math.abs(y) : y !== y ? NaN : 0.0) : y * Math.log(a),
-    ],
-  },
-  {
-    name: "square",
-    forward: (x: number) => x * x,
-    rules: [
-      (x: number) => 2.0 * x,
-    ],
-  },
-  {
-    name: "reciprocal",
-    forward: (x: number) => 1.0 / x,
-    rules: [
-      (_x: number, y: number) => -(y * y),
-    ],
-  },
-  {
-    name: "sqrt",
-    forward: (x: number) => Math.sqrt(x),
-    rules: [
-      (_x: number, y: number) => 0.5 / (y + 0.0),
-    ],
-  },
-  {
-    name: "cbrt",
-    forward: (x: number) => Math.cbrt(x),
-    rules: [
-      (_x: number, y: number) => 1.0 / (3.0 * (y * y)),
-    ],
-  },
-  {
-    name: "absolute",
-    aliases: ["abs"],
-    gives: "fb",
-    kinks: [{ doc: "x = 0", jump: false, on: (x: number) => x === 0.0 }],
-    forward: (x: number) => Math.abs(x),
-    rules: [
-      (x: number) => sign(x),
-    ],
-  },
-  {
-    name: "hypot",
-    inputs: ["a", "b"],
-    gives: "f!!!",
-    kinks: [{ doc: "a = b = 0", jump: false, on: (a: number, b: number) => Math.hypot(a, b) === 0.0 }],
-    forward: (a: number, b: number) => Math.hypot(a, b),
-    rules: [
-      (a: number, _b: number, y: number) => y !== 0.0 ? a / y : null,
-      (_a: number, b: number, y: number) => y !== 0.0 ? b / y : null,
-    ],
-  },
-  {
-    name: "exp",
-    forward: (x: number) => Math.exp(x),
-    rules: [
-      (_x: number, y: number) => y,
-    ],
-  },
-  {
-    name: "exp2",
-    forward: (x: number) => exp2(x),
-    rules: [
-      (_x: number, y: number) => y * 0.6931471805599453,
-    ],
-  },
-  {
-    name: "expm1",
-    forward: (x: number) => Math.expm1(x),
-    rules: [
-      (x: number) => Math.exp(x),
-    ],
-  },
-  {
-    name: "log",
-    aliases: ["ln"],
-    forward: (x: number) => Math.log(x),
-    rules: [
-      (x: number) => x < 0.0 ? NaN : 1.0 / (x + 0.0),
-    ],
-  },
-  {
-    name: "log2",
-    forward: (x: number) => Math.log2(x),
-    rules: [
-      (x: number) => x < 0.0 ? NaN : 1.0 / (x * 0.6931471805599453 + 0.0),
-    ],
-  },
-  {
-    name: "log10",
-    forward: (x: number) => Math.log10(x),
-    rules: [
-      (x: number) => x < 0.0 ? NaN : 1.0 / (x * 2.302585092994046 + 0.0),
-    ],
-  },
-  {
-    name: "log1p",
-    forward: (x: number) => Math.log1p(x),
-    rules: [
-      (x: number) => x < (-1.0) ? NaN : 1.0 / (1.0 + x),
-    ],
-  },
-  {
-    name: "sin",
-    forward: (x: number) => Math.sin(x),
-    rules: [
-      (x: number) => Math.cos(x),
-    ],
-  },
-  {
-    name: "cos",
-    forward: (x: number) => Math.cos(x),
-    rules: [
-      (x: number) => -Math.sin(x),
-    ],
-  },
-  {
-    name: "tan",
-    forward: (x: number) => Math.tan(x),
-    rules: [
-      (_x: number, y: number) => 1.0 + y * y,
-    ],
-  },
-  {
-    name: "sinc",
-    forward: (x: number) => sinc(x),
-    rules: [
-      (x: number, y: number) => { const part0 = 3.141592653589793 * x; const part1 = part0 * part0; return Math.abs(x) < 0.5 ? 3.141592653589793 * part0 * (((((((((((0.0 * part0 * part1 + (-8.509974375387503e-22)) * part1 + 3.9145882126782523e-19) * part1 + (-1.4797143443923793e-16)) * part1 + 4.498331606952833e-14) * part1 + (-1.0706029224547743e-11)) * part1 + 1.9270852604185937e-09) * part1 + (-2.505210838544172e-07)) * part1 + 2.2045855379188714e-05) * part1 + (-0.0011904761904761906)) * part1 + 0.03333333333333333) * part1 + (-0.3333333333333333)) : (Math.cos(part0) - y) / (x === 0.0 ? 1.0 : x); },
-    ],
-  },
-  {
-    name: "arcsin",
-    aliases: ["asin"],
-    forward: (x: number) => Math.asin(x),
-    rules: [
-      (x: number) => 1.0 / Math.sqrt((1.0 - x) * (1.0 + x)),
-    ],
-  },
-  {
-    name: "arccos",
-    aliases: ["acos"],
-    forward: (x: number) => Math.acos(x),
-    rules: [
-      (x: number) => -1.0 / Math.sqrt((1.0 - x) * (1.0 + x)),
-    ],
-  },
-  {
-    name: "arctan",
-    aliases: ["atan"],
-    forward: (x: number) => Math.atan(x),
-    rules: [
-      (x: number) => 1.0 / (1.0 + x * x),
-    ],
-  },
-  {
-    name: "sinh",
-    forward: (x: number) => Math.sinh(x),
-    rules: [
-      (x: number) => Math.cosh(x),
-    ],
-  },
-  {
-    name: "cosh",
-    forward: (x: number) => Math.cosh(x),
-    rules: [
-      (x: number) => Math.sinh(x),
-    ],
-  },
-  {
-    name: "tanh",
-    forward: (x: number) => Math.tanh(x),
-    rules: [
-      (_x: number, y: number) => 1.0 - y * y,
-    ],
-  },
-  {
-    name: "arcsinh",
-    aliases: ["asinh"],
-    forward: (x: number) => Math.asinh(x),
-    rules: [
-      (x: number) => 1.0 / Math.hypot(1.0, x),
-    ],
-  },
-  {
-    name: "arccosh",
-    aliases: ["acosh"],
-    forward: (x: number) => Math.acosh(x),
-    rules: [
-      (x: number) => 1.0 / (Math.sqrt(x - 1.0) * Math.sqrt(x + 1.0)),
-    ],
-  },
-  {
-    name: "arctanh",
-    aliases: ["atanh"],
-    forward: (x: number) => Math.atanh(x),
-    rules: [
-      (x: number) => Math.abs(x) > 1.0 ? NaN : 1.0 / ((1.0 - x) * (1.0 + x)),
-    ],
-  },
-  {
-    name: "erf",
-    forward: (x: number) => erf(x),
-    rules: [
-      (x: number) => 1.1283791670955126 * Math.exp(-(x * x)),
-    ],
-  },
-  {
-    name: "erfc",
-    forward: (x: number) => erfc(x),
-    rules: [
-      (x: number) => -1.1283791670955126 * Math.exp(-(x * x)),
-    ],
-  },
-  {
-    name: "arctan2",
-    inputs: ["a", "b"],
-    aliases: ["atan2"],
-    gives: "f!!!",
-    kinks: [{ doc: "a = b = 0", jump: false, on: (a: number, b: number) => Math.hypot(a, b) === 0.0 }],
-    forward: (a: number, b: number) => Math.atan2(a, b),
-    rules: [
-      (a: number, b: number) => { const part0 = Math.hypot(a, b); return part0 !== 0.0 ? b / part0 / part0 : null; },
-      (a: number, b: number) => { const part0 = Math.hypot(a, b); return part0 !== 0.0 ? -(a / part0 / part0) : null; },
-    ],
-  },
-  {
-    name: "logaddexp",
-    inputs: ["a", "b"],
-    gives: "f!!!",
-    forward: (a: number, b: number) => logaddexp(a, b),
-    rules: [
-      (a: number, b: number) => a === b && Math.abs(a) === Infinity ? 0.5 : sigmoid(a - b),
-      (a: number, b: number) => a === b && Math.abs(a) === Infinity ? 0.5 : sigmoid(b - a),
-    ],
-  },
-  {
-    name: "logaddexp2",
-    inputs: ["a", "b"],
-    gives: "f!!!",
-    forward: (a: number, b: number) => logaddexp2(a, b),
-    rules: [
-      (a: number, b: number) => a === b && Math.abs(a) === Infinity ? 0.5 : sigmoid((a - b) * 0.6931471805599453),
-      (a: number, b: number) => a === b && Math.abs(a) === Infinity ? 0.5 : sigmoid((b - a) * 0.6931471805599453),
-    ],
-  },
-  {
-    name: "sigmoid",
-    gives: "f-",
-    forward: (x: number) => sigmoid(x),
-    rules: [
-      (_x: number, y: number) => y * (1.0 - y),
-    ],
-  },
-  {
-    name: "softplus",
-    gives: "f-",
-    forward: (x: number) => softplus(x),
-    rules: [
-      (x: number) => sigmoid(x),
-    ],
-  },
-  {
-    name: "silu",
-    gives: "f-",
-    forward: (x: number) => x * sigmoid(x),
-    rules: [
-      (x: number, y: number) => sigmoid(x) + y * sigmoid(-x),
-    ],
-  },
-  {
-    name: "gelu",
-    gives: "f-",
-    forward: (x: number) => gelu(x),
-    rules: [
-      (x: number) => 0.5 * erfc(-x * 0.7071067811865476) + x * Math.exp(-0.5 * (x * x)) * 0.3989422804014327,
-    ],
-  },
-  {
-    name: "relu",
-    pattern: "route",
-    gives: "ff",
-    kinks: [{ doc: "x = 0", jump: false, on: (x: number) => x === 0.0 }],
-    forward: (x: number) => x <= 0.0 ? 0.0 : x,
-    rules: [
-      (x: number) => !(x <= 0.0) ? (x !== x ? NaN : 1.0) : null,
-    ],
-  },
-  {
-    name: "relu6",
-    pattern: "route",
-    gives: "ff",
-    kinks: [{ doc: "x = 0", jump: false, on: (x: number) => x === 0.0 }, { doc: "x = 6", jump: false, on: (x: number) => x - 6.0 === 0.0 }],
-    forward: (x: number) => relu6(x),
-    rules: [
-      (x: number) => !(x <= 0.0 || x >= 6.0) ? (x !== x ? NaN : 1.0) : null,
-    ],
-  },
-  {
-    name: "leaky_relu",
-    inputs: ["x", "slope"],
-    defaults: [0.01],
-    pattern: "route",
-    gives: "fffb",
-    kinks: [{ doc: "x = 0", jump: false, on: (x: number) => x === 0.0 }],
-    forward: (x: number, slope: number) => leaky_relu(x, slope),
-    rules: [
-      (x: number, slope: number) => x !== x ? NaN : x > 0.0 ? 1.0 : x < 0.0 ? slope : minimum(maximum(slope, 0.0), 1.0),
-      (x: number) => !(x > 0.0) ? x : null,
-    ],
-  },
-  {
-    name: "maximum",
-    inputs: ["a", "b"],
-    pattern: "route",
-    gives: "fffb",
-    kinks: [{ doc: "a = b", jump: false, on: (a: number, b: number) => a === b }],
-    forward: (a: number, b: number) => maximum(a, b),
-    rules: [
-      (a: number, b: number, y: number) => !(a < b) ? (a === b ? 0.5 : y !== y ? NaN : 1.0) : null,
-      (a: number, b: number, y: number) => !(b < a) ? (a === b ? 0.5 : y !== y ? NaN : 1.0) : null,
-      (a: number, b: number, y: number) => { const part0 = a === b; return !part0 && !(a < b) ? (y !== y ? NaN : 1.0) : null; },
-      (a: number, b: number, y: number) => { const part0 = a === b; return !part0 && !(b < a) ? (y !== y ? NaN : 1.0) : null; },
-    ],
-    modes: { 4: [2, 3], 8: [2, 3], 12: [2, 3] },
-  },
-  {
-    name: "minimum",
-    inputs: ["a", "b"],
-    pattern: "route",
-    gives: "fffb",
-    kinks: [{ doc: "a = b", jump: false, on: (a: number, b: number) => a === b }],
-    forward: (a: number, b: number) => minimum(a, b),
-    rules: [
-      (a: number, b: number, y: number) => !(b < a) ? (a === b ? 0.5 : y !== y ? NaN : 1.0) : null,
-      (a: number, b: number, y: number) => !(a < b) ? (a === b ? 0.5 : y !== y ? NaN : 1.0) : null,
-      (a: number, b: number, y: number) => { const part0 = a === b; return !part0 && !(b < a) ? (y !== y ? NaN : 1.0) : null; },
-      (a: number, b: number, y: number) => { const part0 = a === b; return !part0 && !(a < b) ? (y !== y ? NaN : 1.0) : null; },
-    ],
-    modes: { 4: [2, 3], 8: [2, 3], 12: [2, 3] },
-  },
-  {
-    name: "fmax",
-    inputs: ["a", "b"],
-    pattern: "route",
-    gives: "fffb",
-    kinks: [{ doc: "a = b", jump: false, on: (a: number, b: number) => a === b }],
-    forward: (a: number, b: number) => fmax(a, b),
-    rules: [
-      (a: number, b: number, y: number) => a >= b || b !== b ? (a === b ? 0.5 : y !== y ? NaN : 1.0) : null,
-      (a: number, b: number, y: number) => b >= a || a !== a ? (a === b ? 0.5 : y !== y ? NaN : 1.0) : null,
-      (a: number, b: number, y: number) => { const part0 = a === b; return !part0 && (a >= b || b !== b) ? (y !== y ? NaN : 1.0) : null; },
-      (a: number, b: number, y: number) => { const part0 = a === b; return !part0 && (b >= a || a !== a) ? (y !== y ? NaN : 1.0) : null; },
-    ],
-    modes: { 4: [2, 3], 8: [2, 3], 12: [2, 3] },
-  },
-  {
-    name: "fmin",
-    inputs: ["a", "b"],
-    pattern: "route",
-    gives: "fffb",
-    kinks: [{ doc: "a = b", jump: false, on: (a: number, b: number) => a === b }],
-    forward: (a: number, b: number) => fmin(a, b),
-    rules: [
-      (a: number, b: number, y: number) => b >= a || b !== b ? (a === b ? 0.5 : y !== y ? NaN : 1.0) : null,
-      (a: number, b: number, y: number) => a >= b || a !== a ? (a === b ? 0.5 : y !== y ? NaN : 1.0) : null,
-      (a: number, b: number, y: number) => { const part0 = a === b; return !part0 && (b >= a || b !== b) ? (y !== y ? NaN : 1.0) : null; },
-      (a: number, b: number, y: number) => { const part0 = a === b; return !part0 && (a >= b || a !== a) ? (y !== y ? NaN : 1.0) : null; },
-    ],
-    modes: { 4: [2, 3], 8: [2, 3], 12: [2, 3] },
-  },
-  {
-    name: "clip",
-    inputs: ["x", "low", "high"],
-    pattern: "route",
-    gives: "fffffffb",
-    kinks: [{ doc: "x = low", jump: false, on: (x: number, low: number) => x === low }, { doc: "x = high", jump: false, on: (x: number, _low: number, high: number) => x === high }, { doc: "x < low = high", jump: false, on: (x: number, low: number, high: number) => x < low && low === high }, { doc: "x = low = high", jump: false, on: (x: number, low: number, high: number) => x === low && x === high }],
-    forward: (x: number, low: number, high: number) => clip(x, low, high),
-    rules: [
-      (x: number, low: number, high: number, y: number) => { const part0 = low === y && low >= x; const part1 = high === y; const part2 = y !== y; return (x === y && low <= high) || part2 ? (part0 && part1 ? 0.3333333333333333 : part0 || part1 ? 0.5 : part2 ? NaN : 1.0) : null; },
-      (x: number, low: number, high: number, y: number) => { const part0 = x === y && low <= high; const part1 = high === y; const part2 = y !== y; return (low === y && low >= x) || part2 ? (part0 && part1 ? 0.3333333333333333 : part0 || part1 ? 0.5 : part2 ? NaN : 1.0) : null; },
-      (x: number, low: number, high: number, y: number) => { const part0 = x === y && low <= high; const part1 = low === y && low >= x; const part2 = y !== y; return high === y || part2 ? (part0 && part1 ? 0.3333333333333333 : part0 || part1 ? 0.5 : part2 ? NaN : 1.0) : null; },
-      (x: number, low: number, high: number, y: number) => { const part0 = low === y && low >= x; const part1 = high === y; const part2 = y !== y; const part3 = x === low; const part4 = x === high; return !(part3 && part4) && !part4 && !part3 && ((x === y && low <= high) || part2) ? (part0 && part1 ? 0.3333333333333333 : part0 || part1 ? 0.5 : part2 ? NaN : 1.0) : null; },
-      (x: number, low: number, high: number, y: number) => { const part0 = x === y && low <= high; const part1 = high === y; const part2 = y !== y; const part3 = x === low; return !(part3 && x === high) && !part3 && ((low === y && low >= x) || part2) ? (part0 && part1 ? 0.3333333333333333 : part0 || part1 ? 0.5 : part2 ? NaN : 1.0) : null; },
-      (x: number, low: number, high: number, y: number) => { const part0 = x === y && low <= high; const part1 = low === y && low >= x; const part2 = y !== y; const part3 = x === high; return !(x === low && part3) && !part3 && (high === y || part2) ? (part0 && part1 ? 0.3333333333333333 : part0 || part1 ? 0.5 : part2 ? NaN : 1.0) : null; },
-      (x: number, low: number, high: number, y: number) => { const part0 = low === y && low >= x; const part1 = high === y; const part2 = y !== y; const part3 = x === low; return !(part3 && x === high) && !part3 && ((x === y && low <= high) || part2) ? (part0 && part1 ? 0.3333333333333333 : part0 || part1 ? 0.5 : part2 ? NaN : 1.0) : null; },
-      (x: number, low: number, high: number, y: number) => { const part0 = x === y && low <= high; const part1 = high === y; const part2 = y !== y; const part3 = x === low; return !(part3 && x === high) && !(x < low && low === high) && !part3 && ((low === y && low >= x) || part2) ? (part0 && part1 ? 0.3333333333333333 : part0 || part1 ? 0.5 : part2 ? NaN : 1.0) : null; },
-      (x: number, low: number, high: number, y: number) => { const part0 = x === y && low <= high; const part1 = low === y && low >= x; const part2 = y !== y; return !(x === low && x === high) && !(x < low && low === high) && (high === y || part2) ? (part0 && part1 ? 0.3333333333333333 : part0 || part1 ? 0.5 : part2 ? NaN : 1.0) : null; },
-      (x: number, low: number, high: number, y: number) => { const part0 = low === y && low >= x; const part1 = high === y; const part2 = y !== y; const part3 = x === high; return !(x === low && part3) && !part3 && ((x === y && low <= high) || part2) ? (part0 && part1 ? 0.3333333333333333 : part0 || part1 ? 0.5 : part2 ? NaN : 1.0) : null; },
-      (x: number, low: number, high: number, y: number) => { const part0 = x === y && low <= high; const part1 = high === y; const part2 = y !== y; return !(x === low && x === high) && !(x < low && low === high) && ((low === y && low >= x) || part2) ? (part0 && part1 ? 0.3333333333333333 : part0 || part1 ? 0.5 : part2 ? NaN : 1.0) : null; },
-      (x: number, low: number, high: number, y: number) => { const part0 = x === y && low <= high; const part1 = low === y && low >= x; const part2 = y !== y; const part3 = x === high; return !(x === low && part3) && !(x < low && low === high) && !part3 && (high === y || part2) ? (part0 && part1 ? 0.3333333333333333 : part0 || part1 ? 0.5 : part2 ? NaN : 1.0) : null; },
-    ],
-    modes: { 4: [3, 4, 5], 8: [6, 7, 8], 16: [9, 10, 11], 12: [3, 7, 11], 20: [3, 7, 11], 24: [3, 7, 11], 28: [3, 7, 11] },
-  },
-  {
-    name: "where",
-    inputs: ["condition", "a", "b"],
-    pattern: "route",
-    takesBool: [true, false, false],
-    gives: "fffbfffb",
-    forward: (condition: boolean, a: number, b: number) => condition ? a : b,
-    rules: [
-      null,
-      (condition: boolean) => condition ? 1.0 : null,
-      (condition: boolean) => !condition ? 1.0 : null,
-    ],
-  },
-  {
-    name: "copysign",
-    inputs: ["a", "b"],
-    pattern: "route",
-    gives: "fff!",
-    kinks: [{ doc: "a = 0", jump: false, on: (a: number) => a === 0.0 }, { doc: "b = 0", jump: true, on: (_a: number, b: number) => b === 0.0 }],
-    forward: (a: number, b: number) => copysign(a, b),
-    rules: [
-      (a: number, b: number) => sign(a) * copysign(1.0, b),
-      null,
-    ],
-  },
-  {
-    name: "sign",
-    pattern: "block",
-    gives: "f-",
-    kinks: [{ doc: "where the value jumps", jump: true, on: (x: number) => x === 0.0 }],
-    forward: (x: number) => sign(x),
-    rules: [
-      (_x: number, y: number) => y !== y ? NaN : null,
-    ],
-  },
-  {
-    name: "floor",
-    pattern: "block",
-    gives: "fb",
-    kinks: [{ doc: "where the value jumps", jump: true, on: (x: number) => x - rint(x) === 0.0 }],
-    forward: (x: number) => Math.floor(x),
-    rules: [
-      (_x: number, y: number) => y !== y ? NaN : null,
-    ],
-  },
-  {
-    name: "ceil",
-    pattern: "block",
-    gives: "fb",
-    kinks: [{ doc: "where the value jumps", jump: true, on: (x: number) => x - rint(x) === 0.0 }],
-    forward: (x: number) => Math.ceil(x),
-    rules: [
-      (_x: number, y: number) => y !== y ? NaN : null,
-    ],
-  },
-  {
-    name: "trunc",
-    pattern: "block",
-    gives: "fb",
-    kinks: [{ doc: "where the value jumps", jump: true, on: (x: number) => x - rint(x) === 0.0 }],
-    forward: (x: number) => Math.trunc(x),
-    rules: [
-      (_x: number, y: number) => y !== y ? NaN : null,
-    ],
-  },
-  {
-    name: "round",
-    pattern: "block",
-    kinks: [{ doc: "where the value jumps", jump: true, on: (x: number) => x - Math.floor(x) - 0.5 === 0.0 }],
-    forward: (x: number) => rint(x),
-    rules: [
-      (_x: number, y: number) => y !== y ? NaN : null,
-    ],
-  },
-  {
-    name: "greater",
-    inputs: ["a", "b"],
-    infix: [">"],
-    level: 0,
-    pattern: "block",
-    gives: "bbbb",
-    kinks: [{ doc: "a = b", jump: true, on: (a: number, b: number) => (a === b ? 0.0 : 0.0 + a - b) === 0.0 }],
-    forward: (a: number, b: number) => a > b,
-    rules: [
-      null,
-      null,
-    ],
-  },
-  {
-    name: "greater_equal",
-    inputs: ["a", "b"],
-    infix: [">="],
-    level: 0,
-    pattern: "block",
-    gives: "bbbb",
-    kinks: [{ doc: "a = b", jump: true, on: (a: number, b: number) => (a === b ? 0.0 : 0.0 + a - b) === 0.0 }],
-    forward: (a: number, b: number) => a >= b,
-    rules: [
-      null,
-      null,
-    ],
-  },
-  {
-    name: "less",
-    inputs: ["a", "b"],
-    infix: ["<"],
-    level: 0,
-    pattern: "block",
-    gives: "bbbb",
-    kinks: [{ doc: "a = b", jump: true, on: (a: number, b: number) => (a === b ? 0.0 : 0.0 + a - b) === 0.0 }],
-    forward: (a: number, b: number) => a < b,
-    rules: [
-      null,
-      null,
-    ],
-  },
-  {
-    name: "less_equal",
-    inputs: ["a", "b"],
-    infix: ["<="],
-    level: 0,
-    pattern: "block",
-    gives: "bbbb",
-    kinks: [{ doc: "a = b", jump: true, on: (a: number, b: number) => (a === b ? 0.0 : 0.0 + a - b) === 0.0 }],
-    forward: (a: number, b: number) => a <= b,
-    rules: [
-      null,
-      null,
-    ],
-  },
-  {
-    name: "equal",
-    inputs: ["a", "b"],
-    infix: ["=="],
-    level: 0,
-    pattern: "block",
-    gives: "bbbb",
-    kinks: [{ doc: "a = b", jump: true, on: (a: number, b: number) => (a === b ? 0.0 : 0.0 + a - b) === 0.0 }],
-    forward: (a: number, b: number) => a === b,
-    rules: [
-      null,
-      null,
-    ],
-  },
-  {
-    name: "not_equal",
-    inputs: ["a", "b"],
-    infix: ["!="],
-    level: 0,
-    pattern: "block",
-    gives: "bbbb",
-    kinks: [{ doc: "a = b", jump: true, on: (a: number, b: number) => (a === b ? 0.0 : 0.0 + a - b) === 0.0 }],
-    forward: (a: number, b: number) => a !== b,
-    rules: [
-      null,
-      null,
-    ],
-  },
-  {
-    name: "logical_and",
-    inputs: ["a", "b"],
-    pattern: "block",
-    takesBool: [true, true],
-    gives: "bbbb",
-    forward: (a: boolean, b: boolean) => a && b,
-    rules: [
-      null,
-      null,
-    ],
-  },
-  {
-    name: "logical_or",
-    inputs: ["a", "b"],
-    pattern: "block",
-    takesBool: [true, true],
-    gives: "bbbb",
-    forward: (a: boolean, b: boolean) => a || b,
-    rules: [
-      null,
-      null,
-    ],
-  },
-  {
-    name: "logical_xor",
-    inputs: ["a", "b"],
-    pattern: "block",
-    takesBool: [true, true],
-    gives: "bbbb",
-    forward: (a: boolean, b: boolean) => logical_xor(a, b),
-    rules: [
-      null,
-      null,
-    ],
-  },
-  {
-    name: "logical_not",
-    inputs: ["a"],
-    pattern: "block",
-    takesBool: [true],
-    gives: "bb",
-    forward: (a: boolean) => !a,
-    rules: [
-      null,
-    ],
-  },
-  {
-    name: "isnan",
-    pattern: "block",
-    gives: "bb",
-    forward: (x: number) => x !== x,
-    rules: [
-      null,
-    ],
-  },
-  {
-    name: "isinf",
-    pattern: "block",
-    gives: "bb",
-    forward: (x: number) => Math.abs(x) === Infinity,
-    rules: [
-      null,
-    ],
-  },
-  {
-    name: "isfinite",
-    pattern: "block",
-    gives: "bb",
-    forward: (x: number) => Math.abs(x) < Infinity,
-    rules: [
-      null,
-    ],
-  },
-  {
-    name: "heaviside",
-    inputs: ["a", "b"],
-    pattern: "route",
-    gives: "fff!",
-    kinks: [{ doc: "a = 0", jump: true, on: (a: number) => a === 0.0 }],
-    forward: (a: number, b: number) => heaviside(a, b),
-    rules: [
-      (_a: number, _b: number, y: number) => y !== y ? NaN : null,
-      (a: number) => a === 0.0 ? 1.0 : null,
-    ],
-  },
-  {
-    name: "floor_divide",
-    inputs: ["a", "b"],
-    infix: ["//"],
-    level: 2,
-    pattern: "block",
-    gives: "fff!",
-    kinks: [{ doc: "a / b whole", jump: true, on: (a: number, b: number) => { const part0 = a / b; return part0 - rint(part0) === 0.0; } }],
-    forward: (a: number, b: number) => floor_divide(a, b),
-    rules: [
-      (_a: number, _b: number, y: number) => y !== y ? NaN : null,
-      (_a: number, _b: number, y: number) => y !== y ? NaN : null,
-    ],
-  },
-  {
-    name: "mod",
-    inputs: ["a", "b"],
-    infix: ["%"],
-    level: 2,
-    gives: "f!!!",
-    kinks: [{ doc: "a / b whole", jump: true, on: (a: number, b: number) => { const part0 = a / b; return part0 - rint(part0) === 0.0; } }],
-    forward: (a: number, b: number) => mod(a, b),
-    rules: [
-      (_a: number, _b: number, y: number) => y !== y ? NaN : 1.0,
-      (a: number, b: number, y: number) => y !== y ? NaN : -floor_divide(a, b),
-    ],
-  },
-];
+/** Kinks that several ops have. */
+const KINK0: Kink = { doc: "x = 0", jump: false, on: (x: number) => x === 0.0 };
+const KINK1: Kink = { doc: "a = b = 0", jump: false, on: (a: number, b: number) => Math.hypot(a, b) === 0.0 };
+const KINK2: Kink = { doc: "a = b", jump: false, on: (a: number, b: number) => a === b };
+const KINK3: Kink = { doc: "where the value jumps", jump: true, on: (x: number) => x - rint(x) === 0.0 };
+const KINK4: Kink = { doc: "a = b", jump: true, on: (a: number, b: number) => (a === b ? 0.0 : 0.0 + a - b) === 0.0 };
+const KINK5: Kink = { doc: "a / b whole", jump: true, on: (a: number, b: number) => { const part0 = a / b; return part0 - rint(part0) === 0.0; } };
 
 /** The ops that work on numbers, in the order of the op table. */
-export const OPS: readonly OpRecord[] = RECORDS.map((record) => ({
-  ...USUAL,
-  ...record,
-  modes: { 0: record.rules.map((_, k) => k), ...record.modes },
-}));
+export const OPS: readonly OpRecord[] = [
+  op("split", (x: number) => x, [
+    () => 1.0,
+  ], "x", "fb", { pattern: "merge" }),
+  op("positive", (x: number) => x, [
+    () => 1.0,
+  ], "x", "f-", { prefix: "+", pattern: "distribute" }),
+  op("negative", (x: number) => -x, [
+    () => -1.0,
+  ], "x", "f-", { prefix: "-", pattern: "distribute" }),
+  op("add", (a: number, b: number) => a + b, [
+    () => 1.0,
+    () => 1.0,
+  ], "a b", "fffb", { infix: ["+"], pattern: "distribute" }),
+  op("subtract", (a: number, b: number) => a - b, [
+    () => 1.0,
+    () => -1.0,
+  ], "a b", "fff-", { infix: ["-"], pattern: "distribute" }),
+  op("multiply", (a: number, b: number) => a * b, [
+    (_a: number, b: number) => b,
+    (a: number) => a,
+  ], "a b", "fffb", { infix: ["*"], level: 2, pattern: "swap" }),
+  op("divide", (a: number, b: number) => a / b, [
+    (_a: number, b: number) => 1.0 / b,
+    (_a: number, b: number, y: number) => -(y / b),
+  ], "a b", "f!!!", { infix: ["/"], level: 2 }),
+  op("power", power, [
+    (a: number, b: number, y: number) => y !== y ? NaN : b === 0.0 ? b / (a === 0.0 ? 1.0 : a) * y : b * power(a, b - 1.0),
+    (a: number, b: number, y: number) => a === 0.0 ? (b < 0.0 ? -Math.abs(y) : y !== y ? NaN : 0.0) : y * Math.log(a),
+  ], "a b", "f!!!", { aliases: ["pow"], infix: ["**", "^"], level: 4 }),
+  op("square", (x: number) => x * x, [
+    (x: number) => 2.0 * x,
+  ]),
+  op("reciprocal", (x: number) => 1.0 / x, [
+    (_x: number, y: number) => -(y * y),
+  ]),
+  op("sqrt", Math.sqrt, [
+    (_x: number, y: number) => 0.5 / (y + 0.0),
+  ]),
+  op("cbrt", Math.cbrt, [
+    (_x: number, y: number) => 1.0 / (3.0 * (y * y)),
+  ]),
+  op("absolute", Math.abs, [
+    (x: number) => sign(x),
+  ], "x", "fb", { aliases: ["abs"], kinks: [KINK0] }),
+  op("hypot", Math.hypot, [
+    (a: number, _b: number, y: number) => y !== 0.0 ? a / y : null,
+    (_a: number, b: number, y: number) => y !== 0.0 ? b / y : null,
+  ], "a b", "f!!!", { kinks: [KINK1] }),
+  op("exp", Math.exp, [
+    (_x: number, y: number) => y,
+  ]),
+  op("exp2", exp2, [
+    (_x: number, y: number) => y * 0.6931471805599453,
+  ]),
+  op("expm1", Math.expm1, [
+    (x: number) => Math.exp(x),
+  ]),
+  op("log", Math.log, [
+    (x: number) => x < 0.0 ? NaN : 1.0 / (x + 0.0),
+  ], "x", "f!", { aliases: ["ln"] }),
+  op("log2", Math.log2, [
+    (x: number) => x < 0.0 ? NaN : 1.0 / (x * 0.6931471805599453 + 0.0),
+  ]),
+  op("log10", Math.log10, [
+    (x: number) => x < 0.0 ? NaN : 1.0 / (x * 2.302585092994046 + 0.0),
+  ]),
+  op("log1p", Math.log1p, [
+    (x: number) => x < (-1.0) ? NaN : 1.0 / (1.0 + x),
+  ]),
+  op("sin", Math.sin, [
+    (x: number) => Math.cos(x),
+  ]),
+  op("cos", Math.cos, [
+    (x: number) => -Math.sin(x),
+  ]),
+  op("tan", Math.tan, [
+    (_x: number, y: number) => 1.0 + y * y,
+  ]),
+  op("sinc", sinc, [
+    (x: number, y: number) => { const part0 = 3.141592653589793 * x; const part1 = part0 * part0; return Math.abs(x) < 0.5 ? 3.141592653589793 * part0 * (((((((((((0.0 * part0 * part1 + (-8.509974375387503e-22)) * part1 + 3.9145882126782523e-19) * part1 + (-1.4797143443923793e-16)) * part1 + 4.498331606952833e-14) * part1 + (-1.0706029224547743e-11)) * part1 + 1.9270852604185937e-09) * part1 + (-2.505210838544172e-07)) * part1 + 2.2045855379188714e-05) * part1 + (-0.0011904761904761906)) * part1 + 0.03333333333333333) * part1 + (-0.3333333333333333)) : (Math.cos(part0) - y) / (x === 0.0 ? 1.0 : x); },
+  ]),
+  op("arcsin", Math.asin, [
+    (x: number) => 1.0 / Math.sqrt((1.0 - x) * (1.0 + x)),
+  ], "x", "f!", { aliases: ["asin"] }),
+  op("arccos", Math.acos, [
+    (x: number) => -1.0 / Math.sqrt((1.0 - x) * (1.0 + x)),
+  ], "x", "f!", { aliases: ["acos"] }),
+  op("arctan", Math.atan, [
+    (x: number) => 1.0 / (1.0 + x * x),
+  ], "x", "f!", { aliases: ["atan"] }),
+  op("sinh", Math.sinh, [
+    (x: number) => Math.cosh(x),
+  ]),
+  op("cosh", Math.cosh, [
+    (x: number) => Math.sinh(x),
+  ]),
+  op("tanh", Math.tanh, [
+    (_x: number, y: number) => 1.0 - y * y,
+  ]),
+  op("arcsinh", Math.asinh, [
+    (x: number) => 1.0 / Math.hypot(1.0, x),
+  ], "x", "f!", { aliases: ["asinh"] }),
+  op("arccosh", Math.acosh, [
+    (x: number) => 1.0 / (Math.sqrt(x - 1.0) * Math.sqrt(x + 1.0)),
+  ], "x", "f!", { aliases: ["acosh"] }),
+  op("arctanh", Math.atanh, [
+    (x: number) => Math.abs(x) > 1.0 ? NaN : 1.0 / ((1.0 - x) * (1.0 + x)),
+  ], "x", "f!", { aliases: ["atanh"] }),
+  op("erf", erf, [
+    (x: number) => 1.1283791670955126 * Math.exp(-(x * x)),
+  ]),
+  op("erfc", erfc, [
+    (x: number) => -1.1283791670955126 * Math.exp(-(x * x)),
+  ]),
+  op("arctan2", Math.atan2, [
+    (a: number, b: number) => { const part0 = Math.hypot(a, b); return part0 !== 0.0 ? b / part0 / part0 : null; },
+    (a: number, b: number) => { const part0 = Math.hypot(a, b); return part0 !== 0.0 ? -(a / part0 / part0) : null; },
+  ], "a b", "f!!!", { aliases: ["atan2"], kinks: [KINK1] }),
+  op("logaddexp", logaddexp, [
+    (a: number, b: number) => a === b && Math.abs(a) === Infinity ? 0.5 : sigmoid(a - b),
+    (a: number, b: number) => a === b && Math.abs(a) === Infinity ? 0.5 : sigmoid(b - a),
+  ], "a b", "f!!!"),
+  op("logaddexp2", logaddexp2, [
+    (a: number, b: number) => a === b && Math.abs(a) === Infinity ? 0.5 : sigmoid((a - b) * 0.6931471805599453),
+    (a: number, b: number) => a === b && Math.abs(a) === Infinity ? 0.5 : sigmoid((b - a) * 0.6931471805599453),
+  ], "a b", "f!!!"),
+  op("sigmoid", sigmoid, [
+    (_x: number, y: number) => y * (1.0 - y),
+  ], "x", "f-"),
+  op("softplus", softplus, [
+    (x: number) => sigmoid(x),
+  ], "x", "f-"),
+  op("silu", (x: number) => x * sigmoid(x), [
+    (x: number, y: number) => sigmoid(x) + y * sigmoid(-x),
+  ], "x", "f-"),
+  op("gelu", gelu, [
+    (x: number) => 0.5 * erfc(-x * 0.7071067811865476) + x * Math.exp(-0.5 * (x * x)) * 0.3989422804014327,
+  ], "x", "f-"),
+  op("relu", (x: number) => x <= 0.0 ? 0.0 : x, [
+    (x: number) => !(x <= 0.0) ? (x !== x ? NaN : 1.0) : null,
+  ], "x", "ff", { pattern: "route", kinks: [KINK0] }),
+  op("relu6", relu6, [
+    (x: number) => !(x <= 0.0 || x >= 6.0) ? (x !== x ? NaN : 1.0) : null,
+  ], "x", "ff", { pattern: "route", kinks: [KINK0, { doc: "x = 6", jump: false, on: (x: number) => x - 6.0 === 0.0 }] }),
+  op("leaky_relu", leaky_relu, [
+    (x: number, slope: number) => x !== x ? NaN : x > 0.0 ? 1.0 : x < 0.0 ? slope : minimum(maximum(slope, 0.0), 1.0),
+    (x: number) => !(x > 0.0) ? x : null,
+  ], "x slope", "fffb", { defaults: [0.01], pattern: "route", kinks: [KINK0] }),
+  op("maximum", maximum, [
+    (a: number, b: number, y: number) => !(a < b) ? (a === b ? 0.5 : y !== y ? NaN : 1.0) : null,
+    (a: number, b: number, y: number) => !(b < a) ? (a === b ? 0.5 : y !== y ? NaN : 1.0) : null,
+  ], "a b", "fffb", { pattern: "route", kinks: [KINK2], blocked: { 4: [[0], [0]], 8: [[0], [0]], 12: [[0], [0]] } }),
+  op("minimum", minimum, [
+    (a: number, b: number, y: number) => !(b < a) ? (a === b ? 0.5 : y !== y ? NaN : 1.0) : null,
+    (a: number, b: number, y: number) => !(a < b) ? (a === b ? 0.5 : y !== y ? NaN : 1.0) : null,
+  ], "a b", "fffb", { pattern: "route", kinks: [KINK2], blocked: { 4: [[0], [0]], 8: [[0], [0]], 12: [[0], [0]] } }),
+  op("fmax", fmax, [
+    (a: number, b: number, y: number) => a >= b || b !== b ? (a === b ? 0.5 : y !== y ? NaN : 1.0) : null,
+    (a: number, b: number, y: number) => b >= a || a !== a ? (a === b ? 0.5 : y !== y ? NaN : 1.0) : null,
+  ], "a b", "fffb", { pattern: "route", kinks: [KINK2], blocked: { 4: [[0], [0]], 8: [[0], [0]], 12: [[0], [0]] } }),
+  op("fmin", fmin, [
+    (a: number, b: number, y: number) => b >= a || b !== b ? (a === b ? 0.5 : y !== y ? NaN : 1.0) : null,
+    (a: number, b: number, y: number) => a >= b || a !== a ? (a === b ? 0.5 : y !== y ? NaN : 1.0) : null,
+  ], "a b", "fffb", { pattern: "route", kinks: [KINK2], blocked: { 4: [[0], [0]], 8: [[0], [0]], 12: [[0], [0]] } }),
+  op("clip", clip, [
+    (x: number, low: number, high: number, y: number) => { const part0 = low === y && low >= x; const part1 = high === y; const part2 = y !== y; return (x === y && low <= high) || part2 ? (part0 && part1 ? 0.3333333333333333 : part0 || part1 ? 0.5 : part2 ? NaN : 1.0) : null; },
+    (x: number, low: number, high: number, y: number) => { const part0 = x === y && low <= high; const part1 = high === y; const part2 = y !== y; return (low === y && low >= x) || part2 ? (part0 && part1 ? 0.3333333333333333 : part0 || part1 ? 0.5 : part2 ? NaN : 1.0) : null; },
+    (x: number, low: number, high: number, y: number) => { const part0 = x === y && low <= high; const part1 = low === y && low >= x; const part2 = y !== y; return high === y || part2 ? (part0 && part1 ? 0.3333333333333333 : part0 || part1 ? 0.5 : part2 ? NaN : 1.0) : null; },
+  ], "x low high", "fffffffb", { pattern: "route", kinks: [{ doc: "x = low", jump: false, on: (x: number, low: number) => x === low }, { doc: "x = high", jump: false, on: (x: number, _low: number, high: number) => x === high }, { doc: "x < low = high", jump: false, on: (x: number, low: number, high: number) => x < low && low === high }, { doc: "x = low = high", jump: false, on: (x: number, low: number, high: number) => x === low && x === high }], blocked: { 4: [[0, 1, 3], [0, 3], [1, 3]], 8: [[0, 3], [0, 2, 3], [2, 3]], 16: [[1, 3], [2, 3], [1, 2, 3]], 12: [[0, 1, 3], [0, 2, 3], [1, 2, 3]], 20: [[0, 1, 3], [0, 2, 3], [1, 2, 3]], 24: [[0, 1, 3], [0, 2, 3], [1, 2, 3]], 28: [[0, 1, 3], [0, 2, 3], [1, 2, 3]] } }),
+  op("where", (condition: boolean, a: number, b: number) => condition ? a : b, [
+    null,
+    (condition: boolean) => condition ? 1.0 : null,
+    (condition: boolean) => !condition ? 1.0 : null,
+  ], "condition a b", "fffbfffb", { pattern: "route", takesBool: [true, false, false] }),
+  op("copysign", copysign, [
+    (a: number, b: number) => sign(a) * copysign(1.0, b),
+    null,
+  ], "a b", "fff!", { pattern: "route", kinks: [{ doc: "a = 0", jump: false, on: (a: number) => a === 0.0 }, { doc: "b = 0", jump: true, on: (_a: number, b: number) => b === 0.0 }] }),
+  op("sign", sign, [
+    (_x: number, y: number) => y !== y ? NaN : null,
+  ], "x", "f-", { pattern: "block", kinks: [{ doc: "where the value jumps", jump: true, on: (x: number) => x === 0.0 }] }),
+  op("floor", Math.floor, [
+    (_x: number, y: number) => y !== y ? NaN : null,
+  ], "x", "fb", { pattern: "block", kinks: [KINK3] }),
+  op("ceil", Math.ceil, [
+    (_x: number, y: number) => y !== y ? NaN : null,
+  ], "x", "fb", { pattern: "block", kinks: [KINK3] }),
+  op("trunc", Math.trunc, [
+    (_x: number, y: number) => y !== y ? NaN : null,
+  ], "x", "fb", { pattern: "block", kinks: [KINK3] }),
+  op("round", rint, [
+    (_x: number, y: number) => y !== y ? NaN : null,
+  ], "x", "f!", { pattern: "block", kinks: [{ doc: "where the value jumps", jump: true, on: (x: number) => x - Math.floor(x) - 0.5 === 0.0 }] }),
+  op("greater", (a: number, b: number) => a > b, [
+    null,
+    null,
+  ], "a b", "bbbb", { infix: [">"], level: 0, pattern: "block", kinks: [KINK4] }),
+  op("greater_equal", (a: number, b: number) => a >= b, [
+    null,
+    null,
+  ], "a b", "bbbb", { infix: [">="], level: 0, pattern: "block", kinks: [KINK4] }),
+  op("less", (a: number, b: number) => a < b, [
+    null,
+    null,
+  ], "a b", "bbbb", { infix: ["<"], level: 0, pattern: "block", kinks: [KINK4] }),
+  op("less_equal", (a: number, b: number) => a <= b, [
+    null,
+    null,
+  ], "a b", "bbbb", { infix: ["<="], level: 0, pattern: "block", kinks: [KINK4] }),
+  op("equal", (a: number, b: number) => a === b, [
+    null,
+    null,
+  ], "a b", "bbbb", { infix: ["=="], level: 0, pattern: "block", kinks: [KINK4] }),
+  op("not_equal", (a: number, b: number) => a !== b, [
+    null,
+    null,
+  ], "a b", "bbbb", { infix: ["!="], level: 0, pattern: "block", kinks: [KINK4] }),
+  op("logical_and", (a: boolean, b: boolean) => a && b, [
+    null,
+    null,
+  ], "a b", "bbbb", { pattern: "block", takesBool: [true, true] }),
+  op("logical_or", (a: boolean, b: boolean) => a || b, [
+    null,
+    null,
+  ], "a b", "bbbb", { pattern: "block", takesBool: [true, true] }),
+  op("logical_xor", logical_xor, [
+    null,
+    null,
+  ], "a b", "bbbb", { pattern: "block", takesBool: [true, true] }),
+  op("logical_not", (a: boolean) => !a, [
+    null,
+  ], "a", "bb", { pattern: "block", takesBool: [true] }),
+  op("isnan", (x: number) => x !== x, [
+    null,
+  ], "x", "bb", { pattern: "block" }),
+  op("isinf", (x: number) => Math.abs(x) === Infinity, [
+    null,
+  ], "x", "bb", { pattern: "block" }),
+  op("isfinite", (x: number) => Math.abs(x) < Infinity, [
+    null,
+  ], "x", "bb", { pattern: "block" }),
+  op("heaviside", heaviside, [
+    (_a: number, _b: number, y: number) => y !== y ? NaN : null,
+    (a: number) => a === 0.0 ? 1.0 : null,
+  ], "a b", "fff!", { pattern: "route", kinks: [{ doc: "a = 0", jump: true, on: (a: number) => a === 0.0 }] }),
+  op("floor_divide", floor_divide, [
+    (_a: number, _b: number, y: number) => y !== y ? NaN : null,
+    (_a: number, _b: number, y: number) => y !== y ? NaN : null,
+  ], "a b", "fff!", { infix: ["//"], level: 2, pattern: "block", kinks: [KINK5] }),
+  op("mod", mod, [
+    (_a: number, _b: number, y: number) => y !== y ? NaN : 1.0,
+    (a: number, b: number, y: number) => y !== y ? NaN : -floor_divide(a, b),
+  ], "a b", "f!!!", { infix: ["%"], level: 2, kinks: [KINK5] }),
+];

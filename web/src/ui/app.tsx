@@ -25,10 +25,12 @@ interface Props {
   page: HTMLElement | null;
   /** Whether the explorer is the whole page, and the address is its own. */
   whole: boolean;
+  /** The hook by which circuits are run elsewhere; a notebook brings its own. */
+  useHost?: (state: Session, dispatch: (action: Action) => void) => void;
 }
 
 /** The explorer. */
-export function App({ first, page, whole }: Props) {
+export function App({ first, page, whole, useHost = useServer }: Props) {
   const [state, dispatch] = useReducer<Session, Action>(reduce, first);
   const [tab, setTab] = useState<TabKey>("table");
   const [query, setQuery] = useState("");
@@ -38,7 +40,7 @@ export function App({ first, page, whole }: Props) {
   const play = usePlay(state, dispatch);
   const view = useMemo(() => shownOf(state), [state.run, state.line, state.at, state.before, state.carried]);
   useAddress(state, dispatch, whole);
-  useServer(state, dispatch);
+  useHost(state, dispatch);
   const drawn = usePicture(state);
   const groups = useMemo(() => openGroups(state, drawn), [state.opened, drawn]);
   const commands = useCommands({

@@ -179,7 +179,8 @@ function useExtent(frame: RefObject<HTMLElement>): Extent {
     const element = frame.current;
     if (!element) return undefined;
     const measure = (): void => {
-      const { clientWidth: width, clientHeight: height } = element;
+      // Not clientWidth: that is rounded, and a picture that just fits would not.
+      const { width, height } = element.getBoundingClientRect();
       if (width && height) setExtent((old) => (old.width === width && old.height === height ? old : { width, height }));
     };
     measure();

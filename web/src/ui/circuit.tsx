@@ -3,13 +3,14 @@
  * what is selected and how colours are meant all come from outside. Boxes and wires stand in an order that can be run,
  * so that it is also the order in which they are read.
  */
-import { useEffect, useId, useMemo, useRef, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { clip, width as textWidth } from "../layout/letters";
 import { pretty, written } from "../layout/readings";
 import { sceneOf, type Mode } from "../layout/faces";
 import { STEPS, type Picture, type PictureBox, type PictureFrame, type PictureWire } from "../layout";
 import type { Known } from "../state/known";
 import { sameSelection, type Selection } from "../state/selection";
+import { useUnique } from "./parts";
 import type { Circuit, Point, Run } from "../types";
 import { BoxView } from "./circuit-boxes";
 import { useGestures, type Extent, type View } from "./circuit-gestures";
@@ -38,7 +39,7 @@ interface Pointed {
 export function CircuitView(props: CircuitViewProps) {
   const { picture, selection } = props;
   const frame = useRef<HTMLDivElement>(null);
-  const id = useId();
+  const id = useUnique();
   const gestures = useGestures(picture, frame);
   const [pointed, setPointed] = useState<Pointed | null>(null);
   const { view } = gestures;

@@ -1,5 +1,5 @@
 /** The list of keys, in a dialog. */
-import { useEffect, useRef } from "preact/hooks";
+import { useLayoutEffect, useRef } from "preact/hooks";
 import { keysText, OTHER_KEYS, SHORTCUTS } from "./keys";
 import { Switch } from "./parts";
 
@@ -12,7 +12,7 @@ interface Props {
 /** Every shortcut, and a switch for those of a single letter. */
 export function Help({ letters, onLetters, onClose }: Props) {
   const dialog = useRef<HTMLDialogElement>(null);
-  useEffect(() => dialog.current?.showModal(), []);
+  useLayoutEffect(() => dialog.current?.showModal(), []);
   return (
     <dialog ref={dialog} class="help" aria-label="Keys" onClose={onClose}>
       <h2>Keys</h2>
