@@ -15,8 +15,9 @@ const common = {
   target: "es2022",
   legalComments: "inline",
   charset: "ascii",
-  jsx: "automatic",
-  jsxImportSource: "preact",
+  // Children as arguments and not as a property: the page is 2 % smaller.
+  tsconfigRaw: { compilerOptions: { jsx: "react", jsxFactory: "h", jsxFragmentFactory: "Fragment" } },
+  inject: ["src/jsx.ts"],
 };
 
 async function made(entry, format, more = {}) {

@@ -61,7 +61,7 @@ class Views:
     @cached_property
     def flows(self) -> Sizes:
         """How large the gradient of every node is."""
-        return _none(self.circuit.size) if self.run is None else Sizes.of(self.run.flows)
+        return _none(self.circuit.size) if self.run is None else Sizes.of_gradients(self.run)
 
     @cached_property
     def values(self) -> Sizes:

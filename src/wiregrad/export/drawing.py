@@ -250,13 +250,7 @@ class _Artist:
         if self.run is None:
             nothing = Sizes(*np.zeros((3, self.circuit.size), np.int64))
             return nothing, nothing
-        flows = list(self.run.flows)
-        wide = np.array([bool(kind.shape) for kind in self.circuit.columns.type_table])[self.circuit.columns.types]
-        for node in np.flatnonzero(wide).tolist():
-            # A flow that is the same all over an array may come as one number.
-            if flows[node] is not None:
-                flows[node] = self.run.gradient(node)
-        return Sizes.of(flows), Sizes.of(self.run.values, sizes=False)
+        return Sizes.of_gradients(self.run), Sizes.of(self.run.values, sizes=False)
 
     def _group(self, piece: Piece, flows: Sizes, values: Sizes) -> Box:
         nodes, held = list(piece.nodes), [*piece.leaves, *piece.nodes]
@@ -355,6 +349,17 @@ class Sizes:
                 nans[k], infs[k] = not_finite(settled)
         finite = np.where(np.isfinite(norms), np.abs(norms), 0.0)
         return cls(finite, nans + np.isnan(norms), infs + np.isinf(norms))
+
+    @classmethod
+    def of_gradients(cls, run: Run) -> Sizes:
+        """Measure the gradient of every node of a run."""
+        flows, columns = list(run.flows), run.circuit.columns
+        wide = np.array([bool(kind.shape) for kind in columns.type_table])[columns.types]
+        for node in np.flatnonzero(wide).tolist():
+            # A flow that is the same all over an array may come as one number.
+            if flows[node] is not None:
+                flows[node] = run.gradient(node)
+        return cls.of(flows)
 
     def bad(self, some: Sequence[int]) -> int:
         """Return how many numbers of some of them are not finite."""

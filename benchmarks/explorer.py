@@ -1,0 +1,170 @@
+"""The explorer in Chromium: how soon a circuit is drawn, how smoothly it moves, how soon Python answers, what it takes.
+
+Each circuit is served as `wiregrad explore` serves it. Times to the first picture begin when the server begins to
+answer, so that what Python measures of the circuit is counted; recording and running it are not. Frames are counted
+while the picture is moved at every one of them; headless Chromium shows at most 60 a second.
+"""
+
+from __future__ import annotations
+
+import shutil
+import statistics
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+from playwright.sync_api import Browser, Page, sync_playwright
+
+import wiregrad as wg
+from benchmarks.layout import REACH, circuit
+from benchmarks.measure import Report, Table, milliseconds
+from wiregrad.explorer.server import Exhibit
+from wiregrad.explorer.serving import Serving
+
+SIZES = (1_000, 100_000, 1_000_000)
+SERVED = 20_000
+"""Up to so many nodes the page has all of them and searches itself."""
+TARGETS = {1_000: 1.0, 100_000: 2.0, 1_000_000: 5.0}
+"""Seconds to the first picture."""
+SEARCH, FRAMES, MEMORY = 0.300, 30.0, 500e6
+"""Seconds for a search, frames a second while moving, bytes of the process that shows the page."""
+CROWD = 580
+"""How many nodes can be drawn one by one: the page draws at most 600 boxes."""
+QUERY = "op:tanh grad>1e-3"
+TURNS = 5
+PATIENCE = 120_000
+
+DRAWN = "[role=graphics-symbol]"
+MOVE = """async () => {
+  const circuit = document.querySelector("[aria-roledescription=circuit]");
+  const start = performance.now();
+  let frames = 0;
+  while (performance.now() - start < 2000) {
+    const by = frames % 60 < 30 ? 12 : -12;
+    circuit.dispatchEvent(new WheelEvent("wheel", {deltaX: by, deltaY: by, bubbles: true, cancelable: true}));
+    await new Promise(requestAnimationFrame);
+    frames++;
+  }
+  return frames * 1000 / (performance.now() - start);
+}"""
+ASK = """async query => {
+  const start = performance.now();
+  const answer = await (await fetch("/find?q=" + encodeURIComponent(query))).json();
+  return [(performance.now() - start) / 1000, answer.count];
+}"""
+
+
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    """Start the Chromium of the system."""
+    program = shutil.which("chromium") or shutil.which("chromium-browser") or "/usr/bin/chromium"
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
+        yield browser
+        browser.close()
+
+
+def resident(browser: Browser) -> int:
+    """Return the bytes that the largest process with a page in it holds."""
+    session = browser.new_browser_cdp_session()
+    found = session.send("SystemInfo.getProcessInfo")["processInfo"]
+    return max(_resident(process["id"]) for process in found if process["type"] == "renderer")
+
+
+def _resident(process: int) -> int:
+    lines = Path(f"/proc/{process}/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmRSS:"))
+
+
+def heap(page: Page) -> int:
+    """Return the bytes that the page's own objects take."""
+    session = page.context.new_cdp_session(page)
+    session.send("Performance.enable")
+    metrics = session.send("Performance.getMetrics")["metrics"]
+    return int(next(metric["value"] for metric in metrics if metric["name"] == "JSHeapUsedSize"))
+
+
+def measured(browser: Browser, found: wg.Circuit) -> dict[str, float]:
+    """Serve a circuit, look at it, and return what that took."""
+    run = found.run([0.1] * 8)
+    serving = Serving(Exhibit(found, run))
+    page = browser.new_page(viewport={"width": 1280, "height": 800})
+    start = time.perf_counter()
+    serving.start()
+    try:
+        page.goto(serving.url, timeout=PATIENCE, wait_until="commit")
+        page.locator(DRAWN).first.wait_for(state="attached", timeout=PATIENCE)
+        figures = {"first picture": time.perf_counter() - start}
+        figures["frames a second"] = page.evaluate(MOVE)
+        if found.size > SERVED:
+            figures["search"] = statistics.median(page.evaluate(ASK, QUERY)[0] for _ in range(TURNS))
+        return figures | {"heap": heap(page), "process": resident(browser)}
+    finally:
+        page.close()
+        serving.stop()
+
+
+def halves() -> wg.Circuit:
+    """Return a random circuit in two groups."""
+    rng = np.random.default_rng(CROWD)
+    builder = wg.Builder()
+    ports = [builder.input(f"x{k}") for k in range(8)]
+    for k in range(CROWD):
+        i, j = rng.integers(max(0, len(ports) - REACH), len(ports), 2).tolist()
+        with builder.at(None, "first" if k < CROWD // 2 else "second"):
+            ports.append(builder.tanh(ports[i]) if k % 3 == 0 else builder.add(ports[i], ports[j]))
+    return builder.build(ports[-1])
+
+
+def crowded(browser: Browser) -> float:
+    """Return the frames a second of the largest picture that the page draws: every node, all groups open."""
+    found = halves()
+    serving = Serving(Exhibit(found, found.run([0.1] * 8)))
+    serving.start()
+    page = browser.new_page(viewport={"width": 1280, "height": 800})
+    try:
+        page.goto(serving.url, timeout=PATIENCE)
+        for name in ("first", "second"):
+            page.get_by_role("region", name="Outline").get_by_role("button", name=name, exact=True).click()
+            page.get_by_role("button", name="Open", exact=True).click()
+        page.locator(DRAWN).nth(CROWD).wait_for(state="attached", timeout=PATIENCE)
+        frames: float = page.evaluate(MOVE)
+        return frames
+    finally:
+        page.close()
+        serving.stop()
+
+
+def row(size: int, figures: dict[str, float]) -> list[str]:
+    """Return a row of the table."""
+    return [
+        f"{size:,}",
+        f"{milliseconds(figures['first picture'])} (target {milliseconds(TARGETS[size])})",
+        f"{figures['frames a second']:.0f}",
+        milliseconds(figures["search"]) if "search" in figures else "in the page",
+        f"{figures['heap'] / 1e6:.1f} MB",
+        f"{figures['process'] / 1e6:.0f} MB",
+    ]
+
+
+def run() -> Report:
+    """Measure circuits of all sizes, each in a browser of its own."""
+    table = Table(
+        f"A search should take at most {milliseconds(SEARCH)}, a picture that is moved show at least {FRAMES:.0f} "
+        f"frames a second, and the page take at most {MEMORY / 1e6:.0f} MB.",
+        ["nodes", "first picture", "frames a second", "search", "objects of the page", "its process"],
+    )
+    crowd = Table("The largest picture, every node a box of its own.", ["boxes", "frames a second"])
+    report = Report([table, crowd], {})
+    with chromium() as browser:
+        frames = crowded(browser)
+    crowd.rows.append([str(CROWD), f"{frames:.0f}"])
+    report.figures[f"{CROWD} boxes"] = {"frames a second": frames}
+    for size in SIZES:
+        with chromium() as browser:
+            figures = measured(browser, circuit(size))
+        table.rows.append(row(size, figures))
+        report.figures[f"{size:,} nodes"] = figures
+    return report

@@ -1,0 +1,242 @@
+"""Networks written in plain NumPy, as the local server shows them: groups, one wire, and the line that made a NaN."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from playwright.sync_api import Browser, Locator, expect
+
+from wiregrad.backends import Run
+from wiregrad.explorer.server import Exhibit
+from wiregrad.explorer.serving import Serving
+from wiregrad.explorer.views import Views
+from wiregrad.ops.flow import settle
+
+from .driver import ROOT, WIDE, Explorer, Watched
+
+sys.path.insert(0, str(ROOT / "examples"))
+import explore_networks
+
+PATIENCE = 20_000
+"""Milliseconds for an answer of the server on a busy machine."""
+
+
+@pytest.fixture(scope="module")
+def sound() -> Run:
+    """The recurrent network: too large to be handed over."""
+    run: Run = explore_networks.recurrent_run()
+    return run
+
+
+@pytest.fixture(scope="module")
+def broken() -> Run:
+    """The recurrent network with an outlier in its series."""
+    run: Run = explore_networks.recurrent_run(broken=True)
+    return run
+
+
+class Opened:
+    """Open runs from a server of their own, and look at the end at what the pages did."""
+
+    def __init__(self, browser: Browser) -> None:
+        self._browser = browser
+        self._pages: list[tuple[Serving, Explorer]] = []
+
+    def __call__(self, run: Run, size: tuple[int, int] = WIDE) -> Explorer:
+        serving = Serving(Exhibit(run.circuit, run, source=True))
+        serving.start()
+        watched = Watched(allowed=serving.guard.origin)
+        context = self._browser.new_context(viewport={"width": size[0], "height": size[1]})
+        context.set_default_timeout(PATIENCE)
+        watched.attach(context)
+        page = Explorer(context.new_page(), watched)
+        self._pages.append((serving, page))
+        return page.open(serving.url)
+
+    def close(self) -> list[str]:
+        """Close everything and return what went wrong."""
+        for serving, page in self._pages:
+            page.page.context.close()
+            serving.stop()
+        return [text for _, page in self._pages for text in (*page.watched.errors, *page.watched.foreign)]
+
+
+@pytest.fixture
+def served(browser: Browser) -> Iterator[Opened]:
+    opened = Opened(browser)
+    yield opened
+
+    assert opened.close() == []
+
+
+def outline(page: Explorer) -> dict[str, str]:
+    """Read the outline: what it says of each group."""
+    rows = page.page.get_by_role("region", name="Outline").get_by_role("listitem").all()
+    return {row.locator("button.plain").inner_text(): row.locator(".num").inner_text() for row in rows}
+
+
+def line(function: object, text: str) -> int:
+    """Return the number of the line of a function that has a text in it."""
+    lines, first = inspect.getsourcelines(function)  # type: ignore[arg-type]
+    return first + next(k for k, one in enumerate(lines) if text in one)
+
+
+def gradient_norm(run: Run, group: str) -> float:
+    """Return the norm of all gradients in a group."""
+    groups = run.circuit.columns.groups
+    inside = [k for k in range(run.circuit.size) if f"{groups.at(k) or ''}/".startswith(f"{group}/")]
+    flows = [
+        np.broadcast_to(settle(run.flows[k]), run.circuit.type_of(k).shape) for k in inside if run.flows[k] is not None
+    ]
+    return float(np.sqrt(sum(np.sum(np.square(flow)) for flow in flows)))
+
+
+def table(page: Explorer) -> Locator:
+    return page.page.get_by_role("region", name="Table of boxes")
+
+
+def test_the_functions_of_a_convolutional_network_are_groups_with_their_gradient_norms(served: Opened) -> None:
+    run = explore_networks.conv_run()
+    page = served(run)
+    page.button("Run backward").click()
+    said = outline(page)
+
+    for name in ("convolve", "rectify", "normalise", "pool", "surprise"):
+        shown = float(re.findall(r"[\d.]+(?:e-?\d+)?", said[name].split("‖g‖")[1])[0])
+        assert np.isclose(shown, gradient_norm(run, name), rtol=1e-3), name
+
+
+def test_the_first_nan_of_a_convolutional_network_leads_to_its_line(served: Opened) -> None:
+    page = served(explore_networks.conv_run(broken=True))
+    page.tab("Find")
+    page.page.get_by_role("region", name="First non-finite").get_by_role("button").first.click()
+
+    assert f"explore_networks.py:{line(explore_networks.normalise, 'return')}" in page.card_text
+    assert "return (image - mean) / spread" in page.card_text
+
+
+def test_a_large_network_opens_as_groups_with_sizes_and_gradient_norms(served: Opened, sound: Run) -> None:
+    page = served(sound)
+    said = outline(page)["cell"]
+
+    assert re.match(r"19,\d{3} nodes", said)
+    assert np.isclose(float(said.split("‖g‖")[1]), gradient_norm(sound, "cell"), rtol=1e-3)
+    assert f"all {sound.circuit.size:,} nodes" in page.page.get_by_role("banner").inner_text()
+    assert page.symbols.count() > 40
+    page.button("Groups in cell").click()
+    assert {"gate", "matmul", "sum"} <= outline(page).keys()
+
+
+def test_the_first_nan_of_a_large_network_leads_to_its_line(served: Opened, broken: Run) -> None:
+    page = served(broken)
+    panel = page.page.get_by_role("region", name="First non-finite")
+    expect(panel).to_contain_text(f"explore_networks.py:{line(explore_networks.gate, 'np.exp')}")
+    page.page.keyboard.press("g")
+    expect(page.card).to_contain_text("e = np.exp(x)")
+    name = page.card_title
+
+    assert page.facts()["value"] == "inf"
+    assert page.facts()["group"] == "cell/gate"
+    assert page.node(name).get_attribute("aria-label") == f"{name}, exp node, value Inf, gradient NaN"
+    panel.get_by_role("button", name="Why?").click()
+    expect(panel.get_by_role("status")).to_contain_text("exp gave inf")
+
+
+def test_groups_open_down_to_one_wire_and_the_way_back_is_there(served: Opened, broken: Run) -> None:
+    page = served(broken)
+    table(page).get_by_role("button", name="Open cell (2 of").click()
+    where = page.page.get_by_role("navigation", name="Where this is")
+    expect(where).to_contain_text(re.compile(r"%\d+ to %\d+.*nodes"))
+    inner = table(page).get_by_role("button", name=re.compile(r"^Open cell \("))
+    inner.nth(1).click()
+    # A picture of single nodes has nothing more to open.
+    expect(table(page).get_by_role("button", name=re.compile("^Open"))).to_have_count(0)
+    table(page).get_by_role("button", name=re.compile(r"^proposed")).first.click()
+    page.card.get_by_role("button", name=re.compile("^Wire from")).first.click()
+    expect(page.card).to_contain_text("gradient carried")
+
+    assert re.fullmatch(r".+ → .+", page.card_title)
+    assert page.facts()["upstream gradient"] == page.facts()["gradient carried"]
+    page.button("whole circuit").click()
+    expect(table(page).get_by_role("button", name="Open cell (2 of")).to_be_visible()
+
+
+def test_a_wire_in_the_picture_has_the_numbers_of_python(served: Opened, sound: Run) -> None:
+    page = served(sound)
+    page.tab("Find")
+    page.page.get_by_role("searchbox").fill("name:share_7 op:divide")
+    page.page.get_by_role("row", name=re.compile("^share_7 divide")).get_by_role("button").click()
+    expect(page.card).to_contain_text("what it sends back")
+    node = sound.circuit.index("share_7")
+    wire = Views(sound.circuit, sound).node(node)["wires"][0]
+    page.click_wire(wire["from"], "share_7")
+    expect(page.card).to_contain_text("gradient carried")
+
+    assert page.card_title == f"{wire['from']} → share_7"
+    assert np.isclose(float(page.facts()["local derivative"]), wire["local"], rtol=1e-4)
+    assert np.isclose(float(page.facts()["gradient carried"]), wire["sent"], rtol=1e-4)
+
+
+def test_a_search_that_python_refuses_says_why(served: Opened, broken: Run) -> None:
+    page = served(broken)
+    page.page.keyboard.press("/")
+    expect(page.page.get_by_role("searchbox")).to_be_focused()
+    page.page.keyboard.type("op:tahn")
+    status = page.page.get_by_role("tabpanel").get_by_role("status")
+    expect(status).to_contain_text("there is no op called")
+    # The browser itself writes down that an answer was a refusal.
+    page.watched.errors.clear()
+    page.page.get_by_role("searchbox").fill("op:tanh")
+    expect(status).to_contain_text(f"{explore_networks.STEPS:,} nodes")
+    page.watched.errors.clear()
+
+
+def test_a_column_of_the_heat_strip_asks_for_its_gradients(served: Opened, sound: Run) -> None:
+    page = served(sound)
+    page.tab("Heat strip")
+    column = page.page.get_by_role("group", name="Gradients by rank").get_by_role("button").last
+    assert column.get_attribute("aria-label") is not None
+    column.press("Enter")
+
+    expect(page.page.get_by_role("searchbox")).to_have_value(re.compile("^grad>="))
+    expect(page.page.get_by_role("tabpanel").get_by_role("row").nth(1)).to_be_visible()
+
+
+def test_a_large_circuit_is_walked_with_the_keyboard(served: Opened, sound: Run) -> None:
+    page = served(sound)
+    page.tab_into_picture()
+    page.page.keyboard.press("Enter")
+    expect(page.card).to_be_visible()
+    first = page.card_title
+    page.page.keyboard.press("ArrowLeft")
+    expect(page.card.get_by_role("heading")).not_to_have_text(first)
+    page.button("Close the card").click()
+    page.tab_into_picture()
+    for key in ("Enter", "ArrowLeft", "ArrowLeft"):
+        page.page.keyboard.press(key)
+    page.page.keyboard.press("o")
+    expect(page.button("Back to the picture before")).to_be_enabled()
+
+
+@pytest.mark.parametrize("tab", ["Table", "Heat strip", "Find"])
+def test_the_accessibility_checker_finds_nothing_in_a_large_circuit(served: Opened, broken: Run, tab: str) -> None:
+    page = served(broken)
+    page.page.keyboard.press("g")
+    expect(page.card).to_contain_text("e = np.exp(x)")
+    page.tab(tab)
+
+    assert page.violations() == []
+    assert page.small_targets() == []
+
+
+def test_the_examples_are_written_as_files_too(tmp_path: Path) -> None:
+    path = tmp_path / "conv.html"
+    explore_networks.conv_run(broken=True).to_html(path, source=True)
+
+    assert "(image - mean) / spread" in path.read_text("utf8")

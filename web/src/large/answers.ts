@@ -1,0 +1,204 @@
+/**
+ * What the server of a large circuit answers, and how it is asked. Kept true: what goes wrong on the way is an answer
+ * too, in words that can be shown.
+ */
+import { useEffect, useState } from "preact/hooks";
+import type { PageData, readValue } from "../state/data";
+import type { Place } from "../types";
+
+/** A value as JSON has it. */
+export type Told = Exclude<Parameters<typeof readValue>[0], undefined>;
+
+/** A number as a picture shows it; `size` is null where there is none. */
+export interface ToldReading {
+  text: string;
+  size: number | string | null;
+  signed: boolean;
+  state: "number" | "not finite" | "blocked" | "not computed";
+}
+
+/** A box of a picture: one node, or a group of them. */
+export interface ToldBox {
+  kind: "input" | "constant" | "node" | "splitter" | "group";
+  name: string;
+  text: string;
+  label: string;
+  /** The first node it stands for, counted in the whole circuit, and how many there are. */
+  node: number;
+  nodes: number;
+  group: string;
+  facts: string[];
+  value: ToldReading | null;
+  grad: ToldReading | null;
+  outputs: string[];
+  bad: number;
+  kink: string;
+  x: number;
+  y: number;
+  width: number;
+  height: number;
+  rank: number;
+}
+
+/** A wire between two boxes, or several together; `reader` and `slot` are of the whole circuit. */
+export interface ToldLink {
+  source: number;
+  target: number;
+  reader: number;
+  slot: number;
+  input: string;
+  wires: number;
+  local: ToldReading | null;
+  sent: ToldReading | null;
+  points: [number, number][];
+  stub: boolean;
+}
+
+/** A picture with places. */
+export interface ToldView {
+  width: number;
+  height: number;
+  note: string;
+  about: string;
+  boxes: ToldBox[];
+  links: ToldLink[];
+}
+
+/** A group: how many nodes, the norm of their gradients, how many are not finite. */
+export interface OutlineRow {
+  path: string;
+  nodes: number;
+  norm: number | string;
+  bad: number;
+}
+
+/** A node as a list of nodes tells it. */
+export interface NodeRow {
+  node: number;
+  name: string;
+  op: string;
+  group: string;
+  value?: Told;
+  grad?: Told;
+  place?: Place;
+}
+
+/** What went along one wire. */
+export interface ToldWire {
+  reader: number;
+  slot: number;
+  source: number;
+  from: string;
+  to: string;
+  local?: Told;
+  upstream?: Told;
+  sent?: Told;
+}
+
+/** All that is known of one node. */
+export interface ToldNode {
+  node: number;
+  op: string;
+  names: string[];
+  group: string;
+  type: string;
+  text?: string;
+  place?: Place;
+  constant?: Told;
+  value?: Told;
+  grad?: Told;
+  rank: number;
+  wires: ToldWire[];
+  /** How many read it, and the first of them. */
+  readers: number;
+  branches: ToldWire[];
+}
+
+/** How many nodes of which rank have gradients of which size, in powers of ten. */
+export interface Heat {
+  ranks: number;
+  low: number;
+  high: number;
+  counts: number[][];
+  zero: number[];
+  absent: number[];
+  bad: number[];
+}
+
+/** What a search finds: how many, and the first of them. */
+export interface Found {
+  query: string;
+  count: number;
+  nodes: NodeRow[];
+}
+
+/** What is told of a large circuit at the beginning. */
+export interface LargeData extends PageData {
+  summary: {
+    size: number;
+    view: ToldView;
+    outline: { count: number; groups: OutlineRow[] };
+    nonfinite: { values: { count: number }; gradients: { count: number }; first: Firsts };
+    heat: Heat;
+  };
+}
+
+/** The first node that made something non-finite of finite numbers, on each way. */
+export interface Firsts {
+  forward: NodeRow | null;
+  backward: NodeRow | null;
+}
+
+/** Whether a page is of a circuit that stays with its server. */
+export function isLarge(data: PageData): data is LargeData {
+  return "summary" in data && data.server?.views === true;
+}
+
+/** An answer, or why there is none. */
+export interface Asked<T> {
+  answer: T | null;
+  error: string;
+}
+
+/** Ask the server. */
+export async function ask<T>(path: string, signal?: AbortSignal): Promise<Asked<T>> {
+  let response: Response;
+  try {
+    response = await fetch(path, signal ? { signal } : {});
+    if (response.ok) return { answer: (await response.json()) as T, error: "" };
+  } catch (error) {
+    if (error instanceof TypeError) return { answer: null, error: "The server does not answer. Is it still running?" };
+    throw error;
+  }
+  return { answer: null, error: refusal(await response.text(), response.status) };
+}
+
+/** Why the server refused, in its own words if it gave any. */
+export function refusal(text: string, status: number): string {
+  try {
+    const { error } = JSON.parse(text) as { error?: unknown };
+    if (typeof error === "string") return error;
+  } catch (error) {
+    if (!(error instanceof SyntaxError)) throw error;
+  }
+  return `The server refused (${status}): ${text.trim() || "it does not say why"}`;
+}
+
+/** Keep the answer to a question and the question; the last one stays until the next has come. Null asks nothing. */
+export function useAsked<T>(path: string | null, first: T | null = null): Asked<T> & { path: string | null } {
+  const [asked, setAsked] = useState({ answer: first, error: "", path: first && path });
+  useEffect(() => {
+    // What came with the page need not be asked for again.
+    if (path === asked.path) return asked.error ? setAsked({ ...asked, error: "" }) : undefined;
+    if (path === null) return setAsked({ answer: null, error: "", path });
+    const stop = new AbortController();
+    ask<T>(path, stop.signal).then(
+      (found) => setAsked((old) => (found.error ? { ...old, error: found.error } : { ...found, path })),
+      (error: unknown) => {
+        if (!stop.signal.aborted) throw error;
+      },
+    );
+    return () => stop.abort();
+  }, [path]);
+  return asked;
+}

@@ -1,0 +1,156 @@
+/**
+ * The explorer of a circuit that stays in Python: pictures of its groups, asked for as they are opened, down to one
+ * wire. Kept true: what is on show says what it leaves out, and everything drawn is in the table too.
+ */
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { CircuitView } from "../ui/circuit";
+import { Button, Choice, useUnique } from "../ui/parts";
+import { firstNode, sibling, towardsReader, towardsSource } from "../ui/walk";
+import { useAsked, type LargeData, type ToldView } from "./answers";
+import { Inspector } from "./cards";
+import { HeatStrip } from "./heat";
+import { NotFinite, Outline, Search, ViewTable } from "./panels";
+import { Link } from "./parts";
+import { drawnOf, pickedOf, selectionOf } from "./picture";
+import { around, crumbs, insideOf, viewPath, WHOLE, type Picked, type Where } from "./where";
+
+const THEMES = [["system", "system"], ["light", "light"], ["dark", "dark"]] as const;
+const DIRECTIONS = [["lr", "left to right"], ["td", "top down"]] as const;
+const TABS = [["table", "Table"], ["heat", "Heat strip"], ["find", "Find"]] as const;
+type TabKey = (typeof TABS)[number][0];
+
+/** The explorer of a large circuit. */
+export function LargeApp({ data, down: upright }: { data: LargeData; down: boolean }) {
+  const { summary } = data;
+  const title = data.circuit?.name ?? "";
+  const [trail, setTrail] = useState<readonly Where[]>([WHOLE]);
+  const [picked, setPicked] = useState<Picked | null>(null);
+  const [tab, setTab] = useState<TabKey>("table");
+  const [query, setQuery] = useState("");
+  const [down, setDown] = useState(upright);
+  const [theme, setTheme] = useState<(typeof THEMES)[number][0]>("system");
+  const root = useRef<HTMLDivElement>(null);
+  const id = useUnique();
+  const where = trail.at(-1)!;
+  const path = viewPath(where, down);
+  const asked = useAsked<ToldView>(path, down ? null : summary.view);
+  const waiting = asked.path !== path;
+  const view = asked.answer ?? summary.view;
+  const drawn = useMemo(() => drawnOf(view, title, down && view !== summary.view), [view]);
+  const selection = useMemo(() => selectionOf(view, drawn, picked), [view, picked]);
+  const go = (next: Where): void => {
+    setTrail([...trail, next]);
+    if (picked?.kind === "box" || picked?.kind === "bundle") setPicked(null);
+  };
+  const visit = (node: number): void => {
+    setTrail([...trail, around(node, summary.size)]);
+    setPicked({ kind: "node", node });
+  };
+  const back = (): void => {
+    if (trail.length > 1) setTrail(trail.slice(0, -1));
+  };
+  const open = (box: number): void => {
+    // Until the answer is there, what is on show is not what it is called.
+    const next = waiting ? null : insideOf(view, box, where, summary.size);
+    if (next) go(next);
+  };
+  const find = (text: string): void => {
+    setQuery(text);
+    setTab("find");
+  };
+  const openPicked = (): void => {
+    if (picked?.kind === "box") open(picked.box);
+  };
+  const first = summary.nonfinite.first.forward ?? summary.nonfinite.first.backward;
+  const keyed = (event: KeyboardEvent): void => {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented || isField(event.target)) return;
+    const act: (() => void) | undefined = {
+      "/": () => {
+        setTab("find");
+        setTimeout(() => root.current?.querySelector<HTMLElement>("input[type=search]")?.focus());
+      },
+      g: () => first && visit(first.node),
+      t: () => setTab("table"),
+      o: openPicked,
+      Backspace: back,
+      Escape: () => setPicked(null),
+      ...(isCircuit(event.target) ? walks() : {}),
+    }[event.key.length === 1 ? event.key.toLowerCase() : event.key];
+    if (!act) return;
+    event.preventDefault();
+    act();
+  };
+  const walks = (): Record<string, () => void> => {
+    const { circuit } = drawn.run;
+    const from = selection ?? firstNode(circuit);
+    const ranks = view.boxes.map(({ rank }) => rank);
+    const to = (next: typeof from) => () => setPicked(pickedOf(view, drawn, next));
+    if (!from) return {};
+    return {
+      Enter: selection ? openPicked : to(from),
+      ArrowRight: to(towardsReader(circuit, from)),
+      ArrowLeft: to(towardsSource(circuit, from)),
+      ArrowUp: to(sibling(ranks, from, -1)),
+      ArrowDown: to(sibling(ranks, from, 1)),
+    };
+  };
+  const latest = useRef(keyed);
+  latest.current = keyed;
+  useEffect(() => {
+    const listen = (event: KeyboardEvent): void => latest.current(event);
+    document.addEventListener("keydown", listen);
+    return () => document.removeEventListener("keydown", listen);
+  }, []);
+  return (
+    <div ref={root} class="wg-app whole" data-theme={theme} tabIndex={-1}>
+      <header class="top">
+        <h1>wiregrad</h1>
+        <p class="note">{data.note}</p>
+        <div class="view" role="group" aria-label="View">
+          <Choice label="Direction" value={down ? "td" : "lr"} options={DIRECTIONS} onChange={(to) => setDown(to === "td")} />
+          <Choice label="Theme" value={theme} options={THEMES} onChange={setTheme} />
+        </div>
+      </header>
+      <div class="left">
+        <Outline data={data} where={where} go={go} />
+        <NotFinite data={data} visit={visit} />
+      </div>
+      <main class="centre">
+        <section class="drawing" aria-label="Circuit" aria-busy={waiting} onDblClick={openPicked}>
+          <CircuitView picture={drawn.picture} run={drawn.run} known={drawn.known} selection={selection} mode="signed"
+            onSelect={(next) => setPicked(pickedOf(view, drawn, next))} />
+        </section>
+        <nav class="stepper buttons" aria-label="Where this is">
+          <Button label="Back to the picture before" keys="Backspace" disabled={trail.length < 2} onClick={back}>←</Button>
+          {crumbs(where).map(({ text, where: there }, k, all) => (
+            <span key={k}>{k > 0 && "› "}
+              <Link current={k === all.length - 1} onClick={() => go(there)}>{text}</Link></span>
+          ))}
+          <span role="status">{asked.error || (waiting ? "Asking…" : view.note || view.about)}</span>
+        </nav>
+        <section class="tabs" aria-label="More views">
+          <div role="tablist" aria-label="More views">
+            {TABS.map(([key, text]) => (
+              <button key={key} type="button" role="tab" id={`${id}-${key}`} aria-selected={key === tab} aria-controls={id}
+                onClick={() => setTab(key)}>{text}</button>
+            ))}
+          </div>
+          <div role="tabpanel" id={id} aria-labelledby={`${id}-${tab}`}>
+            {tab === "table" && <ViewTable view={view} picked={picked} pick={setPicked} open={open} />}
+            {tab === "heat" && <HeatStrip heat={summary.heat} find={find} />}
+            {tab === "find" && <Search query={query} onQuery={setQuery} picked={picked} visit={visit} />}
+          </div>
+        </section>
+      </main>
+      <Inspector view={view} picked={picked} source={data.server?.source ?? false} pick={setPicked} open={open} />
+    </div>
+  );
+}
+
+function isField(target: EventTarget | null): boolean {
+  return target instanceof Element && target.matches("input, textarea, select");
+}
+
+function isCircuit(target: EventTarget | null): boolean {
+  return target instanceof Element && target.matches(".circuit");
+}

@@ -1,0 +1,142 @@
+/** The panels of a large circuit: outline of groups, what is not finite, table of a picture, search. */
+import { useState } from "preact/hooks";
+import { counted } from "../layout/letters";
+import { pretty } from "../layout/readings";
+import { Button, useUnique } from "../ui/parts";
+import { ask, useAsked, type Found, type LargeData, type OutlineRow, type ToldView } from "./answers";
+import { Link, Table, told, type Ways } from "./parts";
+import { isChild, nodeOfPicked, pickedBox, type Picked, type Where } from "./where";
+
+const MOST = 300;
+
+/** The tree of groups: nodes, gradient norm and how many are not finite; a name opens the group in the picture. */
+export function Outline({ data, where, go }: { data: LargeData; where: Where; go: Ways["go"] }) {
+  const { groups, count } = data.summary.outline;
+  const [turned, setTurned] = useState<readonly string[]>([]);
+  if (!count) return null;
+  const rows = visible(groups, turned);
+  const left = rows.length - MOST;
+  return (
+    <section class="panel outline" aria-label="Outline">
+      <h2>Outline</h2>
+      <ul>
+        {rows.slice(0, MOST).map(({ path, nodes, norm, bad, open }) => (
+          <li key={path} style={{ paddingLeft: `${path.split("/").length - 1}rem`, alignItems: "baseline" }}>
+            <span>
+              {open !== null && (
+                <button type="button" class="quiet" aria-expanded={open} aria-label={`Groups in ${path}`}
+                  onClick={() => setTurned(turned.includes(path) ? turned.filter((one) => one !== path) : [...turned, path])}>
+                  {open ? "▾" : "▸"}
+                </button>
+              )}
+              <Link current={where.group === path} onClick={() => go({ group: path, range: null })}>{path.split("/").at(-1)}</Link>
+            </span>
+            <span class="num">{counted(nodes, "node")}{data.run && ` ‖g‖ ${told(norm)}`}
+              {bad > 0 && <b class="bad"> {bad} not finite</b>}</span>
+          </li>
+        ))}
+      </ul>
+      {left > 0 && <p class="note">And {counted(left, "more")}.</p>}
+      {count > groups.length && <p class="note">{counted(count - groups.length, "group")} left out: find nodes with group:NAME.</p>}
+    </section>
+  );
+}
+
+/** A row of an outline, and whether the groups in it are on show; null if there are none. */
+export interface TreeRow extends OutlineRow {
+  open: boolean | null;
+}
+
+/** The rows of an outline that stand in no closed group. All are closed but a lone one at the top, or as turned. */
+export function visible(groups: readonly OutlineRow[], turned: readonly string[]): TreeRow[] {
+  const outer = new Set(groups.map(({ path }) => path.slice(0, Math.max(path.lastIndexOf("/"), 0))));
+  const lone = groups.filter(({ path }) => isChild(path, "")).length === 1;
+  const opened = new Set([""]);
+  return groups.flatMap((row) => {
+    const { path } = row;
+    if (!opened.has(path.slice(0, Math.max(path.lastIndexOf("/"), 0)))) return [];
+    const open = turned.includes(path) !== (lone && !path.includes("/"));
+    if (open) opened.add(path);
+    return [{ ...row, open: outer.has(path) ? open : null }];
+  });
+}
+
+/** The first nodes that made something non-finite of finite numbers, with their lines, and why. */
+export function NotFinite({ data, visit }: { data: LargeData; visit: Ways["visit"] }) {
+  const { values, gradients, first } = data.summary.nonfinite;
+  const [why, setWhy] = useState("");
+  const explain = async (): Promise<void> => {
+    const { answer, error } = await ask<{ blame?: { text: string } }>("/blame");
+    setWhy(error || (answer?.blame?.text ?? "Python has no more to say about it."));
+  };
+  const bad = values.count + gradients.count;
+  return (
+    <section class="panel find" aria-label="First non-finite">
+      <h2>First non-finite</h2>
+      <p class="note">
+        {bad ? `${counted(values.count, "value")} and ${counted(gradients.count, "gradient")} are not finite.` : "All values and gradients are finite."}
+      </p>
+      {(["forward", "backward"] as const).map((phase) => {
+        const row = first[phase];
+        return row && (
+          <p key={phase}>{phase}: {row.op} {phase === "forward" ? `gave ${told(row.value)}` : "sends it back"}
+            {row.place && <span class="code"> {row.place.file}:{row.place.line}</span>}{" "}
+            <Button keys="G" onClick={() => visit(row.node)}>Go to {row.name}</Button></p>
+        );
+      })}
+      {bad > 0 && <p><Button onClick={() => void explain()}>Why?</Button></p>}
+      <pre role="status">{why}</pre>
+    </section>
+  );
+}
+
+/** The picture as a table: everything that is drawn, with a way into it. */
+export function ViewTable({ view, picked, pick, open }: {
+  view: ToldView; picked: Picked | null; pick: Ways["pick"]; open: (box: number) => void;
+}) {
+  const own = view.boxes.map((_, k) => pickedBox(view, k));
+  const rows = view.boxes.map((box, k) => [
+    <Link onClick={() => pick(own[k]!)}>{box.label}</Link>,
+    box.text, pretty(box.value?.text ?? ""), pretty(box.grad?.text ?? ""), box.bad || "",
+    box.kind === "group" && <Button label={`Open ${box.label}`} onClick={() => open(k)}>Open</Button>,
+  ]);
+  return (
+    <div role="region" aria-label="Table of boxes">
+      <Table heads={["name", "what", "value", "gradient", "not finite", "inside"]} rows={rows}
+        picked={own.findIndex((one) => JSON.stringify(one) === JSON.stringify(picked))} />
+    </div>
+  );
+}
+
+/** The search of the whole circuit, which Python answers. */
+export function Search({ query, onQuery, picked, visit }: {
+  query: string; onQuery: (query: string) => void; picked: Picked | null; visit: Ways["visit"];
+}) {
+  const id = useUnique();
+  const { answer, error } = useAsked<Found>(query.trim() ? `/find?q=${encodeURIComponent(query)}` : null);
+  const nodes = answer?.nodes ?? [];
+  const selected = nodeOfPicked(picked) ?? -1;
+  const next = nodes.find(({ node }) => node > selected) ?? nodes[0];
+  const rest = answer && answer.count > nodes.length ? `, the first ${nodes.length} shown` : "";
+  return (
+    <div class="find">
+      <form role="search" onSubmit={(event) => {
+        event.preventDefault();
+        if (next) visit(next.node);
+      }}>
+        <label for={id}>Find</label>
+        <input id={id} type="search" autoComplete="off" spellcheck={false} placeholder="op:tanh grad>1e3" value={query}
+          aria-invalid={error !== ""} onInput={(event) => onQuery(event.currentTarget.value)} />
+        <button disabled={!next}>Next</button>
+      </form>
+      <p role="status">{error || (answer && counted(answer.count, "node") + rest)}</p>
+      {nodes.length > 0 && (
+        <Table heads={["name", "op", "value", "gradient", "group", "written at"]}
+          picked={nodes.findIndex(({ node }) => node === selected)}
+          rows={nodes.map(({ node, name, op, value, grad, group, place }) => [
+            <Link onClick={() => visit(node)}>{name}</Link>, op, told(value), told(grad), group, place && `${place.file}:${place.line}`,
+          ])} />
+      )}
+    </div>
+  );
+}
