@@ -747,9 +747,11 @@ def test_the_browser_is_opened_with_the_address_that_is_printed(
     assert capsys.readouterr().err.startswith(f"the explorer is {word} at {found.url}\n")
 
 
+# A job in the background ignores interrupts, and so would what it starts.
 PROGRAM = """
-import sys
+import signal, sys
 from wiregrad.cli.explore import explore
+signal.signal(signal.SIGINT, signal.default_int_handler)
 explore.main(sys.argv[1:], standalone_mode=False)
 """
 
