@@ -81,6 +81,9 @@ def rebuilt(rng: random.Random, text: str) -> str:
     document = json.loads(text)
     for _ in range(rng.randrange(1, 4)):
         found = list(places(document))
+        if not found:
+            # Everything was taken out by what was done before.
+            break
         container, key = rng.choice(found)
         other, its = rng.choice(found)
         choice = rng.randrange(6)
