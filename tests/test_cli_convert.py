@@ -296,7 +296,7 @@ def test_a_file_that_cannot_be_read_is_told(
         (["x*x", "out"], 2, "the name 'out' does not say the form"),
         (["x*x", ""], 2, "the name '' does not say the form"),
         (["x*x", "-"], 2, "stdout has no ending"),
-        (["x*x", "nul\0.json"], 3, "cannot write"),
+        (["x*x", "nul\0.json"], 3, "no file can be called"),
         (["nul\0.json", "out.json"], 2, "there is no file"),
         (["x*x"], 2, "Missing argument 'OUT'"),
         (["x*x", "out.json", "y=1"], 2, "there is no input called 'y'"),

@@ -11,14 +11,14 @@ import warnings
 from collections.abc import Iterable
 from functools import lru_cache
 from itertools import islice
-from pathlib import Path
+from os.path import dirname
 from types import FrameType
 
 import numpy as np
 
-_OWN = str(Path(__file__).parent) + "/"
-_NUMPY = str(Path(np.__file__).parent) + "/"
-_PYTHON = str(Path(warnings.__file__).parent) + "/"
+_OWN = dirname(__file__) + "/"
+_NUMPY = dirname(np.__file__) + "/"
+_PYTHON = dirname(warnings.__file__) + "/"
 
 MOST_NAMES = 10_000
 """Among how many names the nearest one is looked for."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from os import PathLike
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wiregrad import codegen, export, ir, passes
@@ -96,7 +95,7 @@ class Drawable:
         """
         text: str = explorer("page").to_html(*self._drawn, title, source=source)
         if path is not None:
-            export.replace(Path(path), [memoryview(text.encode())])
+            export.replace(path, [memoryview(text.encode())])
         return text
 
     def explore(self, *, port: int = 0, browser: bool = True, wait: bool = True, source: bool = False) -> Any:

@@ -49,7 +49,7 @@ def save(circuit: Circuit, path: PathLike) -> None:
     ...     print(load(f"{folder}/f.wg").inputs)
     ('a', 'b', 'c')
     """
-    replace(_checked_path(path), packed(circuit))
+    replace(path, packed(circuit))
 
 
 def load(path: PathLike) -> Circuit:
@@ -121,8 +121,9 @@ def _parts(arrays: Tensors) -> Iterator[memoryview]:
     yield from (part.data for part in parts)
 
 
-def replace(path: Path, parts: list[memoryview]) -> None:
+def replace(path: PathLike, parts: list[memoryview]) -> None:
     """Write a file beside the wanted one, then put it in its place; whatever happens, no half of it is left."""
+    path = _checked_path(path)
     with _said("write", path):
         if path.is_dir():
             raise IsADirectoryError(21, "Is a directory")
