@@ -1,4 +1,10 @@
-"""The circuit and what it is made of; NumPy alone beneath it."""
+"""The circuit and what it is made of; NumPy alone beneath it.
+
+The text form is loaded when it is first asked for.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from wiregrad.ir.builder import Builder, Port
 from wiregrad.ir.circuit import SPLIT, Circuit, Node, Wire, repr_number
@@ -7,8 +13,10 @@ from wiregrad.ir.infer import DERIVE
 from wiregrad.ir.names import check_name, normal
 from wiregrad.ir.op import CONSTANT, INPUT, TABLE, Level, Op, OpTable, Pattern
 from wiregrad.ir.recording import Recording
-from wiregrad.ir.text import parse_text, write_text
 from wiregrad.ir.verify import verify
+
+if TYPE_CHECKING:
+    from wiregrad.ir.text import parse_text, write_text
 
 __all__ = [
     "CONSTANT",
@@ -38,3 +46,9 @@ __all__ = [
     "verify",
     "write_text",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in ("parse_text", "write_text"):
+        raise AttributeError(f"wiregrad.ir has no {name!r}")
+    return getattr(import_module("wiregrad.ir.text"), name)
