@@ -389,7 +389,7 @@ def test_what_is_wrong_is_told_without_where_files_lie(guard: Guard, monkeypatch
     client = entered(guard)
 
     def fail(self: Exhibit, leaves: Any) -> None:
-        raise InputError("wanted a number\n  recorded at /home/ada/model.py:3")
+        raise InputError("wanted a number\n  recorded at /somewhere/ada/model.py:3")
 
     monkeypatch.setattr(Exhibit, "rerun", fail)
 

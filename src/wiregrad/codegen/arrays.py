@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from wiregrad.codegen.forms import Apply, Constant, Form, Slot, slots_of, uniform
+from wiregrad.codegen.forms import Apply, Constant, Form, Slot, item, slots_of, uniform
 from wiregrad.codegen.identifiers import comment
 from wiregrad.codegen.language import Writer
 from wiregrad.codegen.listing import Atom, Line, Listing, Role
@@ -75,7 +75,7 @@ class Numpy(Python):
             case Slot():
                 return Input(str(form.number))
             case Constant():
-                return Raw(constant_text(self, form), ()) if form.type.shape else Number(_item(form.value))
+                return Raw(constant_text(self, form), ()) if form.type.shape else Number(item(form.value))
         operands = [self._operand(operand, form) for operand in form.operands]
         if isinstance(form.op, ArrayOp):
             types = tuple(operand.type for operand in form.operands)
@@ -190,10 +190,6 @@ def _nested(language: Numpy, array: Any) -> str:
     return f"[{', '.join(_nested(language, part) for part in array)}]"
 
 
-def _item(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic | np.ndarray) else value
-
-
 NUMPY = Numpy()
 
 
@@ -241,7 +237,7 @@ class ArrayWriter(Writer):
 
     def filled(self, constant: Constant, kind: WireType) -> str:
         """Return a constant gradient, with the shape of what it is the gradient of."""
-        text = self.language.number(_item(np.asarray(constant.value).ravel()[0]))
+        text = self.language.number(item(np.asarray(constant.value).ravel()[0]))
         if self.like is not None:
             return f"np.full_like({self.like}, {text})"
         if kind.shape:

@@ -105,13 +105,23 @@ def uniform(value: Any) -> Any:
     return first[0] if array.size and array.tobytes() == first.tobytes() * array.size else None
 
 
+def one_number(constant: Constant) -> Constant:
+    """Return a constant that is one number all over as that number, and any other as it is."""
+    number = uniform(constant.value)
+    return constant if number is None else Constant(number, WireType(constant.type.dtype))
+
+
+def item(value: Any) -> Any:
+    """Return a number of NumPy's, or an array of one, as Python's."""
+    return value.item() if isinstance(value, np.generic | np.ndarray) else value
+
+
 def _uniform(operand: Form, beside: tuple[Form, ...]) -> Form:
     """Return a constant array that is one number all over as that number, where another operand has the shape."""
     if not isinstance(operand, Constant) or not operand.type.shape:
         return operand
     others = any(not isinstance(other, Constant) and other.type.shape == operand.type.shape for other in beside)
-    number = uniform(operand.value) if others else None
-    return operand if number is None else Constant(number, WireType(operand.type.dtype))
+    return one_number(operand) if others else operand
 
 
 def _copied(op: Elementwise, operands: tuple[Form, ...], kind: WireType) -> Form | None:

@@ -31,7 +31,6 @@ class JavaScript(Language):
     not_a_number = "NaN"
     infinity = "Infinity"
     signs: ClassVar[Mapping[str, str]] = {"==": "===", "!=": "!=="}
-    indent = "  "
 
     def choice(self, condition: str, yes: str, no: str) -> str:
         """Return the text of a choice."""

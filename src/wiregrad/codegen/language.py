@@ -13,9 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple
 
-import numpy as np
-
-from wiregrad.codegen.forms import Apply, Constant, Form, Slot
+from wiregrad.codegen.forms import Apply, Constant, Form, Slot, item
 from wiregrad.codegen.identifiers import Identifiers, comment
 from wiregrad.codegen.listing import Atom, Line, Listing, Role
 from wiregrad.codegen.lowering import function_names, lowered, scalar
@@ -69,7 +67,6 @@ class Language(ABC):
     truths: ClassVar[tuple[str, str]] = ("false", "true")
     remark: ClassVar[str] = "//"
     """What begins a comment."""
-    indent: ClassVar[str] = "    "
     signs: ClassVar[Mapping[str, str]] = {}
     """Signs that it spells in another way than C."""
 
@@ -235,7 +232,7 @@ class Writer:
         """Return the text of a variable or constant, as an operand."""
         if isinstance(atom, int):
             return self.names[atom]
-        text = self.language.number(_item(atom.value))
+        text = self.language.number(item(atom.value))
         return f"({text})" if text.startswith("-") else text
 
     def value(self, line: Line) -> str:
@@ -256,7 +253,7 @@ class Writer:
 
     def constant(self, constant: Constant) -> str:
         """Return the text of a constant that stands alone."""
-        return self.language.number(_item(constant.value))
+        return self.language.number(item(constant.value))
 
     def added(self, line: Line) -> str | None:
         """Return what a line adds to its variable, if that is all it does."""
@@ -325,10 +322,6 @@ def scalar_only(listing: Listing, language: str, dtypes: str = "fb", width: int 
 @lru_cache(maxsize=4096)
 def _short(place: Place) -> str:
     return f"{place.file.replace(chr(92), '/').rpartition('/')[2]}:{place.line}"
-
-
-def _item(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic | np.ndarray) else value
 
 
 def _first_names(listing: Listing) -> dict[int, str]:

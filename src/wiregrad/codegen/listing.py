@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from wiregrad.codegen.forms import Apply, Constant, Form, Slot, chosen, slots_of, uniform
+from wiregrad.codegen.forms import Apply, Constant, Form, Slot, chosen, one_number, slots_of, uniform
 from wiregrad.codegen.rules import Case, Rule, Sent, constant_key, needs_mask, rule_of
 from wiregrad.dtypes import BOOL, WireType
 from wiregrad.errors import CircuitError, OperandError, OutputError, shown, suggest
@@ -138,7 +138,7 @@ def listing(circuit: Circuit, function: str = "value_and_grad") -> Listing:
     written = simplify(gradient_circuit(circuit)) if function == "hessian" else prune(circuit)
     lister = _Lister(written, Listing(circuit, written, function))
     lister.forward()
-    lister.answer(circuit.outputs)
+    lister.answer()
     return lister.finish()
 
 
@@ -206,7 +206,7 @@ class _Lister:
             found = _FORMS[key] = Apply(row.op, slots, self.types[row.node])
         return found
 
-    def answer(self, outputs: tuple[str, ...]) -> None:
+    def answer(self) -> None:
         """Write the way back from each output that has a gradient to give, and say what is returned."""
         labels, nodes = self.circuit.outputs, self.circuit.columns.outputs.tolist()
         for label, node in zip(labels, nodes, strict=True):
@@ -274,12 +274,7 @@ def _narrowed(row: Row, atoms: tuple[Atom, ...]) -> tuple[Atom, ...]:
     """Return the operands of an op on elements with constants that are one number all over as that number."""
     if not isinstance(row.op, Elementwise) or all(isinstance(atom, Constant) for atom in atoms):
         return atoms
-    return tuple([_one_number(atom) if isinstance(atom, Constant) else atom for atom in atoms])
-
-
-def _one_number(constant: Constant) -> Constant:
-    number = uniform(constant.value)
-    return constant if number is None else Constant(number, WireType(constant.type.dtype))
+    return tuple([one_number(atom) if isinstance(atom, Constant) else atom for atom in atoms])
 
 
 class _Gradient(NamedTuple):
@@ -300,7 +295,6 @@ class _Back:
     def __init__(self, lister: _Lister, of: str) -> None:
         self.lister, self.of = lister, of
         self.grads: dict[int, _Gradient] = {}
-        self.sums: dict[Any, Form] = {}
         self.place: Place | None = None
         self.group = ""
 

@@ -6,7 +6,7 @@ import operator
 from collections import Counter
 from functools import cache
 
-from wiregrad.codegen.forms import Constant, Form, Slot
+from wiregrad.codegen.forms import Constant, Form, Slot, item
 from wiregrad.dtypes import WireType
 from wiregrad.errors import NoRuleError
 from wiregrad.ir import TABLE, Op
@@ -44,7 +44,7 @@ def lowered(form: Form) -> Tree:
         case Slot():
             return Input(str(form.number))
         case Constant():
-            return Number(form.value.item() if hasattr(form.value, "item") else form.value)
+            return Number(item(form.value))
     operands = [lowered(operand) for operand in form.operands]
     op = scalar(form.op)
     given = {
