@@ -24,10 +24,12 @@ from wiregrad.errors import CircuitError, FileAccessError, FileFormatError, Inpu
 from wiregrad.explorer import page
 from wiregrad.explorer.data import MOST, anonymous, page_data
 from wiregrad.explorer.find import find
+from wiregrad.explorer.kept import ROOM
 from wiregrad.explorer.page import as_json, page_of, served_page, to_html
 from wiregrad.explorer.parts import part
 from wiregrad.explorer.presets import PRESETS
 from wiregrad.explorer.views import Views
+from wiregrad.export import picture
 from wiregrad.ir import Place
 from wiregrad.ir.flat import Labels
 from wiregrad.ir.names import NameTable
@@ -295,9 +297,10 @@ def test_an_array_is_told_as_a_summary() -> None:
     run = circuit.run(np.array([3.0, -1.0, 4.0]))
     data = page_data(circuit, run)
 
-    assert data["run"]["grads"][0] == {"type": "float64[3]", "text": "[1., 0., 1.]", "norm": 2**0.5, "bad": 0}
-    assert data["arrays"] == {"w": [3.0, -1.0, 4.0]}
-    assert data["leaves"] == {}
+    told = {"type": "float64[3]", "text": "[1., 0., 1.]", "norm": 2**0.5, "bad": 0}
+    assert data["run"]["grads"][0] == told | {"short": "‖1.414‖", "sign": 1}
+    assert data["circuit"]["nodes"][-1]["caption"] == "sum"
+    assert data["leaves"] == {"w[0]": 3.0, "w[1]": -1.0, "w[2]": 4.0}
     assert any("axes" in node.get("text", "") for node in data["circuit"]["nodes"])
 
 
@@ -389,7 +392,7 @@ def test_a_large_circuit_is_told_in_a_summary_that_says_so(large: Run) -> None:
     assert len(data["circuit"]["nodes"]) <= 300
     assert outline["net"] == 24_000
     assert outline["net/layer3"] == 1200
-    assert len(as_json(data)) < BUDGET
+    assert len(as_json(data)) < ROOM + BUDGET
     assert data["summary"]["top"][0]["node"] == max(
         range(large.circuit.size), key=lambda node: (abs(large.gradient(node)), -node)
     )
@@ -459,7 +462,7 @@ def test_a_picture_of_a_part_names_the_nodes_of_the_whole(seed: int) -> None:
     circuit = random_circuit(rng, nodes=30)
     run = circuit.run(random_point(rng, circuit))
     first = int(rng.integers(circuit.size - 3))
-    found = Views(circuit, run).view(nodes=(first, first + 3))
+    found = Views(circuit, run).view(nodes=f"{first}-{first + 3}")
 
     assert found["boxes"]
     for box in found["boxes"]:
@@ -471,11 +474,11 @@ def test_a_picture_of_a_part_names_the_nodes_of_the_whole(seed: int) -> None:
 
 def test_the_inside_of_a_group_can_be_drawn(large: Run) -> None:
     views = Views(large.circuit, large)
-    found = views.view(inside="net/layer3", cap=2000)
+    found = views.view(group="net/layer3", cap=2000)
 
     assert sum(box["nodes"] for box in found["boxes"] if box["group"] or box["kind"] == "group") >= 800
     with pytest.raises(InputError, match="no group"):
-        views.view(inside="net/layer99")
+        views.view(group="net/layer99")
 
 
 @pytest.mark.parametrize(
@@ -518,3 +521,58 @@ def test_the_heat_strip_counts_every_node_once(large: Run) -> None:
 
 def test_heat_of_a_circuit_without_a_run_is_all_absent() -> None:
     assert sum(Views(wg.circuit("x * x")).heat()["absent"]) == 2
+
+
+def mixed(groups: int, rounds: int) -> Run:
+    """Return a run whose groups take turns, each node reading that before it in its own group."""
+    builder = wg.Builder()
+    nodes = [builder.input("x")] * groups
+    for step in range(rounds):
+        for k in range(groups):
+            with builder.at(None, f"net/g{k}" if step % 7 else f"net/g{k}/inner"):
+                nodes[k] = builder.sin(nodes[k])
+    total = nodes[0]
+    for node in nodes[1:]:
+        with builder.at(None, "end"):
+            total = builder.add(total, node)
+    return builder.build(total).run(x=0.5)
+
+
+@pytest.mark.parametrize("cap", [4, 9, 300])
+@pytest.mark.parametrize("groups", [1, 3, 40])
+def test_what_is_inside_a_box_is_asked_for_exactly(groups: int, cap: int) -> None:
+    run = mixed(groups, 30)
+    views = Views(run.circuit, run)
+    drawn = picture(run.circuit, run, cap=cap)
+    boxes = [box for box in drawn.boxes if box.members]
+    told = [box for box in views.view(cap=cap)["boxes"] if box["inside"] is not None]
+
+    assert len(boxes) == len(told)
+    for box, found in zip(boxes, told, strict=True):
+        chosen = views._chosen(**found["inside"])
+        inside = set(range(run.circuit.size)) if chosen is None else set(chosen.tolist())
+        assert inside == set(box.members), found["label"]
+
+
+def test_an_outline_of_gradients_beyond_all_numbers_is_json() -> None:
+    builder = wg.Builder()
+    x = builder.input("x")
+    with builder.at(None, "net"):
+        one, two = (builder.multiply(builder.sin(x), 1.5e308) for _ in range(2))
+        run = builder.build(builder.subtract(one, two)).run(x=0.5)
+
+    assert json.loads(as_json(Views(run.circuit, run).outline()))["groups"][0]["norm"] == "inf"
+
+
+def test_a_summary_keeps_what_its_page_will_ask_for(large: Run) -> None:
+    summary = page_data(large.circuit, large)["summary"]
+    asked = {
+        f"/view?group={box['inside']['group']}&nodes={box['inside']['nodes']}"
+        for box in summary["view"]["boxes"]
+        if box["inside"]
+    }
+
+    assert asked
+    assert asked <= summary["answers"].keys()
+    assert {f"/node/{row['node']}" for row in summary["top"]} <= summary["answers"].keys()
+    assert "/view?group=net/layer3&nodes=" in summary["answers"]

@@ -422,7 +422,7 @@ def test_the_page_carries_its_data_and_asks_its_own_server_for_the_rest(client: 
 def test_the_data_says_that_there_is_a_server(client: Browser) -> None:
     data = client.get("/data").json()
 
-    assert data["server"] == {"run": True, "views": False, "source": False}
+    assert data["server"] == {"run": True, "views": False}
     assert data["run"]["values"] == [2.0, -3.0, 10.0, -1.0, -10.0]
 
 
@@ -482,7 +482,7 @@ def test_a_circuit_of_arrays_is_run_again_in_python() -> None:
     client = entered(app(Exhibit(circuit, circuit.run(np.array([1.0, 2.0]))), HOST))
     found = rerun(client, {"w": [3, "inf"]}).json()
 
-    assert found["arrays"] == {"w": [3.0, "inf"]}
+    assert found["leaves"] == {"w[0]": 3.0, "w[1]": "inf"}
     assert found["run"]["grads"][0]["text"] == "[ 6., inf]"
     assert rerun(client, {"w": [1.0]}).status_code == 400
 
@@ -522,21 +522,19 @@ def traced(folder: Path) -> Any:
     return wg.trace(names["f"], 2.0)
 
 
-@pytest.mark.parametrize(("source", "status"), [(True, 200), (False, 400)])
-def test_lines_of_code_are_told_only_if_asked_for(tmp_path: Path, source: bool, status: int) -> None:
+@pytest.mark.parametrize("source", [True, False])
+def test_lines_of_code_are_told_only_if_asked_for(tmp_path: Path, source: bool) -> None:
     circuit = traced(tmp_path)
     client = entered(app(Exhibit(circuit, source=source), HOST))
-    answer = client.get("/source", params={"node": circuit.size - 1})
 
-    assert answer.status_code == status
-    assert ("secret" in answer.text) is source
-    assert ("secret" in client.get("/data").text) is source
+    for path in (f"/node/{circuit.size - 1}", "/data", "/export"):
+        assert ("secret" in client.get(path).text) is source, path
 
 
 def test_folders_stay_out_of_every_answer(tmp_path: Path) -> None:
     circuit = traced(tmp_path)
     client = entered(app(Exhibit(circuit, circuit.run(x=float("nan")), source=True), HOST))
-    paths = ["/", "/data", "/view", f"/node/{circuit.size - 1}", "/find?q=op:multiply", "/source?node=1", "/outline"]
+    paths = ["/", "/data", "/view", f"/node/{circuit.size - 1}", "/find?q=op:multiply", "/outline"]
     answers = [client.get(path).text for path in paths] + [rerun(client, {"x": [1]}).text, rerun(client, {"x": 0}).text]
 
     assert "model.py" in answers[1]
@@ -547,13 +545,13 @@ def test_folders_stay_out_of_every_answer(tmp_path: Path) -> None:
     "path",
     [
         "/node/99",
-        "/source?node=x",
-        "/source",
         "/view?depth=-1",
         "/view?cap=0",
         "/view?group=no",
-        "/view?first=3",
-        "/view?first=3&last=99",
+        "/view?nodes=3",
+        "/view?nodes=3-99",
+        "/view?nodes=3-2",
+        "/view?nodes=1-2,x",
         "/view?opened=no",
         "/find?q=op:no",
         "/find?q=grad>x",
@@ -574,6 +572,34 @@ def test_a_node_is_told_with_its_wires_and_readers(client: Browser) -> None:
     assert (found["names"], found["value"], found["grad"]) == (["e"], -1.0, 10.0)
     assert [wire["sent"] for wire in found["wires"]] == [10.0, 10.0]
     assert [(wire["to"], wire["local"]) for wire in found["branches"]] == [("f", 10.0)]
+
+
+def arrays() -> Browser:
+    """A page of a function of an array."""
+    run = wg.run(lambda w: np.sum(w * [1.0, 2.0]), np.array([[1.0, 2.0], [3.0, 4.0]]))
+    return entered(app(Exhibit(run.circuit, run), HOST))
+
+
+def test_one_element_of_an_array_is_changed_and_the_rest_stays() -> None:
+    client = arrays()
+    leaves = client.get("/data").json()["leaves"]
+    found = rerun(client, leaves | {"w[0,1]": 10}).json()
+
+    assert leaves == {"w[0,0]": 1.0, "w[0,1]": 2.0, "w[1,0]": 3.0, "w[1,1]": 4.0}
+    assert found["leaves"] == leaves | {"w[0,1]": 10.0}
+    assert found["run"]["values"][-1] == 1.0 + 2 * 10.0 + 3.0 + 2 * 4.0
+
+
+@pytest.mark.parametrize(
+    "leaves", [{"w[2,0]": 1}, {"w[0]": 1}, {"w[-1,0]": 1}, {"z[0]": 1}, {"w[0,0]": "x"}, {"w[0,0]": [1]}]
+)
+def test_an_element_that_is_not_there_or_no_number_is_refused(leaves: dict[str, Any]) -> None:
+    client = arrays()
+    answer = rerun(client, leaves)
+
+    assert answer.status_code == 400
+    assert answer.json()["error"]
+    assert client.get("/data").json()["leaves"]["w[0,0]"] == 1.0
 
 
 def test_where_something_broke_is_told(client: Browser) -> None:
@@ -598,7 +624,7 @@ def test_a_large_circuit_is_asked_for_in_views() -> None:
     client = entered(app(Exhibit(run.circuit, run), HOST))
     data = client.get("/data").json()
     inside = client.get("/view", params={"group": "net/layer4"}).json()
-    nodes = client.get("/view", params={"first": 100, "last": 110}).json()
+    nodes = client.get("/view", params={"nodes": "100-110"}).json()
 
     assert data["server"]["views"] is True
     assert "a summary" in data["note"]
@@ -839,7 +865,7 @@ def test_circuit_files_and_functions_can_be_explored(tmp_path: Path) -> None:
     assert written([str(tmp_path / "f.txt")], tmp_path)["formula"] == "y = tanh(x)"
     assert written([f"{tmp_path}/model.py:f", "w=0.5"], tmp_path)["leaves"] == {"w": 0.5, "x": 2.0}
     assert written([f"{tmp_path}/two.py:f", "x=1"], tmp_path)["run"]["grads"][0] == 5.0
-    assert written([f"{tmp_path}/arrays.py:f", "x=[1, 2]"], tmp_path)["arrays"] == {"x": [1.0, 2.0]}
+    assert written([f"{tmp_path}/arrays.py:f", "x=[1, 2]"], tmp_path)["leaves"] == {"x[0]": 1.0, "x[1]": 2.0}
 
 
 @pytest.mark.parametrize("option", ["--browsr", "--prot=3"])

@@ -79,4 +79,9 @@ def test_rules_that_select_are_null_where_they_block() -> None:
 
 
 def test_a_rule_that_reads_nothing_has_no_parameters() -> None:
-    assert "=> a - b, [\n    () => 1.0,\n    () => -1.0,\n  ]" in page_ops()
+    assert "Local = () => 1.0;\n" in page_ops()
+
+
+def test_a_rule_of_several_ops_is_written_once() -> None:
+    assert page_ops().count("() => -1.0;") == 1
+    assert "=> a - b, [\n    RULE0,\n    RULE1,\n  ]" in page_ops()

@@ -15,18 +15,18 @@ from typing import Any
 import numpy as np
 
 import wiregrad as wg
+from wiregrad.explorer.data import circuit_data
+from wiregrad.explorer.encoded import summary
 from wiregrad.export import figure as figures
 from wiregrad.export import picture
 from wiregrad.export.boxes import Picture
 from wiregrad.export.fanout import CHAIN
 from wiregrad.export.frames import frames
 from wiregrad.export.grouping import group_paths
-from wiregrad.export.kinds import Kinds
 from wiregrad.export.layout import Joint, Metrics, Shape, layout
 from wiregrad.export.letters import clip, clip_front, printable, width
-from wiregrad.export.reading import norm, not_finite, read
-from wiregrad.ir import Circuit, Node
-from wiregrad.ops import Elementwise
+from wiregrad.export.reading import norm, read
+from wiregrad.ir import Circuit
 from wiregrad.testing.circuits import random_circuit, random_point
 
 TARGET = Path(__file__).parents[2] / "web" / "golden" / "layout.json"
@@ -230,30 +230,13 @@ def _grouped() -> dict[str, wg.Run]:
 
 def _document(circuit: Circuit, run: wg.Run | None) -> dict[str, Any]:
     """Return a circuit as the page has it."""
-    kinds, views = Kinds.of(circuit), {box.node: box for box in picture(circuit, run, cap=10**6).boxes}
-    nodes = []
-    for row in circuit.rows():
-        node: dict[str, Any] = {
-            "op": row.op.name,
-            "sources": [*row.sources],
-            "names": [*circuit.columns.names.of(row.node)],
-            "mode": row.mode,
-            "group": Node(circuit, row.node).group,
-            "type": str(circuit.type_of(row.node)),
-        }
-        if row.op.name == "constant":
-            node["constant"] = _value(circuit.constant_of(row.node))
-        elif kinds.folded[row.node]:
-            node["folded"] = True
-        elif row.node in views and not isinstance(row.op, Elementwise) and row.op.inputs:
-            node["caption"] = views[row.node].text
-        nodes.append(node)
-    outputs = zip(circuit.outputs, circuit.columns.outputs.tolist(), strict=True)
-    return {
-        "name": circuit.name,
-        "nodes": nodes,
-        "outputs": [{"label": label, "node": node} for label, node in outputs],
-    }
+    found = circuit_data(circuit, run)
+    for k, node in enumerate(found["nodes"]):
+        for left_out in ("place", "text"):
+            node.pop(left_out, None)
+        if "constant" in node:
+            node["constant"] = _value(circuit.constant_of(k))
+    return found
 
 
 def _run(run: wg.Run) -> dict[str, Any]:
@@ -272,19 +255,7 @@ def _value(value: Any) -> Any:
     if value is None or isinstance(value, bool | np.bool_):
         return None if value is None else bool(value)
     if np.shape(value) or np.iscomplexobj(value):
-        found = read(value)
-        sign = 0 if not found.signed else -1 if found.size < 0 else 1
-        kind = f"{np.asarray(value).dtype.name}" + (
-            f"[{','.join(map(str, np.shape(value)))}]" if np.shape(value) else ""
-        )
-        return {
-            "type": kind,
-            "text": "",
-            "norm": _steady(norm(value)),
-            "bad": sum(not_finite(value)),
-            "short": found.bare,
-            "sign": sign,
-        }
+        return summary(np.asarray(value)) | {"text": "", "norm": _steady(norm(value))}
     return _steady(value) if np.isfinite(value) else str(float(value))
 
 

@@ -13,7 +13,7 @@ from wiregrad.explorer.page import to_html
 from wiregrad.explorer.presets import PRESETS
 
 from .conftest import Opener
-from .driver import NONE
+from .driver import NONE, Explorer
 
 
 def test_why_lists_the_paths_of_a_gradient_and_their_sum(opened: Opener) -> None:
@@ -21,7 +21,7 @@ def test_why_lists_the_paths_of_a_gradient_and_their_sum(opened: Opener) -> None
     page.page.locator("summary", has_text="Why this gradient?").click()
     products = page.card.get_by_role("list").get_by_role("listitem").locator("b").all_inner_texts()
 
-    assert sorted(products) == ["1 = 1 x 1", "3 = 3 x 1 x 1", "3 = 3 x 1 x 1"]
+    assert sorted(text.replace("\u00d7", "x") for text in products) == ["1 = 1 x 1", "3 = 3 x 1 x 1", "3 = 3 x 1 x 1"]
     assert "sum: 7" in page.card_text
 
 
@@ -73,7 +73,8 @@ def test_a_column_of_the_heat_strip_finds_its_nodes(opened: Opener) -> None:
     assert columns.count() == 21
     columns.nth(5).click()
 
-    assert "h5" in page.page.get_by_role("tabpanel").get_by_role("list").get_by_role("button").all_inner_texts()
+    assert page.page.get_by_role("searchbox").input_value().startswith("rank=5 grad>=")
+    assert page.page.get_by_role("tabpanel").get_by_role("list").get_by_role("button").all_inner_texts() == ["h5"]
 
 
 def test_two_runs_stand_side_by_side(opened: Opener) -> None:
@@ -84,6 +85,26 @@ def test_two_runs_stand_side_by_side(opened: Opener) -> None:
     row = page.page.get_by_role("region", name="Comparison of two runs").get_by_role("row", name="f ")
 
     assert row.get_by_role("cell").all_inner_texts()[:3] == ["-10", "-4", "+6"]
+
+
+def test_the_circuit_shows_what_changed_since_a_run_was_pinned(opened: Opener) -> None:
+    page = opened("#v=1&p=expression&s=d")
+    page.tab("Compare")
+    page.button("Pin this run").click()
+    page.leaf("c").fill("4")
+    page.page.get_by_label("Show the change on the circuit").check()
+
+    assert named(page, "f, ").endswith("value 6, gradient 0, output")
+    assert named(page, "e, ").endswith("value 0, gradient -6")
+    assert named(page, "wire from e to f").endswith("local derivative -6, gradient -6")
+    page.page.get_by_label("Show the change on the circuit").uncheck()
+    assert named(page, "f, ").endswith("value -4, gradient +1, output")
+
+
+def named(page: Explorer, start: str) -> str:
+    """Read the name of what is drawn whose name begins so, with the minus that Python writes."""
+    name = page.picture.locator(f'[role="graphics-symbol"][aria-label^="{start}"]').get_attribute("aria-label")
+    return (name or "").replace("\u2212", "-")
 
 
 @pytest.mark.parametrize(("accumulate", "expected"), [(False, "10"), (True, "20")])

@@ -18,6 +18,7 @@ from wiregrad.explorer.serving import Serving
 from wiregrad.explorer.views import Views
 from wiregrad.ops.flow import settle
 
+from .conftest import Opener
 from .driver import ROOT, WIDE, Explorer, Watched
 
 sys.path.insert(0, str(ROOT / "examples"))
@@ -204,7 +205,7 @@ def test_a_column_of_the_heat_strip_asks_for_its_gradients(served: Opened, sound
     assert column.get_attribute("aria-label") is not None
     column.press("Enter")
 
-    expect(page.page.get_by_role("searchbox")).to_have_value(re.compile("^grad>="))
+    expect(page.page.get_by_role("searchbox")).to_have_value(re.compile("^rank.* grad>="))
     expect(page.page.get_by_role("tabpanel").get_by_role("row").nth(1)).to_be_visible()
 
 
@@ -240,3 +241,70 @@ def test_the_examples_are_written_as_files_too(tmp_path: Path) -> None:
     explore_networks.conv_run(broken=True).to_html(path, source=True)
 
     assert "(image - mean) / spread" in path.read_text("utf8")
+
+
+@pytest.fixture(scope="module")
+def kept(broken: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The recurrent network with an outlier, as a file."""
+    path = tmp_path_factory.mktemp("large") / "recurrent.html"
+    broken.to_html(path, source=True)
+    return path
+
+
+def test_a_file_of_a_large_circuit_shows_a_summary_and_says_so(opened: Opener, kept: Path, broken: Run) -> None:
+    page = opened(path=kept)
+    said = page.page.get_by_role("banner").inner_text()
+
+    assert f"all {broken.circuit.size:,} nodes" in said
+    assert "the rest is not in this file" in said
+    assert "not finite" in outline(page)["cell"]
+    page.button("cell").click()
+    expect(page.page.get_by_role("navigation", name="Where this is").get_by_role("button", name="cell")).to_be_visible()
+    expect(table(page).get_by_role("row").nth(1)).to_be_visible()
+
+
+def test_a_file_leads_to_the_first_nan_with_its_line_and_why(opened: Opener, kept: Path) -> None:
+    page = opened(path=kept)
+    panel = page.page.get_by_role("region", name="First non-finite")
+    page.page.keyboard.press("g")
+    expect(page.card).to_contain_text("e = np.exp(x)")
+    expect(page.node(page.card_title)).to_be_visible()
+    panel.get_by_role("button", name="Why?").click()
+    expect(panel.get_by_role("status")).to_contain_text("exp gave inf")
+    panel.locator("summary").click()
+    expect(panel).to_contain_text(re.compile(r"values: %\d+"))
+
+
+def test_a_file_shows_the_largest_gradients(opened: Opener, sound: Run, tmp_path: Path) -> None:
+    path = tmp_path / "sound.html"
+    sound.to_html(path)
+    page = opened(path=path)
+    page.tab("Largest gradients")
+    name = Views(sound.circuit, sound).top(2)[1]["name"]
+    page.page.get_by_role("tabpanel").get_by_role("button", name=name, exact=True).click()
+    expect(page.card).to_contain_text("what it sends back")
+
+    assert page.card_title == name
+    assert page.violations() == []
+
+
+def test_a_file_says_what_it_does_not_hold(opened: Opener, kept: Path) -> None:
+    page = opened(path=kept)
+    page.page.keyboard.press("g")
+    expect(page.card).to_contain_text("what it sends back")
+    page.card.get_by_role("button", name=re.compile("^Wire from e_")).first.click()
+
+    expect(page.page.get_by_role("complementary")).to_contain_text("not in the file")
+
+
+def test_a_large_circuit_is_saved_from_its_served_page(
+    served: Opened, opened: Opener, broken: Run, tmp_path: Path
+) -> None:
+    page = served(broken)
+    with page.page.expect_download() as download:
+        page.page.get_by_role("link", name="Save as one file").click()
+    path = tmp_path / "saved.html"
+    download.value.save_as(path)
+    again = opened(path=path)
+
+    assert outline(again) == outline(page)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ import wiregrad as wg
 from wiregrad.explorer.server import Exhibit
 from wiregrad.explorer.serving import Serving
 
+from .conftest import Opener
 from .driver import Explorer, Watched
 
 
@@ -72,4 +74,74 @@ def test_python_runs_the_circuit_again_when_a_leaf_is_edited(browser: Browser, s
     assert page.rows() != before
     assert page.watched.errors == []
     assert page.watched.foreign == []
+    page.page.context.close()
+
+
+def test_python_runs_the_circuit_again_when_an_element_of_an_array_is_edited(
+    browser: Browser, serving: Serving
+) -> None:
+    page = visit(browser, serving).open(serving.url)
+    page.button("Run backward").click()
+    page.page.get_by_text("Elements of x").click()
+    page.page.get_by_label("[1]", exact=True).fill("4")
+    output = float(wg.run(loss, np.array([0.5, 4.0, 2.0]), 3.0).output)
+    row = page.page.get_by_role("region", name="Table of nodes").get_by_role("row").last
+    expect(row).to_contain_text(f"{output:.4g}"[:5])
+
+    assert page.watched.errors == []
+    assert page.violations() == []
+    assert page.small_targets() == []
+    fields, panel = page.page.locator(".elements input"), page.page.get_by_role("region", name="Leaves").bounding_box()
+    assert panel is not None
+    boxes = [box for box in (fields.nth(k).bounding_box() for k in range(3)) if box is not None]
+    assert len({box["y"] for box in boxes}) == 1
+    assert max(box["x"] + box["width"] for box in boxes) <= panel["x"] + panel["width"]
+    page.page.context.close()
+
+
+def saved(page: Explorer, path: Path) -> Path:
+    page.page.locator("summary", has_text="Export").click()
+    with page.page.expect_download() as download:
+        page.button("HTML page").click()
+    download.value.save_as(path)
+    return path
+
+
+def test_a_page_saved_from_a_served_page_needs_no_server(
+    browser: Browser, serving: Serving, opened: Opener, tmp_path: Path
+) -> None:
+    page = visit(browser, serving).open(serving.url)
+    page.leaf("scale").fill("6")
+    row = page.page.get_by_role("region", name="Table of nodes").get_by_role("row").last
+    page.button("Run backward").click()
+    output = float(wg.run(loss, np.array([0.5, -1.0, 2.0]), 6.0).output)
+    expect(row).to_contain_text(f"{output:.4g}"[:5])
+    again = opened(path=saved(page, tmp_path / "saved.html"))
+    again.button("Run backward").click()
+
+    assert again.rows() == page.rows()
+    assert page.watched.errors == []
+    page.page.context.close()
+
+
+def test_what_was_edited_in_the_page_is_in_the_saved_page(browser: Browser, opened: Opener, tmp_path: Path) -> None:
+    run = wg.circuit("e = a + b; f = e * c").run(a=2.0, b=-3.0, c=10.0)
+    started = Serving(Exhibit(run.circuit, run))
+    started.start()
+    page = visit(browser, started).open(started.url)
+    page.leaf("c").fill("4")
+    again = opened(path=saved(page, tmp_path / "saved.html"))
+
+    assert again.leaf("c").input_value() == "4"
+    page.page.context.close()
+    started.stop()
+
+
+def test_data_of_python_is_in_no_address(browser: Browser, serving: Serving) -> None:
+    page = visit(browser, serving).open(serving.url)
+    page.button("Share").click()
+
+    expect(page.page.locator(".share").get_by_role("status")).to_have_text(
+        "No address can hold this: export a file instead"
+    )
     page.page.context.close()

@@ -288,7 +288,7 @@ def test_the_page_follows_what_python_sets(opened: Opener) -> None:
 @pytest.mark.parametrize(
     ("attributes", "theme"),
     [
-        ({}, "system"),
+        ({}, "light"),
         ({"jpThemeLight": "true"}, "light"),
         ({"jpThemeLight": "false"}, "dark"),
         ({"vscodeThemeKind": "vscode-light"}, "light"),

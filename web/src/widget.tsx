@@ -92,8 +92,9 @@ const THEMED = { attributes: true, attributeFilter: ["data-jp-theme-light", "dat
 function useModel(model: Model, state: Session, dispatch: Dispatch): void {
   const current = useRef(state);
   current.current = state;
-  useEffect(() => mirror(model, state), [state.line, state.at, state.selection, state.options.theme]);
-  useEffect(() => {
+  // Before anything else can happen: a theme that turns in between would be taken for a choice made on the page.
+  useLayoutEffect(() => mirror(model, state), [state.line, state.at, state.selection, state.options.theme]);
+  useLayoutEffect(() => {
     const listen = (): void => follow(model, current.current, dispatch);
     const themes = new MutationObserver(listen);
     themes.observe(document.body, THEMED);

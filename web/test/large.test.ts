@@ -1,12 +1,11 @@
 /** The explorer of a large circuit, apart from what it looks like: where it is, what it draws, what it asks. */
 import { test } from "node:test";
 import assert from "node:assert/strict";
-import { ask, isLarge, refusal, type Heat, type ToldBox, type ToldLink, type ToldView } from "../src/large/answers";
+import { ask, isLarge, keptIn, refusal, type ToldBox, type ToldLink, type ToldView } from "../src/large/answers";
 import { productOf } from "../src/large/cards";
-import { heatQuery, heatText } from "../src/large/heat";
-import { visible } from "../src/large/panels";
+import { runs, visible } from "../src/large/panels";
 import { drawnOf, pickedOf, readingOf, selectionOf, valueOf } from "../src/large/picture";
-import { around, crumbs, insideOf, pickedBox, pickedLink, viewPath, WHOLE } from "../src/large/where";
+import { around, crumbs, pickedBox, pickedLink, viewPath } from "../src/large/where";
 import { boxFace, sceneOf, wireFace } from "../src/layout/faces";
 import { read } from "../src/layout/readings";
 
@@ -15,7 +14,7 @@ const number = (size: number) => ({ text: String(size), size, signed: true, stat
 function box(label: string, node: number, more: Partial<ToldBox> = {}): ToldBox {
   return {
     kind: "node", name: label, text: "tanh", label, node, nodes: 1, group: "", facts: [], value: number(0.5), grad: number(2),
-    outputs: [], bad: 0, kink: "", x: 0, y: 0, width: 60, height: 44, rank: node, ...more,
+    outputs: [], bad: 0, kink: "", inside: null, x: 0, y: 0, width: 60, height: 44, rank: node, ...more,
   };
 }
 
@@ -26,7 +25,7 @@ function group(label: string, node: number, nodes: number, text = `${nodes} node
 function link(source: number, target: number, more: Partial<ToldLink> = {}): ToldLink {
   return {
     source, target, reader: 40 + target, slot: 0, input: "", wires: 1, local: number(3), sent: number(-6),
-    points: [[0, 0], [10, 0]], stub: false, ...more,
+    points: [[0, 0], [10, 0]], stub: false, room: 0, ...more,
   };
 }
 
@@ -36,40 +35,20 @@ const view: ToldView = {
   links: [link(0, 1), link(0, 1, { slot: 1 }), link(1, 2, { wires: 4, local: null })],
 };
 
-test("a group opens as itself, a piece of one as its run of nodes, a node not at all", () => {
-  assert.deepEqual(insideOf(view, 4, WHOLE, 200), { group: "net/b", range: null });
-  assert.deepEqual(insideOf(view, 2, WHOLE, 200), { group: "net/a", range: [50, 79] });
-  assert.deepEqual(insideOf(view, 3, WHOLE, 200), { group: "net/a", range: [80, 98] });
-  assert.equal(insideOf(view, 1, WHOLE, 200), null);
-});
-
-test("the last run of nodes ends where what is on show ends", () => {
-  const boxes = [group("%10 to %19", 10, 10), group("%20 to %29", 20, 10)];
-  const inside = insideOf({ ...view, boxes }, 1, { group: "net", range: [10, 33] }, 200);
-
-  assert.deepEqual(inside, { group: "net", range: [20, 33] });
-});
-
-test("inputs that are drawn together open as inputs", () => {
-  const boxes = [group("x0 to x7", 0, 8, "8 inputs"), group("net", 8, 100)];
-
-  assert.deepEqual(insideOf({ ...view, boxes }, 0, WHOLE, 200), { group: "", range: [0, 7] });
-});
-
 test("the way to a part names every group on it", () => {
-  const found = crumbs({ group: "net/a", range: [50, 79] });
+  const found = crumbs({ group: "net/a", nodes: "50-60,71-79" });
 
   assert.deepEqual(found.map(({ text }) => text), ["whole circuit", "net", "a", "%50 to %79"]);
-  assert.deepEqual(found[1]!.where, { group: "net", range: null });
+  assert.deepEqual(found[1]!.where, { group: "net", nodes: "" });
 });
 
 test("names are escaped in what is asked", () => {
-  assert.equal(viewPath({ group: "a&b/c d", range: [3, 9] }, true), "/view?group=a%26b%2Fc+d&first=3&last=9&down=1");
+  assert.equal(viewPath({ group: "a&b/c d", nodes: "3-9" }, true), "/view?group=a%26b%2Fc+d&nodes=3-9&down=1");
 });
 
 test("the nodes about a node stay inside the circuit", () => {
-  assert.deepEqual(around(2, 10).range, [0, 9]);
-  assert.deepEqual(around(500, 1000).range, [488, 512]);
+  assert.equal(around(2, 10).nodes, "0-9");
+  assert.equal(around(500, 1000).nodes, "488-512");
 });
 
 test("boxes and wires show the numbers that Python gave them", () => {
@@ -133,21 +112,6 @@ test("an outline shows the top, what is in a lone group, and what was opened", (
   assert.equal(visible(rows, [])[2]!.open, null);
 });
 
-const heat: Heat = { ranks: 6, low: -2, high: 2, counts: [[1, 0, 0, 3], [0, 0, 0, 0]], zero: [0, 2], absent: [0, 0], bad: [0, 0] };
-
-test("a cell of the heat strip asks for its sizes, a column for all of its own", () => {
-  const bounds = (query: string): number[] => query.match(/[\d.]+(e[-+]?\d+)?/g)!.map((text) => Math.round(100 * Number(text)) / 100);
-
-  assert.deepEqual(bounds(heatQuery(heat, 0, 3)), [10, 100]);
-  assert.deepEqual(bounds(heatQuery(heat, 0, -1)), [0.01, 100]);
-  assert.equal(heatQuery(heat, 1, 2), "grad=0");
-});
-
-test("a column of the heat strip says which ranks it counts", () => {
-  assert.equal(heatText(heat, 0), "Ranks 0 to 2, 4 gradients");
-  assert.equal(heatText(heat, 1), "Ranks 3 to 5, 0 gradients, 2 zero");
-});
-
 test("a wire says upstream times local, or that nothing is sent", () => {
   const ends = { reader: 1, slot: 0, source: 0, from: "x", to: "y" };
 
@@ -163,8 +127,19 @@ test("a refusal is told in the words of the server", async () => {
   assert.equal((await ask("http://[")).error, "The server does not answer. Is it still running?");
 });
 
-test("only data with a summary and a server to ask is a large circuit", () => {
+test("data with a summary is a large circuit", () => {
   assert.equal(isLarge({}), false);
-  assert.equal(isLarge({ summary: {}, server: { run: true, views: true, source: false } } as never), true);
-  assert.equal(isLarge({ summary: {} } as never), false);
+  assert.equal(isLarge({ summary: {} } as never), true);
+});
+
+test("a file answers what it keeps, and says so of all else", async () => {
+  const asked = keptIn({ "/view?group=a b/+&nodes=": "drawn" });
+
+  assert.equal((await asked(viewPath({ group: "a b/+", nodes: "" }, false))).answer, "drawn");
+  assert.match((await asked("/node/3")).error, /not in the file/);
+});
+
+test("runs of nodes are told in words", () => {
+  assert.equal(runs({ count: 4, slices: [[3, 5], [9, 9]], left_out: 2 }), "%3 to %5, %9, and 2 more runs");
+  assert.equal(runs({ count: 0, slices: [], left_out: 0 }), "none");
 });

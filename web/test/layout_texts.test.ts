@@ -4,7 +4,8 @@ import { join } from "node:path";
 import { test } from "node:test";
 
 import { read, scaleOf, tone, weight, written } from "../src/layout";
-import { clip, clipFront, printable, width } from "../src/layout/letters";
+import { printable } from "../src/engine/words";
+import { clip, clipFront, width } from "../src/layout/letters";
 import { BLOCKED, bareWithSign, NOT_COMPUTED, pretty, uniform } from "../src/layout/readings";
 
 const golden = JSON.parse(readFileSync(join(process.env.WEB_FOLDER ?? ".", "golden", "layout.json"), "utf8")) as {

@@ -55,7 +55,7 @@ test("a run of arrays can be stepped to its end, and its inputs cannot be edited
 });
 
 test("with a server a number can be edited, and the answer to the latest edit is shown", () => {
-  const told = { ...ARRAYS, leaves: { x: 3 }, server: { run: true, views: false, source: false } };
+  const told = { ...ARRAYS, leaves: { x: 3 }, server: { run: true, views: false } };
   const edited = reduce(fromPage(told), { type: "leaf", name: "x", value: 4 });
   const run = { ...edited.run, values: [4, 5, 6] };
   const late = reduce(edited, { type: "ran", leaves: { x: 7 }, run });
@@ -67,7 +67,7 @@ test("with a server a number can be edited, and the answer to the latest edit is
 });
 
 test("a refusal is shown until the next edit", () => {
-  const told = { ...ARRAYS, leaves: { x: 3 }, server: { run: true, views: false, source: false } };
+  const told = { ...ARRAYS, leaves: { x: 3 }, server: { run: true, views: false } };
   const edited = reduce(fromPage(told), { type: "leaf", name: "x", value: 4 });
   const refused = reduce(edited, { type: "refused", leaves: edited.leaves, why: "no" });
 

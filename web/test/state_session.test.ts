@@ -4,6 +4,7 @@ import { nameOf, number } from "../src/engine";
 import {
   announcement, canRun, fromData, fromFormula, fromPreset, progress, reduce, shown, type Action, type Session,
 } from "../src/state/session";
+import { changedFrom } from "../src/state/known";
 import { PRESETS, told } from "../src/state/presets";
 
 /** The state after some actions. */
@@ -248,4 +249,17 @@ test("a circuit from Python that was not run shows no numbers and cannot be edit
   assert.equal(canRun(state.source), false);
   assert.deepEqual(shown(state).known.value, [false, false, false, false, false]);
   assert.equal(progress(state).phase, "idle");
+});
+
+test("the change since a pinned run is the difference of every number, and there is none to another circuit", () => {
+  const before = reduce(reduce(fromPreset("router"), { type: "to", where: "end" }), { type: "pin", pin: true });
+  const now = reduce(reduce(before, { type: "leaf", name: "c", value: 2 }), { type: "draw-difference", on: true });
+  const changed = changedFrom(shown(now), now.pinned!.run)!;
+  const of = (name: string): number => now.circuit.nodes.findIndex(({ names }) => names[0] === name);
+
+  assert.equal(now.pinned!.drawn, true);
+  assert.deepEqual(["c", "r", "m", "y"].map((name) => changed.run.values[of(name)]), [4, 2, 0, 2]);
+  // Nothing came back to c before, and nothing comes back to b in either run.
+  assert.deepEqual(["c", "r", "b"].map((name) => changed.run.grads[of(name)]), [1, 0, null]);
+  assert.equal(changedFrom(shown(reduce(now, { type: "option", change: { split: true } })), now.pinned!.run), null);
 });

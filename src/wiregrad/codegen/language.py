@@ -321,7 +321,7 @@ def scalar_only(listing: Listing, language: str, dtypes: str = "fb", width: int 
 
 @lru_cache(maxsize=4096)
 def _short(place: Place) -> str:
-    return f"{place.file.replace(chr(92), '/').rpartition('/')[2]}:{place.line}"
+    return str(place.without_folder()._replace(column=0))
 
 
 def _first_names(listing: Listing) -> dict[int, str]:

@@ -158,8 +158,10 @@ def page_ops() -> str:
     """
     TABLE.load()
     ops = [op for op in TABLE if isinstance(op, Elementwise) and op.c and not op.per_call]
-    kinks = _shared_kinks(ops)
-    records = [_record(op, kinks) for op in ops]
+    found = [_parts(op) for op in ops]
+    shared = _shared(found)
+    names = {text: name for name, (_, text) in shared.items()}
+    records = [_record(op, parts, names) for op, parts in zip(ops, found, strict=True)]
     calls = frozenset().union(*(record.calls for record in records))
     table = "\n".join(record.text for record in records)
     return "\n".join(
@@ -168,8 +170,8 @@ def page_ops() -> str:
             *_facts(ops),
             "",
             *(f"{_typed(helper)}\n" for helper in _LANGUAGE.helpers(calls)),
-            "/** Kinks that several ops have. */",
-            *(f"const {name}: Kink = {text};" for text, name in kinks.items()),
+            "/** What several ops have. */",
+            *(f"const {name}: {kind} = {text};" for name, (kind, text) in shared.items()),
             "",
             "/** The ops that work on numbers, in the order of the op table. */",
             f"export const OPS: readonly OpRecord[] = [\n{table}\n];\n",
@@ -177,10 +179,41 @@ def page_ops() -> str:
     )
 
 
-def _shared_kinks(ops: Iterable[Elementwise]) -> dict[str, str]:
-    """Return the names of the kinks that are written more than once."""
-    counts = Counter(_kink(op, kink).text for op in ops for kink in op.kinks)
-    return {text: f"KINK{k}" for k, text in enumerate(text for text, count in counts.items() if count > 1)}
+class _Parts(NamedTuple):
+    """What the record of an op is put together from."""
+
+    forward: _Written
+    kinks: Sequence[_Written]
+    rules: Sequence[_Written]
+    blocked: str
+
+    def calls(self) -> frozenset[str]:
+        """Return the helpers that are called."""
+        return frozenset().union(*(written.calls for written in (self.forward, *self.kinks, *self.rules)))
+
+
+def _parts(op: Elementwise) -> _Parts:
+    return _Parts(
+        forward=_function(op, [], _applied(op), with_output=False),
+        kinks=[_kink(op, kink) for kink in op.kinks],
+        rules=[_local(op, slot) for slot in range(len(op.inputs))],
+        blocked=_object({str(mode): str(own) for mode in _modes(op) if any(own := _blocked(op, mode))}),
+    )
+
+
+def _shared(found: Sequence[_Parts]) -> dict[str, tuple[str, str]]:
+    """Return names for the kinks, rules and tables that are written more than once, with their types and texts."""
+    kinds = {
+        "Kink": (kink.text for parts in found for kink in parts.kinks),
+        "Local": (rule.text for parts in found for rule in parts.rules if rule.text != "null"),
+        'More["blocked"]': (parts.blocked for parts in found if parts.blocked != _USUAL["blocked"]),
+    }
+    several = {kind: [text for text, count in Counter(texts).items() if count > 1] for kind, texts in kinds.items()}
+    return {
+        f"{name}{k}": (kind, text)
+        for name, (kind, texts) in zip(("KINK", "RULE", "BLOCKED"), several.items(), strict=True)
+        for k, text in enumerate(texts)
+    }
 
 
 def functions_of(op: Elementwise) -> frozenset[str]:
@@ -189,7 +222,7 @@ def functions_of(op: Elementwise) -> frozenset[str]:
     >>> sorted(functions_of(TABLE["sigmoid"]))
     ['exp']
     """
-    waiting, seen = list(_record(op, {}).calls), set[str]()
+    waiting, seen = list(_parts(op).calls()), set[str]()
     while waiting:
         name = waiting.pop()
         if name not in seen:
@@ -215,11 +248,12 @@ def _facts(ops: Iterable[Elementwise]) -> Iterator[str]:
     yield f"export const HINT = {json.dumps(_hint(ops))};"
 
 
-def _record(op: Elementwise, shared: Mapping[str, str]) -> _Written:
+def _record(op: Elementwise, parts: _Parts, shared: Mapping[str, str]) -> _Written:
     """Return an op as a record of the page; what most ops have is left out."""
-    kinks = [_kink(op, kink) for kink in op.kinks]
-    rules = [_local(op, slot) for slot in range(len(op.inputs))]
-    forward = _function(op, [], _applied(op), with_output=False)
+
+    def said(text: str) -> str:
+        return shared.get(text, text)
+
     facts = {
         "defaults": f"[{', '.join(map(_LANGUAGE.number, op.defaults))}]",
         "aliases": _texts(op.aliases),
@@ -228,18 +262,17 @@ def _record(op: Elementwise, shared: Mapping[str, str]) -> _Written:
         "prefix": json.dumps(op.prefix),
         "pattern": json.dumps(op.pattern.name.lower()),
         "takesBool": _conditions(op),
-        "kinks": f"[{', '.join(shared.get(kink.text, kink.text) for kink in kinks)}]",
-        "blocked": _object({str(mode): str(own) for mode in _modes(op) if any(own := _blocked(op, mode))}),
+        "kinks": f"[{', '.join(said(kink.text) for kink in parts.kinks)}]",
+        "blocked": said(parts.blocked),
     }
     more = {name: text for name, text in facts.items() if _USUAL[name] != text}
     last = _without_usual(json.dumps(" ".join(op.inputs)), json.dumps("".join(_gives(op))), _object(more))
     lines = [
-        f"  op({json.dumps(op.name)}, {forward.text}, [",
-        *(f"    {rule.text}," for rule in rules),
+        f"  op({json.dumps(op.name)}, {parts.forward.text}, [",
+        *(f"    {said(rule.text)}," for rule in parts.rules),
         f"  {', '.join([']', *last])}),",
     ]
-    calls = [forward, *kinks, *rules]
-    return _Written("\n".join(lines), frozenset().union(*(written.calls for written in calls)))
+    return _Written("\n".join(lines), parts.calls())
 
 
 def _without_usual(*given: str) -> list[str]:

@@ -17,19 +17,20 @@ from wiregrad.dtypes import BOOL, FLOAT
 from wiregrad.errors import CircuitError, WiregradError
 from wiregrad.explorer import encoded
 from wiregrad.explorer.formulas import FILE, formula_of
+from wiregrad.explorer.kept import answers
 from wiregrad.explorer.nodes import nodes_data, wires_data
 from wiregrad.explorer.summary import summary_data
 from wiregrad.explorer.views import Views
 from wiregrad.inspect.blame import blame
-from wiregrad.ir import Circuit, Pattern, Place
+from wiregrad.ir import Circuit, Pattern
 from wiregrad.ir.flat import Labels
 from wiregrad.ir.mode import Convention, decode
 from wiregrad.ops import Elementwise
 
 MOST = 20_000
 """Circuits with more nodes than this are told in a summary."""
-SMALL = 100
-"""Arrays of so many elements are handed over whole where they are inputs, so that they can be changed."""
+SMALL = 64
+"""Inputs that are arrays of at most so many elements are told element by element, so that they can be changed."""
 ORIGINS = 8
 """How many origins of what is not finite are told."""
 
@@ -51,14 +52,35 @@ def page_data(
         raise CircuitError("the run is of another circuit; explore run.circuit")
     told, ran = anonymous(circuit, run)
     if circuit.size > MOST:
-        return summary_data(Views(told, ran))
-    found: dict[str, Any] = {"schema": encoded.SCHEMA, "live": is_live(circuit), "circuit": circuit_data(told)}
+        return _summary(Views(told, ran), circuit if source else None)
+    found: dict[str, Any] = {"schema": encoded.SCHEMA, "live": is_live(circuit), "circuit": circuit_data(told, ran)}
     text = formula if formula is not None else formula_of(circuit) if found["live"] else None
     if text is not None:
         found["formula"] = text
     if source:
         _add_lines(found["circuit"]["nodes"], circuit)
     return found if ran is None else found | run_data(ran)
+
+
+def _summary(views: Views, source: Circuit | None) -> dict[str, Any]:
+    """Return what is told of a large circuit to somebody who cannot ask for more."""
+    found = summary_data(views)
+    told = answers(views, found["summary"], lambda node: node_told(views, node, source)) | {"/blame": broken(views)}
+    note = (
+        f"{found['note']}; the rest is not in this file: circuit.explore() and run.explore() in Python show every node"
+    )
+    return found | {"note": note, "summary": found["summary"] | {"answers": told}}
+
+
+def node_told(views: Views, node: int, source: Circuit | None) -> dict[str, Any]:
+    """Return all that is known of one node, and of a circuit with places the line of code that made it.
+
+    >>> import wiregrad as wg
+    >>> node_told(Views(wg.circuit("y = tanh(x)")), 1, None)["op"]
+    'tanh'
+    """
+    found, text = views.node(node), "" if source is None else line_of(source, node)
+    return found | {"place": found["place"] | {"text": text}} if text else found
 
 
 def anonymous(circuit: Circuit, run: Run | None) -> tuple[Circuit, Run | None]:
@@ -69,7 +91,7 @@ def anonymous(circuit: Circuit, run: Run | None) -> tuple[Circuit, Run | None]:
     True
     """
     places = circuit.columns.places
-    bare = tuple(None if p is None else Place(encoded.base_name(p.file), p.line, p.column) for p in places.table)
+    bare = tuple(None if place is None else place.without_folder() for place in places.table)
     told = Circuit(replace(circuit.columns, places=Labels(bare, places.index)))
     return told, None if run is None else Run(told, run.values, run.flows, run.sent)
 
@@ -103,8 +125,8 @@ def _modes(circuit: Circuit) -> list[int]:
     return [] if modes is None else np.unique(modes).tolist()
 
 
-def circuit_data(circuit: Circuit) -> dict[str, Any]:
-    """Return a circuit: its name, nodes and outputs.
+def circuit_data(circuit: Circuit, run: Run | None = None) -> dict[str, Any]:
+    """Return a circuit: its name, nodes and outputs; boxes of a run say less of shapes.
 
     >>> import wiregrad as wg
     >>> circuit_data(wg.circuit("y = tanh(x)"))["outputs"]
@@ -113,7 +135,7 @@ def circuit_data(circuit: Circuit) -> dict[str, Any]:
     outputs = zip(circuit.outputs, circuit.columns.outputs.tolist(), strict=True)
     return {
         "name": circuit.name,
-        "nodes": nodes_data(circuit),
+        "nodes": nodes_data(circuit, run),
         "outputs": [{"label": label, "node": node} for label, node in outputs],
     }
 
@@ -136,12 +158,16 @@ def run_data(run: Run) -> dict[str, Any]:
 
 
 def _inputs(run: Run) -> dict[str, Any]:
-    """Return the values of the inputs: numbers, and apart from them the arrays that are small."""
-    given = {run.circuit.name_of(node): run.values[node] for node in run.circuit.input_indices()}
-    real = {name: x for name, x in given.items() if np.asarray(x).dtype.kind != "c"}
-    numbers = {name: encoded.scalar(x) for name, x in real.items() if not np.shape(x)}
-    arrays = {name: encoded.nested(x) for name, x in real.items() if np.shape(x) and np.size(x) <= SMALL}
-    return {"leaves": numbers} | ({"arrays": arrays} if arrays else {})
+    """Return the values of the inputs: numbers, and the elements of arrays that are small, such as `w[0,2]`."""
+    given = {run.circuit.name_of(node): np.asarray(run.values[node]) for node in run.circuit.input_indices()}
+    real = {name: x for name, x in given.items() if x.dtype.kind != "c" and (not x.shape or x.size <= SMALL)}
+    elements = {
+        f"{name}[{','.join(map(str, index))}]" if index else name: encoded.scalar(x[index])
+        for name, x in real.items()
+        for index in np.ndindex(x.shape)
+    }
+    # An input may be called what an element of another is.
+    return {"leaves": elements | {name: encoded.scalar(x) for name, x in real.items() if not x.shape}}
 
 
 def broken(views: Views) -> dict[str, Any]:

@@ -7,13 +7,13 @@ a summary, and of a file no more than its name is said.
 from __future__ import annotations
 
 import math
-import re
 from typing import Any
 
 import numpy as np
 
 from wiregrad.backends.magnitude import norm
 from wiregrad.dtypes import WireType, number
+from wiregrad.export.reading import read
 from wiregrad.ir import Place
 from wiregrad.ops.flow import settle
 
@@ -52,17 +52,22 @@ def value(given: Any) -> Any:
 
 
 def summary(array: Any) -> dict[str, Any]:
-    """Return what is told of an array: its type, a short text, its norm and how many elements are not finite.
+    """Return what is told of an array: its type, a text, its norm, how many elements are not finite.
+
+    `short` is what a picture shows of it behind its shape, and `sign` the sign that it all has: 0 is both.
 
     >>> summary(np.array([3.0, np.inf]))
-    {'type': 'float64[2]', 'text': '[ 3., inf]', 'norm': 'inf', 'bad': 1}
+    {'type': 'float64[2]', 'text': '[ 3., inf]', 'norm': 'inf', 'bad': 1, 'short': '1 Inf', 'sign': 1}
     """
     text = number(array) if array.shape else number(array.item())
     bad = int(np.count_nonzero(~np.isfinite(array))) if array.dtype.kind in "fc" else 0
     with np.errstate(all="ignore"):
         size = scalar(norm(array))
-    short = text if len(text) <= WIDEST else f"{text[: WIDEST - 3]}..."
-    return {"type": str(WireType(array.dtype, array.shape)), "text": short, "norm": size, "bad": bad}
+        reading = read(array)
+    told = text if len(text) <= WIDEST else f"{text[: WIDEST - 3]}..."
+    sign = 0 if not reading.signed else -1 if reading.size < 0 else 1
+    found = {"type": str(WireType(array.dtype, array.shape)), "text": told, "norm": size, "bad": bad}
+    return found | {"short": reading.bare, "sign": sign}
 
 
 def flow(given: Any, shape: tuple[int, ...]) -> Any:
@@ -77,31 +82,10 @@ def flow(given: Any, shape: tuple[int, ...]) -> Any:
     return value(np.broadcast_to(settled, shape) if shape else settled)
 
 
-def nested(array: Any) -> Any:
-    """Return all elements of an array as lists.
-
-    >>> nested(np.array([1.0, np.nan]))
-    [1.0, 'nan']
-    """
-    flat = [scalar(item) for item in np.asarray(array).reshape(-1).tolist()]
-    for length in reversed(np.shape(array)[1:]):
-        flat = [flat[k : k + length] for k in range(0, len(flat), length)] if length else flat
-    return flat
-
-
-def base_name(file: str) -> str:
-    """Return the name of a file without the folders around it, which are nobody's business.
-
-    >>> base_name("/somewhere/net/model.py"), base_name("C:\\\\somewhere\\\\model.py")
-    ('model.py', 'model.py')
-    """
-    return re.split(r"[\\/]", file)[-1]
-
-
 def place(given: Place) -> dict[str, Any]:
     """Return where a node was written: file, line and column.
 
     >>> place(Place("/somewhere/model.py", 12))
     {'file': 'model.py', 'line': 12, 'column': 0}
     """
-    return {"file": base_name(given.file), "line": given.line, "column": given.column}
+    return given.without_folder()._asdict()

@@ -1,9 +1,10 @@
 """The find language: `op:tanh name:/attn/ grad>1e3 nan depth<4`. All that is asked must hold.
 
 A term is `op:NAME`, `name:TEXT`, `group:TEXT` (part of a name; `/TEXT/` is a regular expression), a comparison of
-`grad`, `value`, `depth` or `index` with a number, `nan`, `inf`, `bad` (not finite), `absent` (no gradient arrived), or
-a word, which is part of a name. Sizes are magnitudes, of an array the norm; `depth` counts the groups around a node.
-Every term is answered for all nodes at once, so that a search of a million nodes takes the time of a few array ops.
+`grad`, `value`, `depth`, `rank` or `index` with a number, `nan`, `inf`, `bad` (not finite), `absent` (no gradient
+arrived), or a word, which is part of a name. Sizes are magnitudes, of an array the norm; `depth` counts the groups
+around a node, `rank` the wires on the longest way to it. Every term is answered for all nodes at once, so that a search
+of a million nodes takes the time of a few array ops.
 """
 
 from __future__ import annotations
@@ -39,13 +40,13 @@ class Measured(Protocol):
         """All names, in the order of the circuit's table of names."""
 
     def column(self, name: str) -> NDArray[Any]:
-        """Return the sizes of `grad` or `value`, the `depth` or the `index` of every node."""
+        """Return the sizes of `grad` or `value`, the `depth`, the `rank` or the `index` of every node."""
 
     def state(self, name: str) -> Mask:
         """Return which nodes are `nan`, `inf`, `bad` or `absent`."""
 
 
-COLUMNS = ("grad", "value", "depth", "index")
+COLUMNS = ("grad", "value", "depth", "rank", "index")
 STATES = ("nan", "inf", "bad", "absent")
 
 

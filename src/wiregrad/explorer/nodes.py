@@ -9,20 +9,29 @@ import numpy as np
 
 from wiregrad.backends import Run
 from wiregrad.explorer import encoded
+from wiregrad.export.drawing import captions
+from wiregrad.export.kinds import Kinds
 from wiregrad.inspect.report import operand
 from wiregrad.ir import CONSTANT, Circuit, Row
+from wiregrad.ir.op import CONSTANT_CODE
 from wiregrad.ops import Elementwise
 
 
-def nodes_data(circuit: Circuit) -> list[dict[str, Any]]:
-    """Return every node of a circuit.
+def nodes_data(circuit: Circuit, run: Run | None = None) -> list[dict[str, Any]]:
+    """Return every node of a circuit, and what its box says where the page cannot tell.
 
     >>> import wiregrad as wg
     >>> nodes_data(wg.circuit("y = tanh(x)"))[1]["sources"]
     [0]
     """
-    names = circuit.columns.names.by_node()
-    return [_node(circuit, row, names.get(row.node, [])) for row in circuit.rows()]
+    names, said = circuit.columns.names.by_node(), captions(circuit, run)
+    folded = Kinds.of(circuit).folded & (circuit.columns.codes != CONSTANT_CODE)
+    found = [_node(circuit, row, names.get(row.node, [])) for row in circuit.rows()]
+    for node, text in said.items():
+        found[node]["caption"] = text
+    for node in np.flatnonzero(folded).tolist():
+        found[node]["folded"] = True
+    return found
 
 
 def node_data(circuit: Circuit, node: int) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from wiregrad.explorer import encoded
+from wiregrad.explorer.inside import Inside
 from wiregrad.explorer.parts import Part, told
 from wiregrad.export.boxes import Box, Link
 from wiregrad.export.drawing import picture
@@ -13,13 +14,15 @@ from wiregrad.export.figure import figure
 from wiregrad.export.reading import Reading, State
 
 
-def picture_data(held: Part, *, opened: Sequence[str], depth: int | None, cap: int, down: bool) -> dict[str, Any]:
-    """Return the picture of a part of a circuit; nodes have the indices of the whole.
+def picture_data(
+    held: Part, inside: Inside, group: str, *, opened: Sequence[str], depth: int | None, cap: int, down: bool
+) -> dict[str, Any]:
+    """Return the picture of a part of a circuit that lies in a group; nodes have the indices of the whole.
 
     >>> import wiregrad as wg
     >>> import numpy as np
     >>> held = Part(wg.circuit("y = tanh(x)"), None, np.arange(2))
-    >>> picture_data(held, opened=(), depth=None, cap=300, down=False)["about"]
+    >>> picture_data(held, Inside(held.circuit), "", opened=(), depth=None, cap=300, down=False)["about"]
     '1 input, 1 node'
     """
     drawn = figure(picture(held.circuit, held.run, opened=opened, depth=depth, cap=cap), down=down)
@@ -31,17 +34,19 @@ def picture_data(held: Part, *, opened: Sequence[str], depth: int | None, cap: i
         "note": told(drawn.picture.note),
         "about": drawn.picture.about,
         "boxes": [
-            _box(box, held) | {"x": at.x, "y": at.y, "width": at.width, "height": at.height, "rank": rank}
+            _box(box, held, inside, group)
+            | {"x": at.x, "y": at.y, "width": at.width, "height": at.height, "rank": rank}
             for box, at, rank in boxes
         ],
         "links": [
-            _link(link, held) | {"points": [[*point] for point in path], "stub": k in drawn.stubs}
+            _link(link, held)
+            | {"points": [[*point] for point in path], "stub": k in drawn.stubs, "room": drawn.rooms[k]}
             for k, (link, path) in enumerate(links)
         ],
     }
 
 
-def _box(box: Box, held: Part) -> dict[str, Any]:
+def _box(box: Box, held: Part, inside: Inside, group: str) -> dict[str, Any]:
     return {
         "kind": box.kind.value,
         "name": told(box.name),
@@ -56,6 +61,7 @@ def _box(box: Box, held: Part) -> dict[str, Any]:
         "outputs": [*map(told, box.outputs)],
         "bad": box.bad,
         "kink": box.kink,
+        "inside": inside.of(box, held.nodes, group) if box.members else None,
     }
 
 

@@ -20,7 +20,7 @@ from starlette.routing import Route
 
 from wiregrad.backends import Run, interpreter
 from wiregrad.errors import InputError, WiregradError, shown
-from wiregrad.explorer.data import MOST, anonymous, broken, line_of, page_data, run_data
+from wiregrad.explorer.data import MOST, anonymous, broken, node_told, page_data, run_data
 from wiregrad.explorer.guard import Guard
 from wiregrad.explorer.page import SCRIPT, STYLE, as_json, page_of, served_page, static
 from wiregrad.explorer.steering import strayed
@@ -65,15 +65,19 @@ class Exhibit:
             found = summary_data(self.views)
         else:
             found = page_data(self.circuit, self.run, source=self.source, formula=self.formula)
-        return found | {"server": {"run": True, "views": large, "source": self.source}}
+        return found | {"server": {"run": True, "views": large}}
 
     def rerun(self, leaves: Mapping[str, Any]) -> dict[str, Any]:
         """Run the circuit at other inputs, those that are not given as they were; return what the run did."""
         circuit = self.circuit
-        interpreter.check_known(leaves, circuit.inputs)
+        elements = {name: value for name, value in leaves.items() if name not in circuit.inputs and "[" in str(name)}
+        whole = {name: value for name, value in leaves.items() if name not in elements}
+        interpreter.check_known(whole, circuit.inputs)
         with self._lock:
             given = {} if self.run is None else dict(zip(circuit.inputs, self._inputs(self.run), strict=True))
-            point = given | {name: self._fitted(name, value) for name, value in leaves.items()}
+            point = given | {name: self._fitted(name, value) for name, value in whole.items()}
+            for name, value in elements.items():
+                _put(point, name, value)
             self._show(interpreter.run_all(circuit, interpreter.bind(circuit, [point], {})))
             return self._ran()
 
@@ -96,13 +100,35 @@ class Exhibit:
     def _inputs(self, run: Run) -> list[Any]:
         return [run.values[node] for node in self.circuit.input_indices()]
 
-    def line(self, node: int) -> dict[str, Any]:
-        """Return the line of code that made a node."""
-        if not self.source:
-            raise InputError("lines of code are shown only if asked for: wiregrad explore --source")
-        if not 0 <= node < self.circuit.size:
-            raise InputError(f"there is no node {node}; the circuit has {self.circuit.size:,}, counted from 0")
-        return {"node": node, "text": line_of(self.circuit, node)}
+    def node(self, node: int) -> dict[str, Any]:
+        """Return all that is known of one node, with its line of code if that may be shown."""
+        return node_told(self.views, node, self.circuit if self.source else None)
+
+    def file(self) -> dict[str, Any]:
+        """Return what a file to keep begins with, which has no server to ask."""
+        with self._lock:
+            return page_data(self.circuit, self.run, source=self.source, formula=self.formula)
+
+
+def _put(point: dict[str, Any], element: str, value: Any) -> None:
+    """Change one element of an input that is an array, called as in `w[0,2]`."""
+    name, _, rest = element.rpartition("[")
+    index = tuple(
+        int(k) if k.isascii() and k.isdigit() and len(k) < 13 else -1 for k in rest.removesuffix("]").split(",")
+    )
+    shape = np.shape(point.get(name, 0))
+    if not shape or len(index) != len(shape) or not all(0 <= k < n for k, n in zip(index, shape, strict=True)):
+        raise InputError(f"there is no element {shown(element)}")
+    number = _number(element, value)
+    if type(number) not in (bool, int, float):
+        raise InputError(f"{shown(element)} is one number; got {shown(value)}")
+    with np.errstate(all="ignore"):
+        array = np.array(point[name])
+        cast = np.asarray(number).astype(array.dtype)
+    if array.dtype.kind in "ib" and cast != number:
+        raise InputError(f"{shown(element)} is of type {array.dtype}; got {shown(value)}")
+    array[index] = cast
+    point[name] = array
 
 
 def _number(name: str, value: Any) -> Any:
@@ -126,9 +152,8 @@ def app(exhibit: Exhibit, authority: str) -> Guard:
     """
     answers: dict[str, Answer] = {
         "/data": lambda request: exhibit.data(),
-        "/source": lambda request: exhibit.line(_whole(request, "node", 0)),
         "/find": lambda request: exhibit.views.find(request.query_params.get("q", "")),
-        "/node/{node:int}": lambda request: exhibit.views.node(request.path_params["node"]),
+        "/node/{node:int}": lambda request: exhibit.node(request.path_params["node"]),
         "/blame": lambda request: broken(exhibit.views),
         "/heat": lambda request: exhibit.views.heat(),
         "/outline": lambda request: exhibit.views.outline(),
@@ -153,9 +178,8 @@ def _page(exhibit: Exhibit) -> Response:
 
 def _export(exhibit: Exhibit) -> Response:
     """Return what is on show as a file to keep, which needs no server."""
-    data = {key: value for key, value in exhibit.data().items() if key != "server"}
     attached = {"content-disposition": 'attachment; filename="circuit.html"'}
-    return Response(page_of(data, exhibit.circuit.name), media_type="text/html", headers=attached)
+    return Response(page_of(exhibit.file(), exhibit.circuit.name), media_type="text/html", headers=attached)
 
 
 def _file(name: str, kind: str) -> Callable[[Request], Response]:
@@ -189,13 +213,12 @@ def _leaves(body: bytes) -> Mapping[str, Any]:
 def _view(request: Request) -> dict[str, Any]:
     """Return what a view is to show, from the query of a request."""
     query = request.query_params
-    found: dict[str, Any] = {"inside": query.get("group", ""), "opened": query.getlist("opened")}
+    found: dict[str, Any] = {name: query.get(name, "") for name in ("group", "nodes")}
+    found["opened"] = query.getlist("opened")
     found["down"] = query.get("down") == "1"
     for name in ("depth", "cap"):
         if name in query:
             found[name] = min(_whole(request, name, 0), MOST_BOXES)
-    if "first" in query or "last" in query:
-        found["nodes"] = _whole(request, "first", 0), _whole(request, "last", 0)
     return found
 
 

@@ -19,6 +19,7 @@ from wiregrad.backends import Run
 from wiregrad.errors import InputError, shown
 from wiregrad.explorer import encoded
 from wiregrad.explorer.find import Mask, find, slices
+from wiregrad.explorer.inside import Inside, marked, runs_of
 from wiregrad.explorer.nodes import node_data, wire_data
 from wiregrad.explorer.parts import Part, part
 from wiregrad.explorer.pictures import picture_data
@@ -100,7 +101,7 @@ class Views:
         return np.array([*(len([*filter(None, str(label).split("/"))]) for label in labels.table), 0])[labels.index]
 
     def column(self, name: str) -> NDArray[Any]:
-        """Return what a search compares: sizes, depths or indices; NaN where there is no size to compare.
+        """Return what a search compares: sizes, depths, ranks or indices; NaN where there is no size to compare.
 
         >>> import wiregrad as wg
         >>> Views(wg.circuit("x * x")).column("index").tolist()
@@ -110,6 +111,8 @@ class Views:
             return np.where(self.absent | (self.flows.nans > 0), np.nan, _sizes(self.flows))
         if name == "value":
             return np.where(self.values.nans > 0, np.nan, _sizes(self.values))
+        if name == "rank":
+            return self.ranks
         return self.depths if name == "depth" else np.arange(self.circuit.size)
 
     def state(self, name: str) -> Mask:
@@ -231,13 +234,14 @@ class Views:
         if labels.index is None:
             return {"count": 0, "groups": []}
         own = ["/".join(filter(None, str(label).split("/"))) for label in labels.table]
-        rows: dict[str, _Row] = {path: _Row() for path in group_paths(self.circuit)}
+        rows: dict[str, _Row] = {path: _Row() for path in self._paths}
         for path, row in zip(own, self._rows(labels.index, len(own)), strict=True):
             parts = path.split("/") if path else []
             for outer in ("/".join(parts[: k + 1]) for k in range(len(parts))):
                 if outer in rows:
                     rows[outer] = rows[outer].with_row(row)
-        found = [{"path": path, **asdict(row)} for path, row in rows.items() if row.nodes]
+        told = ((path, asdict(row)) for path, row in rows.items() if row.nodes)
+        found = [{"path": path, **row, "norm": encoded.scalar(row["norm"])} for path, row in told]
         return {"count": len(found), "groups": found[:most]}
 
     def _rows(self, index: NDArray[np.int32], labels: int) -> list[_Row]:
@@ -249,7 +253,8 @@ class Views:
         np.maximum.at(peaks, slot, self.flows.norms)
         # Scaled by the largest, so that no square is more than 1.
         scaled = np.divide(self.flows.norms, peaks[slot], out=np.zeros(len(slot)), where=peaks[slot] > 0)
-        norms = (peaks * np.sqrt(np.bincount(slot, scaled * scaled, minlength=labels + 1))).tolist()
+        with np.errstate(over="ignore"):
+            norms = (peaks * np.sqrt(np.bincount(slot, scaled * scaled, minlength=labels + 1))).tolist()
         return [_Row(*row) for row in zip(counts, norms, bad, strict=True)][:labels]
 
     def top(self, most: int = TOP) -> list[dict[str, Any]]:
@@ -303,49 +308,49 @@ class Views:
         # The sweep goes from the last node to the first.
         return int(readers[broke].max()) if broke.any() else None
 
+    @cached_property
+    def inside(self) -> Inside:
+        """What is inside groups and boxes."""
+        return Inside(self.circuit)
+
     def view(
         self,
         *,
-        inside: str = "",
-        nodes: tuple[int, int] | None = None,
+        group: str = "",
+        nodes: str = "",
         opened: Sequence[str] = (),
         depth: int | None = None,
         cap: int = CAP,
         down: bool = False,
     ) -> dict[str, Any]:
-        """Return a picture with places: of everything, of what is `inside` a group, or of `nodes` from one to another.
+        """Return a picture with places: of everything, of what is in a `group`, or of some `nodes` such as `3-9`.
 
         >>> import wiregrad as wg
         >>> found = Views(wg.circuit("y = tanh(x)")).view()
         >>> [box["label"] for box in found["boxes"]], found["links"][0]["points"]
         (['x', 'y'], [[66, 14], [94, 14]])
         """
-        chosen = self._chosen(inside, nodes)
+        chosen = self._chosen(group, nodes)
         whole = Part(self.circuit, self.run, np.arange(self.circuit.size))
         held = whole if chosen is None else part(self.circuit, self.run, chosen)
-        return picture_data(held, opened=opened, depth=depth, cap=cap, down=down)
+        return picture_data(held, self.inside, group, opened=opened, depth=depth, cap=cap, down=down)
 
-    def _chosen(self, inside: str, nodes: tuple[int, int] | None) -> NDArray[np.int64] | None:
-        found = np.ones(self.circuit.size, bool)
-        if inside:
-            if inside not in group_paths(self.circuit):
-                raise InputError(f"there is no group {shown(inside)}")
-            labels = self.circuit.columns.groups
-            held = [
-                f"{'/'.join(filter(None, str(label).split('/')))}/".startswith(f"{inside}/") for label in labels.table
-            ]
-            found &= np.array([*held, False])[labels.index]
-        if nodes is not None:
-            first, last = nodes
-            if not 0 <= first <= last < self.circuit.size:
-                raise InputError(f"there are no nodes {first} to {last}; the last is {self.circuit.size - 1}")
-            found[:first] = found[last + 1 :] = False
-        if not inside and nodes is None:
+    def _chosen(self, group: str, nodes: str) -> NDArray[np.int64] | None:
+        if group and group not in self._paths:
+            raise InputError(f"there is no group {shown(group)}")
+        if not group and not nodes:
             return None
+        found = self.inside.within(group, 0, self.circuit.size - 1)
+        if nodes:
+            found = found & marked(self.circuit.size, runs_of(nodes))
         chosen = np.flatnonzero(found)
         if not len(chosen):
-            raise InputError(f"the group {shown(inside)} has none of these nodes")
+            raise InputError(f"the group {shown(group)} has none of these nodes")
         return chosen
+
+    @cached_property
+    def _paths(self) -> dict[str, None]:
+        return dict.fromkeys(group_paths(self.circuit))
 
 
 def _none(size: int) -> Sizes:

@@ -7,7 +7,7 @@ its reader and input slot, so `x * x` has two; what is left out or drawn togethe
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from wiregrad.export.palette import Scale
@@ -50,6 +50,10 @@ class Box:
     """How many values and gradients are not finite."""
     kink: str = ""
     """Which convention a node on a kink follows."""
+    path: str = ""
+    """The group that a box of several nodes is (a piece of); empty if it holds several groups or none."""
+    members: tuple[int, ...] = field(default=(), compare=False, repr=False)
+    """The nodes of such a box, but for inputs that are drawn inside it."""
 
     @property
     def is_leaf(self) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import PurePath
 from typing import Any
 
 import numpy as np
@@ -30,8 +29,9 @@ from wiregrad.export.reading import (
     not_finite,
     read,
 )
-from wiregrad.ir import CONSTANT, INPUT, Circuit, Node, Pattern, listed
+from wiregrad.ir import CONSTANT, INPUT, TABLE, Circuit, Node, Pattern, listed
 from wiregrad.ir.mode import decode
+from wiregrad.ops import Elementwise
 from wiregrad.ops.flow import settle
 
 
@@ -72,6 +72,20 @@ def picture(
         return made
     drawn = with_splitters(made, run, digits)
     return drawn if len(drawn.boxes) <= most else _unsplit(made, f"with them there are more than {most:,} boxes")
+
+
+def captions(circuit: Circuit, run: Run | None = None) -> dict[int, str]:
+    """Return what the boxes of a circuit say of ops that are no plain functions of numbers, by node.
+
+    >>> import wiregrad as wg
+    >>> captions(wg.trace(np.sum, np.ones((2, 3))))
+    {1: 'sum'}
+    """
+    kinds = Kinds.of(circuit)
+    artist = _Artist(circuit, run, kinds, DIGITS)
+    plain = np.array([isinstance(op, Elementwise) or not op.inputs for op in TABLE])[circuit.columns.codes]
+    nodes = np.flatnonzero(kinds.inner & ~plain).tolist()
+    return {node: printable(artist.caption(Node(circuit, node))) for node in nodes}
 
 
 def _check(circuit: Circuit, run: Run | None, depth: int | None, cap: int) -> None:
@@ -188,9 +202,11 @@ class _Artist:
         )
 
     def _text(self, view: Node, kind: Kind, leaves: Sequence[int]) -> str:
-        """Return the op with what is written inside it; a dot stands for a wire."""
-        if kind in (Kind.INPUT, Kind.CONSTANT, Kind.SPLIT):
-            return str(kind.value)
+        """Return what a box says it is."""
+        return str(kind.value) if kind in (Kind.INPUT, Kind.CONSTANT, Kind.SPLIT) else self.caption(view, leaves)
+
+    def caption(self, view: Node, leaves: Sequence[int] = ()) -> str:
+        """Return an op with what is written inside it; a dot stands for a wire."""
         sources = self.circuit.sources_of(view.index)
         inside = [self.circuit.name_of(x) if x in leaves else self._constant(x) for x in sources]
         rank = len(self.circuit.type_of(sources[0]).shape) if sources else -1
@@ -224,7 +240,7 @@ class _Artist:
             yield f"in {printable(view.group)}"
         if view.place is not None:
             # Pictures are handed around: the file's name is enough, its folder is nobody's business.
-            yield printable(f"written at {view.place._replace(file=PurePath(view.place.file).name)}")
+            yield printable(f"written at {view.place.without_folder()}")
 
     def _kink(self, view: Node) -> str:
         """Return the convention a node on a kink follows; empty for all others."""
@@ -274,6 +290,8 @@ class _Artist:
             grad=grad,
             outputs=tuple(printable(label) for node in held for label in self.labels.get(node, ())),
             bad=bad,
+            path="" if piece.until else piece.path,
+            members=piece.nodes,
         )
 
     def _name(self, piece: Piece) -> str:

@@ -68,7 +68,7 @@ class Search:
             if is_spoiled(y):
                 xs = [self.run.values[source] for source in row.sources]
                 self.values[row.node] = self._of_value(row, xs, y)
-                if row.sources and is_nan(y).any() and not any(is_nan(x).any() for x in xs):
+                if row.sources and _any(is_nan(y)) and not any(_any(is_nan(x)) for x in xs):
                     self._turned(row.node)
 
     def _of_value(self, row: Row, xs: Sequence[Any], y: Any) -> int:
@@ -115,11 +115,11 @@ class Search:
         fault = backward_fault(row.op, slot, flow, xs, y, row.mode, sent)
         if fault is not None:
             return self._note(row, "backward", fault) | self.grads.get(row.node, 0)
-        upstream, of_values = self.grads.get(row.node, 0), 0
+        upstream, of_values, spoiled = self.grads.get(row.node, 0), 0, bad(settle(sent))
         for node, x in zip((*row.sources, row.node), (*xs, y), strict=True):
-            if node in self.values and (not row.op.by_element or np.any(bad(x) & bad(settle(sent)))):
+            if node in self.values and (not row.op.by_element or _any(bad(x) & spoiled)):
                 of_values |= self.values[node]
-        if upstream and not (row.op.by_element and np.any(bad(settle(sent)) & ~bad(settle(flow)))):
+        if upstream and not (row.op.by_element and _any(spoiled & ~bad(settle(flow)))):
             # What arrived was spoiled already: an infinity that was given is not behind that, one that was made may be.
             of_values &= self.made
         return self._suspects(upstream | of_values) or self._note(row, "backward", None)
@@ -201,7 +201,12 @@ def is_spoiled(flow: Any) -> bool:
     kind = type(flow)
     if kind is np.float64 or kind is float:
         return not math.isfinite(flow)
-    return bool(bad(settle(flow)).any())
+    return _any(bad(settle(flow)))
+
+
+def _any(found: Any) -> bool:
+    # Most are single numbers, for which NumPy takes its time.
+    return bool(found) if type(found) is np.bool_ else bool(found.any())
 
 
 def _hands_on(row: Row, slot: int, xs: Sequence[Any], y: Any) -> bool:
@@ -212,4 +217,4 @@ def _hands_on(row: Row, slot: int, xs: Sequence[Any], y: Any) -> bool:
     if local is None:
         return False
     chosen = local.mask if type(local) is Masked else True
-    return bool(np.any(chosen & bad(xs[slot]) & bad(y)))
+    return _any(chosen & bad(xs[slot]) & bad(y))

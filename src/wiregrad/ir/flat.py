@@ -35,6 +35,14 @@ class Place(NamedTuple):
     def __str__(self) -> str:
         return f"{self.file}:{self.line}" + (f":{self.column}" if self.column else "")
 
+    def without_folder(self) -> Place:
+        """Return the place with no more of the file than its name: the folders around it are nobody's business.
+
+        >>> str(Place("/somewhere/net/model.py", 12).without_folder()), str(Place("C:\\\\net\\\\m.py", 3).without_folder())
+        ('model.py:12', 'm.py:3')
+        """
+        return self._replace(file=self.file.replace("\\", "/").rpartition("/")[2])
+
 
 class Certificate(NamedTuple):
     """A value that steered Python while it was traced: which node, what came out, and where."""
@@ -251,11 +259,10 @@ class Flat:
         found = bytearray(self.size)
         for node in self.input_indices():
             found[node] = carries[types[node]]
-        for i, _, sources, _ in self.rows():
-            if carries[types[i]]:
-                for source in sources:
-                    if found[source]:
-                        found[i] = 1
+        starts, sources = self.columns.starts.tolist(), self.columns.sources.tolist()
+        for node in range(self.size):
+            if carries[types[node]] and any(found[source] for source in sources[starts[node] : starts[node + 1]]):
+                found[node] = 1
         return found
 
     def readers(self) -> list[list[tuple[int, int]]]:

@@ -2,7 +2,7 @@
  * What is asked of a circuit's wiring: names to show, readers, the split form. Nothing recurses: index order is an
  * order that can be run.
  */
-import type { Circuit, CircuitNode, Wire } from "../types";
+import type { Circuit, CircuitNode, Run, Value, Wire } from "../types";
 import { exact } from "./numbers";
 import { expression, isNumber, isSplitter } from "./table";
 
@@ -59,6 +59,32 @@ export function startsOf(circuit: Circuit): number[] {
   const starts = [0];
   for (const { sources } of circuit.nodes) starts.push(starts.at(-1)! + sources.length);
   return starts;
+}
+
+/** How many wires the longest way from a leaf to each node has. */
+export function ranksOf(circuit: Circuit): number[] {
+  const found: number[] = [];
+  for (const { sources } of circuit.nodes) {
+    found.push(sources.reduce((most, source) => Math.max(most, found[source]! + 1), 0));
+  }
+  return found;
+}
+
+/** Put a run together; `flow` gives the local derivative, the upstream gradient and what was sent, by wire. */
+export function assembled(
+  circuit: Circuit,
+  values: Value[],
+  grads: (Value | null)[],
+  flow: (wire: number) => readonly (Value | null)[],
+): Run {
+  const starts = startsOf(circuit);
+  const wires = circuit.nodes.flatMap(({ sources }, reader) =>
+    sources.map((source, slot) => {
+      const [local = null, upstream = null, sent = null] = flow(starts[reader]! + slot);
+      return { reader, slot, source, local, upstream, sent };
+    }),
+  );
+  return { circuit, values, grads, wires, starts };
 }
 
 /**

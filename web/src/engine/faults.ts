@@ -8,7 +8,7 @@
  */
 import type { Run, Value } from "../types";
 import { nameOf, readers, told } from "./circuits";
-import { number, operand } from "./numbers";
+import { number, operand, sizeOf } from "./numbers";
 import { opOf } from "./table";
 
 /** A value, or a gradient where `back`. */
@@ -92,11 +92,12 @@ export function firstNonFinite(run: Run): NonFinite {
 /** Whether a value or gradient is not finite everywhere; what is absent, or no number, is fine. */
 export function isBad(value: Value | null | undefined): boolean {
   if (typeof value === "object" && value !== null) return value.bad > 0;
-  return typeof value === "number" && !Number.isFinite(value);
+  return typeof value === "number" && !isFinite(value);
 }
 
-function isNan(value: Value): boolean {
-  return typeof value === "number" && Number.isNaN(value);
+/** Whether a value or gradient is NaN, of an array any of it. */
+export function isNan(value: Value): boolean {
+  return isBad(value) && isNaN(sizeOf(value));
 }
 
 /** Whether a result fails a test though all that it was made from passes. */

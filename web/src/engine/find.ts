@@ -2,11 +2,14 @@
  * The find language, as in Python: `op:tanh name:/attn/ grad>1e3 nan depth<4`. All that is asked must hold.
  *
  * A term is `op:NAME`, `name:TEXT`, `group:TEXT` (part of a name; `/TEXT/` is a regular expression), a comparison of
- * `grad`, `value`, `depth` or `index` with a number, `nan`, `inf`, `bad` (not finite), `absent` (no gradient arrived),
- * or a word, which is part of a name. Sizes are magnitudes; `depth` counts the groups around a node.
+ * `grad`, `value`, `depth`, `rank` or `index` with a number, `nan`, `inf`, `bad` (not finite), `absent` (no gradient
+ * arrived), or a word, which is part of a name. Sizes are magnitudes; `depth` counts the groups around a node, `rank` the
+ * wires on the longest way to it.
  */
-import type { Circuit, CircuitNode, Run, Value } from "../types";
-import { isBad } from "./faults";
+import type { Circuit, Run } from "../types";
+import { ranksOf } from "./circuits";
+import { isBad, isNan } from "./faults";
+import { sizeOf } from "./numbers";
 import { callable, opOf } from "./table";
 import { shown, suggest } from "./words";
 
@@ -16,7 +19,7 @@ export class FindMistake extends Error {}
 type Test = (node: number) => boolean;
 
 const LONGEST = 1000;
-const COLUMNS = ["grad", "value", "depth", "index"] as const;
+const COLUMNS = ["grad", "value", "depth", "rank", "index"] as const;
 const STATES = ["nan", "inf", "bad", "absent"] as const;
 const TEXTUAL = ["op", "name", "group"] as const;
 const COMPARISON = /^([a-z]+)(<=|>=|<|>|=)(.+)$/su;
@@ -43,8 +46,8 @@ function testOf(circuit: Circuit, run: Run | null, term: string): Test {
   const match = COMPARISON.exec(term);
   const column = COLUMNS.find((name) => name === match?.[1]);
   if (match && column) {
-    const bound = numberOf(term, match[3]!);
-    return (node) => COMPARED[match[2]!]!(measured(circuit, run, column, node), bound);
+    const [bound, sizes] = [numberOf(term, match[3]!), measured(circuit, run, column)];
+    return (node) => COMPARED[match[2]!]!(sizes[node]!, bound);
   }
   const state = STATES.find((name) => name === term);
   if (state) return (node) => isIn(run, state, node);
@@ -95,30 +98,20 @@ function textTest(text: string): (name: string) => boolean {
   }
 }
 
-function measured(circuit: Circuit, run: Run | null, column: (typeof COLUMNS)[number], node: number): number {
-  if (column === "index") return node;
-  if (column === "depth") return depthOf(circuit.nodes[node]!);
-  return sizeOf((column === "grad" ? run?.grads[node] : run?.values[node]) ?? null);
-}
-
-function depthOf({ group }: CircuitNode): number {
-  return group.split("/").filter(Boolean).length;
-}
-
-/** The magnitude of a value, of an array the norm; NaN where there is none. */
-function sizeOf(value: Value | null): number {
-  if (value === null) return NaN;
-  return typeof value === "object" ? value.norm : Math.abs(Number(value));
+/** What is compared, for every node; NaN where there is no size. */
+function measured(circuit: Circuit, run: Run | null, column: (typeof COLUMNS)[number]): number[] {
+  if (column === "rank") return ranksOf(circuit);
+  return circuit.nodes.map(({ group }, node) => {
+    if (column === "index") return node;
+    if (column === "depth") return group.split("/").filter(Boolean).length;
+    return Math.abs(sizeOf((column === "grad" ? run?.grads[node] : run?.values[node]) ?? null));
+  });
 }
 
 function isIn(run: Run | null, state: (typeof STATES)[number], node: number): boolean {
   if (state === "absent") return !run || run.grads[node] === null;
   const both = [run?.values[node] ?? 0, run?.grads[node] ?? 0];
-  if (state === "nan") return both.some((value) => isNan(value));
+  if (state === "nan") return both.some(isNan);
   if (state === "inf") return both.some((value) => isBad(value) && !isNan(value));
   return both.some(isBad);
-}
-
-function isNan(value: Value): boolean {
-  return typeof value === "object" ? value.bad > 0 && Number.isNaN(value.norm) : Number.isNaN(Number(value));
 }

@@ -1,7 +1,7 @@
 /** The engine of the page: formulas in, circuits, runs, sentences and answers out. Pure: no page, no network. */
-export { active, expressionOf, nameOf, operandText, readers, split, told } from "./circuits";
+export { active, assembled, expressionOf, nameOf, operandText, ranksOf, readers, split, told } from "./circuits";
 export { backward, branches, evaluate, forward, isRunnable, kinksOf, type Branch } from "./evaluate";
-export { exact, number, operand } from "./numbers";
+export { exact, number, operand, sizeOf } from "./numbers";
 export { CONSTANTS, LIMITS, OPS, PATTERNS, type OpRecord } from "./ops.generated";
 export { parse } from "./parser";
 export { FormulaMistake } from "./scanner";

@@ -3,18 +3,15 @@
  */
 import type { Value } from "../types";
 
-const DIGITS = 6;
-
-/** Write a value for people: six digits, no trailing zeros, as Python's `%.6g`. */
-export function number(value: Value): string {
+/** Write a value for people: six digits or as many as asked for, no trailing zeros, as Python's `%.6g`. */
+export function number(value: Value, most = 6): string {
   if (typeof value === "object") return value.text;
   if (typeof value === "boolean") return String(value);
   const special = notFinite(value);
   if (special !== null) return special;
-  const [digits, exponent] = rounded(Math.abs(value));
-  const sign = value < 0 || Object.is(value, -0) ? "-" : "";
+  const [digits, exponent] = rounded(Math.abs(value), most);
   const plain = digits.replace(/0+$/, "") || "0";
-  return sign + (exponent < -4 || exponent >= DIGITS ? scientific(plain, exponent) : positional(plain, exponent));
+  return signOf(value) + (exponent < -4 || exponent >= most ? scientific(plain, exponent) : positional(plain, exponent));
 }
 
 /** Write a value to stand beside a sign of arithmetic: a negative one in parentheses. */
@@ -28,33 +25,37 @@ export function exact(value: Value): string {
   if (typeof value !== "number") return number(value);
   const special = notFinite(value);
   if (special !== null) return special;
-  const [mantissa, power] = Math.abs(value).toExponential().split("e") as [string, string];
-  const [digits, exponent] = [mantissa.replace(".", ""), Number(power)];
-  const sign = value < 0 || Object.is(value, -0) ? "-" : "";
-  if (exponent < -4 || exponent >= 16) return sign + scientific(digits, exponent);
+  const [digits, exponent] = digitsOf(Math.abs(value));
+  if (exponent < -4 || exponent >= 16) return signOf(value) + scientific(digits, exponent);
   const text = positional(digits, exponent);
-  return sign + (text.includes(".") ? text : `${text}.0`);
+  return signOf(value) + (text.includes(".") ? text : `${text}.0`);
+}
+
+/** The number that a value is, of an array the norm; NaN where there is none. */
+export function sizeOf(value: Value | null): number {
+  return value === null ? NaN : typeof value === "object" ? value.norm : Number(value);
 }
 
 function notFinite(value: number): string | null {
-  if (Number.isNaN(value)) return "nan";
-  return Number.isFinite(value) ? null : value > 0 ? "inf" : "-inf";
+  if (isNaN(value)) return "nan";
+  return isFinite(value) ? null : value > 0 ? "inf" : "-inf";
 }
 
-/** The six digits of a positive number, rounded half to even, and the power of ten of the first. */
-function rounded(value: number): [string, number] {
-  const [mantissa, power] = value.toExponential(DIGITS - 1).split("e") as [string, string];
-  const digits = mantissa.replace(".", "");
-  if (!isTie(value) || Number(digits.at(-1)) % 2 === 0) return [digits, Number(power)];
-  // JavaScript rounds a tie up, Python to the even digit, which is the one below.
-  const [below, same] = value.toExponential(DIGITS).split("e") as [string, string];
-  return [below.replace(".", "").slice(0, DIGITS), Number(same)];
+function signOf(value: number): string {
+  return value < 0 || Object.is(value, -0) ? "-" : "";
 }
 
-/** Whether a number lies exactly halfway between two of six digits: it has seven, and the last is 5. */
-function isTie(value: number): boolean {
-  // Few numbers end in 5 when rounded to seven digits; only those are worth writing out.
-  return /5e/.test(value.toExponential(DIGITS)) && /^\d\.\d{5}50*e/.test(value.toExponential(99));
+/** The first digits of a positive number, rounded half to even, and the power of ten of the first. */
+function rounded(value: number, most: number): [string, number] {
+  // JavaScript rounds a tie up. Few numbers end in 5 at one digit more; only those are worth writing out.
+  const [all, power] = digitsOf(value, digitsOf(value, most + 1)[0].endsWith("5") ? 100 : most);
+  const down = /^50*$/.test(all.slice(most)) && Number(all[most - 1]) % 2 === 0;
+  return down ? [all.slice(0, most), power] : digitsOf(value, most);
+}
+
+function digitsOf(value: number, count?: number): [string, number] {
+  const [mantissa, power] = value.toExponential(count && count - 1).split("e") as [string, string];
+  return [mantissa.replace(".", ""), Number(power)];
 }
 
 function scientific(digits: string, exponent: number): string {

@@ -251,32 +251,39 @@ function softplus(x: number): number {
   return (x > 0.0 ? x : 0.0) + Math.log1p(Math.exp(-Math.abs(x)));
 }
 
-/** Kinks that several ops have. */
+/** What several ops have. */
 const KINK0: Kink = { doc: "x = 0", jump: false, on: (x: number) => x === 0.0 };
 const KINK1: Kink = { doc: "a = b = 0", jump: false, on: (a: number, b: number) => Math.hypot(a, b) === 0.0 };
 const KINK2: Kink = { doc: "a = b", jump: false, on: (a: number, b: number) => a === b };
 const KINK3: Kink = { doc: "where the value jumps", jump: true, on: (x: number) => x - rint(x) === 0.0 };
 const KINK4: Kink = { doc: "a = b", jump: true, on: (a: number, b: number) => (a === b ? 0.0 : 0.0 + a - b) === 0.0 };
 const KINK5: Kink = { doc: "a / b whole", jump: true, on: (a: number, b: number) => { const part0 = a / b; return part0 - rint(part0) === 0.0; } };
+const RULE0: Local = () => 1.0;
+const RULE1: Local = () => -1.0;
+const RULE2: Local = (a: number, b: number, y: number) => !(a < b) ? (a === b ? 0.5 : y !== y ? NaN : 1.0) : null;
+const RULE3: Local = (a: number, b: number, y: number) => !(b < a) ? (a === b ? 0.5 : y !== y ? NaN : 1.0) : null;
+const RULE4: Local = (_x: number, y: number) => y !== y ? NaN : null;
+const RULE5: Local = (_a: number, _b: number, y: number) => y !== y ? NaN : null;
+const BLOCKED0: More["blocked"] = { 4: [[0], [0]], 8: [[0], [0]], 12: [[0], [0]] };
 
 /** The ops that work on numbers, in the order of the op table. */
 export const OPS: readonly OpRecord[] = [
   op("split", (x: number) => x, [
-    () => 1.0,
+    RULE0,
   ], "x", "fb", { pattern: "merge" }),
   op("positive", (x: number) => x, [
-    () => 1.0,
+    RULE0,
   ], "x", "f-", { prefix: "+", pattern: "distribute" }),
   op("negative", (x: number) => -x, [
-    () => -1.0,
+    RULE1,
   ], "x", "f-", { prefix: "-", pattern: "distribute" }),
   op("add", (a: number, b: number) => a + b, [
-    () => 1.0,
-    () => 1.0,
+    RULE0,
+    RULE0,
   ], "a b", "fffb", { infix: ["+"], pattern: "distribute" }),
   op("subtract", (a: number, b: number) => a - b, [
-    () => 1.0,
-    () => -1.0,
+    RULE0,
+    RULE1,
   ], "a b", "fff-", { infix: ["-"], pattern: "distribute" }),
   op("multiply", (a: number, b: number) => a * b, [
     (_a: number, b: number) => b,
@@ -410,21 +417,21 @@ export const OPS: readonly OpRecord[] = [
     (x: number) => !(x > 0.0) ? x : null,
   ], "x slope", "fffb", { defaults: [0.01], pattern: "route", kinks: [KINK0] }),
   op("maximum", maximum, [
-    (a: number, b: number, y: number) => !(a < b) ? (a === b ? 0.5 : y !== y ? NaN : 1.0) : null,
-    (a: number, b: number, y: number) => !(b < a) ? (a === b ? 0.5 : y !== y ? NaN : 1.0) : null,
-  ], "a b", "fffb", { pattern: "route", kinks: [KINK2], blocked: { 4: [[0], [0]], 8: [[0], [0]], 12: [[0], [0]] } }),
+    RULE2,
+    RULE3,
+  ], "a b", "fffb", { pattern: "route", kinks: [KINK2], blocked: BLOCKED0 }),
   op("minimum", minimum, [
-    (a: number, b: number, y: number) => !(b < a) ? (a === b ? 0.5 : y !== y ? NaN : 1.0) : null,
-    (a: number, b: number, y: number) => !(a < b) ? (a === b ? 0.5 : y !== y ? NaN : 1.0) : null,
-  ], "a b", "fffb", { pattern: "route", kinks: [KINK2], blocked: { 4: [[0], [0]], 8: [[0], [0]], 12: [[0], [0]] } }),
+    RULE3,
+    RULE2,
+  ], "a b", "fffb", { pattern: "route", kinks: [KINK2], blocked: BLOCKED0 }),
   op("fmax", fmax, [
     (a: number, b: number, y: number) => a >= b || b !== b ? (a === b ? 0.5 : y !== y ? NaN : 1.0) : null,
     (a: number, b: number, y: number) => b >= a || a !== a ? (a === b ? 0.5 : y !== y ? NaN : 1.0) : null,
-  ], "a b", "fffb", { pattern: "route", kinks: [KINK2], blocked: { 4: [[0], [0]], 8: [[0], [0]], 12: [[0], [0]] } }),
+  ], "a b", "fffb", { pattern: "route", kinks: [KINK2], blocked: BLOCKED0 }),
   op("fmin", fmin, [
     (a: number, b: number, y: number) => b >= a || b !== b ? (a === b ? 0.5 : y !== y ? NaN : 1.0) : null,
     (a: number, b: number, y: number) => a >= b || a !== a ? (a === b ? 0.5 : y !== y ? NaN : 1.0) : null,
-  ], "a b", "fffb", { pattern: "route", kinks: [KINK2], blocked: { 4: [[0], [0]], 8: [[0], [0]], 12: [[0], [0]] } }),
+  ], "a b", "fffb", { pattern: "route", kinks: [KINK2], blocked: BLOCKED0 }),
   op("clip", clip, [
     (x: number, low: number, high: number, y: number) => { const part0 = low === y && low >= x; const part1 = high === y; const part2 = y !== y; return (x === y && low <= high) || part2 ? (part0 && part1 ? 0.3333333333333333 : part0 || part1 ? 0.5 : part2 ? NaN : 1.0) : null; },
     (x: number, low: number, high: number, y: number) => { const part0 = x === y && low <= high; const part1 = high === y; const part2 = y !== y; return (low === y && low >= x) || part2 ? (part0 && part1 ? 0.3333333333333333 : part0 || part1 ? 0.5 : part2 ? NaN : 1.0) : null; },
@@ -440,19 +447,19 @@ export const OPS: readonly OpRecord[] = [
     null,
   ], "a b", "fff!", { pattern: "route", kinks: [{ doc: "a = 0", jump: false, on: (a: number) => a === 0.0 }, { doc: "b = 0", jump: true, on: (_a: number, b: number) => b === 0.0 }] }),
   op("sign", sign, [
-    (_x: number, y: number) => y !== y ? NaN : null,
+    RULE4,
   ], "x", "f-", { pattern: "block", kinks: [{ doc: "where the value jumps", jump: true, on: (x: number) => x === 0.0 }] }),
   op("floor", Math.floor, [
-    (_x: number, y: number) => y !== y ? NaN : null,
+    RULE4,
   ], "x", "fb", { pattern: "block", kinks: [KINK3] }),
   op("ceil", Math.ceil, [
-    (_x: number, y: number) => y !== y ? NaN : null,
+    RULE4,
   ], "x", "fb", { pattern: "block", kinks: [KINK3] }),
   op("trunc", Math.trunc, [
-    (_x: number, y: number) => y !== y ? NaN : null,
+    RULE4,
   ], "x", "fb", { pattern: "block", kinks: [KINK3] }),
   op("round", rint, [
-    (_x: number, y: number) => y !== y ? NaN : null,
+    RULE4,
   ], "x", "f!", { pattern: "block", kinks: [{ doc: "where the value jumps", jump: true, on: (x: number) => x - Math.floor(x) - 0.5 === 0.0 }] }),
   op("greater", (a: number, b: number) => a > b, [
     null,
@@ -503,12 +510,12 @@ export const OPS: readonly OpRecord[] = [
     null,
   ], "x", "bb", { pattern: "block" }),
   op("heaviside", heaviside, [
-    (_a: number, _b: number, y: number) => y !== y ? NaN : null,
+    RULE5,
     (a: number) => a === 0.0 ? 1.0 : null,
   ], "a b", "fff!", { pattern: "route", kinks: [{ doc: "a = 0", jump: true, on: (a: number) => a === 0.0 }] }),
   op("floor_divide", floor_divide, [
-    (_a: number, _b: number, y: number) => y !== y ? NaN : null,
-    (_a: number, _b: number, y: number) => y !== y ? NaN : null,
+    RULE5,
+    RULE5,
   ], "a b", "fff!", { infix: ["//"], level: 2, pattern: "block", kinks: [KINK5] }),
   op("mod", mod, [
     (_a: number, _b: number, y: number) => y !== y ? NaN : 1.0,

@@ -5,9 +5,9 @@
  * are looked up among the formula's own wires and in the op table, nowhere else. Every mistake points at its character.
  */
 import type { Circuit, CircuitNode, Place } from "../types";
-import { CONSTANTS, LIMITS } from "./ops.generated";
-import { FormulaMistake, statements, targetOf, type Token } from "./scanner";
-import { callable, infixOf, LEVELS, opOf, prefixOf, typeOf } from "./table";
+import { CONSTANTS, LEVELS, LIMITS, type OpRecord } from "./ops.generated";
+import { fail, statements, targetOf, type Token } from "./scanner";
+import { callable, infixOf, opOf, prefixOf, typeOf } from "./table";
 import { quoted, shown, suggest } from "./words";
 
 /** The level of an open parenthesis: below every operator. */
@@ -49,11 +49,9 @@ export function parse(text: string): Circuit {
   const letters = text.length > LIMITS.characters ? [...text] : [];
   if (letters.length > LIMITS.characters) {
     const [most, given] = [LIMITS.characters, letters.length].map((count) => count.toLocaleString("en-US"));
-    throw new FormulaMistake(
-      `a formula has at most ${most} characters; this one has ${given}; ` +
-        "build larger circuits with Builder or the text form",
-      letters.slice(0, LIMITS.characters).join("").length,
-    );
+    const advice = "build larger circuits with Builder or the text form";
+    const offset = letters.slice(0, LIMITS.characters).join("").length;
+    fail(`a formula has at most ${most} characters; this one has ${given}; ${advice}`, offset);
   }
   const state: State = {
     places: placesOf(text),
@@ -73,11 +71,11 @@ export function parse(text: string): Circuit {
 function circuitOf(state: State, all: Token[][]): Circuit {
   declareInputs(state, all);
   const last = all.pop();
-  if (!last) throw new FormulaMistake("the formula is empty; write something like (a + b) * c", state.places.length);
+  if (!last) fail("the formula is empty; write something like (a + b) * c", state.places.length);
   for (const tokens of all) {
     if (!targetOf(tokens)) {
       const message = "this statement gives no name and is not the last, so nothing can use it";
-      throw new FormulaMistake(message, tokens[0]!.offset);
+      fail(message, tokens[0]!.offset);
     }
     readStatement(state, tokens);
   }
@@ -109,7 +107,7 @@ function declareInputs(state: State, all: readonly Token[][]): void {
 
 function checkName({ text, offset }: Token): void {
   if ([...text].length <= LIMITS.name) return;
-  throw new FormulaMistake(
+  fail(
     `${shown(text)} cannot be a name: wanted letters, digits and _ (not first a digit), parts joined by '.' or ` +
       `indexed like [0], at most ${LIMITS.name} characters`,
     offset,
@@ -153,12 +151,12 @@ function readStatement(state: State, tokens: Token[]): number {
 function checkTarget(state: State, target: Token): void {
   const { text, offset } = target;
   checkName(target);
-  if (Object.hasOwn(CONSTANTS, text)) throw new FormulaMistake(`${text} is a constant and cannot be given`, offset);
+  if (Object.hasOwn(CONSTANTS, text)) fail(`${text} is a constant and cannot be given`, offset);
   if (state.inputs.has(text)) {
     const advice = "move this statement up, or choose a new name";
-    throw new FormulaMistake(`${text} is read before it is given here; ${advice}`, offset);
+    fail(`${text} is read before it is given here; ${advice}`, offset);
   }
-  if (state.wires.has(text)) throw new FormulaMistake(`${text} is given twice; every wire has one name of its own`, offset);
+  if (state.wires.has(text)) fail(`${text} is given twice; every wire has one name of its own`, offset);
 }
 
 function readExpression(state: State, tokens: readonly Token[]): Operand {
@@ -195,9 +193,10 @@ function takeOperand(state: State, token: Token, after: Token): boolean {
     return true;
   }
   if (token.text === ")" && top?.kind === "open call" && state.operands.length === top.height) {
-    throw new FormulaMistake(`${top.text}() needs ${inputsOf(top.text)}`, token.offset);
+    const op = opOf(top.text)!;
+    fail(`${top.text}() needs ${inputsOf(op, "argument")}: ${op.inputs.join(", ")}`, token.offset);
   }
-  throw wantedOperand(token);
+  return wantedOperand(token);
 }
 
 /** Take a token behind an operand; returns whether an operand is wanted next. */
@@ -213,24 +212,24 @@ function takeOperator(state: State, token: Token): boolean {
   if (token.text === ",") {
     reduce(state, OPEN + 1);
     if (state.pending.at(-1)?.kind !== "open call") {
-      throw new FormulaMistake("a comma separates the arguments of a call, and no call is open here", token.offset);
+      fail("a comma separates the arguments of a call, and no call is open here", token.offset);
     }
     return true;
   }
   if (token.kind === "end") {
     reduce(state, OPEN + 1);
     const opened = state.pending.at(-1);
-    if (opened) throw new FormulaMistake("this parenthesis is never closed", opened.offset);
+    if (opened) fail("this parenthesis is never closed", opened.offset);
     return false;
   }
-  throw wantedOperator(token);
+  return wantedOperator(token);
 }
 
 function pushNumber(state: State, token: Token, after: Token): void {
   const value = Number(token.text);
-  if (!Number.isFinite(value)) {
+  if (!isFinite(value)) {
     const advice = "a literal must be finite (below about 1.8e308)";
-    throw new FormulaMistake(`${token.text.slice(0, 30)} is too large: ${advice}`, token.offset);
+    fail(`${token.text.slice(0, 30)} is too large: ${advice}`, token.offset);
   }
   const before = state.pending.at(-1);
   const follower = infixOf(after.text);
@@ -257,10 +256,10 @@ function push(state: State, node: number, offset: number): void {
 function open(state: State, token: Token, kind: "call" | "parenthesis"): void {
   if (kind === "call" && !opOf(token.text)) {
     const near = suggest(token.text, callable);
-    throw new FormulaMistake(`there is no function called ${token.text}${near}`, token.offset);
+    fail(`there is no function called ${token.text}${near}`, token.offset);
   }
   if (++state.depth > LIMITS.depth) {
-    throw new FormulaMistake(`parentheses nest at most ${LIMITS.depth} deep`, token.offset);
+    fail(`parentheses nest at most ${LIMITS.depth} deep`, token.offset);
   }
   state.pending.push({ kind, text: token.text, offset: token.offset, level: OPEN, height: state.operands.length });
 }
@@ -270,7 +269,7 @@ function pushInfix(state: State, { text, offset }: Token): void {
   // Powers bind to the right: a ** b ** c is a ** (b ** c). Comparisons do not bind to each other at all.
   reduce(state, level === LEVELS.power || level === LEVELS.comparison ? level + 1 : level);
   if (level === LEVELS.comparison && state.pending.at(-1)?.level === LEVELS.comparison) {
-    throw new FormulaMistake("comparisons do not chain; write logical_and(a < b, b < c)", offset);
+    fail("comparisons do not chain; write logical_and(a < b, b < c)", offset);
   }
   state.pending.push({ kind: "infix", text, offset, level, height: 0 });
 }
@@ -293,7 +292,7 @@ function reduce(state: State, level: number): void {
 function close(state: State, token: Token): void {
   reduce(state, OPEN + 1);
   const opened = state.pending.pop();
-  if (!opened) throw new FormulaMistake("this parenthesis was never opened", token.offset);
+  if (!opened) fail("this parenthesis was never opened", token.offset);
   state.depth--;
   if (opened.kind === "open call") {
     push(state, apply(state, opened.text, state.operands.splice(opened.height), opened.offset), opened.offset);
@@ -305,14 +304,12 @@ function apply(state: State, name: string, operands: readonly Operand[], offset:
   const op = opOf(name)!;
   const [wanted, given] = [op.inputs.length, operands.length];
   if (given > wanted || given < wanted - op.defaults.length) {
-    const least = op.defaults.length ? `${wanted - op.defaults.length} to ` : "";
-    const wires = `${least}${wanted} ${wanted === 1 ? "wire" : "wires"} (${op.inputs.join(", ")})`;
-    throw new FormulaMistake(`${op.name} takes ${wires}; got ${given}`, offset);
+    fail(`${op.name} takes ${inputsOf(op, "wire")} (${op.inputs.join(", ")}); got ${given}`, offset);
   }
   const missing = op.defaults.slice(op.defaults.length - (wanted - given));
   const types = [...operands.map(({ node }) => state.nodes[node]!.type), ...missing.map(() => "float64")];
   const made = typeOf(op, types);
-  if ("message" in made) throw new FormulaMistake(made.message, offset);
+  if ("message" in made) fail(made.message, offset);
   const place = state.places[offset]!;
   const sources = [...operands.map(({ node }) => node), ...missing.map((value) => addConstant(state, value, place))];
   const moves = sources.map((source) => state.moves[source]!);
@@ -338,26 +335,25 @@ function placesOf(text: string): Place[] {
   return found;
 }
 
-function wantedOperand(token: Token): FormulaMistake {
+function wantedOperand(token: Token): never {
   if (token.kind === "end" && !token.text) {
-    return new FormulaMistake("the formula stops where a number, a name or ( is wanted", token.offset);
+    fail("the formula stops where a number, a name or ( is wanted", token.offset);
   }
-  return new FormulaMistake(`wanted a number, a name or (; got ${quoted(token.text)}`, token.offset);
+  fail(`wanted a number, a name or (; got ${quoted(token.text)}`, token.offset);
 }
 
-function wantedOperator(token: Token): FormulaMistake {
+function wantedOperator(token: Token): never {
   if (token.text === "=") {
     const message = "only a plain name can be given a value: name = formula; to compare, write ==";
-    return new FormulaMistake(message, token.offset);
+    fail(message, token.offset);
   }
   const hint = token.kind === "name" || token.kind === "number" || token.text === "(" ? "; write * to multiply" : "";
   const message = `wanted an operator or the end of the statement; got ${quoted(token.text)}${hint}`;
-  return new FormulaMistake(message, token.offset);
+  fail(message, token.offset);
 }
 
-function inputsOf(name: string): string {
-  const op = opOf(name)!;
-  const least = op.inputs.length - op.defaults.length;
-  const count = op.defaults.length ? `${least} to ${op.inputs.length}` : String(least);
-  return `${count} argument${op.inputs.length === 1 ? "" : "s"}: ${op.inputs.join(", ")}`;
+/** How many inputs an op takes, in words. */
+function inputsOf({ inputs, defaults }: OpRecord, noun: string): string {
+  const least = defaults.length ? `${inputs.length - defaults.length} to ` : "";
+  return `${least}${inputs.length} ${noun}${inputs.length === 1 ? "" : "s"}`;
 }

@@ -183,11 +183,11 @@ function pathOf({ run, target }: Way, link: Link): Path {
 /** The gradient, unless the sweep under- or overflowed on the way: then what the paths add up to. */
 function unlessLost(total: number, added: number, magnitude: number): number {
   const lost = !(Math.abs(added - total) <= LOST * magnitude);
-  return lost && Number.isFinite(added) ? added : total;
+  return lost && isFinite(added) ? added : total;
 }
 
 function cancellation(magnitude: Scaled, total: Scaled): number {
-  if (!Number.isFinite(magnitude.mantissa) || !Number.isFinite(total.mantissa)) return NaN;
+  if (!isFinite(magnitude.mantissa) || !isFinite(total.mantissa)) return NaN;
   if (!total.mantissa) return magnitude.mantissa ? Infinity : 1;
   return Math.max(1, plain(over(magnitude, total)));
 }

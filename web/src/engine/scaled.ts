@@ -14,7 +14,7 @@ const SMALLEST_NORMAL = 2 ** -1022;
 
 /** Take a double apart, as C's frexp does. */
 export function scaled(x: number): Scaled {
-  if (x === 0 || !Number.isFinite(x)) return { mantissa: x, exponent: 0 };
+  if (x === 0 || !isFinite(x)) return { mantissa: x, exponent: 0 };
   if (Math.abs(x) < SMALLEST_NORMAL) {
     const { mantissa, exponent } = scaled(x * 2 ** 54);
     return { mantissa, exponent: exponent - 54 };
@@ -41,8 +41,8 @@ export function times(one: Scaled, two: Scaled): Scaled {
 
 /** Return the sum. */
 export function plus(one: Scaled, two: Scaled): Scaled {
-  if (!one.mantissa && !Number.isNaN(one.mantissa)) return two;
-  if (!two.mantissa && !Number.isNaN(two.mantissa)) return one;
+  if (!one.mantissa && !isNaN(one.mantissa)) return two;
+  if (!two.mantissa && !isNaN(two.mantissa)) return one;
   const [low, high] = two.exponent < one.exponent ? [two, one] : [one, two];
   const shifted = plain({ mantissa: low.mantissa, exponent: low.exponent - high.exponent });
   const { mantissa, exponent } = scaled(high.mantissa + shifted);
@@ -67,7 +67,7 @@ export function bySize(one: Scaled, two: Scaled): number {
 }
 
 function rank({ mantissa, exponent }: Scaled): [number, number, number] {
-  if (Number.isNaN(mantissa)) return [3, 0, 0];
-  if (!Number.isFinite(mantissa)) return [2, 0, 0];
+  if (isNaN(mantissa)) return [3, 0, 0];
+  if (!isFinite(mantissa)) return [2, 0, 0];
   return [Number(mantissa !== 0), exponent, Math.abs(mantissa)];
 }

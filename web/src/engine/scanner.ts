@@ -15,6 +15,11 @@ export class FormulaMistake extends Error {
   }
 }
 
+/** Refuse a formula at a character. */
+export function fail(message: string, offset: number): never {
+  throw new FormulaMistake(message, offset);
+}
+
 /** A number, a name, a sign, or the end of a statement, and where it begins. */
 export interface Token {
   kind: "number" | "name" | "end" | "sign";
@@ -40,7 +45,7 @@ function* tokens(text: string): Generator<Token> {
     TOKEN.lastIndex = offset;
     const match = TOKEN.exec(text);
     if (match === null) {
-      throw new FormulaMistake(`${quoted(String.fromCodePoint(text.codePointAt(offset)!))} has no meaning in a formula`, offset);
+      fail(`${quoted(String.fromCodePoint(text.codePointAt(offset)!))} has no meaning in a formula`, offset);
     }
     const { space, name, number, end } = match.groups!;
     if (name !== undefined) yield { kind: "name", text: checked(name, offset), offset };
@@ -60,7 +65,7 @@ function checked(name: string, offset: number): string {
     if (!IDENTIFIER.test(before + letter)) {
       const power = SUPERSCRIPTS.indexOf(letter);
       const hint = power < 0 ? "" : `; for a power write **${power}`;
-      throw new FormulaMistake(`${quoted(letter)} has no meaning in a formula${hint}`, offset + before.length);
+      fail(`${quoted(letter)} has no meaning in a formula${hint}`, offset + before.length);
     }
     before += letter;
   }

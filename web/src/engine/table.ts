@@ -2,7 +2,7 @@
  * Looking things up in the op table: by name, by spelling, and what a node of an op computes.
  */
 import type { CircuitNode, Scalar } from "../types";
-import { HINT, LEVELS, OPS, type Local, type OpRecord } from "./ops.generated";
+import { HINT, OPS, type Local, type OpRecord } from "./ops.generated";
 
 const byName = new Map<string, OpRecord>([
   ...OPS.map((op) => [op.name, op] as const),
@@ -33,8 +33,6 @@ export function infixOf(sign: string): OpRecord | undefined {
 export function prefixOf(sign: string): OpRecord | undefined {
   return byPrefix.get(sign);
 }
-
-export { LEVELS };
 
 /** What an op makes of types, or why it cannot take them. */
 export function typeOf(op: OpRecord, types: readonly string[]): { type: string } | { message: string } {

@@ -3,20 +3,26 @@
  */
 
 const CUTOFF = 0.6;
-const ESCAPES: Readonly<Record<string, string>> = { "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t" };
+const ESCAPES: Readonly<Record<string, string>> = { "\n": "\\n", "\r": "\\r", "\t": "\\t" };
+const UNPRINTABLE = /(?! )[\p{C}\p{Z}]/gu;
+
+/**
+ * Write everything that does not print as an escape. Names, groups and files come from users and may hold anything; what
+ * comes out has no control characters and no marks that turn the reading direction.
+ */
+export function printable(text: string): string {
+  return text.replace(UNPRINTABLE, (letter) => {
+    const code = letter.codePointAt(0)!;
+    const [mark, width] = code < 0x100 ? ["x", 2] as const : code < 0x10000 ? ["u", 4] as const : ["U", 8] as const;
+    return ESCAPES[letter] ?? `\\${mark}${code.toString(16).padStart(width, "0")}`;
+  });
+}
 
 /** Write a string in quotes as Python's `repr` does. */
 export function quoted(text: string): string {
   const quote = text.includes("'") && !text.includes('"') ? '"' : "'";
-  return quote + [...text].map((letter) => (letter === quote ? `\\${letter}` : escaped(letter))).join("") + quote;
-}
-
-function escaped(letter: string): string {
-  if (letter in ESCAPES) return ESCAPES[letter]!;
-  if (letter === " " || !/[\p{C}\p{Z}]/u.test(letter)) return letter;
-  const code = letter.codePointAt(0)!;
-  const [mark, width] = code < 0x100 ? ["x", 2] : code < 0x10000 ? ["u", 4] : ["U", 8];
-  return `\\${mark}${code.toString(16).padStart(width as number, "0")}`;
+  const escaped = [...text].map((letter) => (letter === quote || letter === "\\" ? `\\${letter}` : printable(letter)));
+  return quote + escaped.join("") + quote;
 }
 
 /** Write a string in quotes, cut to a width. */

@@ -2,9 +2,12 @@
  * What the server of a large circuit answers, and how it is asked. Kept true: what goes wrong on the way is an answer
  * too, in words that can be shown.
  */
-import { useEffect, useState } from "preact/hooks";
+import { createContext } from "preact";
+import { useContext, useEffect, useState } from "preact/hooks";
+import type { Heat } from "../layout/heat";
 import type { PageData, readValue } from "../state/data";
 import type { Place } from "../types";
+import type { Where } from "./where";
 
 /** A value as JSON has it. */
 export type Told = Exclude<Parameters<typeof readValue>[0], undefined>;
@@ -33,6 +36,8 @@ export interface ToldBox {
   outputs: string[];
   bad: number;
   kink: string;
+  /** What to ask for to see inside; null where it stands for one node. */
+  inside: Where | null;
   x: number;
   y: number;
   width: number;
@@ -52,6 +57,8 @@ export interface ToldLink {
   sent: ToldReading | null;
   points: [number, number][];
   stub: boolean;
+  /** How much room what stands on the wire takes before its end. */
+  room: number;
 }
 
 /** A picture with places. */
@@ -114,17 +121,6 @@ export interface ToldNode {
   branches: ToldWire[];
 }
 
-/** How many nodes of which rank have gradients of which size, in powers of ten. */
-export interface Heat {
-  ranks: number;
-  low: number;
-  high: number;
-  counts: number[][];
-  zero: number[];
-  absent: number[];
-  bad: number[];
-}
-
 /** What a search finds: how many, and the first of them. */
 export interface Found {
   query: string;
@@ -138,9 +134,20 @@ export interface LargeData extends PageData {
     size: number;
     view: ToldView;
     outline: { count: number; groups: OutlineRow[] };
-    nonfinite: { values: { count: number }; gradients: { count: number }; first: Firsts };
+    /** The nodes with the largest gradients. */
+    top: NodeRow[];
+    nonfinite: { values: Slices; gradients: Slices; first: Firsts };
     heat: Heat;
+    /** In a file, which nobody can be asked about: questions and their answers. */
+    answers?: Record<string, unknown>;
   };
+}
+
+/** How many nodes, and which, as first and last of every run of them; there may be more runs. */
+export interface Slices {
+  count: number;
+  slices: [number, number][];
+  left_out: number;
 }
 
 /** The first node that made something non-finite of finite numbers, on each way. */
@@ -149,9 +156,9 @@ export interface Firsts {
   backward: NodeRow | null;
 }
 
-/** Whether a page is of a circuit that stays with its server. */
+/** Whether a page is of a circuit of which it has no more than a summary. */
 export function isLarge(data: PageData): data is LargeData {
-  return "summary" in data && data.server?.views === true;
+  return "summary" in data;
 }
 
 /** An answer, or why there is none. */
@@ -173,6 +180,17 @@ export async function ask<T>(path: string, signal?: AbortSignal): Promise<Asked<
   return { answer: null, error: refusal(await response.text(), response.status) };
 }
 
+/** How parts of the explorer ask. */
+export const Asking = createContext(ask);
+
+/** Find an answer among those that a file keeps. */
+export function keptIn(answers: Record<string, unknown>): typeof ask {
+  return async <T,>(path: string) => {
+    const answer = answers[decodeURIComponent(path.replaceAll("+", " "))];
+    return answer ? { answer: answer as T, error: "" } : { answer: null, error: "This is not in the file: open the circuit from Python to see all of it." };
+  };
+}
+
 /** Why the server refused, in its own words if it gave any. */
 export function refusal(text: string, status: number): string {
   try {
@@ -186,6 +204,7 @@ export function refusal(text: string, status: number): string {
 
 /** Keep the answer to a question and the question; the last one stays until the next has come. Null asks nothing. */
 export function useAsked<T>(path: string | null, first: T | null = null): Asked<T> & { path: string | null } {
+  const ask = useContext(Asking);
   const [asked, setAsked] = useState({ answer: first, error: "", path: first && path });
   useEffect(() => {
     // What came with the page need not be asked for again.

@@ -4,33 +4,43 @@
  */
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { CircuitView } from "../ui/circuit";
-import { Button, Choice, useUnique } from "../ui/parts";
+import { HeatStrip } from "../ui/heat";
+import { Button, Choice, Link, useTheme } from "../ui/parts";
+import { Tabs } from "../ui/tabs";
+import { DIRECTIONS, THEMES } from "../ui/topbar";
 import { firstNode, sibling, towardsReader, towardsSource } from "../ui/walk";
-import { useAsked, type LargeData, type ToldView } from "./answers";
+import { ask, Asking, keptIn, useAsked, type LargeData, type ToldView } from "./answers";
 import { Inspector } from "./cards";
-import { HeatStrip } from "./heat";
-import { NotFinite, Outline, Search, ViewTable } from "./panels";
-import { Link } from "./parts";
+import { Nodes, NotFinite, Outline, Search, ViewTable } from "./panels";
 import { drawnOf, pickedOf, selectionOf } from "./picture";
-import { around, crumbs, insideOf, viewPath, WHOLE, type Picked, type Where } from "./where";
+import { around, crumbs, viewPath, WHOLE, type Picked, type Where } from "./where";
 
-const THEMES = [["system", "system"], ["light", "light"], ["dark", "dark"]] as const;
-const DIRECTIONS = [["lr", "left to right"], ["td", "top down"]] as const;
-const TABS = [["table", "Table"], ["heat", "Heat strip"], ["find", "Find"]] as const;
+const TABS = [["table", "Table"], ["heat", "Heat strip"], ["top", "Largest gradients"], ["find", "Find"]] as const;
 type TabKey = (typeof TABS)[number][0];
 
-/** The explorer of a large circuit. */
-export function LargeApp({ data, down: upright }: { data: LargeData; down: boolean }) {
+interface Props {
+  data: LargeData;
+  down: boolean;
+}
+
+/** The explorer of a large circuit: asks the server that holds it, or looks up what a file keeps. */
+export function LargeApp(props: Props) {
+  const { answers } = props.data.summary;
+  return <Asking.Provider value={useMemo(() => (answers ? keptIn(answers) : ask), [])}><Large {...props} /></Asking.Provider>;
+}
+
+function Large({ data, down: upright }: Props) {
   const { summary } = data;
+  // A file can neither be searched nor draw anything anew.
+  const served = !summary.answers;
   const title = data.circuit?.name ?? "";
   const [trail, setTrail] = useState<readonly Where[]>([WHOLE]);
   const [picked, setPicked] = useState<Picked | null>(null);
   const [tab, setTab] = useState<TabKey>("table");
   const [query, setQuery] = useState("");
-  const [down, setDown] = useState(upright);
+  const [down, setDown] = useState(upright && served);
   const [theme, setTheme] = useState<(typeof THEMES)[number][0]>("system");
   const root = useRef<HTMLDivElement>(null);
-  const id = useUnique();
   const where = trail.at(-1)!;
   const path = viewPath(where, down);
   const asked = useAsked<ToldView>(path, down ? null : summary.view);
@@ -43,7 +53,8 @@ export function LargeApp({ data, down: upright }: { data: LargeData; down: boole
     if (picked?.kind === "box" || picked?.kind === "bundle") setPicked(null);
   };
   const visit = (node: number): void => {
-    setTrail([...trail, around(node, summary.size)]);
+    const there = around(node, summary.size);
+    if (served || summary.answers![viewPath(there, false)]) setTrail([...trail, there]);
     setPicked({ kind: "node", node });
   };
   const back = (): void => {
@@ -51,7 +62,7 @@ export function LargeApp({ data, down: upright }: { data: LargeData; down: boole
   };
   const open = (box: number): void => {
     // Until the answer is there, what is on show is not what it is called.
-    const next = waiting ? null : insideOf(view, box, where, summary.size);
+    const next = waiting ? null : view.boxes[box]?.inside;
     if (next) go(next);
   };
   const find = (text: string): void => {
@@ -66,7 +77,7 @@ export function LargeApp({ data, down: upright }: { data: LargeData; down: boole
     if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented || isField(event.target)) return;
     const act: (() => void) | undefined = {
       "/": () => {
-        setTab("find");
+        if (served) setTab("find");
         setTimeout(() => root.current?.querySelector<HTMLElement>("input[type=search]")?.focus());
       },
       g: () => first && visit(first.node),
@@ -102,13 +113,14 @@ export function LargeApp({ data, down: upright }: { data: LargeData; down: boole
     return () => document.removeEventListener("keydown", listen);
   }, []);
   return (
-    <div ref={root} class="wg-app whole" data-theme={theme} tabIndex={-1}>
+    <div ref={root} class="wg-app whole" data-theme={useTheme(theme)} tabIndex={-1}>
       <header class="top">
         <h1>wiregrad</h1>
         <p class="note">{data.note}</p>
         <div class="view" role="group" aria-label="View">
-          <Choice label="Direction" value={down ? "td" : "lr"} options={DIRECTIONS} onChange={(to) => setDown(to === "td")} />
+          {served && <Choice label="Direction" value={down ? "td" : "lr"} options={DIRECTIONS} onChange={(to) => setDown(to === "td")} />}
           <Choice label="Theme" value={theme} options={THEMES} onChange={setTheme} />
+          {served && <a href="/export" download>Save as one file</a>}
         </div>
       </header>
       <div class="left">
@@ -128,21 +140,14 @@ export function LargeApp({ data, down: upright }: { data: LargeData; down: boole
           ))}
           <span role="status">{asked.error || (waiting ? "Asking…" : view.note || view.about)}</span>
         </nav>
-        <section class="tabs" aria-label="More views">
-          <div role="tablist" aria-label="More views">
-            {TABS.map(([key, text]) => (
-              <button key={key} type="button" role="tab" id={`${id}-${key}`} aria-selected={key === tab} aria-controls={id}
-                onClick={() => setTab(key)}>{text}</button>
-            ))}
-          </div>
-          <div role="tabpanel" id={id} aria-labelledby={`${id}-${tab}`}>
-            {tab === "table" && <ViewTable view={view} picked={picked} pick={setPicked} open={open} />}
-            {tab === "heat" && <HeatStrip heat={summary.heat} find={find} />}
-            {tab === "find" && <Search query={query} onQuery={setQuery} picked={picked} visit={visit} />}
-          </div>
-        </section>
+        <Tabs tabs={served ? TABS : TABS.filter(([key]) => key !== "find")} tab={tab} onTab={setTab}>
+          {tab === "table" && <ViewTable view={view} picked={picked} pick={setPicked} open={open} />}
+          {tab === "heat" && <HeatStrip heat={summary.heat} find={served ? find : null} />}
+          {tab === "top" && <Nodes nodes={summary.top} picked={picked} visit={visit} />}
+          {tab === "find" && <Search query={query} onQuery={setQuery} picked={picked} visit={visit} />}
+        </Tabs>
       </main>
-      <Inspector view={view} picked={picked} source={data.server?.source ?? false} pick={setPicked} open={open} />
+      <Inspector view={view} picked={picked} pick={setPicked} open={open} />
     </div>
   );
 }

@@ -2,17 +2,15 @@
 import { counted } from "../layout/letters";
 import { pretty } from "../layout/readings";
 import { readValue } from "../state/data";
-import { Button, Fact } from "../ui/parts";
+import { Button, Card, Fact, Hint, Link, Table } from "../ui/parts";
 import { operandText } from "../ui/text";
 import { useAsked, type ToldNode, type ToldView, type ToldWire } from "./answers";
-import { Card, Link, Table, told, type Ways } from "./parts";
+import { told, type Ways } from "./parts";
 import { nodeOfPicked, type Picked } from "./where";
 
 interface Props {
   view: ToldView;
   picked: Picked | null;
-  /** Whether the server shows lines of code. */
-  source: boolean;
   pick: Ways["pick"];
   open: (box: number) => void;
 }
@@ -26,8 +24,7 @@ export function Inspector(props: Props) {
   const wire = picked?.kind === "wire" && known?.wires[picked.slot];
   return (
     <aside class={picked ? "inspector open" : "inspector"} aria-label="Inspector">
-      {!picked && <div class="hint"><h2>Inspector</h2>
-        <p>Pick a box or a wire to see its numbers. Open a group to see what is in it, down to one wire.</p></div>}
+      {!picked && <Hint>Pick a box or a wire to see its numbers. Open a group to see what is in it, down to one wire.</Hint>}
       {error && <p role="alert">{error}</p>}
       {picked?.kind === "box" && <GroupCard {...props} box={picked.box} />}
       {picked?.kind === "bundle" && <BundleCard {...props} link={picked.link} />}
@@ -40,7 +37,7 @@ export function Inspector(props: Props) {
 function GroupCard({ view, box, open, pick }: Props & { box: number }) {
   const { label, facts } = view.boxes[box]!;
   return (
-    <Card title={label} about="group" pick={pick}>
+    <Card title={label} about="group" close={() => pick(null)}>
       <ul>{facts.slice(1).map((fact) => <li key={fact}>{pretty(fact)}</li>)}</ul>
       <p><Button keys="O" onClick={() => open(box)}>Open</Button></p>
     </Card>
@@ -50,7 +47,7 @@ function GroupCard({ view, box, open, pick }: Props & { box: number }) {
 function BundleCard({ view, link, pick }: Props & { link: number }) {
   const { source, target, wires, sent, reader, slot } = view.links[link]!;
   return (
-    <Card title={`${view.boxes[source]!.label} → ${view.boxes[target]!.label}`} about={counted(wires, "wire")} pick={pick}>
+    <Card title={`${view.boxes[source]!.label} → ${view.boxes[target]!.label}`} about={counted(wires, "wire")} close={() => pick(null)}>
       {sent && <p>Together they send back {pretty(sent.text)}.</p>}
       <p><Button onClick={() => pick({ kind: "wire", reader, slot })}>The first of them</Button></p>
     </Card>
@@ -76,12 +73,11 @@ function Wires({ title, wires, end, pick }: { title: string; wires: ToldWire[]; 
   return <Table title={title} heads={[end === "from" ? "to" : "from", "upstream × local = sent"]} rows={rows} />;
 }
 
-function NodeCard({ node, pick, source }: Props & { node: ToldNode }) {
+function NodeCard({ node, pick }: Props & { node: ToldNode }) {
   const { op, text, value, grad, wires, branches, place, type, group, rank } = node;
-  const asked = useAsked<{ text: string }>(source && place ? `/source?node=${node.node}` : null);
   const rest = node.readers - branches.length;
   return (
-    <Card title={node.names[0] ?? `%${node.node}`} about={`${op}, ${type}`} pick={pick}>
+    <Card title={node.names[0] ?? `%${node.node}`} about={`${op}, ${type}`} close={() => pick(null)}>
       {text && <p class="code equation">{text}</p>}
       <dl>
         <Fact name="value">{told(value)}</Fact>
@@ -90,7 +86,7 @@ function NodeCard({ node, pick, source }: Props & { node: ToldNode }) {
         <Fact name="rank">{rank}</Fact>
         {place && (
           <Fact name="written at"><span class="code">{place.file}:{place.line}</span>
-            <p class="code">{asked.error || asked.answer?.text}</p></Fact>
+            <p class="code">{place.text}</p></Fact>
         )}
       </dl>
       <Wires title="what it sends back" wires={wires} end="from" pick={pick} />
@@ -103,7 +99,7 @@ function NodeCard({ node, pick, source }: Props & { node: ToldNode }) {
 function WireCard({ node, wire, pick }: Props & { node: ToldNode; wire: ToldWire }) {
   const end = (index: number, text: string) => <Link onClick={() => pick({ kind: "node", node: index })}>{text}</Link>;
   return (
-    <Card title={`${wire.from} → ${wire.to}`} about={`wire, input ${wire.slot + 1} of ${node.wires.length}`} pick={pick}>
+    <Card title={`${wire.from} → ${wire.to}`} about={`wire, input ${wire.slot + 1} of ${node.wires.length}`} close={() => pick(null)}>
       <dl>
         <Fact name="from">{end(wire.source, wire.from)}</Fact>
         <Fact name="to">{end(wire.reader, wire.to)}</Fact>

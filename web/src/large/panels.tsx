@@ -1,10 +1,10 @@
 /** The panels of a large circuit: outline of groups, what is not finite, table of a picture, search. */
-import { useState } from "preact/hooks";
+import { useContext, useState } from "preact/hooks";
 import { counted } from "../layout/letters";
 import { pretty } from "../layout/readings";
-import { Button, useUnique } from "../ui/parts";
-import { ask, useAsked, type Found, type LargeData, type OutlineRow, type ToldView } from "./answers";
-import { Link, Table, told, type Ways } from "./parts";
+import { Button, Link, SearchForm, Table } from "../ui/parts";
+import { Asking, useAsked, type Found, type LargeData, type NodeRow, type OutlineRow, type Slices, type ToldView } from "./answers";
+import { told, type Ways } from "./parts";
 import { isChild, nodeOfPicked, pickedBox, type Picked, type Where } from "./where";
 
 const MOST = 300;
@@ -22,17 +22,17 @@ export function Outline({ data, where, go }: { data: LargeData; where: Where; go
       <ul>
         {rows.slice(0, MOST).map(({ path, nodes, norm, bad, open }) => (
           <li key={path} style={{ paddingLeft: `${path.split("/").length - 1}rem`, alignItems: "baseline" }}>
-            <span>
+            <span style={{ whiteSpace: "nowrap" }}>
               {open !== null && (
                 <button type="button" class="quiet" aria-expanded={open} aria-label={`Groups in ${path}`}
                   onClick={() => setTurned(turned.includes(path) ? turned.filter((one) => one !== path) : [...turned, path])}>
                   {open ? "▾" : "▸"}
                 </button>
               )}
-              <Link current={where.group === path} onClick={() => go({ group: path, range: null })}>{path.split("/").at(-1)}</Link>
+              <Link current={where.group === path} onClick={() => go({ group: path, nodes: "" })}>{path.split("/").at(-1)}</Link>
             </span>
-            <span class="num">{counted(nodes, "node")}{data.run && ` ‖g‖ ${told(norm)}`}
-              {bad > 0 && <b class="bad"> {bad} not finite</b>}</span>
+            <span class="num">{counted(nodes, "node")}{data.run && bad < nodes && ` ‖g‖ ${told(norm)}`}
+              {bad > 0 && <b class="bad"> {bad < nodes ? bad.toLocaleString("en") : "all"} not finite</b>}</span>
           </li>
         ))}
       </ul>
@@ -65,6 +65,7 @@ export function visible(groups: readonly OutlineRow[], turned: readonly string[]
 export function NotFinite({ data, visit }: { data: LargeData; visit: Ways["visit"] }) {
   const { values, gradients, first } = data.summary.nonfinite;
   const [why, setWhy] = useState("");
+  const ask = useContext(Asking);
   const explain = async (): Promise<void> => {
     const { answer, error } = await ask<{ blame?: { text: string } }>("/blame");
     setWhy(error || (answer?.blame?.text ?? "Python has no more to say about it."));
@@ -86,7 +87,32 @@ export function NotFinite({ data, visit }: { data: LargeData; visit: Ways["visit
       })}
       {bad > 0 && <p><Button onClick={() => void explain()}>Why?</Button></p>}
       <pre role="status">{why}</pre>
+      {bad > 0 && (
+        <details>
+          <summary>Which nodes</summary>
+          <p>values: {runs(values)}</p>
+          <p>gradients: {runs(gradients)}</p>
+        </details>
+      )}
     </section>
+  );
+}
+
+/** Runs of nodes in words. */
+export function runs({ slices, left_out }: Slices): string {
+  const all = slices.map(([first, last]) => (first === last ? `%${first}` : `%${first} to %${last}`));
+  return [...all, ...(left_out ? [`and ${counted(left_out, "more run")}`] : [])].join(", ") || "none";
+}
+
+/** Nodes of the whole circuit, with a way to each. */
+export function Nodes({ nodes, picked, visit }: { nodes: readonly NodeRow[]; picked: Picked | null; visit: Ways["visit"] }) {
+  if (!nodes.length) return <p class="note">There are none.</p>;
+  return (
+    <Table heads={["name", "op", "value", "gradient", "group", "written at"]}
+      picked={nodes.findIndex(({ node }) => node === nodeOfPicked(picked))}
+      rows={nodes.map(({ node, name, op, value, grad, group, place }) => [
+        <Link onClick={() => visit(node)}>{name}</Link>, op, told(value), told(grad), group, place && `${place.file}:${place.line}`,
+      ])} />
   );
 }
 
@@ -112,7 +138,6 @@ export function ViewTable({ view, picked, pick, open }: {
 export function Search({ query, onQuery, picked, visit }: {
   query: string; onQuery: (query: string) => void; picked: Picked | null; visit: Ways["visit"];
 }) {
-  const id = useUnique();
   const { answer, error } = useAsked<Found>(query.trim() ? `/find?q=${encodeURIComponent(query)}` : null);
   const nodes = answer?.nodes ?? [];
   const selected = nodeOfPicked(picked) ?? -1;
@@ -120,23 +145,9 @@ export function Search({ query, onQuery, picked, visit }: {
   const rest = answer && answer.count > nodes.length ? `, the first ${nodes.length} shown` : "";
   return (
     <div class="find">
-      <form role="search" onSubmit={(event) => {
-        event.preventDefault();
-        if (next) visit(next.node);
-      }}>
-        <label for={id}>Find</label>
-        <input id={id} type="search" autoComplete="off" spellcheck={false} placeholder="op:tanh grad>1e3" value={query}
-          aria-invalid={error !== ""} onInput={(event) => onQuery(event.currentTarget.value)} />
-        <button disabled={!next}>Next</button>
-      </form>
+      <SearchForm query={query} onQuery={onQuery} wrong={error !== ""} next={next ? () => visit(next.node) : null} />
       <p role="status">{error || (answer && counted(answer.count, "node") + rest)}</p>
-      {nodes.length > 0 && (
-        <Table heads={["name", "op", "value", "gradient", "group", "written at"]}
-          picked={nodes.findIndex(({ node }) => node === selected)}
-          rows={nodes.map(({ node, name, op, value, grad, group, place }) => [
-            <Link onClick={() => visit(node)}>{name}</Link>, op, told(value), told(grad), group, place && `${place.file}:${place.line}`,
-          ])} />
-      )}
+      {answer && <Nodes nodes={nodes} picked={picked} visit={visit} />}
     </div>
   );
 }

@@ -2,15 +2,15 @@
  * A picture that Python has laid out, in the form in which circuits are drawn: every box is a node of a small circuit,
  * every wire or bundle of wires a wire of it, and all of it is known. Pure.
  */
-import type { Picture, PictureBox, PictureWire } from "../layout";
-import { outputText, shownName, shownOp } from "../layout/figure";
-import { clip, width } from "../layout/letters";
-import { bare, bareWithSign, pretty, sameReading, uniform, type Reading } from "../layout/readings";
-import { scaleOf } from "../layout/scale";
+import { assembled } from "../engine";
+import type { Link, Picture, PictureBox } from "../layout";
+import { labelsOf } from "../layout/figure";
+import { gradientScale, placedBox, placedWire } from "../layout/picture";
+import { bare, type Reading } from "../layout/readings";
 import { readValue } from "../state/data";
 import type { Shown } from "../state/known";
 import type { Selection } from "../state/selection";
-import type { CircuitNode, Value, WireFlow } from "../types";
+import type { CircuitNode, Value } from "../types";
 import type { ToldBox, ToldLink, ToldReading, ToldView } from "./answers";
 import { pickedBox, pickedLink, type Picked } from "./where";
 
@@ -27,21 +27,18 @@ export function drawnOf(view: ToldView, title: string, down: boolean): Drawn {
   view.links.forEach((link, k) => arriving[link.target]?.push(k));
   const slots = new Map(arriving.flatMap((links) => links.map((link, slot) => [link, slot] as const)));
   const boxes = view.boxes.map(pictureBox);
-  const crowded = view.boxes.map(({ kind }, k) => kind === "group" && arriving[k]!.length > MARKED);
-  const wires = view.links.map((link, k) => pictureWire(boxes, link, slots.get(k)!, crowded[link.target]!, down));
-  const sizes = [...boxes.map(({ grad }) => grad), ...wires.map(({ sent }) => sent)];
+  const links = view.links.map((link, k) => linkOf(link, slots.get(k)!));
+  const texts = labelsOf({ boxes, links });
+  const wires = links.map((link, k) =>
+    placedWire({ boxes, links }, link, view.links[k]!, texts[k]!, view.links[k]!.room, down),
+  );
   const { width: wide, height } = view;
   const picture: Picture = {
     title, down, boxes, wires, about: view.about, note: view.note, steady: false, left: 0, top: 0, width: wide, height,
-    frames: [], scale: scaleOf(sizes.flatMap((found) => (found?.state === "number" ? [found.size] : []))),
+    frames: [], scale: gradientScale({ boxes, links }),
   };
   return { picture, links: arriving.flat(), ...shownOf(view, title, arriving) };
 }
-
-/** As in Python: a group with more wires than this has no labels; with more boxes than that, few wires have any. */
-const MARKED = 6;
-const DETAILED = 24;
-const STUB = 12;
 
 /** Read a reading. */
 export function readingOf(told: ToldReading | null): Reading | null {
@@ -51,33 +48,13 @@ export function readingOf(told: ToldReading | null): Reading | null {
 }
 
 function pictureBox(told: ToldBox, node: number): PictureBox {
-  const box = {
-    ...told, node, members: [node], path: "", branches: [], value: readingOf(told.value), grad: readingOf(told.grad),
-  };
-  return { ...box, title: shownName(box), op: shownOp(box), mark: told.outputs.length ? outputText(box) : "" };
+  const [value, grad] = [readingOf(told.value), readingOf(told.grad)];
+  return placedBox({ ...told, node, members: [node], path: "", branches: [], value, grad }, told, told.rank);
 }
 
-function pictureWire(boxes: PictureBox[], told: ToldLink, slot: number, crowded: boolean, down: boolean): PictureWire {
-  const points = told.points.map(([x, y]) => ({ x, y }));
-  const end = points.at(-1) ?? { x: 0, y: 0 };
-  const source = boxes[told.source]!;
-  const net = told.stub ? clip(source.label, STUB) : "";
-  const [local, sent] = [readingOf(told.local), readingOf(told.sent)];
-  return {
-    from: told.source, to: told.target, reader: told.target, slot, source: told.source, input: told.input, local, sent,
-    wires: told.wires, points, stub: told.stub, net, room: width(net, 10) + 12,
-    texts: crowded ? ["", ""] : labelOf(local, sent, boxes.length > DETAILED ? source : null),
-    label: down ? { x: end.x + 7, y: end.y - 14 } : { x: end.x - 11, y: end.y },
-  };
-}
-
-/** What stands on a wire: the slope unless it is 1, and what was sent unless the box before the wire says it. */
-function labelOf(local: Reading | null, sent: Reading | null, source: PictureBox | null): [string, string] {
-  const same = local ? uniform(local) : "1";
-  const silent = !local || (same === "1" && (source || local.shape)) || (source && !same);
-  const known = sent && source && sameReading(sent, source.grad) && sent.state !== "blocked";
-  const back = !sent || known || sent.state === "not computed" ? "" : pretty(bareWithSign(sent));
-  return [silent ? "" : `\u2202 ${pretty(same || bare(local))}`, back];
+function linkOf({ source, target, input, wires, local, sent }: ToldLink, slot: number): Link {
+  const readings = { local: readingOf(local), sent: readingOf(sent) };
+  return { from: source, to: target, reader: target, slot, source, input, wires, ...readings };
 }
 
 /** A reading as a value that reads the same. */
@@ -97,25 +74,18 @@ function shownOf(view: ToldView, name: string, arriving: number[][]): Shown {
     const type = box.grad && box.grad.state !== "not computed" ? "float64" : "";
     return { op: "input", sources, names: [box.label], mode: 0, group: "", type };
   });
-  const wires = arriving.flatMap((links, reader) =>
-    links.map((k, slot): WireFlow => {
-      const { source, local, sent } = view.links[k]!;
-      return { reader, slot, source, local: valueOf(local), upstream: null, sent: valueOf(sent) };
-    }),
-  );
-  const starts = [0];
-  for (const links of arriving) starts.push(starts.at(-1)! + links.length);
   const outputs = view.boxes.flatMap((box, node) => box.outputs.map((label) => ({ label, node })));
   const ran = view.boxes.some(({ grad }) => grad !== null);
   const every = <T,>(value: T): T[] => view.boxes.map(() => value);
+  const links = arriving.flat().map((link) => view.links[link]!);
+  const values = view.boxes.map(({ value }) => valueOf(value) ?? NaN);
+  const grads = view.boxes.map(({ grad }) => valueOf(grad));
+  const flow = (wire: number) => [valueOf(links[wire]!.local), null, valueOf(links[wire]!.sent)];
   return {
-    run: {
-      circuit: { name, nodes, outputs }, wires, starts,
-      values: view.boxes.map(({ value }) => valueOf(value) ?? NaN), grads: view.boxes.map(({ grad }) => valueOf(grad)),
-    },
+    run: assembled({ name, nodes, outputs }, values, grads, flow),
     known: {
       value: every(true), staleValue: every(false), grad: every(ran ? "final" : "none"), partial: every(null),
-      arrived: every(0), due: every(0), wire: wires.map(() => (ran ? "final" : "none")),
+      arrived: every(0), due: every(0), wire: links.map(() => (ran ? "final" : "none")),
     },
   };
 }

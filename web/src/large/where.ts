@@ -1,10 +1,10 @@
 /** Which part of a large circuit is on show, how deeper parts are reached, and what is selected in it. Pure. */
 import type { ToldView } from "./answers";
 
-/** A group (empty: all of them), and of its nodes those from `first` to `last`, if they are not all. */
+/** A group (empty: all of them), and which of its nodes, as `3-9,12-12`; empty: all of them. */
 export interface Where {
   group: string;
-  range: readonly [first: number, last: number] | null;
+  nodes: string;
 }
 
 /** A box that is a group, a wire bundle, one node or one wire; nodes are counted in the whole circuit. */
@@ -14,50 +14,26 @@ export type Picked =
   | { kind: "node"; node: number }
   | { kind: "wire"; reader: number; slot: number };
 
-export const WHOLE: Where = { group: "", range: null };
+export const WHOLE: Where = { group: "", nodes: "" };
 /** How many nodes are shown on each side of one that is gone to. */
 const AROUND = 12;
 
 /** The question for the picture of a part. */
-export function viewPath({ group, range }: Where, down: boolean): string {
-  const query = new URLSearchParams();
-  if (group) query.set("group", group);
-  if (range) {
-    query.set("first", String(range[0]));
-    query.set("last", String(range[1]));
-  }
-  if (down) query.set("down", "1");
-  return `/view?${query.toString()}`;
+export function viewPath({ group, nodes }: Where, down: boolean): string {
+  return `/view?${new URLSearchParams({ group, nodes, ...(down ? { down: "1" } : {}) }).toString()}`;
 }
 
 /** The nodes about a node, in the order in which they were made. */
 export function around(node: number, size: number): Where {
-  return { group: "", range: [Math.max(0, node - AROUND), Math.min(size - 1, node + AROUND)] };
+  return { group: "", nodes: `${Math.max(0, node - AROUND)}-${Math.min(size - 1, node + AROUND)}` };
 }
 
 /** The way from the whole circuit to a part. */
-export function crumbs({ group, range }: Where): { text: string; where: Where }[] {
+export function crumbs({ group, nodes }: Where): { text: string; where: Where }[] {
   const parts = group.split("/").filter(Boolean);
-  const groups = parts.map((text, k) => ({ text, where: { group: parts.slice(0, k + 1).join("/"), range: null } }));
-  const rest = range ? [{ text: `%${range[0]} to %${range[1]}`, where: { group, range } }] : [];
+  const groups = parts.map((text, k) => ({ text, where: { group: parts.slice(0, k + 1).join("/"), nodes: "" } }));
+  const rest = nodes ? [{ text: nodes.replace(/^(\d+).*-/, "%$1 to %"), where: { group, nodes } }] : [];
   return [{ text: "whole circuit", where: WHOLE }, ...groups, ...rest];
-}
-
-/** What is inside a box: a group of its own, or a run of nodes; null where it stands for one node. */
-export function insideOf(view: ToldView, box: number, here: Where, size: number): Where | null {
-  const found = view.boxes[box];
-  if (found?.kind !== "group") return null;
-  const last = here.range?.[1] ?? size - 1;
-  if (found.text.endsWith("inputs")) return { group: "", range: [found.node, Math.min(last, found.node + found.nodes - 1)] };
-  const path = /^(.*) \(\d+ of \d+\)$/.exec(found.label)?.[1];
-  if (path === undefined && !found.label.includes(" to ")) return { group: found.label, range: null };
-  return { group: path ?? here.group, range: [found.node, nextOf(view, found.node, last + 1) - 1] };
-}
-
-/** The first node of the next box that stands for a run of nodes. */
-function nextOf(view: ToldView, node: number, end: number): number {
-  const runs = view.boxes.filter(({ kind, text, node: first }) => kind !== "input" && !text.endsWith("inputs") && first > node);
-  return runs.reduce((least, { node: first }) => Math.min(least, first), end);
 }
 
 /** What a box of a picture stands for. */

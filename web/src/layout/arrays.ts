@@ -17,7 +17,7 @@ export function at<T>(items: readonly T[], k: number): T {
 
 /** The last element of a list that is not empty. */
 export function last<T>(items: readonly T[]): T {
-  return items[items.length - 1] as T;
+  return items.at(-1) as T;
 }
 
 /** The largest number, or what is given where there is none. */

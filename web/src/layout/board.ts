@@ -1,5 +1,5 @@
 /** What the layout works on: boxes and wires in ranks, and the bends of wires that skip ranks. */
-import { at, last, most, quotient, times } from "./arrays";
+import { last, most, quotient, times } from "./arrays";
 import { bands, leavesAlong } from "./folds";
 import { LONGEST, type Joint, type Metrics, type Shape } from "./shapes";
 
@@ -67,7 +67,7 @@ export function newBoard(shapes: readonly Shape[], joints: readonly Joint[], met
   board.rows = rowsOf(board);
   board.labels = board.rows.map(() => 0);
   for (const [k, joint] of joints.entries()) reserve(board, joint, board.bends[k] === null);
-  board.sizes = board.rank.map((_, item) => (item < board.boxes ? room(at(shapes, item)) : 0));
+  board.sizes = board.rank.map((_, item) => (item < board.boxes ? room(shapes[item]!) : 0));
   board.middle = board.rank.map(() => 0);
   return board;
 }
@@ -77,16 +77,16 @@ function room(shape: Shape): number {
 }
 
 function reserve(board: Board, joint: Joint, stub: boolean): void {
-  const rank = at(board.rank, joint.target);
+  const rank = board.rank[joint.target]!;
   const wanted = (joint.label ?? 0) + (stub ? (joint.far ?? 0) : 0);
-  board.labels[rank] = Math.max(at(board.labels, rank), wanted);
-  if (stub) board.after[joint.source] = Math.max(at(board.after, joint.source), joint.tail ?? 0);
+  board.labels[rank] = Math.max(board.labels[rank]!, wanted);
+  if (stub) board.after[joint.source] = Math.max(board.after[joint.source]!, joint.tail ?? 0);
 }
 
 /** Give a wire a bend in each rank it skips; the wires of one source share theirs, like a trunk. */
 function bend(board: Board, joint: Joint): number[] | null {
-  const first = at(board.rank, joint.source);
-  const end = at(board.rank, joint.target);
+  const first = board.rank[joint.source]!;
+  const end = board.rank[joint.target]!;
   if (end - first > LONGEST || board.bands[first] !== board.bands[end]) return null;
   let trunk = board.trunks.get(joint.source);
   if (trunk === undefined) board.trunks.set(joint.source, (trunk = []));
@@ -97,41 +97,41 @@ function bend(board: Board, joint: Joint): number[] | null {
     board.owner.push(joint.source);
     board.before.push([[before, 0]]);
     board.behind.push([]);
-    at(board.behind, before).push([item, 0]);
+    board.behind[before]!.push([item, 0]);
     trunk.push(item);
   }
   const bends = trunk.slice(0, end - first - 1);
   const before = bends.length ? last(bends) : joint.source;
-  const lean = at(board.shapes, joint.target).free ? 0 : leanOf(board, joint.port, joint.target);
-  at(board.behind, before).push([joint.target, lean]);
-  at(board.before, joint.target).push([before, lean]);
+  const lean = board.shapes[joint.target]!.free ? 0 : leanOf(board, joint.port, joint.target);
+  board.behind[before]!.push([joint.target, lean]);
+  board.before[joint.target]!.push([before, lean]);
   return bends;
 }
 
 function leanOf(board: Board, port: number, box: number): number {
-  const { across } = at(board.shapes, box);
+  const { across } = board.shapes[box]!;
   return (portOffset(board, port, box) - quotient(across, 2)) / across;
 }
 
 /** Return the items of every rank: boxes in their order, each with the bends of its wires behind it. */
 function rowsOf(board: Board): number[][] {
   const rows: number[][] = times(most(board.rank, -1) + 1, () => []);
-  const items = board.rank.map((_, item) => item).sort((a, b) => at(board.owner, a) - at(board.owner, b));
-  for (const item of items) at(rows, at(board.rank, item)).push(item);
+  const items = board.rank.map((_, item) => item).sort((a, b) => board.owner[a]! - board.owner[b]!);
+  for (const item of items) rows[board.rank[item]!]!.push(item);
   return rows;
 }
 
 /** Return how far apart the middles of two neighbours must be. */
 export function distance(board: Board, one: number, two: number): number {
   const gap = one < board.boxes && two < board.boxes ? board.metrics.apart : board.metrics.beside;
-  const before = at(board.sizes, one);
-  return before - quotient(before, 2) + gap + quotient(at(board.sizes, two), 2);
+  const before = board.sizes[one]!;
+  return before - quotient(before, 2) + gap + quotient(board.sizes[two]!, 2);
 }
 
 /** Return how far from its first corner a port of a box lies, across. */
 export function portOffset(board: Board, port: number, box: number): number {
-  const { across, inset = 0 } = at(board.shapes, box);
-  return inset + quotient((across - 2 * inset) * (2 * port + 1), 2 * at(board.ports, box));
+  const { across, inset = 0 } = board.shapes[box]!;
+  return inset + quotient((across - 2 * inset) * (2 * port + 1), 2 * board.ports[box]!);
 }
 
 /**
@@ -141,20 +141,20 @@ export function portOffset(board: Board, port: number, box: number): number {
 export function ranks(shapes: readonly Shape[], joints: readonly Joint[]): number[] {
   const found = shapes.map(() => 0);
   for (const { source, target } of [...joints].sort((a, b) => a.target - b.target)) {
-    found[target] = Math.max(at(found, target), at(found, source) + 1);
+    found[target] = Math.max(found[target]!, found[source]! + 1);
   }
   const first = shapes.map(() => -1);
   // Every reader of the source is settled: it comes later, and so did the wires that leave it.
   for (const { source, target } of [...joints].sort((a, b) => b.source - a.source)) {
-    const latest = at(found, target) - 1;
-    first[source] = at(first, source) < 0 ? latest : Math.min(at(first, source), latest);
-    found[source] = at(first, source);
+    const latest = found[target]! - 1;
+    first[source] = first[source]! < 0 ? latest : Math.min(first[source]!, latest);
+    found[source] = first[source]!;
   }
   return found;
 }
 
 function countPorts(boxes: number, joints: readonly Joint[]): number[] {
   const found = times(boxes, () => 0);
-  for (const { target, port } of joints) found[target] = Math.max(at(found, target), port + 1);
+  for (const { target, port } of joints) found[target] = Math.max(found[target]!, port + 1);
   return found;
 }

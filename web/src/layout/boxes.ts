@@ -3,11 +3,14 @@
  * in an order in which wires only lead forward; a wire is known by its reader and input slot, so `x * x` has two; what
  * is left out or drawn together is said in `note`.
  */
+import { active, nameOf } from "../engine/circuits";
+import { isSplitter, opOf } from "../engine/table";
+import { printable } from "../engine/words";
 import type { Circuit, Run } from "../types";
-import { at, pathsAround } from "./arrays";
+import { pathsAround } from "./arrays";
 import { caption, inputName } from "./captions";
-import { activeOf, isSplitter, kindsOf, kinkOf, nameOf, recordOf, type Kinds } from "./kinds";
-import { counted, printable } from "./letters";
+import { kindsOf, kinkOf, type Kinds } from "./kinds";
+import { counted } from "./letters";
 import { BLOCKED, NOT_COMPUTED, bare, read, uniform, type Reading } from "./readings";
 
 /** What a box stands for. */
@@ -83,7 +86,7 @@ export interface Artist {
 export function artistOf(circuit: Circuit, run: Run | null, digits: number): Artist {
   const labels = new Map<number, string[]>();
   for (const { label, node } of circuit.outputs) labels.set(node, [...(labels.get(node) ?? []), printable(label)]);
-  return { circuit, run, kinds: kindsOf(circuit), digits, active: activeOf(circuit), labels };
+  return { circuit, run, kinds: kindsOf(circuit), digits, active: active(circuit), labels };
 }
 
 /** Return a drawing with the circuit's own title. */
@@ -111,7 +114,7 @@ export function whole(artist: Artist): Drawing {
   for (const [node, { sources }] of artist.circuit.nodes.entries()) {
     for (const [slot, source] of sources.entries()) {
       // Constants without a name are written inside their readers.
-      if (at(place, source) >= 0) links.push(linkOf(artist, node, slot, at(place, source), at(place, node)));
+      if (place[source]! >= 0) links.push(linkOf(artist, node, slot, place[source]!, place[node]!));
     }
   }
   return drawingOf(artist, boxes, links);
@@ -119,15 +122,15 @@ export function whole(artist: Artist): Drawing {
 
 /** Return one wire. */
 export function linkOf(artist: Artist, reader: number, slot: number, from: number, to: number, source?: number): Link {
-  const node = at(artist.circuit.nodes, reader);
-  const carried = source ?? at(node.sources, slot);
+  const node = artist.circuit.nodes[reader]!;
+  const carried = source ?? node.sources[slot]!;
   const input = inputName(node, slot);
   const link: Link = { from, to, reader, slot, source: carried, input, local: null, sent: null, wires: 1 };
-  const flow = artist.run?.wires[at(artist.run.starts, reader) + slot];
+  const flow = artist.run?.wires[artist.run.starts[reader]! + slot];
   if (flow === undefined) return link;
   link.sent = flowReading(artist, flow.sent === null ? null : read(flow.sent, artist.digits), carried);
   // A blocked slope counts as 0; an op that is not by element has no single slope.
-  const local = flow.local === null && recordOf(node.op) ? 0 : flow.local;
+  const local = flow.local === null && opOf(node.op) ? 0 : flow.local;
   if (!isSplitter(node) && local !== null && artist.active[carried]) link.local = read(local, artist.digits);
   return link;
 }
@@ -140,11 +143,11 @@ export function flowReading(artist: Artist, found: Reading | null, node: number)
 /** Return the box of one node; some leaves may be written inside it. */
 export function boxOf(artist: Artist, node: number, leaves: readonly number[] = []): Box {
   const { circuit, run, digits } = artist;
-  const found = at(circuit.nodes, node);
+  const found = circuit.nodes[node]!;
   const kind = kindOf(artist, node);
   const labels = artist.labels.get(node) ?? [];
   const name = printable(found.names[0] ?? labels[0] ?? "");
-  const value = run ? read(at(run.values, node), digits) : null;
+  const value = run ? read(run.values[node]!, digits) : null;
   const sent = run?.grads[node] ?? null;
   const grad = run ? flowReading(artist, sent === null ? null : read(sent, digits), node) : null;
   return {
@@ -167,14 +170,14 @@ export function boxOf(artist: Artist, node: number, leaves: readonly number[] = 
 }
 
 function kindOf({ circuit }: Artist, node: number): Kind {
-  const found = at(circuit.nodes, node);
+  const found = circuit.nodes[node]!;
   if (found.op === "input" || found.op === "constant") return found.op;
   return isSplitter(found) ? "splitter" : "node";
 }
 
 /** Return the op with what is written inside it. */
 function textOf(artist: Artist, node: number, kind: Kind, leaves: readonly number[]): string {
-  const found = at(artist.circuit.nodes, node);
+  const found = artist.circuit.nodes[node]!;
   if (kind !== "node") return kind;
   const inside = found.sources.map((x) => (leaves.includes(x) ? nameOf(artist.circuit, x) : constantText(artist, x)));
   return caption(found, inside);
@@ -184,7 +187,7 @@ function textOf(artist: Artist, node: number, kind: Kind, leaves: readonly numbe
 function constantText(artist: Artist, source: number): string {
   let node = source;
   while (artist.kinds.folded[node] && artist.circuit.nodes[node]?.sources[0] !== undefined) {
-    node = at(at(artist.circuit.nodes, node).sources, 0);
+    node = artist.circuit.nodes[node]!.sources[0]!;
   }
   if (!artist.kinds.folded[node]) return "";
   const found = read(artist.circuit.nodes[node]?.constant ?? null, artist.digits);

@@ -1,16 +1,19 @@
 /** Draws pieces of a circuit, each a group or a single node, and the wires between them. */
+import { nameOf, startsOf } from "../engine/circuits";
+import { isBad, isNan } from "../engine/faults";
+import { sizeOf } from "../engine/numbers";
+import { printable } from "../engine/words";
 import type { Value } from "../types";
-import { at, listOf, most } from "./arrays";
+import { listOf, most } from "./arrays";
 import { boxOf, drawingOf, flowReading, linkOf, type Artist, type Box, type Drawing, type Link } from "./boxes";
 import type { Ends, Piece, Plan } from "./grouping";
-import { nameOf } from "./kinds";
-import { counted, printable } from "./letters";
+import { counted } from "./letters";
 import { read, readBad, readNorm, type Reading } from "./readings";
 
 /** Draw the pieces of a plan. */
 export function collapsed(artist: Artist, plan: Plan, ends: Ends): Drawing {
   const boxes = plan.pieces.map((piece) =>
-    piece.single ? boxOf(artist, at(piece.nodes, 0), piece.leaves) : groupBox(artist, piece),
+    piece.single ? boxOf(artist, piece.nodes[0]!, piece.leaves) : groupBox(artist, piece),
   );
   return drawingOf(artist, boxes, bundles(artist, plan, ends), plan.note);
 }
@@ -19,7 +22,7 @@ function groupBox(artist: Artist, piece: Piece): Box {
   const { run, digits } = artist;
   const held = [...piece.leaves, ...piece.nodes];
   const name = printable(pieceName(artist, piece));
-  const first = at(piece.nodes, 0);
+  const first = piece.nodes[0]!;
   const outer = piece.opened ? piece.path : piece.path.slice(0, Math.max(0, piece.path.lastIndexOf("/")));
   const grads = run ? piece.nodes.map((node) => run.grads[node] ?? null) : [];
   return {
@@ -47,7 +50,7 @@ function pieceName({ circuit, kinds }: Artist, piece: Piece): string {
   const [k, of] = piece.part;
   if (piece.until) return `${piece.path} to ${piece.until}`;
   if (piece.path) return of > 1 ? `${piece.path} (${k} of ${of})` : piece.path;
-  const [first, end] = [at(piece.nodes, 0), at(piece.nodes, piece.nodes.length - 1)];
+  const [first, end] = [piece.nodes[0]!, piece.nodes.at(-1)!];
   return kinds.leaves[first] ? `${nameOf(circuit, first)} to ${nameOf(circuit, end)}` : `%${first} to %${end}`;
 }
 
@@ -55,25 +58,17 @@ function pieceName({ circuit, kinds }: Artist, piece: Piece): string {
 function bundles(artist: Artist, plan: Plan, ends: Ends): Link[] {
   const joined = new Map<string, number[]>();
   for (const [k, source] of ends.sources.entries()) {
-    const [from, to] = [at(plan.owner, source), at(plan.owner, at(ends.readers, k))];
+    const [from, to] = [plan.owner[source]!, plan.owner[ends.readers[k]!]!];
     if (from === to || from < 0 || to < 0) continue;
-    const alone = at(plan.pieces, from).single && at(plan.pieces, to).single;
+    const alone = plan.pieces[from]!.single && plan.pieces[to]!.single;
     listOf(joined, `${from} ${to} ${alone ? k : -1}`).push(k);
   }
-  const starts = startsOf(ends.readers, artist.circuit.nodes.length);
+  const starts = startsOf(artist.circuit);
   const found = [...joined].map(([key, wires]) => {
     const [from = 0, to = 0] = key.split(" ").map(Number);
     return bundle(artist, ends, starts, wires, from, to);
   });
   return found.sort((a, b) => a.to - b.to || a.reader - b.reader || a.slot - b.slot);
-}
-
-/** Return where the wires of each node begin. */
-function startsOf(readers: readonly number[], nodes: number): number[] {
-  const found = Array.from({ length: nodes + 1 }, () => 0);
-  for (const reader of readers) found[reader + 1] = at(found, reader + 1) + 1;
-  for (let k = 1; k <= nodes; k++) found[k] = at(found, k) + at(found, k - 1);
-  return found;
 }
 
 function bundle(
@@ -84,10 +79,10 @@ function bundle(
   from: number,
   to: number,
 ): Link {
-  const first = at(wires, 0);
-  const reader = at(ends.readers, first);
-  const slot = first - at(starts, reader);
-  const source = at(ends.sources, first);
+  const first = wires[0]!;
+  const reader = ends.readers[first]!;
+  const slot = first - starts[reader]!;
+  const source = ends.sources[first]!;
   if (wires.length === 1) return linkOf(artist, reader, slot, from, to, source);
   const sent = artist.run ? bundleReading(artist, ends, wires) : null;
   return { from, to, reader, slot, source, input: "", local: null, sent, wires: wires.length };
@@ -96,20 +91,21 @@ function bundle(
 /** Return what came back along wires that are drawn as one. */
 function bundleReading(artist: Artist, ends: Ends, wires: readonly number[]): Reading {
   const { run, active, digits } = artist;
-  const live = wires.filter((k) => active[at(ends.sources, k)]);
+  const live = wires.filter((k) => active[ends.sources[k]!]);
   const flows = live.map((k) => run?.wires[k]?.sent ?? null).filter((flow) => flow !== null);
   if (flows.length > 1) return normOf(flows, digits);
   const [only] = flows;
-  const source = at(ends.sources, at(live.length ? live : wires, 0));
+  const source = ends.sources[(live.length ? live : wires)[0]!]!;
   return flowReading(artist, only === undefined ? null : read(only, digits), source);
 }
 
 /** Return the norm of several gradients; there is none if one of them is not finite. */
 function normOf(values: readonly (Value | null)[], digits: number): Reading {
-  const nans = total(values.map(nansIn));
-  const infs = total(values.map(badIn)) - nans;
+  const found = values.filter((value) => value !== null);
+  const nans = total(found.map((value) => (typeof value === "object" ? value.bad : Number(isNan(value)))));
+  const infs = total(found.map(badIn)) - nans;
   if (nans || infs) return readBad(nans, infs);
-  const sizes = values.map(sizeOf);
+  const sizes = found.map((value) => Math.abs(sizeOf(value)));
   const top = most(sizes, 0);
   // The squares of large and small numbers are no longer numbers.
   return readNorm(top ? top * Math.sqrt(total(sizes.map((size) => (size / top) ** 2))) : 0, digits);
@@ -119,15 +115,7 @@ function total(numbers: readonly number[]): number {
   return numbers.reduce((sum, number) => sum + number, 0);
 }
 
-function sizeOf(value: Value | null): number {
-  return value === null ? 0 : typeof value === "object" ? value.norm : Math.abs(Number(value));
-}
-
+/** Return how many numbers of a value are not finite. */
 function badIn(value: Value | null): number {
-  if (value === null || typeof value === "boolean") return 0;
-  return typeof value === "object" ? value.bad : Number.isFinite(value) ? 0 : 1;
-}
-
-function nansIn(value: Value | null): number {
-  return typeof value === "number" ? (Number.isNaN(value) ? 1 : 0) : badIn(value);
+  return value !== null && typeof value === "object" ? value.bad : Number(isBad(value));
 }

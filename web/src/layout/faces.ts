@@ -2,10 +2,10 @@
  * What boxes and wires of a picture show at a step: texts, states, tones, and the names that assistive technology
  * reads. Kept true: what is not computed shows a dash and never 0; NaN and infinities have no hue.
  */
+import { active } from "../engine/circuits";
+import { sizeOf } from "../engine/numbers";
 import type { Known } from "../state/known";
 import type { Run, Value } from "../types";
-import { at } from "./arrays";
-import { activeOf } from "./kinds";
 import { DASH } from "./letters";
 import type { Picture, PictureBox, PictureWire } from "./picture";
 import { bareWithSign, pretty, read, uniform, bare, withSign, type Reading } from "./readings";
@@ -65,16 +65,11 @@ export interface WireFace {
 export function sceneOf(picture: Picture, run: Run, known: Known, mode: Mode): Scene {
   const scale = mode === "product" ? productScale(run) : picture.scale;
   const backward = known.grad.some((mark) => mark !== "none");
-  return { picture, run, known, mode, scale, active: activeOf(run.circuit), backward };
+  return { picture, run, known, mode, scale, active: active(run.circuit), backward };
 }
 
 function productScale(run: Run): Scale {
   return scaleOf(run.grads.map((grad, node) => sizeOf(grad) * sizeOf(run.values[node] ?? null)));
-}
-
-/** The number of a value, or the norm of an array. */
-function sizeOf(value: Value | null): number {
-  return value === null ? 0 : typeof value === "object" ? value.norm : Number(value);
 }
 
 /** Return the tone of a gradient, given the value it belongs to. */
@@ -170,7 +165,7 @@ export function gathered(scene: Scene, box: PictureBox): Gathered {
     sum: (known.grad[box.node] === "partial" ? known.partial[box.node] : run.grads[box.node]) ?? null,
   };
   if (box.branches.length + box.outputs.length === 0) return whole;
-  const wires = box.branches.map(({ reader, slot }) => at(run.starts, reader) + slot);
+  const wires = box.branches.map(({ reader, slot }) => run.starts[reader]! + slot);
   const sending = wires.filter((wire) => run.wires[wire]?.sent !== null);
   if (sending.length === whole.due) return whole;
   const back = sending.filter((wire) => known.wire[wire] === "final").reverse();
@@ -189,9 +184,9 @@ function splitterName(scene: Scene, box: PictureBox): string {
 
 /** Return what a wire shows. */
 export function wireFace(scene: Scene, wire: PictureWire): WireFace {
-  const target = at(scene.picture.boxes, wire.to);
+  const target = scene.picture.boxes[wire.to]!;
   const glyph = wire.slot < 0;
-  const flow = glyph ? undefined : scene.run.wires[at(scene.run.starts, wire.reader) + wire.slot];
+  const flow = glyph ? undefined : scene.run.wires[scene.run.starts[wire.reader]! + wire.slot];
   const sum = target.kind === "splitter" ? gathered(scene, target) : null;
   const sent = glyph ? (sum?.arrived ? sum.sum : null) : (flow?.sent ?? null);
   const found = wire.wires > 1 && wire.sent ? wire.sent : read(sent);
@@ -210,7 +205,7 @@ export function wireFace(scene: Scene, wire: PictureWire): WireFace {
 
 function wireMark(scene: Scene, wire: PictureWire, found: Reading, sum: Gathered | null): Mark {
   if (wire.slot < 0) return glyphMark(sum, found);
-  const state = scene.known.wire[at(scene.run.starts, wire.reader) + wire.slot] ?? "none";
+  const state = scene.known.wire[scene.run.starts[wire.reader]! + wire.slot] ?? "none";
   if (state === "none" || !scene.active[wire.source]) return "none";
   if (found.state === "not computed") return "blocked";
   return state === "stale" ? "stale" : stateMark(found);
@@ -253,7 +248,7 @@ function slopeText(local: Value | null, wire: PictureWire): string {
 
 function wireName(scene: Scene, wire: PictureWire, texts: Texts, mark: Mark): string {
   const { boxes } = scene.picture;
-  const parts = [`wire from ${at(boxes, wire.from).label} to ${at(boxes, wire.to).label}`];
+  const parts = [`wire from ${boxes[wire.from]!.label} to ${boxes[wire.to]!.label}`];
   if (wire.input) parts.push(`input ${wire.input}`);
   if (wire.wires > 1) parts.push(`${wire.wires} wires`);
   const value = scene.run.values[wire.source] ?? null;

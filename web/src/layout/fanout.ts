@@ -3,7 +3,7 @@
  * splitters as in the split form of a circuit: the first branch of each goes to the earliest reader left.
  */
 import type { Run } from "../types";
-import { at, last, times } from "./arrays";
+import { last, times } from "./arrays";
 import type { Box, Drawing, Link } from "./boxes";
 import { counted } from "./letters";
 import { BLOCKED, NOT_COMPUTED, read, type Reading } from "./readings";
@@ -23,18 +23,18 @@ interface Splitting {
 /** Return the drawing with splitters behind every box that several readers (outputs included) share. */
 export function withSplitters(drawn: Drawing, run: Run | null, digits: number, chain: number): Drawing {
   const leaving: number[][] = drawn.boxes.map(() => []);
-  for (const [k, link] of drawn.links.entries()) at(leaving, link.from).push(k);
+  for (const [k, link] of drawn.links.entries()) leaving[link.from]!.push(k);
   const made: Splitting = { drawn, run, digits, chain, boxes: [], added: [], start: drawn.links.map(() => 0) };
   const place: number[] = [];
   for (const [k, box] of drawn.boxes.entries()) {
     place.push(made.boxes.length);
     made.boxes.push(box);
-    for (const wire of at(leaving, k)) made.start[wire] = made.boxes.length - 1;
+    for (const wire of leaving[k]!) made.start[wire] = made.boxes.length - 1;
     // An explicit splitter brings two branches of its own, of which the first stays.
-    const readers = at(leaving, k).slice(box.kind === "splitter" ? 1 : 0);
+    const readers = leaving[k]!.slice(box.kind === "splitter" ? 1 : 0);
     if (readers.length + box.outputs.length > 1) branch(made, box, readers);
   }
-  const moved = drawn.links.map((link, k) => ({ ...link, from: at(made.start, k), to: at(place, link.to) }));
+  const moved = drawn.links.map((link, k) => ({ ...link, from: made.start[k]!, to: place[link.to]! }));
   const links = [...moved, ...made.added].sort((a, b) => a.to - b.to || a.slot - b.slot);
   return { ...drawn, boxes: made.boxes, links };
 }
@@ -61,8 +61,8 @@ function sumOf(made: Splitting, box: Box, readers: readonly number[], step: numb
   const { run, drawn, digits } = made;
   if (run === null || box.grad === null || box.grad.state === "not computed") return box.grad;
   const flows = readers.slice(step).map((wire) => {
-    const { reader, slot } = at(drawn.links, wire);
-    return run.wires[at(run.starts, reader) + slot]?.sent ?? null;
+    const { reader, slot } = drawn.links[wire]!;
+    return run.wires[run.starts[reader]! + slot]?.sent ?? null;
   });
   let total: number | null = box.outputs.length ? 1 : null;
   for (const flow of flows.reverse()) {
@@ -74,7 +74,7 @@ function sumOf(made: Splitting, box: Box, readers: readonly number[], step: numb
 }
 
 function splitter(made: Splitting, box: Box, readers: readonly number[], needed: number, sent: Reading | null): Box {
-  const branches = readers.map((wire) => at(made.drawn.links, wire)).map(({ reader, slot }) => ({ reader, slot }));
+  const branches = readers.map((wire) => made.drawn.links[wire]!).map(({ reader, slot }) => ({ reader, slot }));
   return {
     kind: "splitter",
     name: "",

@@ -1,10 +1,10 @@
 /** The geometry of a drawing in pixels: how large boxes are, what stands on wires, and where all of it goes. */
-import { at, most } from "./arrays";
+import { most } from "./arrays";
 import type { Box, Drawing, Link } from "./boxes";
 import { layout } from "./layout";
 import { clip, clipFront, grouped, width } from "./letters";
 import { bare, bareWithSign, pretty, sameReading, uniform, withSign, type State } from "./readings";
-import type { Joint, Shape, Spot } from "./shapes";
+import type { Joint, Route, Shape, Spot } from "./shapes";
 
 export const FONT = 12;
 export const SMALL = 10;
@@ -39,15 +39,14 @@ export interface Rect {
   height: number;
 }
 
-/** A drawing with places: one rectangle per box, one path of points (x, y) per wire. */
+/** A drawing with places: one rectangle per box, one route of points (x, y) per wire. */
 export interface Figure {
   drawn: Drawing;
   down: boolean;
   width: number;
   height: number;
   rects: Rect[];
-  paths: Spot[][];
-  stubs: boolean[];
+  routes: Route[];
   /** What stands on each wire: the local derivative and what was sent; and how much room there is for it. */
   labels: Label[];
   rooms: number[];
@@ -80,12 +79,11 @@ export function figureOf(drawn: Drawing, manner: Manner): Figure {
     width: wide,
     height: high,
     rects: shapes.map((shape, k) => {
-      const [x, y] = turned(at(found.corners, k), down);
+      const [x, y] = turned(found.corners[k]!, down);
       const [w, h] = turned([shape.along, shape.across], down);
       return { x, y, width: w, height: h };
     }),
-    paths: found.routes.map((route) => route.points.map((point) => turned(point, down))),
-    stubs: found.routes.map((route) => route.stub),
+    routes: found.routes.map(({ points, stub }) => ({ points: points.map((point) => turned(point, down)), stub })),
     labels,
     rooms: joints.map((joint) => joint.label ?? 0),
     ranks: found.ranks,
@@ -128,17 +126,20 @@ export function cellsOf(box: Box): Cell[] {
   return found;
 }
 
+/** What labels are made from. */
+export type Drawn = Pick<Drawing, "boxes" | "links">;
+
 /** Return what stands on each wire; nothing on wires into groups that have many. */
-function labelsOf(drawn: Drawing): Label[] {
+export function labelsOf(drawn: Drawn): Label[] {
   const arriving = drawn.boxes.map(() => 0);
-  for (const link of drawn.links) arriving[link.to] = at(arriving, link.to) + 1;
-  const crowded = drawn.boxes.map((box, k) => box.kind === "group" && at(arriving, k) > MARKED);
+  for (const link of drawn.links) arriving[link.to]!++;
+  const crowded = drawn.boxes.map((box, k) => box.kind === "group" && arriving[k]! > MARKED);
   const write = isDetailed(drawn) ? labelOf : shortLabel;
-  return drawn.links.map((link) => (crowded[link.to] ? ["", ""] : write(link, at(drawn.boxes, link.from))));
+  return drawn.links.map((link) => (crowded[link.to] ? ["", ""] : write(link, drawn.boxes[link.from]!)));
 }
 
 /** Return whether everything is written on wires. */
-export function isDetailed(drawn: Drawing): boolean {
+export function isDetailed(drawn: Drawn): boolean {
   return drawn.boxes.length <= DETAILED;
 }
 
@@ -158,8 +159,8 @@ function shortLabel(link: Link, source: Box): Label {
 }
 
 /** Return the name that stands at the end of a wire that comes from far away. */
-export function stubText(drawn: Drawing, link: Link): string {
-  return clip(at(drawn.boxes, link.from).label, STUB);
+export function stubText(drawn: Drawn, link: Link): string {
+  return clip(drawn.boxes[link.from]!.label, STUB);
 }
 
 /** Return what a splitter glyph says while gradients come back. */
@@ -181,7 +182,7 @@ function labelWidth(texts: readonly string[]): number {
 
 /** The labels of wires as they are measured. */
 function measured(drawn: Drawing, labels: readonly Label[], steady: boolean): string[][] {
-  return drawn.links.map((link, k) => widest(at(labels, k), branchesOf(at(drawn.boxes, link.to)), steady));
+  return drawn.links.map((link, k) => widest(labels[k]!, branchesOf(drawn.boxes[link.to]!), steady));
 }
 
 /** Return how many gradients a splitter waits for; 0 for all others. */
@@ -194,9 +195,9 @@ function jointsOf(drawn: Drawing, labels: readonly Label[], { down, steady }: Ma
   const texts = measured(drawn, labels, steady);
   const seen = drawn.boxes.map(() => 0);
   return drawn.links.map((link, k) => {
-    const port = at(seen, link.to);
+    const port = seen[link.to]!;
     seen[link.to] = port + 1;
-    const room = down ? (at(texts, k).some(Boolean) ? 26 : 0) : labelWidth(at(texts, k));
+    const room = down ? (texts[k]!.some(Boolean) ? 26 : 0) : labelWidth(texts[k]!);
     const name = width(stubText(drawn, link), SMALL);
     const [far, tail] = down ? [14, 24] : [name + 10, name + 12];
     return { source: link.from, target: link.to, port, label: room + 8, far, tail };
@@ -206,8 +207,8 @@ function jointsOf(drawn: Drawing, labels: readonly Label[], { down, steady }: Ma
 function shapesOf(drawn: Drawing, labels: readonly Label[], manner: Manner): Shape[] {
   const texts = measured(drawn, labels, manner.steady);
   const arriving: string[][][] = drawn.boxes.map(() => []);
-  for (const [k, link] of drawn.links.entries()) at(arriving, link.to).push(at(texts, k));
-  return drawn.boxes.map((box, k) => shapeOf(box, at(arriving, k), manner));
+  for (const [k, link] of drawn.links.entries()) arriving[link.to]!.push(texts[k]!);
+  return drawn.boxes.map((box, k) => shapeOf(box, arriving[k]!, manner));
 }
 
 function shapeOf(box: Box, labels: readonly string[][], manner: Manner): Shape {
@@ -231,7 +232,7 @@ function shapeOf(box: Box, labels: readonly string[][], manner: Manner): Shape {
 /** Return how much room a box needs for labels that stand beside wires from above and reach past its edge. */
 function reserveOf(wide: number, labels: readonly string[][], down: boolean): number {
   if (!(down && labels.length)) return 0;
-  const past = labelWidth(at(labels, labels.length - 1)) + 7 - Math.floor(wide / (2 * labels.length));
+  const past = labelWidth(labels.at(-1)!) + 7 - Math.floor(wide / (2 * labels.length));
   return even(wide + 2 * Math.max(0, past));
 }
 

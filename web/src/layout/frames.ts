@@ -3,7 +3,7 @@
  * else follows its boxes from rank to rank. Kept true: a frame holds all boxes of its group in a band and no others,
  * and frames do not cross, unless one group is in the other.
  */
-import { at, last, least, listOf, most } from "./arrays";
+import { last, least, listOf, most } from "./arrays";
 import { openGroups, type Box, type Drawing } from "./boxes";
 import { turned, type Figure, type Rect } from "./figure";
 import type { Spot } from "./shapes";
@@ -31,7 +31,7 @@ export function framesOf(figure: Figure): Frame[] {
   const levels = levelsOf(figure.drawn);
   for (const { path, inside } of groupsOf(figure.drawn)) {
     const level = levels.get(path) ?? 0;
-    const bands = new Set(inside.map((box) => at(figure.bands, box)));
+    const bands = new Set(inside.map((box) => figure.bands[box]!));
     for (const band of [...bands].sort((a, b) => a - b)) {
       const here = inside.filter((box) => figure.bands[box] === band);
       const found = framed(around(figure, here, stops, level), path, made, true);
@@ -56,7 +56,7 @@ function framed(some: Around, path: string, made: readonly Frame[], whole: boole
   const outer = made.filter((frame) => isWithin(path, frame.path));
   const others = [...some.others, ...made.filter((frame) => !outer.includes(frame)).flatMap((frame) => frame.columns)];
   for (const columns of [wholeColumn(some), steppedColumns(some)]) {
-    const stepped = outer.some((frame) => frame.columns.length > 1 && meets(frame.columns, at(columns, 0)));
+    const stepped = outer.some((frame) => frame.columns.length > 1 && meets(frame.columns, columns[0]!));
     if (!(columns.length === 1 && stepped) && !others.some((rect) => meets(columns, rect))) {
       return { path, columns, outline: outlineOf(columns, some.down) };
     }
@@ -91,14 +91,14 @@ function partsOf(drawn: Drawing, path: string, boxes: readonly number[]): number
   }
   const found = new Map<number, number[]>();
   for (const box of boxes) listOf(found, first(box)).push(box);
-  const own = (box: number) => isWithin(at(drawn.boxes, box).group, path);
+  const own = (box: number) => isWithin(drawn.boxes[box]!.group, path);
   return [...found.values()].filter((some) => some.filter(own).length > 1);
 }
 
 /** Return the open groups that have several boxes, with which boxes they have. */
 function groupsOf(drawn: Drawing): { path: string; inside: number[] }[] {
   const leaving: number[][] = drawn.boxes.map(() => []);
-  for (const { from, to } of drawn.links) at(leaving, from).push(to);
+  for (const { from, to } of drawn.links) leaving[from]!.push(to);
   const found = openGroups(drawn.boxes).map((path) => ({ path, inside: membersOf(drawn.boxes, path, leaving) }));
   return found.filter(({ inside }) => inside.length > 1);
 }
@@ -107,8 +107,8 @@ function groupsOf(drawn: Drawing): { path: string; inside: number[] }[] {
 function membersOf(boxes: readonly Box[], path: string, leaving: readonly number[][]): number[] {
   const found = boxes.map((box) => isWithin(box.group, path));
   for (let k = found.length - 1; k >= 0; k--) {
-    const passive = ["input", "constant", "splitter"].includes(at(boxes, k).kind);
-    if (passive && at(leaving, k).length) found[k] = at(leaving, k).every((reader) => found[reader]);
+    const passive = ["input", "constant", "splitter"].includes(boxes[k]!.kind);
+    if (passive && leaving[k]!.length) found[k] = leaving[k]!.every((reader) => found[reader]);
   }
   return [...found.keys()].filter((k) => found[k]);
 }
@@ -131,10 +131,10 @@ function stopsOf(figure: Figure): Map<number, Span> {
   const extents = new Map<number, Span>();
   const band = new Map<number, number>();
   for (const [k, rank] of figure.ranks.entries()) {
-    const [start, end] = spanOf(at(figure.rects, k), figure.down);
+    const [start, end] = spanOf(figure.rects[k]!, figure.down);
     const [low, high] = extents.get(rank) ?? [start, end];
     extents.set(rank, [Math.min(low, start), Math.max(high, end)]);
-    band.set(rank, at(figure.bands, k));
+    band.set(rank, figure.bands[k]!);
   }
   const found = new Map<number, Span>();
   for (const [rank, [low, high]] of extents) found.set(rank, [low - SIDE - SIDE_STEP, high + SIDE + SIDE_STEP]);
@@ -167,7 +167,7 @@ function around(figure: Figure, inside: readonly number[], stops: Map<number, Sp
   const top = TOP + TOP_STEP * level;
   const members = new Set(inside);
   const byRank = new Map<number, Rect[]>();
-  for (const box of inside) listOf(byRank, at(figure.ranks, box)).push(at(figure.rects, box));
+  for (const box of inside) listOf(byRank, figure.ranks[box]!).push(figure.rects[box]!);
   return {
     down,
     stops,
@@ -180,7 +180,7 @@ function around(figure: Figure, inside: readonly number[], stops: Map<number, Sp
 
 /** Return where a frame starts and ends along. */
 function reach({ ranks, stops, before, side, down }: Around): Span {
-  const [firstRank, firstRects] = at(ranks, 0);
+  const [firstRank, firstRects] = ranks[0]!;
   const [lastRank, lastRects] = last(ranks);
   const ends = [...firstRects, ...lastRects].map((rect) => spanOf(rect, down));
   const start = Math.max(least(ends.map(([low]) => low), 0) - before[0], stops.get(firstRank)?.[0] ?? 0);
@@ -198,7 +198,7 @@ function steppedColumns(some: Around): Rect[] {
   const cuts = [start, ...some.ranks.slice(1).map(([rank]) => some.stops.get(rank)?.[0] ?? 0), end];
   const found: Rect[] = [];
   for (const [k, [, rects]] of some.ranks.entries()) {
-    const made = column(some, [at(cuts, k), at(cuts, k + 1)], rects);
+    const made = column(some, [cuts[k]!, cuts[k + 1]!], rects);
     found.push(k ? joined(last(found), made, some.down) : made);
   }
   return found;
@@ -246,8 +246,8 @@ function outlineOf(columns: readonly Rect[], down: boolean): Spot[] {
 /** Return the corners of an outline without those at which it does not turn. */
 function withoutStraight(points: readonly Spot[]): Spot[] {
   return points.filter(([x, y], k) => {
-    const before = at(points, (k + points.length - 1) % points.length);
-    const behind = at(points, (k + 1) % points.length);
+    const before = points[(k + points.length - 1) % points.length]!;
+    const behind = points[(k + 1) % points.length]!;
     if (x === behind[0] && y === behind[1]) return false;
     const straight = (before[0] === x && x === behind[0]) || (before[1] === y && y === behind[1]);
     return !straight;

@@ -5,7 +5,7 @@
  * convex, so wires between boxes only lead forward.
  */
 import type { Circuit } from "../types";
-import { at, last, least, listOf, most, pathParts, quotientUp, times } from "./arrays";
+import { last, least, listOf, most, pathParts, quotientUp, times } from "./arrays";
 import { pop, push } from "./heap";
 import { originsOf, type Kinds } from "./kinds";
 import { counted } from "./letters";
@@ -93,7 +93,7 @@ export function materialOf(circuit: Circuit, kinds: Kinds): Material {
   const ends: Ends = { sources: [], readers: [] };
   for (const [node, { sources }] of circuit.nodes.entries()) {
     for (const source of sources) {
-      ends.sources.push(at(origins, source));
+      ends.sources.push(origins[source]!);
       ends.readers.push(node);
     }
   }
@@ -117,7 +117,7 @@ export function plan(material: Material, wanted: Wanted): Plan {
 }
 
 function crowdedPlan(material: Material, levels: readonly Level[], cap: number): Plan {
-  const coarsest = levels[levels.length - 1];
+  const coarsest = levels.at(-1);
   const pieces = coarsest ? neighbours(material, coarsest, cap) : null;
   const outer = coarsest?.paths.filter((path) => path && !path.endsWith("/")) ?? [];
   const many = outer.length ? `; its ${counted(outer.length, "group")} do not fit` : "";
@@ -154,26 +154,26 @@ function longest({ circuit, ends }: Material, runs: readonly Run[]): number {
   for (const [k, { nodes }] of runs.entries()) for (const node of nodes) owner[node] = k;
   const reading: number[][] = runs.map(() => []);
   for (const [k, source] of ends.sources.entries()) {
-    const [start, end] = [at(owner, source), at(owner, at(ends.readers, k))];
-    if (start >= 0 && end > start) at(reading, end).push(start);
+    const [start, end] = [owner[source]!, owner[ends.readers[k]!]!];
+    if (start >= 0 && end > start) reading[end]!.push(start);
   }
   const ranks: number[] = [];
   // Runs come in an order in which wires only lead forward.
-  for (const starts of reading) ranks.push(most(starts.map((start) => at(ranks, start) + 1), 0));
+  for (const starts of reading) ranks.push(most(starts.map((start) => ranks[start]! + 1), 0));
   return most(ranks, -1) + 1;
 }
 
 /** Return the ways to group the nodes, most detailed first: a key for each (-1: a box of its own) and their paths. */
 function levelsOf({ circuit, inner }: Material, depth: number | null, opened: ReadonlySet<string>): Level[] {
   const parts = circuit.nodes.map(({ group }) => pathParts(group));
-  const deepest = most(inner.map((node) => at(parts, node).length), 0);
+  const deepest = most(inner.map((node) => parts[node]!.length), 0);
   if (!deepest) return [];
   const top = depth === null ? deepest : Math.min(depth, deepest);
   return times(top + 1, (k) => top - k).flatMap((level) =>
     [false, true].map((bundled) => {
       const known = new Map<string, number>();
       const table = parts.map((path) => keyOf(path, level, opened, bundled, known));
-      return { keys: inner.map((node) => at(table, node)), paths: [...known.keys()] };
+      return { keys: inner.map((node) => table[node]!), paths: [...known.keys()] };
     }),
   );
 }
@@ -207,7 +207,7 @@ function lowerBound(keys: readonly number[]): number {
 function runsOf(material: Material, keys: readonly number[], cap: number): Run[] | null {
   const { inner, circuit } = material;
   const keyAt = circuit.nodes.map(() => -1);
-  for (const [k, node] of inner.entries()) keyAt[node] = at(keys, k);
+  for (const [k, node] of inner.entries()) keyAt[node] = keys[k]!;
   const runs = consecutive(inner, keyAt);
   if (runs.length === lowerBound(keys)) return runs;
   const order = together(material, keyAt, cap);
@@ -218,7 +218,7 @@ function runsOf(material: Material, keys: readonly number[], cap: number): Run[]
 function consecutive(order: readonly number[], keyAt: readonly number[]): Run[] {
   const found: Run[] = [];
   for (const node of order) {
-    const key = at(keyAt, node);
+    const key = keyAt[node]!;
     if (found.length && key >= 0 && last(found).key === key) last(found).nodes.push(node);
     else found.push({ key, nodes: [node] });
   }
@@ -233,12 +233,12 @@ function together({ circuit, kinds, inner, ends }: Material, keyAt: readonly num
   const readers: number[][] = circuit.nodes.map(() => []);
   const waiting = circuit.nodes.map(() => 0);
   for (const [k, source] of ends.sources.entries()) {
-    const reader = at(ends.readers, k);
+    const reader = ends.readers[k]!;
     if (!kinds.inner[source] || !kinds.inner[reader]) continue;
-    at(readers, source).push(reader);
-    waiting[reader] = at(waiting, reader) + 1;
+    readers[source]!.push(reader);
+    waiting[reader]!++;
   }
-  const own = (node: number) => (at(keyAt, node) < 0 ? circuit.nodes.length + node : at(keyAt, node));
+  const own = (node: number) => (keyAt[node]! < 0 ? circuit.nodes.length + node : keyAt[node]!);
   const heads = inner.filter((node) => !waiting[node]);
   const ready = new Map<number, number[]>();
   for (const node of heads) listOf(ready, own(node)).push(node);
@@ -250,8 +250,8 @@ function together({ circuit, kinds, inner, ends }: Material, keyAt: readonly num
     while (queue.length) {
       const node = pop(queue);
       order.push(node);
-      for (const reader of at(readers, node)) {
-        waiting[reader] = at(waiting, reader) - 1;
+      for (const reader of readers[node]!) {
+        waiting[reader]!--;
         if (waiting[reader]) continue;
         push(listOf(ready, own(reader)), reader);
         if (own(reader) !== current) push(heads, reader);
@@ -296,7 +296,7 @@ function piecesOf(runs: readonly Run[], paths: readonly string[]): Piece[] {
   return runs.map(({ key, nodes }) => {
     if (key < 0 || nodes.length === 1) return piece(nodes, { single: true });
     seen.set(key, (seen.get(key) ?? 0) + 1);
-    const path = at(paths, key);
+    const path = paths[key]!;
     const part: Piece["part"] = [seen.get(key) ?? 1, totals.get(key) ?? 1];
     return piece(nodes, { path: withoutSlash(path), part, opened: path.endsWith("/") });
   });
@@ -308,8 +308,8 @@ function neighbours(material: Material, { keys, paths }: Level, cap: number): Pi
   if (runs === null) return null;
   const parts = equalParts(runs, Math.min(RUNS, cap)).filter((part) => part.length);
   return parts.map((part) => {
-    const named = part.filter(({ key }) => key >= 0).map(({ key }) => withoutSlash(at(paths, key))).filter(Boolean);
-    const [first, end] = [named[0] ?? "", named[named.length - 1] ?? ""];
+    const named = part.filter(({ key }) => key >= 0).map(({ key }) => withoutSlash(paths[key]!)).filter(Boolean);
+    const [first, end] = [named[0] ?? "", named.at(-1) ?? ""];
     return piece(part.flatMap(({ nodes }) => nodes), { path: first, until: end === first ? "" : end });
   });
 }
@@ -337,7 +337,7 @@ function finish(material: Material, given: Piece[], cap: number, more = ""): Pla
     note += `; ${counted(leaves.length, "input")} ${where}`;
   }
   const origins = originsOf(circuit);
-  for (const [node, is] of kinds.splitters.entries()) if (is) owner[node] = at(owner, at(origins, node));
+  for (const [node, is] of kinds.splitters.entries()) if (is) owner[node] = owner[origins[node]!]!;
   return { pieces, owner, note };
 }
 
@@ -355,21 +355,21 @@ function leafBoxes(
   const readers = pieceReaders(material, owner);
   const byReader = new Map<number, number[]>();
   for (const leaf of leaves) {
-    const found = at(readers, leaf);
+    const found = readers[leaf]!;
     const reader = least(found, pieces.length);
-    const alone = reader !== most(found, -1) || reader < 0 || at(pieces, reader).single;
+    const alone = reader !== most(found, -1) || reader < 0 || pieces[reader]!.single;
     listOf(byReader, alone ? -1 - leaf : reader).push(leaf);
   }
   const each = (some: readonly number[]) => some.map((leaf) => [leaf]);
   const parts = [...byReader.values()].flatMap((some) => (some.length > FEW_LEAVES ? [some] : each(some)));
   const found = parts.map((part) => piece(part, { single: part.length === 1 }));
-  return found.sort((a, b) => at(a.nodes, 0) - at(b.nodes, 0));
+  return found.sort((a, b) => a.nodes[0]! - b.nodes[0]!);
 }
 
 /** Return the pieces that read each node; -1 stands for what is in none. */
 function pieceReaders({ circuit, ends }: Material, owner: readonly number[]): number[][] {
   const found: number[][] = circuit.nodes.map(() => []);
-  for (const [k, source] of ends.sources.entries()) at(found, source).push(at(owner, at(ends.readers, k)));
+  for (const [k, source] of ends.sources.entries()) found[source]!.push(owner[ends.readers[k]!]!);
   return found;
 }
 
@@ -378,7 +378,7 @@ function absorb(material: Material, pieces: readonly Piece[], owner: number[], l
   const joined = new Map<number, number[]>();
   for (const leaf of leaves) {
     // A leaf that nothing reads can stand anywhere.
-    const first = least(at(readers, leaf).filter((reader) => reader >= 0), 0);
+    const first = least(readers[leaf]!.filter((reader) => reader >= 0), 0);
     owner[leaf] = first;
     listOf(joined, first).push(leaf);
   }

@@ -1,7 +1,6 @@
 /**
- * Text as pictures have it: made harmless, measured, and cut to a width. Names, groups and files come from users and
- * may hold anything. Kept true: what leaves `printable` has no control characters and no marks that turn the reading
- * direction. Widths are guesses, the same as Python's for letters of the usual alphabets.
+ * Text as pictures have it: measured, and cut to a width. Widths are guesses, the same as Python's for letters of the
+ * usual alphabets.
  */
 
 export const MINUS = "\u2212";
@@ -22,19 +21,6 @@ const WIDTHS: readonly [letters: string, width: number][] = [
 ];
 /** Widths of letters in hundredths of the font size; a little wider than those of the usual sans-serif fonts. */
 const ADVANCE = new Map(WIDTHS.flatMap(([letters, width]) => [...letters].map((letter) => [letter, width] as const)));
-
-const ESCAPES: Readonly<Record<string, string>> = { "\n": "\\n", "\r": "\\r", "\t": "\\t" };
-const UNPRINTABLE = /(?! )[\p{C}\p{Z}]/gu;
-
-/** Return a text with everything that does not print written as an escape. */
-export function printable(text: string): string {
-  return text.replace(UNPRINTABLE, (letter) => {
-    const code = letter.codePointAt(0) ?? 0;
-    const hex = code.toString(16);
-    if (code < 256) return ESCAPES[letter] ?? `\\x${hex.padStart(2, "0")}`;
-    return code < 0x10000 ? `\\u${hex.padStart(4, "0")}` : `\\U${hex.padStart(8, "0")}`;
-  });
-}
 
 /** Ranges of letters that are two columns wide: Hangul, Han, kana, full-width forms, most emoji. */
 const WIDE: readonly [first: number, last: number][] = [

@@ -1,5 +1,5 @@
 /** The order of items within ranks: median sweeps, and for small pictures the best of them. */
-import { at, bisectRight } from "./arrays";
+import { bisectRight } from "./arrays";
 import type { Board, Near } from "./board";
 
 /** Up to so many boxes, so many median sweeps; 2 above. */
@@ -40,20 +40,20 @@ function number(row: readonly number[], place: number[]): void {
 /** Sort each row by the median place of what its items read, or are read by; items without stay where they are. */
 function sweep(rows: readonly number[][], near: readonly Near[], place: number[]): void {
   for (const row of rows) {
-    const keys = row.map((item) => median(at(near, item), place));
+    const keys = row.map((item) => median(near[item]!, place));
     const moving = [...keys.keys()].filter((k) => keys[k] !== null);
     // Sorting is stable: what has one median stays in order, so the branches of a splitter stay together.
-    const items = [...moving].sort((a, b) => (keys[a] ?? 0) - (keys[b] ?? 0)).map((k) => at(row, k));
-    for (const [j, k] of moving.entries()) row[k] = at(items, j);
+    const items = [...moving].sort((a, b) => (keys[a] ?? 0) - (keys[b] ?? 0)).map((k) => row[k]!);
+    for (const [j, k] of moving.entries()) row[k] = items[j]!;
     number(row, place);
   }
 }
 
 function median(near: Near, place: readonly number[]): number | null {
   if (!near.length) return null;
-  const found = near.map(([item, lean]) => at(place, item) + lean).sort((a, b) => a - b);
+  const found = near.map(([item, lean]) => place[item]! + lean).sort((a, b) => a - b);
   const half = found.length >> 1;
-  return found.length % 2 ? at(found, half) : (at(found, half - 1) + at(found, half)) / 2;
+  return found.length % 2 ? found[half]! : (found[half - 1]! + found[half]!) / 2;
 }
 
 /** Return how many pairs of wires cross between neighbouring ranks. */
@@ -62,7 +62,7 @@ export function crossings(board: Board, place: readonly number[]): number {
   for (const row of board.rows) {
     const seen: number[] = [];
     for (const item of row) {
-      const ends = at(board.behind, item).map(([reader, lean]) => at(place, reader) + lean);
+      const ends = board.behind[item]!.map(([reader, lean]) => place[reader]! + lean);
       for (const end of ends) total += seen.length - bisectRight(seen, end);
       for (const end of ends) seen.splice(bisectRight(seen, end), 0, end);
     }
@@ -76,8 +76,8 @@ function swap(board: Board, place: number[]): void {
     let changed = false;
     for (const row of board.rows) {
       for (let k = 0; k + 1 < row.length; k++) {
-        const one = at(row, k);
-        const two = at(row, k + 1);
+        const one = row[k]!;
+        const two = row[k + 1]!;
         if (gain(board, one, two, place) <= 0) continue;
         [row[k], row[k + 1]] = [two, one];
         [place[one], place[two]] = [k + 1, k];
@@ -93,9 +93,9 @@ function gain(board: Board, one: number, two: number, place: readonly number[]):
   let total = 0;
   for (const near of [board.before, board.behind]) {
     const lean = near === board.behind ? 1 : 0;
-    for (const [a, leanA] of at(near, one)) {
-      const left = at(place, a) + lean * leanA;
-      for (const [b, leanB] of at(near, two)) total += Math.sign(left - (at(place, b) + lean * leanB));
+    for (const [a, leanA] of near[one]!) {
+      const left = place[a]! + lean * leanA;
+      for (const [b, leanB] of near[two]!) total += Math.sign(left - (place[b]! + lean * leanB));
     }
   }
   return total;

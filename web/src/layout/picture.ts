@@ -4,17 +4,19 @@
  * moves nothing.
  */
 import type { Circuit, Point, Run } from "../types";
-import { at, least, most } from "./arrays";
+import { least, most } from "./arrays";
 import { artistOf, whole, type Artist, type Box, type Drawing, type Link } from "./boxes";
 import { collapsed } from "./collapsed";
 import { withSplitters } from "./fanout";
-import { figureOf, FOLD, outputText, shownName, shownOp, stubText, type Figure, type Label, type Rect } from "./figure";
+import {
+  figureOf, FOLD, outputText, shownName, shownOp, stubText, type Drawn, type Figure, type Label, type Rect,
+} from "./figure";
 import { framesOf, unframed } from "./frames";
 import { CAP, materialOf, plan, RANKS, shortPlan } from "./grouping";
 import { counted } from "./letters";
 import { DIGITS } from "./readings";
 import { scaleOf, type Scale } from "./scale";
-import type { Spot } from "./shapes";
+import type { Route, Spot } from "./shapes";
 
 /** How a picture is to be drawn. */
 export interface PictureOptions {
@@ -164,10 +166,12 @@ function finished(figure: Figure, steady: boolean): Picture {
     top,
     width: most([figure.width, ...corners.map((rect) => rect.x + rect.width)], 0) - left,
     height: most([figure.height, ...corners.map((rect) => rect.y + rect.height)], 0) - top,
-    boxes: drawn.boxes.map((box, k) => placedBox(figure, box, k)),
-    wires: drawn.links.map((link, k) => placedWire(figure, link, k)),
+    boxes: drawn.boxes.map((box, k) => placedBox(box, figure.rects[k]!, figure.ranks[k]!)),
+    wires: drawn.links.map((link, k) =>
+      placedWire(drawn, link, figure.routes[k]!, figure.labels[k]!, figure.rooms[k]!, down),
+    ),
     frames: frames.map(({ path, columns, outline }) => {
-      const first = at(columns, 0);
+      const first = columns[0]!;
       const name = path.slice(path.lastIndexOf("/") + 1);
       return { path, name, points: outline.map(point), at: { x: first.x + 8, y: first.y + 11 }, room: first.width };
     }),
@@ -175,30 +179,29 @@ function finished(figure: Figure, steady: boolean): Picture {
   };
 }
 
-function placedBox(figure: Figure, box: Box, k: number): PictureBox {
-  const rank = at(figure.ranks, k);
+/** Return a box with its place. */
+export function placedBox(box: Box, rect: Rect, rank: number): PictureBox {
   const mark = box.outputs.length ? outputText(box) : "";
-  return { ...box, ...at(figure.rects, k), title: shownName(box), op: shownOp(box), mark, rank };
+  return { ...rect, ...box, title: shownName(box), op: shownOp(box), mark, rank };
 }
 
-function placedWire(figure: Figure, link: Link, k: number): PictureWire {
-  const points = at(figure.paths, k).map(point);
-  const end = at(points, points.length - 1);
-  const label = figure.down ? { x: end.x + 7, y: end.y - 14 } : { x: end.x - 11, y: end.y };
-  const stub = at(figure.stubs, k);
-  return {
-    ...link,
-    points,
-    stub,
-    net: stub ? stubText(figure.drawn, link) : "",
-    texts: at(figure.labels, k),
-    label,
-    room: at(figure.rooms, k),
-  };
+/** Return a wire with its points; of a stub only both ends are drawn, with the name of where it comes from. */
+export function placedWire(
+  drawn: Drawn,
+  link: Link,
+  { points: spots, stub }: Route,
+  texts: Label,
+  room: number,
+  down: boolean,
+): PictureWire {
+  const points = spots.map(point);
+  const end = points.at(-1) ?? { x: 0, y: 0 };
+  const label = down ? { x: end.x + 7, y: end.y - 14 } : { x: end.x - 11, y: end.y };
+  return { ...link, points, stub, net: stub ? stubText(drawn, link) : "", texts, label, room };
 }
 
 /** Return the colour scale of the gradients in a drawing. */
-function gradientScale(drawn: Drawing): Scale {
-  const readings = [...drawn.boxes.map((box) => box.grad), ...drawn.links.map((link) => link.sent)];
+export function gradientScale({ boxes, links }: Drawn): Scale {
+  const readings = [...boxes.map((box) => box.grad), ...links.map((link) => link.sent)];
   return scaleOf(readings.flatMap((reading) => (reading?.state === "number" ? [reading.size] : [])));
 }

@@ -1,5 +1,5 @@
 /** Where items stand across: pulled towards what they are joined to, with order and distances kept exactly. */
-import { at, last, least, listOf, most, quotient } from "./arrays";
+import { last, least, listOf, most, quotient } from "./arrays";
 import { distance, type Board } from "./board";
 
 /** How often ranks are pulled, to what they read and to what reads them in turn. */
@@ -36,7 +36,7 @@ export function placeAcross(board: Board): void {
 
 function offsetsOf(board: Board, row: readonly number[]): number[] {
   let offset = 0;
-  return row.map((item, k) => (k ? (offset += distance(board, at(row, k - 1), item)) : 0));
+  return row.map((item, k) => (k ? (offset += distance(board, row[k - 1]!, item)) : 0));
 }
 
 function weight(board: Board, item: number): number {
@@ -45,39 +45,39 @@ function weight(board: Board, item: number): number {
 }
 
 function isLeaf(board: Board, item: number): boolean {
-  return item < board.boxes && !at(board.before, item).length;
+  return item < board.boxes && !board.before[item]!.length;
 }
 
 /** Return where an item wants to be for what it reads; a main line counts more than leaves beside it. */
 function forward(board: Board, item: number): number {
-  const near = at(board.before, item);
-  if (!near.length) return at(board.behind, item).length ? backward(board, item) : at(board.middle, item);
-  const inner = near.filter(([source]) => !isLeaf(board, at(board.owner, source)));
+  const near = board.before[item]!;
+  if (!near.length) return board.behind[item]!.length ? backward(board, item) : board.middle[item]!;
+  const inner = near.filter(([source]) => !isLeaf(board, board.owner[source]!));
   const pulls = inner.length ? inner : near;
   const size = extent(board, item);
   let total = 0;
-  for (const [source, lean] of pulls) total += at(board.middle, source) - lean * size;
+  for (const [source, lean] of pulls) total += board.middle[source]! - lean * size;
   return total / pulls.length;
 }
 
 /** Return where an item wants to be for what reads it. */
 function backward(board: Board, item: number): number {
-  const near = at(board.behind, item);
-  if (!near.length) return at(board.before, item).length ? forward(board, item) : at(board.middle, item);
+  const near = board.behind[item]!;
+  if (!near.length) return board.before[item]!.length ? forward(board, item) : board.middle[item]!;
   // A trunk that goes on does so straight; what leaves it on the way turns.
   const on = item >= board.boxes ? near.filter(([reader]) => reader >= board.boxes) : near;
   const pulls = on.length ? on : near;
   let total = 0;
-  for (const [reader, lean] of pulls) total += at(board.middle, reader) + lean * extent(board, reader);
+  for (const [reader, lean] of pulls) total += board.middle[reader]! + lean * extent(board, reader);
   return total / pulls.length;
 }
 
 function leafPlace(board: Board, item: number): number {
-  return isLeaf(board, item) ? backward(board, item) : at(board.middle, item);
+  return isLeaf(board, item) ? backward(board, item) : board.middle[item]!;
 }
 
 function extent(board: Board, item: number): number {
-  return item < board.boxes ? at(board.shapes, item).across : 0;
+  return item < board.boxes ? board.shapes[item]!.across : 0;
 }
 
 /**
@@ -90,7 +90,7 @@ function settle(board: Board, row: Row, wish: (item: number) => number, weigh: (
   const weights = items.map(weigh);
   const blocks: { mean: number; heavy: number; many: number }[] = [];
   for (const [k, want] of wanted.entries()) {
-    let block = { mean: want - at(offsets, k), heavy: at(weights, k), many: 1 };
+    let block = { mean: want - offsets[k]!, heavy: weights[k]!, many: 1 };
     while (blocks.length && last(blocks).mean > block.mean) {
       const other = last(blocks);
       blocks.pop();
@@ -102,23 +102,23 @@ function settle(board: Board, row: Row, wish: (item: number) => number, weigh: (
   }
   let k = 0;
   for (const { mean, many } of blocks) {
-    for (const end = k + many; k < end; k++) board.middle[at(items, k)] = mean + at(offsets, k);
+    for (const end = k + many; k < end; k++) board.middle[items[k]!] = mean + offsets[k]!;
   }
 }
 
 function half(board: Board, item: number): number {
-  return quotient(at(board.sizes, item), 2);
+  return quotient(board.sizes[item]!, 2);
 }
 
 /** Move everything to whole numbers from 0, still with all distances kept. */
 function roundOff(board: Board): void {
   const firsts = board.rows.flatMap((row) => row.slice(0, 1));
-  const start = least(firsts.map((item) => at(board.middle, item) - half(board, item)), 0);
+  const start = least(firsts.map((item) => board.middle[item]! - half(board, item)), 0);
   for (const row of board.rows) {
     let before = -1;
     for (const item of row) {
-      const place = Math.floor(at(board.middle, item) - start + 0.5);
-      const lowest = before < 0 ? half(board, item) : at(board.middle, before) + distance(board, before, item);
+      const place = Math.floor(board.middle[item]! - start + 0.5);
+      const lowest = before < 0 ? half(board, item) : board.middle[before]! + distance(board, before, item);
       board.middle[item] = Math.max(place, lowest);
       before = item;
     }
@@ -131,9 +131,9 @@ function stack(board: Board): void {
   const bands = board.bands.length ? last(board.bands) + 1 : 0;
   for (let band = 0; band < bands; band++) {
     const rows = board.rows.filter((_, rank) => board.bands[rank] === band);
-    const start = least(rows.map((row) => at(board.middle, at(row, 0)) - half(board, at(row, 0))), 0);
-    for (const item of rows.flat()) board.middle[item] = at(board.middle, item) + place - start;
-    const ends = rows.map((row) => at(board.middle, last(row)) - half(board, last(row)) + at(board.sizes, last(row)));
+    const start = least(rows.map((row) => board.middle[row[0]!]! - half(board, row[0]!)), 0);
+    for (const item of rows.flat()) board.middle[item]! += place - start;
+    const ends = rows.map((row) => board.middle[last(row)]! - half(board, last(row)) + board.sizes[last(row)]!);
     place = most(ends, 0) + board.metrics.band;
   }
 }
@@ -143,11 +143,11 @@ function straighten(board: Board): void {
   const place = board.rank.map(() => 0);
   for (const row of board.rows) for (const [k, item] of row.entries()) place[item] = k;
   for (const [source, trunk] of board.trunks) {
-    let spot = at(board.middle, source);
+    let spot = board.middle[source]!;
     let taken: number[] = [];
     let [low, high] = [-Infinity, Infinity];
     for (const item of trunk) {
-      const [lowest, highest] = roomOf(board, item, at(place, item));
+      const [lowest, highest] = roomOf(board, item, place[item]!);
       if (Math.max(low, lowest) > Math.min(high, highest)) {
         spot = move(board, taken, Math.min(Math.max(spot, low), high));
         [taken, low, high] = [[], -Infinity, Infinity];
@@ -161,11 +161,11 @@ function straighten(board: Board): void {
 
 /** Return between which places an item can move without coming too close to its neighbours. */
 function roomOf(board: Board, item: number, k: number): [number, number] {
-  const row = at(board.rows, at(board.rank, item));
+  const row = board.rows[board.rank[item]!]!;
   const before = row[k - 1];
   const behind = row[k + 1];
-  const low = before === undefined ? 0 : at(board.middle, before) + distance(board, before, item);
-  const high = behind === undefined ? Infinity : at(board.middle, behind) - distance(board, item, behind);
+  const low = before === undefined ? 0 : board.middle[before]! + distance(board, before, item);
+  const high = behind === undefined ? Infinity : board.middle[behind]! - distance(board, item, behind);
   return [low, high];
 }
 
@@ -178,10 +178,10 @@ function move(board: Board, items: readonly number[], spot: number): number {
 function choosePorts(board: Board): void {
   const arriving = new Map<number, [number, number][]>();
   for (const [k, joint] of board.joints.entries()) {
-    if (!at(board.shapes, joint.target).free) continue;
+    if (!board.shapes[joint.target]!.free) continue;
     const chain = board.bends[k] ?? [];
     const item = chain.length ? last(chain) : joint.source;
-    listOf(arriving, joint.target).push([at(board.middle, item), k]);
+    listOf(arriving, joint.target).push([board.middle[item]!, k]);
   }
   for (const wires of arriving.values()) {
     wires.sort((a, b) => a[0] - b[0] || a[1] - b[1]);

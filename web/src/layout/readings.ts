@@ -3,6 +3,7 @@
  * value has a reading. What was not computed reads as a dash and never as 0, what is blocked reads `blocked`, and NaN
  * and infinities are told apart from numbers.
  */
+import { number } from "../engine/numbers";
 import type { Summary, Value } from "../types";
 import { DASH, grouped, MINUS, TIMES } from "./letters";
 
@@ -37,8 +38,8 @@ export function read(value: Value | null, digits = DIGITS): Reading {
   if (value === null) return NOT_COMPUTED;
   if (typeof value === "boolean") return reading(value ? "true" : "false", Number(value));
   if (typeof value === "object") return readArray(value, digits);
-  if (Number.isFinite(value)) return reading(written(value, digits), value);
-  return reading(Number.isNaN(value) ? "NaN" : value > 0 ? "Inf" : "-Inf", value, "not finite");
+  if (isFinite(value)) return reading(written(value, digits), value);
+  return reading(isNaN(value) ? "NaN" : value > 0 ? "Inf" : "-Inf", value, "not finite");
 }
 
 function readArray(value: Summary, digits: number): Reading {
@@ -70,33 +71,7 @@ export function readBad(nans: number, infs: number): Reading {
 
 /** Write a finite number with so many digits, as Python's format `g` does, with a short exponent. */
 export function written(value: number, digits: number): string {
-  if (value === 0) return Object.is(value, -0) ? "-0" : "0";
-  const [mantissa = "", power = "0"] = rounded(value, digits).split("e");
-  const exponent = Number(power);
-  if (exponent < -4 || exponent >= digits) return `${trimmed(mantissa)}e${exponent}`;
-  return trimmed(placed(mantissa, exponent));
-}
-
-/** Round to so many digits, ties to even as Python does; JavaScript rounds them up. */
-function rounded(value: number, digits: number): string {
-  const up = value.toExponential(digits - 1);
-  const [long = ""] = value.toExponential(60).split("e");
-  const rest = long.replace(/^-?(\d)\.?/, "$1").slice(digits);
-  if (!/^50*$/.test(rest)) return up;
-  const even = Number(long.replace(/^-?(\d)\.?/, "$1")[digits - 1]) % 2 === 0;
-  return even ? `${long.slice(0, long.indexOf(".") + digits)}e${value.toExponential(60).split("e")[1] ?? "0"}` : up;
-}
-
-/** Move the point of digits such as 1.2346 by an exponent. */
-function placed(mantissa: string, exponent: number): string {
-  const sign = mantissa.startsWith("-") ? "-" : "";
-  const digits = mantissa.replace(/[-.]/g, "");
-  if (exponent < 0) return `${sign}0.${"0".repeat(-exponent - 1)}${digits}`;
-  return `${sign}${digits.slice(0, exponent + 1)}.${digits.slice(exponent + 1)}`;
-}
-
-function trimmed(text: string): string {
-  return text.includes(".") ? text.replace(/\.?0*$/, "") : text;
+  return number(value, digits).replace(/e\+?(-?)0?/, "e$1");
 }
 
 /** The text of a reading without the shape. */

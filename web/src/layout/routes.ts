@@ -1,5 +1,5 @@
 /** How wires run, and how far apart ranks must be for them. */
-import { at, last, listOf, most, quotient } from "./arrays";
+import { last, listOf, most, quotient } from "./arrays";
 import { portOffset, type Board } from "./board";
 import type { Layout, Route, Spot } from "./shapes";
 
@@ -27,39 +27,39 @@ export function route(board: Board, straight: boolean): Layout {
     along: along.total,
     across: extentOf(board),
     ranks,
-    corners: board.shapes.map((_, box) => [at(along.starts, at(board.rank, box)), cornerOf(board, box)]),
+    corners: board.shapes.map((_, box) => [along.starts[board.rank[box]!]!, cornerOf(board, box)]),
     routes: ways.map((way, k) =>
       way === null ? stub(board, k, along) : routed(board, k, way, channels, along, straight),
     ),
-    bands: ranks.map((rank) => at(board.bands, rank)),
+    bands: ranks.map((rank) => board.bands[rank]!),
   };
 }
 
 function middleOf(board: Board, item: number): number {
-  return Math.trunc(at(board.middle, item));
+  return Math.trunc(board.middle[item]!);
 }
 
 function cornerOf(board: Board, box: number): number {
-  return middleOf(board, box) - quotient(at(board.shapes, box).across, 2);
+  return middleOf(board, box) - quotient(board.shapes[box]!.across, 2);
 }
 
 function extentOf(board: Board): number {
   const lasts = board.rows.filter((row) => row.length).map((row) => last(row));
   const end = (item: number, size: number) => middleOf(board, item) - quotient(size, 2) + size;
-  return most(lasts.map((item) => end(item, at(board.sizes, item))), 0);
+  return most(lasts.map((item) => end(item, board.sizes[item]!)), 0);
 }
 
 /** Return where across the port of a wire lies. */
 function portAt(board: Board, wire: number): number {
-  const { target } = at(board.joints, wire);
-  return cornerOf(board, target) + portOffset(board, at(board.port, wire), target);
+  const { target } = board.joints[wire]!;
+  return cornerOf(board, target) + portOffset(board, board.port[wire]!, target);
 }
 
 /** Return where across a wire is in each rank from its source to its target; null for a stub. */
 function wayOf(board: Board, wire: number): number[] | null {
-  const chain = at(board.bends, wire);
+  const chain = board.bends[wire]!;
   if (chain === null) return null;
-  let spot = middleOf(board, at(board.joints, wire).source);
+  let spot = middleOf(board, board.joints[wire]!.source);
   const found = [spot];
   for (const wanted of [...chain.map((item) => middleOf(board, item)), portAt(board, wire)]) {
     spot = Math.abs(wanted - spot) <= board.metrics.near ? spot : wanted;
@@ -70,7 +70,7 @@ function wayOf(board: Board, wire: number): number[] | null {
 
 /** The items whose wires lead from rank to rank: the source, then its bends. */
 function itemsOf(board: Board, wire: number): number[] {
-  return [at(board.joints, wire).source, ...(board.bends[wire] ?? [])];
+  return [board.joints[wire]!.source, ...(board.bends[wire] ?? [])];
 }
 
 /** Give every item whose wires change their place across a track in the gap behind it. */
@@ -80,19 +80,19 @@ function assign(board: Board, ways: readonly (number[] | null)[], channels: read
     if (way === null) continue;
     for (const [hop, item] of itemsOf(board, k).entries()) {
       if (way[hop] === way[hop + 1]) continue;
-      const span = listOf(at(spans, at(board.rank, item) + 1), item);
-      if (!span.length) span.push(at(way, hop));
-      span.push(at(way, hop + 1));
+      const span = listOf(spans[board.rank[item]! + 1]!, item);
+      if (!span.length) span.push(way[hop]!);
+      span.push(way[hop + 1]!);
     }
   }
-  for (const [k, channel] of channels.entries()) fill(channel, at(spans, k));
+  for (const [k, channel] of channels.entries()) fill(channel, spans[k]!);
 }
 
 /** Choose tracks so that wires going the same way do not cross: the one that starts nearer its end turns first. */
 function fill(channel: Channel, nets: Map<number, number[]>): void {
   for (const sign of [1, -1]) {
     const going = [...nets].filter(([, span]) => goesUp(span) === sign > 0);
-    going.sort(([a, one], [b, two]) => sign * (at(two, 0) - at(one, 0)) || a - b);
+    going.sort(([a, one], [b, two]) => sign * (two[0]! - one[0]!) || a - b);
     const placed: [low: number, high: number, track: number][] = [];
     for (const [item, span] of going) {
       const low = Math.min(...span);
@@ -108,14 +108,14 @@ function fill(channel: Channel, nets: Map<number, number[]>): void {
 function goesUp(span: readonly number[]): boolean {
   let total = 0;
   for (const end of span.slice(1)) total += end;
-  return total >= at(span, 0) * (span.length - 1);
+  return total >= span[0]! * (span.length - 1);
 }
 
 function firstFree(channel: Channel, after: number, low: number, high: number): number {
   let track = after;
   while (channel.tracks[track]?.some(([a, b]) => a <= high && low <= b)) track += 1;
   while (channel.tracks.length <= track) channel.tracks.push([]);
-  at(channel.tracks, track).push([low, high]);
+  channel.tracks[track]!.push([low, high]);
   return track;
 }
 
@@ -125,15 +125,15 @@ function placeAlong(board: Board, channels: readonly Channel[]): Along {
   const ends: number[] = [];
   let [after, spot, total] = [0, 0, 0];
   for (const [rank, row] of board.rows.entries()) {
-    const label = at(board.labels, rank);
+    const label = board.labels[rank]!;
     if (rank && board.bands[rank] !== board.bands[rank - 1]) {
       [total, spot] = [Math.max(total, spot + after), label];
     } else if (rank) {
-      spot += after + 2 * board.metrics.lead + spread(board, at(channels, rank)) + label;
+      spot += after + 2 * board.metrics.lead + spread(board, channels[rank]!) + label;
     }
     const boxes = row.filter((item) => item < board.boxes);
     const start = spot;
-    spot += most(boxes.map((item) => at(board.shapes, item).along), 0);
+    spot += most(boxes.map((item) => board.shapes[item]!.along), 0);
     starts.push(start);
     ends.push(spot);
     after = most(boxes.map((item) => behindRank(board, item, start, spot)), 0);
@@ -143,7 +143,7 @@ function placeAlong(board: Board, channels: readonly Channel[]): Along {
 
 /** Return how much room a box needs behind the end of its rank. */
 function behindRank(board: Board, item: number, start: number, end: number): number {
-  return Math.max(0, start + at(board.shapes, item).along + at(board.after, item) - end);
+  return Math.max(0, start + board.shapes[item]!.along + board.after[item]! - end);
 }
 
 function stepOf(board: Board, channel: Channel): number {
@@ -156,9 +156,9 @@ function spread(board: Board, channel: Channel): number {
 }
 
 function stub(board: Board, wire: number, along: Along): Route {
-  const { source, target } = at(board.joints, wire);
-  const startOf = (box: number) => at(along.starts, at(board.rank, box));
-  const start: Spot = [startOf(source) + at(board.shapes, source).along, middleOf(board, source)];
+  const { source, target } = board.joints[wire]!;
+  const startOf = (box: number) => along.starts[board.rank[box]!]!;
+  const start: Spot = [startOf(source) + board.shapes[source]!.along, middleOf(board, source)];
   return { points: [start, [startOf(target), portAt(board, wire)]], stub: true };
 }
 
@@ -171,26 +171,26 @@ function routed(
   along: Along,
   straight: boolean,
 ): Route {
-  const { source, target } = at(board.joints, wire);
-  const rank = at(board.rank, source);
-  const points: Spot[] = [[at(along.starts, rank) + at(board.shapes, source).along, at(way, 0)]];
+  const { source, target } = board.joints[wire]!;
+  const rank = board.rank[source]!;
+  const points: Spot[] = [[along.starts[rank]! + board.shapes[source]!.along, way[0]!]];
   for (const [hop, item] of itemsOf(board, wire).entries()) {
-    const [here, next] = [at(way, hop), at(way, hop + 1)];
+    const [here, next] = [way[hop]!, way[hop + 1]!];
     if (straight) {
-      points.push([at(along.ends, rank + hop), here], [at(along.starts, rank + hop + 1), next]);
+      points.push([along.ends[rank + hop]!, here], [along.starts[rank + hop + 1]!, next]);
     } else if (here !== next) {
-      const channel = at(channels, rank + hop + 1);
+      const channel = channels[rank + hop + 1]!;
       const first = firstTrack(board, channels, along, rank + hop + 1);
       const spot = first + (channel.of.get(item) ?? 0) * stepOf(board, channel);
       points.push([spot, here], [spot, next]);
     }
   }
-  points.push([at(along.starts, at(board.rank, target)), last(way)]);
+  points.push([along.starts[board.rank[target]!]!, last(way)]);
   return { points: withoutRepeats(points), stub: false };
 }
 
 function firstTrack(board: Board, channels: readonly Channel[], along: Along, rank: number): number {
-  return at(along.starts, rank) - at(board.labels, rank) - board.metrics.lead - spread(board, at(channels, rank));
+  return along.starts[rank]! - board.labels[rank]! - board.metrics.lead - spread(board, channels[rank]!);
 }
 
 function withoutRepeats(points: readonly Spot[]): Spot[] {

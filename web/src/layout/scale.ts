@@ -16,7 +16,7 @@ export interface Scale {
 
 /** Return the scale of some numbers, of which those that are 0 or not finite do not count. */
 export function scaleOf(magnitudes: Iterable<number>): Scale {
-  const found = Array.from(magnitudes, Math.abs).filter((size) => Number.isFinite(size) && size > 0);
+  const found = Array.from(magnitudes, Math.abs).filter((size) => isFinite(size) && size > 0);
   if (!found.length) return { limit: 1, floor: 1 };
   found.sort((a, b) => a - b);
   const limit = found[Math.ceil(CLIP * (found.length - 1))] ?? 1;
@@ -32,7 +32,7 @@ export function position(scale: Scale, value: number): number {
 
 /** Whether a number is too large for the scale to tell it from the limit. */
 export function clips(scale: Scale, value: number): boolean {
-  return Number.isFinite(value) && Math.abs(value) > scale.limit;
+  return isFinite(value) && Math.abs(value) > scale.limit;
 }
 
 /**
@@ -40,7 +40,7 @@ export function clips(scale: Scale, value: number): boolean {
  * is not finite.
  */
 export function tone(scale: Scale, value: number, signed = true): string {
-  if (!Number.isFinite(value)) return "x";
+  if (!isFinite(value)) return "x";
   if (value === 0) return "z";
   const step = Math.min(STEPS, 1 + Math.trunc(Math.abs(position(scale, value)) * STEPS));
   return `${signed ? (value > 0 ? "p" : "n") : "m"}${step}`;
@@ -48,6 +48,6 @@ export function tone(scale: Scale, value: number, signed = true): string {
 
 /** Return how thick a wire is, in three steps from 1 to 3. */
 export function weight(scale: Scale, value: number): 1 | 2 | 3 {
-  if (value === 0 || !Number.isFinite(value)) return 1;
+  if (value === 0 || !isFinite(value)) return 1;
   return Math.min(3, 1 + Math.trunc(Math.abs(position(scale, value)) * 3)) as 1 | 2 | 3;
 }

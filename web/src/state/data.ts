@@ -2,7 +2,8 @@
  * What Python hands over, read with care: `{"formula", "leaves"}` or `{"circuit", "run", "live", "note", ...}`. In JSON
  * a number that is not finite is the text nan, inf or -inf, an array is a summary, and null is a gradient that never came.
  */
-import type { Circuit, Run, Value, WireFlow } from "../types";
+import { assembled } from "../engine";
+import type { Circuit, Run, Value } from "../types";
 import { PRESETS } from "./presets";
 import { fromData, fromFormula, fromPreset, OPTIONS, type Leaves, type Options, type Session } from "./session";
 
@@ -31,7 +32,7 @@ export interface PageData {
   live?: boolean;
   note?: string;
   blame?: Blame;
-  server?: { run: boolean; views: boolean; source: boolean };
+  server?: { run: boolean; views: boolean };
 }
 
 /** The state that a data block asks for; an empty one asks for the expression. */
@@ -88,18 +89,9 @@ function readCircuit(circuit: Circuit): Circuit {
 }
 
 /** Read a run of a circuit. */
-export function readRun(circuit: Circuit, told: ToldRun): Run {
-  const starts = [0];
-  const wires = circuit.nodes.flatMap(({ sources }, reader): WireFlow[] => {
-    const first = starts.at(-1)!;
-    starts.push(first + sources.length);
-    return sources.map((source, slot) => {
-      const [local, upstream, sent] = told.wires[first + slot] ?? [null, null, null];
-      return { reader, slot, source, local: readValue(local), upstream: readValue(upstream), sent: readValue(sent) };
-    });
-  });
-  const values = told.values.map((value) => readValue(value) ?? NaN);
-  return { circuit, values, grads: told.grads.map(readValue), wires, starts };
+export function readRun(circuit: Circuit, { values, grads, wires }: ToldRun): Run {
+  const found = values.map((value) => readValue(value) ?? NaN);
+  return assembled(circuit, found, grads.map(readValue), (wire) => (wires[wire] ?? []).map(readValue));
 }
 
 /** What to put into the data block of a page that shows a state. */
@@ -134,8 +126,8 @@ export function asJson(data: PageData): string {
 }
 
 function told(value: number): number | string {
-  if (Number.isFinite(value)) return value;
-  return Number.isNaN(value) ? "nan" : value > 0 ? "inf" : "-inf";
+  if (isFinite(value)) return value;
+  return isNaN(value) ? "nan" : value > 0 ? "inf" : "-inf";
 }
 
 function toldLeaves(leaves: Leaves): Record<string, Told> {

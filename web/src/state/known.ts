@@ -112,3 +112,28 @@ function touchedNodes(now: Run, before: Run): boolean[] {
   });
   return found;
 }
+
+/** Every number as its difference from an older run; null where that is of another circuit, or numbers are arrays. */
+export function changedFrom({ run, known }: Shown, old: Run): Shown | null {
+  if (run.circuit !== old.circuit || run.values.some((value) => typeof value === "object")) return null;
+  const wires = run.wires.map((flow, wire) => {
+    const { local, sent } = old.wires[wire]!;
+    return { ...flow, local: change(local, flow.local), sent: change(sent, flow.sent) };
+  });
+  return {
+    run: {
+      ...run,
+      values: run.values.map((value, node) => change(old.values[node]!, value)!),
+      grads: run.grads.map((grad, node) => change(old.grads[node]!, grad)),
+      wires,
+    },
+    // What part of an older sum had arrived is not known.
+    known: { ...known, partial: known.partial.map(() => null) },
+  };
+}
+
+/** What a number changed by; nothing counts as 0 beside a number. */
+function change(before: Value | null, now: Value | null): number | null {
+  if (before === null && now === null) return null;
+  return Object.is(before, now) ? 0 : Number(now) - Number(before);
+}

@@ -2,7 +2,7 @@
  * What the page shows, as one object that never changes, and the actions that make the next one. Kept true: the run
  * belongs to the circuit and the leaves, the position lies on the timeline, undo brings back what was there.
  */
-import { evaluate, FormulaMistake, nameOf, parse, split, steps } from "../engine";
+import { assembled, evaluate, FormulaMistake, nameOf, number, parse, split, steps } from "../engine";
 import type { Circuit, Mistake, Phase, Run, Value } from "../types";
 import type { Blame } from "./data";
 import { knownAt, withCarried, withStale, type Shown } from "./known";
@@ -72,7 +72,8 @@ export interface Session extends Edits {
   selection: Selection | null;
   /** Earlier selections, the latest last. */
   trail: readonly Selection[];
-  pinned: { label: string; run: Run } | null;
+  /** A run to compare with, and whether the circuit shows the difference. */
+  pinned: { label: string; run: Run; drawn: boolean } | null;
   options: Options;
   undo: readonly Edits[];
   redo: readonly Edits[];
@@ -98,6 +99,7 @@ export type Action =
   | { type: "open"; opened: readonly string[] }
   | { type: "hide"; names: readonly string[] }
   | { type: "pin"; pin: boolean }
+  | { type: "draw-difference"; on: boolean }
   | { type: "undo" }
   | { type: "redo" }
   | { type: "load"; session: Session }
@@ -159,12 +161,7 @@ function played(run: Run): { run: Run; line: Timeline } {
 
 /** A circuit that was never run and cannot be run here: nothing is known of it at any position. */
 function unplayed(circuit: Circuit): { run: Run; line: Timeline } {
-  const starts = [0];
-  const wires = circuit.nodes.flatMap(({ sources }, reader) => {
-    starts.push(starts.at(-1)! + sources.length);
-    return sources.map((source, slot) => ({ reader, slot, source, local: null, upstream: null, sent: null }));
-  });
-  const run = { circuit, values: circuit.nodes.map(() => NaN), grads: circuit.nodes.map(() => null), wires, starts };
+  const run = assembled(circuit, circuit.nodes.map(() => NaN), circuit.nodes.map(() => null), () => []);
   const line = timeline(run, []);
   return { run, line: { ...line, valueAt: line.valueAt.map(() => Infinity) } };
 }
@@ -219,7 +216,8 @@ function apply(state: Session, action: Action): Session {
     case "option": return withOptions(state, action.change);
     case "open": return { ...remembered(state), opened: action.opened };
     case "hide": return { ...remembered(state), hidden: action.names };
-    case "pin": return { ...state, pinned: action.pin ? { label: leavesText(state.leaves), run: state.run } : null };
+    case "pin": return { ...state, pinned: action.pin ? pinnedOf(state) : null };
+    case "draw-difference": return { ...state, pinned: state.pinned && { ...state.pinned, drawn: action.on } };
     case "undo": return restored(state, "undo", "redo");
     case "redo": return restored(state, "redo", "undo");
     case "ran": return arrived(state, action.leaves, action.run);
@@ -231,6 +229,10 @@ function apply(state: Session, action: Action): Session {
 function at(state: Session, position: number): Session {
   const done = state.before && position >= state.line.length;
   return { ...state, at: position, before: done ? null : state.before };
+}
+
+function pinnedOf({ leaves, run, pinned }: Session): Session["pinned"] {
+  return { label: leavesText(leaves), run, drawn: pinned?.drawn ?? false };
 }
 
 function edits({ source, leaves, opened, hidden }: Session): Edits {
@@ -344,11 +346,12 @@ export function shown(state: Session): Shown {
 export function progress(state: Session): { phase: Phase; step: number; of: number; text: string } {
   const phase = phaseAt(state.line, state.at);
   const stage = stageAt(state.line, state.at);
-  const text = stage?.text ?? (state.line.length ? IDLE : NEVER_RUN);
+  const text = stage?.text ?? (state.before ? STALE : state.line.length ? IDLE : NEVER_RUN);
   return { phase, step: stagesDone(state.line, state.at, true), of: state.line.stages.length, text };
 }
 
 const IDLE = "Nothing is computed yet: only the leaves have values";
+const STALE = "What is striped is from before the change: step to compute it again";
 const NEVER_RUN = "This circuit came without numbers";
 
 /** What the live region says about a step. */
@@ -361,5 +364,5 @@ export function announcement(state: Session): string {
 
 /** The leaves on one line: a = 2, b = -3. */
 export function leavesText(leaves: Leaves): string {
-  return Object.entries(leaves).map(([name, value]) => `${name} = ${value}`).join(", ");
+  return Object.entries(leaves).map(([name, value]) => `${name} = ${number(value)}`).join(", ");
 }

@@ -2,6 +2,7 @@
  * The order in which a run becomes known: moments, one for each value, seed, wire sent back and sum. A position is how
  * many moments have passed, so stepping back is exact. Kept true: everything is known at the last moment.
  */
+import { ranksOf } from "../engine";
 import type { Phase, Run, Step, Value } from "../types";
 
 /** What happens in one step of the engine, and after which moments it begins and ends. */
@@ -39,7 +40,7 @@ export function timeline(run: Run, steps: Step[]): Timeline {
     gradAt: nodes.map(() => Infinity),
     wireAt: run.wires.map(() => Infinity),
     due: nodes.map(() => 0),
-    ranks: ranks(run),
+    ranks: ranksOf(run.circuit),
   };
   for (const wire of run.wires) if (wire.sent !== null) made.due[wire.source]!++;
   const merged = new Set<number>();
@@ -80,14 +81,6 @@ function send(made: Timeline, run: Run, node: number): number {
     if (sent !== null && made.due[source] === 1) made.gradAt[source] = at;
   }
   return Math.max(moments, 1);
-}
-
-function ranks(run: Run): number[] {
-  const found: number[] = [];
-  for (const { sources } of run.circuit.nodes) {
-    found.push(sources.reduce((most, source) => Math.max(most, found[source]! + 1), 0));
-  }
-  return found;
 }
 
 /** Whether nothing is computed at a node: an input or a constant. */

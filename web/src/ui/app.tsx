@@ -11,18 +11,19 @@ import { openGroups } from "./groups";
 import { HeatTab } from "./heat";
 import { Help } from "./help";
 import { Inspector } from "./inspector";
-import { LeavesPanel, SourcePanel } from "./leaves";
-import { savesOf } from "./save";
+import { About, LeavesPanel, SourcePanel } from "./leaves";
+import { useTheme } from "./parts";
+import { savesOf, type OwnPage } from "./save";
 import { useServer } from "./server";
 import { Stepper, usePlay } from "./stepper";
 import { TableTab } from "./table";
-import { Tabs, type TabKey } from "./tabs";
+import { Tabs, TABS, type TabKey } from "./tabs";
 import { TopBar } from "./topbar";
 
 interface Props {
   first: Session;
   /** The page to save; null where there is none of its own. */
-  page: HTMLElement | null;
+  page: OwnPage | null;
   /** Whether the explorer is the whole page, and the address is its own. */
   whole: boolean;
   /** The hook by which circuits are run elsewhere; a notebook brings its own. */
@@ -56,9 +57,10 @@ export function App({ first, page, whole, useHost = useServer }: Props) {
     setTab("find");
   };
   return (
-    <div ref={root} class={whole ? "wg-app whole" : "wg-app"} data-theme={state.options.theme} tabIndex={-1}>
+    <div ref={root} class={whole ? "wg-app whole" : "wg-app"} data-theme={useTheme(state.options.theme)} tabIndex={-1}>
       <TopBar state={state} dispatch={dispatch} saves={saves} onHelp={() => setHelp(true)} />
       <div class="left">
+        <About state={state} />
         <LeavesPanel state={state} shown={view} dispatch={dispatch} />
         <SourcePanel state={state} />
         <Outline state={state} dispatch={dispatch} />
@@ -66,11 +68,11 @@ export function App({ first, page, whole, useHost = useServer }: Props) {
       <main class="centre">
         <Drawing state={state} whole={drawn} open={groups} view={view} dispatch={dispatch} inside={commands.inside} onInside={commands.onInside} />
         <Stepper state={state} dispatch={dispatch} playing={play[0]} onPlay={play[1]} />
-        <Tabs tab={tab} onTab={setTab}>
+        <Tabs tabs={TABS} tab={tab} onTab={setTab}>
           {tab === "table" && <TableTab state={state} shown={view} dispatch={dispatch} />}
           {tab === "heat" && <HeatTab state={state} shown={view} onFind={find} />}
           {tab === "find" && <FindTab state={state} dispatch={dispatch} query={query} onQuery={setQuery} />}
-          {tab === "compare" && <CompareTab state={state} dispatch={dispatch} />}
+          {tab === "compare" && <CompareTab state={state} shown={view} dispatch={dispatch} />}
         </Tabs>
       </main>
       <Inspector state={state} shown={view} dispatch={dispatch} why={why} onWhy={setWhy} open={groups} />

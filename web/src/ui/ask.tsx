@@ -40,7 +40,7 @@ function Ways({ run, node }: { run: Run; node: number }) {
           const [product, way] = apart(pathText(run, path));
           return (
             <li key={way}>
-              <b>{product}</b> <span class="code">{way}</span>
+              <b>{product.replaceAll(" x ", " × ")}</b> <span class="code">{way.replaceAll("->", "→")}</span>
             </li>
           );
         })}

@@ -5,13 +5,12 @@ import type { Picture } from "../layout";
 import type { Point } from "../types";
 
 const [SMALLEST, LARGEST] = [0.05, 4];
-const MARGIN = 24;
 /** A pointer that moves less than this does not drag. */
 const SHAKE = 4;
-/** The legend stands below the picture, the buttons above it where there is no room beside it. */
-const [BELOW, ABOVE, NARROW] = [20, 40, 600];
-/** A picture that would be smaller than this is first seen from its beginning, at a size that can be read. */
-const LEGIBLE = 0.6;
+/** The legend stands below the picture. */
+const BELOW = 20;
+/** A picture that would be smaller than the first is seen from its beginning, in a size that is easily read. */
+const [SMALL, LEGIBLE] = [0.6, 0.7];
 
 /** Where the picture stands in the window: its origin and how large it is drawn. */
 export interface View {
@@ -26,11 +25,16 @@ export interface Extent {
   height: number;
 }
 
+/** What stays free of the picture: the sides, and on a narrow page the buttons above, which have no room beside it. */
+function free({ width, height }: Extent): { margin: number; above: number; high: number } {
+  const [margin, above] = width < 600 ? [10, 40] : [24, 0];
+  return { margin, above, high: height - above - BELOW };
+}
+
 /** Return the view in which the whole picture is seen, not enlarged by much. */
 export function fitted(picture: Picture, window: Extent): View {
-  const above = window.width < NARROW ? ABOVE : 0;
-  const high = window.height - above - BELOW;
-  const room = (size: number, extent: number) => Math.max(1, size - 2 * MARGIN) / Math.max(1, extent);
+  const { margin, above, high } = free(window);
+  const room = (size: number, extent: number) => Math.max(1, size - 2 * margin) / Math.max(1, extent);
   const zoom = Math.max(SMALLEST, Math.min(room(window.width, picture.width), room(high, picture.height), 1.25));
   const x = (window.width - picture.width * zoom) / 2 - picture.left * zoom;
   const y = above + (high - picture.height * zoom) / 2 - picture.top * zoom;
@@ -40,11 +44,12 @@ export function fitted(picture: Picture, window: Extent): View {
 /** Return the view in which a picture is seen first. */
 export function opening(picture: Picture, window: Extent): View {
   const whole = fitted(picture, window);
-  if (whole.zoom >= LEGIBLE) return whole;
+  if (whole.zoom >= SMALL) return whole;
+  const { margin, above, high } = free(window);
   const start = (size: number, extent: number, corner: number) =>
-    Math.max(MARGIN, (size - extent * LEGIBLE) / 2) - corner * LEGIBLE;
+    Math.max(margin, (size - extent * LEGIBLE) / 2) - corner * LEGIBLE;
   const x = start(window.width, picture.width, picture.left);
-  return { x, y: start(window.height, picture.height, picture.top), zoom: LEGIBLE };
+  return { x, y: above + start(high, picture.height, picture.top), zoom: LEGIBLE };
 }
 
 /** Return the view zoomed about a point that keeps its place. */
@@ -56,14 +61,15 @@ export function zoomed(view: View, by: number, about: Point): View {
 
 /** Return the view moved as little as it takes to show a rectangle of the picture. */
 export function revealed(view: View, window: Extent, rect: Extent & Point): View {
+  const { margin, above, high } = free(window);
   const shift = (start: number, size: number, extent: number) => {
-    const before = MARGIN - start;
-    const past = extent - MARGIN - start - size;
+    const before = margin - start;
+    const past = extent - margin - start - size;
     return before > 0 ? before : past < 0 ? Math.max(before, past) : 0;
   };
   const { zoom } = view;
   const x = view.x + shift(view.x + rect.x * zoom, rect.width * zoom, window.width);
-  const y = view.y + shift(view.y + rect.y * zoom, rect.height * zoom, window.height);
+  const y = view.y + shift(view.y + rect.y * zoom - above, rect.height * zoom, high);
   return { x, y, zoom };
 }
 
@@ -107,6 +113,7 @@ export function useGestures(picture: Picture, frame: RefObject<HTMLElement>): Ge
     zoomBy,
     fit: () => setMoved(fitted(now.current.picture, now.current.window)),
     reveal: (rect) => {
+      if (now.current.window === UNKNOWN) return;
       const found = revealed(now.current.view, now.current.window, rect);
       if (found.x !== now.current.view.x || found.y !== now.current.view.y) setMoved(found);
     },
@@ -172,9 +179,11 @@ function useWheel(frame: RefObject<HTMLElement>, now: Now, setMoved: (view: View
   }, []);
 }
 
+const UNKNOWN: Extent = { width: 800, height: 480 };
+
 /** The extent of an element, kept up to date. */
 function useExtent(frame: RefObject<HTMLElement>): Extent {
-  const [extent, setExtent] = useState<Extent>({ width: 800, height: 480 });
+  const [extent, setExtent] = useState(UNKNOWN);
   useEffect(() => {
     const element = frame.current;
     if (!element) return undefined;

@@ -65,8 +65,10 @@ export function WireView({ scene, wire, face, id, chosen, lit, named }: Props) {
     <g id={id} class={`wire ${face.mark}`} {...SYMBOL} aria-roledescription="wire" aria-label={face.name}
       data-wire={id} cursor="pointer">
       {paths.map((path) => (
-        <path key={path} {...LOOKS.halo} d={path} pointer-events="stroke" stroke-width={14}
-          stroke-opacity={chosen ? 0.35 : lit ? 0.18 : 0} />
+        <>
+          <path {...LOOKS.halo} d={path} pointer-events="stroke" stroke-width={14} stroke-opacity={0} />
+          {(chosen || lit) && <path {...LOOKS.halo} d={path} class="glow" stroke-width={8} stroke-opacity={chosen ? 0.5 : 0.25} />}
+        </>
       ))}
       <Labels scene={scene} wire={wire} face={face} />
       {wire.stub && <Net wire={wire} down={scene.picture.down} named={named} />}

@@ -47,7 +47,8 @@ export function CircuitView(props: CircuitViewProps) {
   useEffect(() => {
     const rect = selection && rectOf(picture, selection);
     if (rect) gestures.reveal(rect);
-  }, [JSON.stringify(selection)]);
+    uncover(frame.current);
+  }, [JSON.stringify(selection), gestures.window]);
   useChanges(props, gestures.reveal);
   const point = (found: Pointed | null): void => {
     setPointed((old) => (JSON.stringify(old) === JSON.stringify(found) ? old : found));
@@ -82,11 +83,20 @@ function placed({ x, y, zoom }: View): string {
   return `translate(${x.toFixed(2)} ${y.toFixed(2)}) scale(${zoom.toFixed(4)})`;
 }
 
+/** Scroll the page until a sheet over it leaves the circuit free; who reads below the circuit stays there. */
+function uncover(frame: HTMLElement | null): void {
+  const sheet = frame?.closest(".whole")?.querySelector(".inspector");
+  if (!frame || !sheet || getComputedStyle(sheet).position !== "fixed") return;
+  const { top, bottom } = frame.getBoundingClientRect();
+  const covered = bottom - sheet.getBoundingClientRect().top;
+  if (covered > 0) scrollBy(0, Math.min(covered, top));
+}
+
 /** How many nodes a step changes at most, if it is to be followed. */
 const FOLLOWED = 6;
 
 /** Show what a step has changed, if it is outside the view. */
-function useChanges({ picture, known }: CircuitViewProps, reveal: (rect: PictureBox) => void): void {
+function useChanges({ picture, known }: CircuitViewProps, reveal: (rect: Point & Extent) => void): void {
   const before = useRef({ picture, known });
   useEffect(() => {
     const old = before.current;
@@ -96,8 +106,8 @@ function useChanges({ picture, known }: CircuitViewProps, reveal: (rect: Picture
       const value = known.value[node] !== old.known.value[node];
       return value || mark !== old.known.grad[node] ? [node] : [];
     });
-    const box = picture.boxes[boxIndex(picture, { kind: "node", node: changed[0] ?? -1 })];
-    if (box && changed.length <= FOLLOWED) reveal(box);
+    const rect = rectOf(picture, { kind: "node", node: changed[0] ?? -1 });
+    if (rect && changed.length <= FOLLOWED) reveal(rect);
   }, [known]);
 }
 
@@ -171,7 +181,9 @@ function rectOf(picture: Picture, selection: Selection): (Point & Extent) | null
   const wire = picture.wires.find((found) => isWire(found, selection));
   const end = wire?.points[wire.points.length - 1];
   if (end) return { x: end.x - 60, y: end.y - 20, width: 70, height: 40 };
-  return picture.boxes[boxIndex(picture, selection)] ?? null;
+  const box = picture.boxes[boxIndex(picture, selection)];
+  // The mark of an output stands to the right of its box, or below it.
+  return box?.mark ? { ...box, width: box.width + 60, height: box.height + 20 } : (box ?? null);
 }
 
 interface ContentProps extends CircuitViewProps {

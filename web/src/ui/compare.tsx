@@ -1,8 +1,10 @@
 /** Two runs of the same circuit side by side: the one that was pinned and the one that is shown. */
+import type { ComponentChildren } from "preact";
 import { nameOf } from "../engine";
+import { changedFrom, type Shown } from "../state/known";
 import { leavesText, type Action, type Session } from "../state/session";
 import type { Run, Value } from "../types";
-import { Button } from "./parts";
+import { Button, Link, Switch, Table } from "./parts";
 import { numeric, show } from "./text";
 
 interface Props {
@@ -11,22 +13,25 @@ interface Props {
 }
 
 /** Pin a run, change something, and see what changed. */
-export function CompareTab({ state, dispatch }: Props) {
+export function CompareTab({ state, shown, dispatch }: Props & { shown: Shown }) {
   const { pinned } = state;
   if (!pinned) {
     return (
-      <div>
+      <div class="compare">
         <p class="note">Pin this run, then change a leaf: values and gradients of both runs stand here side by side.</p>
         <Button onClick={() => dispatch({ type: "pin", pin: true })}>Pin this run</Button>
       </div>
     );
   }
   return (
-    <div>
+    <div class="compare">
       <p class="note">
         Pinned: {pinned.label}. Now: {leavesText(state.leaves)}.{" "}
         <Button onClick={() => dispatch({ type: "pin", pin: true })}>Pin this run instead</Button>{" "}
-        <Button onClick={() => dispatch({ type: "pin", pin: false })}>Unpin</Button>
+        <Button onClick={() => dispatch({ type: "pin", pin: false })}>Unpin</Button>{" "}
+        {changedFrom(shown, pinned.run) && (
+          <Switch label="Show the change on the circuit" on={pinned.drawn} onChange={(on) => dispatch({ type: "draw-difference", on })} />
+        )}
       </p>
       <div class="scroll" tabIndex={0} role="region" aria-label="Comparison of two runs">
         <Differences state={state} pinned={pinned.run} dispatch={dispatch} />
@@ -40,43 +45,21 @@ const HEADS = ["name", "value pinned", "value now", "change", "gradient pinned",
 function Differences({ state, pinned, dispatch }: Props & { pinned: Run }) {
   const old = new Map(pinned.circuit.nodes.map((_, node) => [nameOf(pinned.circuit, node), node]));
   const { run } = state;
-  return (
-    <table>
-      <thead>
-        <tr>
-          {HEADS.map((head) => <th key={head} scope="col">{head}</th>)}
-        </tr>
-      </thead>
-      <tbody>
-        {run.circuit.nodes.slice(0, 500).map((_, node) => {
-          const name = nameOf(run.circuit, node);
-          const before = old.get(name);
-          return (
-            <tr key={node}>
-              <th scope="row">
-                <button type="button" class="plain" onClick={() => dispatch({ type: "select", selection: { kind: "node", node } })}>
-                  {name}
-                </button>
-              </th>
-              <Cells before={before === undefined ? null : pinned.values[before]!} now={run.values[node]!} />
-              <Cells before={before === undefined ? null : pinned.grads[before]!} now={run.grads[node]!} />
-            </tr>
-          );
-        })}
-      </tbody>
-    </table>
-  );
+  const rows = run.circuit.nodes.slice(0, 500).map((_, node) => {
+    const name = nameOf(run.circuit, node);
+    const before = old.get(name) ?? -1;
+    return [
+      <Link onClick={() => dispatch({ type: "select", selection: { kind: "node", node } })}>{name}</Link>,
+      ...cells(pinned.values[before] ?? null, run.values[node]!),
+      ...cells(pinned.grads[before] ?? null, run.grads[node]!),
+    ];
+  });
+  return <Table heads={HEADS} rows={rows} />;
 }
 
-function Cells({ before, now }: { before: Value | null; now: Value | null }) {
+function cells(before: Value | null, now: Value | null): ComponentChildren[] {
   const change = difference(before, now);
-  return (
-    <>
-      <td class="num">{show(before)}</td>
-      <td class="num">{show(now)}</td>
-      <td class={change === "0" ? "num same" : "num"}>{change}</td>
-    </>
-  );
+  return [show(before), show(now), <span class={change === "0" ? "same" : undefined}>{change}</span>];
 }
 
 function difference(before: Value | null, now: Value | null): string {

@@ -1,7 +1,7 @@
 /** The circuit in the middle of the page, and how it is entered with the keyboard. */
 import { useMemo } from "preact/hooks";
-import { picture, type Picture } from "../layout";
-import type { Shown } from "../state/known";
+import { picture, scaleOf, type Picture } from "../layout";
+import { changedFrom, type Shown } from "../state/known";
 import type { Action, Session } from "../state/session";
 import { CircuitView } from "./circuit";
 import { toggled } from "./groups";
@@ -39,7 +39,13 @@ export function usePicture({ circuit, run, opened, options }: Session): Picture 
 /** The drawing; Enter goes inside, where arrow keys follow wires. */
 export function Drawing({ state, whole, open, view, dispatch, inside, onInside }: Props) {
   const { circuit, options } = state;
-  const drawn = useMemo(() => without(whole, circuit, state.hidden), [whole, state.hidden]);
+  const { pinned } = state;
+  const changed = useMemo(() => (pinned?.drawn ? changedFrom(view, pinned.run) : null), [view, pinned]);
+  const drawn = useMemo(() => {
+    const part = without(whole, circuit, state.hidden);
+    return changed ? { ...part, scale: scaleOf(changed.run.grads.map(Number)) } : part;
+  }, [whole, state.hidden, changed]);
+  const note = [changed && "Every number here is the change since the pinned run", drawn.note].filter(Boolean).join("; ");
   const enter = (event: KeyboardEvent): void => {
     if (event.key !== "Enter" || inside) return;
     event.preventDefault();
@@ -49,11 +55,11 @@ export function Drawing({ state, whole, open, view, dispatch, inside, onInside }
   return (
     <section class={inside ? "drawing inside" : "drawing"} aria-label="Circuit" onKeyDown={enter}
       onFocusOut={() => onInside(false)}>
-      <CircuitView picture={drawn} run={view.run} known={view.known} selection={state.selection} mode={options.mode}
+      <CircuitView picture={drawn} {...(changed ?? view)} selection={state.selection} mode={options.mode}
         onSelect={(selection) => dispatch({ type: "select", selection })}
         onOpen={(path) => dispatch({ type: "open", opened: toggled(open, path) })} />
       <Hidden state={state} dispatch={dispatch} />
-      {drawn.note && <p class="message">{drawn.note}</p>}
+      {note && <p class="message">{note}</p>}
     </section>
   );
 }

@@ -3,7 +3,7 @@ import { find, FindMistake, firstNonFinite, nameOf, spoiledText, type Origin } f
 import type { Blame } from "../state/data";
 import { nodeOf } from "../state/selection";
 import { blameOf, type Action, type Session } from "../state/session";
-import { Button, useUnique } from "./parts";
+import { Button, SearchForm, useUnique } from "./parts";
 
 interface Props {
   state: Session;
@@ -16,25 +16,15 @@ const MOST = 200;
 
 /** The field, the results, and the way to the first NaN or infinity. */
 export function FindTab({ state, dispatch, query, onQuery }: Props) {
-  const [id, about] = [useUnique(), useUnique()];
+  const about = useUnique();
   const { found, wrong } = results(state, query);
   const pick = (node: number): void => dispatch({ type: "select", selection: { kind: "node", node } });
   return (
     <div class="find">
-      <form role="search" onSubmit={(event) => {
-        event.preventDefault();
-        if (found.length) pick(next(found, nodeOf(state.selection)));
-      }}>
-        <label for={id}>Find</label>
-        <input id={id} type="search" autoComplete="off" spellcheck={false} placeholder="op:tanh grad>1e3"
-          aria-describedby={about} aria-invalid={wrong !== ""} value={query}
-          onInput={(event) => onQuery(event.currentTarget.value)} />
-        <Button label="Next result" keys="N" disabled={!found.length} onClick={() => pick(next(found, nodeOf(state.selection)))}>
-          Next
-        </Button>
-      </form>
+      <SearchForm query={query} onQuery={onQuery} wrong={wrong !== ""} about={about}
+        next={found.length ? () => pick(next(found, nodeOf(state.selection))) : null} />
       <p id={about} class="note">
-        op:tanh, name:h, name:/^h[12]$/, group:net, grad&gt;1e3, value&lt;0.1, nan, inf, absent: all of what is asked must hold.
+        One or several of op:tanh, name:h, name:/^h[12]$/, group:net, rank=3, grad&gt;1e3, value&lt;0.1, nan, inf, absent.
       </p>
       <p role="status">{wrong || (query.trim() ? countText(found.length) : "")}</p>
       {query.trim() && (

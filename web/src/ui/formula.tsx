@@ -25,7 +25,7 @@ export function FormulaBox({ state, dispatch }: Props) {
           spellcheck={false}
           autoComplete="off"
           autoCapitalize="off"
-          placeholder="e = a + b; f = e * c"
+          placeholder={state.source.kind === "data" ? "Type a formula to explore that instead" : "e = a + b; f = e * c"}
           aria-invalid={state.mistake !== null}
           aria-describedby={state.mistake ? about : undefined}
           value={state.draft}

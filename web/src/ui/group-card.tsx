@@ -5,7 +5,7 @@ import type { Circuit, Run, Value } from "../types";
 import type { Action, Session } from "../state/session";
 import type { CardProps } from "./inspector";
 import { groupsOf, isWithin, toggled } from "./groups";
-import { Button, Fact } from "./parts";
+import { Button, Fact, Link } from "./parts";
 import { show } from "./text";
 
 /** What is known of the nodes inside a group. */
@@ -106,9 +106,7 @@ export function Outline({ state, dispatch }: { state: Session; dispatch: (action
           const depth = path.split("/").length - 1;
           return (
             <li key={path} style={{ paddingLeft: `${depth}rem` }}>
-              <button type="button" class="plain" onClick={() => dispatch({ type: "select", selection: { kind: "group", path } })}>
-                {path.split("/").at(-1)}
-              </button>
+              <Link onClick={() => dispatch({ type: "select", selection: { kind: "group", path } })}>{path.split("/").at(-1)}</Link>
               {state.line.length > 0 && <span class="num">‖g‖ {show(Math.sqrt(squares))}{bad > 0 && <b class="bad"> {bad} not finite</b>}</span>}
             </li>
           );

@@ -1,12 +1,11 @@
 /** The inspector: one card about what is selected, with a way back to the card before. */
-import type { ComponentChildren } from "preact";
 import { nameOf, opOf } from "../engine";
 import type { Shown } from "../state/known";
 import type { Selection } from "../state/selection";
 import type { Action, Session } from "../state/session";
 import { GroupCard } from "./group-card";
 import { LeafCard, NodeCard } from "./node-card";
-import { Button } from "./parts";
+import { Card, Hint } from "./parts";
 import { SplitterCard } from "./splitter-card";
 import { kindText, wireText } from "./text";
 import { WireCard } from "./wire-card";
@@ -29,19 +28,11 @@ export function Inspector(props: CardProps) {
   return (
     <aside class={selection ? "inspector open" : "inspector"} aria-label="Inspector">
       {selection ? (
-        <article class="card">
-          <header>
-            {state.trail.length > 0 && (
-              <Button quiet label="Back to what was selected before" onClick={() => dispatch({ type: "back" })}>←</Button>
-            )}
-            <div class="title">
-              <h2>{titleOf(state, selection)}</h2>
-              <p>{kindOf(state, selection)}</p>
-            </div>
-            <Button quiet label="Close the card" keys="Esc" onClick={() => dispatch({ type: "select", selection: null })}>✕</Button>
-          </header>
+        <Card title={titleOf(state, selection)} about={kindOf(state, selection)}
+          back={state.trail.length > 0 && (() => dispatch({ type: "back" }))}
+          close={() => dispatch({ type: "select", selection: null })}>
           <Body {...props} selection={selection} />
-        </article>
+        </Card>
       ) : (
         <Hint>
           Pick a node, a wire or a splitter in the circuit to see its numbers: what arrives, the local derivative, and what is
@@ -49,15 +40,6 @@ export function Inspector(props: CardProps) {
         </Hint>
       )}
     </aside>
-  );
-}
-
-function Hint({ children }: { children: ComponentChildren }) {
-  return (
-    <div class="hint">
-      <h2>Inspector</h2>
-      <p>{children}</p>
-    </div>
   );
 }
 

@@ -21,7 +21,6 @@ export function SourcePanel({ state }: Pick<Props, "state">) {
   return (
     <section class="panel source" aria-label="Source">
       <h2>Source</h2>
-      <About state={state} />
       {state.source.kind === "formula" ? (
         <Statements text={state.source.text} line={place?.line ?? 0} column={place?.column ?? 0} />
       ) : (
@@ -36,13 +35,17 @@ export function SourcePanel({ state }: Pick<Props, "state">) {
 }
 
 /** What a preset wants looked at, with the numbers of its own leaves. */
-function About({ state }: Pick<Props, "state">) {
+export function About({ state }: Pick<Props, "state">) {
   const { source } = state;
   const preset = source.kind === "formula" && PRESETS.find(({ key }) => key === source.preset);
   if (!preset) return null;
   const changed = Object.entries(preset.leaves).some(([name, value]) => !Object.is(state.leaves[name], value));
   const run = changed ? evaluate(state.circuit, preset.leaves) : state.run;
-  return <p class="about">{changed ? "At the leaves of the preset: " : ""}{preset.text(told(run))}</p>;
+  return (
+    <section class="panel" aria-label="About">
+      <p class="about">{changed ? "At the leaves of the preset: " : ""}{preset.text(told(run))}</p>
+    </section>
+  );
 }
 
 function Statements({ text, line, column }: { text: string; line: number; column: number }) {
@@ -96,6 +99,7 @@ export function LeavesPanel({ state, shown, dispatch }: Props) {
 function Leaf({ name, state, shown, dispatch }: Props & { name: string }) {
   const node = nameOfd(state.circuit, name);
   const id = useUnique();
+  const elements = elementsOf(state, name);
   return (
     <li class="leaf">
       <label for={id}>{name}</label>
@@ -109,8 +113,25 @@ function Leaf({ name, state, shown, dispatch }: Props & { name: string }) {
         <span class="aloud">gradient of {name}: </span>
         {short(gradText(shown.run, shown.known, node))}
       </span>
+      {elements.length > 0 && (
+        <details class="elements">
+          <summary>Elements of {name}</summary>
+          {elements.map((element) => (
+            <label key={element}>
+              {element.slice(name.length)}{" "}
+              <NumberField id={`${id}${element}`} value={state.leaves[element]!}
+                onChange={(value) => dispatch({ type: "leaf", name: element, value })} />
+            </label>
+          ))}
+        </details>
+      )}
     </li>
   );
+}
+
+/** The elements of an input that is an array, where they can be changed. */
+function elementsOf(state: Session, name: string): string[] {
+  return Object.keys(state.leaves).filter((leaf) => leaf.startsWith(`${name}[`) && canEdit(state, leaf));
 }
 
 const short = (text: string): string => (text === "not computed" ? "–" : text);

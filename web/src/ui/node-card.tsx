@@ -5,7 +5,8 @@ import type { Shown } from "../state/known";
 import { Check, Why } from "./ask";
 import type { CardProps } from "./inspector";
 import { LeafControls } from "./leaves";
-import { Fact, useUnique } from "./parts";
+import { Formula } from "./math";
+import { Fact, Link, Table, useUnique } from "./parts";
 import { Slices } from "./slices";
 import { TangentPlot } from "./tangent";
 import { gradText, operandText, patternText, readersOf, show, valueText, wireIndex } from "./text";
@@ -21,7 +22,7 @@ export function NodeCard(props: Props) {
   const { op } = state.circuit.nodes[node]!;
   return (
     <>
-      <p class="code equation">{equation(props)}</p>
+      <Formula text={equation(props)} />
       <dl>
         <Fact name="value">{valueText(run, known, node)}</Fact>
         <Fact name="upstream gradient">{gradText(run, known, node)}</Fact>
@@ -49,33 +50,17 @@ function equation({ state, shown, node }: Props): string {
 function Sends({ state, shown, dispatch, node }: Props) {
   const { sources } = state.circuit.nodes[node]!;
   const name = nameOf(state.circuit, node);
-  return (
-    <table class="sends">
-      <caption class="aloud">What the node sends back</caption>
-      <thead>
-        <tr>
-          <th scope="col">to</th>
-          <th scope="col">upstream × local = sent</th>
-        </tr>
-      </thead>
-      <tbody>
-        {sources.map((source, slot) => (
-          <tr key={slot}>
-            <th scope="row">
-              <button type="button" class="plain" aria-label={`Wire from ${nameOf(state.circuit, source)}, input ${slot + 1}`}
-                onClick={() => dispatch({ type: "select", selection: { kind: "wire", reader: node, slot } })}>
-                {nameOf(state.circuit, source)}
-              </button>
-            </th>
-            <td class="num">
-              <p class="symbol">∂{name}/∂{nameOf(state.circuit, source)} = {localText(shown, node, slot)}</p>
-              <p>{productText(shown, node, slot)}</p>
-            </td>
-          </tr>
-        ))}
-      </tbody>
-    </table>
-  );
+  const rows = sources.map((source, slot) => [
+    <Link label={`Wire from ${nameOf(state.circuit, source)}, input ${slot + 1}`}
+      onClick={() => dispatch({ type: "select", selection: { kind: "wire", reader: node, slot } })}>
+      {nameOf(state.circuit, source)}
+    </Link>,
+    <>
+      <p class="symbol">∂{name}/∂{nameOf(state.circuit, source)} = {localText(shown, node, slot)}</p>
+      <p>{productText(shown, node, slot)}</p>
+    </>,
+  ]);
+  return <Table title="What the node sends back" aloud heads={["to", "upstream × local = sent"]} rows={rows} />;
 }
 
 /** The local derivative on a wire, once the reader's value is there. */
@@ -98,7 +83,8 @@ export function productText({ run, known }: Shown, reader: number, slot: number)
 function Kinks({ shown, node }: { shown: Shown; node: number }) {
   const found = kinksOf(shown.run, node);
   if (!found.length) return null;
-  return <p class="badge">On a kink: {found.map(({ doc }) => doc).join("; ")}.</p>;
+  const docs = found.map(({ doc }) => doc).join("; ");
+  return <p class="badge">On a kink: {docs}. Its slope there is a choice; the one taken stands above.</p>;
 }
 
 /** The line that made the node, and a button that copies where it is. */
@@ -155,32 +141,11 @@ export function LeafCard(props: Props) {
 export function Arrivals({ state, shown, dispatch, node }: Props) {
   const wires = readersOf(shown.run, node);
   if (!wires.length) return null;
-  return (
-    <table class="sends">
-      <caption>what comes back</caption>
-      <thead>
-        <tr>
-          <th scope="col">from</th>
-          <th scope="col">upstream × local = sent</th>
-        </tr>
-      </thead>
-      <tbody>
-        {wires.map((index) => {
-          const { reader, slot } = shown.run.wires[index]!;
-          const from = nameOf(state.circuit, reader);
-          return (
-            <tr key={index}>
-              <th scope="row">
-                <button type="button" class="plain" aria-label={`Wire to ${from}, input ${slot + 1}`}
-                  onClick={() => dispatch({ type: "select", selection: { kind: "wire", reader, slot } })}>
-                  {from}
-                </button>
-              </th>
-              <td class="num">{productText(shown, reader, slot)}</td>
-            </tr>
-          );
-        })}
-      </tbody>
-    </table>
-  );
+  const rows = wires.map((index) => {
+    const { reader, slot } = shown.run.wires[index]!;
+    const from = nameOf(state.circuit, reader);
+    const pick = (): void => dispatch({ type: "select", selection: { kind: "wire", reader, slot } });
+    return [<Link label={`Wire to ${from}, input ${slot + 1}`} onClick={pick}>{from}</Link>, productText(shown, reader, slot)];
+  });
+  return <Table title="what comes back" heads={["from", "upstream × local = sent"]} rows={rows} />;
 }

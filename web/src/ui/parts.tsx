@@ -1,6 +1,7 @@
 /** Small pieces that several panels share. */
 import type { ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
+import { number } from "../engine";
 import { typedNumber } from "./text";
 
 /** A name and what it is, as a row of a list of facts. */
@@ -39,7 +40,75 @@ export function Button(props: {
   );
 }
 
-/** A field for a number: what is typed stays as typed until it is left, and takes effect while it is a number. */
+/** A word that does something. */
+export function Link(props: { label?: string; current?: boolean; onClick: () => void; children: ComponentChildren }) {
+  return (
+    <button type="button" class="plain" aria-label={props.label} aria-current={props.current} onClick={props.onClick}>
+      {props.children}
+    </button>
+  );
+}
+
+/** A table whose first column names the rows; one row may be picked, and the title may be for the ear alone. */
+export function Table({ heads, rows, picked = -1, title, aloud }: {
+  heads: readonly string[]; rows: ComponentChildren[][]; picked?: number; title?: string; aloud?: boolean;
+}) {
+  return (
+    <table class={title && "sends"}>
+      {title && <caption class={aloud ? "aloud" : undefined}>{title}</caption>}
+      <thead><tr>{heads.map((head) => <th key={head} scope="col">{head}</th>)}</tr></thead>
+      <tbody>
+        {rows.map(([name, ...cells], k) => (
+          <tr key={k} class={k === picked ? "picked" : undefined}>
+            <th scope="row">{name}</th>
+            {cells.map((cell, column) => <td key={column} class="num">{cell}</td>)}
+          </tr>
+        ))}
+      </tbody>
+    </table>
+  );
+}
+
+/** A card about one thing; `back` leads to the card before. */
+export function Card({ title, about, back, close, children }: {
+  title: string; about: string; back?: (() => void) | false; close: () => void; children: ComponentChildren;
+}) {
+  return (
+    <article class="card">
+      <header>
+        {back && <Button quiet label="Back to what was selected before" onClick={back}>←</Button>}
+        <div class="title"><h2>{title}</h2><p>{about}</p></div>
+        <Button quiet label="Close the card" keys="Esc" onClick={close}>✕</Button>
+      </header>
+      {children}
+    </article>
+  );
+}
+
+/** What stands in the inspector while nothing is selected. */
+export function Hint({ children }: { children: ComponentChildren }) {
+  return <div class="hint"><h2>Inspector</h2><p>{children}</p></div>;
+}
+
+/** The field of a search; `next` goes to the next result, null where there is none. */
+export function SearchForm({ query, onQuery, wrong, next, about }: {
+  query: string; onQuery: (query: string) => void; wrong: boolean; next: (() => void) | null; about?: string;
+}) {
+  const id = useUnique();
+  return (
+    <form role="search" onSubmit={(event) => {
+      event.preventDefault();
+      next?.();
+    }}>
+      <label for={id}>Find</label>
+      <input id={id} type="search" autoComplete="off" spellcheck={false} placeholder="op:tanh grad>1e3" value={query}
+        aria-describedby={about} aria-invalid={wrong} onInput={(event) => onQuery(event.currentTarget.value)} />
+      <button title="Next result (N)" aria-label="Next result" disabled={!next}>Next</button>
+    </form>
+  );
+}
+
+/** A field for a number, with all its digits while it is edited; what is typed takes effect while it is a number. */
 export function NumberField(props: {
   id?: string;
   label?: string;
@@ -65,7 +134,8 @@ export function NumberField(props: {
       aria-label={props.label}
       aria-invalid={wrong}
       disabled={props.disabled}
-      value={draft ?? String(props.value)}
+      value={draft ?? number(props.value)}
+      onFocus={() => setDraft(String(props.value))}
       onInput={(event) => type(event.currentTarget.value)}
       onBlur={() => setDraft(null)}
     />
@@ -110,6 +180,12 @@ export function Switch(props: { label: string; on: boolean; title?: string; onCh
       <span>{props.label}</span>
     </label>
   );
+}
+
+/** Light or dark: as chosen, or as the system has it. */
+export function useTheme(chosen: string): string {
+  const dark = useMedia("(prefers-color-scheme: dark)");
+  return chosen === "system" ? (dark ? "dark" : "light") : chosen;
 }
 
 /** Whether a media query holds, kept up to date. */

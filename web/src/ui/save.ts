@@ -7,20 +7,21 @@ import type { Saves } from "./topbar";
 export const DATA = "wiregrad-data";
 export const ROOT = "explorer";
 
-/** The page as it was before the explorer filled it; null where its script does not stand in it. */
-export function untouchedPage(): HTMLElement | null {
-  const scripts = [...document.scripts].filter((script) => script.type !== "application/json");
-  if (!scripts.length || scripts.some((script) => script.src)) return null;
-  const page = document.documentElement.cloneNode(true) as HTMLElement;
-  page.querySelector(`#${ROOT}`)?.replaceChildren();
-  return page;
+/** The text of a page that holds its own script and nothing drawn: this one as it was, or one from the server. */
+export type OwnPage = () => Promise<string>;
+
+/** Take the page down before the explorer fills it. */
+export function untouchedPage(): OwnPage {
+  if ([...document.scripts].some((script) => script.src)) return async () => (await fetch("/export")).text();
+  const text = `<!doctype html>\n${document.documentElement.outerHTML}`;
+  return async () => text;
 }
 
 /** The ways to save a state. */
-export function savesOf(state: Session, page: HTMLElement | null, root: () => HTMLElement | null): Saves {
+export function savesOf(state: Session, page: OwnPage | null, root: () => HTMLElement | null): Saves {
   const name = fileName(state.circuit.name);
   return {
-    html: page && (() => save(`${name}.html`, "text/html", pageText(page, state))),
+    html: page && (() => void page().then((own) => save(`${name}.html`, "text/html", pageText(own, state)))),
     svg: () => {
       const drawn = root()?.querySelector<SVGSVGElement>(".circuit > svg");
       if (drawn) save(`${name}.svg`, "image/svg+xml", svgText(drawn));
@@ -33,18 +34,10 @@ function fileName(name: string): string {
   return name.replace(/[^\w-]+/g, "-").slice(0, 60) || "circuit";
 }
 
-/** The page's own text with other data in it. */
-export function pageText(page: HTMLElement, state: Session): string {
-  const copy = page.cloneNode(true) as HTMLElement;
-  let block = copy.querySelector(`#${DATA}`);
-  if (!block) {
-    block = document.createElement("script");
-    block.setAttribute("type", "application/json");
-    block.id = DATA;
-    copy.querySelector("body")?.prepend(block);
-  }
-  block.textContent = asJson(pageData(state));
-  return `<!doctype html>\n${copy.outerHTML}`;
+/** The text of a page with other data in it. */
+export function pageText(page: string, state: Session): string {
+  // In the data there is no "<", whatever it is.
+  return page.replace(new RegExp(`(id="${DATA}">)[^<]*`), (_, start: string) => start + asJson(pageData(state)));
 }
 
 /** A picture that stands alone: the drawing with the colours it has on the page. */

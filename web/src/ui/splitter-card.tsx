@@ -3,7 +3,7 @@ import { branches, nameOf } from "../engine";
 import { Why } from "./ask";
 import type { CardProps } from "./inspector";
 import { Where } from "./node-card";
-import { Fact } from "./parts";
+import { Fact, Link, Table } from "./parts";
 import { gradText, patternText, show, valueText, wireIndex } from "./text";
 
 interface Props extends CardProps {
@@ -35,35 +35,18 @@ const capital = (text: string): string => text.charAt(0).toUpperCase() + text.sl
 
 /** The branches in the order in which they bring something back, with the sum so far. */
 function Sums({ state, shown, dispatch, node }: Props) {
-  return (
-    <table class="sends">
-      <caption>branches</caption>
-      <thead>
-        <tr>
-          <th scope="col">from</th>
-          <th scope="col">brings</th>
-          <th scope="col">sum so far</th>
-        </tr>
-      </thead>
-      <tbody>
-        {branches(shown.run, node).map(({ wire, sent, sum }, index) => {
-          const done = wire ? shown.known.wire[wireIndex(shown.run, wire.reader, wire.slot)] !== "none" : shown.known.grad[node] !== "none";
-          return (
-            <tr key={index}>
-              <th scope="row">
-                {wire ? (
-                  <button type="button" class="plain" aria-label={`Wire to ${nameOf(state.circuit, wire.reader)}, input ${wire.slot + 1}`}
-                    onClick={() => dispatch({ type: "select", selection: { kind: "wire", reader: wire.reader, slot: wire.slot } })}>
-                    {nameOf(state.circuit, wire.reader)}
-                  </button>
-                ) : "the seed"}
-              </th>
-              <td class="num">{done ? (sent === null ? "nothing" : show(sent)) : "–"}</td>
-              <td class="num">{done && sent !== null ? show(sum) : "–"}</td>
-            </tr>
-          );
-        })}
-      </tbody>
-    </table>
-  );
+  const rows = branches(shown.run, node).map(({ wire, sent, sum }) => {
+    const done = wire ? shown.known.wire[wireIndex(shown.run, wire.reader, wire.slot)] !== "none" : shown.known.grad[node] !== "none";
+    return [
+      wire ? (
+        <Link label={`Wire to ${nameOf(state.circuit, wire.reader)}, input ${wire.slot + 1}`}
+          onClick={() => dispatch({ type: "select", selection: { kind: "wire", reader: wire.reader, slot: wire.slot } })}>
+          {nameOf(state.circuit, wire.reader)}
+        </Link>
+      ) : "the seed",
+      done ? (sent === null ? "nothing" : show(sent)) : "–",
+      done && sent !== null ? show(sum) : "–",
+    ];
+  });
+  return <Table title="branches" heads={["from", "brings", "sum so far"]} rows={rows} />;
 }

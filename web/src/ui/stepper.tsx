@@ -62,6 +62,9 @@ export function Stepper({ state, dispatch, playing, onPlay }: Props) {
         <p class="count">
           step <b>{step}</b> of <b>{of}</b>
         </p>
+        <input class="scrubber" type="range" min={0} max={end} step={1} value={state.at} disabled={!end}
+          aria-label="Position in the run" aria-valuetext={`step ${step} of ${of}, ${phase}`}
+          onInput={(event) => dispatch({ type: "go", at: Number(event.currentTarget.value) })} />
         <p class="sentence" title={text}>{text}</p>
       </div>
       <div class="buttons" role="group" aria-label="Walk through the run">
@@ -92,9 +95,6 @@ export function Stepper({ state, dispatch, playing, onPlay }: Props) {
         <Choice label="Step by" value={state.options.size} options={SIZES}
           onChange={(size) => dispatch({ type: "option", change: { size } })} />
       </div>
-      <input class="scrubber" type="range" min={0} max={end} step={1} value={state.at} disabled={!end}
-        aria-label="Position in the run" aria-valuetext={`step ${step} of ${of}, ${phase}`}
-        onInput={(event) => dispatch({ type: "go", at: Number(event.currentTarget.value) })} />
       <p class="aloud" role="status" aria-live="polite">{announcement(state)}</p>
     </section>
   );

@@ -2,31 +2,33 @@
 import type { ComponentChildren } from "preact";
 import { useUnique } from "./parts";
 
-export type TabKey = "table" | "heat" | "find" | "compare";
-
-const TABS: readonly (readonly [TabKey, string])[] = [
+/** The tabs of a circuit that the page holds. */
+export const TABS = [
   ["table", "Table"],
   ["heat", "Heat strip"],
   ["find", "Find"],
   ["compare", "Compare"],
-];
+] as const;
 
-interface Props {
-  tab: TabKey;
-  onTab: (tab: TabKey) => void;
+export type TabKey = (typeof TABS)[number][0];
+
+interface Props<Key extends string> {
+  tabs: readonly (readonly [Key, string])[];
+  tab: Key;
+  onTab: (tab: Key) => void;
   children: ComponentChildren;
 }
 
 /** A list of tabs and the panel of the one that is open; arrow keys go from tab to tab. */
-export function Tabs({ tab, onTab, children }: Props) {
+export function Tabs<Key extends string>({ tabs, tab, onTab, children }: Props<Key>) {
   const id = useUnique();
   const turn = (event: KeyboardEvent): void => {
     const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
     if (!by) return;
     event.preventDefault();
     event.stopPropagation();
-    const index = TABS.findIndex(([key]) => key === tab);
-    const next = TABS[(index + by + TABS.length) % TABS.length]![0];
+    const index = tabs.findIndex(([key]) => key === tab);
+    const next = tabs[(index + by + tabs.length) % tabs.length]![0];
     onTab(next);
     const list = event.currentTarget as HTMLElement;
     list.querySelector<HTMLElement>(`[data-tab=${next}]`)?.focus();
@@ -34,7 +36,7 @@ export function Tabs({ tab, onTab, children }: Props) {
   return (
     <section class="tabs" aria-label="More views">
       <div role="tablist" aria-label="More views" onKeyDown={turn}>
-        {TABS.map(([key, title]) => (
+        {tabs.map(([key, title]) => (
           <button key={key} type="button" role="tab" id={`${id}-${key}`} data-tab={key} aria-selected={key === tab}
             aria-controls={id} tabIndex={key === tab ? 0 : -1} onClick={() => onTab(key)}>
             {title}

@@ -1,7 +1,7 @@
 /** The bar at the top: presets, formula, how the circuit is shown, and ways to share and keep it. */
 import { useState } from "preact/hooks";
 import { PRESETS } from "../state/presets";
-import { canRun, type Action, type Options, type Session } from "../state/session";
+import { canEdit, canRun, inputNames, type Action, type Options, type Session } from "../state/session";
 import { hashOf } from "../state/url";
 import { FormulaBox } from "./formula";
 import { Button, Choice, Switch, useMedia, useUnique } from "./parts";
@@ -20,8 +20,8 @@ interface Props {
   onHelp: () => void;
 }
 
-const DIRECTIONS = [["lr", "left to right"], ["td", "top down"]] as const;
-const THEMES = [["system", "system"], ["light", "light"], ["dark", "dark"]] as const;
+export const DIRECTIONS = [["lr", "left to right"], ["td", "top down"]] as const;
+export const THEMES = [["system", "system"], ["light", "light"], ["dark", "dark"]] as const;
 const MODES = [["signed", "signed gradient"], ["magnitude", "|gradient|"], ["product", "|gradient × value|"]] as const;
 
 /** The bar at the top of the page. */
@@ -37,7 +37,7 @@ export function TopBar({ state, dispatch, saves, onHelp }: Props) {
       <div class="tools" role="group" aria-label="History and help">
         <Button label="Undo" keys="Ctrl + Z" disabled={!state.undo.length} onClick={() => dispatch({ type: "undo" })}>↶</Button>
         <Button label="Redo" keys="Ctrl + Shift + Z" disabled={!state.redo.length} onClick={() => dispatch({ type: "redo" })}>↷</Button>
-        <Share state={state} />
+        <Share state={state} own={saves.html !== null} />
         <SaveMenu saves={saves} />
         <Button label="Help" keys="?" onClick={onHelp}>?</Button>
         {narrow && (
@@ -55,16 +55,21 @@ export function TopBar({ state, dispatch, saves, onHelp }: Props) {
 /** How the circuit is shown; on a narrow page this stands behind a word. */
 function View({ state, set }: { state: Session; set: (change: Partial<Options>) => void }) {
   const { options } = state;
+  const runs = inputNames(state.circuit).some((name) => canEdit(state, name));
   return (
     <div class="view" role="group" aria-label="View">
-      <Switch label="Live" on={options.live} onChange={(live) => set({ live })}
-        title="On: an edit recomputes everything at the same step. Off: what depends on it turns stale until stepped." />
+      {runs && (
+        <Switch label="Live" on={options.live} onChange={(live) => set({ live })}
+          title="On: an edit recomputes everything at the same step. Off: what depends on it turns stale until stepped." />
+      )}
       {canRun(state.source) && (
         <Switch label="Split form" on={options.split} onChange={(split) => set({ split })}
           title="Every fan-out becomes two-way splitters, so that each wire has one reader" />
       )}
-      <Switch label="Accumulate like PyTorch" on={options.accumulate} onChange={(accumulate) => set({ accumulate })}
-        title="A second backward pass adds to the gradients of the inputs instead of starting afresh" />
+      {runs && (
+        <Switch label="Accumulate like PyTorch" on={options.accumulate} onChange={(accumulate) => set({ accumulate })}
+          title="A second backward pass adds to the gradients of the inputs instead of starting afresh" />
+      )}
       <Choice label="Direction" value={options.direction} options={DIRECTIONS} onChange={(direction) => set({ direction })} />
       <Choice label="Colour" value={options.mode} options={MODES} onChange={(mode) => set({ mode })} />
       <Choice label="Theme" value={options.theme} options={THEMES} onChange={(theme) => set({ theme })} />
@@ -88,12 +93,12 @@ function PresetMenu({ state, dispatch }: Pick<Props, "state" | "dispatch">) {
   );
 }
 
-/** Copies the address; where the state does not fit into one, it says so. */
-function Share({ state }: { state: Session }) {
+/** Copies the address, which a notebook has none of; where the state does not fit into one, it says so. */
+function Share({ state, own }: { state: Session; own: boolean }) {
   const [said, setSaid] = useState("");
   const share = async (): Promise<void> => {
-    const hash = hashOf(state);
-    setSaid(hash === null ? "Too large for an address: save a file instead" : await copied(location.href.split("#")[0] + hash));
+    const hash = own ? hashOf(state) : null;
+    setSaid(hash === null ? "No address can hold this: export a file instead" : await copied(location.href.split("#")[0] + hash));
     setTimeout(() => setSaid(""), 4000);
   };
   return (
@@ -119,7 +124,7 @@ function SaveMenu({ saves }: { saves: Saves }) {
       <summary>Export</summary>
       <div class="items">
         <button type="button" disabled={!saves.html} onClick={() => saves.html?.()}
-          title={saves.html ? undefined : "This page is served in parts; use circuit.to_html in Python"}>
+          title={saves.html ? undefined : "In a notebook: circuit.to_html in Python"}>
           HTML page
         </button>
         <button type="button" onClick={saves.svg}>SVG picture</button>

@@ -3,9 +3,10 @@ import { nameOf } from "../engine";
 import { canRun } from "../state/session";
 import { Nudge } from "./ask";
 import type { CardProps } from "./inspector";
+import { Product } from "./math";
 import { localText, productText } from "./node-card";
-import { Fact } from "./parts";
-import { operandText, show, valueText, wireIndex } from "./text";
+import { Fact, Link } from "./parts";
+import { numeric, operandText, show, valueText, wireIndex } from "./text";
 
 interface Props extends CardProps {
   reader: number;
@@ -25,25 +26,27 @@ export function WireCard(props: Props) {
   return (
     <>
       <dl>
-        <Fact name="from"><button type="button" class="plain" onClick={pick(source)}>{from}</button></Fact>
-        <Fact name="to"><button type="button" class="plain" onClick={pick(reader)}>{to}</button></Fact>
+        <Fact name="from"><Link onClick={pick(source)}>{from}</Link></Fact>
+        <Fact name="to"><Link onClick={pick(reader)}>{to}</Link></Fact>
         <Fact name="value carried">{valueText(run, known, source)}</Fact>
-        <Fact name={`local derivative ∂${to}/∂${from}`}>{localText(shown, reader, slot)}</Fact>
+        <Fact name="local derivative">∂{to}/∂{from} = {localText(shown, reader, slot)}</Fact>
         <Fact name="gradient carried">{done ? show(sent) : "not computed"}</Fact>
       </dl>
-      <p class="note">{sentence(props)}</p>
+      <Sent {...props} />
       {canRun(state.source) && <Nudge {...props} />}
     </>
   );
 }
 
-/** Upstream × local = sent, in words. */
-function sentence({ state, shown, reader, slot }: Props): string {
+/** Upstream × local = sent, or why it is not so. */
+function Sent({ state, shown, reader, slot }: Props) {
   const index = wireIndex(shown.run, reader, slot);
   const { upstream, local, sent } = shown.run.wires[index]!;
   const to = nameOf(state.circuit, reader);
-  if (shown.known.wire[index] === "none") return `When ${to} has its gradient, it sends upstream × local along this wire.`;
-  if (sent === null) return `${to} sends nothing along this wire: no gradient comes through here.`;
-  if (local === null) return productText(shown, reader, slot);
-  return `upstream ${operandText(upstream)} × local ${operandText(local)} = sent ${show(sent)}`;
+  if (shown.known.wire[index] === "none") {
+    return <p class="note">When {to} has its gradient, it sends upstream × local along this wire.</p>;
+  }
+  if (sent === null) return <p class="note">{to} sends nothing along this wire: no gradient comes through here.</p>;
+  if (numeric(local) === null || numeric(sent) === null) return <p class="equation">{productText(shown, reader, slot)}</p>;
+  return <Product numbers={[operandText(upstream), operandText(local), show(sent)]} />;
 }

@@ -1,0 +1,181 @@
+"""What a designer would mend: labels that touch, a card over what it is about, cut numbers, switches for nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import wiregrad as wg
+from wiregrad.explorer.page import to_html
+from wiregrad.explorer.presets import PRESETS
+
+from .conftest import Opener
+from .driver import NARROW, Explorer
+from .screenshots import CARDS
+
+PICKED = {card: fragment for card, fragment in CARDS.items() if "sel=" in fragment}
+
+TOUCHING = """svg => {
+  const zoom = svg.querySelector("g").getScreenCTM().a;
+  const inked = element => {
+    const {left, right, top, bottom} = element.getBoundingClientRect();
+    // Letters do not fill the height of their line.
+    const gap = element.tagName === "text" ? 0.18 * zoom * element.getAttribute("font-size") : 0;
+    return {element, left, right, top: top + gap, bottom: bottom - gap};
+  };
+  const meet = (a, b) => Math.min(a.right, b.right) - Math.max(a.left, b.left) > 0.5
+    && Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 0.5;
+  const texts = [...svg.querySelectorAll("text")].map(inked);
+  const cards = [...svg.querySelectorAll(".box:not(.splitter) > rect:last-of-type")].map(inked);
+  const pairs = texts.flatMap((one, k) => [...texts.slice(k + 1), ...cards].map(two => [one, two]));
+  const own = (one, two) => two.element.tagName === "rect" && two.element.parentElement.contains(one.element);
+  return pairs.filter(([one, two]) => !own(one, two) && meet(one, two))
+    .map(pair => pair.map(({element}) => element.outerHTML.slice(-60)));
+}"""
+MISPLACED = """svg => {
+  const [label, name] = [svg.querySelector(".wire text"), svg.querySelector(".box text")];
+  for (const key of ["x", "y"]) label.setAttribute(key, name.getAttribute(key));
+  label.setAttribute("text-anchor", "start");
+}"""
+COVERED = """() => {
+  const picked = document.getElementById(document.querySelector(".circuit").getAttribute("aria-activedescendant"));
+  const {top, bottom} = picked.getBoundingClientRect();
+  return [top, document.querySelector(".inspector").getBoundingClientRect().top - bottom];
+}"""
+BESIDE = """svg => {
+  const glow = svg.querySelector(".glow");
+  const {top, bottom} = glow.getBoundingClientRect();
+  const half = glow.getScreenCTM().a * glow.getAttribute("stroke-width") / 2;
+  const [local, sent] = ["local", "sent"].map(name => glow.parentElement.querySelector("." + name));
+  const size = local.getAttribute("font-size") * glow.getScreenCTM().a;
+  const base = element => new DOMPoint(0, element.getAttribute("y")).matrixTransform(element.getScreenCTM()).y;
+  return [top - half - base(local), base(sent) - 0.75 * size - bottom - half];
+}"""
+
+
+def in_view(page: Explorer, name: str) -> bool:
+    """Say whether all of a box stands in the window of the circuit."""
+    box, window = page.node(name).bounding_box(), page.picture.bounding_box()
+    assert box is not None
+    assert window is not None
+    across = window["x"] <= box["x"] and box["x"] + box["width"] <= window["x"] + window["width"]
+    return across and window["y"] <= box["y"] and box["y"] + box["height"] <= window["y"] + window["height"]
+
+
+@pytest.mark.parametrize("direction", ["lr", "td"])
+def test_no_label_of_a_preset_touches_another_or_a_box(opened: Opener, direction: str) -> None:
+    page = opened()
+    for key in PRESETS:
+        page.open(f"{page.page.url.split('#')[0]}?{key}#v=1&p={key}&s=d&d={direction}")
+        assert page.picture.locator("text").count() > 10
+        assert page.picture.evaluate(TOUCHING) == []
+
+
+def test_a_label_that_stands_on_a_box_and_its_name_is_found(opened: Opener) -> None:
+    page = opened("#v=1&p=expression&s=d")
+    page.picture.evaluate(MISPLACED)
+
+    assert len(page.picture.evaluate(TOUCHING)) == 2
+
+
+@pytest.mark.parametrize("card", PICKED)
+def test_on_a_narrow_page_the_card_leaves_what_it_is_about_free(opened: Opener, card: str) -> None:
+    page = opened(PICKED[card], size=NARROW)
+    page.card.wait_for()
+    above, below = page.page.evaluate(COVERED)
+
+    assert above >= 0
+    assert below >= 0
+    assert page.page.evaluate("document.documentElement.scrollWidth") <= NARROW[0]
+
+
+def test_on_a_narrow_page_who_reads_the_table_is_not_moved_away_from_it(opened: Opener) -> None:
+    page = opened("#v=1&p=mlp&s=d", size=NARROW)
+    row = page.page.get_by_role("region", name="Table of nodes").get_by_role("button", name="b1", exact=True)
+    row.evaluate("row => row.scrollIntoView()")
+    before = page.page.evaluate("scrollY")
+    row.click()
+    page.card.wait_for()
+
+    assert page.card_title == "b1"
+    assert page.page.evaluate("scrollY") == before > 0
+
+
+@pytest.mark.parametrize("size", [(1280, 800), NARROW])
+def test_stepping_keeps_the_node_of_the_step_in_view(opened: Opener, size: tuple[int, int]) -> None:
+    page = opened("#v=1&p=vanishing", size=size, reduced_motion="reduce")
+    assert not in_view(page, "h20")
+    for node in range(1, 21):
+        page.step()
+        assert in_view(page, f"h{node}")
+
+
+def test_the_glow_of_a_selected_wire_does_not_touch_its_labels(opened: Opener) -> None:
+    page = opened("#v=1&p=expression&s=d&sel=w:f.0")
+
+    assert min(page.picture.evaluate(BESIDE)) > 0
+
+
+def test_a_saved_file_that_cannot_run_again_offers_no_switches_for_runs(opened: Opener, tmp_path: Path) -> None:
+    path = tmp_path / "saved.html"
+    run = wg.run(lambda x: np.sum(np.tanh(x)), np.array([0.5, -1.0]))
+    path.write_text(to_html(run.circuit, run), "utf8")
+    names = ["Live", "Accumulate like PyTorch"]
+
+    assert [opened(path=path).page.get_by_label(name).count() for name in names] == [0, 0]
+    assert [opened().page.get_by_label(name).count() for name in names] == [1, 1]
+
+
+def test_a_field_shows_few_digits_and_all_of_them_while_it_is_edited(opened: Opener) -> None:
+    page = opened("#v=1&p=neuron&s=d")
+    field = page.leaf("b")
+    assert field.input_value() == "6.88137"
+    field.focus()
+    assert field.input_value() == "6.881373587019543"
+    field.blur()
+
+    assert field.input_value() == "6.88137"
+    assert page.column("value")["o"] == "0.707107"
+
+
+def test_the_theme_of_the_system_is_followed(opened: Opener) -> None:
+    page = opened(color_scheme="light")
+    light = page.background()
+    page.page.emulate_media(color_scheme="dark")
+    page.page.locator("[data-theme=dark]").wait_for()
+
+    assert sum(light) > 600
+    assert sum(page.background()) < 150
+
+
+def test_what_is_stale_is_not_said_to_be_missing(opened: Opener) -> None:
+    page = opened("#v=1&p=expression&s=d")
+    page.page.get_by_label("Live").uncheck()
+    page.leaf("c").fill("4")
+
+    assert "striped" in page.said
+    assert "Nothing is computed" not in page.said
+
+
+def test_nothing_of_the_circuit_shows_through_the_legend(opened: Opener) -> None:
+    page = opened("#v=1&p=mlp&s=d")
+    paper = page.page.locator(".legend").evaluate("legend => getComputedStyle(legend).backgroundColor")
+
+    assert paper == f"rgb({', '.join(map(str, page.background()))})"
+
+
+def test_the_card_of_a_wire_has_the_product_as_a_formula_and_as_text(opened: Opener) -> None:
+    page = opened("#v=1&p=expression&s=d&sel=w:f.0")
+
+    assert page.card.locator("math munder").all_text_contents() == ["1upstream", "10local", "10sent"]
+    assert "upstream 1 \u00d7 local 10 = sent 10" in page.card_text
+
+
+def test_the_card_of_a_node_has_its_formula_with_numbers(opened: Opener) -> None:
+    page = opened("#v=1&p=expression&s=d&sel=n:f")
+    formula = "".join(page.card.locator("math > *").all_text_contents())
+
+    assert formula.replace("\u00d7", "*").replace("\u2212", "-") == "f=e*c=(-1)*10=-10"
+    assert "f = e * c = (-1) * 10 = -10" in page.card_text
