@@ -91,7 +91,7 @@ def forward_fault(op: Op, xs: Sequence[Any], y: Any, *, only_nan: bool = False) 
 
 def backward_fault(op: Op, slot: int, g: Any, xs: Sequence[Any], y: Any, mode: int, sent: Any) -> Fault | None:
     """Return what an op broke when it sent a gradient back; None if nothing, or nothing of its own doing."""
-    upstream, sent = np.asarray(settle(g)), np.asarray(settle(sent))
+    upstream, sent = settle(g), settle(sent)
     broken = _own(op, sent, [upstream, *xs, y], bad)
     if broken is None:
         return None
@@ -132,7 +132,11 @@ def is_nan(x: Any) -> Any:
 def _own(op: Op, result: Any, given: Sequence[Any], test: Callable[[Any], Any]) -> Any:
     """Return where a result fails a test though all that it was made from passes; None if nowhere."""
     broken = test(result)
-    if not broken.any():
+    if type(broken) is np.bool_:
+        # Numbers, quickly: what arrived spoiled was only handed on.
+        if not broken or any(type(x) is np.float64 and test(x) for x in given):
+            return None
+    elif not broken.any():
         return None
     for x in given:
         spoiled = test(x)

@@ -120,12 +120,12 @@ function Large({ data, down: upright }: Props) {
         <div class="view" role="group" aria-label="View">
           {served && <Choice label="Direction" value={down ? "td" : "lr"} options={DIRECTIONS} onChange={(to) => setDown(to === "td")} />}
           <Choice label="Theme" value={theme} options={THEMES} onChange={setTheme} />
-          {served && <a href="/export" download>Save as one file</a>}
+          {served && <a href="/export" download style={{ color: "inherit" }}>Save as one file</a>}
         </div>
       </header>
       <div class="left">
-        <Outline data={data} where={where} go={go} />
         <NotFinite data={data} visit={visit} />
+        <Outline data={data} where={where} go={go} />
       </div>
       <main class="centre">
         <section class="drawing" aria-label="Circuit" aria-busy={waiting} onDblClick={openPicked}>

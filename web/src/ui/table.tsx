@@ -1,5 +1,5 @@
 /** The circuit as a table: complete, sortable, and the same at every position as the picture. */
-import { useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import { nameOf } from "../engine";
 import type { Shown } from "../state/known";
 import { nodeOf } from "../state/selection";
@@ -38,11 +38,18 @@ const COLUMNS: readonly (readonly [Column, string])[] = [
   ["gradient", "local times upstream, added over the readers"],
 ];
 
+/** How many rows there are at most, and at first: the picture need not wait for the others. */
 const MOST = 500;
+const FIRST = 100;
 
 /** The table of all nodes. */
 export function TableTab({ state, shown, dispatch }: Props) {
   const [order, setOrder] = useState<{ column: Column; down: boolean }>({ column: "step", down: false });
+  const [most, setMost] = useState(FIRST);
+  useEffect(() => {
+    const later = setTimeout(() => setMost(MOST), 100);
+    return () => clearTimeout(later);
+  }, []);
   const steps = new Map(state.line.stages.flatMap((stage, index) => (stage.kind === "forward" ? [[stage.node, index + 1]] : [])));
   const nodes = sortedNodes(state.circuit, keyOf(order.column, shown, steps), order.down);
   const sort = (column: Column): void => setOrder({ column, down: order.column === column && !order.down });
@@ -63,7 +70,7 @@ export function TableTab({ state, shown, dispatch }: Props) {
           </tr>
         </thead>
         <tbody>
-          {nodes.slice(0, MOST).map((node) => (
+          {nodes.slice(0, most).map((node) => (
             <TableRow key={node} row={rowOf(shown, node, steps.get(node) ?? 0)} state={state} dispatch={dispatch} />
           ))}
         </tbody>
