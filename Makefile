@@ -73,8 +73,8 @@ format: $(VENV)/.test ## Format the code
 docs: $(VENV)/.run ## Write the pages that are derived from the op table
 	$(BIN)/python docs/generate.py
 
-bench: $(PEERS)/.test ## Measure, as ratios within one run
-	$(PEERS)/bin/python -m benchmarks
+bench: $(PEERS)/.test ## Measure, as ratios within one run; less of it with BENCH="native --quick"
+	$(PEERS)/bin/python -m benchmarks $(or $(BENCH),-o docs/benchmarks.md)
 
 clean: ## Remove what the targets made
 	rm -rf $(VENV) $(PEERS) web/node_modules .mypy_cache .ruff_cache .pytest_cache

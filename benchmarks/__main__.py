@@ -1,39 +1,78 @@
-"""Run benchmarks by name, print their tables, and write their figures as JSON."""
+"""Run benchmarks by name, print their tables, and write their figures as JSON.
+
+python -m benchmarks [NAME...] [--quick] [--part PART] [-o FILE.md] [-o FILE.json]
+"""
 
 from __future__ import annotations
 
+import argparse
+import inspect
+import json
 import sys
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
+from typing import Any
 
 from benchmarks import measure
+from wiregrad.testing.bench.suite import PARTS
 
-HELPERS = {"__main__", "measure"}
+HELPERS = {"__main__", "measure", "peers"}
 NAMES = sorted(module.name for module in iter_modules([str(Path(__file__).parent)]) if module.name not in HELPERS)
+PAGE = """# Benchmarks
+
+Written by `make bench`. Every figure is a ratio, or stands beside figures of the same run: entrants take turns in one
+process, and times are medians. A bound that was missed stays here as it is.
+"""
 
 
-def main(wanted: list[str]) -> int:
+def main(args: Sequence[str] | None = None) -> int:
     """Run the wanted benchmarks, or all; returns how many could not be run."""
-    unknown = [name for name in wanted if name not in NAMES]
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure, as ratios within one run.")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"{', '.join(NAMES)}; all if none is named")
+    parser.add_argument("--quick", action="store_true", help="small sizes, where a benchmark has them")
+    parser.add_argument("--part", action="append", default=[], choices=PARTS, help="some of native's tables only")
+    parser.add_argument("-o", "--output", action="append", default=[], type=Path, help="write FILE.md or FILE.json")
+    chosen = parser.parse_args(args)
+    unknown = [name for name in chosen.names if name not in NAMES]
     if unknown:
-        print(f"there is no benchmark called {unknown[0]}; there are {', '.join(NAMES)}", file=sys.stderr)
-        return len(unknown)
-    return sum(not run(name) for name in wanted or NAMES)
+        parser.error(f"there is no benchmark called {unknown[0]}; there are {', '.join(NAMES)}")
+    odd = [path for path in chosen.output if path.suffix not in (".md", ".json")]
+    if odd:
+        parser.error(f"{odd[0]} ends neither in .md nor in .json")
+    names = chosen.names or NAMES
+    reports = {
+        name: report for name in names if (report := run(name, quick=chosen.quick, parts=chosen.part)) is not None
+    }
+    for path in chosen.output:
+        path.write_text(page(reports) if path.suffix == ".md" else figures(reports), encoding="utf-8")
+    return len(names) - len(reports)
 
 
-def run(name: str) -> bool:
-    """Run one benchmark; returns whether the packages it needs are there."""
+def run(name: str, **options: Any) -> measure.Report | None:
+    """Run one benchmark; returns None where the packages it needs are missing."""
     try:
         module = import_module(f"benchmarks.{name}")
     except ModuleNotFoundError as error:
         print(f"{name} needs {error.name}, which is not installed here", file=sys.stderr)
-        return False
-    report: measure.Report = module.run()
+        return None
+    known = inspect.signature(module.run).parameters
+    report: measure.Report = module.run(**{key: value for key, value in options.items() if key in known})
     print(f"## {name}\n\n{report.text()}\n", flush=True)
     measure.save(name, report)
-    return True
+    return report
+
+
+def page(reports: dict[str, measure.Report]) -> str:
+    """Return a page of all tables."""
+    return "\n".join([PAGE, *(f"# {name}\n\n{report.text()}\n" for name, report in reports.items())])
+
+
+def figures(reports: dict[str, measure.Report]) -> str:
+    """Return all figures as JSON."""
+    return json.dumps({name: measure.document(report) for name, report in reports.items()}, indent=2) + "\n"
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -31,11 +32,22 @@ class Table:
 
 
 @dataclass
+class Text:
+    """Tables that are written already."""
+
+    title: str
+
+    def text(self) -> str:
+        """Return the text."""
+        return self.title.rstrip()
+
+
+@dataclass
 class Report:
     """What a benchmark found: tables for people, figures for programs."""
 
-    tables: list[Table]
-    figures: dict[str, float | Mapping[str, float]]
+    tables: list[Table] | list[Text]
+    figures: dict[str, Any]
 
     def text(self) -> str:
         """Return all tables as Markdown."""
@@ -68,9 +80,13 @@ def milliseconds(time: float) -> str:
     return f"{time * 1e3:,.1f} ms" if time >= 1e-4 else f"{time * 1e6:,.1f} us"
 
 
-def save(name: str, report: Report) -> None:
-    """Write a report beside the benchmarks, with the versions it was measured with."""
-    RESULTS.mkdir(exist_ok=True)
+def document(report: Report) -> dict[str, Any]:
+    """Return a report for programs, with the versions it was measured with."""
     versions = {"python": platform.python_version(), "numpy": np.__version__, "machine": platform.machine()}
-    content = {"versions": versions, **asdict(report)}
-    (RESULTS / f"{name}.json").write_text(json.dumps(content, indent=2) + "\n")
+    return {"versions": versions, **asdict(report)}
+
+
+def save(name: str, report: Report) -> None:
+    """Write a report beside the benchmarks."""
+    RESULTS.mkdir(exist_ok=True)
+    (RESULTS / f"{name}.json").write_text(json.dumps(document(report), indent=2) + "\n")

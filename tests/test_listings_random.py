@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cache, partial
-from itertools import chain, combinations
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,7 +13,7 @@ import pytest
 from numpy.testing import assert_equal
 
 import wiregrad as wg
-from wiregrad.api import Builder, Circuit
+from wiregrad.api import Circuit
 from wiregrad.backends.listings import (
     C_ADVICE,
     SANITIZED,
@@ -31,28 +30,26 @@ from wiregrad.backends.listings import (
     unit,
 )
 from wiregrad.codegen import write
-from wiregrad.dtypes import BOOL, FLOAT, WireType
 from wiregrad.errors import WiregradError
-from wiregrad.inspect.receipt.alone import Use, circuit_of, points_of
-from wiregrad.inspect.receipt.judge import ULPS, Point, Verdict, distances
-from wiregrad.ir import CONSTANT, INPUT, TABLE, Pattern
-from wiregrad.ir.mode import Convention, encode
+from wiregrad.inspect.receipt.judge import ULPS, Point, distances
 from wiregrad.ops import Elementwise
-from wiregrad.testing.circuits import random_circuit, random_point, shrink
+from wiregrad.testing.circuits import shrink
 
-COUNT, SAMPLE, CHUNK, POINTS = 2_000, 300, 150, 4
-SHAKEN = 0.02
-"""The share of results, at most, that only runs with moved results may explain."""
+from .cases import (
+    SHAKEN,
+    Case,
+    case_of,
+    narrow,
+    random_case,
+    second_order,
+    several_outputs,
+    uses_alone,
+    verdicts,
+)
+
+COUNT, SAMPLE, CHUNK = 2_000, 300, 150
 
 Runner = Callable[[Sequence[Program], Sequence[Any]], list[Any]]
-
-
-class Case(NamedTuple):
-    """A random circuit and its points."""
-
-    seed: int
-    circuit: Circuit
-    points: list[Point]
 
 
 class Tongue(NamedTuple):
@@ -84,18 +81,6 @@ TONGUES = {
 }
 
 
-def case_of(seed: int, circuit: Circuit) -> Case:
-    rng = np.random.default_rng([seed, 1])
-    points = [[np.float64(x) for x in random_point(rng, circuit).values()] for _ in range(POINTS)]
-    return Case(seed, circuit, [Point(circuit, point) for point in points])
-
-
-@cache
-def random_case(seed: int) -> Case:
-    rng = np.random.default_rng([seed, 0])
-    return case_of(seed, random_circuit(rng, nodes=int(rng.integers(1, 21))))
-
-
 def answers(cases: Sequence[Case], tongue: Tongue) -> list[Any]:
     """Return what a language makes of the cases."""
     programs = [
@@ -103,11 +88,6 @@ def answers(cases: Sequence[Case], tongue: Tongue) -> list[Any]:
         for k, case in enumerate(cases)
     ]
     return tongue.run(programs, [[point.inputs for point in case.points] for case in cases])
-
-
-def verdicts(case: Case, rows: Any) -> Iterator[Verdict]:
-    for point, row in zip(case.points, rows, strict=True):
-        yield from (point.judge(k, found) for k, found in enumerate(row))
 
 
 def fails(case: Case, tongue: Tongue) -> Callable[[Circuit], bool]:
@@ -160,44 +140,6 @@ def test_two_thousand_random_circuits_agree_with_the_interpreter(language: str, 
     check(start, start + COUNT // 4, TONGUES[language])
 
 
-PLAIN = (0.0, -0.0, 1.0, 2.0, 3.0, 0.5, -1.0, -0.5, 7.5)
-"""Constants for which rules are written by themselves."""
-
-
-def all_uses() -> Iterator[Use]:
-    """Return every op as it can be used: kink modes, constants beside a wire, conditions beside a number."""
-    for op in TABLE:
-        if not isinstance(op, Elementwise) or op.pattern in (Pattern.MERGE, Pattern.SOURCE) or op.opaque:
-            continue
-        types = tuple(BOOL if name in op.takes_bool else FLOAT for name in op.inputs)
-        slots = range(len(types))
-        subsets = chain.from_iterable(combinations(slots, k) for k in range(len(types)))
-        modes = [encode(convention, literal) for literal in subsets for convention in Convention] if op.kinks else [0]
-        yield from (Use(op, mode, types, ()) for mode in modes)
-        if len(types) == 2 and not op.takes_bool:
-            for slot in slots:
-                mode = encode(Convention.MIN_NORM, [slot]) if op.kinks else 0
-                yield from (Use(op, mode, types, ((slot, x, bool(np.signbit(x))),)) for x in PLAIN)
-                yield Use(op, mode, tuple(BOOL if k == slot else FLOAT for k in slots), ())
-
-
-@cache
-def uses_alone() -> list[tuple[Use, Case]]:
-    """Return every use of an op as a circuit of its own, where NumPy takes conditions for numbers too."""
-    rng, found = np.random.default_rng(0), []
-    for use in all_uses():
-        try:
-            small = circuit_of(use)
-        except WiregradError:
-            continue
-        assert small is not None
-        circuit = Circuit(small.columns)
-        points = points_of(use, [], [], rng)
-        chosen = points if not use.constants else points[::3]
-        found.append((use, Case(0, circuit, [Point(circuit, point) for point in chosen])))
-    return found
-
-
 @pytest.mark.parametrize("language", [name for name in TONGUES if name != "numpy numbers"])
 def test_every_op_alone_is_within_four_ulps_of_the_interpreter(language: str) -> None:
     pairs, tongue = uses_alone(), TONGUES[language]
@@ -229,12 +171,6 @@ def test_a_branch_that_was_not_taken_sends_nothing_in_any_language(language: str
     assert_equal(answers([case], TONGUES[language])[0], [[0.0, 0.0], [0.0, 0.0], [2.0, 0.25]])
 
 
-def second_order(circuit: Circuit, inputs: Sequence[Any]) -> list[Point]:
-    """Return for every gradient of a circuit the point at which it is a value itself."""
-    backward = circuit.backward_circuit()
-    return [Point(backward.with_output(label), inputs) for label in backward.outputs]
-
-
 @pytest.mark.parametrize("language", ["python", "numpy", "c", "js"])
 def test_second_derivatives_agree_with_those_of_the_backward_circuit(language: str) -> None:
     cases, programs = [random_case(seed) for seed in range(40)], list[Program]()
@@ -252,14 +188,6 @@ def test_second_derivatives_agree_with_those_of_the_backward_circuit(language: s
                 wrong += [] if all([other.judge(0, row[1 + k]).fits, *fits]) else [(seed, point.inputs, k)]
 
     assert wrong == []
-
-
-def several_outputs(seed: int) -> Circuit:
-    """Return a random circuit whose outputs are its last few numbers."""
-    circuit = random_case(seed).circuit
-    floats = [node.name for node in circuit.nodes if node.type == FLOAT][-3:]
-    nodes = np.array([circuit.index(name) for name in floats], np.int32)
-    return Circuit(replace(circuit.columns, outputs=nodes, labels=tuple(f"out{k}" for k in range(len(nodes)))))
 
 
 @pytest.mark.parametrize("language", ["python", "numpy", "c", "js"])
@@ -293,20 +221,6 @@ def test_several_outputs_agree_one_by_one(language: str, function: str) -> None:
 
     assert len(circuits) > 20
     assert wrong == []
-
-
-def narrow(circuit: Circuit) -> Circuit:
-    """Return the same circuit on float32."""
-    builder, ports, constants = Builder(finite=False), list[Any](), circuit.constants()
-    for row in circuit.rows():
-        if row.op is INPUT:
-            ports.append(builder.input(circuit.name_of(row.node), WireType(np.dtype(np.float32))))
-        elif row.op is CONSTANT:
-            value = constants[row.node]
-            ports.append(builder.place_constant(value if value.dtype == np.bool_ else np.float32(value)))
-        else:
-            ports.append(builder.apply(row.op, *[ports[source] for source in row.sources], mode=row.mode))
-    return builder.build(ports[circuit.root()])
 
 
 def test_c_in_floats_agrees_with_a_float32_run() -> None:

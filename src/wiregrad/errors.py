@@ -112,6 +112,10 @@ class NoRuleError(WiregradError, TypeError):
     """A NumPy function has no derivative rule here."""
 
 
+class NotNativeError(NoRuleError):
+    """A circuit, or this machine, cannot be served by native code; the interpreter can."""
+
+
 class EscapeError(WiregradError, TypeError):
     """A recorded value was about to become a plain number, which would cut its gradient in silence."""
 

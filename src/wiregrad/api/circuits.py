@@ -20,6 +20,7 @@ from wiregrad.frontends import parse_formula
 from wiregrad.inspect import answer
 
 if TYPE_CHECKING:
+    from wiregrad.backends.compiled import Compiled
     from wiregrad.inspect.blame import Blame
     from wiregrad.inspect.branches import Branches
     from wiregrad.inspect.diff import Difference
@@ -275,6 +276,19 @@ class Circuit(ir.Circuit, Drawable):
         seeds = {self.index(name): interpreter.number(f"the tangent of {name}", t) for name, t in tangents.items()}
         moved = interpreter.tangents(self, values, seeds)[self.root()]
         return plain(values[self.root()]), 0.0 if moved is None else plain(moved)
+
+    def compile(self, dtype: Any = None) -> Compiled:
+        """Return the circuit as an object to call often: native code where there is any for it, else the interpreter.
+
+        It has `value_and_grad`, `jacobian`, `hessian`, `batch`, `batch_value_and_grad` and `info`; `dtype` is float64
+        or float32, usually the type of the circuit.
+
+        >>> compiled = circuit("e = a + b; f = e * c").compile()
+        >>> compiled.value_and_grad(a=2.0, b=-3.0, c=10.0)
+        (-10.0, {'a': 10.0, 'b': 10.0, 'c': -1.0})
+        """
+        made: Compiled = import_module("wiregrad.backends.compiled").Compiled(self, dtype)
+        return made
 
     def split(self) -> Circuit:
         """Return the split form: every fan-out a tree of two-way splitters, each wire one reader."""

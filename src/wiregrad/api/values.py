@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from wiregrad.api.circuits import Circuit, Run
+from wiregrad.api.compiling import compile
 from wiregrad.backends import interpreter
 from wiregrad.errors import OperandError, shown
 from wiregrad.frontends import dispatch, scalar
@@ -27,6 +28,7 @@ __all__ = [
     "Function",
     "Value",
     "checkpoint",
+    "compile",
     "convention",
     "dispatch",
     "grad",

@@ -24,6 +24,7 @@ from wiregrad.cli.code import code
 from wiregrad.cli.common import no_color
 from wiregrad.cli.completion import VARIABLE, completion
 from wiregrad.cli.convert import convert
+from wiregrad.cli.doctor import doctor
 from wiregrad.cli.draw import draw
 from wiregrad.cli.explore import explore
 from wiregrad.cli.failure import UNREADABLE, visible
@@ -63,6 +64,7 @@ cli = click.Group(
         code,
         convert,
         receipt,
+        doctor,
         completion,
     ],
     params=[no_color()],

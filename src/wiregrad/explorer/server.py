@@ -154,6 +154,7 @@ def app(exhibit: Exhibit, authority: str) -> Guard:
         "/data": lambda request: exhibit.data(),
         "/find": lambda request: exhibit.views.find(request.query_params.get("q", "")),
         "/node/{node:int}": lambda request: exhibit.node(request.path_params["node"]),
+        "/why/{node:int}": lambda request: exhibit.views.why(request.path_params["node"]),
         "/blame": lambda request: broken(exhibit.views),
         "/heat": lambda request: exhibit.views.heat(),
         "/outline": lambda request: exhibit.views.outline(),

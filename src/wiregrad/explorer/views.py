@@ -25,6 +25,9 @@ from wiregrad.explorer.parts import Part, part
 from wiregrad.explorer.pictures import picture_data
 from wiregrad.export.drawing import Sizes
 from wiregrad.export.grouping import CAP, group_paths
+from wiregrad.inspect.explain import explain
+from wiregrad.inspect.paths import paths
+from wiregrad.inspect.report import Report
 from wiregrad.ir import Circuit
 
 ROWS = 200
@@ -33,6 +36,8 @@ TOP = 50
 """How many of the largest gradients a summary tells."""
 SLICES = 10_000
 """How many runs of nodes that are not finite a summary tells."""
+WAYS, SHOWN_PATHS = 20_000, 8
+"""Up to how many nodes of a circuit the paths of a gradient are searched, and how many of them are told."""
 COLUMNS, LEVELS = 120, 40
 """Into how many parts the heat strip cuts ranks and sizes."""
 BRANCHES = 100
@@ -163,8 +168,7 @@ class Views:
         >>> [wire["sent"] for wire in Views(run.circuit, run).node(1)["wires"]]
         [3.0, 3.0]
         """
-        if not 0 <= node < self.circuit.size:
-            raise InputError(f"there is no node {node}; the circuit has {self.circuit.size:,}, counted from 0")
+        self._checked(node)
         readers = self._readers(node)
         wires = [(node, slot) for slot in range(len(self.circuit.sources_of(node)))]
         return {
@@ -176,6 +180,27 @@ class Views:
             "readers": len(readers),
             "branches": [self._wire(*wire) for wire in readers[:BRANCHES]],
         }
+
+    def _checked(self, node: int) -> None:
+        if not 0 <= node < self.circuit.size:
+            raise InputError(f"there is no node {node}; the circuit has {self.circuit.size:,}, counted from 0")
+
+    def why(self, node: int) -> dict[str, Any]:
+        """Return the sentences that say why the gradient of one node is what it is; of a small circuit with its paths.
+
+        >>> import wiregrad as wg
+        >>> run = wg.circuit("y = relu(x)").run(x=-2.0)
+        >>> Views(run.circuit, run).why(0)["lines"][0]
+        'the gradient of x is 0: nothing flows back to it'
+        """
+        self._checked(node)
+        if self.run is None:
+            return {"node": node, "lines": ["the circuit was not run: there are no gradients"]}
+        name = self.circuit.name_of(node)
+        found: list[Report] = [explain(self.run, name)]
+        if self.circuit.size <= WAYS:
+            found.append(paths(self.run, name, SHOWN_PATHS))
+        return {"node": node, "lines": [line for report in found for line in report.lines()]}
 
     def _readers(self, node: int) -> list[tuple[int, int]]:
         c = self.circuit.columns

@@ -28,6 +28,8 @@ MODULE = "widget.js"
 INSTALL = 'pip install "wiregrad[notebook]"'
 KEPT = 100_000
 """Up to so many bytes the data is part of the widget, so that a saved notebook shows it without a kernel."""
+MORE = 'to open the groups, write a page with run.to_html("page.html"), or use wiregrad explore'
+"""How to see more of a large circuit than a notebook shows."""
 THEMES = ("system", "light", "dark")
 VIEW = "application/vnd.jupyter.widget-view+json"
 
@@ -153,7 +155,8 @@ def _answered(exhibit: Exhibit, question: dict[str, Any]) -> dict[str, Any]:
 def _data(exhibit: Exhibit) -> dict[str, Any]:
     """Return what a page begins with; views of a large circuit are not asked for by message."""
     found = exhibit.data()
-    return found | {"server": found["server"] | {"views": False}}
+    more = {"note": f"{found['note']}; {MORE}"} if found["server"]["views"] else {}
+    return found | more | {"server": found["server"] | {"views": False}}
 
 
 @dataclass(frozen=True, repr=False)

@@ -132,6 +132,8 @@ def _apply(cls: type[Function], args: Sequence[Any]) -> Any:
     rest = tuple(None if k in values else arg for k, arg in enumerate(args))
     xs = tuple(np.asarray(v._data) if np.ndim(v._data) else np.asarray(v._data)[()] for v in operands)
     call = _Call(cls, ctx, rest, tuple(values), xs, Parts(datas))
+    if tape.tracing and call.parts.still:
+        tape.leak = f"{cls.__name__} returns whole numbers or conditions, which leave the recording"
     op = FUNCTION_OP.once(call=call)
     packed = finish(tape, op, operands, xs, call.parts.pack(datas))
     return unflatten(tree, call.parts.unpack(packed))

@@ -68,8 +68,13 @@ def record(op: Op, operands: Sequence[Any]) -> Any:
     ]
     try:
         y = op.compute(*xs) if STATE.watch is None else _quietly(op, xs)
-    except (ValueError, TypeError, IndexError) as error:
-        raise _refused(op, xs, error) from error
+    except BaseException as error:
+        if tape is not None and tape.tracing:
+            # If the function goes on, it went another way because of values.
+            tape.leak = f"{op.name} raised {type(error).__name__}, and the function caught it"
+        if isinstance(error, ValueError | TypeError | IndexError):
+            raise _refused(op, xs, error) from error
+        raise
     if tape is not None and not tape.tracing and isinstance(op, Elementwise):
         # Rules divide by operands: Python's numbers would raise there, NumPy's do not.
         xs = [_strong(x, y) for x in xs]
@@ -200,6 +205,8 @@ def finish(tape: Tape | None, op: Op, operands: Sequence[Any], xs: Sequence[Any]
     if not tape.tracing:
         return wrapped(tape, offset, data)
     note_place(tape, offset)
+    if "raise" in np.geterr().values():
+        tape.leak = "it uses np.errstate(...='raise'), under which numbers may raise"
     value = wrapped(tape, offset, data)
     if STATE.paused and moves and op is not TABLE["stop_gradient"]:
         # Under no_grad a circuit still needs the node; what must not happen is that a gradient flows back.

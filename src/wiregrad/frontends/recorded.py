@@ -26,6 +26,8 @@ def recorded(value: Value) -> tuple[Circuit, list[Any]]:
     if tape is None:
         kind = "a constant" if is_constant(value) else "a leaf"
         raise GradientError(f"this value is {kind}: nothing was recorded for it{user_line()}")
+    if tape.tracing:
+        tape.leak = "a circuit was made of a value inside"
     traced = Traced(tape, [], [value], flatten(value)[1], dict(tape.names))
     needed = traced.needed(traced.roots())
     _check_kept(tape, needed)

@@ -84,6 +84,7 @@ class Tape:
         "hooks",
         "imports",
         "known",
+        "leak",
         "leaves",
         "limit",
         "names",
@@ -91,6 +92,7 @@ class Tape:
         "places",
         "reached",
         "readers",
+        "refusal",
         "serial",
         "tracing",
     )
@@ -120,6 +122,10 @@ class Tape:
         self.apart = apart or tracing
         """Whether values of other recordings stand here as leaves, instead of being copied with all they came from."""
         self.certificates: list[Certificate] = []
+        self.refusal: str | None = None
+        """Why even the results of this recording are not what the function gives: it found out that it is recorded."""
+        self.leak: str | None = None
+        """Why a replay of this recording may go wrong unnoticed: values steered Python and no certificate says how."""
         self.derived: dict[int, Op] = {}
         """While somebody watches: the ops whose rules recorded a node."""
         self.frames: dict[FrameType, int] | None = None

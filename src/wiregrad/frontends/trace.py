@@ -19,7 +19,7 @@ from wiregrad.frontends.lift import as_data, own
 from wiregrad.frontends.record import place
 from wiregrad.frontends.session import check_function, lifted
 from wiregrad.frontends.tape import LITERAL, STATE, Extra, Tape
-from wiregrad.frontends.tree import Tree, flatten, unflatten
+from wiregrad.frontends.tree import Tree, flatten, in_order, unflatten
 from wiregrad.frontends.value import Value
 from wiregrad.ir import INPUT, TABLE, Certificate, Circuit, Recording, check_name
 from wiregrad.ir.infer import type_of_constant
@@ -115,12 +115,15 @@ def trace(f: Callable[..., Any], *args: Any, **kwargs: Any) -> Circuit:
 def trace_at(f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Circuit, list[Any]]:
     """Return the circuit of a function at a point, and what its inputs were there."""
     check_function(f)
+    for leaf in flatten((tuple(args), dict(kwargs)))[0]:
+        if isinstance(leaf, Value) and leaf._tape is not None and leaf._tape.tracing:
+            leaf._tape.leak = "a circuit was traced inside"
     traced = run_traced(f, args, kwargs, named=True)
     inputs = [traced.tape.value_at(offset) for offset in traced.inputs]
-    return Writer(traced, _input_names(f, args, kwargs), getattr(f, "__name__", "f")).circuit(), inputs
+    return Writer(traced, input_names(f, args, kwargs), getattr(f, "__name__", "f")).circuit(), inputs
 
 
-def _input_names(f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> list[str]:
+def input_names(f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> list[str]:
     """Return a name for every input, in the order of the inputs: the parameter's, with the path inside a container."""
     names = [path for name, arg in zip(_positional(f, len(args)), args, strict=True) for path in _paths(name, arg)]
     return names + [path for key in sorted(kwargs) for path in _paths(key, kwargs[key])]
@@ -148,7 +151,7 @@ def _leaf_paths(name: str, item: Any) -> Iterator[tuple[str, Any]]:
         for k, part in enumerate(item):
             yield from _leaf_paths(f"{name}_{k}" if name else str(k), part)
     elif isinstance(item, Mapping):
-        for key in sorted(item):
+        for key in in_order(item):
             yield from _leaf_paths(f"{name}_{key}" if name else str(key), item[key])
     elif item is not None:
         yield name, item
@@ -259,7 +262,10 @@ def _strong(x: Any, node: Extra) -> Any:
         return np.asarray(x)[()] if isinstance(x, bool) else np.float64(x)
     numbers = [other.dtype for other in others if other.dtype.kind != "b"]
     wanted = np.result_type(*numbers, x) if numbers else np.asarray(node.y).dtype
-    return np.asarray(x).astype(np.float64 if wanted.kind in "iub" else wanted)[()]
+    if wanted.kind in "iub":
+        # A sum of whole numbers and conditions is a whole number.
+        wanted = np.dtype(np.int64 if type(x) is int and np.asarray(node.y).dtype.kind == "i" else np.float64)
+    return np.asarray(x).astype(wanted)[()]
 
 
 def _is_name(text: str) -> bool:

@@ -70,7 +70,7 @@ def _walk(item: Any, leaves: list[Any]) -> Tree:
     if item is None:
         return Tree(None, [], [])
     if isinstance(item, Mapping):
-        keys = sorted(item) if _sortable(item) else list(item)
+        keys = in_order(item)
         # Other mappings may want other arguments to be made; what they hold is a dict.
         kind = type(item) if type(item) in (dict, OrderedDict) else dict
         return Tree(kind, [_walk(item[key], leaves) for key in keys], keys)
@@ -80,12 +80,16 @@ def _walk(item: Any, leaves: list[Any]) -> Tree:
     return _LEAF_TREE
 
 
-def _sortable(keys: Iterable[Any]) -> bool:
+def in_order(keys: Iterable[Any]) -> list[Any]:
+    """Return keys in the order in which leaves stand: sorted where they can be.
+
+    >>> in_order({"b": 1, "a": 2}), in_order([2, "a"])
+    (['a', 'b'], [2, 'a'])
+    """
     try:
-        sorted(keys)
+        return sorted(keys)
     except TypeError:
-        return False
-    return True
+        return list(keys)
 
 
 def unflatten(tree: Tree, leaves: Iterable[Any]) -> Any:

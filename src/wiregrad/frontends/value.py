@@ -7,6 +7,7 @@ numbers are the fast path: a `Scalar` holds a Python float, and the code of its 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -112,6 +113,8 @@ class Value(Operators):
         """The gradient that the last `backward()` left here; leaves add up until it is set to None (or 0)."""
         if self._tape is None:
             return notes_of(self).grad
+        if self._tape.tracing and self._tape.adjoints:
+            self._tape.leak = "a gradient was taken out of the recording with .grad"
         flow = self._tape.adjoint(self._index)
         if flow is None:
             return zero_like(self._data) if _was_passed(self._tape, self._index) else None
@@ -212,10 +215,12 @@ class Value(Operators):
         """Return the same number or array as a constant: no gradient flows back through it."""
         if self._tape is not None and self._tape.tracing:
             return TABLE["stop_gradient"](self)
+        _escape(self, self._data)
         return leaf(self._data, constant=True)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         if is_constant(self):
+            _escape(self, self._data)
             return np.array(self._data, dtype)
         raise EscapeError(_ESCAPE.format("an array") + "; join values with np.stack([...])" + user_line())
 
@@ -226,25 +231,34 @@ class Value(Operators):
         raise EscapeError(_ESCAPE.format("a float") + "; write np.sin(v), not math.sin(v)" + user_line())
 
     def __int__(self) -> int:
-        if is_constant(self):
-            _escape(self, self._data)
-            return int(self._data)
-        raise EscapeError(_ESCAPE.format("an int") + user_line())
+        return _whole_number(self, "trunc")
+
+    def __trunc__(self) -> int:
+        return _whole_number(self, "trunc")
+
+    def __floor__(self) -> int:
+        return _whole_number(self, "floor")
+
+    def __ceil__(self) -> int:
+        return _whole_number(self, "ceil")
 
     def __complex__(self) -> complex:
         if is_constant(self):
+            _escape(self, self._data)
             return complex(self._data)
         raise EscapeError(_ESCAPE.format("a complex number") + user_line())
 
     def __index__(self) -> int:
-        if np.asarray(self._data).dtype.kind not in "iu":
+        if np.asarray(self._data).dtype.kind not in "iub":
             raise EscapeError(_ESCAPE.format("an index") + user_line())
         _escape(self, self._data)
         return int(self._data)
 
     def __bool__(self) -> bool:
         outcome = bool(self._data)
-        _escape(self, outcome)
+        if self._tape is not None and self._tape.tracing:
+            # A number is true unless it is 0; the comparison is what steers.
+            _escape(self if self._data.dtype.kind == "b" else self != 0, outcome)
         return outcome
 
     def __len__(self) -> int:
@@ -277,7 +291,11 @@ class Value(Operators):
             return True
         return TABLE.infix["!="](self, other)
 
-    __hash__ = object.__hash__
+    def __hash__(self) -> int:
+        if self._tape is not None and self._tape.tracing:
+            # A number would be found in a set or a dict by what it is.
+            self._tape.refusal = "it looks a number up in a set or dict, where a recorded one is only itself"
+        return object.__hash__(self)
 
     if TYPE_CHECKING:
         # Methods, operators and NumPy's protocols are set by `wiregrad.frontends.dispatch` from the op table. A real
@@ -319,6 +337,7 @@ class Scalar(Value):
     __slots__ = ()
 
 
+OUTSIDE = "it uses a wg.Value from outside; hand it in as an argument"
 _ESCAPE = (
     "a recorded value cannot become {}: its gradient would be cut in silence; "
     "use v.item() or v.data to take the number, or wg.stop_gradient(v)"
@@ -465,8 +484,26 @@ def hooked(hook: Callable[[Any], Any], data: Any, flow: Any) -> Any:
 def _escape(value: Value, outcome: Any) -> None:
     """Note that a traced value's number left the recording, and so may have steered Python."""
     tape = value._tape
-    if tape is not None and tape.tracing:
+    if tape is None:
+        if STATE.tape is not None:
+            STATE.tape.refusal = OUTSIDE
+    elif tape.tracing:
         tape.certificates.append(Certificate(value._index, outcome, user_place()))
+
+
+def _whole_number(value: Value, rounding: str) -> int:
+    """Return a number that is no longer differentiated as a whole one; what is behind its point steers nothing."""
+    if not is_constant(value):
+        raise EscapeError(_ESCAPE.format("an int") + user_line())
+    tape = value._tape
+    if tape is not None and tape.tracing and value._data.dtype.kind == "f":
+        rounded = TABLE[rounding](value)
+        _escape(rounded, rounded._data)
+    else:
+        _escape(value, value._data)
+    data = value._data
+    found: int = getattr(math, rounding)(float(data)) if isinstance(data, float | np.floating) else int(data)
+    return found
 
 
 def _unless_input(op: Op) -> Op | None:

@@ -15,14 +15,18 @@ from wiregrad.ir.op import CONSTANT_CODE, INPUT_CODE, TABLE
 
 def verify(circuit: Circuit) -> Circuit:
     """Return the circuit if it is well formed, else raise `CircuitError`."""
-    columns = circuit.columns
+    check_arrays(circuit.columns)
+    _check_names(circuit)
+    _check_types(circuit)
+    return circuit
+
+
+def check_arrays(columns: Columns) -> None:
+    """Raise `CircuitError` unless the arrays are those of some circuit: all that native code relies on."""
     _check_shape(columns)
     _check_order(columns)
     _check_arity(columns)
     _check_leaves(columns)
-    _check_names(circuit)
-    _check_types(circuit)
-    return circuit
 
 
 def _require(holds: bool | np.bool_, message: str) -> None:
@@ -36,15 +40,17 @@ def _check_shape(c: Columns) -> None:
     _require(c.starts[0] == 0 and c.starts[-1] == len(c.sources), "starts must run from 0 to the number of wires")
     _require(np.all(np.diff(c.starts) >= 0), "starts must not fall")
     _require(len(c.types) == size, f"{size} nodes need {size} types; got {len(c.types)}")
+    _require(np.all((c.types >= 0) & (c.types < len(c.type_table))), "a node's type must be one of the table")
     _require(c.modes is None or len(c.modes) == size, f"{size} nodes need {size} modes")
     if c.modes is not None and np.all(c.codes < len(TABLE)):
         _require(np.all(c.modes & 3 < len(Convention)), "a mode names a convention that does not exist")
         limits = np.array([4 << min(len(op.inputs), MAX_SLOTS) for op in TABLE])[c.codes]
         _require(np.all(c.modes < limits), "a mode names an input that does not exist")
-    for labels in (c.places, c.groups):
+    for labels in (c.places, c.groups, c.settings):
         _require(labels.index is None or len(labels.index) == size, f"{size} nodes need {size} labels")
+        _require(labels.index is None or np.all(labels.index < len(labels.table)), "a label must be one of its table")
     _require(
-        size > 0 and np.all(c.codes < len(TABLE)),
+        size > 0 and np.all((c.codes >= 0) & (c.codes < len(TABLE))),
         "every node needs a known op, and a circuit at least one node",
     )
 

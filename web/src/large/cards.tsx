@@ -4,8 +4,10 @@ import { pretty } from "../layout/readings";
 import { readValue } from "../state/data";
 import { Button, Card, Fact, Hint, Link, Table } from "../ui/parts";
 import { operandText } from "../ui/text";
-import { useAsked, type ToldNode, type ToldView, type ToldWire } from "./answers";
+import { useContext, useState } from "preact/hooks";
+import { ask, Asking, useAsked, type ToldNode, type ToldView, type ToldWire } from "./answers";
 import { told, type Ways } from "./parts";
+import { Explained } from "./why";
 import { nodeOfPicked, type Picked } from "./where";
 
 interface Props {
@@ -92,7 +94,19 @@ function NodeCard({ node, pick }: Props & { node: ToldNode }) {
       <Wires title="what it sends back" wires={wires} end="from" pick={pick} />
       <Wires title="what comes back" wires={branches} end="to" pick={pick} />
       {rest > 0 && <p class="note">{counted(rest, "more reader")}.</p>}
+      {useContext(Asking) === ask && grad !== undefined && <Why key={node.node} node={node.node} />}
     </Card>
+  );
+}
+
+/** What Python says when it is asked why; in a large circuit it takes a moment. */
+function Why({ node }: { node: number }) {
+  const [open, setOpen] = useState(false);
+  return (
+    <details class="why" onToggle={(event) => setOpen(event.currentTarget.open)}>
+      <summary>Why this gradient?</summary>
+      {open && <Explained node={node} />}
+    </details>
   );
 }
 

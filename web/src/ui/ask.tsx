@@ -1,7 +1,8 @@
 /** Questions about what is selected: why this gradient, is it right, what if it moved. */
 import { useState } from "preact/hooks";
 import { check, nameOf, nudge, paths, pathText, type Checked } from "../engine";
-import { canRun } from "../state/session";
+import { Explained } from "../large/why";
+import { canRun, type Session } from "../state/session";
 import type { Run } from "../types";
 import type { CardProps } from "./inspector";
 import { Button, Fact, useUnique } from "./parts";
@@ -18,13 +19,14 @@ export function Why({ state, node, why, onWhy }: NodeProps) {
   return (
     <details class="why" open={why} onToggle={(event) => onWhy(event.currentTarget.open)}>
       <summary>Why this gradient?</summary>
-      {why && <Ways run={state.run} node={node} />}
+      {why && <Ways state={state} node={node} />}
     </details>
   );
 }
 
-function Ways({ run, node }: { run: Run; node: number }) {
+function Ways({ state: { run, source }, node }: { state: Session; node: number }) {
   const found = paths(run, node, MOST_PATHS);
+  if (!found && source.kind === "data" && source.server) return <Explained node={node} run={run} />;
   if (!found) return <p class="note">Arrays flow here, so no single number stands for a wire: ask run.explain in Python.</p>;
   const { live, total } = found;
   const name = nameOf(run.circuit, node);

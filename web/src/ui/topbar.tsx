@@ -1,4 +1,5 @@
 /** The bar at the top: presets, formula, how the circuit is shown, and ways to share and keep it. */
+import type { ComponentChild } from "preact";
 import { useState } from "preact/hooks";
 import { PRESETS } from "../state/presets";
 import { canEdit, canRun, inputNames, type Action, type Options, type Session } from "../state/session";
@@ -7,8 +8,8 @@ import { FormulaBox } from "./formula";
 import { Button, Choice, Switch, useMedia, useUnique } from "./parts";
 
 export interface Saves {
-  /** Null where the page cannot write itself down. */
-  html: (() => void) | null;
+  /** Null where the page cannot write itself down; fails with words where the server does. */
+  html: (() => Promise<void>) | null;
   svg: () => void;
   json: () => void;
 }
@@ -27,7 +28,7 @@ const MODES = [["signed", "signed gradient"], ["magnitude", "|gradient|"], ["pro
 /** The bar at the top of the page. */
 export function TopBar({ state, dispatch, saves, onHelp }: Props) {
   const set = (change: Partial<Options>): void => dispatch({ type: "option", change });
-  const narrow = useMedia("(max-width: 600px)");
+  const narrow = useMedia("(max-width: 860px)");
   const view = <View state={state} set={set} />;
   return (
     <header class="top">
@@ -95,18 +96,27 @@ function PresetMenu({ state, dispatch }: Pick<Props, "state" | "dispatch">) {
 
 /** Copies the address, which a notebook has none of; where the state does not fit into one, it says so. */
 function Share({ state, own }: { state: Session; own: boolean }) {
-  const [said, setSaid] = useState("");
+  const [bubble, say] = useBubble();
   const share = async (): Promise<void> => {
     const hash = own ? hashOf(state) : null;
-    setSaid(hash === null ? "No address can hold this: export a file instead" : await copied(location.href.split("#")[0] + hash));
-    setTimeout(() => setSaid(""), 4000);
+    say(hash === null ? "No address can hold this: export a file instead" : await copied(location.href.split("#")[0] + hash));
   };
   return (
     <span class="share">
       <Button label="Share" onClick={() => void share()}>Share</Button>
-      <span role="status" class={said ? "bubble" : "aloud"}>{said}</span>
+      {bubble}
     </span>
   );
+}
+
+/** A place for a few words that are said aloud too, and a way to say them; they go after a while. */
+function useBubble(): [ComponentChild, (text: string) => void] {
+  const [said, setSaid] = useState("");
+  const say = (text: string): void => {
+    setSaid(text);
+    setTimeout(() => setSaid(""), 4000);
+  };
+  return [<span role="status" class={said ? "bubble" : "aloud"}>{said}</span>, say];
 }
 
 async function copied(text: string): Promise<string> {
@@ -119,11 +129,13 @@ async function copied(text: string): Promise<string> {
 }
 
 function SaveMenu({ saves }: { saves: Saves }) {
+  const [bubble, say] = useBubble();
   return (
+    <span class="share">
     <details class="menu" onClick={(event) => closeOnPick(event)}>
       <summary>Export</summary>
       <div class="items">
-        <button type="button" disabled={!saves.html} onClick={() => saves.html?.()}
+        <button type="button" disabled={!saves.html} onClick={() => saves.html?.().catch((error: Error) => say(error.message))}
           title={saves.html ? undefined : "In a notebook: circuit.to_html in Python"}>
           HTML page
         </button>
@@ -131,6 +143,8 @@ function SaveMenu({ saves }: { saves: Saves }) {
         <button type="button" onClick={saves.json}>JSON data</button>
       </div>
     </details>
+    {bubble}
+    </span>
   );
 }
 

@@ -1,0 +1,35 @@
+"""Native code beside flat C, LLVM, CasADi, JAX, PyTorch and micrograd: compile time, one point, batches, calls, memory.
+
+The races are those of `wiregrad bench`, with the other frameworks as further entrants.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Sequence
+
+from benchmarks.measure import Report, Text, save
+from benchmarks.peers import PEERS, QUICK
+from wiregrad.testing.bench import suite
+
+
+def run(quick: bool = False, parts: Sequence[str] = ()) -> Report:
+    """Run all races, or some parts; the quick ones are small and leave out what takes minutes."""
+    # Before and between turns the collector runs; it is spared what the frameworks loaded.
+    gc.collect()
+    gc.freeze()
+    sizes, peers = (suite.QUICK, QUICK) if quick else (suite.FULL, PEERS)
+    try:
+        found = suite.measure(sizes, peers, parts, _kept)
+    finally:
+        gc.unfreeze()
+    return _report(found)
+
+
+def _report(found: suite.Suite) -> Report:
+    return Report([Text(found.markdown())], found.document())
+
+
+def _kept(found: suite.Suite) -> None:
+    """Keep what there is: all of it takes long, and may be stopped."""
+    save("native", _report(found))

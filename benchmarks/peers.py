@@ -1,0 +1,268 @@
+"""Other frameworks as entrants: CasADi, JAX, PyTorch and micrograd on the same circuits, each as its users use it best.
+
+A framework that is not installed is a missing entrant, so every table names it. All compute in float64, in one thread.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, lru_cache
+from importlib import import_module
+from typing import Any
+
+# The libraries read these when they are loaded.
+os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", MKL_NUM_THREADS="1", JAX_PLATFORMS="cpu")
+os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
+
+import numpy as np
+
+from wiregrad.ir import CONSTANT, INPUT
+from wiregrad.testing.bench.entrants import answers
+from wiregrad.testing.bench.race import Entrant, MissingError, Numbers, Task
+from wiregrad.testing.bench.suite import Peers
+from wiregrad.testing.bench.tape import BETWEEN
+from wiregrad.testing.bench.workloads import Workload
+
+PIECE = 10_000
+"""How many points PyTorch and JAX take at a time: more is no faster for them, and a thousand nodes would not fit."""
+
+
+def package(name: str) -> Any:
+    """Return a framework, or say that it is missing."""
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        raise MissingError(f"{error.name} is not installed") from None
+
+
+def straight(workload: Workload, functions: Mapping[str, Callable[..., Any]]) -> Callable[..., Any]:
+    """Return a circuit as a function in straight-line Python, for whatever numbers these functions take."""
+    circuit = workload.circuit
+    names = {node: f"x{k}" for k, node in enumerate(circuit.input_indices())}
+    lines = [f"def value({', '.join(names.values())}):"]
+    for row in circuit.rows():
+        if row.op is CONSTANT:
+            names[row.node] = repr(float(circuit.constant_of(row.node)))
+        elif row.op is not INPUT:
+            names[row.node] = f"v{row.node}"
+            operands = [names[source] for source in row.sources]
+            sign = BETWEEN.get(row.op.name, ("",))[0]
+            text = f" {sign} ".join(operands) if sign else f"{row.op.name}({', '.join(operands)})"
+            lines.append(f"    v{row.node} = {text}")
+    scope = dict(functions)
+    exec("\n".join([*lines, f"    return {names[circuit.root()]}"]), scope)
+    found: Callable[..., Any] = scope["value"]
+    return found
+
+
+@lru_cache(maxsize=4)
+def casadi_function(workload: Workload) -> Any:
+    """Return CasADi's function of value and gradient, on SX."""
+    casadi = package("casadi")
+    functions = {name: getattr(casadi, name) for name in ("tanh", "exp", "sin", "sqrt")}
+    relu = {"relu": lambda x: casadi.fmax(x, 0.0)}
+    x = casadi.SX.sym("x", len(workload.circuit.inputs))
+    y = straight(workload, {**functions, **relu})(*(x[k] for k in range(x.numel())))
+    return casadi.Function("f", [x], [y, casadi.gradient(y, x)])
+
+
+def casadi_point(workload: Workload, points: Numbers) -> Task:
+    """Run CasADi at one point, through its buffer, which spares the call from Python."""
+    return _buffered(casadi_function(workload), points)
+
+
+def casadi_batch(workload: Workload, points: Numbers) -> Task:
+    """Run CasADi's map over a batch."""
+    return _buffered(casadi_function(workload).map(len(points)), points)
+
+
+def _buffered(function: Any, points: Numbers) -> Task:
+    # CasADi keeps matrices by columns, and a point is a column.
+    given, value, gradient = points.copy(), np.zeros(len(points)), np.zeros(points.shape)
+    buffer, trigger = function.buffer()
+    buffer.set_arg(0, memoryview(given))
+    buffer.set_res(0, memoryview(value))
+    buffer.set_res(1, memoryview(gradient))
+
+    # The buffer knows addresses only.
+    def run(times: int, kept: Any = (buffer, given)) -> None:
+        for _ in range(times):
+            trigger()
+
+    return Task(run, lambda: np.column_stack([value, gradient]))
+
+
+@cache
+def jax_functions() -> tuple[Any, Mapping[str, Callable[..., Any]]]:
+    """Return JAX and its functions by the names of ops."""
+    jax = package("jax")
+    jax.config.update("jax_enable_x64", True)
+    functions = {name: getattr(jax.numpy, name) for name in ("tanh", "exp", "sin", "sqrt")}
+    return jax, {**functions, "relu": jax.nn.relu}
+
+
+def jax_compiled(workload: Workload, shape: tuple[int, ...]) -> Any:
+    """Trace, lower and compile a circuit of rows (or of single numbers) with `jax.jit`."""
+    jax, functions = jax_functions()
+    function = straight(workload, functions)
+
+    def total(x: Any) -> tuple[Any, Any]:
+        y = function(*(x[k] for k in range(shape[0])))
+        return y.sum(), y
+
+    step = jax.jit(jax.value_and_grad(total, has_aux=True))
+    return step.lower(jax.ShapeDtypeStruct(shape, np.float64)).compile()
+
+
+_COMPILED: dict[tuple[int, tuple[int, ...]], Any] = {}
+"""What was compiled already, by workload and shape: it may have taken minutes."""
+
+
+def jax_compile(workload: Workload, points: Numbers) -> Task:
+    """Compile with `jax.jit`."""
+    jax_functions()
+    key = id(workload.circuit), points.shape[1:]
+
+    def run(times: int) -> None:
+        for _ in range(times):
+            package("jax").clear_caches()
+            _COMPILED[key] = jax_compiled(workload, points.shape[1:])
+
+    return Task(run, lambda: _jax_answer(_COMPILED[key](points[0])))
+
+
+def jax_point(workload: Workload, points: Numbers) -> Task:
+    """Run what `jax.jit` compiled, at one point."""
+    return _jax_task(workload, [points[0]])
+
+
+def jax_rows(workload: Workload, points: Numbers) -> Task:
+    """Run what `jax.jit` compiled for rows, each of them an input at all points, piece by piece."""
+    return _jax_task(workload, [np.ascontiguousarray(points[k : k + PIECE].T) for k in range(0, len(points), PIECE)])
+
+
+def jax_call(workload: Workload, points: Numbers) -> Task:
+    """Call a function under `jax.jit` from Python as usual, and wait for its answer."""
+    jax, functions = jax_functions()
+    function = straight(workload, functions)
+    step = jax.jit(jax.value_and_grad(lambda x: function(*(x[k] for k in range(len(points[0]))))))
+    given, last = jax.numpy.asarray(points[0]), list[Any]()
+
+    def run(times: int) -> None:
+        for _ in range(times):
+            found = jax.block_until_ready(step(given))
+        last[:] = found
+
+    return Task(run, lambda: np.array([[float(last[0]), *np.asarray(last[1])]]))
+
+
+def _jax_task(workload: Workload, pieces: Sequence[Numbers]) -> Task:
+    jax, _ = jax_functions()
+    for shape in {piece.shape for piece in pieces}:
+        if (id(workload.circuit), shape) not in _COMPILED:
+            _COMPILED[id(workload.circuit), shape] = jax_compiled(workload, shape)
+    work = [(_COMPILED[id(workload.circuit), piece.shape], jax.numpy.asarray(piece)) for piece in pieces]
+    last = list[Any]()
+
+    def run(times: int) -> None:
+        for _ in range(times):
+            last[:] = [jax.block_until_ready(step(given)) for step, given in work]
+
+    return Task(run, lambda: np.vstack([_jax_answer(found) for found in last]))
+
+
+def _jax_answer(found: Any) -> Numbers:
+    (_, value), gradient = found
+    return np.vstack([np.atleast_2d(np.asarray(value)), np.asarray(gradient).reshape(len(gradient), -1)]).T
+
+
+def torch_batch(workload: Workload, points: Numbers) -> Task:
+    """Run PyTorch, not compiled, on columns, piece by piece."""
+    torch = package("torch")
+    torch.set_num_threads(1)
+    function = straight(workload, {name: getattr(torch, name) for name in ("tanh", "exp", "sin", "sqrt", "relu")})
+    pieces = [
+        [torch.tensor(column, requires_grad=True) for column in points[start : start + PIECE].T]
+        for start in range(0, len(points), PIECE)
+    ]
+    found = answers(points)
+
+    def run(times: int) -> None:
+        for _ in range(times):
+            for k, columns in enumerate(pieces):
+                y = function(*columns)
+                slopes = torch.autograd.grad(y.sum(), columns)
+                part = found[k * PIECE :][: len(y)]
+                part[:, 0] = y.detach().numpy()
+                part[:, 1:] = torch.stack(slopes, dim=1).numpy()
+
+    return Task(run, lambda: found)
+
+
+def micrograd_point(workload: Workload, points: Numbers) -> Task:
+    """Build and differentiate micrograd's values at one point, anew each time."""
+    value = package("micrograd.engine").Value
+    function = straight(workload, {**_micrograd_functions(value), "relu": value.relu})
+    found, depth = answers(points), 2 * workload.nodes + 1_000
+
+    def run(times: int) -> None:
+        before = sys.getrecursionlimit()
+        sys.setrecursionlimit(max(before, depth))
+        for _ in range(times):
+            leaves = [value(x) for x in points[0].tolist()]
+            y = function(*leaves)
+            y.backward()
+            found[0] = [y.data, *(leaf.grad for leaf in leaves)]
+        sys.setrecursionlimit(before)
+
+    return Task(run, lambda: found)
+
+
+def _micrograd_functions(value: Any) -> dict[str, Callable[..., Any]]:
+    """Return the functions that micrograd has not, written as it writes its own."""
+
+    def function(compute: Callable[[float], float], slope: Callable[[float, float], float]) -> Callable[..., Any]:
+        def apply(x: Any) -> Any:
+            out = value(compute(x.data), (x,))
+
+            def backward() -> None:
+                x.grad += slope(x.data, out.data) * out.grad
+
+            out._backward = backward
+            return out
+
+        return apply
+
+    return {
+        "tanh": function(math.tanh, lambda x, y: 1.0 - y * y),
+        "exp": function(math.exp, lambda x, y: y),
+        "sin": function(math.sin, lambda x, y: math.cos(x)),
+        "sqrt": function(math.sqrt, lambda x, y: 0.5 / y),
+    }
+
+
+LONG = "it compiles for minutes"
+PEERS = Peers(
+    compile=(Entrant("jax.jit", jax_compile, 2_000, LONG),),
+    point=(
+        Entrant("CasADi SX", casadi_point),
+        Entrant("jax.jit", jax_point, 2_000, LONG),
+        Entrant("micrograd", micrograd_point, 20_000, "takes seconds for each run"),
+    ),
+    batch=(
+        Entrant("jax.jit", jax_rows),
+        Entrant("PyTorch", torch_batch),
+        Entrant("CasADi map", casadi_batch, 20_000_000, "takes minutes"),
+    ),
+    call=(Entrant("jax.jit", jax_call),),
+)
+QUICK = Peers(
+    compile=(Entrant("jax.jit", jax_compile, 200, LONG),),
+    point=(PEERS.point[0], Entrant("jax.jit", jax_point, 200, LONG), PEERS.point[2]),
+    batch=PEERS.batch,
+    call=PEERS.call,
+)
+"""Without what takes minutes."""

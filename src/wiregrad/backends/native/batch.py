@@ -1,0 +1,120 @@
+"""Batches: the same program on vectors of points, tile by tile, with threads over the tiles.
+
+A tile is as many points as a vector has lanes. Every tile runs the same code, the last one with its last point
+repeated, and no lane looks at another: the answer for a point is the same in every batch and for every number of
+threads. Threads run without Python's lock.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wiregrad.backends.native import machine
+from wiregrad.backends.native.emit import Real
+from wiregrad.backends.native.loops import Loops
+from wiregrad.backends.native.program import Program, aligned
+
+FEWEST = 64
+"""A thread is given at least so many tiles: starting one takes as long as a few of them."""
+
+
+def lanes_for(dtype: np.dtype[np.floating]) -> int:
+    """Return how many numbers of a type this processor's vectors hold."""
+    return machine.vector_bytes() // dtype.itemsize
+
+
+def run(
+    program: Program, points: NDArray[np.floating], *, gradient: bool, threads: int | None = None
+) -> tuple[NDArray[np.floating], NDArray[np.floating] | None]:
+    """Run a program on each row of `points`; returns the outputs, one row per point, and the gradients if wanted."""
+    count, lanes = len(points), program.real.lanes
+    given = np.ascontiguousarray(points, program.real.dtype)
+    values = np.empty((count, program.outputs), program.real.dtype)
+    gradients = np.empty((count, program.inputs), program.real.dtype) if gradient else None
+    tiles = -(-count // lanes)
+    workers = max(1, min(threads or available(), tiles // FEWEST))
+    bounds = [tiles * k // workers * lanes for k in range(workers)] + [count]
+
+    def part(k: int) -> None:
+        work = aligned(program.initial)
+        slopes = 0 if gradients is None else gradients.ctypes.data
+        addresses = (program.entry, work.ctypes.data, given.ctypes.data, values.ctypes.data, slopes)
+        _driver(program.real)(*addresses, program.inputs, program.outputs, bounds[k], bounds[k + 1])
+
+    if workers == 1:
+        part(0)
+    else:
+        list(_pool().map(part, range(workers)))
+    return values, gradients
+
+
+def available() -> int:
+    """Return how many threads can run at a time."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@cache
+def _pool() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(available(), thread_name_prefix="wiregrad-batch")
+
+
+if hasattr(os, "register_at_fork"):
+    # A child has none of its parent's threads.
+    os.register_at_fork(after_in_child=_pool.cache_clear)
+
+
+if hasattr(os, "register_at_fork"):
+    # Threads do not follow into a process that is forked off: it must start its own.
+    os.register_at_fork(after_in_child=_pool.cache_clear)
+
+
+@cache
+def _driver(real: Real) -> Any:
+    """Return the native loop over tiles."""
+    address = machine.compiled(_text(real), "batch")[0]
+    return ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 5, *[ctypes.c_int64] * 4)(address)
+
+
+def _text(real: Real) -> str:
+    w = Loops(dict.fromkeys(["w", "x", "y", "g"], real.name))
+    with w.tiles("%first", "%last", real.lanes) as (tile, count):
+        with w.loop("0", "%n") as j, w.loop("0", str(real.lanes)) as lane:
+            # Lanes beyond the last point repeat it.
+            held = w.least(lane, w.do("sub", count, "1"))
+            w.move("w", _lane(w, real, j, lane), "x", _entry(w, tile, held, "%n", j))
+        w.say("call preserve_nonecc void %code(ptr %w)")
+        with w.loop("0", "%m") as j, w.loop("0", count) as lane:
+            w.move("y", _entry(w, tile, lane, "%m", j), "w", _lane(w, real, w.do("add", "%n", j), lane))
+        with w.when(w.new("ptrtoint ptr %g to i64")), w.loop("0", "%n") as j, w.loop("0", count) as lane:
+            slot = w.do("add", w.do("add", "%n", "%m"), j)
+            w.move("g", _entry(w, tile, lane, "%n", j), "w", _lane(w, real, slot, lane))
+    clear = "avx" in machine.features()
+    arguments = (
+        "ptr %code, ptr %w, ptr noalias %x, ptr noalias %y, ptr noalias %g, i64 %n, i64 %m, i64 %first, i64 %last"
+    )
+    return "\n".join(
+        [
+            "declare void @llvm.x86.avx.vzeroupper()" if clear else "",
+            f"define void @batch({arguments}) {{",
+            "entry:",
+            *w.lines,
+            "  call void @llvm.x86.avx.vzeroupper()" if clear else "",
+            "  ret void",
+            "}",
+        ]
+    )
+
+
+def _lane(w: Loops, real: Real, slot: str, lane: str) -> str:
+    return w.do("add", w.do("mul", slot, str(real.lanes)), lane)
+
+
+def _entry(w: Loops, tile: str, lane: str, columns: str, column: str) -> str:
+    return w.do("add", w.do("mul", w.do("add", tile, lane), columns), column)

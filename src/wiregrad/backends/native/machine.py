@@ -1,0 +1,169 @@
+"""The machine underneath: LLVM for the processor this runs on, and where C's math functions stand in memory.
+
+llvmlite is imported here and nowhere else, when native code is first wanted. Functions compiled here live as long as
+the process: they are few, and code that is running cannot be taken away.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import sys
+from functools import cache
+from typing import Any
+
+from wiregrad.errors import NotNativeError
+
+SWITCH = "WIREGRAD_NATIVE"
+"""The environment variable that turns native code off when it is 0, and stencils when it is `llvm`."""
+WHOLE = "llvm"
+TRIPLE = "x86_64-unknown-linux-gnu"
+"""Stencils are read out of ELF objects whatever the platform."""
+PROCESSORS = frozenset(["x86_64", "amd64"])
+"""Processors that stencils are made for, where C follows the System V convention."""
+
+
+@cache
+def llvm() -> Any:
+    """Return LLVM's binding, ready for this processor; raise `NotNativeError` where there is none."""
+    if os.environ.get(SWITCH) == "0":
+        raise NotNativeError(f"native code is switched off by {SWITCH}=0 in the environment")
+    try:
+        from llvmlite import binding  # noqa: PLC0415  # 30 ms that only native code needs
+    except ImportError as error:
+        raise NotNativeError(f"native code needs llvmlite, which cannot be imported ({error})") from None
+    binding.initialize_native_target()
+    binding.initialize_native_asmprinter()
+    return binding
+
+
+def has_stencils() -> bool:
+    """Return whether stencils can be made for this machine; where not, LLVM compiles every circuit as a whole."""
+    known = platform.machine().lower() in PROCESSORS and sys.platform != "win32"
+    return known and os.environ.get(SWITCH) != WHOLE
+
+
+@cache
+def features() -> frozenset[str]:
+    """Return what the processor can do, in LLVM's words."""
+    return frozenset(name for name, has in llvm().get_host_cpu_features().items() if has)
+
+
+@cache
+def processor() -> str:
+    """Return the processor's name, in LLVM's words."""
+    return str(llvm().get_host_cpu_name())
+
+
+def vector_bytes() -> int:
+    """Return how many bytes the widest vector register holds that has masks or blends for choices."""
+    if {"avx512f", "avx512dq", "avx512vl"} <= features():
+        return 64
+    return 32 if "avx2" in features() else 16
+
+
+@cache
+def target(stencils: bool = False) -> Any:
+    """Return a target machine: for functions, or for stencils, whose operands stand at absolute 32-bit offsets."""
+    flags = ",".join(f"+{name}" for name in sorted(features()))
+    if stencils:
+        # Stencils hand the upper halves of vector registers on as they are; `enter` clears them once.
+        where = {"reloc": "static", "codemodel": "small"}
+        made = llvm().Target.from_triple(TRIPLE)
+        return made.create_target_machine(cpu=processor(), features=f"{flags},-vzeroupper", opt=2, **where)
+    made = llvm().Target.from_triple(llvm().get_process_triple())
+    return made.create_target_machine(cpu=processor(), features=flags, opt=2, reloc="pic", codemodel="jitdefault")
+
+
+class Functions:
+    """Functions that LLVM compiled, which live as long as this object."""
+
+    def __init__(self, text: str, level: int = 2) -> None:
+        self._engine = llvm().create_mcjit_compiler(optimized(text, level), _fresh_target())
+        self.size = 0
+        """How many bytes they take, with what LLVM notes beside them."""
+        self._engine.set_object_cache(self._note)
+        self._engine.finalize_object()
+
+    def _note(self, _module: Any, binary: bytes) -> None:
+        self.size = len(binary)
+
+    def address(self, name: str) -> int:
+        """Return where a function stands."""
+        return int(self._engine.get_function_address(name))
+
+
+_KEPT: list[Functions] = []
+"""What stays compiled for good."""
+
+
+def compiled(text: str, *names: str, level: int = 2) -> list[int]:
+    """Compile functions written in LLVM's language, which stay for good, and return their addresses."""
+    _KEPT.append(Functions(text, level))
+    return [_KEPT[-1].address(name) for name in names]
+
+
+def optimized(text: str, level: int) -> Any:
+    """Return the module of a text after LLVM's passes."""
+    module = llvm().parse_assembly(text)
+    module.verify()
+    if level:
+        options = llvm().create_pipeline_tuning_options(speed_level=level)
+        builder = llvm().create_pass_builder(target(), options)
+        builder.getModulePassManager().run(module, builder)
+    return module
+
+
+def _fresh_target() -> Any:
+    # An engine takes its target machine over, so each has its own.
+    flags = ",".join(f"+{name}" for name in sorted(features()))
+    made = llvm().Target.from_triple(llvm().get_process_triple())
+    return made.create_target_machine(cpu=processor(), features=flags, opt=2, codemodel="jitdefault")
+
+
+@cache
+def math_address(name: str, real: str) -> int:
+    """Return where a function of math.h stands, for double or float."""
+    function = getattr(_math_library(), name if real == "double" else f"{name}f")
+    return int(ctypes.cast(function, ctypes.c_void_p).value or 0)
+
+
+@cache
+def _math_library() -> ctypes.CDLL:
+    for name in ("libm.so.6", "libm.dylib", "libm.so"):
+        try:
+            return ctypes.CDLL(name)
+        except OSError:
+            continue
+    try:
+        library = ctypes.CDLL(None)
+        _ = library.exp
+    except (OSError, AttributeError):
+        raise NotNativeError("native code needs C's math library, which was not found") from None
+    return library
+
+
+@cache
+def enter_address() -> int:
+    """Return the address of `void enter(void *code, void *w)`: it runs the code of a program on a working buffer."""
+    clear = "call void @llvm.x86.avx.vzeroupper()" if "avx" in features() else ""
+    declared = "declare void @llvm.x86.avx.vzeroupper()" if clear else ""
+    text = f"""
+{declared}
+define void @enter(ptr %code, ptr %w) {{
+  call preserve_nonecc void %code(ptr %w)
+  {clear}
+  ret void
+}}"""
+    return compiled(text, "enter")[0]
+
+
+def enter(code: int, w: int) -> None:
+    """Run the code of a program on the working buffer at an address."""
+    _entered()(code, w)
+
+
+@cache
+def _entered() -> Any:
+    return ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(enter_address())

@@ -1,0 +1,62 @@
+"""Memory for machine code: written first, then read and executed, never both."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wiregrad.errors import NotNativeError
+
+RETURN = b"\xc3"
+
+
+class Code:
+    """Machine code in memory of its own, freed with the object."""
+
+    def __init__(self, size: int) -> None:
+        self.size = max(size, 1)
+        try:
+            self._map = mmap.mmap(-1, self.size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        except (OSError, ValueError) as error:
+            raise NotNativeError(f"no memory for {size:,} bytes of machine code ({error})") from None
+        self.address = ctypes.addressof(ctypes.c_char.from_buffer(self._map))
+
+    def writable(self) -> NDArray[np.uint8]:
+        """Return the bytes, to be filled before `seal`."""
+        return np.frombuffer(self._map, np.uint8, self.size)
+
+    def seal(self) -> None:
+        """Make the memory executable and no longer writable; nothing may hold its bytes any more."""
+        pages = -(-self.size // mmap.PAGESIZE) * mmap.PAGESIZE
+        if _protect()(self.address, pages, mmap.PROT_READ | mmap.PROT_EXEC):
+            raise NotNativeError(
+                f"this system does not let memory be executed (mprotect: error {ctypes.get_errno()}), "
+                f"so circuits run in the interpreter"
+            )
+
+
+@cache
+def _protect() -> Any:
+    function = ctypes.CDLL(None, use_errno=True).mprotect
+    function.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+    return function
+
+
+@cache
+def check() -> None:
+    """Raise `NotNativeError` unless memory can be executed; tried once."""
+    tried()
+
+
+def tried() -> None:
+    """Write a return instruction, seal and run it; raise `NotNativeError` where that is forbidden."""
+    code = Code(1)
+    code.writable()[:] = list(RETURN)
+    code.seal()
+    # In the C convention too a return is all there is to it.
+    ctypes.CFUNCTYPE(None)(code.address)()

@@ -1,0 +1,274 @@
+"""Programs: the machine code of a circuit and the buffer it works in.
+
+Stencils are laid end to end by NumPy, a few operations per kind of step and none per node. Every offset in the code
+comes from the plan, which gives out the slots of the buffer, so nothing outside it is read or written.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wiregrad.backends.native import machine, memory, plan, stencils
+from wiregrad.backends.native.emit import Real, real_of
+from wiregrad.backends.native.kinds import Kinds, kinds_of, tables
+from wiregrad.backends.native.stencils import Library, Stencil
+from wiregrad.backends.native.stream import Offsets, Stream
+from wiregrad.backends.native.whole import Whole
+from wiregrad.errors import NotNativeError, OutputError
+from wiregrad.ir import Circuit
+from wiregrad.ir.flat import Columns
+from wiregrad.ir.op import CONSTANT_CODE, INPUT_CODE
+from wiregrad.ir.verify import check_arrays
+
+LARGEST = 2**31 - 1
+"""Offsets in the buffer and in the code are 32 bits."""
+STENCILS, LLVM = "stencils", "llvm"
+"""Who made the code of a program."""
+LINE = 64
+"""Bytes in a line of the cache, which is also the widest vector."""
+_ONE_AT_A_TIME = threading.Lock()
+"""Stencils are made once, whichever thread needs them first."""
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """Machine code and what it works on.
+
+    The buffer holds, each `lanes` wide, the inputs, the outputs, the gradient (one number per input), then constants
+    and everything between.
+    """
+
+    entry: int
+    """The address where the code begins."""
+    initial: NDArray[np.floating]
+    """The buffer to start from, with constants in place."""
+    inputs: int
+    outputs: int
+    real: Real
+    nodes: int
+    code_bytes: int
+    seconds: float
+    """How long it took to compile."""
+    stencil_seconds: float
+    """The part of it in which stencils and the rest were made that is kept for other circuits."""
+    tier: str
+    """Who made the code: `stencils` or `llvm`."""
+    code: Any = field(repr=False)
+    """What keeps the code in memory."""
+    stream: Stream = field(repr=False)
+
+    @property
+    def words(self) -> int:
+        """How many numbers the buffer has room for."""
+        return len(self.initial)
+
+
+def build(circuit: Circuit, gradient: int | None = None, *, lanes: int = 1) -> Program:
+    """Compile a circuit of scalars: its values, and the gradient of the output with an index if one is given.
+
+    >>> from wiregrad.ir import parse_text
+    >>> build(parse_text("input x\\ny = multiply x x\\noutput y"), 0).nodes
+    1
+    """
+    began = time.perf_counter()
+    with _ONE_AT_A_TIME:
+        if machine.has_stencils():
+            memory.check()
+        plan.prepare()
+        return _built(circuit, gradient, lanes, began, time.perf_counter() - began)
+
+
+def _built(circuit: Circuit, gradient: int | None, lanes: int, began: float, made: float) -> Program:
+    columns = circuit.columns
+    # Trust nothing: what is read must have been computed, and everything must be inside its array.
+    check_arrays(columns)
+    real = Real(_real_name(circuit), lanes)
+    root = -1 if gradient is None else _output(columns, gradient)
+    kinds = kinds_of(circuit)
+    making = time.perf_counter()
+    rules = tables(kinds if root >= 0 else kinds._replace(table=[None] * len(kinds.table)))
+    made += time.perf_counter() - making
+    layout = _layout(circuit, real)
+    found = plan.plan(_question(circuit, kinds, rules, root, layout))
+    if found.slots * real.width > LARGEST:
+        raise NotNativeError(f"the circuit needs {found.slots:,} numbers at a time, more than native code can reach")
+    stream = Stream(circuit, kinds, found, real, root, layout.copies)
+    code, seconds = _code(stream)
+    return Program(
+        entry=code.address,
+        initial=_buffer(layout.head, found.slots, real),
+        inputs=len(circuit.inputs),
+        outputs=len(columns.outputs),
+        real=real,
+        nodes=int((np.diff(columns.starts) > 0).sum()),
+        code_bytes=code.size,
+        seconds=time.perf_counter() - began,
+        stencil_seconds=made + seconds,
+        tier=STENCILS if machine.has_stencils() else LLVM,
+        code=code,
+        stream=stream,
+    )
+
+
+class _Code(Protocol):
+    """Machine code in memory."""
+
+    address: int
+    size: int
+
+
+def _code(stream: Stream) -> tuple[_Code, float]:
+    """Return the code of a stream, and how long stencils took that are kept."""
+    if not machine.has_stencils():
+        return Whole(stream), 0.0
+    began = time.perf_counter()
+    library = stencils.library(stream.real)
+    made = library.need(stream.keys)
+    seconds = time.perf_counter() - began
+    return _laid(stream, library, made), seconds
+
+
+def _output(columns: Columns, number: int) -> int:
+    if not 0 <= number < len(columns.outputs):
+        raise OutputError(f"the circuit has {len(columns.outputs)} outputs; there is no output number {number}")
+    return int(columns.outputs[number])
+
+
+def _constants(columns: Columns, dtype: np.dtype[np.floating]) -> NDArray[np.floating]:
+    try:
+        return np.array([float(value) for value in columns.constants], dtype)
+    except (TypeError, ValueError):
+        raise NotNativeError("native code has numbers and conditions for constants; this circuit has others") from None
+
+
+def _real_name(circuit: Circuit) -> str:
+    columns = circuit.columns
+    used = [columns.type_table[k] for k in np.unique(columns.types).tolist()]
+    shaped = next((kind for kind in used if kind.shape), None)
+    if shaped is not None:
+        raise NotNativeError(f"native code works on scalars; this circuit has wires of {shaped}")
+    return real_of([kind.dtype for kind in used])
+
+
+class _Layout(NamedTuple):
+    """The beginning of the buffer: what stands there, and who has a slot in it."""
+
+    head: NDArray[np.floating]
+    values: NDArray[np.int32]
+    gradients: NDArray[np.int32]
+    copies: list[tuple[int, int]]
+    """Outputs that have their slot elsewhere, and the slot they are copied to."""
+
+
+def _layout(circuit: Circuit, real: Real) -> _Layout:
+    columns, n = circuit.columns, circuit.size
+    inputs, m = np.flatnonzero(columns.codes == INPUT_CODE), len(columns.outputs)
+    count = len(inputs)
+    values, gradients = np.full(n, -1, np.int32), np.full(n, -1, np.int32)
+    values[inputs] = np.arange(count)
+    gradients[inputs] = np.arange(count) + count + m
+    constants = _constants(columns, real.dtype)
+    # By their bits, since 0.0 and -0.0 are equal.
+    bits, places = np.unique(constants.view(f"u{real.size}"), return_inverse=True)
+    values[columns.constant_nodes] = 2 * count + m + places.reshape(-1)
+    copies = list[tuple[int, int]]()
+    for slot, node in enumerate(columns.outputs.tolist(), count):
+        if values[node] < 0:
+            values[node] = slot
+        else:
+            copies.append((node, slot))
+    head = np.concatenate([np.zeros(2 * count + m, real.dtype), bits.view(real.dtype)])
+    return _Layout(head, values, gradients, copies)
+
+
+def _question(
+    circuit: Circuit, kinds: Kinds, rules: tuple[NDArray[np.uint8], NDArray[np.uint8]], root: int, layout: _Layout
+) -> plan.Question:
+    columns = circuit.columns
+    roles = np.zeros(circuit.size, np.uint8)
+    roles[columns.codes == INPUT_CODE] = plan.INPUT
+    roles[columns.codes == CONSTANT_CODE] = plan.CONSTANT
+    carries = np.array([kind.differentiable for kind in columns.type_table], np.uint8)
+    return plan.Question(
+        starts=np.ascontiguousarray(columns.starts, np.int32),
+        sources=np.ascontiguousarray(columns.sources, np.int32),
+        kinds=kinds.nodes,
+        roles=roles,
+        carries=carries[columns.types],
+        sends=rules[0],
+        reads=rules[1],
+        outputs=np.ascontiguousarray(columns.outputs, np.int32),
+        root=root,
+        values=layout.values,
+        gradients=layout.gradients,
+        first=len(layout.head),
+    )
+
+
+def _laid(stream: Stream, library: Library, made: list[Stencil]) -> memory.Code:
+    """Lay the stencils of a stream end to end, behind their constants."""
+    pool, bases = library.constants(made)
+    sizes = np.array([len(stencil.code) for stencil in made])
+    ends = np.cumsum(sizes[stream.which]) + len(pool)
+    if ends[-1] > LARGEST:
+        raise NotNativeError(f"the circuit needs {ends[-1]:,} bytes of machine code, more than can be jumped over")
+    code = memory.Code(int(ends[-1]))
+    written = code.writable()
+    written[: len(pool)] = np.frombuffer(pool, np.uint8)
+    order = np.argsort(stream.which, kind="stable")
+    counts = np.bincount(stream.which, minlength=len(made))
+    bounds = np.cumsum(counts)
+    for k, stencil in enumerate(made):
+        steps = order[bounds[k] - counts[k] : bounds[k]]
+        _fill(written, stencil, ends[steps] - sizes[k], stream.offsets(k, steps), bases)
+    del written
+    code.seal()
+    code.address += len(pool)
+    return code
+
+
+def _fill(
+    code: NDArray[np.uint8],
+    stencil: Stencil,
+    starts: NDArray[np.integer],
+    offset: Offsets,
+    bases: dict[int, int],
+) -> None:
+    """Write one stencil at all the places where it stands."""
+    size = len(stencil.code)
+    if not size:
+        return
+    rows = np.empty((len(starts), size), np.uint8)
+    rows[:] = stencil.code
+    known = dict[int, NDArray[np.int32]]()
+    for place, hole, added in stencil.holes:
+        if hole not in known:
+            known[hole] = offset(hole)
+        found = known[hole] + np.int32(added) if added else known[hole]
+        rows[:, place : place + 4] = found.view(np.uint8).reshape(-1, 4)
+    for place, chunk, target in stencil.constants:
+        apart = (bases[chunk] + target - place - starts).astype(np.int32)
+        rows[:, place : place + 4] = apart.view(np.uint8).reshape(-1, 4)
+    spots = np.ndarray((len(code) - size + 1,), f"V{size}", code, strides=(1,))
+    spots[starts] = rows.view(f"V{size}")[:, 0]
+
+
+def _buffer(head: NDArray[np.floating], slots: int, real: Real) -> NDArray[np.floating]:
+    numbers = np.zeros(slots * real.lanes, real.dtype)
+    numbers[: len(head) * real.lanes] = np.repeat(head, real.lanes)
+    return aligned(numbers)
+
+
+def aligned(numbers: NDArray[np.floating]) -> NDArray[np.floating]:
+    """Return a copy that begins at a line of the cache, as vectors want it."""
+    raw = np.empty(numbers.nbytes + LINE, np.uint8)
+    skip = -raw.ctypes.data % LINE
+    found = raw[skip : skip + numbers.nbytes].view(numbers.dtype)
+    found[:] = numbers
+    return found

@@ -1,0 +1,123 @@
+"""Vector functions as modules of LLVM: a polynomial with its way out, or the scalar function lane by lane.
+
+Each module has one function called `function`. Lanes outside a polynomial's domain are found by one comparison and a
+branch that is rarely taken; behind it stand the answers at edges, and the scalar function of C for what is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from wiregrad.backends.native import machine
+from wiregrad.backends.native.lanes import Value, Writer, vector
+from wiregrad.backends.native.polynomials import WRITTEN, Written
+
+TWO = frozenset(["pow", "hypot", "atan2", "fmod", "copysign"])
+"""The functions of math.h that take two numbers."""
+SCALED = frozenset([1, 4, 8])
+"""The numbers of lanes for which AVX-512 multiplies by powers of 2 in one instruction."""
+RARELY = '!0 = !{!"branch_weights", i32 1, i32 10000}'
+
+
+def _parameters(name: str, kind: str) -> list[str]:
+    return [f"{kind} %x{k}" for k in range(2 if name in TWO else 1)]
+
+
+def polynomial_text(name: str, lanes: int, real: str, scales: bool = False) -> str:
+    """Return the module of one of our own functions; floats are computed as doubles and rounded once.
+
+    `scales` says that the processor multiplies by powers of 2 in one instruction; the bits are the same either way.
+
+    >>> print(polynomial_text("hypot", 1, "double").splitlines()[-1])
+    !0 = !{!"branch_weights", i32 1, i32 10000}
+    """
+    kind, wide, parameters = vector(real, lanes), vector("double", lanes), _parameters(name, vector(real, lanes))
+    w = Writer(lanes, scales=scales and lanes in SCALED)
+    given = [Value(w, f"%x{k}", real) for k in range(len(parameters))]
+    if real == "float":
+        given = [w.line("double", f"fpext {kind} {x.text} to {wide}") for x in given]
+    written = WRITTEN[name](w, *given)
+    module = sorted(w.declared)
+    if written.outside is not None:
+        module.append(_each_lane(name, lanes, "double"))
+    result = _answered(w, written, given)
+    if real == "float":
+        result = w.line("float", f"fptrunc {wide} {result.text} to {kind}")
+    head = f"define {kind} @function({', '.join(parameters)}) {{\nentry:"
+    return "\n".join([*module, head, *w.lines, f"  ret {kind} {result.text}\n}}", RARELY])
+
+
+def lane_by_lane_text(name: str, lanes: int, real: str) -> str:
+    """Return the module of a function that calls the scalar one for each lane."""
+    kind = vector(real, lanes)
+    parameters = ", ".join(_parameters(name, kind))
+    return f"""{_each_lane(name, lanes, real)}
+define {kind} @function({parameters}) {{
+  %y = call {kind} @each_lane({kind} zeroinitializer, i{lanes} -1, {parameters})
+  ret {kind} %y
+}}"""
+
+
+def _answered(w: Writer, written: Written, given: Sequence[Value]) -> Value:
+    """Write the branches for lanes outside a polynomial's domain and return the whole answer."""
+    result, outside, edges = written
+    if outside is None:
+        return result
+    kind = result.type
+    _branch(w, outside, "outside")
+    found, left = edges() if edges is not None else (result, outside)
+    mask = _branch(w, left, "alone")
+    arguments = ", ".join(f"{x.type} {x.text}" for x in given)
+    called = w.line("double", f"call {kind} @each_lane({kind} {found.text}, i{w.lanes} {mask}, {arguments})")
+    w.lines += ["  br label %done", "done:"]
+    ways = f"[{result.text}, %entry], [{found.text}, %outside], [{called.text}, %alone]"
+    return w.line("double", f"phi {kind} {ways}")
+
+
+def _branch(w: Writer, condition: Value, label: str) -> str:
+    """Write a jump to a block where any lane fulfils a condition, else to the end; return the lanes as bits."""
+    mask, some = w.name("mask"), w.name("some")
+    w.lines += [
+        f"  {mask} = bitcast {condition.type} {condition.text} to i{w.lanes}",
+        f"  {some} = icmp ne i{w.lanes} {mask}, 0",
+        f"  br i1 {some}, label %{label}, label %done, !prof !0",
+        f"{label}:",
+    ]
+    return mask
+
+
+def _each_lane(name: str, lanes: int, real: str) -> str:
+    """Return a function that replaces the lanes of a vector named by a mask by the scalar function's answers."""
+    kind = vector(real, lanes)
+    order = [f"x{k}" for k in range(len(_parameters(name, kind)))]
+    parameters = "".join(f", {kind} %{x}" for x in order)
+    kept = "\n".join(f"  %at_{x} = alloca {kind}\n  store {kind} %{x}, ptr %at_{x}" for x in ("y", *order))
+    loaded = "\n".join(
+        f"  %to_{x} = getelementptr {real}, ptr %at_{x}, i64 %lane\n  %one_{x} = load {real}, ptr %to_{x}"
+        for x in order
+    )
+    called = f"{real} inttoptr (i64 {machine.math_address(name, real)} to ptr)"
+    return f"""define internal {kind} @each_lane({kind} %y, i{lanes} %mask{parameters}) noinline cold {{
+entry:
+{kept}
+  %bits = zext i{lanes} %mask to i64
+  br label %loop
+loop:
+  %lane = phi i64 [0, %entry], [%after, %next]
+  %moved = lshr i64 %bits, %lane
+  %wanted = trunc i64 %moved to i1
+  br i1 %wanted, label %answer, label %next
+answer:
+{loaded}
+  %answered = call {called}({", ".join(f"{real} %one_{x}" for x in order)})
+  %to_y = getelementptr {real}, ptr %at_y, i64 %lane
+  store {real} %answered, ptr %to_y
+  br label %next
+next:
+  %after = add i64 %lane, 1
+  %more = icmp ult i64 %after, {lanes}
+  br i1 %more, label %loop, label %end
+end:
+  %all = load {kind}, ptr %at_y
+  ret {kind} %all
+}}"""

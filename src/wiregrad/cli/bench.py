@@ -1,0 +1,65 @@
+"""`wiregrad bench`: the races that need no other framework."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from wiregrad.cli.common import as_document, no_color
+from wiregrad.cli.documents import SCHEMA
+from wiregrad.cli.failure import Failure
+
+SIZES = ("quick", "full", "tiny")
+PARTS = ("compile", "point", "batch", "call", "memory")
+ENDINGS = (".md", ".json")
+
+
+@click.command(
+    short_help="Measure native code beside the interpreter, plain Python, C and LLVM.",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    params=[
+        click.Option(
+            ["--size"],
+            type=click.Choice(SIZES),
+            default="quick",
+            show_default=True,
+            help="How large the workloads are: full takes many minutes, tiny only shows that all of it runs.",
+        ),
+        click.Option(["--part", "parts"], type=click.Choice(PARTS), multiple=True, help="Measure some of it only."),
+        click.Option(
+            ["-o", "--output", "outputs"], multiple=True, metavar="FILE", help="Write a file instead: .md, .json."
+        ),
+        as_document(),
+        no_color(),
+    ],
+)
+def bench(size: str, parts: tuple[str, ...], outputs: tuple[str, ...], document: bool) -> None:
+    """Measure native code beside the interpreter, plain Python, C and LLVM.
+
+    All of them get the same circuits, must give the same answers before anything is timed, and take turns in one
+    process. Times are medians. The tables say what was wanted and whether it was found, and name what is missing here,
+    such as a C compiler. Other frameworks are compared by `make bench` in a clone.
+
+    \b
+    Example: wiregrad bench --size tiny
+    """
+    from wiregrad.testing.bench import suite  # noqa: PLC0415 - only this command pays for it
+
+    odd = [name for name in outputs if Path(name).suffix not in ENDINGS]
+    if odd:
+        raise click.UsageError(f"the name {odd[0]!r} does not say the form; wanted a file that ends in .md or .json")
+    found = suite.measure({"quick": suite.QUICK, "full": suite.FULL, "tiny": suite.TINY}[size], parts=parts)
+    told = json.dumps({"schema": SCHEMA, **found.document()}, indent=2)
+    for name in outputs:
+        _write(name, told if name.endswith(".json") else found.markdown())
+    if document or not outputs:
+        click.echo(told if document else found.markdown())
+
+
+def _write(name: str, text: str) -> None:
+    try:
+        Path(name).write_text(f"{text.rstrip()}\n", encoding="utf-8")
+    except OSError as error:
+        raise Failure(f"cannot write {name}: {error.strerror}") from None

@@ -1,0 +1,26 @@
+"""`wiregrad doctor`: what this machine has for native code."""
+
+from __future__ import annotations
+
+import click
+
+from wiregrad.cli.common import as_document, no_color, show
+
+
+@click.command(
+    short_help="Say what this machine has for native code, and what is missing.",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    params=[as_document(), no_color()],
+)
+def doctor(document: bool) -> None:
+    """Say what this machine has for native code, and what is missing.
+
+    Everything is tried: memory is made executable, and a circuit compiled and compared. Without native code the
+    interpreter answers, so the exit code is 0 either way.
+
+    \b
+    Example: wiregrad doctor
+    """
+    from wiregrad.cli.health import examine  # noqa: PLC0415 - only this command pays for native code
+
+    show("doctor", examine(), document, found=False)

@@ -1,0 +1,131 @@
+"""A function recorded to be replayed: its circuit, with all that steered Python among the outputs.
+
+What is kept true: a replay whose certified nodes carry the very bits they carried when the function was recorded went
+the way the function would go, so its results are the function's. Where that cannot be promised, `leak` says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+import numpy as np
+
+from wiregrad.errors import shown
+from wiregrad.frontends.session import data_of
+from wiregrad.frontends.tape import Tape
+from wiregrad.frontends.trace import Traced, Writer, input_names, run_traced
+from wiregrad.frontends.tree import Tree, flatten
+from wiregrad.frontends.value import OUTSIDE, Value, wrapped
+from wiregrad.ir import Certificate, Circuit
+
+FIXED = (bool, int, float, complex, str, bytes, np.generic, np.dtype, Enum, range)
+"""What a result may be besides values and arrays: things that cannot change, and hold no values."""
+
+
+@dataclass(frozen=True)
+class Certified:
+    """What one recording of a function gave."""
+
+    circuit: Circuit | None
+    """Its outputs are the results that depend on the inputs, then the certified nodes; None if there are neither."""
+    inputs: list[Any]
+    results: list[Any]
+    """The leaves of the result, as plain numbers and arrays."""
+    tree: Tree
+    moving: tuple[int, ...]
+    """Which of the results are outputs of the circuit; the others are constants of the recording."""
+    expected: tuple[Any, ...]
+    """What the certified nodes carried, in the order of the outputs behind the results."""
+    checks: tuple[Certificate, ...]
+    leak: str | None
+    """Why this recording must not be replayed, though its results are right."""
+
+
+class NotReplayableError(Exception):
+    """A recorded function whose results a replay could not give at all; the message says why."""
+
+
+def certify(f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], *, keep: bool = True) -> Certified:
+    """Run a function once and return what was recorded; raises `NotReplayableError`, or what the function raises.
+
+    What is not to be kept has no circuit.
+
+    >>> found = certify(lambda x: x * x if x > 0 else -x, (3.0,), {})
+    >>> found.results, [known.outcome for known in found.checks]
+    ([9.0], [True])
+    """
+    with np.errstate(all="ignore"):
+        traced = run_traced(f, args, kwargs, named=keep)
+    tape = traced.tape
+    moving = tuple(k for k, result in enumerate(traced.results) if _moves(result, tape))
+    inputs = [tape.value_at(offset) for offset in traced.inputs]
+    checks = _needed_checks(tape, traced.inputs) if keep else []
+    circuit = None
+    if keep and (moving or checks):
+        values = [wrapped(tape, check.node, tape.value_at(check.node)) for check in checks]
+        outputs = [*(traced.results[k] for k in moving), *values]
+        whole = Traced(tape, traced.inputs, outputs, flatten(outputs)[1], traced.names)
+        writer = Writer(whole, input_names(f, args, kwargs), getattr(f, "__name__", "f"))
+        circuit = writer.circuit()
+        checks = [check._replace(node=writer.where[check.node]) for check in checks]
+    if tape.leaves or tape.refusal:
+        raise NotReplayableError(tape.refusal or OUTSIDE)
+    expected = tuple(np.asarray(data_of(value))[()] for value in (outputs[len(moving) :] if circuit else ()))
+    results = [_plain(result) for result in traced.results]
+    leak = tape.leak or ("it registers a hook on a value" if tape.hooks else None)
+    return Certified(circuit, inputs, results, traced.tree, moving, expected, tuple(checks), leak)
+
+
+def _moves(result: Any, tape: Tape) -> bool:
+    """Return whether a result is a node of the recording; raise if it is nothing that can be kept."""
+    if isinstance(result, Value):
+        if result._tape is not tape:
+            raise NotReplayableError("it returns a wg.Value from outside")
+        return True
+    if not isinstance(result, FIXED) and not (type(result) is np.ndarray and result.dtype.kind != "O"):
+        raise NotReplayableError(f"it returns {type(result).__name__} {shown(result)}, which may change or hold values")
+    return False
+
+
+def _plain(result: Any) -> Any:
+    """Return a result as what a caller gets: float64 numbers and conditions as Python's, arrays of its own."""
+    return plain_result(data_of(result))
+
+
+def plain_result(data: Any) -> Any:
+    """Return a number as a caller gets it; Python's own where it has the type.
+
+    >>> plain_result(np.float64(2.0)), plain_result(np.float32(2.0))
+    (2.0, np.float32(2.0))
+    """
+    if type(data) is np.ndarray and not data.ndim:
+        data = data[()]
+    return data.item() if isinstance(data, np.generic) and data.dtype.char in "d?lD" else data
+
+
+def _needed_checks(tape: Tape, inputs: Sequence[int]) -> list[Certificate]:
+    """Return one certificate per node that depends on an input: what depends on none cannot change."""
+    given, depends = set(inputs), dict[int, bool]()
+    found: dict[int, Certificate] = {}
+    for certificate in tape.certificates:
+        if certificate.node not in found and _depends(tape, certificate.node, given, depends):
+            found[certificate.node] = certificate
+    return list(found.values())
+
+
+def _depends(tape: Tape, root: int, inputs: set[int], known: dict[int, bool]) -> bool:
+    """Return whether a node depends on an input; `known` remembers what was found."""
+    stack = [root]
+    while stack:
+        offset = stack[-1]
+        sources = [source for source in tape.node_at(offset).sources if source >= 0]
+        missing = [source for source in sources if source not in known]
+        if missing and offset not in known:
+            stack += missing
+            continue
+        known[offset] = offset in inputs or any(known[source] for source in sources)
+        stack.pop()
+    return known[root]

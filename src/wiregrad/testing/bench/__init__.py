@@ -1,0 +1,1 @@
+"""Measuring wiregrad: workloads, races in which entrants take turns, and tables that say what was wanted."""

@@ -1,0 +1,272 @@
+"""Races: entrants do the same work in turns, in one process, after their answers were compared.
+
+Turns are taken A B C A B C, so that a slow minute slows all of them; a turn is as many runs as fill 20 ms; times are
+medians over turns, and ratios are medians of the ratios within a turn. Nobody is timed whose answer is wrong, and
+nobody is left out without a reason that stands in the table.
+"""
+
+from __future__ import annotations
+
+import gc
+import math
+import statistics
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wiregrad.api import Run
+from wiregrad.testing.bench.workloads import Workload
+
+TURNS = 7
+LEAST = 0.02
+"""How many seconds a turn takes at least."""
+PATIENCE = 60.0
+"""How many seconds all turns of one entrant may take; one that is slower takes fewer turns, but at least one."""
+SLACK = 10.0
+"""How many times its own bound on rounding an answer may be off: peers round otherwise, and vector math to 4 ulp."""
+
+Numbers = NDArray[np.float64]
+
+
+class MissingError(Exception):
+    """An entrant cannot take part; says why."""
+
+
+class DisagreementError(AssertionError):
+    """An entrant gives another answer."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """What an entrant does: so many runs in a row; and what it answers, a row of value and gradient per point."""
+
+    run: Callable[[int], object]
+    answer: Callable[[], Numbers]
+
+
+@dataclass(frozen=True)
+class Entrant:
+    """Somebody who takes part: how to get ready for a workload at points, and up to which size that makes sense."""
+
+    name: str
+    prepare: Callable[[Workload, Numbers], Task]
+    largest: float = math.inf
+    """Nodes times points of the largest race."""
+    why: str = ""
+    """Why not at larger ones."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Something wanted, and what was found; `passed` is None where it could not be measured."""
+
+    wanted: str
+    found: str
+    passed: bool | None
+
+    @property
+    def word(self) -> str:
+        """PASS, MISS, or a dash where nothing was measured."""
+        return {True: "PASS", False: "MISS", None: "not measured"}[self.passed]
+
+
+@dataclass(frozen=True)
+class Want:
+    """A wish: `subject` should be at least so many times faster than `other`; below 1, at most that much slower."""
+
+    subject: str
+    other: str
+    least: float
+
+    def verdict(self, result: Result) -> Verdict:
+        """Say whether a race fulfils it."""
+        within = self.least < 1.0
+        sense = f"within {1 / self.least:.3g}x of" if within else f"at least {self.least:,g}x faster than"
+        wanted = f"{self.subject} {sense} {self.other}"
+        absent = [name for name in (self.subject, self.other) if name not in result.times]
+        if absent:
+            return Verdict(wanted, f"{absent[0]}: {result.missing.get(absent[0], 'did not take part')}", None)
+        ratio = result.ratio(self.other, self.subject)
+        return Verdict(wanted, f"{1 / ratio:.2f}x" if within else multiple(ratio), ratio >= self.least)
+
+
+def multiple(ratio: float) -> str:
+    """Write how many times longer something takes.
+
+    >>> multiple(1.234), multiple(12345.6)
+    ('1.23x', '12,346x')
+    """
+    return f"{ratio:,.0f}x" if ratio >= 100 else f"{ratio:.3g}x"
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a race ended: seconds per run, turn by turn, and who was missing why."""
+
+    title: str
+    work: float
+    """Nodes times points: what the time of a run is divided by."""
+    times: Mapping[str, Sequence[float]]
+    missing: Mapping[str, str] = field(default_factory=dict)
+    verdicts: Sequence[Verdict] = ()
+
+    def seconds(self, name: str) -> float:
+        """Return the median time of a run."""
+        return statistics.median(self.times[name])
+
+    def ratio(self, slow: str, fast: str) -> float:
+        """Return how many times longer the one takes than the other: the median over the turns that both took.
+
+        >>> Result("", 1, {"a": [1.0, 2.0, 9.0], "b": [2.0, 4.0, 9.0]}).ratio("b", "a")
+        2.0
+        """
+        return statistics.median(b / a for b, a in zip(self.times[slow], self.times[fast], strict=False))
+
+    def judged(self, *wants: Want | Verdict) -> Result:
+        """Return the result with what was wanted of it."""
+        verdicts = [want if isinstance(want, Verdict) else want.verdict(self) for want in wants]
+        return Result(self.title, self.work, self.times, self.missing, [*self.verdicts, *verdicts])
+
+
+def race(
+    title: str,
+    workload: Workload,
+    points: Numbers,
+    entrants: Sequence[Entrant],
+    *,
+    turns: int = TURNS,
+    least: float = LEAST,
+    patience: float = PATIENCE,
+) -> Result:
+    """Let entrants take turns at a workload, after their answers were compared with the interpreter's."""
+    tasks, missing = dict[str, Task](), dict[str, str]()
+    for entrant in entrants:
+        progress(f"{title}: {entrant.name} gets ready")
+        try:
+            if workload.nodes * len(points) > entrant.largest:
+                raise MissingError(f"left out at this size: {entrant.why}")
+            tasks[entrant.name] = entrant.prepare(workload, points)
+        except MissingError as error:
+            missing[entrant.name] = str(error)
+    paces = {name: _pace(f"{title}: {name}", task, least, patience) for name, task in tasks.items()}
+    check(workload, points, {name: task.answer() for name, task in tasks.items()})
+    times = {name: [pace.first] if pace.turns == 0 else [] for name, pace in paces.items()}
+    for turn in range(turns):
+        progress(f"{title}: turn {turn + 1} of {turns}")
+        for name, pace in paces.items():
+            if turn < pace.turns:
+                times[name].append(seconds(tasks[name], pace.runs) / pace.runs)
+    progress("")
+    return Result(title, workload.nodes * len(points), times, missing)
+
+
+@dataclass(frozen=True)
+class _Pace:
+    """How many runs a turn has, how many turns there may be, and how long the first run took."""
+
+    runs: int
+    turns: int
+    first: float
+
+
+def _pace(title: str, task: Task, least: float, patience: float) -> _Pace:
+    """Warm up, and find out how many runs fill a turn."""
+    progress(f"{title} warms up")
+    runs, first = 1, seconds(task, 1)
+    if first > patience / 2:
+        return _Pace(1, 0, first)
+    taken = seconds(task, 1)
+    while taken < least:
+        runs = max(2 * runs, round(1.2 * runs * least / max(taken, 1e-9))) if taken < least / 4 else 2 * runs
+        taken = seconds(task, runs)
+    return _Pace(runs, max(1, round(patience / taken)), taken / runs)
+
+
+def seconds(task: Task, runs: int) -> float:
+    """Return how long so many runs take, with no collection in between."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        start = time.perf_counter()
+        task.run(runs)
+        return time.perf_counter() - start
+    finally:
+        if was:
+            gc.enable()
+
+
+def check(workload: Workload, points: Numbers, answers: Mapping[str, Numbers]) -> None:
+    """Raise unless all answers are the interpreter's at some of the points, and agree with each other at all."""
+    some = np.unique(np.linspace(0, len(points) - 1, SAMPLES).round().astype(int))
+    wanted, tolerance = reference(workload, points[some])
+    first = next(iter(answers.values()), None)
+    for name, answer in answers.items():
+        if answer.shape != (len(points), 1 + points.shape[1]):
+            raise DisagreementError(f"{name} answers with shape {answer.shape} for {len(points)} points")
+        _near(name, "the interpreter", answer[some], wanted, tolerance)
+        # Elsewhere rounding may be worse than where it was measured, and a gradient that was 0 there need not be.
+        _near(name, next(iter(answers)), answer, first, np.full(len(tolerance), SLACK * tolerance.max()))
+
+
+SAMPLES = 3
+"""At how many points of a batch the interpreter is asked too."""
+FEWER, MOST = 2_000, 200_000
+"""In circuits of more nodes the roundings of gradients, and those of values, take too long to measure."""
+
+
+def reference(workload: Workload, points: Numbers) -> tuple[Numbers, Numbers]:
+    """Return the interpreter's answers, and how far others may be from them: by the run's own estimate of rounding.
+
+    >>> from wiregrad.testing.bench.workloads import bounded
+    >>> workload = bounded(20)
+    >>> answers, tolerance = reference(workload, workload.points(2))
+    >>> answers.shape, bool((tolerance < 1e-12).all())
+    ((2, 11), True)
+    """
+    root = workload.circuit.root()
+    answers, bounds = np.zeros((len(points), 1 + points.shape[1])), np.zeros((len(points), 1 + points.shape[1]))
+    for row, point in enumerate(points):
+        run = workload.circuit.run(point)
+        answers[row] = [run.values[root], *run.grads.values()]
+        bounds[row] = _bounds(run, answers[row]) + 4.0 * np.finfo(np.float64).eps * np.abs(answers[row])
+    return answers, SLACK * bounds.max(axis=0)
+
+
+def _bounds(run: Run, answer: Numbers) -> Numbers:
+    """Return how far rounding can have moved value and gradients; in large circuits some of it is guessed."""
+    scale, nodes = np.abs(answer).max(), len(run.circuit)
+    if nodes > MOST:
+        return np.full(len(answer), nodes * np.finfo(np.float64).eps * scale)
+    found = run.rounding(None if nodes <= FEWER else [])
+    # Where gradients were not looked at, each is taken to be a hundred times worse than the value.
+    guess = 100.0 * found.output.bound / max(abs(answer[0]), 1e-3) * scale
+    gradients = [found.gradients[name].bound if name in found.gradients else guess for name in run.grads]
+    return np.array([found.output.bound, *gradients])
+
+
+def _near(name: str, other: str, answer: Numbers, wanted: Numbers | None, tolerance: Numbers) -> None:
+    if wanted is None:
+        return
+    off = np.abs(answer - wanted)
+    # A NaN is never near.
+    wrong = ~(off <= tolerance)
+    if wrong.any():
+        row, column = (int(k) for k in np.argwhere(wrong)[0])
+        what = "the value" if column == 0 else f"gradient {column - 1}"
+        raise DisagreementError(
+            f"{name} gives {answer[row, column]!r} for {what} of point {row}; {other} gives "
+            f"{wanted[row, column]!r}, and rounding explains {tolerance[column]:.2g}"
+        )
+
+
+def progress(text: str) -> None:
+    """Show what is being done, on one line of stderr, where a person is watching."""
+    if sys.stderr.isatty():
+        sys.stderr.write(f"\r\x1b[K{text[:100]}")
+        sys.stderr.flush()
+    elif text:
+        sys.stderr.write(f"{text}\n")

@@ -1,0 +1,358 @@
+"""The suite: one table per workload, what was wanted of it, and the whole as Markdown and JSON.
+
+Anybody may bring further entrants. What is wanted of wiregrad is written here, once, and holds whoever takes part: of
+somebody who is missing a table says so.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import platform
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import lru_cache
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from wiregrad.backends.listings import c_compiler
+from wiregrad.backends.native.program import build
+from wiregrad.errors import NotNativeError
+from wiregrad.testing.bench import entrants
+from wiregrad.testing.bench.entrants import FLAT, LLVM_TIER, SIMD, STENCILS, TWO, WHOLE
+from wiregrad.testing.bench.race import LEAST, PATIENCE, TURNS, Entrant, Result, Verdict, Want, multiple, race
+from wiregrad.testing.bench.workloads import Workload, bounded, mechanics
+
+GROWTH = 13.0
+"""How many times longer it may take to compile ten times the nodes."""
+PER_NODE = 1e-6
+"""Seconds that compiling may take per node, at a hundred thousand."""
+PER_CALL = 2e-6
+"""Seconds that one gradient of ten nodes may take, called from Python."""
+SEED = 1
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How large the workloads are."""
+
+    compile: Sequence[int] = (1_000, 10_000, 100_000, 1_000_000)
+    point: Sequence[int] = (100, 1_000, 10_000, 100_000)
+    batch: Sequence[tuple[int, int]] = ((10_000, 100), (1_000_000, 100), (10_000, 1_000), (1_000_000, 1_000))
+    """Points and nodes."""
+    call: int = 10
+    bodies: int = 5
+    steps: int = 3
+    """Of the workloads of mechanics."""
+    turns: int = TURNS
+    least: float = LEAST
+    patience: float = PATIENCE
+
+    def pace(self) -> dict[str, Any]:
+        """Return how long a race takes."""
+        return {"turns": self.turns, "least": self.least, "patience": self.patience}
+
+
+FULL = Sizes()
+QUICK = Sizes((1_000, 10_000), (100, 1_000), ((10_000, 100),), patience=10.0)
+TINY = Sizes((20, 40), (20,), ((16, 20),), bodies=2, steps=1, turns=1, least=0.0)
+"""Sizes that show only that everything runs."""
+
+
+@dataclass(frozen=True)
+class Peers:
+    """Entrants of other frameworks, by race."""
+
+    compile: Sequence[Entrant] = ()
+    point: Sequence[Entrant] = ()
+    batch: Sequence[Entrant] = ()
+    call: Sequence[Entrant] = ()
+
+
+@dataclass(frozen=True)
+class Section:
+    """Races of one kind, and a sentence that says how they were run."""
+
+    title: str
+    about: str
+    results: Sequence[Result]
+
+
+@dataclass(frozen=True)
+class Suite:
+    """Everything that was measured, and on what machine."""
+
+    machine: Mapping[str, str]
+    sections: Sequence[Section] = field(default_factory=list)
+
+    def verdicts(self) -> Iterator[tuple[str, Verdict]]:
+        """Return everything that was wanted, with the table it stands in."""
+        for section in self.sections:
+            for result in section.results:
+                yield from ((result.title, verdict) for verdict in result.verdicts)
+
+    def markdown(self) -> str:
+        """Return the page: what was wanted first, then every table."""
+        lines = ["## Wanted and found", "", *_table(["workload", *VERDICT], self._wanted()), "", "## Measured on", ""]
+        lines += [f"- {name}: {value}" for name, value in self.machine.items()]
+        for section in self.sections:
+            lines += ["", f"## {section.title}", "", section.about]
+            for result in section.results:
+                lines += ["", f"### {result.title}", "", *rows_of(result)]
+        return "\n".join(lines) + "\n"
+
+    def document(self) -> dict[str, Any]:
+        """Return everything for programs, with the time of every turn."""
+        return asdict(self)
+
+    def _wanted(self) -> list[list[str]]:
+        return [[title, *_cells(verdict)] for title, verdict in self.verdicts()]
+
+
+VERDICT = ["wanted", "found", "verdict"]
+
+
+def rows_of(result: Result) -> list[str]:
+    """Return the table of a race, and what was wanted of it."""
+    head = ["who", "time", "per node and point", "of wiregrad's time", "quartiles", "turns"]
+    order = sorted(result.times, key=result.seconds)
+    rows = [_row(result, name) for name in order]
+    rows += [[name, "not run", reason, "", "", ""] for name, reason in result.missing.items()]
+    wanted = [_cells(verdict) for verdict in result.verdicts]
+    tables = [_table(cells, lines) for cells, lines in ((head, rows), (VERDICT, wanted)) if lines]
+    return [line for table in tables for line in (*table, "")][:-1]
+
+
+def _row(result: Result, name: str) -> list[str]:
+    times = result.times[name]
+    low, high = np.quantile(times, [0.25, 0.75])
+    relative = multiple(result.ratio(name, STENCILS)) if STENCILS in result.times else ""
+    each = duration(result.seconds(name) / result.work) if result.work else ""
+    spread = f"{low / result.seconds(name):.2f} to {high / result.seconds(name):.2f}"
+    return [name, duration(result.seconds(name)), each, relative, spread, str(len(times))]
+
+
+def _cells(verdict: Verdict) -> list[str]:
+    return [verdict.wanted, verdict.found, verdict.word]
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    return [f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *rows)]
+
+
+def duration(seconds: float) -> str:
+    """Write a time for people.
+
+    >>> duration(0.0123), duration(4.5e-6), duration(1.1e-9)
+    ('12.3 ms', '4.5 us', '1.1 ns')
+    """
+    for unit, size in {"s": 1.0, "ms": 1e-3, "us": 1e-6}.items():
+        if seconds >= size:
+            return f"{seconds / size:,.3g} {unit}"
+    return f"{seconds * 1e9:.3g} ns"
+
+
+def measure(
+    sizes: Sizes = FULL,
+    peers: Peers | None = None,
+    parts: Sequence[str] = (),
+    told: Callable[[Suite], object] = lambda suite: None,
+) -> Suite:
+    """Run all races, or some parts; `told` is called with what there is after each part, in case the rest is stopped.
+
+    >>> print(*PARTS)
+    compile point batch call memory
+    """
+    found = Suite(machine_facts())
+    for part in parts or PARTS:
+        found = Suite(found.machine, [*found.sections, PARTS[part](sizes, peers or Peers())])
+        told(found)
+    return found
+
+
+@lru_cache(maxsize=8)
+def _random(nodes: int) -> Workload:
+    return bounded(nodes, SEED)
+
+
+def _compile(sizes: Sizes, peers: Peers) -> Section:
+    results, cold = list[Result](), _stencil_seconds(_random(sizes.compile[0]))
+    for nodes in sizes.compile:
+        workload = _random(nodes)
+        result = race(
+            f"Compile {workload.name}",
+            workload,
+            workload.points(1),
+            [*entrants.COMPILE, *peers.compile],
+            **sizes.pace(),
+        )
+        results.append(result.judged(*_compile_wants(nodes, result, results)))
+    return Section(
+        "Compile",
+        "From a circuit to code that gives its value and gradient. wiregrad's stencils are there already: those of "
+        f"this circuit are made once in a process, which took {duration(cold)}. Of gcc and LLVM only the compiler is "
+        "timed, not the writing of the text.",
+        results,
+    )
+
+
+def _compile_wants(nodes: int, result: Result, before: Sequence[Result]) -> list[Want | Verdict]:
+    wants = list[Want | Verdict]()
+    if nodes == 1_000:
+        wants.append(Want(STENCILS, "jax.jit", 5_000.0))
+    if nodes == 10_000:
+        wants += [Want(STENCILS, FLAT, 300.0), Want(STENCILS, WHOLE, 300.0)]
+    if STENCILS not in result.times:
+        return wants
+    if nodes == 100_000:
+        each = result.seconds(STENCILS) / result.work
+        wants.append(Verdict(f"{STENCILS} under {duration(PER_NODE)} per node", duration(each), each < PER_NODE))
+    if before and STENCILS in before[-1].times:
+        # Workloads have a few nodes more than was asked for, so growth is taken per node.
+        growth = 10.0 * (result.seconds(STENCILS) / result.work) / (before[-1].seconds(STENCILS) / before[-1].work)
+        text = f"10x the nodes of {before[-1].work:,.0f} within {GROWTH:g}x the time"
+        wants.append(Verdict(text, f"{growth:.3g}x", growth <= GROWTH))
+    return wants
+
+
+def _stencil_seconds(workload: Workload) -> float:
+    """Return how long it takes to make the stencils of a circuit that are not there yet."""
+    try:
+        return build(workload.circuit, 0).stencil_seconds
+    except NotNativeError:
+        return math.nan
+
+
+def _point(sizes: Sizes, peers: Peers) -> Section:
+    results = list[Result]()
+    for workload in [*map(_random, sizes.point), *mechanics(sizes.bodies, sizes.steps)]:
+        result = race(
+            workload.name,
+            workload,
+            workload.points(1),
+            [*entrants.POINT, *peers.point],
+            **sizes.pace(),
+        )
+        results.append(result.judged(*_point_wants(workload)))
+    return Section(
+        "Value and gradient at one point",
+        "Runs are repeated in native code, so no call from Python is measured, but for plain Python, micrograd, CasADi "
+        "(its buffer is triggered from Python) and `jax.jit`. Flat C is `circuit.to_c()`, with "
+        f"`{' '.join(entrants.FLAT_FLAGS[:-1])}`; LLVM has the whole circuit in one function, written without the "
+        "conditions with which wiregrad keeps absent gradients absent.",
+        results,
+    )
+
+
+def _point_wants(workload: Workload) -> list[Want]:
+    nodes, wants = workload.nodes, list[Want]()
+    if nodes <= 20_000:
+        wants += [Want(STENCILS, FLAT, 1 / 1.5), Want(LLVM_TIER, FLAT, 1 / 1.1)]
+    if nodes >= 800:
+        wants.append(Want(STENCILS, "CasADi SX", 3.5))
+    if nodes <= 20_000:
+        wants.append(Want(STENCILS, "micrograd", 1_000.0))
+    return wants
+
+
+def _batches(sizes: Sizes, peers: Peers) -> Section:
+    results = list[Result]()
+    for count, nodes in sizes.batch:
+        workload = _random(nodes)
+        result = race(
+            f"{count:,} points, {workload.name}",
+            workload,
+            workload.points(count),
+            [*entrants.BATCH, *peers.batch],
+            **sizes.pace(),
+        )
+        frameworks = ("jax.jit", "PyTorch")
+        best = min((name for name in frameworks if name in result.times), key=result.seconds, default=frameworks[0])
+        wants = [Want(STENCILS, SIMD, 1 / 1.3), Want(STENCILS, best, 1.5), Want(TWO, STENCILS, 1.7)]
+        results.append(result.judged(*wants))
+    return Section(
+        "Batches",
+        "Value and gradient at every point, in one thread if nothing else is said. C in vectors is the circuit in one "
+        f"loop over points, with `{' '.join(entrants.SIMD_FLAGS)}`: its vector functions are those of libmvec, its "
+        "points stand in columns, while wiregrad's stand in rows, and with -ffast-math it may reorder sums.",
+        results,
+    )
+
+
+def _calls(sizes: Sizes, peers: Peers) -> Section:
+    workload = _random(sizes.call)
+    result = race(
+        f"One gradient of {workload.name}",
+        workload,
+        workload.points(1),
+        [*entrants.CALL, *peers.call],
+        **sizes.pace(),
+    )
+    wants: list[Want | Verdict] = [Want(STENCILS, "jax.jit", 15.0)]
+    if STENCILS in result.times:
+        taken = result.seconds(STENCILS)
+        wants.append(Verdict(f"one call within {duration(PER_CALL)}", duration(taken), taken <= PER_CALL))
+    about = "The loop is Python's: `compiled.value_and_grad(x)` on a vector, beside others called as usual."
+    return Section("Calls from Python", about, [result.judged(*wants)])
+
+
+def _memory(sizes: Sizes, peers: Peers) -> Section:
+    lines = list[Verdict]()
+    for workload in [*map(_random, sizes.point), *mechanics(sizes.bodies, sizes.steps)]:
+        try:
+            program = build(workload.circuit, 0)
+        except NotNativeError as error:
+            lines.append(Verdict(workload.name, str(error), None))
+            continue
+        naive = 16 * (workload.nodes + len(workload.circuit.inputs))
+        found = f"{program.initial.nbytes:,} bytes, {program.code_bytes / workload.nodes:,.0f} bytes of code per node"
+        wanted = f"{workload.name}: less than two numbers per node, {naive:,} bytes"
+        lines.append(Verdict(wanted, found, program.initial.nbytes < naive))
+    about = "The working buffer of value and gradient at one point, beside a number per node and one for its gradient."
+    return Section("Memory", about, [Result("Working memory", 0.0, {}, {}, lines)])
+
+
+PARTS: dict[str, Callable[[Sizes, Peers], Section]] = {
+    "compile": _compile,
+    "point": _point,
+    "batch": _batches,
+    "call": _calls,
+    "memory": _memory,
+}
+
+
+def machine_facts() -> dict[str, str]:
+    """Return what this was measured on: processor, cores, versions.
+
+    >>> machine_facts()["Python"] == platform.python_version()
+    True
+    """
+    packages = ("numpy", "llvmlite", "casadi", "jax", "torch", "micrograd")
+    compiler = c_compiler()
+    return {
+        "processor": f"{_processor()}, {os.cpu_count()} cores",
+        "system": f"{platform.system()} {platform.machine()}, {' '.join(platform.libc_ver())}",
+        "Python": platform.python_version(),
+        "C compiler": "missing" if compiler is None else compiler.version,
+        **{name: _version(name) for name in packages},
+        "load when it began": " ".join(f"{load:.1f}" for load in os.getloadavg()) if hasattr(os, "getloadavg") else "",
+    }
+
+
+def _processor() -> str:
+    file = Path("/proc/cpuinfo")
+    lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
+    facts = dict(reversed([(key.strip(), value.strip()) for key, _, value in (line.partition(":") for line in lines)]))
+    name = facts.get("model name") or platform.processor() or "unknown"
+    number = f", family {facts['cpu family']} model {facts['model']}" if "cpu family" in facts else ""
+    return f"{name}{number}"
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "missing"

@@ -1,0 +1,30 @@
+"""The benchmarks beside other frameworks: all of them take part, and all of them agree."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from wiregrad.testing.bench import suite
+
+
+@pytest.fixture
+def peers(monkeypatch: pytest.MonkeyPatch) -> suite.Peers:
+    # The benchmarks are no part of the package.
+    monkeypatch.syspath_prepend(Path(__file__).parents[2])
+    from benchmarks import peers
+
+    found: suite.Peers = peers.PEERS
+    return found
+
+
+def test_every_peer_takes_part_with_the_same_answers(peers: suite.Peers) -> None:
+    limit = sys.getrecursionlimit()
+    found = suite.measure(suite.TINY, peers)
+    everybody = {entrant.name for race in (peers.compile, peers.point, peers.batch, peers.call) for entrant in race}
+
+    assert everybody <= {name for section in found.sections for result in section.results for name in result.times}
+    assert not any(result.missing for section in found.sections for result in section.results)
+    assert sys.getrecursionlimit() == limit

@@ -1,0 +1,115 @@
+"""The LLVM tier: the same steps on the same buffer, taking over between two calls."""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+import threading
+import weakref
+
+import numpy as np
+import pytest
+
+import wiregrad as wg
+from wiregrad.backends.native import machine, tiers, whole
+from wiregrad.backends.native.program import Program, aligned, build
+from wiregrad.testing.circuits import random_circuit, random_point
+
+FORMULA = "where(x > 0, sqrt(x) * tanh(y), 0 * y) + maximum(x, y) / (1 + exp(-y)) - relu(y) ** 2"
+
+
+def run(program: Program, point: list[float]) -> np.ndarray:
+    work = aligned(program.initial)
+    lanes = work.reshape(-1, program.real.lanes)
+    lanes[: program.inputs] = np.array(point)[:, None]
+    machine.enter(program.entry, work.ctypes.data)
+    return lanes[program.inputs : 2 * program.inputs + program.outputs]
+
+
+@pytest.mark.parametrize("x", [0.0, -0.0, 1.5, -2.0, float("nan"), float("inf")])
+def test_the_tier_gives_the_bits_of_the_stencils(x: float) -> None:
+    program = build(wg.circuit(FORMULA), 0)
+
+    assert run(tiers.improved(program), [x, 0.7]).tobytes() == run(program, [x, 0.7]).tobytes()
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 300])
+def test_it_does_not_matter_where_functions_are_cut(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(whole, "CHUNK", chunk)
+    for seed in range(6):
+        circuit = random_circuit(np.random.default_rng(seed), nodes=60)
+        program = build(circuit, 0)
+        point = [float(x) for x in random_point(np.random.default_rng(seed), circuit).values()]
+
+        assert run(tiers.improved(program), point).tobytes() == run(program, point).tobytes()
+
+
+def test_a_circuit_that_is_called_often_is_promoted_without_a_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tiers, "COMPILE", 20.0)
+    monkeypatch.setattr(tiers, "SAVED", 1.0)
+    compiled = wg.circuit(FORMULA).compile()
+    before = compiled.value_and_grad(x=0.5, y=0.7)
+    assert compiled.info.tier == "stencils"
+
+    for _ in range(50):
+        assert compiled.value_and_grad(x=0.5, y=0.7) == before
+    for thread in [t for t in threading.enumerate() if t.name == "wiregrad-tier"]:
+        thread.join()
+
+    assert compiled.info.tier == "llvm"
+    assert compiled.value_and_grad(x=0.5, y=0.7) == before
+
+
+def test_a_long_program_stays_with_its_stencils(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tiers, "LONGEST", 3)
+    monkeypatch.setattr(tiers, "COMPILE", 1.0)
+    monkeypatch.setattr(tiers, "SAVED", 1.0)
+    compiled = wg.circuit(FORMULA).compile()
+    for _ in range(5):
+        compiled.value_and_grad(x=0.5, y=0.7)
+
+    assert not [t for t in threading.enumerate() if t.name == "wiregrad-tier"]
+    assert compiled.info.tier == "stencils"
+
+
+def test_code_is_freed_with_its_program() -> None:
+    improved = tiers.improved(build(wg.circuit("tanh(x) * x"), 0))
+    code = weakref.ref(improved.code)
+    del improved
+    gc.collect()
+
+    assert code() is None
+
+
+def test_a_program_that_ends_does_not_wait_for_the_tier() -> None:
+    text = """
+import atexit
+import functools
+import wiregrad as wg
+from wiregrad.backends.native import tiers
+
+tiers.COMPILE = tiers.SAVED = 1.0
+chain = wg.trace(lambda x: functools.reduce(lambda y, _: (y * x).tanh(), range(4000), x), 0.5).compile()
+for _ in range(3):
+    chain.value_and_grad([0.5])
+# Called when the threads have ended, the one that compiles too.
+atexit.register(lambda: print(chain.info.tier))
+"""
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=300, check=True)
+
+    assert (done.stdout, done.stderr) == ("stencils\n", "")
+
+
+@pytest.mark.parametrize("lanes", [1, 8])
+def test_where_there_are_no_stencils_the_tier_serves_from_the_start(
+    lanes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    circuit = wg.circuit(FORMULA)
+    stencils = build(circuit, 0, lanes=lanes)
+    monkeypatch.setenv(machine.SWITCH, machine.WHOLE)
+    compiled = build(circuit, 0, lanes=lanes)
+
+    assert (stencils.tier, compiled.tier) == ("stencils", "llvm")
+    assert circuit.compile().info.tier == "llvm"
+    assert run(compiled, [0.5, 0.7]).tobytes() == run(stencils, [0.5, 0.7]).tobytes()

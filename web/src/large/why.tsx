@@ -1,0 +1,20 @@
+/** Why a gradient is what it is, as Python says it. */
+import { useEffect, useState } from "preact/hooks";
+import { ask } from "./answers";
+
+/** The sentences about one node; `run` is what they are about, so that they are asked for again when it changes. */
+export function Explained({ node, run }: { node: number; run?: unknown }) {
+  const [lines, setLines] = useState<readonly string[]>([]);
+  useEffect(() => {
+    const stop = new AbortController();
+    setLines(["Asking…"]);
+    ask<{ lines: string[] }>(`/why/${node}`, stop.signal).then(
+      ({ answer, error }) => setLines(answer?.lines ?? [error]),
+      (error: unknown) => {
+        if (!stop.signal.aborted) throw error;
+      },
+    );
+    return () => stop.abort();
+  }, [node, run]);
+  return <ul class="ways" role="status">{lines.map((line, k) => <li key={k}>{line.trim()}</li>)}</ul>;
+}
