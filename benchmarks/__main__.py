@@ -22,8 +22,9 @@ HELPERS = {"__main__", "measure", "peers"}
 NAMES = sorted(module.name for module in iter_modules([str(Path(__file__).parent)]) if module.name not in HELPERS)
 PAGE = """# Benchmarks
 
-Written by `make bench`. Every figure is a ratio, or stands beside figures of the same run: entrants take turns in one
-process, and times are medians. A bound that was missed stays here as it is.
+Written by `python -m benchmarks {}`; all of it by `make bench`.
+Every figure is a ratio, or stands beside figures of the same run: entrants take turns in one process, and times are
+medians. A bound that was missed stays here as it is.
 """
 
 
@@ -46,7 +47,8 @@ def main(args: Sequence[str] | None = None) -> int:
         name: report for name in names if (report := run(name, quick=chosen.quick, parts=chosen.part)) is not None
     }
     for path in chosen.output:
-        path.write_text(page(reports) if path.suffix == ".md" else figures(reports), encoding="utf-8")
+        text = page(reports, sys.argv[1:] if args is None else args) if path.suffix == ".md" else figures(reports)
+        path.write_text(text, encoding="utf-8")
     return len(names) - len(reports)
 
 
@@ -64,9 +66,10 @@ def run(name: str, **options: Any) -> measure.Report | None:
     return report
 
 
-def page(reports: dict[str, measure.Report]) -> str:
-    """Return a page of all tables."""
-    return "\n".join([PAGE, *(f"# {name}\n\n{report.text()}\n" for name, report in reports.items())])
+def page(reports: dict[str, measure.Report], args: Sequence[str]) -> str:
+    """Return a page of all tables, with the command that wrote it."""
+    tables = [f"# {name}\n\n{report.text()}\n" for name, report in reports.items()]
+    return "\n".join([PAGE.format(" ".join(args)), *tables])
 
 
 def figures(reports: dict[str, measure.Report]) -> str:

@@ -246,10 +246,10 @@ def _micrograd_functions(value: Any) -> dict[str, Callable[..., Any]]:
 
 LONG = "it compiles for minutes"
 PEERS = Peers(
-    compile=(Entrant("jax.jit", jax_compile, 2_000, LONG),),
+    compile=(Entrant("jax.jit", jax_compile, 1_100, LONG),),
     point=(
         Entrant("CasADi SX", casadi_point),
-        Entrant("jax.jit", jax_point, 2_000, LONG),
+        Entrant("jax.jit", jax_point, 1_100, LONG),
         Entrant("micrograd", micrograd_point, 20_000, "takes seconds for each run"),
     ),
     batch=(

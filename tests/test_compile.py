@@ -635,7 +635,7 @@ def test_after_the_limit_the_function_runs_itself_and_a_warning_says_so_once() -
 
     assert (found, len(seen)) == ([16.0, 25.0, 1.0], 1)
     assert len(fast.info.variants) == 3
-    assert dict(fast.info.fallbacks) == {"3 recordings are kept, no more": 2}
+    assert dict(fast.info.fallbacks) == {"recorded 3 times, which is the limit": 2}
     assert seen[0].filename == __file__
 
 

@@ -554,7 +554,7 @@ def test_threads_get_their_own_answers() -> None:
 def test_calls_are_counted_and_the_limit_is_told_once() -> None:
     compiled, told = wg.circuit("x * x").compile(), []
     function = compiled.value_and_grad
-    entry = function.__self__.slow.entry
+    entry = function.__self__.held[1].entry
     entry.after(3, lambda found: told.append((found is entry, found.calls)))
     answers = [function([float(k)])[0] for k in range(10)]
 
@@ -567,8 +567,8 @@ def test_another_program_can_take_over_between_calls() -> None:
     square, cube = wg.circuit("x * x").compile(), wg.circuit("x * x * x").compile()
     function = square.value_and_grad
     function([2.0])
-    entry = function.__self__.slow.entry
-    entry.swap(replace(cube.value_and_grad.__self__.slow.entry.program, tier="llvm"))
+    entry = function.__self__.held[1].entry
+    entry.swap(replace(cube.value_and_grad.__self__.held[1].entry.program, tier="llvm"))
     del cube
     gc.collect()
 
@@ -579,7 +579,7 @@ def test_another_program_can_take_over_between_calls() -> None:
 def test_programs_change_places_while_other_threads_call() -> None:
     compiled = wg.circuit("a * b").compile()
     function = compiled.value_and_grad
-    entry = function.__self__.slow.entry
+    entry = function.__self__.held[1].entry
     wrong, done = [], threading.Event()
 
     def work() -> None:
@@ -619,7 +619,7 @@ def test_native_code_cannot_be_pickled_and_says_what_to_do() -> None:
 
 def test_a_result_that_no_memory_is_left_for_raises() -> None:
     entry = wg.circuit("x * x").compile().value_and_grad
-    fields = entry.__self__.slow.entry.fields
+    fields = entry.__self__.held[1].entry.fields
 
     def full() -> None:
         raise MemoryError("none left")

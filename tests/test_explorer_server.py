@@ -135,7 +135,7 @@ def test_a_used_token_does_no_harm_to_who_is_inside(guard: Guard) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["/", "/data", "/explorer.js", "/explorer.css", "/heat", "/node/0", "/nothing", "/run"]
+    "path", ["/", "/data", "/explorer.js", "/explorer.css", "/heat", "/node/0", "/why/0", "/nothing", "/run"]
 )
 def test_without_the_token_nothing_is_told(guard: Guard, path: str) -> None:
     answer = fresh(guard).get(path)
@@ -360,7 +360,7 @@ def test_a_large_body_of_a_get_is_refused(client: Browser) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["/", "/data", "/explorer.js", "/explorer.css", "/heat", "/outline", "/view", "/find?q=x"]
+    "path", ["/", "/data", "/explorer.js", "/explorer.css", "/heat", "/outline", "/view", "/why/0", "/find?q=x"]
 )
 def test_every_answer_has_the_headers(client: Browser, path: str) -> None:
     answer = client.get(path)
@@ -606,6 +606,20 @@ def test_where_something_broke_is_told(client: Browser) -> None:
     rerun(client, {"a": 1e308, "b": 1e308})
 
     assert client.get("/blame").json()["blame"]["origins"][0]["op"] == "add"
+
+
+def test_why_a_gradient_is_what_it_is_is_told(client: Browser) -> None:
+    found = client.get("/why/0").json()
+
+    assert found["lines"][0] == "the gradient of a is 10: nothing unusual"
+    assert found["lines"][-1] == "  10 = 1 x 10 x 1   a -> e -> f"
+    assert client.get("/why/99").json() == {"error": "there is no node 99; the circuit has 5, counted from 0"}
+
+
+def test_of_a_circuit_that_was_not_run_there_is_no_why() -> None:
+    client = entered(app(Exhibit(wg.circuit("x * x")), HOST))
+
+    assert client.get("/why/0").json()["lines"] == ["the circuit was not run: there are no gradients"]
 
 
 def test_a_search_is_answered(client: Browser) -> None:

@@ -77,6 +77,14 @@ def test_the_data_of_a_large_circuit_is_sent_only_when_asked_for() -> None:
     assert len(json.dumps(data)) > KEPT
 
 
+def test_a_summary_in_a_notebook_says_how_to_see_more() -> None:
+    run = wg.run(lambda x: reduce(lambda y, _: np.tanh(y), range(20_001), x), 0.5)
+    data = module._data(Exhibit(run.circuit, run))
+
+    assert data["note"].startswith("a summary: ")
+    assert data["note"].endswith('write a page with run.to_html("page.html"), or use wiregrad explore')
+
+
 def test_script_and_style_are_paths_in_the_package() -> None:
     found = [getattr(module._kind(), name) for name in ("_esm", "_css")]
 

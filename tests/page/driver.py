@@ -216,6 +216,13 @@ class Explorer:
         found: list[str] = self.page.evaluate(SMALL)
         return found
 
+    def box_of(self, thing: str | Locator) -> tuple[float, float, float, float]:
+        """Measure where something stands: left, top, right and bottom."""
+        found = self.page.locator(thing) if isinstance(thing, str) else thing
+        box = found.bounding_box()
+        assert box is not None
+        return box["x"], box["y"], box["x"] + box["width"], box["y"] + box["height"]
+
     def handlers(self) -> list[str]:
         """Name the attributes that hold scripts, wherever they are."""
         found: list[str] = self.page.evaluate(HANDLERS)

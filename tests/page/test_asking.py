@@ -52,6 +52,15 @@ def test_g_goes_to_the_node_that_python_blames(opened: Opener) -> None:
     assert page.card_title == run.blame().origins[0].node == "l"
 
 
+def test_g_goes_as_far_as_the_number_that_broke(opened: Opener) -> None:
+    page = opened("#v=1&p=nan")
+    page.page.keyboard.press("g")
+
+    assert page.card_title == "l"
+    assert page.facts()["value"] == "-inf"
+    assert page.phase == "forward"
+
+
 def test_find_lists_the_nodes_that_a_query_asks_for(opened: Opener) -> None:
     page = opened("#v=1&p=neuron&s=d")
     page.tab("Find")

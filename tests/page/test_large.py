@@ -184,6 +184,25 @@ def test_a_wire_in_the_picture_has_the_numbers_of_python(served: Opened, sound: 
     assert np.isclose(float(page.facts()["gradient carried"]), wire["sent"], rtol=1e-4)
 
 
+def test_python_says_why_a_node_of_a_large_network_has_its_gradient(served: Opened, broken: Run) -> None:
+    page = served(broken)
+    page.page.keyboard.press("g")
+    page.page.locator("summary", has_text="Why this gradient?").click()
+
+    expect(page.card).to_contain_text("is nan: something broke on the way", timeout=30_000)
+    expect(page.card).to_contain_text(f"(explore_networks.py:{line(explore_networks.gate, 'np.exp')})")
+    assert page.violations() == []
+
+
+def test_the_card_of_a_large_network_ends_with_a_narrow_page(served: Opened, sound: Run) -> None:
+    page = served(sound)
+    page.page.set_viewport_size({"width": 360, "height": 740})
+    table(page).get_by_role("button", name="series", exact=True).click()
+    page.card.wait_for()
+
+    assert page.box_of(".inspector")[3] == 740
+
+
 def test_a_search_that_python_refuses_says_why(served: Opened, broken: Run) -> None:
     page = served(broken)
     page.page.keyboard.press("/")

@@ -15,6 +15,8 @@ from .conftest import Opener
 from .driver import NARROW, Explorer
 from .screenshots import CARDS
 
+LYING = [(740, 360), (640, 400)]
+"""A phone on its side, and a page of 1280 by 800 enlarged to twice its size."""
 PICKED = {card: fragment for card, fragment in CARDS.items() if "sel=" in fragment}
 
 TOUCHING = """svg => {
@@ -89,6 +91,49 @@ def test_on_a_narrow_page_the_card_leaves_what_it_is_about_free(opened: Opener, 
     assert above >= 0
     assert below >= 0
     assert page.page.evaluate("document.documentElement.scrollWidth") <= NARROW[0]
+
+
+def test_on_a_projector_the_neuron_is_seen_whole_beside_its_card(opened: Opener) -> None:
+    page = opened("#v=1&p=neuron&s=d&sel=n:o", size=(1024, 768))
+    drawn, card = page.box_of(page.picture), page.box_of(".inspector")
+
+    assert all(in_view(page, name) for name in ("x1", "w2", "b", "o"))
+    assert card[2] <= drawn[0]
+    assert page.leaf("x1").is_visible()
+
+
+@pytest.mark.parametrize("size", LYING)
+def test_on_a_low_page_the_card_stands_beside_the_circuit(opened: Opener, size: tuple[int, int]) -> None:
+    page = opened("#v=1&p=softmax&s=b3&sel=n:p", size=size)
+    page.card.wait_for()
+    drawn, card, bar = page.box_of(page.picture), page.box_of(".inspector"), page.box_of(".walk")
+
+    assert drawn[2] <= card[0] + 1
+    assert drawn[1] >= -1
+    assert drawn[3] <= page.box_of(".sentence")[1]
+    assert page.box_of(".sentence")[3] <= bar[1]
+    assert card[3] <= bar[1] + 1
+    assert in_view(page, "p")
+
+
+@pytest.mark.parametrize("size", [*LYING, (1024, 768), NARROW])
+def test_nothing_in_the_bar_at_the_top_stands_on_something_else(opened: Opener, size: tuple[int, int]) -> None:
+    page = opened("#v=1&p=softmax", size=size)
+    things = page.page.locator(".top :is(h1, button, select, textarea, summary, .switch)").locator("visible=true").all()
+    boxes = [page.box_of(thing) for thing in things]
+    across = [(a, b) for k, a in enumerate(boxes) for b in boxes[:k] if a[0] < b[2] and b[0] < a[2]]
+
+    assert len(boxes) > 7
+    assert [(a, b) for a, b in across if a[1] < b[3] and b[1] < a[3]] == []
+    assert max(box[2] for box in boxes) <= size[0]
+
+
+def test_on_a_narrow_page_the_gradients_of_the_table_need_no_scrolling(opened: Opener) -> None:
+    page = opened("#v=1&p=softmax&s=d", size=NARROW)
+    table = page.page.get_by_role("region", name="Table of nodes")
+
+    assert page.box_of(table.get_by_role("columnheader", name="gradient"))[2] <= NARROW[0]
+    assert len(page.rows()["z1"]) == 8
 
 
 def test_on_a_narrow_page_who_reads_the_table_is_not_moved_away_from_it(opened: Opener) -> None:

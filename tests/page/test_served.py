@@ -124,6 +124,35 @@ def test_a_page_saved_from_a_served_page_needs_no_server(
     page.page.context.close()
 
 
+def test_a_page_whose_server_has_ended_says_that_nothing_was_saved(browser: Browser, serving: Serving) -> None:
+    page = visit(browser, serving).open(serving.url)
+    serving.stop()
+    page.page.set_viewport_size({"width": 360, "height": 740})
+    page.page.locator("summary", has_text="Export").click()
+    page.button("HTML page").click()
+    said = page.page.get_by_text("Not saved: the server does not answer. Is it still running?")
+
+    expect(said).to_be_visible()
+    assert page.box_of(said)[2] <= 360
+    page.page.context.close()
+
+
+def test_python_says_why_the_gradient_of_an_array_is_what_it_is(browser: Browser) -> None:
+    run = wg.run(loss, np.array([50.0, -50.0]), 3.0)
+    serving = Serving(Exhibit(run.circuit, run))
+    serving.start()
+    page = visit(browser, serving).open(serving.url)
+    page.button("Run backward").click()
+    page.node("x").click()
+    page.page.locator("summary", has_text="Why this gradient?").click()
+
+    expect(page.card).to_contain_text("the gradient of x is [0., 0.]: what flows back is 0")
+    expect(page.card).to_contain_text("1.41421 \u00d7 1 along x → tanh %2 → multiply %4 → f")
+    assert page.watched.errors == []
+    page.page.context.close()
+    serving.stop()
+
+
 def test_what_was_edited_in_the_page_is_in_the_saved_page(browser: Browser, opened: Opener, tmp_path: Path) -> None:
     run = wg.circuit("e = a + b; f = e * c").run(a=2.0, b=-3.0, c=10.0)
     started = Serving(Exhibit(run.circuit, run))

@@ -48,6 +48,17 @@ test("at first only the leaves have values", () => {
   assert.deepEqual(grads(state, "abcef"), ["none", "none", "none", "none", "none"]);
 });
 
+test("a visit goes as far as what broke can be seen, and never back", () => {
+  const start = fromPreset("nan");
+  const visit = (name: string, phase: string): Action => ({ type: "visit", node: at(start, name), phase });
+  const [forward, backward] = [after(start, visit("l", "forward")), after(start, visit("l", "backward"))];
+
+  assert.deepEqual([progress(forward).phase, value(forward, "l"), value(forward, "t")], ["forward", -Infinity, null]);
+  assert.deepEqual(progress(backward).phase, "done");
+  assert.equal(after(backward, visit("l", "forward")).at, backward.at);
+  assert.deepEqual(forward.selection, { kind: "node", node: at(start, "l") });
+});
+
 test("five steps fill the expression: two values, the seed, two gradients each", () => {
   const states = [fromPreset("expression")];
   for (let count = 0; count < 5; count++) states.push(after(states.at(-1)!, step));

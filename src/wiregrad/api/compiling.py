@@ -13,6 +13,7 @@ import linecache
 import math
 import operator
 import re
+import sys
 import threading
 import warnings
 from collections import Counter
@@ -149,6 +150,20 @@ class Variant:
         return VariantInfo(nodes, len(self.found.checks), replay.tier, replay.reason, self.hits, self.flip)
 
 
+class Kept:
+    """The recordings that were made with one state of what is outside."""
+
+    __slots__ = ("captured", "direct", "groups", "quick")
+
+    def __init__(self, f: Callable[..., Any]) -> None:
+        self.captured = Captured(f)
+        self.groups: dict[Any, list[Variant]] = {}
+        self.quick: dict[tuple[Any, ...], list[Variant]] = {}
+        """The groups by what tells simple calls apart."""
+        self.direct: str | None = None
+        """Why the function itself must run."""
+
+
 FLIPPED = object()
 """Stands for the result of a replay that does not count."""
 
@@ -168,14 +183,7 @@ class CompiledFunction:
         """Forget all recordings and counts: what the function uses from outside is looked at again."""
         self._fallbacks: Counter[str] = Counter()
         self._calls, self._records, self._warned = 0, 0, False
-        self._forget()
-
-    def _forget(self) -> None:
-        with self._lock:
-            self._groups: dict[Any, list[Variant]] = {}
-            self._quick: dict[tuple[Any, ...], list[Variant]] = {}
-            self._direct: str | None = None
-            self._captured = Captured(self._f)
+        self._kept = Kept(self._f)
 
     def __get__(self, thing: Any, owner: Any = None) -> Any:
         return self if thing is None else MethodType(self, thing)
@@ -183,14 +191,23 @@ class CompiledFunction:
     def __repr__(self) -> str:
         return f"wg.compile({name_of(self._f)})"
 
+    def __reduce__(self) -> Any:
+        # Code lives in one process: what is pickled or copied is compiled again where it arrives.
+        name = getattr(self._f, "__qualname__", "")
+        module = sys.modules.get(getattr(self._f, "__module__", None) or "")
+        if getattr(module, name, None) is self:
+            return name
+        return functools.partial(compile, argnums=self._argnums, limit=self._limit), (self._f,)
+
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Return what the function returns."""
         self._calls += 1
         if not kwargs:
             single = len(args) == 1 and type(args[0]) is not float
             key, inputs = quick_key(args[0]) if single else (tuple(map(type, args)), args)
-            group = self._quick.get(key)
-            if group and not self._disturbed():
+            kept = self._kept
+            group = kept.quick.get(key)
+            if group and not disturbed(kept):
                 variant = group[0]
                 found = None if variant.quick is None else variant.quick(*inputs)
                 if found is not None:
@@ -207,8 +224,9 @@ class CompiledFunction:
         if not kwargs and len(args) > self._chosen[1]:
             single = len(args) == 1 and type(args[0]) is not float
             key, inputs = quick_key(args[0]) if single else (tuple(map(type, args)), args)
-            group = self._quick.get(key)
-            if group and not self._disturbed():
+            kept = self._kept
+            group = kept.quick.get(key)
+            if group and not disturbed(kept):
                 found = self._search(group, Variant.pulled, inputs)
                 if found is not FLIPPED:
                     value, grads = found
@@ -219,17 +237,10 @@ class CompiledFunction:
     def info(self) -> CompileInfo:
         """Recordings, how often each was replayed, where branches flipped, and when the function itself was called."""
         with self._lock:
-            kept = [variant for group in self._groups.values() for variant in group]
+            kept = [variant for group in self._kept.groups.values() for variant in group]
             variants = [variant.info() for variant in sorted(kept, key=lambda variant: variant.number)]
             reasons = tuple(self._fallbacks.most_common())
         return CompileInfo(name_of(self._f), self._calls, self._records, tuple(variants), reasons)
-
-    def _disturbed(self) -> bool:
-        """Return whether something around the call counts: a transform, somebody who watches, a chosen convention."""
-        # Who watches, watches carefully.
-        if STATE.tape is not None or STATE.careful or CHOICES.get():
-            return True
-        return self._captured.changed() if self._captured.variables else False
 
     def _answer(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], f: Callable[..., Any], ask: Callable[[Variant, Any], Any]
@@ -238,10 +249,13 @@ class CompiledFunction:
         if STATE.tape is not None or STATE.careful:
             # Inside another recording the function is recorded with it, so that everything composes.
             return self._itself(f, args, kwargs, "inside a transform, a trace or wg.anomaly()")
-        if self._captured.changed():
-            self._forget()
-        if self._direct is not None:
-            return self._itself(f, args, kwargs, self._direct)
+        kept = self._kept
+        if kept.captured.changed():
+            # What other threads still put there is forgotten too.
+            kept = self._kept = Kept(self._f)
+        direct = kept.direct or kept.captured.opaque
+        if direct is not None:
+            return self._itself(f, args, kwargs, direct)
         try:
             call = Signature((args, kwargs))
             key = (chosen_convention(), call.key)
@@ -249,9 +263,8 @@ class CompiledFunction:
             return self._itself(f, args, kwargs, "an argument is a wg.Value")
         except NoSignatureError as reason:
             return self._itself(f, args, kwargs, str(reason))
-        group = self._groups.get(key, [])
-        found = self._search(group, ask, call.inputs)
-        return self._recorded(args, kwargs, f, ask, key, call) if found is FLIPPED else found
+        found = self._search(kept.groups.get(key, []), ask, call.inputs)
+        return self._recorded(args, kwargs, f, ask, key, call, kept) if found is FLIPPED else found
 
     def _search(self, group: list[Variant], ask: Callable[[Variant, Any], Any], inputs: Sequence[Any]) -> Any:
         """Return what the first variant that holds says; it is asked first next time."""
@@ -261,7 +274,8 @@ class CompiledFunction:
                 variant.hits += 1
                 if group[0] is not variant:
                     with self._lock:
-                        group.sort(key=lambda other: other is not variant)
+                        # In one step, since other threads read: a list that is being sorted is empty.
+                        group[:] = [variant, *(other for other in group if other is not variant)]
                 return found
         return FLIPPED
 
@@ -278,19 +292,22 @@ class CompiledFunction:
         ask: Callable[[Variant, Any], Any],
         key: Any,
         call: Signature,
+        kept: Kept,
     ) -> Any:
         """Run and record the function; returns what it gave."""
         full = self._records >= self._limit
         if full:
             self._warn()
-        captured = self._captured
+        kept.captured.add(*call.named)
+        if kept.captured.opaque is not None:
+            return self._itself(f, args, kwargs, kept.captured.opaque)
         try:
             found = certify(self._f, args, kwargs, keep=not full)
         except NotReplayableError as reason:
-            self._direct = str(reason)
-            return self._itself(f, args, kwargs, self._direct)
+            kept.direct = str(reason)
+            return self._itself(f, args, kwargs, kept.direct)
         if full:
-            self._fallbacks[f"{self._limit} recordings are kept, no more"] += 1
+            self._fallbacks[f"recorded {self._limit} times, which is the limit"] += 1
             return unflatten(found.tree, found.results) if f is self._f else f(*args, **kwargs)
         with self._lock:
             self._records += 1
@@ -298,28 +315,21 @@ class CompiledFunction:
         if replay is None:
             self._fallbacks[found.leak or "a replay at once gave another result: it depends on something else"] += 1
             return unflatten(found.tree, found.results) if f is self._f else f(*args, **kwargs)
-        variant = Variant(found, replay, self._flip(key, call.inputs), self._records)
-        if captured.changed():
+        variant = Variant(found, replay, flip(kept, key, call.inputs), self._records)
+        if kept.captured.changed():
             self._fallbacks["it changes what it uses from outside"] += 1
         else:
-            self._keep(key, variant, args, kwargs)
+            self._keep(kept, key, variant, args, kwargs)
         answer = ask(variant, call.inputs)
         return f(*args, **kwargs) if answer is FLIPPED else answer
 
-    def _keep(self, key: Any, variant: Variant, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _keep(self, kept: Kept, key: Any, variant: Variant, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         with self._lock:
-            group = self._groups.setdefault(key, [])
+            group = kept.groups.setdefault(key, [])
             group.insert(0, variant)
             if not kwargs and not CHOICES.get() and is_quick(args):
                 single = len(args) == 1 and type(args[0]) is not float
-                self._quick[quick_key(args[0])[0] if single else tuple(map(type, args))] = group
-
-    def _flip(self, key: Any, inputs: Sequence[Any]) -> str:
-        """Say what made a call be recorded: which certificate of the variant that was used last does not hold."""
-        group = self._groups.get(key)
-        if not group:
-            return "first call" if not self._groups else "first call with arguments of this kind"
-        return flip_of(group[0].found, inputs)
+                kept.quick[quick_key(args[0])[0] if single else tuple(map(type, args))] = group
 
     def _warn(self) -> None:
         if not self._warned:
@@ -362,6 +372,12 @@ class CompiledFunction:
         return found if whole and len({k % len(args) for k in numbers}) == len(numbers) else None
 
 
+def disturbed(kept: Kept) -> bool:
+    """Return whether something around the call counts: a transform, a watcher, a chosen convention, what is outside."""
+    # Who watches, watches carefully.
+    return STATE.tape is not None or STATE.careful or CHOICES.get() or kept.captured.changed()
+
+
 def chosen(argnums: Argnums) -> tuple[Callable[[Any], Any], float]:
     """Return what picks the gradients that are wanted, and the largest of the numbers they are picked by.
 
@@ -402,6 +418,14 @@ def is_quick(args: tuple[Any, ...]) -> bool:
 def like(item: Any, grads: Sequence[Any]) -> list[Any]:
     """Return gradients as the list, tuple or dict that was given, as that of one argument."""
     return [dict(zip(item, grads, strict=True)) if type(item) is dict else type(item)(grads)]
+
+
+def flip(kept: Kept, key: Any, inputs: Sequence[Any]) -> str:
+    """Say what made a call be recorded: which certificate of the variant that was used last does not hold."""
+    group = kept.groups.get(key)
+    if not group:
+        return "first call" if not kept.groups else "first call with arguments of this kind"
+    return flip_of(group[0].found, inputs)
 
 
 def flip_of(found: Certified, inputs: Sequence[Any]) -> str:

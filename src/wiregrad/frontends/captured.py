@@ -1,32 +1,53 @@
-"""What a function uses from outside: globals and the variables of functions around it, its own and its helpers'.
+"""What functions use from outside: globals, variables of functions around, defaults, what these hold and lead to.
 
-They are compared before each call, so that a recording made with other ones is not replayed. Of lists, dicts and
-objects of the user's own it is seen that an element or attribute is another thing, of small arrays that a number is.
-What lies deeper, and what is in large arrays and containers, is not looked at: for a recording these are constants.
+It is compared before each call, so that a recording made with other things is not replayed. Lists, dicts, sets, objects
+and classes are looked into, and so are the user's own functions, wherever they are met. What is large, and what lies
+inside libraries, is not looked at: for a recording these are constants.
 """
 
 from __future__ import annotations
 
+import array
 import builtins
 import dis
+import functools
 import operator
+import random
 import sys
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from types import CellType, CodeType, FunctionType, ModuleType
+from io import IOBase
+from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
 
 from wiregrad.errors import is_own
+from wiregrad.frontends.value import Value
 
 ABSENT = object()
 """Stands for a variable that is not there."""
-LARGE = 64
-"""Containers and arrays of more elements are not looked into."""
+MOST = 1_000
+"""How many things are looked at in all: elements, attributes, variables."""
+LARGE = 10_000
+"""Arrays with more numbers are not looked into."""
+CONTAINERS = (list, set, deque, array.array, bytearray)
+DRAWN_FROM = (random.Random, np.random.Generator, np.random.RandomState)
+PARTS: dict[type, Any] = {
+    MethodType: lambda thing: (thing.__func__, thing.__self__),
+    BuiltinFunctionType: lambda thing: (thing.__self__,),
+    functools.partial: lambda thing: (thing.func, thing.args, thing.keywords),
+    staticmethod: lambda thing: (thing.__func__,),
+    classmethod: lambda thing: (thing.__func__,),
+    property: lambda thing: (thing.fget,),
+    tuple: lambda thing: thing,
+    frozenset: lambda thing: thing,
+}
+"""What things consist of that do not change themselves."""
 
 
 class Captured:
-    """The outside of a function as it was.
+    """The outside of functions as it was.
 
     >>> scale = [2.0]
     >>> outside = Captured(lambda x: scale[0] * x)
@@ -36,82 +57,211 @@ class Captured:
     (False, True)
     """
 
-    __slots__ = ("_cells", "_globals", "_holders", "variables")
+    __slots__ = (
+        "_cells",
+        "_codes",
+        "_modules",
+        "_names",
+        "_probes",
+        "_room",
+        "_seen",
+        "_variables",
+        "_views",
+        "opaque",
+    )
 
-    def __init__(self, f: Callable[..., Any]) -> None:
-        self._globals: list[tuple[dict[str, Any], str, Any]] = []
+    def __init__(self, *things: Any) -> None:
+        self._codes: list[tuple[FunctionType, CodeType]] = []
+        self._variables: list[tuple[Any, str, Any]] = []
         self._cells: list[tuple[CellType, Any]] = []
-        self._holders: list[tuple[Any, Sequence[Any]]] = []
-        seen, stack = set[int](), [f]
+        self._views: list[tuple[Any, list[Any]]] = []
+        self._probes: list[tuple[Callable[[], Any], Any]] = []
+        self._modules: list[ModuleType] = []
+        self._names: set[str] = set()
+        self._seen: dict[Any, Any] = {}
+        self._room = MOST
+        self.opaque: str | None = None
+        """What is used from outside that changes unseen."""
+        self.add(*things)
+
+    def add(self, *things: Any) -> None:
+        """Look at more things: functions, and what else they may be given."""
+        stack: list[Any] = list(things)
         while stack:
             thing = stack.pop()
-            if id(thing) not in seen:
-                seen.add(id(thing))
+            if id(thing) not in self._seen and self._room > 0:
+                # Kept with the thing, so that nothing else comes to stand at its address.
+                self._seen[id(thing)] = thing
                 stack += self._looked_into(thing)
-        self.variables = len(self._globals) + len(self._cells) + len(self._holders)
-        """How many things are looked at."""
+            if not stack:
+                stack += self._of_modules()
 
-    def _looked_into(self, thing: Any) -> list[Any]:
-        """Note what a thing holds; returns what should be looked into in its turn: what functions use."""
-        function = _function(thing)
-        found = [] if function is None else list(self._outside(function))
-        owner = getattr(thing, "__self__", thing if function is None else None)
-        inside = held(owner)
-        if inside is not None:
-            self._holders.append((owner, inside))
-        call = type(thing).__call__ if _is_users(thing) and callable(thing) else None
-        return found if call is None else [*found, call]
+    def _looked_into(self, thing: Any) -> Sequence[Any]:
+        """Note what a thing holds; returns what should be looked into in its turn."""
+        if isinstance(thing, FunctionType):
+            return [thing.__dict__.get("__wrapped__"), *(() if _is_foreign(thing) else self._outside(thing))]
+        if isinstance(thing, ModuleType):
+            self._modules += [] if _is_library(thing) else [thing]
+            return ()
+        if isinstance(thing, type):
+            return [part for kind in thing.__mro__ if _is_users(kind) for part in self._viewed(*_pairs(vars(kind)))]
+        parts = PARTS.get(type(thing), tuple if isinstance(thing, tuple) else None)
+        return parts(thing) if parts is not None else self._inside(thing)
+
+    def _inside(self, thing: Any) -> Sequence[Any]:
+        """Note what an object holds; returns that, unless it is a library's."""
+        if isinstance(thing, DRAWN_FROM) or _is_drained(thing):
+            self.opaque = f"it uses a {type(thing).__name__} from outside, which changes with each use"
+        elif type(thing) is np.ndarray and thing.dtype.kind != "O":
+            if thing.size <= LARGE:
+                self._probe(thing.tobytes)
+        elif isinstance(thing, Value):
+            self._probe(lambda: id(thing._data))
+        else:
+            inside = self._viewed(*views(thing))
+            deeper = isinstance(thing, list | dict | set | deque | np.ndarray) or _is_users(type(thing))
+            return [*(inside if deeper else [getattr(thing, "__dict__", {}).get("__wrapped__")]), type(thing)]
+        return ()
+
+    def _viewed(self, *views: Any) -> list[Any]:
+        """Note what some views show, unless it is too much; returns it."""
+        inside = [part for view in views for part in view]
+        if len(inside) > self._room:
+            return []
+        self._room -= len(inside)
+        self._views += [(view, list(view)) for view in views]
+        return inside
+
+    def _probe(self, ask: Callable[[], Any]) -> None:
+        self._room -= 1
+        self._probes.append((ask, ask()))
 
     def _outside(self, function: FunctionType) -> Iterator[Any]:
         """Note the variables of one function; returns what they are."""
-        variables = function.__globals__
+        self._codes.append((function, function.__code__))
+        yield from self._viewed(*_pairs(function.__dict__)) if function.__dict__ else ()
+        if function.__defaults__ or function.__kwdefaults__:
+            self._probe(lambda: id(function.__defaults__))
+            yield function.__defaults__
+            yield function.__kwdefaults__
+        for code in _codes_in(function.__code__):
+            self._names.update(code.co_names)
         for name in sorted(set(_global_names(function.__code__))):
-            if name in variables or not hasattr(builtins, name):
-                self._globals.append((variables, name, variables.get(name, ABSENT)))
-                yield variables.get(name)
+            if name in function.__globals__ or not hasattr(builtins, name):
+                yield self._variable(function.__globals__, name)
         for cell in function.__closure__ or ():
             self._cells.append((cell, contents(cell)))
             yield contents(cell)
 
+    def _of_modules(self) -> list[Any]:
+        """Note what modules of the user's have under the names that functions use; returns it."""
+        return [
+            self._variable(vars(module), name)
+            for module in self._modules
+            for name in sorted(self._names & {*vars(module)})
+            if (id(vars(module)), name) not in self._seen
+        ]
+
+    def _variable(self, variables: dict[str, Any], name: str) -> Any:
+        key, found = (id(variables), name), variables.get(name, ABSENT)
+        if key not in self._seen:
+            self._seen[key] = variables
+            self._variables.append((variables, name, found))
+            self._room -= 1
+        return found
+
     def changed(self) -> bool:
         """Return whether a variable is another thing than it was, or holds another."""
-        for variables, name, was in self._globals:
+        for function, code in self._codes:
+            if function.__code__ is not code:
+                return True
+        for variables, name, was in self._variables:
             if variables.get(name, ABSENT) is not was:
                 return True
         for cell, was in self._cells:
             if contents(cell) is not was:
                 return True
-        return any(not _same(held(owner), was) for owner, was in self._holders) if self._holders else False
+        return self._holds_other() if self._views or self._probes else False
+
+    def _holds_other(self) -> bool:
+        try:
+            for view, was in self._views:
+                if len(view) != len(was) or not all(map(operator.is_, view, was)):
+                    return True
+        except RuntimeError:
+            # It is being changed by another thread.
+            return True
+        return any(ask() != was for ask, was in self._probes)
 
 
-def held(thing: Any) -> Sequence[Any] | None:
-    """Return what a list, dict, small array or object of the user's own holds; None for what is not looked into.
+def views(thing: Any) -> list[Any]:
+    """Return what shows what a container or object holds, now and later.
 
-    >>> held([1.0, 2.0]), held(np.arange(100)), held(np)
-    ([1.0, 2.0], None, None)
+    >>> items = {"a": 1}
+    >>> [*map(list, views(items))], views(1.0)
+    ([['a'], [1]], [])
     """
-    if type(thing) is np.ndarray:
-        return bytes(thing.tobytes()) if thing.size <= LARGE and thing.dtype.kind != "O" else None
-    inside: Any = thing
-    if _is_users(thing):
-        inside = vars(thing) if hasattr(thing, "__dict__") else None
-    if not isinstance(inside, list | dict) or len(inside) > LARGE:
-        return None
-    return [part for pair in inside.items() for part in pair] if isinstance(inside, dict) else list(inside)
+    found: list[Any] = list(_pairs(thing)) if isinstance(thing, dict) else []
+    if isinstance(thing, CONTAINERS):
+        found.append(thing)
+    elif isinstance(thing, np.ndarray):
+        found.append(thing.reshape(-1))
+    attributes = getattr(thing, "__dict__", None)
+    if attributes is not None:
+        found += _pairs(attributes)
+    if _is_users(type(thing)):
+        names = [name for kind in type(thing).__mro__ for name in _slots(kind)]
+        found += [_Slots(thing, names)] if names else []
+    return found
 
 
-def _same(now: Sequence[Any] | None, was: Sequence[Any]) -> bool:
-    if now is None or isinstance(was, bytes):
-        return now == was
-    return len(now) == len(was) and all(map(operator.is_, now, was))
+class _Slots:
+    """The values in the slots of an object."""
+
+    def __init__(self, thing: Any, names: list[str]) -> None:
+        self.thing, self.names = thing, names
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __iter__(self) -> Iterator[Any]:
+        return (getattr(self.thing, name, ABSENT) for name in self.names)
 
 
-def _is_users(thing: Any) -> bool:
-    """Return whether a thing is an object of a class of the user's own."""
+def _slots(kind: type) -> Sequence[str]:
+    slots = vars(kind).get("__slots__", ())
+    return [slots] if isinstance(slots, str) else list(slots)
+
+
+def _pairs(mapping: Any) -> tuple[Any, Any]:
+    return mapping.keys(), mapping.values()
+
+
+def _is_foreign(function: FunctionType) -> bool:
+    """Return whether a function is a library's, which does not change."""
+    file = function.__code__.co_filename
+    return is_own(file) or "-packages" in file
+
+
+def _is_users(kind: type) -> bool:
+    """Return whether a class is the user's own."""
+    module = str(kind.__module__)
+    if module.partition(".")[0] in sys.stdlib_module_names:
+        return False
+    return module == "__main__" or not _is_library(sys.modules.get(module))
+
+
+def _is_library(module: ModuleType | None) -> bool:
+    file = getattr(module, "__file__", None)
+    if file is None:
+        return getattr(module, "__name__", "") in sys.stdlib_module_names
+    return is_own(file) or "-packages" in file
+
+
+def _is_drained(thing: Any) -> bool:
+    """Return whether a thing is an iterator, whose state cannot be seen."""
     kind = type(thing)
-    module = getattr(kind, "__module__", "").partition(".")[0]
-    known = module in sys.stdlib_module_names or module in ("builtins", "numpy", "wiregrad")
-    return not known and not isinstance(thing, type | FunctionType | ModuleType)
+    return hasattr(kind, "__next__") and not _is_users(kind) and not isinstance(thing, IOBase)
 
 
 def contents(cell: CellType) -> Any:
@@ -122,17 +272,16 @@ def contents(cell: CellType) -> Any:
         return ABSENT
 
 
-def _function(thing: Any) -> FunctionType | None:
-    """Return the Python function behind something, if it is one of the user's."""
-    found = getattr(thing, "__func__", thing)
-    found = getattr(found, "__wrapped__", found)
-    return found if isinstance(found, FunctionType) and not is_own(found.__code__.co_filename) else None
+def _codes_in(code: CodeType) -> Iterator[CodeType]:
+    """Return the code of a function and of the functions inside it."""
+    stack = [code]
+    while stack:
+        code = stack.pop()
+        yield code
+        stack += [constant for constant in code.co_consts if isinstance(constant, CodeType)]
 
 
 def _global_names(code: CodeType) -> Iterator[str]:
     """Return the names that the code of a function, and of functions inside it, looks up among globals."""
-    stack = [code]
-    while stack:
-        code = stack.pop()
-        yield from (step.argval for step in dis.get_instructions(code) if step.opname in ("LOAD_GLOBAL", "LOAD_NAME"))
-        stack += [constant for constant in code.co_consts if isinstance(constant, CodeType)]
+    for inner in _codes_in(code):
+        yield from (step.argval for step in dis.get_instructions(inner) if step.opname in ("LOAD_GLOBAL", "LOAD_NAME"))

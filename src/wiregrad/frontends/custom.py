@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from wiregrad.errors import GradientError, NoRuleError, OperandError, RecordError, shown, user_line
+from wiregrad.errors import GradientError, NoRuleError, OperandError, RecordError, ShapeError, shown, user_line
 from wiregrad.frontends import dispatch, scalar  # noqa: F401 - they give values their methods and operators
 from wiregrad.frontends.packing import Parts, filled
 from wiregrad.frontends.record import common_tape, finish, no_grad
@@ -226,13 +226,23 @@ FUNCTION_OP = TABLE.register(
         inputs=("x",),
         variadic=True,
         pattern=Pattern.SCALE,
-        forward=lambda *xs, call: call.parts.pack([data_of(part) for part in flatten(_rerun(call, xs))[0]]),
+        forward=lambda *xs, call: _repeated(call, xs),
         back=_function_back,
         ahead=_function_ahead,
         batches=False,
         per_call=True,
     )
 )
+
+
+def _repeated(call: _Call, xs: Sequence[Any]) -> Any:
+    """Return what forward gives at another point, as one array."""
+    outputs = [data_of(part) for part in flatten(_rerun(call, xs))[0]]
+    if Parts(outputs).kinds != call.parts.kinds:
+        raise ShapeError(
+            f"{call.called}.forward returned {call.parts.kinds} when it was recorded; got {Parts(outputs).kinds}"
+        )
+    return call.parts.pack(outputs)
 
 
 def _rerun(call: _Call, xs: Sequence[Any], ctx: Context | None = None) -> Any:

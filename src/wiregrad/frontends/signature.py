@@ -16,10 +16,10 @@ import numpy as np
 from wiregrad.frontends.tree import in_order
 from wiregrad.frontends.value import Value
 
-VALUED = frozenset([bool, int, str, bytes, range, EllipsisType])
+VALUED = frozenset([bool, int, str, bytes, EllipsisType])
 """Types of arguments that count with their value, as enums and dtypes do; what is derived from them may hold more."""
 NAMED = (FunctionType, BuiltinFunctionType, type, ModuleType, np.ufunc)
-"""Types of arguments that count as the thing they are."""
+"""Types of arguments that count as the thing they are; what they use and hold may change."""
 
 
 class NoSignatureError(Exception):
@@ -38,11 +38,13 @@ class Signature:
     ([1.5], True)
     """
 
-    __slots__ = ("inputs", "marks")
+    __slots__ = ("inputs", "marks", "named")
 
     def __init__(self, item: Any) -> None:
         self.inputs: list[Any] = []
         self.marks: list[Hashable] = []
+        self.named: list[Any] = []
+        """Functions, classes and modules among the arguments."""
         self._read(item)
 
     @property
@@ -58,6 +60,8 @@ class Signature:
         elif item is None:
             self.marks.append(None)
         elif isinstance(item, list | tuple):
+            if getattr(item, "__dict__", None):
+                raise NoSignatureError(f"an argument is a {kind.__name__} with attributes of its own")
             self.marks.append((kind, len(item)))
             for part in item:
                 self._read(part)
@@ -70,6 +74,8 @@ class Signature:
             self._number(item)
         else:
             self.marks.append(_static(item))
+            if isinstance(item, NAMED):
+                self.named.append(item)
 
     def _number(self, item: Any) -> None:
         array = np.asarray(item)
@@ -97,10 +103,12 @@ def _static(item: Any) -> Hashable:
     """Return what stands for an argument that is no number: its type and value, or the thing itself."""
     if isinstance(item, Value):
         raise ValuesGivenError
-    if isinstance(item, slice):
-        return slice, _static(item.start), _static(item.stop), _static(item.step)
+    if isinstance(item, slice | range):
+        return type(item), _static(item.start), _static(item.stop), _static(item.step)
     if isinstance(item, tuple):
         return type(item), tuple([_static(part) for part in item])
+    if isinstance(item, BuiltinFunctionType) and not isinstance(item.__self__, ModuleType | None):
+        raise NoSignatureError(f"an argument is a method of a {type(item.__self__).__name__}, which may change")
     if item is None or isinstance(item, NAMED):
         return item
     if isinstance(item, float | complex):

@@ -1,14 +1,14 @@
 /** The cards of a large circuit: a node with the numbers of every wire, one wire, a bundle, a group. */
+import { useContext, useState } from "preact/hooks";
 import { counted } from "../layout/letters";
 import { pretty } from "../layout/readings";
 import { readValue } from "../state/data";
 import { Button, Card, Fact, Hint, Link, Table } from "../ui/parts";
 import { operandText } from "../ui/text";
-import { useContext, useState } from "preact/hooks";
 import { ask, Asking, useAsked, type ToldNode, type ToldView, type ToldWire } from "./answers";
 import { told, type Ways } from "./parts";
-import { Explained } from "./why";
 import { nodeOfPicked, type Picked } from "./where";
+import { Explained } from "./why";
 
 interface Props {
   view: ToldView;

@@ -2,6 +2,12 @@
 import { useEffect, useState } from "preact/hooks";
 import { ask } from "./answers";
 
+/** A line as a person reads it: a path stands behind its product. */
+function spoken(line: string): string {
+  const [product, path] = line.trim().split("   ");
+  return path ? `${product!.replaceAll(" x ", " × ")} along ${path.replaceAll("->", "→")}` : product!;
+}
+
 /** The sentences about one node; `run` is what they are about, so that they are asked for again when it changes. */
 export function Explained({ node, run }: { node: number; run?: unknown }) {
   const [lines, setLines] = useState<readonly string[]>([]);
@@ -16,5 +22,5 @@ export function Explained({ node, run }: { node: number; run?: unknown }) {
     );
     return () => stop.abort();
   }, [node, run]);
-  return <ul class="ways" role="status">{lines.map((line, k) => <li key={k}>{line.trim()}</li>)}</ul>;
+  return <div role="status"><ul class="ways">{lines.map((line, k) => <li key={k}>{spoken(line)}</li>)}</ul></div>;
 }

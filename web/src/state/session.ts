@@ -94,6 +94,7 @@ export type Action =
   | { type: "reset" }
   | { type: "again" }
   | { type: "select"; selection: Selection | null }
+  | { type: "visit"; node: number; phase: string }
   | { type: "back" }
   | { type: "option"; change: Partial<Options> }
   | { type: "open"; opened: readonly string[] }
@@ -212,6 +213,7 @@ function apply(state: Session, action: Action): Session {
     case "reset": return { ...at(state, 0), before: null, carried: null };
     case "again": return again(state);
     case "select": return selected(state, action.selection);
+    case "visit": return visited(state, action.node, action.phase);
     case "back": return { ...state, selection: state.trail.at(-1) ?? null, trail: state.trail.slice(0, -1) };
     case "option": return withOptions(state, action.change);
     case "open": return { ...remembered(state), opened: action.opened };
@@ -303,6 +305,12 @@ function selected(state: Session, selection: Selection | null): Session {
   if (sameSelection(selection, state.selection)) return state;
   const trail = state.selection ? [...state.trail.slice(-19), state.selection] : state.trail;
   return { ...state, selection, trail: selection ? trail : [] };
+}
+
+/** Select a node that a phase spoilt, at the earliest where the phase has come to it: else there is nothing to see. */
+function visited(state: Session, node: number, phase: string): Session {
+  const stage = state.line.stages.filter((found) => found.node === node && found.phase === phase).at(-1);
+  return selected(at(state, Math.max(state.at, stage?.last ?? 0)), { kind: "node", node });
 }
 
 function withOptions(state: Session, change: Partial<Options>): Session {

@@ -66,7 +66,7 @@ function belongsTo(target: EventTarget | null, key: string): boolean {
 }
 
 function carryOut(command: Command, now: Now): void {
-  const { state, dispatch } = now;
+  const { dispatch } = now;
   const [kind, size] = command.split("-") as [string, Session["options"]["size"]];
   if (kind === "size") return dispatch({ type: "option", change: { size } });
   const plain: Partial<Record<Command, Action>> = {
@@ -84,7 +84,7 @@ function carryOut(command: Command, now: Now): void {
   if (action) return dispatch(action);
   if (walks(command)) return walk(command, now);
   open(command, now);
-  if (command === "non-finite") select(dispatch, broken(state));
+  if (command === "non-finite") visit(now);
   if (command === "next-result") select(dispatch, result(now, 1));
   if (command === "previous-result") select(dispatch, result(now, -1));
 }
@@ -150,11 +150,11 @@ function toggleGroup({ state, dispatch, groups }: Now): void {
   if (path) dispatch({ type: "open", opened: toggled(groups, path) });
 }
 
-/** The op that first made something non-finite, forward or else backward; of arrays Python knows more. */
-function broken(state: Session): Selection | null {
+/** Go to the op that first made something non-finite, forward or else backward; of arrays Python knows more. */
+function visit({ state, dispatch }: Now): void {
   const { forward, backward } = firstNonFinite(state.run);
   const first = blameOf(state)?.origins[0] ?? forward ?? backward;
-  return first && { kind: "node", node: first.node };
+  if (first) dispatch({ type: "visit", node: first.node, phase: first.phase });
 }
 
 function result({ state, query }: Now, by: 1 | -1): Selection | null {

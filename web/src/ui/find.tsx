@@ -12,6 +12,8 @@ interface Props {
   onQuery: (query: string) => void;
 }
 
+type Shared = Pick<Props, "state" | "dispatch">;
+
 const MOST = 200;
 
 /** The field, the results, and the way to the first NaN or infinity. */
@@ -36,7 +38,7 @@ export function FindTab({ state, dispatch, query, onQuery }: Props) {
           ))}
         </ul>
       )}
-      <NonFinites state={state} pick={pick} />
+      <NonFinites state={state} dispatch={dispatch} />
     </div>
   );
 }
@@ -60,42 +62,44 @@ function next(found: number[], selected: number | null): number {
 const countText = (count: number): string => (count === 1 ? "1 node" : `${count.toLocaleString("en")} nodes`);
 
 /** Where what is not finite comes from, forward and backward. */
-function NonFinites({ state, pick }: { state: Session; pick: (node: number) => void }) {
+function NonFinites({ state, dispatch }: Shared) {
   if (!state.line.length) return null;
   const blame = blameOf(state);
-  if (blame) return <Blamed state={state} blame={blame} pick={pick} />;
+  if (blame) return <Blamed state={state} blame={blame} dispatch={dispatch} />;
   const { forward, backward } = firstNonFinite(state.run);
   const origins = [forward, backward].filter((origin) => origin !== null);
   if (!origins.length) return <p class="note">Every value and gradient of this run is finite.</p>;
   return (
     <section aria-label="First non-finite">
       {origins.map((origin) => (
-        <Broken key={origin.phase} state={state} origin={origin} pick={pick} />
+        <Broken key={origin.phase} state={state} origin={origin} dispatch={dispatch} />
       ))}
     </section>
   );
 }
 
 /** What Python says about it, with what to try. */
-function Blamed({ state, blame, pick }: { state: Session; blame: Blame; pick: (node: number) => void }) {
+function Blamed({ state, blame, dispatch }: Shared & { blame: Blame }) {
   return (
     <section aria-label="First non-finite">
       <pre class="code">{blame.text}</pre>
-      {blame.origins.map(({ node }) => (
-        <Button key={node} keys="G" onClick={() => pick(node)}>Go to {nameOf(state.circuit, node)}</Button>
-      ))}
+      {blame.origins.map((origin) => <Visit key={origin.node} state={state} origin={origin} dispatch={dispatch} />)}
     </section>
   );
 }
 
-function Broken({ state, origin, pick }: { state: Session; origin: Origin; pick: (node: number) => void }) {
+function Visit({ state, origin: { node, phase }, dispatch }: Shared & { origin: Blame["origins"][number] | Origin }) {
+  return <Button keys="G" onClick={() => dispatch({ type: "visit", node, phase })}>Go to {nameOf(state.circuit, node)}</Button>;
+}
+
+function Broken({ state, origin, dispatch }: Shared & { origin: Origin }) {
   const place = state.circuit.nodes[origin.node]!.place;
   const spoiled = origin.spoils.slice(0, 4).map((spot) => spoiledText(state.run, spot));
   return (
     <p>
       <b>First non-finite, {origin.phase}:</b> {origin.said}
       {place ? ` (${place.file}:${place.line})` : ""}. {spoiled.length ? `It spoils ${spoiled.join(", ")}. ` : ""}
-      <Button keys="G" onClick={() => pick(origin.node)}>Go to {nameOf(state.circuit, origin.node)}</Button>
+      <Visit state={state} origin={origin} dispatch={dispatch} />
     </p>
   );
 }

@@ -5,6 +5,7 @@ import type { Shown } from "../state/known";
 import { nodeOf } from "../state/selection";
 import type { Action, Session } from "../state/session";
 import type { Circuit, Value } from "../types";
+import { useMedia } from "./parts";
 import { gradText, readersOf, show, valueText } from "./text";
 
 interface Props {
@@ -38,6 +39,13 @@ const COLUMNS: readonly (readonly [Column, string])[] = [
   ["gradient", "local times upstream, added over the readers"],
 ];
 
+/** What a narrow page shows first; the other columns are a way to the side. */
+const FOREMOST: readonly string[] = ["upstream", "local", "gradient", "value", "name"];
+
+function placeOf(column: Column): number {
+  return -FOREMOST.indexOf(column);
+}
+
 /** How many rows there are at most, and at first: the picture need not wait for the others. */
 const MOST = 500;
 const FIRST = 100;
@@ -50,6 +58,8 @@ export function TableTab({ state, shown, dispatch }: Props) {
     const later = setTimeout(() => setMost(MOST), 100);
     return () => clearTimeout(later);
   }, []);
+  const narrow = useMedia("(max-width: 600px)");
+  const columns = narrow ? [...COLUMNS].sort(([one], [two]) => placeOf(one) - placeOf(two)) : COLUMNS;
   const steps = new Map(state.line.stages.flatMap((stage, index) => (stage.kind === "forward" ? [[stage.node, index + 1]] : [])));
   const nodes = sortedNodes(state.circuit, keyOf(order.column, shown, steps), order.down);
   const sort = (column: Column): void => setOrder({ column, down: order.column === column && !order.down });
@@ -59,7 +69,7 @@ export function TableTab({ state, shown, dispatch }: Props) {
         <caption class="aloud">Every node of the circuit at this step. Gradient is local times upstream, added over the readers.</caption>
         <thead>
           <tr>
-            {COLUMNS.map(([column, title]) => (
+            {columns.map(([column, title]) => (
               <th key={column} scope="col" aria-sort={order.column !== column ? "none" : order.down ? "descending" : "ascending"}>
                 <button type="button" class="plain" title={title} onClick={() => sort(column)}>
                   {column}
@@ -71,7 +81,7 @@ export function TableTab({ state, shown, dispatch }: Props) {
         </thead>
         <tbody>
           {nodes.slice(0, most).map((node) => (
-            <TableRow key={node} row={rowOf(shown, node, steps.get(node) ?? 0)} state={state} dispatch={dispatch} />
+            <TableRow key={node} columns={columns} row={rowOf(shown, node, steps.get(node) ?? 0)} state={state} dispatch={dispatch} />
           ))}
         </tbody>
       </table>
@@ -80,23 +90,18 @@ export function TableTab({ state, shown, dispatch }: Props) {
   );
 }
 
-function TableRow({ row, state, dispatch }: { row: Row } & Pick<Props, "state" | "dispatch">) {
+function TableRow({ row, columns, state, dispatch }: { row: Row; columns: typeof COLUMNS } & Pick<Props, "state" | "dispatch">) {
   const picked = nodeOf(state.selection) === row.node;
   return (
     <tr class={picked ? "picked" : undefined}>
-      <td>{row.step}</td>
-      <th scope="row">
-        <button type="button" class="plain" aria-pressed={picked}
-          onClick={() => dispatch({ type: "select", selection: { kind: "node", node: row.node } })}>
-          {row.name}
-        </button>
-      </th>
-      <td>{row.op}</td>
-      <td>{row.inputs}</td>
-      <td class="num">{row.value}</td>
-      <td class="num">{row.local}</td>
-      <td class="num">{row.upstream}</td>
-      <td class="num">{row.gradient}</td>
+      {columns.map(([column]) => column === "name" ? (
+        <th key={column} scope="row">
+          <button type="button" class="plain" aria-pressed={picked}
+            onClick={() => dispatch({ type: "select", selection: { kind: "node", node: row.node } })}>
+            {row.name}
+          </button>
+        </th>
+      ) : <td key={column} class="num" title={String(row[column])}>{row[column]}</td>)}
     </tr>
   );
 }

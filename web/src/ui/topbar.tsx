@@ -131,19 +131,19 @@ async function copied(text: string): Promise<string> {
 function SaveMenu({ saves }: { saves: Saves }) {
   const [bubble, say] = useBubble();
   return (
-    <span class="share">
-    <details class="menu" onClick={(event) => closeOnPick(event)}>
-      <summary>Export</summary>
-      <div class="items">
-        <button type="button" disabled={!saves.html} onClick={() => saves.html?.().catch((error: Error) => say(error.message))}
-          title={saves.html ? undefined : "In a notebook: circuit.to_html in Python"}>
-          HTML page
-        </button>
-        <button type="button" onClick={saves.svg}>SVG picture</button>
-        <button type="button" onClick={saves.json}>JSON data</button>
-      </div>
-    </details>
-    {bubble}
+    <span class="saves">
+      <details class="menu" onClick={(event) => closeOnPick(event)}>
+        <summary>Export</summary>
+        <div class="items">
+          <button type="button" disabled={!saves.html} onClick={() => saves.html?.().catch((error: Error) => say(error.message))}
+            title={saves.html ? undefined : "In a notebook: circuit.to_html in Python"}>
+            HTML page
+          </button>
+          <button type="button" onClick={saves.svg}>SVG picture</button>
+          <button type="button" onClick={saves.json}>JSON data</button>
+        </div>
+      </details>
+      {bubble}
     </span>
   );
 }

@@ -155,9 +155,9 @@ class Slow:
 
 
 class Frame(bytes):
-    """The `__self__` of a builtin: the addresses of an entry's fields and of `slow`, and a hold on both."""
+    """The `__self__` of a builtin: addresses that its native code starts from, and a hold on what they lead to."""
 
-    slow: Slow
+    held: Any
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         raise OperandError(
@@ -178,17 +178,13 @@ def builtin(kind: str, entry: Entry, answer: Callable[..., Any]) -> Callable[...
     >>> function(x=3.0), function(x="three")
     ((9.0, {'x': 6.0}), 'something else')
     """
-    _check_python()
+    check_python()
     slow = Slow(entry, answer)
     frame = Frame(struct.pack("qq", ctypes.addressof(entry.fields), id(slow)))
-    frame.slow = slow
-    new = ctypes.pythonapi.PyCFunction_NewEx
-    new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
-    made: Callable[..., Any] = new(ctypes.addressof(_method(kind, entry.buffer.dtype)), frame, None)
-    return made
+    return new_builtin(_method(kind, entry.buffer.dtype), frame, slow)
 
 
-class _Method(ctypes.Structure):
+class Method(ctypes.Structure):
     """PyMethodDef."""
 
     _fields_: ClassVar = [
@@ -199,7 +195,18 @@ class _Method(ctypes.Structure):
     ]
 
 
-FASTCALL_WITH_KEYWORDS = 0x80 | 0x02
+def new_builtin(method: Method, frame: Frame, held: Any) -> Callable[..., Any]:
+    """Return a builtin with a frame as its `__self__`, which lives on with all that its native code reads."""
+    # The method too: of two threads that make it at a time, the cache keeps only one.
+    frame.held = method, held
+    new = ctypes.pythonapi.PyCFunction_NewEx
+    new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
+    made: Callable[..., Any] = new(ctypes.addressof(method), frame, None)
+    return made
+
+
+FASTCALL = 0x80
+WITH_KEYWORDS = 0x02
 DOCS = {
     "value": "Return the output (a dict of them if there are several), from inputs by name or as one vector.",
     "value_and_grad": "Return the output and its gradient: a dict for inputs by name, a vector for one vector.",
@@ -207,9 +214,9 @@ DOCS = {
 
 
 @cache
-def _method(kind: str, real: np.dtype[Any]) -> _Method:
+def _method(kind: str, real: np.dtype[Any]) -> Method:
     doc = f"{kind}($self, /, *vector, **inputs)\n--\n\n{DOCS[kind]}"
-    return _Method(kind.encode(), functions(real)[kind], FASTCALL_WITH_KEYWORDS, doc.encode())
+    return Method(kind.encode(), functions(real)[kind], FASTCALL | WITH_KEYWORDS, doc.encode())
 
 
 @cache
@@ -225,7 +232,7 @@ CONTIGUOUS_AND_ALIGNED = 0x101
 
 
 @cache
-def _check_python() -> None:
+def check_python() -> None:
     """Raise if this Python, or this NumPy, keeps its objects in another way than the native functions expect."""
     if sys.implementation.name != "cpython" or sysconfig.get_config_var("Py_GIL_DISABLED"):
         raise NotNativeError("calls in native code need CPython with its global lock")
@@ -258,21 +265,23 @@ def _text(real: np.dtype[Any]) -> str:
         "size": str(real.itemsize),
         "round": "fptrunc double %double to float" if narrow else same.format("%double"),
         "widen": "fpext float %narrow to double" if narrow else same.format("%narrow"),
-        "descr": _pointer(id(np.dtype(real.type))),
+        "descr": pointer(id(np.dtype(real.type))),
         "flags": str(CONTIGUOUS_AND_ALIGNED),
         "at.type": str(HEAD - 8),
         **{f"at.{name}": str(HEAD + offset) for name, offset in ARRAY.items()},
         **{f"field.{name}": str(getattr(Fields, name).offset) for name, *_ in Fields._fields_},
         **{f"field.{name}": str(Fields.work.offset + getattr(Work, name).offset) for name, *_ in Work._fields_},
-        **{f"type.{kind.__name__}": _pointer(id(kind)) for kind in (float, list, tuple, np.ndarray)},
-        **{name: _pointer(_address(name)) for name in PYTHON},
+        **{f"type.{kind.__name__}": pointer(id(kind)) for kind in (float, list, tuple, np.ndarray)},
+        **{name: pointer(python_address(name)) for name in PYTHON},
     }
     return re.sub(r"\$([A-Za-z_.]+)\$", lambda match: words[match[1]], TEXT)
 
 
-def _address(name: str) -> int:
+def python_address(name: str) -> int:
+    """Return where a function of Python's stands."""
     return ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0
 
 
-def _pointer(address: int) -> str:
+def pointer(address: int) -> str:
+    """Write an address in LLVM's language."""
     return f"inttoptr (i64 {address} to ptr)"

@@ -117,6 +117,8 @@ class Emitter:
         self.declared: set[str] = set()
         self.caller = caller
         self._known: dict[str, str] = {}
+        self.called = False
+        """Whether a function was called."""
 
     def new(self, instruction: str) -> str:
         """Write an instruction and return its value; one that was written before is not written again."""
@@ -233,6 +235,7 @@ class Emitter:
     def function(self, name: str, operands: list[str]) -> str:
         """Write the call of a function of math.h."""
         if name not in INSTRUCTIONS:
+            self.called = True
             return self.caller(self, name, operands)
         kind = self.real.type
         called = f"@llvm.{INSTRUCTIONS[name]}.{self.real.suffix()}"

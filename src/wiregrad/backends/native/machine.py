@@ -100,8 +100,9 @@ _KEPT: list[Functions] = []
 
 def compiled(text: str, *names: str, level: int = 2) -> list[int]:
     """Compile functions written in LLVM's language, which stay for good, and return their addresses."""
-    _KEPT.append(Functions(text, level))
-    return [_KEPT[-1].address(name) for name in names]
+    made = Functions(text, level)
+    _KEPT.append(made)
+    return [made.address(name) for name in names]
 
 
 def optimized(text: str, level: int) -> Any:

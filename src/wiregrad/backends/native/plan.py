@@ -72,6 +72,8 @@ class Plan:
     """Whether the gradient of a node may be absent."""
     values: NDArray[np.int32]
     gradients: NDArray[np.int32]
+    last: NDArray[np.int32]
+    """When the value of a node is read last; -1: never."""
     slots: int
     """How many slots the working buffer has."""
 
@@ -95,7 +97,7 @@ def plan(question: Question) -> Plan:
     found: list[NDArray[Any]] = [live, reached, absent, active, fixed, variants, last, stack, values, gradients]
     pointers = [array.ctypes.data for array in (*arrays, *found)]
     slots = _planner()(n, len(question.outputs), question.root, question.first, *pointers)
-    return Plan(live, variants, reached, absent, values, gradients, int(slots))
+    return Plan(live, variants, reached, absent, values, gradients, last, int(slots))
 
 
 def prepare() -> None:
@@ -212,7 +214,7 @@ def _give_back(w: Loops, node: str, time: str) -> None:
     done, free = w.is_("eq", w.at("last", node), time), w.is_("eq", w.at("fixed", node), "0")
     with w.when(done, free):
         _push(w, w.at("values", node))
-        w.put("last", node, "-1")
+        w.put("fixed", node, "1")
 
 
 def _push(w: Loops, slot: str) -> None:

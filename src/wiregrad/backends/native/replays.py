@@ -8,8 +8,6 @@ reading the results nothing is collected and no Python code runs; with the GIL h
 from __future__ import annotations
 
 import ctypes
-import sys
-import sysconfig
 from collections.abc import Callable
 from functools import cache
 from string import Template
@@ -17,16 +15,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from wiregrad.backends.native import machine
-from wiregrad.backends.native.program import Program
-from wiregrad.errors import NotNativeError
+from wiregrad.backends.native import calls, machine
+from wiregrad.backends.native.calls import HEAD, Frame, Method, check_python, new_builtin, pointer, python_address
+from wiregrad.backends.native.program import Program, aligned
 
 NAMES = """PyBytes_AsString PyFloat_AsDouble PyFloat_FromDouble PyTuple_New PyTuple_SetItem Py_DecRef
 Py_IncRef""".split()
 """Functions of Python's that the native one calls."""
-FASTCALL = 0x80
-TYPE_OFFSET = object.__basicsize__ - 8
-"""Where an object has its type: the last thing in its head."""
 
 TEXT = Template("""
 define ptr @replay(ptr %self, ptr %args, i64 %nargs) {
@@ -133,20 +128,10 @@ class Fields(ctypes.Structure):
     ]
 
 
-class Frame(bytes):
-    """The `__self__` of a builtin: the address of its fields, and a hold on all that they point to."""
-
-    held: Any
-
-
 def builtin(program: Program, results: int, expected: bytes, *, gradient: bool) -> Callable[..., Any]:
     """Return the builtin for a program in doubles: its first outputs are results, the others carry what is expected."""
-    _check_python()
-    buffer, bits = program.initial.copy(), np.frombuffer(expected or bytes(8), np.int64)
-    raw = np.zeros(buffer.nbytes + 64, np.uint8)
-    skip = -raw.ctypes.data % 64
-    working = raw[skip : skip + buffer.nbytes]
-    working[:] = buffer.view(np.uint8)
+    check_python()
+    working, bits = aligned(program.initial), np.frombuffer(expected or bytes(8), np.int64)
     fields = Fields(
         enter=machine.enter_address(),
         code=program.entry,
@@ -158,36 +143,13 @@ def builtin(program: Program, results: int, expected: bytes, *, gradient: bool) 
         slopes=program.inputs if gradient else 0,
     )
     frame = Frame(ctypes.addressof(fields).to_bytes(8, "little"))
-    frame.held = (fields, program, raw, bits, expected)
-    new = ctypes.pythonapi.PyCFunction_NewEx
-    new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
-    made: Callable[..., Any] = new(ctypes.addressof(_method()), frame, None)
-    return made
-
-
-def _check_python() -> None:
-    """Raise unless objects of this Python say what type they are where the native function looks for it."""
-    where = id(sys.float_info.max) + TYPE_OFFSET
-    ready = sys.implementation.name == "cpython" and not sysconfig.get_config_var("Py_GIL_DISABLED")
-    if not ready or ctypes.c_int64.from_address(where).value != id(float):
-        raise NotNativeError("calls in native code need CPython with its global lock")
-
-
-class _Method(ctypes.Structure):
-    """PyMethodDef."""
-
-    _fields_: ClassVar = [
-        ("name", ctypes.c_char_p),
-        ("function", ctypes.c_void_p),
-        ("flags", ctypes.c_int),
-        ("doc", ctypes.c_char_p),
-    ]
+    return new_builtin(_method(), frame, (fields, program, working, bits))
 
 
 @cache
-def _method() -> _Method:
+def _method() -> Method:
     doc = "replay($self, /, *inputs)\n--\n\nReturn the results at these inputs, None if Python was steered another way."
-    return _Method(b"replay", machine.compiled(_text(), "replay")[0], FASTCALL, doc.encode())
+    return Method(b"replay", machine.compiled(_text(), "replay")[0], calls.FASTCALL, doc.encode())
 
 
 def _text() -> str:
@@ -196,15 +158,11 @@ def _text() -> str:
         f"  %{name} = load {'ptr' if kind is ctypes.c_void_p else 'i64'}, ptr %{name}.at"
         for name, kind, *_ in Fields._fields_
     ]
-    words = {name: _pointer(ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value) for name in NAMES}
+    words = {name: pointer(python_address(name)) for name in NAMES}
     return TEXT.substitute(
         words,
         loads="\n  ".join(loads),
-        type_offset=TYPE_OFFSET,
-        float_type=_pointer(id(float)),
-        **{"None": _pointer(id(None))},
+        type_offset=HEAD - 8,
+        float_type=pointer(id(float)),
+        **{"None": pointer(id(None))},
     )
-
-
-def _pointer(address: int | None) -> str:
-    return f"inttoptr (i64 {address or 0} to ptr)"

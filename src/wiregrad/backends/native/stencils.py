@@ -80,6 +80,24 @@ class Plain(NamedTuple):
 Key = Kind | Back | Plain
 
 
+class Placed(NamedTuple):
+    """A stencil: what a step does, where it finds what was computed just before, and what it leaves in the buffer.
+
+    The numbers written last stand in registers too, the newest first. A step that calls a function loses the older ones.
+    """
+
+    key: Key
+    reads: tuple[int, ...] = ()
+    """Where operands are (for a step back, what arrived): 0 in the buffer, k in the k-th register."""
+    stored: tuple[bool, ...] = (True,) * MOST_INPUTS
+    """Whether the output (for a step back, the gradient of each input) goes to the buffer: not if all its readers find
+    it in a register."""
+
+
+REGISTERS = 3
+"""How many numbers are handed on in registers."""
+
+
 @dataclass(frozen=True, eq=False)
 class Stencil:
     """Machine code with holes."""
@@ -96,10 +114,10 @@ class Library:
     """The stencils made so far, for one type of number, and the constants they read."""
 
     real: Real
-    stencils: dict[Key, Stencil] = field(default_factory=dict)
+    stencils: dict[Placed, Stencil] = field(default_factory=dict)
     chunks: list[bytes] = field(default_factory=list)
 
-    def need(self, keys: Iterable[Key]) -> list[Stencil]:
+    def need(self, keys: Iterable[Placed]) -> list[Stencil]:
         """Return stencils by their keys, making those that are not there yet."""
         wanted = list(keys)
         missing = [key for key in dict.fromkeys(wanted) if key not in self.stencils]
@@ -115,16 +133,19 @@ class Library:
             pool += self.chunks[chunk] + bytes(-len(self.chunks[chunk]) % 64)
         return bytes(pool), bases
 
-    def _made(self, keys: Sequence[Key]) -> list[Stencil]:
-        bodies = list[str]()
-        declared = {"declare preserve_nonecc void @next(ptr)"}
-        for number, key in enumerate(keys):
+    def _made(self, keys: Sequence[Placed]) -> list[Stencil]:
+        bodies, kinds = list[str](), ", ".join(["ptr", *[self.real.type] * REGISTERS])
+        declared = {f"declare preserve_nonecc void @next({kinds})"}
+        given = ", ".join(["ptr %w", *(f"{self.real.type} %r{k}" for k in range(1, REGISTERS + 1))])
+        for number, placed in enumerate(keys):
             emitter = Emitter(self.real, call_vector)
-            write(emitter, key, _Holes(emitter))
+            access = _Holes(emitter, placed)
+            write(emitter, placed.key, access)
             declared |= emitter.declared
-            end = "" if key == Plain("return") else "  musttail call preserve_nonecc void @next(ptr %w)\n"
+            end = f"  musttail call preserve_nonecc void @next({access.handed_on()})\n"
+            end = "" if placed.key == Plain("return") else end
             body = "\n".join(emitter.lines)
-            bodies.append(f"define preserve_nonecc void @s{number}(ptr %w) {{\n{body}\n{end}  ret void\n}}")
+            bodies.append(f"define preserve_nonecc void @s{number}({given}) {{\n{body}\n{end}  ret void\n}}")
         holes = [f"@h{k} = external dso_local global i8" for k in range(HOLES)]
         text = "\n".join([f'target triple = "{machine.TRIPLE}"', *holes, *sorted(declared), *bodies])
         module = machine.llvm().parse_assembly(text)
@@ -199,19 +220,68 @@ class Access(Protocol):
 
 
 class _Holes:
-    """Access through holes that are filled in later."""
+    """Access through holes that are filled in later, and through registers."""
 
-    def __init__(self, emitter: Emitter) -> None:
+    def __init__(self, emitter: Emitter, placed: Placed) -> None:
         self.emitter, self.real = emitter, emitter.real
+        first, write = (ARRIVED, GRADIENTS) if isinstance(placed.key, Back) else (0, OUTPUT)
+        self._found = {first + k: register for k, register in enumerate(placed.reads) if register}
+        self._left = {write + k for k, stored in enumerate(placed.stored) if stored}
+        self._pushes = pushes(placed.key) > 0
+        self._new = list[str]()
 
     def load(self, hole: int) -> str:
+        if hole in self._found:
+            return self.emitter.bits_of(f"%r{self._found[hole]}")
         return self.emitter.fresh(f"load {self.real.bits}, ptr {self._address(hole)}, align {self.real.width}")
 
     def store(self, hole: int, bits: str) -> None:
-        self.emitter.say(f"store {self.real.bits} {bits}, ptr {self._address(hole)}, align {self.real.width}")
+        if self._pushes:
+            self._new.insert(0, self.emitter.real_of(bits))
+        if hole in self._left:
+            self.emitter.say(f"store {self.real.bits} {bits}, ptr {self._address(hole)}, align {self.real.width}")
+
+    def handed_on(self) -> str:
+        """Return what the next stencil is given: the buffer and the newest numbers."""
+        # Across a call registers would have to be saved, which costs more than reading a number from the buffer.
+        old = ["poison" if self.emitter.called else f"%r{k}" for k in range(1, REGISTERS + 1)]
+        numbers = [*self._new, *old][:REGISTERS]
+        return ", ".join(["ptr %w", *(f"{self.real.type} {number}" for number in numbers)])
 
     def _address(self, hole: int) -> str:
         return self.emitter.new(f"getelementptr i8, ptr %w, i64 ptrtoint (ptr @h{hole} to i64)")
+
+
+def pushes(key: Key) -> int:
+    """Return how many numbers a step puts into registers."""
+    match key:
+        case Kind():
+            return 1
+        case Back():
+            return sum(way > 0 for way in key.ways)
+        case Plain():
+            return int(key.name == "seed")
+
+
+class _Nowhere:
+    """Access to nothing: for finding out what a step does."""
+
+    def __init__(self, emitter: Emitter) -> None:
+        self.emitter = emitter
+
+    def load(self, hole: int) -> str:
+        return f"%at{hole}"
+
+    def store(self, hole: int, bits: str) -> None:
+        pass
+
+
+@cache
+def calls(key: Key, real: Real) -> bool:
+    """Return whether a step calls a function, so that registers are lost."""
+    emitter = Emitter(real, call_vector)
+    write(emitter, key, _Nowhere(emitter))
+    return emitter.called
 
 
 def write(emitter: Emitter, key: Key, access: Access) -> None:

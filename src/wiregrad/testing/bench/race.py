@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wiregrad.api import Run
+from wiregrad.dtypes import counted
 from wiregrad.testing.bench.workloads import Workload
 
 TURNS = 7
@@ -26,6 +27,8 @@ LEAST = 0.02
 """How many seconds a turn takes at least."""
 PATIENCE = 60.0
 """How many seconds all turns of one entrant may take; one that is slower takes fewer turns, but at least one."""
+FEW = 3
+"""A ratio of fewer turns says so."""
 SLACK = 10.0
 """How many times its own bound on rounding an answer may be off: peers round otherwise, and vector math to 4 ulp."""
 
@@ -91,7 +94,10 @@ class Want:
         if absent:
             return Verdict(wanted, f"{absent[0]}: {result.missing.get(absent[0], 'did not take part')}", None)
         ratio = result.ratio(self.other, self.subject)
-        return Verdict(wanted, f"{1 / ratio:.2f}x" if within else multiple(ratio), ratio >= self.least)
+        turns = min(len(result.times[self.subject]), len(result.times[self.other]))
+        few = f", of {counted(turns, 'turn')} only" if turns < FEW else ""
+        found = f"{1 / ratio:.2f}x" if within else multiple(ratio)
+        return Verdict(wanted, f"{found}{few}", ratio >= self.least)
 
 
 def multiple(ratio: float) -> str:
@@ -152,8 +158,22 @@ def race(
             tasks[entrant.name] = entrant.prepare(workload, points)
         except MissingError as error:
             missing[entrant.name] = str(error)
-    paces = {name: _pace(f"{title}: {name}", task, least, patience) for name, task in tasks.items()}
+    paces = _paces(title, tasks, least, patience)
     check(workload, points, {name: task.answer() for name, task in tasks.items()})
+    return Result(title, workload.nodes * len(points), _turns(title, tasks, paces, turns), missing)
+
+
+def take_turns(title: str, tasks: Mapping[str, Task], *, turns: int, least: float, patience: float) -> Result:
+    """Let tasks take turns whose answers were compared before, or that are not the same work.
+
+    >>> task = Task(lambda runs: None, lambda: np.zeros((1, 1)))
+    >>> len(take_turns("", {"a": task}, turns=2, least=0.0, patience=1.0).times["a"])
+    2
+    """
+    return Result(title, 0.0, _turns(title, tasks, _paces(title, tasks, least, patience), turns))
+
+
+def _turns(title: str, tasks: Mapping[str, Task], paces: Mapping[str, _Pace], turns: int) -> dict[str, list[float]]:
     times = {name: [pace.first] if pace.turns == 0 else [] for name, pace in paces.items()}
     for turn in range(turns):
         progress(f"{title}: turn {turn + 1} of {turns}")
@@ -161,7 +181,11 @@ def race(
             if turn < pace.turns:
                 times[name].append(seconds(tasks[name], pace.runs) / pace.runs)
     progress("")
-    return Result(title, workload.nodes * len(points), times, missing)
+    return times
+
+
+def _paces(title: str, tasks: Mapping[str, Task], least: float, patience: float) -> dict[str, _Pace]:
+    return {name: _pace(f"{title}: {name}", task, least, patience) for name, task in tasks.items()}
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from importlib import metadata
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,18 @@ from wiregrad.backends.native.program import build
 from wiregrad.errors import NotNativeError
 from wiregrad.testing.bench import entrants
 from wiregrad.testing.bench.entrants import FLAT, LLVM_TIER, SIMD, STENCILS, TWO, WHOLE
-from wiregrad.testing.bench.race import LEAST, PATIENCE, TURNS, Entrant, Result, Verdict, Want, multiple, race
+from wiregrad.testing.bench.race import (
+    LEAST,
+    PATIENCE,
+    TURNS,
+    Entrant,
+    Result,
+    Verdict,
+    Want,
+    multiple,
+    race,
+    take_turns,
+)
 from wiregrad.testing.bench.workloads import Workload, bounded, mechanics
 
 GROWTH = 13.0
@@ -189,7 +201,9 @@ def _compile(sizes: Sizes, peers: Peers) -> Section:
             [*entrants.COMPILE, *peers.compile],
             **sizes.pace(),
         )
-        results.append(result.judged(*_compile_wants(nodes, result, results)))
+        results.append(result.judged(*_compile_wants(nodes, result)))
+    if all(STENCILS in result.times for result in results):
+        results.append(_growth(sizes))
     return Section(
         "Compile",
         "From a circuit to code that gives its value and gradient. wiregrad's stencils are there already: those of "
@@ -199,7 +213,7 @@ def _compile(sizes: Sizes, peers: Peers) -> Section:
     )
 
 
-def _compile_wants(nodes: int, result: Result, before: Sequence[Result]) -> list[Want | Verdict]:
+def _compile_wants(nodes: int, result: Result) -> list[Want | Verdict]:
     wants = list[Want | Verdict]()
     if nodes == 1_000:
         wants.append(Want(STENCILS, "jax.jit", 5_000.0))
@@ -210,12 +224,21 @@ def _compile_wants(nodes: int, result: Result, before: Sequence[Result]) -> list
     if nodes == 100_000:
         each = result.seconds(STENCILS) / result.work
         wants.append(Verdict(f"{STENCILS} under {duration(PER_NODE)} per node", duration(each), each < PER_NODE))
-    if before and STENCILS in before[-1].times:
-        # Workloads have a few nodes more than was asked for, so growth is taken per node.
-        growth = 10.0 * (result.seconds(STENCILS) / result.work) / (before[-1].seconds(STENCILS) / before[-1].work)
-        text = f"10x the nodes of {before[-1].work:,.0f} within {GROWTH:g}x the time"
-        wants.append(Verdict(text, f"{growth:.3g}x", growth <= GROWTH))
     return wants
+
+
+def _growth(sizes: Sizes) -> Result:
+    """Compile circuits of all sizes in turns, so that the load of the machine is the same for all."""
+    workloads = {f"{STENCILS}, {_random(nodes).nodes:,} nodes": _random(nodes) for nodes in sizes.compile}
+    tasks = {name: entrants.compiling(workload, workload.points(1)) for name, workload in workloads.items()}
+    result = take_turns("Compile, size by size", tasks, **sizes.pace())
+    verdicts = list[Verdict]()
+    for small, large in pairwise(workloads):
+        # Circuits have a few nodes more than was asked for.
+        growth = 10.0 * result.ratio(large, small) * workloads[small].nodes / workloads[large].nodes
+        wanted = f"10x the nodes of {workloads[small].nodes:,} within {GROWTH:g}x the time"
+        verdicts.append(Verdict(wanted, multiple(growth), growth <= GROWTH))
+    return result.judged(*verdicts)
 
 
 def _stencil_seconds(workload: Workload) -> float:
