@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import copy
 import enum
+import functools
 import gc
+import itertools
 import math
+import pickle
+import random
 import subprocess
 import sys
 import threading
+import types
 import warnings
 from collections import OrderedDict, namedtuple
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
 import wiregrad as wg
+from wiregrad.api import compiling
 from wiregrad.errors import EscapeError, GradientError, MutationError, OperandError
 from wiregrad.frontends.value import leaf
 
@@ -503,15 +510,295 @@ def test_elements_attributes_and_numbers_of_small_arrays_from_outside_are_seen_t
     assert all(fast(4.0) == 20.0 and fast.info.records == 2 for fast in functions)
 
 
-def test_what_lies_deeper_is_a_constant_until_clear() -> None:
-    nested = [[2.0]]
-    fast = wg.compile(lambda x: x * nested[0][0])
+class Settings:
+    scale = 2.0
+    table: ClassVar = [2.0]
+
+    @property
+    def doubled(self) -> float:
+        return self.table[0]
+
+    def helped(self, x: Any) -> Any:
+        return helper(x)
+
+
+class Slotted:
+    __slots__ = ("scale",)
+
+
+def changed_class() -> tuple[Any, Any]:
+    class Own(Settings):
+        pass
+
+    return lambda x: x * Own.scale, lambda: setattr(Own, "scale", 5.0)
+
+
+def changed_base() -> tuple[Any, Any]:
+    class Base:
+        scale = 2.0
+
+    class Derived(Base):
+        def f(self, x: Any) -> Any:
+            return x * self.scale
+
+    return Derived().f, lambda: setattr(Base, "scale", 5.0)
+
+
+def changed_property() -> tuple[Any, Any]:
+    class Own(Settings):
+        table: ClassVar = [2.0]
+
+    thing = Own()
+    return lambda x: x * thing.doubled, lambda: Own.table.__setitem__(0, 5.0)
+
+
+def changed_module() -> tuple[Any, Any]:
+    module = types.ModuleType("module")
+    module.__dict__["scale"] = 2.0
+    return lambda x: x * module.scale, lambda: setattr(module, "scale", 5.0)
+
+
+def changed_helper_of_module() -> tuple[Any, Any]:
+    module = types.ModuleType("module")
+    exec("scale = 2.0\ndef f(x): return x * scale", vars(module))
+    return lambda x: 1.0 * module.f(x), lambda: setattr(module, "scale", 5.0)
+
+
+def changed_namespace() -> tuple[Any, Any]:
+    names = types.SimpleNamespace(scale=2.0)
+    return lambda x: x * names.scale, lambda: setattr(names, "scale", 5.0)
+
+
+def changed_slot() -> tuple[Any, Any]:
+    thing = Slotted()
+    thing.scale = 2.0
+    return lambda x: x * thing.scale, lambda: setattr(thing, "scale", 5.0)
+
+
+def changed_default() -> tuple[Any, Any]:
+    def f(x: Any, table: Any = [2.0]) -> Any:  # noqa: B006
+        return x * table[0]
+
+    return f, lambda: f.__defaults__[0].__setitem__(0, 5.0)
+
+
+def changed_defaults() -> tuple[Any, Any]:
+    def f(x: Any, *, scale: float = 2.0) -> Any:
+        return x * scale
+
+    return f, lambda: setattr(f, "__kwdefaults__", {"scale": 5.0})
+
+
+def changed_attribute_of_function() -> tuple[Any, Any]:
+    def f(x: Any) -> Any:
+        return x * f.scale  # type: ignore[attr-defined]
+
+    f.scale = 2.0  # type: ignore[attr-defined]
+    return f, lambda: setattr(f, "scale", 5.0)
+
+
+def changed_code() -> tuple[Any, Any]:
+    def f(x: Any) -> Any:
+        return x * 2.0
+
+    return lambda x: 1.0 * f(x), lambda: setattr(f, "__code__", (lambda x: x * 5.0).__code__)
+
+
+def changed_partial() -> tuple[Any, Any]:
+    table = [2.0]
+    return functools.partial(lambda t, x: x * t[0], table), lambda: table.__setitem__(0, 5.0)
+
+
+def changed_wrapper() -> tuple[Any, Any]:
+    table = [2.0]
+
+    def plain(x: Any) -> Any:
+        return x
+
+    @functools.wraps(plain)
+    def wrapper(x: Any) -> Any:
+        return table[0] * plain(x)
+
+    return wrapper, lambda: table.__setitem__(0, 5.0)
+
+
+def changed_function_in_list() -> tuple[Any, Any]:
+    table = [2.0]
+    functions = [lambda x: x * table[0]]
+    return lambda x: 1.0 * functions[0](x), lambda: table.__setitem__(0, 5.0)
+
+
+def changed_set() -> tuple[Any, Any]:
+    known = {"a"}
+    return lambda x: x * (5.0 if "b" in known else 2.0), lambda: known.add("b")
+
+
+def changed_empty_dict() -> tuple[Any, Any]:
+    known: dict[str, float] = {}
+    return lambda x: x * known.get("a", 2.0), lambda: known.update(a=5.0)
+
+
+def changed_deep() -> tuple[Any, Any]:
+    known = {"a": ([2.0],)}
+    return lambda x: x * known["a"][0][0], lambda: known["a"][0].__setitem__(0, 5.0)
+
+
+def changed_bytes() -> tuple[Any, Any]:
+    known = bytearray([2])
+    return lambda x: x * known[0], lambda: known.__setitem__(0, 5)
+
+
+def changed_array() -> tuple[Any, Any]:
+    known = np.full(5_000, 2.0)
+    return lambda x: x * np.mean(known), lambda: known.fill(5.0)
+
+
+def changed_constant() -> tuple[Any, Any]:
+    known = wg.Value(2.0).detach()
+    return lambda x: x * known, lambda: setattr(known, "data", 5.0)
+
+
+def changed_lookup() -> tuple[Any, Any]:
+    known = {"a": 2.0}
+    get = known.get
+    return lambda x: x * get("a"), lambda: known.update(a=5.0)
+
+
+@pytest.mark.parametrize("make", [f for name, f in sorted(globals().items()) if name.startswith("changed_")])
+def test_what_changes_outside_is_seen(make: Callable[[], tuple[Any, Any]]) -> None:
+    f, change = make()
+    fast = wg.compile(f)
+    first = [fast(3.0), fast(4.0), fast.info.records]
+    change()
+
+    assert (first, fast(3.0), fast.value_and_grad(4.0)) == ([6.0, 8.0, 1], 15.0, (20.0, 5.0))
+    assert fast.info.records == 2
+
+
+def test_what_a_method_of_an_object_from_outside_uses_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    thing = Settings()
+    fast = wg.compile(lambda x: 1.0 * thing.helped(x))
     first = fast(3.0)
-    nested[0][0] = 5.0
+    monkeypatch.setitem(helper.__globals__, "FACTOR", 5.0)
+
+    assert (first, fast(3.0)) == (6.0, 15.0)
+
+
+def test_what_is_too_large_is_a_constant_until_clear_and_info_says_so() -> None:
+    table = [2.0] * 2_000
+    fast = wg.compile(lambda x: x * table[0])
+    first = fast(3.0)
+    table[0] = 5.0
     stale = fast(3.0)
+    told = str(fast.info)
     fast.clear()
 
     assert (first, stale, fast(3.0), fast.info.records) == (6.0, 6.0, 15.0, 1)
+    assert "1 thing from outside, too large" in told
+
+
+def test_functions_and_classes_given_as_arguments_are_looked_into() -> None:
+    scale = 2.0
+
+    class Own(Settings):
+        pass
+
+    def inner(x: Any) -> Any:
+        return x * scale
+
+    called, classed = wg.compile(lambda x, f: f(x)), wg.compile(lambda x, kind: x * kind.scale)
+    first = called(3.0, inner), classed(3.0, Own)
+    scale = Own.scale = 5.0
+
+    assert (first, called(3.0, inner), classed(3.0, Own)) == ((6.0, 6.0), 15.0, 15.0)
+
+
+def test_a_class_method_sees_its_class_change() -> None:
+    class Model:
+        scale = 2.0
+
+        @classmethod
+        @wg.compile
+        def loss(cls, x: Any) -> Any:
+            return x * cls.scale
+
+    first = Model.loss(3.0)
+    Model.scale = 5.0
+
+    assert (first, Model.loss(3.0)) == (6.0, 15.0)
+
+
+def test_arguments_that_may_hold_more_than_they_show_go_to_the_function_itself() -> None:
+    class Table(list[float]):
+        scale = 2.0
+
+    table, known = Table([3.0]), {"a": 2.0}
+    table.scale = 2.0
+    attributes, methods = wg.compile(lambda t: t[0] * t.scale), wg.compile(lambda x, get: x * get("a"))
+    first = attributes(table), methods(3.0, known.get)
+    table.scale = known["a"] = 5.0
+
+    assert (first, attributes(table), methods(3.0, known.get)) == ((6.0, 6.0), 15.0, 15.0)
+
+
+def test_ranges_are_told_apart_by_their_ends() -> None:
+    fast = wg.compile(lambda x, r: x * r.stop)
+
+    assert (fast(2.0, range(0, 3, 2)), fast(2.0, range(0, 4, 2))) == (6.0, 8.0)
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda: 1.0 + random.random(),
+        lambda: 1.0 + np.random.random(),
+        random.random,
+        np.random.default_rng(0).random,
+        itertools.count(1).__next__,
+        functools.partial(next, itertools.count(1)),
+    ],
+)
+def test_random_numbers_and_iterators_are_drawn_anew_at_each_call(draw: Callable[[], float]) -> None:
+    fast = wg.compile(lambda x: x * draw())
+
+    assert len({fast(2.0) for _ in range(4)}) == 4
+    assert fast.info.fallbacks
+
+
+@pytest.mark.parametrize("mode", ["call", "warn"])
+def test_warnings_about_numbers_that_the_function_sees_leave_no_stale_answer(mode: Any) -> None:
+    def f(x: Any) -> Any:
+        seen: list[Any] = []
+        with np.errstate(all=mode, call=lambda *_: seen.append(1)), warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            y = np.log(x)
+        return 100.0 * x if seen or warned else y
+
+    fast = wg.compile(f)
+
+    assert [fast(1.0), fast(-1.0), fast(1.0)] == [0.0, -100.0, 0.0]
+
+
+def test_a_function_of_ones_own_whose_shape_hangs_on_numbers_leaves_no_stale_answer() -> None:
+    class Positive(wg.Function):
+        check = False
+
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            return x[x > 0]
+
+        @staticmethod
+        def backward(ctx: Any, upstream: Any) -> Any:
+            return upstream
+
+    def f(x: Any) -> Any:
+        kept = Positive.apply(x)
+        return np.sum(kept) * kept.shape[0]
+
+    fast = wg.compile(f)
+
+    assert [fast(np.array(x)) for x in ([1.0, 2.0, -3.0], [1.0, -2.0, -3.0], [4.0, 2.0, -3.0])] == [6.0, 1.0, 12.0]
+    assert fast.info.records == 2
 
 
 def test_a_value_from_outside_is_used_as_it_is_at_each_call() -> None:
@@ -659,6 +946,98 @@ def test_a_circuit_is_sent_to_its_own_compile() -> None:
 def test_the_limit_is_a_whole_number_of_recordings(limit: Any) -> None:
     with pytest.raises(OperandError):
         wg.compile(branched, limit=limit)
+
+
+def compiled_pickled(x: Any) -> Any:
+    return x * x if x > 0 else -x
+
+
+@pytest.mark.parametrize("twin", [copy.copy, copy.deepcopy, lambda f: pickle.loads(pickle.dumps(f))])
+def test_copies_are_compiled_again(twin: Callable[[Any], Any]) -> None:
+    fast = wg.compile(compiled_pickled, argnums=(0,), limit=3)
+    fast(2.0)
+    other = twin(fast)
+
+    assert (other(3.0), other.value_and_grad(-3.0)) == (9.0, (3.0, (-1.0,)))
+    assert (other.info.records, fast.info.records) == (2, 1)
+
+
+def test_many_threads_that_flip_branches_get_their_own_answers() -> None:
+    def f(x: Any, y: Any) -> Any:
+        if x > y:
+            return x * y
+        return y - x * x if y > 0 else y + x
+
+    fast, failures = wg.compile(f), list[Any]()
+    before = sys.getswitchinterval()
+
+    def work(seed: int) -> None:
+        for x, y in np.random.default_rng(seed).normal(size=(500, 2)).tolist():
+            try:
+                if fast(x, y) != f(x, y) or fast.value_and_grad(x, y)[0] != f(x, y):
+                    failures.append((x, y))
+            except Exception as error:
+                failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
+    sys.setswitchinterval(1e-6)
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(before)
+
+    assert not failures
+
+
+def test_a_change_outside_while_threads_record_leaves_no_stale_recording() -> None:
+    """What one thread records with the old state must not be kept among the recordings with the new one."""
+    table, fast = [1.0], wg.compile(lambda x: x * table[0])
+    inside, go_on = threading.Event(), threading.Event()
+    keep = compiling.CompiledFunction._keep
+
+    def slowly(*args: Any) -> None:
+        if threading.current_thread() is thread:
+            inside.set()
+            go_on.wait()
+        keep(*args)
+
+    thread = threading.Thread(target=lambda: fast(3.0))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compiling.CompiledFunction, "_keep", slowly)
+        thread.start()
+        inside.wait()
+        table[0] = 5.0
+        fast(3.0)
+        go_on.set()
+        thread.join()
+
+    assert (fast(3.0), len(fast.info.variants)) == (15.0, 1)
+
+
+def test_the_first_calls_of_many_threads_make_builtins_that_last() -> None:
+    """In a child process, where nothing is compiled yet: the cache keeps one of the methods that threads make."""
+    code = """
+import gc, sys, threading
+import wiregrad as wg
+sys.setswitchinterval(1e-6)
+made, circuit, start = [], wg.circuit("a * b"), threading.Barrier(8)
+def work():
+    start.wait()
+    fast, compiled = wg.compile(lambda x: x * x), circuit.compile()
+    made.append((fast, compiled.value, fast(3.0), compiled.value([2.0, 3.0])))
+threads = [threading.Thread(target=work) for _ in range(8)]
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]
+gc.collect()
+junk = [bytearray(32) for _ in range(10_000)]
+assert all((f(3.0), g([2.0, 3.0])) == (9.0, 6.0) == (y, z) for f, g, y, z in made) and len(made) == 8
+"""
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+
+    assert run.returncode == 0, run.stderr
 
 
 def test_threads_share_recordings() -> None:

@@ -232,6 +232,15 @@ def test_wrong_points_of_a_batch_are_told(tier: str, points: Any, message: str) 
             function(points)
 
 
+@pytest.mark.parametrize("threads", [0, -1, 1.5, True, "two"])
+def test_the_number_of_threads_is_whole_and_at_least_one(tier: str, threads: Any) -> None:
+    compiled = wg.circuit("a * b").compile()
+
+    for function in (compiled.batch, compiled.batch_value_and_grad):
+        with pytest.raises(InputError, match="threads"):
+            function([[1.0, 2.0]], threads=threads)
+
+
 def test_conditions_go_in_and_come_out_as_conditions(tier: str) -> None:
     builder = wg.Builder()
     which, x = builder.input("which", BOOL), builder.input("x")

@@ -534,7 +534,7 @@ def test_lines_of_code_are_told_only_if_asked_for(tmp_path: Path, source: bool) 
 def test_folders_stay_out_of_every_answer(tmp_path: Path) -> None:
     circuit = traced(tmp_path)
     client = entered(app(Exhibit(circuit, circuit.run(x=float("nan")), source=True), HOST))
-    paths = ["/", "/data", "/view", f"/node/{circuit.size - 1}", "/find?q=op:multiply", "/outline"]
+    paths = ["/", "/data", "/view", f"/node/{circuit.size - 1}", "/why/0", "/blame", "/find?q=op:multiply", "/outline"]
     answers = [client.get(path).text for path in paths] + [rerun(client, {"x": [1]}).text, rerun(client, {"x": 0}).text]
 
     assert "model.py" in answers[1]
@@ -545,6 +545,7 @@ def test_folders_stay_out_of_every_answer(tmp_path: Path) -> None:
     "path",
     [
         "/node/99",
+        "/why/99",
         "/view?depth=-1",
         "/view?cap=0",
         "/view?group=no",

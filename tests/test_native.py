@@ -28,7 +28,6 @@ from wiregrad.backends.native.stencils import (
     GRADIENTS,
     MERGE,
     OUTPUT,
-    REGISTERS,
     STORE,
     Back,
     Kind,
@@ -105,7 +104,7 @@ class Machine:
         self.arrived = [0] * circuit.size
         leaves = [row.node for row in circuit.rows() if row.op in (INPUT, CONSTANT)]
         self.held: dict[int, Any] = {self.values[node]: self.value(node) for node in leaves}
-        self.registers = list[Any]()
+        self.registers = dict[int, Any]()
         self.spared = 0
         """How often a number was found in a register."""
 
@@ -122,31 +121,31 @@ class Machine:
         """Check that what is read is what is wanted, from a register or from the buffer."""
         self.spared += register > 0
         assert register or 0 <= slot < self.program.stream.found.slots
-        assert (self.registers[register - 1] if register else self.held.get(slot)) == wanted
+        assert (self.registers.get(register) if register else self.held.get(slot)) == wanted
 
     def step(self, placed: Placed, subject: int) -> None:
         """Do what one stencil does."""
-        key, new = placed.key, list[Any]()
+        key, new = placed.key, list[tuple[int, Any]]()
         if isinstance(key, Plain):
-            new = self.plain(key.name, subject >> 32, subject & 0xFFFFFFFF)
+            self.plain(key.name, subject >> 32, subject & 0xFFFFFFFF)
+            new = [(register, self.gradient(self.root)) for register in placed.writes]
         elif isinstance(key, Kind):
             new = self.forward(key, placed, subject)
         else:
             new = self.back(key, placed, subject)
-        kept = self.registers if not calls(key, self.program.real) else [None] * REGISTERS
-        self.registers = [*reversed(new), *kept][:REGISTERS]
+        self.registers = ({} if calls(key, self.program.real) else self.registers) | dict(new)
 
-    def forward(self, key: Kind, placed: Placed, node: int) -> list[Any]:
+    def forward(self, key: Kind, placed: Placed, node: int) -> list[tuple[int, Any]]:
         for slot in slots_read([key.form()]):
             source = self.sources[node][slot]
             self.read(self.values[source], self.value(source), placed.reads[slot])
         if placed.stored[0]:
             self.held[self.values[node]] = self.value(node)
-        return [self.value(node)]
+        return [(placed.writes[0], self.value(node))]
 
-    def back(self, key: Back, placed: Placed, node: int) -> list[Any]:
+    def back(self, key: Back, placed: Placed, node: int) -> list[tuple[int, Any]]:
         self.read(self.gradients[node], self.gradient(node), placed.reads[0])
-        sources, new = self.sources[node], list[Any]()
+        sources, new = self.sources[node], list[tuple[int, Any]]()
         needed = sending(key.kind, sum(1 << slot for slot, way in enumerate(key.ways) if way)).needed
         for slot in needed & {*range(len(sources))}:
             self.read(self.values[sources[slot]], self.value(sources[slot]))
@@ -157,21 +156,19 @@ class Machine:
                 self.read(self.gradients[source], self.gradient(source))
             if key.ways[slot]:
                 self.arrived[source] += 1
-                new.append(self.gradient(source))
+                new.append((placed.writes[slot], self.gradient(source)))
                 if placed.stored[slot]:
                     self.held[self.gradients[source]] = self.gradient(source)
         return new
 
-    def plain(self, name: str, read: int, written: int) -> list[Any]:
+    def plain(self, name: str, read: int, written: int) -> None:
         if name == "copy":
             self.held[written] = self.held[read]
         elif name == "seed":
             assert written == self.gradients[self.root]
             self.held[written] = self.gradient(self.root)
-            return [self.gradient(self.root)]
         elif name == "zero":
             self.held[written] = self.gradient(self.gradients.index(written))
-        return []
 
 
 def test_every_value_and_gradient_is_where_it_is_read() -> None:

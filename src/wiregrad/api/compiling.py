@@ -99,6 +99,8 @@ class CompileInfo(Report):
     variants: tuple[VariantInfo, ...]
     fallbacks: tuple[tuple[str, int], ...]
     """Why the function itself was called, and how often."""
+    unseen: int
+    """How many things from outside are too large to be looked at, so that they are constants of the recordings."""
 
     def lines(self) -> Iterator[str]:
         """Return a line per variant and per reason."""
@@ -106,6 +108,8 @@ class CompileInfo(Report):
         yield f"{self.name}: {done}, {counted(len(self.variants), 'variant')}"
         yield from capped(self.variants, MOST_SHOWN)
         yield from (f"  ran the function itself {counted(count, 'time')}: {why}" for why, count in self.fallbacks)
+        if self.unseen:
+            yield f"  {counted(self.unseen, 'thing')} from outside, too large to be looked at: constant until clear()"
 
 
 class Variant:
@@ -174,7 +178,8 @@ class CompiledFunction:
     def __init__(self, f: Callable[..., Any], argnums: Argnums, limit: int) -> None:
         functools.update_wrapper(self, f, updated=())
         self._f, self._argnums, self._limit = f, argnums, limit
-        self._lock = threading.Lock()
+        # A collection of garbage inside may call anything, this function too.
+        self._lock = threading.RLock()
         self._differentiated = value_and_grad(f, argnums)
         self._chosen = chosen(argnums)
         self.clear()
@@ -240,7 +245,8 @@ class CompiledFunction:
             kept = [variant for group in self._kept.groups.values() for variant in group]
             variants = [variant.info() for variant in sorted(kept, key=lambda variant: variant.number)]
             reasons = tuple(self._fallbacks.most_common())
-        return CompileInfo(name_of(self._f), self._calls, self._records, tuple(variants), reasons)
+            unseen = self._kept.captured.unseen
+        return CompileInfo(name_of(self._f), self._calls, self._records, tuple(variants), reasons, unseen)
 
     def _answer(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], f: Callable[..., Any], ask: Callable[[Variant, Any], Any]
@@ -298,7 +304,8 @@ class CompiledFunction:
         full = self._records >= self._limit
         if full:
             self._warn()
-        kept.captured.add(*call.named)
+        with self._lock:
+            kept.captured.add(*call.named)
         if kept.captured.opaque is not None:
             return self._itself(f, args, kwargs, kept.captured.opaque)
         try:
@@ -375,7 +382,7 @@ class CompiledFunction:
 def disturbed(kept: Kept) -> bool:
     """Return whether something around the call counts: a transform, a watcher, a chosen convention, what is outside."""
     # Who watches, watches carefully.
-    return STATE.tape is not None or STATE.careful or CHOICES.get() or kept.captured.changed()
+    return STATE.tape is not None or bool(STATE.careful or CHOICES.get()) or kept.captured.changed()
 
 
 def chosen(argnums: Argnums) -> tuple[Callable[[Any], Any], float]:

@@ -19,7 +19,7 @@ from wiregrad.backends.answering import Answers, Engine, Interpreted, by_name
 from wiregrad.backends.native import batch, calls, machine, tiers
 from wiregrad.backends.native.program import Program, build
 from wiregrad.dtypes import WireType, counted, plain
-from wiregrad.errors import DomainError, NoRuleError, NotNativeError, OperandError, WiregradError, shown
+from wiregrad.errors import DomainError, InputError, NoRuleError, NotNativeError, OperandError, WiregradError, shown
 from wiregrad.ir import Circuit, verify
 from wiregrad.passes import gradient_circuit, prune
 
@@ -142,6 +142,7 @@ class Compiled:
         array([ 6., 20.])
         """
         self._check_scalar("batch", "wg.vmap")
+        _check_threads(threads)
         checked, program = self._value.points(points), self._value_lanes
         if program is not None:
             values, _ = batch.run(program, checked, gradient=False, threads=threads)
@@ -161,6 +162,7 @@ class Compiled:
         [[3.0, 2.0], [5.0, 4.0]]
         """
         self._check_scalar("batch_value_and_grad", "wg.vmap")
+        _check_threads(threads)
         checked, program = self._gradient.points(points), self._gradient_lanes
         if program is not None:
             values, grads = batch.run(program, checked, gradient=True, threads=threads)
@@ -299,6 +301,11 @@ class Compiled:
             if kind.shape:
                 name = self.circuit.name_of(node)
                 raise NoRuleError(f"{question} is for circuits of numbers; {name} is {kind}: use {instead}")
+
+
+def _check_threads(threads: Any) -> None:
+    if threads is not None and (type(threads) is not int or threads < 1):
+        raise InputError(f"threads is a whole number, at least 1, or None for as many as can run; got {shown(threads)}")
 
 
 def _real_of(circuit: Circuit, dtype: Any) -> np.dtype[Any]:

@@ -10,14 +10,14 @@ from __future__ import annotations
 import array
 import builtins
 import dis
-import functools
 import operator
 import random
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from io import IOBase
-from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MethodType, ModuleType
+from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MethodType, MethodWrapperType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -31,12 +31,13 @@ MOST = 1_000
 """How many things are looked at in all: elements, attributes, variables."""
 LARGE = 10_000
 """Arrays with more numbers are not looked into."""
-CONTAINERS = (list, set, deque, array.array, bytearray)
+CONTAINERS = (list, set, deque)
 DRAWN_FROM = (random.Random, np.random.Generator, np.random.RandomState)
 PARTS: dict[type, Any] = {
     MethodType: lambda thing: (thing.__func__, thing.__self__),
     BuiltinFunctionType: lambda thing: (thing.__self__,),
-    functools.partial: lambda thing: (thing.func, thing.args, thing.keywords),
+    MethodWrapperType: lambda thing: (thing.__self__,),
+    partial: lambda thing: (thing.func, thing.args, thing.keywords),
     staticmethod: lambda thing: (thing.__func__,),
     classmethod: lambda thing: (thing.__func__,),
     property: lambda thing: (thing.fget,),
@@ -58,16 +59,17 @@ class Captured:
     """
 
     __slots__ = (
+        "_buffers",
         "_cells",
         "_codes",
         "_modules",
         "_names",
-        "_probes",
         "_room",
         "_seen",
         "_variables",
         "_views",
         "opaque",
+        "unseen",
     )
 
     def __init__(self, *things: Any) -> None:
@@ -75,26 +77,29 @@ class Captured:
         self._variables: list[tuple[Any, str, Any]] = []
         self._cells: list[tuple[CellType, Any]] = []
         self._views: list[tuple[Any, list[Any]]] = []
-        self._probes: list[tuple[Callable[[], Any], Any]] = []
+        self._buffers: list[tuple[Callable[[], bytes], bytes]] = []
         self._modules: list[ModuleType] = []
         self._names: set[str] = set()
         self._seen: dict[Any, Any] = {}
         self._room = MOST
         self.opaque: str | None = None
         """What is used from outside that changes unseen."""
+        self.unseen = 0
+        """How many things are too large, or too many, to be looked at."""
         self.add(*things)
 
     def add(self, *things: Any) -> None:
         """Look at more things: functions, and what else they may be given."""
-        stack: list[Any] = list(things)
-        while stack:
-            thing = stack.pop()
-            if id(thing) not in self._seen and self._room > 0:
+        queue = deque(things)
+        while queue:
+            # What is near comes first: there may be more than there is room for.
+            thing = queue.popleft()
+            if id(thing) not in self._seen:
                 # Kept with the thing, so that nothing else comes to stand at its address.
                 self._seen[id(thing)] = thing
-                stack += self._looked_into(thing)
-            if not stack:
-                stack += self._of_modules()
+                queue += self._looked_into(thing)
+            if not queue:
+                queue += self._of_modules()
 
     def _looked_into(self, thing: Any) -> Sequence[Any]:
         """Note what a thing holds; returns what should be looked into in its turn."""
@@ -112,38 +117,39 @@ class Captured:
         """Note what an object holds; returns that, unless it is a library's."""
         if isinstance(thing, DRAWN_FROM) or _is_drained(thing):
             self.opaque = f"it uses a {type(thing).__name__} from outside, which changes with each use"
-        elif type(thing) is np.ndarray and thing.dtype.kind != "O":
-            if thing.size <= LARGE:
-                self._probe(thing.tobytes)
+        elif isinstance(thing, bytearray | array.array) or (isinstance(thing, np.ndarray) and thing.dtype.kind != "O"):
+            read = thing.tobytes if hasattr(thing, "tobytes") else partial(bytes, thing)
+            if self._takes(1 if np.size(thing) <= LARGE else MOST + 1):
+                self._buffers.append((read, read()))
         elif isinstance(thing, Value):
-            self._probe(lambda: id(thing._data))
+            self._viewed(Attributes(thing, ["_data"]))
         else:
             inside = self._viewed(*views(thing))
-            deeper = isinstance(thing, list | dict | set | deque | np.ndarray) or _is_users(type(thing))
+            deeper = isinstance(thing, (*CONTAINERS, dict, np.ndarray)) or _is_users(type(thing))
             return [*(inside if deeper else [getattr(thing, "__dict__", {}).get("__wrapped__")]), type(thing)]
         return ()
 
     def _viewed(self, *views: Any) -> list[Any]:
         """Note what some views show, unless it is too much; returns it."""
         inside = [part for view in views for part in view]
-        if len(inside) > self._room:
+        if not self._takes(len(inside)):
             return []
-        self._room -= len(inside)
         self._views += [(view, list(view)) for view in views]
         return inside
 
-    def _probe(self, ask: Callable[[], Any]) -> None:
-        self._room -= 1
-        self._probes.append((ask, ask()))
+    def _takes(self, count: int) -> bool:
+        """Return whether there is room for so many things."""
+        fits = count <= self._room
+        self._room -= count * fits
+        self.unseen += not fits
+        return fits
 
     def _outside(self, function: FunctionType) -> Iterator[Any]:
         """Note the variables of one function; returns what they are."""
         self._codes.append((function, function.__code__))
         yield from self._viewed(*_pairs(function.__dict__)) if function.__dict__ else ()
         if function.__defaults__ or function.__kwdefaults__:
-            self._probe(lambda: id(function.__defaults__))
-            yield function.__defaults__
-            yield function.__kwdefaults__
+            yield from self._viewed(Attributes(function, ["__defaults__", "__kwdefaults__"]))
         for code in _codes_in(function.__code__):
             self._names.update(code.co_names)
         for name in sorted(set(_global_names(function.__code__))):
@@ -164,10 +170,9 @@ class Captured:
 
     def _variable(self, variables: dict[str, Any], name: str) -> Any:
         key, found = (id(variables), name), variables.get(name, ABSENT)
-        if key not in self._seen:
-            self._seen[key] = variables
+        if key not in self._seen and self._takes(1):
             self._variables.append((variables, name, found))
-            self._room -= 1
+        self._seen[key] = variables
         return found
 
     def changed(self) -> bool:
@@ -181,7 +186,7 @@ class Captured:
         for cell, was in self._cells:
             if contents(cell) is not was:
                 return True
-        return self._holds_other() if self._views or self._probes else False
+        return self._holds_other() if self._views or self._buffers else False
 
     def _holds_other(self) -> bool:
         try:
@@ -191,7 +196,7 @@ class Captured:
         except RuntimeError:
             # It is being changed by another thread.
             return True
-        return any(ask() != was for ask, was in self._probes)
+        return any(read() != was for read, was in self._buffers)
 
 
 def views(thing: Any) -> list[Any]:
@@ -211,12 +216,12 @@ def views(thing: Any) -> list[Any]:
         found += _pairs(attributes)
     if _is_users(type(thing)):
         names = [name for kind in type(thing).__mro__ for name in _slots(kind)]
-        found += [_Slots(thing, names)] if names else []
+        found += [Attributes(thing, names)] if names else []
     return found
 
 
-class _Slots:
-    """The values in the slots of an object."""
+class Attributes:
+    """Some attributes of an object, as they are when one looks."""
 
     def __init__(self, thing: Any, names: list[str]) -> None:
         self.thing, self.names = thing, names

@@ -89,7 +89,7 @@ def _text(real: Real) -> str:
             # Lanes beyond the last point repeat it.
             held = w.least(lane, w.do("sub", count, "1"))
             w.move("w", _lane(w, real, j, lane), "x", _entry(w, tile, held, "%n", j))
-        w.say("call preserve_nonecc void %code(ptr %w)")
+        w.say(machine.CALL)
         with w.loop("0", "%m") as j, w.loop("0", count) as lane:
             w.move("y", _entry(w, tile, lane, "%m", j), "w", _lane(w, real, w.do("add", "%n", j), lane))
         with w.when(w.new("ptrtoint ptr %g to i64")), w.loop("0", "%n") as j, w.loop("0", count) as lane:

@@ -145,6 +145,10 @@ def _math_library() -> ctypes.CDLL:
     return library
 
 
+CALL = "call preserve_nonecc void %code(ptr %w, i64 poison, i64 poison, i64 poison, ptr %w)"
+"""How code is entered; see `stencils.SKIPPED`."""
+
+
 @cache
 def enter_address() -> int:
     """Return the address of `void enter(void *code, void *w)`: it runs the code of a program on a working buffer."""
@@ -153,7 +157,7 @@ def enter_address() -> int:
     text = f"""
 {declared}
 define void @enter(ptr %code, ptr %w) {{
-  call preserve_nonecc void %code(ptr %w)
+  {CALL}
   {clear}
   ret void
 }}"""

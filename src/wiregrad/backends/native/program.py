@@ -14,11 +14,11 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from wiregrad.backends.native import machine, memory, plan, stencils
+from wiregrad.backends.native import machine, memory, plan, registers, stencils
 from wiregrad.backends.native.emit import Real, real_of
 from wiregrad.backends.native.kinds import Kinds, kinds_of, tables
-from wiregrad.backends.native.stencils import Library, Stencil
-from wiregrad.backends.native.stream import Offsets, Stream
+from wiregrad.backends.native.stencils import CONSTANT, Library, Stencil
+from wiregrad.backends.native.stream import Stream
 from wiregrad.backends.native.whole import Whole
 from wiregrad.errors import NotNativeError, OutputError
 from wiregrad.ir import Circuit
@@ -32,6 +32,8 @@ STENCILS, LLVM = "stencils", "llvm"
 """Who made the code of a program."""
 LINE = 64
 """Bytes in a line of the cache, which is also the widest vector."""
+BLOCK = 100_000
+"""Stencils are laid for so many steps at a time, which fit the cache."""
 _ONE_AT_A_TIME = threading.Lock()
 """Stencils are made once, whichever thread needs them first."""
 
@@ -81,6 +83,7 @@ def build(circuit: Circuit, gradient: int | None = None, *, lanes: int = 1) -> P
         if machine.has_stencils():
             memory.check()
         plan.prepare()
+        registers.prepare()
         return _built(circuit, gradient, lanes, began, time.perf_counter() - began)
 
 
@@ -212,51 +215,51 @@ def _question(
 
 
 def _laid(stream: Stream, library: Library, made: list[Stencil]) -> memory.Code:
-    """Lay the stencils of a stream end to end, behind their constants."""
+    """Lay the stencils of a stream end to end, behind their constants, and fill their holes."""
     pool, bases = library.constants(made)
-    sizes = np.array([len(stencil.code) for stencil in made])
-    ends = np.cumsum(sizes[stream.which]) + len(pool)
+    texts, holes = [stencil.code for stencil in made], _Holes(made, bases)
+    ends = np.cumsum(np.array([len(text) for text in texts])[stream.which]) + len(pool)
     if ends[-1] > LARGEST:
         raise NotNativeError(f"the circuit needs {ends[-1]:,} bytes of machine code, more than can be jumped over")
+    starts = np.concatenate([[len(pool)], ends[:-1]])
     code = memory.Code(int(ends[-1]))
     written = code.writable()
     written[: len(pool)] = np.frombuffer(pool, np.uint8)
-    order = np.argsort(stream.which, kind="stable")
-    counts = np.bincount(stream.which, minlength=len(made))
-    bounds = np.cumsum(counts)
-    for k, stencil in enumerate(made):
-        steps = order[bounds[k] - counts[k] : bounds[k]]
-        _fill(written, stencil, ends[steps] - sizes[k], stream.offsets(k, steps), bases)
+    for first in range(0, len(stream), BLOCK):
+        steps = slice(first, first + BLOCK)
+        laid = b"".join(map(texts.__getitem__, stream.which[steps].tolist()))
+        written[starts[first] : starts[first] + len(laid)] = np.frombuffer(laid, np.uint8)
+        holes.fill(written, stream, steps, starts[steps])
     del written
     code.seal()
     code.address += len(pool)
     return code
 
 
-def _fill(
-    code: NDArray[np.uint8],
-    stencil: Stencil,
-    starts: NDArray[np.integer],
-    offset: Offsets,
-    bases: dict[int, int],
-) -> None:
-    """Write one stencil at all the places where it stands."""
-    size = len(stencil.code)
-    if not size:
-        return
-    rows = np.empty((len(starts), size), np.uint8)
-    rows[:] = stencil.code
-    known = dict[int, NDArray[np.int32]]()
-    for place, hole, added in stencil.holes:
-        if hole not in known:
-            known[hole] = offset(hole)
-        found = known[hole] + np.int32(added) if added else known[hole]
-        rows[:, place : place + 4] = found.view(np.uint8).reshape(-1, 4)
-    for place, chunk, target in stencil.constants:
-        apart = (bases[chunk] + target - place - starts).astype(np.int32)
-        rows[:, place : place + 4] = apart.view(np.uint8).reshape(-1, 4)
-    spots = np.ndarray((len(code) - size + 1,), f"V{size}", code, strides=(1,))
-    spots[starts] = rows.view(f"V{size}")[:, 0]
+class _Holes:
+    """The holes of some stencils, one after the other: where each is, what belongs there, and what is added to that."""
+
+    def __init__(self, made: list[Stencil], bases: dict[int, int]) -> None:
+        found = list[tuple[int, int, int]]()
+        self.counts = np.array([len(stencil.holes) + len(stencil.constants) for stencil in made])
+        self.first = np.cumsum(self.counts) - self.counts
+        for stencil in made:
+            found += stencil.holes
+            found += [(place, CONSTANT, bases[chunk] + target - place) for place, chunk, target in stencil.constants]
+        self.places, self.holes, self.added = np.array(found, np.int64).reshape(-1, 3).T
+
+    def fill(self, code: NDArray[np.uint8], stream: Stream, steps: slice, starts: NDArray[np.int64]) -> None:
+        """Fill the holes of some steps."""
+        which = stream.which[steps]
+        counts = self.counts[which]
+        ends = np.cumsum(counts)
+        owners = np.repeat(np.arange(len(which)), counts)
+        number = np.arange(len(owners)) - (ends - counts)[owners] + self.first[which][owners]
+        holes, starts = self.holes[number], starts[owners]
+        offsets = np.where(holes == CONSTANT, -starts, stream.offsets(steps, owners, holes)) + self.added[number]
+        # Holes stand at any address, aligned or not.
+        words = np.ndarray((len(code) - 3,), np.int32, code, strides=(1,))
+        words[starts + self.places[number]] = offsets
 
 
 def _buffer(head: NDArray[np.floating], slots: int, real: Real) -> NDArray[np.floating]:

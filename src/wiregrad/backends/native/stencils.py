@@ -7,13 +7,13 @@ offsets into the working buffer, and offsets to constants that stand in front of
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from wiregrad.backends.native import machine
 from wiregrad.backends.native.emit import Emitter, Real, Value
@@ -31,6 +31,8 @@ OUTPUT, ARRIVED = MOST_INPUTS, MOST_INPUTS + 1
 GRADIENTS = MOST_INPUTS + 2
 """Holes: the value of input k is hole k, then the output, what arrived from upstream, and the gradient of input k."""
 HOLES = GRADIENTS + MOST_INPUTS
+CONSTANT = -1
+"""Stands for a hole that leads to a constant in front of the code."""
 STORE, ADD, MERGE = 1, 2, 3
 """How something sent meets the gradient that is there: none yet, one that is present, one that may be absent."""
 _ABSOLUTE, _RELATIVE, _JUMP = (10, 11), 2, 4
@@ -81,20 +83,24 @@ Key = Kind | Back | Plain
 
 
 class Placed(NamedTuple):
-    """A stencil: what a step does, where it finds what was computed just before, and what it leaves in the buffer.
+    """A stencil: what a step does, which registers it reads and writes, and what it leaves in the buffer.
 
-    The numbers written last stand in registers too, the newest first. A step that calls a function loses the older ones.
+    Registers count from 1; 0 is none. A step that calls a function loses those it does not write.
     """
 
     key: Key
     reads: tuple[int, ...] = ()
-    """Where operands are (for a step back, what arrived): 0 in the buffer, k in the k-th register."""
-    stored: tuple[bool, ...] = (True,) * MOST_INPUTS
-    """Whether the output (for a step back, the gradient of each input) goes to the buffer: not if all its readers find
-    it in a register."""
+    """The registers of the operands; for a step back, of what arrived."""
+    writes: tuple[int, ...] = ()
+    """The register for the output; for a step back, for the gradient of each input."""
+    stored: tuple[bool, ...] = (True,)
+    """Whether the output, or the gradient of each input, goes to the buffer."""
 
 
-REGISTERS = 3
+SKIPPED = 3
+"""The buffer is handed on twice: in a register that calls leave alone, and, so many further on, in one whose
+instructions are shorter."""
+REGISTERS = 8
 """How many numbers are handed on in registers."""
 
 
@@ -102,7 +108,7 @@ REGISTERS = 3
 class Stencil:
     """Machine code with holes."""
 
-    code: NDArray[np.uint8]
+    code: bytes
     holes: tuple[tuple[int, int, int], ...]
     """Where a hole is, which operand belongs there, and what is added to its offset."""
     constants: tuple[tuple[int, int, int], ...]
@@ -134,9 +140,9 @@ class Library:
         return bytes(pool), bases
 
     def _made(self, keys: Sequence[Placed]) -> list[Stencil]:
-        bodies, kinds = list[str](), ", ".join(["ptr", *[self.real.type] * REGISTERS])
-        declared = {f"declare preserve_nonecc void @next({kinds})"}
-        given = ", ".join(["ptr %w", *(f"{self.real.type} %r{k}" for k in range(1, REGISTERS + 1))])
+        bodies, numbers = list[str](), [f"{self.real.type} %r{k}" for k in range(1, REGISTERS + 1)]
+        given = ", ".join(["ptr %base", *(f"i64 %i{k}" for k in range(1, SKIPPED + 1)), "ptr %w", *numbers])
+        declared = {f"declare preserve_nonecc void @next({re.sub(' %[a-z0-9]+', '', given)})"}
         for number, placed in enumerate(keys):
             emitter = Emitter(self.real, call_vector)
             access = _Holes(emitter, placed)
@@ -206,7 +212,7 @@ def _stencil(code: bytes, start: int, entries: list[Any], chunks: dict[int, int 
         else:
             what = symbol.name or "a section"
             raise NotNativeError(f"a stencil refers to {what} in a way that cannot be patched (relocation {kind})")
-    return Stencil(body, tuple(holes), tuple(constants))
+    return Stencil(body.tobytes(), tuple(holes), tuple(constants))
 
 
 class Access(Protocol):
@@ -226,9 +232,10 @@ class _Holes:
         self.emitter, self.real = emitter, emitter.real
         first, write = (ARRIVED, GRADIENTS) if isinstance(placed.key, Back) else (0, OUTPUT)
         self._found = {first + k: register for k, register in enumerate(placed.reads) if register}
+        self._registers = {write + k: register for k, register in enumerate(placed.writes) if register}
         self._left = {write + k for k, stored in enumerate(placed.stored) if stored}
-        self._pushes = pushes(placed.key) > 0
-        self._new = list[str]()
+        self._calls = calls(placed.key, self.real)
+        self._new = dict[int, str]()
 
     def load(self, hole: int) -> str:
         if hole in self._found:
@@ -236,31 +243,25 @@ class _Holes:
         return self.emitter.fresh(f"load {self.real.bits}, ptr {self._address(hole)}, align {self.real.width}")
 
     def store(self, hole: int, bits: str) -> None:
-        if self._pushes:
-            self._new.insert(0, self.emitter.real_of(bits))
+        if hole in self._registers:
+            self._new[self._registers[hole]] = self.emitter.real_of(bits)
         if hole in self._left:
             self.emitter.say(f"store {self.real.bits} {bits}, ptr {self._address(hole)}, align {self.real.width}")
 
     def handed_on(self) -> str:
         """Return what the next stencil is given: the buffer and the newest numbers."""
-        # Across a call registers would have to be saved, which costs more than reading a number from the buffer.
-        old = ["poison" if self.emitter.called else f"%r{k}" for k in range(1, REGISTERS + 1)]
-        numbers = [*self._new, *old][:REGISTERS]
-        return ", ".join(["ptr %w", *(f"{self.real.type} {number}" for number in numbers)])
+        numbers = [self._new.get(k, "poison" if self._calls else f"%r{k}") for k in range(1, REGISTERS + 1)]
+        integers = [f"i64 %i{k}" for k in range(1, SKIPPED + 1)]
+        given = [f"{self.real.type} {number}" for number in numbers]
+        return ", ".join(["ptr %base", *integers, f"ptr {self._buffer}", *given])
+
+    @property
+    def _buffer(self) -> str:
+        # A called function may change the short register, not the other one.
+        return "%base" if self._calls else "%w"
 
     def _address(self, hole: int) -> str:
-        return self.emitter.new(f"getelementptr i8, ptr %w, i64 ptrtoint (ptr @h{hole} to i64)")
-
-
-def pushes(key: Key) -> int:
-    """Return how many numbers a step puts into registers."""
-    match key:
-        case Kind():
-            return 1
-        case Back():
-            return sum(way > 0 for way in key.ways)
-        case Plain():
-            return int(key.name == "seed")
+        return self.emitter.new(f"getelementptr i8, ptr {self._buffer}, i64 ptrtoint (ptr @h{hole} to i64)")
 
 
 class _Nowhere:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,8 +10,10 @@ from numpy.typing import NDArray
 from wiregrad.backends.native import plan
 from wiregrad.backends.native.emit import Real
 from wiregrad.backends.native.kinds import Kinds, numbered
+from wiregrad.backends.native.registers import assigned
 from wiregrad.backends.native.stencils import (
     ARRIVED,
+    CONSTANT,
     GRADIENTS,
     OUTPUT,
     REGISTERS,
@@ -21,20 +22,16 @@ from wiregrad.backends.native.stencils import (
     Placed,
     Plain,
     calls,
-    pushes,
 )
 from wiregrad.ir import Circuit
-
-Offsets = Callable[[int], NDArray[np.int32]]
-"""Gives, for a hole, the offset into the buffer at each of some steps."""
 
 
 class Stream:
     """What a program does, step by step: which stencil, and whose slots belong into its holes.
 
     Forward in order, then the seed, then backward in reverse; a subject is a node, or for a step that belongs to none
-    the slot it reads and the slot it writes. A number that was written a few steps before is read from its register, and
-    one that is read from registers alone is not written to the buffer.
+    the slot it reads and the slot it writes. A number that is read again soon has a register, and one that is read from
+    its register alone is not written to the buffer.
     """
 
     def __init__(
@@ -53,24 +50,25 @@ class Stream:
         # Sorting 16 bits takes one pass; a program has a few hundred stencils.
         self.which = np.concatenate(self._which).astype(np.uint16 if len(self.keys) < 2**16 else np.int64)
         self.subjects = np.concatenate(self._subjects)
+        self._is_pair = np.array([isinstance(placed.key, Plain) for placed in self.keys])
 
     def __len__(self) -> int:
         return len(self.which)
 
-    def offsets(self, key: int, steps: NDArray[np.intp]) -> Offsets:
-        """Return, for the steps of one stencil, what gives the offset that belongs into a hole at each of them."""
-        subjects, found, columns, width = self.subjects[steps], self.found, self.columns, np.int32(self.real.width)
-        if isinstance(self.keys[key].key, Plain):
-            pairs = subjects.astype(np.int64)
-            return lambda hole: (pairs & 0xFFFFFFFF if hole == OUTPUT else pairs >> 32).astype(np.int32) * width
-
-        def offset(hole: int) -> NDArray[np.int32]:
-            nodes, slots = subjects, found.values if hole <= OUTPUT else found.gradients
-            if hole not in (OUTPUT, ARRIVED):
-                nodes = columns.sources[columns.starts[subjects] + (hole if hole < OUTPUT else hole - GRADIENTS)]
-            return np.asarray(slots[nodes] * width, np.int32)
-
-        return offset
+    def offsets(self, steps: slice, owners: NDArray[np.intp], holes: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the offsets into the buffer that belong into holes, each with its step counted from the first one."""
+        columns, subjects = self.columns, self.subjects[steps]
+        pair = self._is_pair[self.which[steps]]
+        nodes = np.where(pair, 0, subjects)[owners]
+        apart = np.where(holes > ARRIVED, holes - GRADIENTS, holes)
+        wired = (holes != OUTPUT) & (holes != ARRIVED) & (holes != CONSTANT) & ~pair[owners]
+        wires = np.where(wired, columns.starts[nodes] + apart, 0)
+        nodes = np.where(wired, columns.sources[wires], nodes) if len(columns.sources) else nodes
+        slots = np.where(holes <= OUTPUT, self.found.values[nodes], self.found.gradients[nodes]).astype(np.int64)
+        if pair.any():
+            own = subjects[owners]
+            slots = np.where(pair[owners], np.where(holes == OUTPUT, own & 0xFFFFFFFF, own >> 32), slots)
+        return slots * self.real.width
 
     def steps(self) -> list[tuple[Key, dict[int, int]]]:
         """Return what each step does, and the slot for each of its holes, registers left aside."""
@@ -95,42 +93,44 @@ class Stream:
         """Add steps of one stencil, each with the slot it reads and the one it writes."""
         if pairs:
             subjects = np.array([read << 32 | written for read, written in pairs], np.int64)
-            self._add([Placed(Plain(name))], np.zeros(len(pairs), np.int64), subjects)
+            # The seed is in the first register too: nothing else is in one before it.
+            writes = (1,) if name == "seed" else ()
+            self._add([Placed(Plain(name), writes=writes)], np.zeros(len(pairs), np.int64), subjects)
 
     def _forward(self) -> None:
-        columns, found = self.columns, self.found
+        columns, found, width = self.columns, self.found, REGISTERS + 1
         n, arity = len(columns.codes), columns.starts[1:] - columns.starts[:-1]
         steps = np.flatnonzero(found.live & (arity > 0))
         used, kinds, _ = numbered(self._kinds.nodes[steps])
         keys = [kind for kind in (self._kinds.table[k] for k in used.tolist()) if kind is not None]
-        times, lost = _clock(n, steps, self._calls(list[Key](keys))[kinds])
-        most, width = int(arity.max(initial=0)), REGISTERS + 1
-        codes = kinds.astype(np.int64)
-        for slot in range(most):
-            has = arity[steps] > slot
-            sources = columns.sources[np.where(has, columns.starts[steps] + slot, 0)]
-            codes = codes * width + np.where(has, _register(times[steps], times[sources], lost), 0)
-        codes = codes * 2 + self._is_stored(steps, times, lost)
-        used, which, _ = numbered(codes)
+        wires = self._wires(steps, arity[steps])
+        own = np.zeros(n, np.uint8)
+        own[steps] = assigned(*_life(n, steps, wires), self._calls(list[Key](keys))[kinds])
+        codes = kinds.astype(np.int64) * width + own[steps]
+        for has, sources in wires:
+            codes = codes * width + np.where(has, own[sources], 0)
+        codes = codes * 2 + self._is_stored(steps, own)
+        numbers, which, _ = numbered(codes)
         placed = list[Placed]()
-        for code in used.tolist():
-            rest, stored = divmod(code, 2)
-            registers = [rest // width**slot % width for slot in reversed(range(most))]
-            kind = keys[rest // width**most]
-            placed.append(Placed(kind, tuple(registers[: len(kind.types)]), (bool(stored),)))
+        for code in numbers.tolist():
+            *reads, written, kind, stored = _digits(code, width, len(wires))
+            placed.append(Placed(keys[kind], tuple(reads[: len(keys[kind].types)]), (written,), (bool(stored),)))
         self._add(placed, which, steps)
 
-    def _is_stored(
-        self, steps: NDArray[np.intp], times: NDArray[np.int32], lost: NDArray[np.int32]
-    ) -> NDArray[np.bool_]:
-        """Return which values go to the buffer: outputs, and what is read too late for a register or on the way back."""
-        n, last = len(self.columns.codes), self.found.last[steps]
-        forward = (last >= 0) & (last < n)
-        readers = np.where(forward, times[np.where(forward, last, 0)], 0)
-        kept = forward & (_register(readers, times[steps], lost) > 0)
-        outputs = np.zeros(n, np.bool_)
-        outputs[self.columns.outputs] = True
-        return ~kept | outputs[steps]
+    def _wires(self, steps: NDArray[np.intp], arity: NDArray[np.int32]) -> list[_Wire]:
+        """Return, per input, which steps have it and from which node."""
+        columns, found = self.columns, list[_Wire]()
+        for slot in range(int(arity.max(initial=0))):
+            has = arity > slot
+            found.append((has, columns.sources[np.where(has, columns.starts[steps] + slot, 0)]))
+        return found
+
+    def _is_stored(self, steps: NDArray[np.intp], own: NDArray[np.uint8]) -> NDArray[np.bool_]:
+        """Return which values go to the buffer: all but those that only steps forward read, from their register."""
+        n, stored = len(self.columns.codes), np.zeros(len(own), np.bool_)
+        stored[steps] = (own[steps] == 0) | (self.found.last[steps] >= n)
+        stored[self.columns.outputs] = True
+        return stored[steps]
 
     def _calls(self, keys: list[Key]) -> NDArray[np.bool_]:
         return np.array([calls(key, self.real) for key in keys], np.bool_)
@@ -145,28 +145,27 @@ class Stream:
         self._plain("settle", [(0, slot) for slot in found.gradients[inputs[(reached & absent) != 0]].tolist()])
 
     def _backward(self) -> None:
-        columns, found = self.columns, self.found
+        found, width = self.found, REGISTERS + 1
         steps = np.flatnonzero(found.variants)[::-1]
         used, kinds, _ = numbered(self._kinds.nodes[steps].astype(np.int64) << 16 | found.variants[steps])
         keys = [self._back(code) for code in used.tolist()]
         most = max((len(key.ways) for key in keys), default=0)
-        arrival = _Arrivals(len(columns.codes), steps, self._calls(list[Key](keys))[kinds], self._root)
-        counts = np.array([pushes(key) for key in keys], np.int64)[kinds]
-        wires = list[tuple[NDArray[np.bool_], NDArray[np.int32]]]()
-        for slot in range(most):
-            moves = found.variants[steps] >> 2 * slot & 3 != 0
-            wires.append((moves, columns.sources[np.where(moves, columns.starts[steps] + slot, 0)]))
-        arrival.note(counts, wires)
-        codes = kinds.astype(np.int64) * (REGISTERS + 1) + arrival.registers()
-        for moves, last in zip((moves for moves, _ in wires), arrival.are_last(), strict=True):
-            # What arrives last, and is read from its register, need not be stored.
-            codes = codes * 2 + (moves & ~last)
+        ways = [found.variants[steps] >> 2 * slot & 3 for slot in range(most)]
+        wires = [
+            (way != 0, self.columns.sources[np.where(way != 0, self.columns.starts[steps] + slot, 0)])
+            for slot, way in enumerate(ways)
+        ]
+        arrived, sent = _arrivals(len(found.values), steps, wires, self._calls(list[Key](keys))[kinds], self._root)
+        codes = kinds.astype(np.int64) * width + arrived
+        for register in sent:
+            codes = codes * width + register
         numbers, which, _ = numbered(codes)
         placed = list[Placed]()
         for code in numbers.tolist():
-            stored = tuple(bool(code >> (most - 1 - slot) & 1) for slot in range(most))
-            kind, register = divmod(code >> most, REGISTERS + 1)
-            placed.append(Placed(keys[kind], (register,), stored[: len(keys[kind].ways)]))
+            *written, found_in, kind = _digits(code * 2, width, most)[:-1]
+            # What is completed and found in its register need not be stored.
+            here = tuple(written[: len(keys[kind].ways)])
+            placed.append(Placed(keys[kind], (found_in,), here, tuple(not k for k in here)))
         self._add(placed, which, steps)
 
     def _back(self, code: int) -> Back:
@@ -176,54 +175,52 @@ class Stream:
         return Back(kind, bool(code >> plan.MASK_BIT & 1), ways)
 
 
-def _clock(n: int, steps: NDArray[np.intp], calling: NDArray[np.bool_]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Return when each node has its step (far in the past: never), and how many steps before each time lost registers."""
-    times = np.full(n, -REGISTERS - 1, np.int32)
-    times[steps] = np.arange(len(steps), dtype=np.int32)
-    return times, np.concatenate([[0], np.cumsum(calling)]).astype(np.int32)
+_Wire = tuple[NDArray[np.bool_], NDArray[np.int32]]
+"""Which steps have a wire, and the node at its other end."""
 
 
-def _register(now: NDArray[np.int32], then: NDArray[np.int32], lost: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Return the register in which a number written by one step is found by another; 0: in none."""
-    apart = now - then
-    near = (apart <= REGISTERS) & (then >= 0)
-    held = lost[now] == lost[np.where(near, then + 1, 0)]
-    return np.where(near & held, apart, 0)
+def _digits(code: int, width: int, count: int) -> list[int]:
+    """Take a code apart: so many registers, one more, the kind, and a bit."""
+    code, bit = divmod(code, 2)
+    found = list[int]()
+    for _ in range(count + 1):
+        code, digit = divmod(code, width)
+        found.append(digit)
+    return [*reversed(found[:-1]), found[-1], code, bit]
 
 
-class _Arrivals:
-    """What the steps back find in registers: the gradient of a node, if it was completed just before."""
+def _life(n: int, steps: NDArray[np.intp], wires: list[_Wire]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Return when each step forward writes its value, and when the last one reads it."""
+    now, last = np.arange(len(steps), dtype=np.int32), np.full(n, -1, np.int32)
+    for has, sources in wires:
+        np.maximum.at(last, sources[has], now[has])
+    return now, last[steps]
 
-    def __init__(self, n: int, steps: NDArray[np.intp], calling: NDArray[np.bool_], root: int) -> None:
-        self.steps, self.root = steps, root
-        self.lost = np.concatenate([[0], np.cumsum(calling)])
-        # The write that completes each gradient, and the step that makes it; the seed is write 0 of step -1.
-        self.written, self.writer = np.full(n, -1, np.int64), np.full(n, -1, np.int64)
-        self.written[root] = 0
 
-    def note(self, counts: NDArray[np.int64], wires: list[tuple[NDArray[np.bool_], NDArray[np.int32]]]) -> None:
-        """Take note of what each step writes: `wires` has, per input, who sends along it and to which node."""
-        self.before = 1 + np.concatenate([[0], np.cumsum(counts)[:-1]]) if len(counts) else counts
-        self.wires = list[tuple[NDArray[np.bool_], NDArray[np.int32], NDArray[np.int64]]]()
-        later = np.zeros(len(counts), np.int64)
-        for moves, sources in reversed(wires):
-            # The last input is served first.
-            self.wires.insert(0, (moves, sources, self.before + later))
-            later = later + moves
-        for moves, sources, number in self.wires:
-            np.maximum.at(self.written, sources[moves], number[moves])
-            np.maximum.at(self.writer, sources[moves], np.flatnonzero(moves))
-
-    def registers(self) -> NDArray[np.int64]:
-        """Return the register where each step finds what arrives; 0: in the buffer."""
-        own = self.steps
-        apart = self.before - self.written[own]
-        held = self.lost[np.arange(len(own))] == self.lost[self.writer[own] + 1]
-        found = np.where((apart <= REGISTERS) & held, apart, 0)
-        self.taken = np.zeros(len(self.written), np.bool_)
-        self.taken[own] = found > 0
-        return found
-
-    def are_last(self) -> list[NDArray[np.bool_]]:
-        """Return, per input, which steps complete a gradient there that is then found in its register."""
-        return [(number == self.written[sources]) & self.taken[sources] for _, sources, number in self.wires]
+def _arrivals(
+    n: int, steps: NDArray[np.intp], wires: list[_Wire], calling: NDArray[np.bool_], root: int
+) -> tuple[NDArray[np.uint8], list[NDArray[np.uint8]]]:
+    """Return in which register each step back finds what arrives, and where it puts each gradient that it completes."""
+    count, most = len(steps), len(wires)
+    times, last = np.full(n, -1, np.int32), np.full(n, -1, np.int64)
+    times[steps] = np.arange(count, dtype=np.int32)
+    # The last input of a node is served first.
+    order = np.arange(count)[:, None] * most + np.arange(most - 1, -1, -1)
+    for slot, (moves, sources) in enumerate(wires):
+        np.maximum.at(last, sources[moves], order[moves, slot])
+    ends = np.full((count, most), -1, np.int32)
+    for slot, (moves, sources) in enumerate(wires):
+        completes = moves & (last[sources] == order[:, slot])
+        ends[:, most - 1 - slot] = np.where(completes, times[sources], -1)
+    starts = np.repeat(np.arange(count, dtype=np.int32), most)
+    # The seed comes before all, and is in the first register.
+    first = np.full(1, -1, np.int32)
+    found = assigned(np.concatenate([first, starts]), np.concatenate([times[[root]], ends.ravel()]), calling)
+    registers = found[1:].reshape(count, most)
+    arrived, sent = np.zeros(n, np.uint8), list[NDArray[np.uint8]]()
+    arrived[root] = found[0]
+    for slot, (_, sources) in enumerate(wires):
+        sent.append(registers[:, most - 1 - slot])
+        held = sent[-1] > 0
+        arrived[sources[held]] = sent[-1][held]
+    return arrived[steps], sent
