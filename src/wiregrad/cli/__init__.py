@@ -19,6 +19,7 @@ import click
 from click.shell_completion import shell_complete
 
 from wiregrad import __version__
+from wiregrad.cli.bench import bench
 from wiregrad.cli.check import check
 from wiregrad.cli.code import code
 from wiregrad.cli.common import no_color
@@ -65,6 +66,7 @@ cli = click.Group(
         convert,
         receipt,
         doctor,
+        bench,
         completion,
     ],
     params=[no_color()],

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -205,9 +205,8 @@ def finish(tape: Tape | None, op: Op, operands: Sequence[Any], xs: Sequence[Any]
     if not tape.tracing:
         return wrapped(tape, offset, data)
     note_place(tape, offset)
-    errors = np.geterr()
-    if errors != tape.errors or "raise" in errors.values():
-        _note_errors(tape, errors.values())
+    if tape.errors is not None:
+        _note_errors(tape)
     value = wrapped(tape, offset, data)
     if STATE.paused and moves and op is not TABLE["stop_gradient"]:
         # Under no_grad a circuit still needs the node; what must not happen is that a gradient flows back.
@@ -220,9 +219,11 @@ def tracing() -> bool:
     return STATE.tape is not None and STATE.tape.tracing
 
 
-def _note_errors(tape: Tape, errors: Iterable[object]) -> None:
-    """Note that what goes wrong in an op may be seen by the function that is traced."""
-    if set(errors) != {"ignore"}:
+def _note_errors(tape: Tape) -> None:
+    """Note whether what goes wrong in an op may be seen by the function that is recorded."""
+    errors = np.geterr()
+    modes = set(errors.values())
+    if "raise" in modes or (errors != tape.errors and modes != {"ignore"}):
         tape.leak = "it uses np.errstate(...), under which numbers may raise or warn"
 
 

@@ -120,8 +120,8 @@ class Tape:
         self.limit = LIMIT * STRIDE
         self.tracing = tracing
         """Whether everything is recorded for a circuit: comparisons, places, names, what steered Python."""
-        self.errors = np.geterr() if tracing else None
-        """What NumPy did about errors when tracing began."""
+        self.errors: Any = None
+        """For a recording that is to be replayed: what NumPy did about errors when it began."""
         self.apart = apart or tracing
         """Whether values of other recordings stand here as leaves, instead of being copied with all they came from."""
         self.certificates: list[Certificate] = []

@@ -49,9 +49,12 @@ class Traced:
         return sorted(wanted)
 
 
-def run_traced(f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], *, named: bool = False) -> Traced:
+def run_traced(
+    f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], *, named: bool = False, replayed: bool = True
+) -> Traced:
     """Run a function on values of a new recording; every float leaf of its arguments becomes an input."""
     tape = Tape(tracing=True)
+    tape.errors = np.geterr() if replayed else None
     inputs: list[int] = []
 
     def lift(leaf: Any) -> Any:
@@ -118,7 +121,7 @@ def trace_at(f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any])
     for leaf in flatten((tuple(args), dict(kwargs)))[0]:
         if isinstance(leaf, Value) and leaf._tape is not None and leaf._tape.tracing:
             leaf._tape.leak = "a circuit was traced inside"
-    traced = run_traced(f, args, kwargs, named=True)
+    traced = run_traced(f, args, kwargs, named=True, replayed=False)
     inputs = [traced.tape.value_at(offset) for offset in traced.inputs]
     return Writer(traced, input_names(f, args, kwargs), getattr(f, "__name__", "f")).circuit(), inputs
 

@@ -135,7 +135,7 @@ def _read(kind: Kind, moving: int) -> int:
 def numbered(keys: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int32], NDArray[np.intp]]:
     """Return the different keys in order, the number of each entry's key among them, and an entry that has each key."""
     most = int(keys.max(initial=0)) + 1
-    if most > 4 * len(keys) + 2**22:
+    if most > 16 * len(keys) + 2**16:
         used, first, which = np.unique(keys, return_index=True, return_inverse=True)
         return used, which.astype(np.int32), first
     examples = np.full(most, -1, np.int32)

@@ -32,7 +32,7 @@ STENCILS, LLVM = "stencils", "llvm"
 """Who made the code of a program."""
 LINE = 64
 """Bytes in a line of the cache, which is also the widest vector."""
-BLOCK = 100_000
+BLOCK = 16_000
 """Stencils are laid for so many steps at a time, which fit the cache."""
 _ONE_AT_A_TIME = threading.Lock()
 """Stencils are made once, whichever thread needs them first."""

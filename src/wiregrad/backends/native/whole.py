@@ -17,6 +17,7 @@ from wiregrad.backends.native.stream import Stream
 from wiregrad.backends.native.vectormath import call_vector
 from wiregrad.errors import NotNativeError
 
+SEED = stencils.Plain("seed")
 CHUNK = 300
 """How many steps a function has."""
 
@@ -51,6 +52,12 @@ class _Slots:
         slot = self.holes[hole]
         self.known[slot] = self.left[slot] = bits
 
+    def hide(self, slot: int) -> None:
+        """Let LLVM forget what a slot holds: a product with a seed of 1 would be left out, and not quiet a NaN."""
+        real, place = self.emitter.real, self.address(slot)
+        self.emitter.say(f"store {real.bits} {self.left[slot]}, ptr {place}, align {real.width}")
+        self.known[slot] = self.emitter.fresh(f"load volatile {real.bits}, ptr {place}, align {real.width}")
+
     def address(self, slot: int) -> str:
         return self.emitter.new(f"getelementptr i8, ptr %w, i64 {slot * self.emitter.real.width}")
 
@@ -80,6 +87,8 @@ def _part(real: Real, steps: Sequence[tuple[stencils.Key, dict[int, int]]]) -> _
     for key, holes in steps:
         slots.holes = holes
         stencils.write(emitter, key, slots)
+        if key == SEED:
+            slots.hide(holes[stencils.OUTPUT])
     return _Part(emitter, frozenset(slots.read), slots.left)
 
 
