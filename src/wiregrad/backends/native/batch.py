@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import Any
@@ -22,7 +23,9 @@ from wiregrad.backends.native.loops import Loops
 from wiregrad.backends.native.program import Program, aligned
 
 FEWEST = 64
-"""A thread is given at least so many tiles: starting one takes as long as a few of them."""
+"""A part has at least so many tiles: handing one out takes as long as a few of them."""
+TURNS = 8
+"""How many parts there are for each thread, so that one that is held up does not hold up all."""
 
 
 def lanes_for(dtype: np.dtype[np.floating]) -> int:
@@ -38,21 +41,27 @@ def run(
     given = np.ascontiguousarray(points, program.real.dtype)
     values = np.empty((count, program.outputs), program.real.dtype)
     gradients = np.empty((count, program.inputs), program.real.dtype) if gradient else None
-    tiles = -(-count // lanes)
-    workers = max(1, min(threads or available(), tiles // FEWEST))
-    bounds = [tiles * k // workers * lanes for k in range(workers)] + [count]
+    workers, parts = _shares(-(-count // lanes), lanes, count, threads or available())
 
-    def part(k: int) -> None:
-        work = aligned(program.initial)
+    def work() -> None:
+        own = aligned(program.initial)
         slopes = 0 if gradients is None else gradients.ctypes.data
-        addresses = (program.entry, work.ctypes.data, given.ctypes.data, values.ctypes.data, slopes)
-        _driver(program.real)(*addresses, program.inputs, program.outputs, bounds[k], bounds[k + 1])
+        addresses = (program.entry, own.ctypes.data, given.ctypes.data, values.ctypes.data, slopes)
+        for first, last in parts:
+            _driver(program.real)(*addresses, program.inputs, program.outputs, first, last)
 
-    if workers == 1:
-        part(0)
-    else:
-        list(_pool().map(part, range(workers)))
+    helpers = [_pool().submit(work) for _ in range(workers - 1)]
+    work()
+    for helper in helpers:
+        helper.result()
     return values, gradients
+
+
+def _shares(tiles: int, lanes: int, count: int, threads: int) -> tuple[int, Iterator[tuple[int, int]]]:
+    """Return how many threads work, and the parts of the batch, which each takes from the rest when it has time."""
+    workers = max(1, min(threads, tiles // FEWEST))
+    size = lanes * (tiles if workers == 1 else max(FEWEST, -(-tiles // (workers * TURNS))))
+    return workers, iter([(first, min(first + size, count)) for first in range(0, count, size or 1)])
 
 
 def available() -> int:
@@ -67,11 +76,6 @@ def _pool() -> ThreadPoolExecutor:
 
 if hasattr(os, "register_at_fork"):
     # A child has none of its parent's threads.
-    os.register_at_fork(after_in_child=_pool.cache_clear)
-
-
-if hasattr(os, "register_at_fork"):
-    # Threads do not follow into a process that is forked off: it must start its own.
     os.register_at_fork(after_in_child=_pool.cache_clear)
 
 
