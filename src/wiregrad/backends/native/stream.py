@@ -47,9 +47,9 @@ class Stream:
         if root >= 0:
             self._back_from(root, np.array(circuit.input_indices(), np.intp))
         self._plain("return", [(0, 0)])
-        # Sorting 16 bits takes one pass; a program has a few hundred stencils.
-        self.which = np.concatenate(self._which).astype(np.uint16 if len(self.keys) < 2**16 else np.int64)
+        self.which = np.concatenate(self._which).astype(np.int32)
         self.subjects = np.concatenate(self._subjects)
+        del self._which, self._subjects
         self._is_pair = np.array([isinstance(placed.key, Plain) for placed in self.keys])
 
     def __len__(self) -> int:
