@@ -228,3 +228,10 @@ def test_the_command_refuses_a_form_it_does_not_know_before_it_measures(name: st
 
     assert result.exit_code == 2
     assert "ends in .md or .json" in result.output
+
+
+def test_numbers_near_zero_are_what_they_were_after_a_race() -> None:
+    # A library linked with -ffast-math flushes them to zero in the whole process.
+    suite.measure(suite.TINY, parts=("batch",))
+
+    assert np.float64(1e-308) * np.float64(0.01) > 0.0

@@ -106,7 +106,7 @@ def _code_loop(inputs: int, outputs: int) -> Any:
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 define void @once({arguments}) alwaysinline {{
   call void @llvm.memcpy.p0.p0.i64(ptr %w, ptr %x, i64 {8 * inputs}, i1 false)
-  call preserve_nonecc void %code(ptr %w)
+  {machine.CALL}
   %from = getelementptr double, ptr %w, i64 {inputs}
   call void @llvm.memcpy.p0.p0.i64(ptr %y, ptr %from, i64 {8 * (inputs + outputs)}, i1 false)
   ret void
@@ -223,7 +223,9 @@ def simd_c(workload: Workload, points: Numbers) -> Task:
 @lru_cache(maxsize=4)
 def _simd_library(workload: Workload) -> ctypes.CDLL:
     folder = scratch()
-    _compile(_compiler(), folder, {"simd.c": c_batch(workload.circuit)}, [*SIMD_FLAGS, "-shared", "-o", "simd.so"])
+    _compile(_compiler(), folder, {"simd.c": c_batch(workload.circuit)}, [*SIMD_FLAGS, "-c", "-o", "simd.o"])
+    # Linked without -ffast-math, which would have the library flush subnormals to zero for the whole process.
+    _compile(_compiler(), folder, {}, ["-shared", "-o", "simd.so", "simd.o"])
     return ctypes.CDLL(str(folder / "simd.so"))
 
 
