@@ -249,7 +249,7 @@ PEERS = Peers(
     compile=(Entrant("jax.jit", jax_compile, 1_100, LONG),),
     point=(
         Entrant("CasADi SX", casadi_point),
-        Entrant("jax.jit", jax_point, 1_100, LONG),
+        Entrant("jax.jit", jax_point, 200, LONG),
         Entrant("micrograd", micrograd_point, 20_000, "takes seconds for each run"),
     ),
     batch=(
@@ -261,7 +261,7 @@ PEERS = Peers(
 )
 QUICK = Peers(
     compile=(Entrant("jax.jit", jax_compile, 200, LONG),),
-    point=(PEERS.point[0], Entrant("jax.jit", jax_point, 200, LONG), PEERS.point[2]),
+    point=PEERS.point,
     batch=PEERS.batch,
     call=PEERS.call,
 )

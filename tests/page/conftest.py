@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, expect
 
 from wiregrad.explorer.page import page_of
 
-from .driver import WIDE, Explorer, Watched, chromium
+from .driver import PATIENCE, WIDE, Explorer, Watched, chromium
 
 Opener = Callable[..., Explorer]
+expect.set_options(timeout=PATIENCE)
 
 
 # Playwright keeps an event loop on this thread; tests elsewhere that start one of their own must not meet it.
@@ -40,7 +41,7 @@ def opened(browser: Browser, site: Path) -> Iterator[Opener]:
         width, height = size
         context = browser.new_context(viewport={"width": width, "height": height}, **options)  # type: ignore[arg-type]
         contexts.append(context)
-        context.set_default_timeout(5000)
+        context.set_default_timeout(PATIENCE)
         watched.attach(context)
         return Explorer(context.new_page(), watched).open(f"{path.as_uri()}{fragment}")
 

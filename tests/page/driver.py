@@ -18,6 +18,8 @@ AXE = ROOT / "web" / "node_modules" / "axe-core" / "axe.min.js"
 FLAGS = ["--no-sandbox", "--disable-gpu"]
 WIDE = (1280, 800)
 NARROW = (360, 740)
+PATIENCE = 20_000
+"""Milliseconds that an answer may take on a busy machine."""
 
 
 @contextmanager

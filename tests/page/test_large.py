@@ -19,13 +19,10 @@ from wiregrad.explorer.views import Views
 from wiregrad.ops.flow import settle
 
 from .conftest import Opener
-from .driver import ROOT, WIDE, Explorer, Watched
+from .driver import PATIENCE, ROOT, WIDE, Explorer, Watched
 
 sys.path.insert(0, str(ROOT / "examples"))
 import explore_networks
-
-PATIENCE = 20_000
-"""Milliseconds for an answer of the server on a busy machine."""
 
 
 @pytest.fixture(scope="module")
@@ -244,7 +241,9 @@ def test_a_large_circuit_is_walked_with_the_keyboard(served: Opened, sound: Run)
     expect(page.button("Back to the picture before")).to_be_enabled()
 
 
-@pytest.mark.parametrize("tab", ["Table", "Heat strip", "Find"])
+@pytest.mark.parametrize(
+    "tab", ["Table", *(pytest.param(tab, marks=pytest.mark.full) for tab in ("Heat strip", "Find"))]
+)
 def test_the_accessibility_checker_finds_nothing_in_a_large_circuit(served: Opened, broken: Run, tab: str) -> None:
     page = served(broken)
     page.page.keyboard.press("g")

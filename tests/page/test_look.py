@@ -66,7 +66,7 @@ def in_view(page: Explorer, name: str) -> bool:
     return across and window["y"] <= box["y"] and box["y"] + box["height"] <= window["y"] + window["height"]
 
 
-@pytest.mark.parametrize("direction", ["lr", "td"])
+@pytest.mark.parametrize("direction", ["lr", pytest.param("td", marks=pytest.mark.full)])
 def test_no_label_of_a_preset_touches_another_or_a_box(opened: Opener, direction: str) -> None:
     page = opened()
     for key in PRESETS:
@@ -148,7 +148,7 @@ def test_on_a_narrow_page_who_reads_the_table_is_not_moved_away_from_it(opened: 
     assert page.page.evaluate("scrollY") == before > 0
 
 
-@pytest.mark.parametrize("size", [(1280, 800), NARROW])
+@pytest.mark.parametrize("size", [pytest.param((1280, 800), marks=pytest.mark.full), NARROW])
 def test_stepping_keeps_the_node_of_the_step_in_view(opened: Opener, size: tuple[int, int]) -> None:
     page = opened("#v=1&p=vanishing", size=size, reduced_motion="reduce")
     assert not in_view(page, "h20")

@@ -19,7 +19,11 @@ def size_of(picture: Path) -> tuple[int, int]:
     return width, height
 
 
-@pytest.mark.parametrize("look", LOOKS, ids=[look.name for look in LOOKS])
+@pytest.mark.parametrize(
+    "look",
+    [LOOKS[0], *(pytest.param(look, marks=pytest.mark.full) for look in LOOKS[1:])],
+    ids=[look.name for look in LOOKS],
+)
 def test_every_preset_is_photographed(browser: Browser, tmp_path: Path, look: Look) -> None:
     wanted = {name: fragment for name, fragment in states().items() if name.startswith("preset-")}
     made = photograph_all(browser, tmp_path, wanted, [look])
