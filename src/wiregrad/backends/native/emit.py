@@ -7,12 +7,12 @@ so that the lanes of a vector do the same thing. What was computed before is not
 from __future__ import annotations
 
 import math
-import struct
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from wiregrad.backends.native.lanes import real_text, suffix, vector
 from wiregrad.codegen.lowering import AS_NUMBER, scalar
 from wiregrad.errors import NotNativeError
 from wiregrad.ir import TABLE
@@ -79,7 +79,7 @@ class Real(NamedTuple):
 
     def of(self, element: str) -> str:
         """Return the type of all lanes of an element."""
-        return element if self.lanes == 1 else f"<{self.lanes} x {element}>"
+        return vector(element, self.lanes)
 
     def splat(self, element: str, value: str) -> str:
         """Return a constant in all lanes."""
@@ -90,11 +90,7 @@ class Real(NamedTuple):
         with np.errstate(over="ignore"):
             exact = float(self.dtype.type(value))
         exact = math.nan if math.isnan(exact) else exact
-        return self.splat(self.name, f"0x{struct.unpack('<Q', struct.pack('<d', exact))[0]:016X}")
-
-    def suffix(self) -> str:
-        """Return how intrinsics are called for the type."""
-        return f"{'' if self.lanes == 1 else f'v{self.lanes}'}f{self.size * 8}"
+        return self.splat(self.name, real_text(exact))
 
 
 class Value(NamedTuple):
@@ -238,7 +234,7 @@ class Emitter:
             self.called = True
             return self.caller(self, name, operands)
         kind = self.real.type
-        called = f"@llvm.{INSTRUCTIONS[name]}.{self.real.suffix()}"
+        called = f"@llvm.{INSTRUCTIONS[name]}.{suffix(self.real.name, self.real.lanes)}"
         self.declared.add(f"declare {kind} {called}({', '.join([kind] * len(operands))})")
         return self.new(f"call {kind} {called}({', '.join(f'{kind} {operand}' for operand in operands)})")
 

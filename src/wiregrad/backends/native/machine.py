@@ -66,21 +66,25 @@ def vector_bytes() -> int:
 @cache
 def target(stencils: bool = False) -> Any:
     """Return a target machine: for functions, or for stencils, whose operands stand at absolute 32-bit offsets."""
-    flags = ",".join(f"+{name}" for name in sorted(features()))
     if stencils:
         # Stencils hand the upper halves of vector registers on as they are; `enter` clears them once.
-        where = {"reloc": "static", "codemodel": "small"}
-        made = llvm().Target.from_triple(TRIPLE)
-        return made.create_target_machine(cpu=processor(), features=f"{flags},-vzeroupper", opt=2, **where)
-    made = llvm().Target.from_triple(llvm().get_process_triple())
-    return made.create_target_machine(cpu=processor(), features=flags, opt=2, reloc="pic", codemodel="jitdefault")
+        return _fresh_target(TRIPLE, ",-vzeroupper", reloc="static", codemodel="small")
+    return _fresh_target(llvm().get_process_triple(), reloc="pic", codemodel="jitdefault")
+
+
+def _fresh_target(triple: str, more: str = "", **where: str) -> Any:
+    flags = ",".join(f"+{name}" for name in sorted(features()))
+    made = llvm().Target.from_triple(triple)
+    return made.create_target_machine(cpu=processor(), features=flags + more, opt=2, **where)
 
 
 class Functions:
     """Functions that LLVM compiled, which live as long as this object."""
 
     def __init__(self, text: str, level: int = 2) -> None:
-        self._engine = llvm().create_mcjit_compiler(optimized(text, level), _fresh_target())
+        # An engine takes its target machine over, so each has its own.
+        own = _fresh_target(llvm().get_process_triple(), codemodel="jitdefault")
+        self._engine = llvm().create_mcjit_compiler(optimized(text, level), own)
         self.size = 0
         """How many bytes they take, with what LLVM notes beside them."""
         self._engine.set_object_cache(self._note)
@@ -114,13 +118,6 @@ def optimized(text: str, level: int) -> Any:
         builder = llvm().create_pass_builder(target(), options)
         builder.getModulePassManager().run(module, builder)
     return module
-
-
-def _fresh_target() -> Any:
-    # An engine takes its target machine over, so each has its own.
-    flags = ",".join(f"+{name}" for name in sorted(features()))
-    made = llvm().Target.from_triple(llvm().get_process_triple())
-    return made.create_target_machine(cpu=processor(), features=flags, opt=2, codemodel="jitdefault")
 
 
 @cache

@@ -103,7 +103,7 @@ class Stream:
         steps = np.flatnonzero(found.live & (arity > 0))
         used, kinds, _ = numbered(self._kinds.nodes[steps])
         keys = [kind for kind in (self._kinds.table[k] for k in used.tolist()) if kind is not None]
-        wires = self._wires(steps, arity[steps])
+        wires = self._wires(steps, [arity[steps] > slot for slot in range(int(arity.max(initial=0)))])
         own = np.zeros(n, np.uint8)
         own[steps] = assigned(*_life(n, steps, wires), self._calls(list[Key](keys))[kinds])
         codes = kinds.astype(np.int64) * width + own[steps]
@@ -117,13 +117,12 @@ class Stream:
             placed.append(Placed(keys[kind], tuple(reads[: len(keys[kind].types)]), (written,), (bool(stored),)))
         self._add(placed, which, steps)
 
-    def _wires(self, steps: NDArray[np.intp], arity: NDArray[np.int32]) -> list[_Wire]:
-        """Return, per input, which steps have it and from which node."""
-        columns, found = self.columns, list[_Wire]()
-        for slot in range(int(arity.max(initial=0))):
-            has = arity > slot
-            found.append((has, columns.sources[np.where(has, columns.starts[steps] + slot, 0)]))
-        return found
+    def _wires(self, steps: NDArray[np.intp], there: list[NDArray[np.bool_]]) -> list[_Wire]:
+        """Return, per input, which steps have a wire there and from which node."""
+        columns = self.columns
+        return [
+            (has, columns.sources[np.where(has, columns.starts[steps] + slot, 0)]) for slot, has in enumerate(there)
+        ]
 
     def _is_stored(self, steps: NDArray[np.intp], own: NDArray[np.uint8]) -> NDArray[np.bool_]:
         """Return which values go to the buffer: all but those that only steps forward read, from their register."""
@@ -150,11 +149,7 @@ class Stream:
         used, kinds, _ = numbered(self._kinds.nodes[steps].astype(np.int64) << 16 | found.variants[steps])
         keys = [self._back(code) for code in used.tolist()]
         most = max((len(key.ways) for key in keys), default=0)
-        ways = [found.variants[steps] >> 2 * slot & 3 for slot in range(most)]
-        wires = [
-            (way != 0, self.columns.sources[np.where(way != 0, self.columns.starts[steps] + slot, 0)])
-            for slot, way in enumerate(ways)
-        ]
+        wires = self._wires(steps, [found.variants[steps] >> 2 * slot & 3 != 0 for slot in range(most)])
         arrived, sent = _arrivals(len(found.values), steps, wires, self._calls(list[Key](keys))[kinds], self._root)
         codes = kinds.astype(np.int64) * width + arrived
         for register in sent:
