@@ -249,7 +249,7 @@ PEERS = Peers(
     compile=(Entrant("jax.jit", jax_compile, 1_100, LONG),),
     point=(
         Entrant("CasADi SX", casadi_point),
-        Entrant("jax.jit", jax_point, 200, LONG),
+        Entrant("jax.jit", jax_point, 500, LONG),
         Entrant("micrograd", micrograd_point, 20_000, "takes seconds for each run"),
     ),
     batch=(
