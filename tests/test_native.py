@@ -29,6 +29,7 @@ from wiregrad.backends.native.stencils import (
     MERGE,
     OUTPUT,
     STORE,
+    WITHIN,
     Back,
     Kind,
     Placed,
@@ -153,7 +154,8 @@ class Machine:
             self.read(self.values[node], self.value(node))
         for slot, source in reversed(list(enumerate(sources))):
             if key.ways[slot] in (ADD, MERGE):
-                self.read(self.gradients[source], self.gradient(source))
+                self.registers |= {register: what for register, what in new if register == WITHIN}
+                self.read(self.gradients[source], self.gradient(source), placed.reads[1 + slot])
             if key.ways[slot]:
                 self.arrived[source] += 1
                 new.append((placed.writes[slot], self.gradient(source)))

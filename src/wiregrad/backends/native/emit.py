@@ -115,6 +115,8 @@ class Emitter:
         self._known: dict[str, str] = {}
         self.called = False
         """Whether a function was called."""
+        self.absent = real.absent
+        """The bits of an absent gradient, or what holds them."""
 
     def new(self, instruction: str) -> str:
         """Write an instruction and return its value; one that was written before is not written again."""

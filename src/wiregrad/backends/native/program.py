@@ -246,7 +246,8 @@ class _Holes:
         for stencil in made:
             found += stencil.holes
             found += [(place, CONSTANT, bases[chunk] + target - place) for place, chunk, target in stencil.constants]
-        self.places, self.holes, self.added = np.array(found, np.int64).reshape(-1, 3).T
+        self.places, self.holes, added = np.ascontiguousarray(np.array(found, np.int64).reshape(-1, 3).T)
+        self.added = added.astype(np.int32)
 
     def fill(self, code: NDArray[np.uint8], stream: Stream, steps: slice, starts: NDArray[np.int64]) -> None:
         """Fill the holes of some steps."""
@@ -256,7 +257,10 @@ class _Holes:
         owners = np.repeat(np.arange(len(which)), counts)
         number = np.arange(len(owners)) - (ends - counts)[owners] + self.first[which][owners]
         holes, starts = self.holes[number], starts[owners]
-        offsets = np.where(holes == CONSTANT, -starts, stream.offsets(steps, owners, holes)) + self.added[number]
+        offsets = stream.offsets(steps, owners, holes)
+        constants = np.flatnonzero(holes == CONSTANT)
+        offsets[constants] = -starts[constants]
+        offsets += self.added[number]
         # Holes stand at any address, aligned or not.
         words = np.ndarray((len(code) - 3,), np.int32, code, strides=(1,))
         words[starts + self.places[number]] = offsets

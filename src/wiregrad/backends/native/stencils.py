@@ -17,7 +17,7 @@ import numpy as np
 
 from wiregrad.backends.native import machine
 from wiregrad.backends.native.emit import Emitter, Real, Value
-from wiregrad.backends.native.vectormath import call_vector
+from wiregrad.backends.native.vectormath import call_listed, call_vector
 from wiregrad.codegen.forms import Constant, Form, Slot, slots_of, tidied
 from wiregrad.codegen.lowering import lowered
 from wiregrad.codegen.rules import Case, Rule, rule_of
@@ -74,7 +74,7 @@ class Back(NamedTuple):
 
 
 class Plain(NamedTuple):
-    """A stencil that belongs to no node: `seed`, `zero`, `settle`, `copy` or `return`."""
+    """A stencil that belongs to no node: `begin`, `seed`, `zero`, `settle`, `copy` or `return`."""
 
     name: str
 
@@ -90,18 +90,20 @@ class Placed(NamedTuple):
 
     key: Key
     reads: tuple[int, ...] = ()
-    """The registers of the operands; for a step back, of what arrived."""
+    """The registers of the operands; for a step back, of what arrived, then of the gradient of each input so far."""
     writes: tuple[int, ...] = ()
     """The register for the output; for a step back, for the gradient of each input."""
     stored: tuple[bool, ...] = (True,)
     """Whether the output, or the gradient of each input, goes to the buffer."""
 
 
-SKIPPED = 3
-"""The buffer is handed on twice: in a register that calls leave alone, and, so many further on, in one whose
-instructions are shorter."""
+HANDED = ("ptr %base", "ptr %calls", "i64 %absent", "i64 %unused", "ptr %w")
+"""What every stencil finds in registers and hands on: the buffer, where the addresses of functions stand, and the bits
+of an absent gradient, in registers that calls leave alone; then the buffer in one whose instructions are shorter."""
 REGISTERS = 8
 """How many numbers are handed on in registers."""
+WITHIN = REGISTERS + 1
+"""Stands for the register of what a step hands to itself: a gradient that two of its inputs have in common."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,11 +142,11 @@ class Library:
         return bytes(pool), bases
 
     def _made(self, keys: Sequence[Placed]) -> list[Stencil]:
-        bodies, numbers = list[str](), [f"{self.real.type} %r{k}" for k in range(1, REGISTERS + 1)]
-        given = ", ".join(["ptr %base", *(f"i64 %i{k}" for k in range(1, SKIPPED + 1)), "ptr %w", *numbers])
+        bodies = list[str]()
+        given = ", ".join([*HANDED, *(f"{self.real.type} %r{k}" for k in range(1, REGISTERS + 1))])
         declared = {f"declare preserve_nonecc void @next({re.sub(' %[a-z0-9]+', '', given)})"}
         for number, placed in enumerate(keys):
-            emitter = Emitter(self.real, call_vector)
+            emitter = Emitter(self.real, call_listed)
             access = _Holes(emitter, placed)
             write(emitter, placed.key, access)
             declared |= emitter.declared
@@ -231,15 +233,20 @@ class _Holes:
     def __init__(self, emitter: Emitter, placed: Placed) -> None:
         self.emitter, self.real = emitter, emitter.real
         first, write = (ARRIVED, GRADIENTS) if isinstance(placed.key, Back) else (0, OUTPUT)
+        # What arrived is followed by the gradients.
         self._found = {first + k: register for k, register in enumerate(placed.reads) if register}
         self._registers = {write + k: register for k, register in enumerate(placed.writes) if register}
         self._left = {write + k for k, stored in enumerate(placed.stored) if stored}
         self._calls = calls(placed.key, self.real)
         self._new = dict[int, str]()
+        self._begins = placed.key == Plain("begin")
+        if self.real.bits == "i64" and not self._begins:
+            emitter.absent = "%absent"
 
     def load(self, hole: int) -> str:
-        if hole in self._found:
-            return self.emitter.bits_of(f"%r{self._found[hole]}")
+        register = self._found.get(hole)
+        if register is not None:
+            return self.emitter.bits_of(self._new[WITHIN] if register == WITHIN else f"%r{register}")
         return self.emitter.fresh(f"load {self.real.bits}, ptr {self._address(hole)}, align {self.real.width}")
 
     def store(self, hole: int, bits: str) -> None:
@@ -251,14 +258,17 @@ class _Holes:
     def handed_on(self) -> str:
         """Return what the next stencil is given: the buffer and the newest numbers."""
         numbers = [self._new.get(k, "poison" if self._calls else f"%r{k}") for k in range(1, REGISTERS + 1)]
-        integers = [f"i64 %i{k}" for k in range(1, SKIPPED + 1)]
         given = [f"{self.real.type} {number}" for number in numbers]
-        return ", ".join(["ptr %base", *integers, f"ptr {self._buffer}", *given])
+        if self._begins:
+            table = f"ptr inttoptr (i64 {machine.function_table()} to ptr)"
+            absent = self.real.absent if self.real.bits == "i64" else "poison"
+            return ", ".join([HANDED[0], table, f"i64 {absent}", "i64 poison", HANDED[-1], *given])
+        return ", ".join([*HANDED[:-1], f"ptr {self._buffer}", *given])
 
     @property
     def _buffer(self) -> str:
         # A called function may change the short register, not the other one.
-        return "%base" if self._calls else "%w"
+        return "%base" if self.emitter.called else "%w"
 
     def _address(self, hole: int) -> str:
         return self.emitter.new(f"getelementptr i8, ptr {self._buffer}, i64 ptrtoint (ptr @h{hole} to i64)")
@@ -345,7 +355,7 @@ def _backward(emitter: Emitter, back: Back, access: Access) -> None:
         given[str(count)] = _read(emitter, access, OUTPUT, kind.type)
     bits = access.load(ARRIVED)
     given[str(count + 1)] = Value(emitter.real_of(bits))
-    present = emitter.new(f"icmp ne {real.bits} {bits}, {real.absent}") if back.masked else None
+    present = emitter.new(f"icmp ne {real.bits} {bits}, {emitter.absent}") if back.masked else None
     for k, tree in enumerate(found.shared):
         given[str(count + 3 + k)] = emitter.tree(tree, given)
     ready = [
@@ -368,12 +378,12 @@ def _meet(emitter: Emitter, access: Access, hole: int, way: int, value: str, the
     """Write how something sent meets the gradient that is there; what is not present changes nothing."""
     real, sent = emitter.real, emitter.bits_of(value)
     if way == STORE:
-        access.store(hole, sent if there is None else emitter.select(there, sent, real.absent, real.bits))
+        access.store(hole, sent if there is None else emitter.select(there, sent, emitter.absent, real.bits))
         return
     before = access.load(hole)
     total = emitter.bits_of(emitter.arithmetic("+", emitter.real_of(before), value))
     if way == MERGE:
-        held = emitter.new(f"icmp ne {real.bits} {before}, {real.absent}")
+        held = emitter.new(f"icmp ne {real.bits} {before}, {emitter.absent}")
         total = emitter.select(held, total, sent, real.bits)
     access.store(hole, total if there is None else emitter.select(there, total, before, real.bits))
 
@@ -389,7 +399,7 @@ def _plain(emitter: Emitter, name: str, access: Access) -> None:
         access.store(OUTPUT, access.load(0))
     elif name == "settle":
         bits = access.load(OUTPUT)
-        there = emitter.new(f"icmp ne {real.bits} {bits}, {real.absent}")
+        there = emitter.new(f"icmp ne {real.bits} {bits}, {emitter.absent}")
         access.store(OUTPUT, emitter.select(there, bits, zero, real.bits))
 
 

@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 from wiregrad.backends.native import plan
 from wiregrad.backends.native.emit import Real
 from wiregrad.backends.native.kinds import Kinds, numbered
-from wiregrad.backends.native.registers import assigned
+from wiregrad.backends.native.registers import assigned, following, near
 from wiregrad.backends.native.stencils import (
     ARRIVED,
-    CONSTANT,
     GRADIENTS,
+    HOLES,
     OUTPUT,
-    REGISTERS,
+    WITHIN,
     Back,
     Key,
     Placed,
@@ -41,7 +41,9 @@ class Stream:
         self.columns, self.found = circuit.columns, found
         self.keys: list[Placed] = []
         self._kinds, self._root = kinds, root
+        self._most = int(np.diff(circuit.columns.starts).max(initial=0))
         self._which, self._subjects = list[NDArray[Any]](), list[NDArray[Any]]()
+        self._plain("begin", [(0, 0)])
         self._forward()
         self._plain("copy", [(int(found.values[node]), slot) for node, slot in copies])
         if root >= 0:
@@ -55,20 +57,21 @@ class Stream:
     def __len__(self) -> int:
         return len(self.which)
 
-    def offsets(self, steps: slice, owners: NDArray[np.intp], holes: NDArray[np.int64]) -> NDArray[np.int64]:
+    def offsets(self, steps: slice, owners: NDArray[np.intp], holes: NDArray[np.intp]) -> NDArray[np.int32]:
         """Return the offsets into the buffer that belong into holes, each with its step counted from the first one."""
-        columns, subjects = self.columns, self.subjects[steps]
+        columns, found, subjects = self.columns, self.found, self.subjects[steps]
         pair = self._is_pair[self.which[steps]]
-        nodes = np.where(pair, 0, subjects)[owners]
-        apart = np.where(holes > ARRIVED, holes - GRADIENTS, holes)
-        wired = (holes != OUTPUT) & (holes != ARRIVED) & (holes != CONSTANT) & ~pair[owners]
-        wires = np.where(wired, columns.starts[nodes] + apart, 0)
-        nodes = np.where(wired, columns.sources[wires], nodes) if len(columns.sources) else nodes
-        slots = np.where(holes <= OUTPUT, self.found.values[nodes], self.found.gradients[nodes]).astype(np.int64)
+        nodes = np.where(pair, 0, subjects)
+        table = np.zeros((HOLES, len(nodes)), np.int32)
+        table[OUTPUT], table[ARRIVED] = found.values[nodes], found.gradients[nodes]
+        first = columns.starts[nodes]
+        for slot in range(self._most):
+            sources = columns.sources[np.minimum(first + slot, len(columns.sources) - 1)]
+            table[slot], table[GRADIENTS + slot] = found.values[sources], found.gradients[sources]
         if pair.any():
-            own = subjects[owners]
-            slots = np.where(pair[owners], np.where(holes == OUTPUT, own & 0xFFFFFFFF, own >> 32), slots)
-        return slots * self.real.width
+            table[0, pair], table[OUTPUT, pair] = subjects[pair] >> 32, subjects[pair] & 0xFFFFFFFF
+        slots: NDArray[np.int32] = table.ravel()[holes * len(nodes) + owners]
+        return slots * np.int32(self.real.width)
 
     def steps(self) -> list[tuple[Key, dict[int, int]]]:
         """Return what each step does, and the slot for each of its holes, registers left aside."""
@@ -98,24 +101,41 @@ class Stream:
             self._add([Placed(Plain(name), writes=writes)], np.zeros(len(pairs), np.int64), subjects)
 
     def _forward(self) -> None:
-        columns, found, width = self.columns, self.found, REGISTERS + 1
+        columns, found = self.columns, self.found
         n, arity = len(columns.codes), columns.starts[1:] - columns.starts[:-1]
         steps = np.flatnonzero(found.live & (arity > 0))
         used, kinds, _ = numbered(self._kinds.nodes[steps])
         keys = [kind for kind in (self._kinds.table[k] for k in used.tolist()) if kind is not None]
         wires = self._wires(steps, [arity[steps] > slot for slot in range(int(arity.max(initial=0)))])
-        own = np.zeros(n, np.uint8)
-        own[steps] = assigned(*_life(n, steps, wires), self._calls(list[Key](keys))[kinds])
-        codes = kinds.astype(np.int64) * width + own[steps]
-        for has, sources in wires:
-            codes = codes * width + np.where(has, own[sources], 0)
-        codes = codes * 2 + self._is_stored(steps, own)
-        numbers, which, _ = numbered(codes)
+        own, reads, stored = self._handed_forward(n, steps, wires, self._calls(list[Key](keys))[kinds])
+        codes = (kinds.astype(np.int64) * (WITHIN + 1) + own) * 2 + stored
+        for register in reads:
+            codes = codes * (WITHIN + 1) + register
+        _, which, examples = numbered(codes)
         placed = list[Placed]()
-        for code in numbers.tolist():
-            *reads, written, kind, stored = _digits(code, width, len(wires))
-            placed.append(Placed(keys[kind], tuple(reads[: len(keys[kind].types)]), (written,), (bool(stored),)))
+        for kind, to, is_stored, *registers in _rows(examples, kinds, own, stored, *reads):
+            operands = tuple(registers[: len(keys[kind].types)])
+            placed.append(Placed(keys[kind], operands, (to,), (bool(is_stored),)))
         self._add(placed, which, steps)
+
+    def _handed_forward(
+        self, n: int, steps: NDArray[np.intp], wires: list[_Wire], calling: NDArray[np.bool_]
+    ) -> tuple[NDArray[np.uint8], list[NDArray[np.uint8]], NDArray[np.bool_]]:
+        """Return the register each step writes, where it finds each operand, and whether its value is stored."""
+        now, times, ends = np.arange(len(steps), dtype=np.int32), np.full(n, -1, np.int32), np.full(n, -1, np.int32)
+        times[steps], stored = now, self.found.last >= n
+        stored[self.columns.outputs] = True
+        soon = list[NDArray[np.bool_]]()
+        for has, sources in wires:
+            written = times[sources]
+            soon.append(has & (written >= 0) & near(written, now, calling))
+            np.maximum.at(ends, sources[soon[-1]], now[soon[-1]])
+            stored[sources[~soon[-1]]] = True
+        own = np.zeros(n, np.uint8)
+        own[steps] = assigned(now, ends[steps])
+        stored |= own == 0
+        reads = [np.where(is_near, own[sources], 0) for is_near, (_, sources) in zip(soon, wires, strict=True)]
+        return own[steps], reads, stored[steps]
 
     def _wires(self, steps: NDArray[np.intp], there: list[NDArray[np.bool_]]) -> list[_Wire]:
         """Return, per input, which steps have a wire there and from which node."""
@@ -123,13 +143,6 @@ class Stream:
         return [
             (has, columns.sources[np.where(has, columns.starts[steps] + slot, 0)]) for slot, has in enumerate(there)
         ]
-
-    def _is_stored(self, steps: NDArray[np.intp], own: NDArray[np.uint8]) -> NDArray[np.bool_]:
-        """Return which values go to the buffer: all but those that only steps forward read, from their register."""
-        n, stored = len(self.columns.codes), np.zeros(len(own), np.bool_)
-        stored[steps] = (own[steps] == 0) | (self.found.last[steps] >= n)
-        stored[self.columns.outputs] = True
-        return stored[steps]
 
     def _calls(self, keys: list[Key]) -> NDArray[np.bool_]:
         return np.array([calls(key, self.real) for key in keys], np.bool_)
@@ -144,23 +157,25 @@ class Stream:
         self._plain("settle", [(0, slot) for slot in found.gradients[inputs[(reached & absent) != 0]].tolist()])
 
     def _backward(self) -> None:
-        found, width = self.found, REGISTERS + 1
+        found = self.found
         steps = np.flatnonzero(found.variants)[::-1]
         used, kinds, _ = numbered(self._kinds.nodes[steps].astype(np.int64) << 16 | found.variants[steps])
         keys = [self._back(code) for code in used.tolist()]
         most = max((len(key.ways) for key in keys), default=0)
         wires = self._wires(steps, [found.variants[steps] >> 2 * slot & 3 != 0 for slot in range(most)])
-        arrived, sent = _arrivals(len(found.values), steps, wires, self._calls(list[Key](keys))[kinds], self._root)
-        codes = kinds.astype(np.int64) * width + arrived
-        for register in sent:
-            codes = codes * width + register
-        numbers, which, _ = numbered(codes)
+        arrived, before, after = _arrivals(
+            len(found.values), steps, wires, self._calls(list[Key](keys))[kinds], self._root
+        )
+        _, which, examples = numbered(kinds.astype(np.int64) * (WITHIN + 1) + arrived)
+        for slot in range(most):
+            # Numbered again at each turn, so that codes stay small enough for a table.
+            codes = which.astype(np.int64) * (WITHIN + 1) + before[:, slot]
+            _, which, examples = numbered(codes * (WITHIN + 1) + after[:, slot])
         placed = list[Placed]()
-        for code in numbers.tolist():
-            *written, found_in, kind = _digits(code * 2, width, most)[:-1]
-            # What is completed and found in its register need not be stored.
-            here = tuple(written[: len(keys[kind].ways)])
-            placed.append(Placed(keys[kind], (found_in,), here, tuple(not k for k in here)))
+        for kind, *registers in _rows(examples, kinds, arrived, before, after):
+            key, count = keys[kind], len(keys[kind].ways)
+            writes = tuple(registers[1 + most : 1 + most + count])
+            placed.append(Placed(key, tuple(registers[: 1 + count]), writes, tuple([not k for k in writes])))
         self._add(placed, which, steps)
 
     def _back(self, code: int) -> Back:
@@ -174,48 +189,41 @@ _Wire = tuple[NDArray[np.bool_], NDArray[np.int32]]
 """Which steps have a wire, and the node at its other end."""
 
 
-def _digits(code: int, width: int, count: int) -> list[int]:
-    """Take a code apart: so many registers, one more, the kind, and a bit."""
-    code, bit = divmod(code, 2)
-    found = list[int]()
-    for _ in range(count + 1):
-        code, digit = divmod(code, width)
-        found.append(digit)
-    return [*reversed(found[:-1]), found[-1], code, bit]
-
-
-def _life(n: int, steps: NDArray[np.intp], wires: list[_Wire]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Return when each step forward writes its value, and when the last one reads it."""
-    now, last = np.arange(len(steps), dtype=np.int32), np.full(n, -1, np.int32)
-    for has, sources in wires:
-        np.maximum.at(last, sources[has], now[has])
-    return now, last[steps]
+def _rows(examples: NDArray[np.intp], *columns: NDArray[Any]) -> list[list[int]]:
+    """Return what some steps have in columns, side by side."""
+    rows: list[list[int]] = np.column_stack([column[examples] for column in columns]).tolist()
+    return rows
 
 
 def _arrivals(
     n: int, steps: NDArray[np.intp], wires: list[_Wire], calling: NDArray[np.bool_], root: int
-) -> tuple[NDArray[np.uint8], list[NDArray[np.uint8]]]:
-    """Return in which register each step back finds what arrives, and where it puts each gradient that it completes."""
+) -> tuple[NDArray[np.uint8], NDArray[np.uint8], NDArray[np.uint8]]:
+    """Return in which register each step back finds what arrives, and each gradient it adds to, and where it puts that.
+
+    A gradient goes from the step that begins it to the next one that adds to it, and so on, to the step that it is for:
+    by a register where that is near, through the buffer otherwise.
+    """
     count, most = len(steps), len(wires)
-    times, last = np.full(n, -1, np.int32), np.full(n, -1, np.int64)
+    times, names = np.full(n, -1, np.int32), np.full((count, most), -1, np.int32)
     times[steps] = np.arange(count, dtype=np.int32)
-    # The last input of a node is served first.
-    order = np.arange(count)[:, None] * most + np.arange(most - 1, -1, -1)
     for slot, (moves, sources) in enumerate(wires):
-        np.maximum.at(last, sources[moves], order[moves, slot])
-    ends = np.full((count, most), -1, np.int32)
-    for slot, (moves, sources) in enumerate(wires):
-        completes = moves & (last[sources] == order[:, slot])
-        ends[:, most - 1 - slot] = np.where(completes, times[sources], -1)
+        # The last input of a node is served first.
+        names[:, most - 1 - slot] = np.where(moves, sources, -1)
+    served = names.ravel()
+    next_ = following(served, n)
+    goes_on = next_ >= 0
     starts = np.repeat(np.arange(count, dtype=np.int32), most)
+    ends = np.where(goes_on, next_ // max(most, 1), np.where(served >= 0, times[served], -1)).astype(np.int32)
+    wanted = np.where(near(starts, ends, calling), ends, -1)
     # The seed comes before all, and is in the first register.
-    first = np.full(1, -1, np.int32)
-    found = assigned(np.concatenate([first, starts]), np.concatenate([times[[root]], ends.ravel()]), calling)
-    registers = found[1:].reshape(count, most)
-    arrived, sent = np.zeros(n, np.uint8), list[NDArray[np.uint8]]()
+    begun = np.concatenate([np.full(1, -1, np.int32), starts])
+    first = times[[root]] if near(begun[:1], times[[root]], calling)[0] else begun[:1]
+    found = assigned(begun, np.concatenate([first, wanted]))
+    sent = found[1:]
+    sent[goes_on & (ends == starts)] = WITHIN
+    before, arrived = np.zeros(len(served), np.uint8), np.zeros(n, np.uint8)
+    before[next_[goes_on]] = sent[goes_on]
+    last = ~goes_on & (sent > 0)
+    arrived[served[last]] = sent[last]
     arrived[root] = found[0]
-    for slot, (_, sources) in enumerate(wires):
-        sent.append(registers[:, most - 1 - slot])
-        held = sent[-1] > 0
-        arrived[sources[held]] = sent[-1][held]
-    return arrived[steps], sent
+    return arrived[steps], before.reshape(count, most)[:, ::-1], sent.reshape(count, most)[:, ::-1]

@@ -75,14 +75,14 @@ class VectorFunction:
             return ""
         return f"declare {self.type} {self.callee}({', '.join([self.type] * self.arity)})"
 
-    def instruction(self, arguments: Sequence[str]) -> str:
-        """Return the right side of the line that calls the function.
+    def instruction(self, arguments: Sequence[str], callee: str | None = None) -> str:
+        """Return the right side of the line that calls the function, by what holds its address if that is given.
 
         >>> vector_function("sqrt", 8, "double").instruction(["%x"])
         'call <8 x double> @llvm.sqrt.v8f64(<8 x double> %x)'
         """
         given = ", ".join(f"{self.type} {argument}" for argument in arguments)
-        return f"call {self.type} {self.callee}({given})"
+        return f"call {self.type} {callee or self.callee}({given})"
 
     def call(self, arguments: Sequence[str], target: str) -> list[str]:
         """Return the lines that call the function and name the result."""
@@ -131,6 +131,14 @@ def call_vector(emitter: Emitter, name: str, operands: list[str]) -> str:
     """Write the call of a function of math.h for as many lanes as the emitter writes for; a `Caller` of emitters."""
     function = vector_function(name, emitter.real.lanes, emitter.real.name)
     return emitter.new(function.instruction(operands))
+
+
+def call_listed(emitter: Emitter, name: str, operands: list[str]) -> str:
+    """Write the same call by way of the table of functions at `%calls`, which takes a third of the bytes."""
+    function = vector_function(name, emitter.real.lanes, emitter.real.name)
+    place = emitter.new(f"getelementptr i8, ptr %calls, i64 {machine.listed(function.address)}")
+    callee = emitter.new(f"load ptr, ptr {place}, align 8")
+    return emitter.new(function.instruction(operands, callee))
 
 
 @cache

@@ -2,7 +2,8 @@
 
 The same steps on the same buffer as the stencils, so one can take the other's place between two calls. Steps are cut
 into functions of a few hundred; inside one, what a step writes is handed to the steps that read it, without a detour
-through the buffer. Compile time stays linear that way, and the bits are those of the stencils.
+through the buffer. Compile time stays linear that way, and the bits are those of the stencils, but for the sign of a
+NaN, which LLVM leaves open.
 """
 
 from __future__ import annotations
