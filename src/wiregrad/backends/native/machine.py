@@ -127,23 +127,6 @@ def math_address(name: str, real: str) -> int:
     return int(ctypes.cast(function, ctypes.c_void_p).value or 0)
 
 
-_TABLE = (ctypes.c_void_p * 1_000)()
-_PLACES: dict[int, int] = {}
-"""The addresses of the functions that stencils call, and where each stands in the table of them."""
-
-
-def listed(address: int) -> int:
-    """Enter a function into the table by which stencils call; return its offset there."""
-    place = _PLACES.setdefault(address, len(_PLACES))
-    _TABLE[place] = address
-    return place * ctypes.sizeof(ctypes.c_void_p)
-
-
-def function_table() -> int:
-    """Return where the table of functions stands."""
-    return ctypes.addressof(_TABLE)
-
-
 @cache
 def _math_library() -> ctypes.CDLL:
     for name in ("libm.so.6", "libm.dylib", "libm.so"):

@@ -17,7 +17,7 @@ import numpy as np
 
 from wiregrad.backends.native import machine
 from wiregrad.backends.native.emit import Emitter, Real, Value
-from wiregrad.backends.native.vectormath import call_listed, call_vector
+from wiregrad.backends.native.vectormath import SYMBOL, call_symbol, call_vector
 from wiregrad.codegen.forms import Constant, Form, Slot, slots_of, tidied
 from wiregrad.codegen.lowering import lowered
 from wiregrad.codegen.rules import Case, Rule, rule_of
@@ -97,9 +97,9 @@ class Placed(NamedTuple):
     """Whether the output, or the gradient of each input, goes to the buffer."""
 
 
-HANDED = ("ptr %base", "ptr %calls", "i64 %absent", "i64 %unused", "ptr %w")
-"""What every stencil finds in registers and hands on: the buffer, where the addresses of functions stand, and the bits
-of an absent gradient, in registers that calls leave alone; then the buffer in one whose instructions are shorter."""
+HANDED = ("ptr %base", "i64 %absent", "i64 %unused", "i64 %idle", "ptr %w")
+"""What every stencil finds in registers and hands on: the buffer and the bits of an absent gradient, in registers that
+calls leave alone; then the buffer in one whose instructions are shorter."""
 REGISTERS = 8
 """How many numbers are handed on in registers."""
 WITHIN = REGISTERS + 1
@@ -146,7 +146,7 @@ class Library:
         given = ", ".join([*HANDED, *(f"{self.real.type} %r{k}" for k in range(1, REGISTERS + 1))])
         declared = {f"declare preserve_nonecc void @next({re.sub(' %[a-z0-9]+', '', given)})"}
         for number, placed in enumerate(keys):
-            emitter = Emitter(self.real, call_listed)
+            emitter = Emitter(self.real, call_symbol)
             access = _Holes(emitter, placed)
             write(emitter, placed.key, access)
             declared |= emitter.declared
@@ -165,7 +165,8 @@ class Library:
         from elftools.elf.elffile import ELFFile  # noqa: PLC0415  # only native code needs it
 
         elf: Any = ELFFile(io.BytesIO(binary))
-        chunks = {number: self._chunk(section) for number, section in enumerate(elf.iter_sections())}
+        sections = enumerate(elf.iter_sections())
+        chunks: _Chunks = {k: self._chunk(part.data()) for k, part in sections if part.name.startswith(".rodata")}
         text = elf.get_section_by_name(".text").data()
         symbols = elf.get_section_by_name(".symtab")
         spans = {symbol.name: (symbol["st_value"], symbol["st_size"]) for symbol in symbols.iter_symbols()}
@@ -175,6 +176,8 @@ class Library:
         for entry in relocations.iter_relocations() if relocations else ():
             symbol = symbols.get_symbol(entry["r_info_sym"])
             entries.append((entry["r_offset"], entry["r_info_type"], entry["r_addend"], symbol))
+            if symbol.name.startswith(SYMBOL) and symbol.name not in chunks:
+                chunks[symbol.name] = self._chunk(_way(int(symbol.name[len(SYMBOL) :])))
         entries.sort(key=lambda entry: entry[0])
         stencils, at = dict[int, Stencil](), 0
         for start, size, number in found:
@@ -185,15 +188,26 @@ class Library:
             stencils[number] = _stencil(text[start : start + size], start, inside, chunks)
         return [stencils[number] for number in range(count)]
 
-    def _chunk(self, section: Any) -> int | None:
-        """Keep a section of constants and return its number."""
-        if not section.name.startswith(".rodata"):
-            return None
-        self.chunks.append(section.data())
+    def _chunk(self, data: bytes) -> int:
+        """Keep constants and return the number of their chunk."""
+        self.chunks.append(data)
         return len(self.chunks) - 1
 
 
-def _stencil(code: bytes, start: int, entries: list[Any], chunks: dict[int, int | None]) -> Stencil:
+_Chunks = dict[int | str, int]
+"""The chunks that an object file refers to, by section or by symbol."""
+
+
+def _way(address: int) -> bytes:
+    """Return code that goes on at an address.
+
+    A stencil calls it by an offset, which the processor knows when it reads the call: in large circuits each call is
+    made once, and the processor would find out late where one by address leads.
+    """
+    return bytes.fromhex("ff25 00000000") + address.to_bytes(8, "little")
+
+
+def _stencil(code: bytes, start: int, entries: list[Any], chunks: _Chunks) -> Stencil:
     """Return a stencil from its bytes and relocations."""
     jumps = [offset - start for offset, kind, _, symbol in entries if symbol.name == "next" and kind == _JUMP]
     size = len(code)
@@ -211,6 +225,8 @@ def _stencil(code: bytes, start: int, entries: list[Any], chunks: dict[int, int 
             holes.append((place, int(symbol.name[1:]), addend))
         elif kind == _RELATIVE and (chunk := chunks.get(symbol["st_shndx"])) is not None:
             constants.append((place, chunk, symbol["st_value"] + addend))
+        elif kind == _JUMP and (chunk := chunks.get(symbol.name)) is not None:
+            constants.append((place, chunk, addend))
         else:
             what = symbol.name or "a section"
             raise NotNativeError(f"a stencil refers to {what} in a way that cannot be patched (relocation {kind})")
@@ -260,9 +276,8 @@ class _Holes:
         numbers = [self._new.get(k, "poison" if self._calls else f"%r{k}") for k in range(1, REGISTERS + 1)]
         given = [f"{self.real.type} {number}" for number in numbers]
         if self._begins:
-            table = f"ptr inttoptr (i64 {machine.function_table()} to ptr)"
             absent = self.real.absent if self.real.bits == "i64" else "poison"
-            return ", ".join([HANDED[0], table, f"i64 {absent}", "i64 poison", HANDED[-1], *given])
+            return ", ".join([HANDED[0], f"i64 {absent}", *HANDED[2:], *given])
         return ", ".join([*HANDED[:-1], f"ptr {self._buffer}", *given])
 
     @property

@@ -37,6 +37,8 @@ SOURCES = ("polynomial", "libmvec", "scalar")
 """Where functions come from that are not instructions."""
 ALONE = frozenset(["expm1", "tanh", "sinh", "sin", "cos", "tan", "hypot"])
 """The functions whose polynomial is faster than glibc's function for one double too (benchmarks/vector_math.py)."""
+SYMBOL = "at"
+"""Begins the name of a symbol that stands for an address."""
 DTYPES: dict[str, type[np.floating[Any]]] = {"double": np.float64, "float": np.float32}
 
 
@@ -76,7 +78,7 @@ class VectorFunction:
         return f"declare {self.type} {self.callee}({', '.join([self.type] * self.arity)})"
 
     def instruction(self, arguments: Sequence[str], callee: str | None = None) -> str:
-        """Return the right side of the line that calls the function, by what holds its address if that is given.
+        """Return the right side of the line that calls the function, by another name if one is given.
 
         >>> vector_function("sqrt", 8, "double").instruction(["%x"])
         'call <8 x double> @llvm.sqrt.v8f64(<8 x double> %x)'
@@ -133,11 +135,11 @@ def call_vector(emitter: Emitter, name: str, operands: list[str]) -> str:
     return emitter.new(function.instruction(operands))
 
 
-def call_listed(emitter: Emitter, name: str, operands: list[str]) -> str:
-    """Write the same call by way of the table of functions at `%calls`, which takes a third of the bytes."""
+def call_symbol(emitter: Emitter, name: str, operands: list[str]) -> str:
+    """Write the same call by a symbol that has the address in its name, for whoever links the code."""
     function = vector_function(name, emitter.real.lanes, emitter.real.name)
-    place = emitter.new(f"getelementptr i8, ptr %calls, i64 {machine.listed(function.address)}")
-    callee = emitter.new(f"load ptr, ptr {place}, align 8")
+    callee = f"@{SYMBOL}{function.address}"
+    emitter.declared.add(f"declare {function.type} {callee}({', '.join([function.type] * function.arity)})")
     return emitter.new(function.instruction(operands, callee))
 
 
