@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from functools import cache
 from typing import Any
 
@@ -23,9 +22,9 @@ from wiregrad.backends.native.loops import Loops
 from wiregrad.backends.native.program import Program, aligned
 
 FEWEST = 64
-"""A part has at least so many tiles: handing one out takes as long as a few of them."""
-TURNS = 8
-"""How many parts there are for each thread, so that one that is held up does not hold up all."""
+"""Each thread has at least so many tiles to do: waking one takes as long as a few of them."""
+SHARE = 8
+"""How many tiles a thread takes at a time, from what is left."""
 
 
 def lanes_for(dtype: np.dtype[np.floating]) -> int:
@@ -41,27 +40,21 @@ def run(
     given = np.ascontiguousarray(points, program.real.dtype)
     values = np.empty((count, program.outputs), program.real.dtype)
     gradients = np.empty((count, program.inputs), program.real.dtype) if gradient else None
-    workers, parts = _shares(-(-count // lanes), lanes, count, threads or available())
-
-    def work() -> None:
-        own = aligned(program.initial)
-        slopes = 0 if gradients is None else gradients.ctypes.data
-        addresses = (program.entry, own.ctypes.data, given.ctypes.data, values.ctypes.data, slopes)
-        for first, last in parts:
-            _driver(program.real)(*addresses, program.inputs, program.outputs, first, last)
-
-    helpers = [_pool().submit(work) for _ in range(workers - 1)]
-    work()
-    for helper in helpers:
-        helper.result()
+    tiles = -(-count // lanes)
+    workers = max(1, min(threads or available(), tiles // FEWEST))
+    taken, share = np.zeros(1, np.int64), lanes * (max(tiles, 1) if workers == 1 else SHARE)
+    own = [aligned(program.initial) for _ in range(workers)]
+    arrays = [given.ctypes.data, values.ctypes.data, 0 if gradients is None else gradients.ctypes.data]
+    sizes = (program.inputs, program.outputs, taken.ctypes.data, share, count)
+    driver = _driver(program.real)
+    calls = [(program.entry, buffer.ctypes.data, *arrays, *sizes) for buffer in own]
+    helpers = [_pool().submit(driver, *call) for call in calls[1:]]
+    try:
+        driver(*calls[0])
+    finally:
+        # The arrays must be there until all are done, even where this call is interrupted.
+        wait(helpers)
     return values, gradients
-
-
-def _shares(tiles: int, lanes: int, count: int, threads: int) -> tuple[int, Iterator[tuple[int, int]]]:
-    """Return how many threads work, and the parts of the batch, which each takes from the rest when it has time."""
-    workers = max(1, min(threads, tiles // FEWEST))
-    size = lanes * (tiles if workers == 1 else max(FEWEST, -(-tiles // (workers * TURNS))))
-    return workers, iter([(first, min(first + size, count)) for first in range(0, count, size or 1)])
 
 
 def available() -> int:
@@ -83,25 +76,22 @@ if hasattr(os, "register_at_fork"):
 def _driver(real: Real) -> Any:
     """Return the native loop over tiles."""
     address = machine.compiled(_text(real), "batch")[0]
-    return ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 5, *[ctypes.c_int64] * 4)(address)
+    kinds = [*[ctypes.c_void_p] * 5, *[ctypes.c_int64] * 2, ctypes.c_void_p, *[ctypes.c_int64] * 2]
+    return ctypes.CFUNCTYPE(None, *kinds)(address)
 
 
 def _text(real: Real) -> str:
     w = Loops(dict.fromkeys(["w", "x", "y", "g"], real.name))
-    with w.tiles("%first", "%last", real.lanes) as (tile, count):
-        with w.loop("0", "%n") as j, w.loop("0", str(real.lanes)) as lane:
-            # Lanes beyond the last point repeat it.
-            held = w.least(lane, w.do("sub", count, "1"))
-            w.move("w", _lane(w, real, j, lane), "x", _entry(w, tile, held, "%n", j))
-        w.say(machine.CALL)
-        with w.loop("0", "%m") as j, w.loop("0", count) as lane:
-            w.move("y", _entry(w, tile, lane, "%m", j), "w", _lane(w, real, w.do("add", "%n", j), lane))
-        with w.when(w.new("ptrtoint ptr %g to i64")), w.loop("0", "%n") as j, w.loop("0", count) as lane:
-            slot = w.do("add", w.do("add", "%n", "%m"), j)
-            w.move("g", _entry(w, tile, lane, "%n", j), "w", _lane(w, real, slot, lane))
+    # No thread takes more often than there is something to take.
+    with w.loop("0", w.do("udiv", w.do("add", "%count", w.do("sub", "%share", "1")), "%share")):
+        first = w.new("atomicrmw add ptr %taken, i64 %share monotonic")
+        last = w.least(w.do("add", first, "%share"), "%count")
+        with w.when(w.is_("slt", first, last)), w.tiles(first, last, real.lanes) as (tile, count):
+            _tile(w, real, tile, count)
     clear = "avx" in machine.features()
     arguments = (
-        "ptr %code, ptr %w, ptr noalias %x, ptr noalias %y, ptr noalias %g, i64 %n, i64 %m, i64 %first, i64 %last"
+        "ptr %code, ptr %w, ptr noalias %x, ptr noalias %y, ptr noalias %g, i64 %n, i64 %m, "
+        "ptr %taken, i64 %share, i64 %count"
     )
     return "\n".join(
         [
@@ -114,6 +104,20 @@ def _text(real: Real) -> str:
             "}",
         ]
     )
+
+
+def _tile(w: Loops, real: Real, tile: str, count: str) -> None:
+    """Write how a program runs on as many points as a vector has lanes, or on fewer."""
+    with w.loop("0", "%n") as j, w.loop("0", str(real.lanes)) as lane:
+        # Lanes beyond the last point repeat it.
+        held = w.least(lane, w.do("sub", count, "1"))
+        w.move("w", _lane(w, real, j, lane), "x", _entry(w, tile, held, "%n", j))
+    w.say(machine.CALL)
+    with w.loop("0", "%m") as j, w.loop("0", count) as lane:
+        w.move("y", _entry(w, tile, lane, "%m", j), "w", _lane(w, real, w.do("add", "%n", j), lane))
+    with w.when(w.new("ptrtoint ptr %g to i64")), w.loop("0", "%n") as j, w.loop("0", count) as lane:
+        slot = w.do("add", w.do("add", "%n", "%m"), j)
+        w.move("g", _entry(w, tile, lane, "%n", j), "w", _lane(w, real, slot, lane))
 
 
 def _lane(w: Loops, real: Real, slot: str, lane: str) -> str:
