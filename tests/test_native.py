@@ -192,6 +192,24 @@ def test_every_value_and_gradient_is_where_it_is_read() -> None:
     assert spared
 
 
+def test_a_gradient_that_grows_stays_in_registers() -> None:
+    program = build(wg.circuit("a = x * y; b = a * a; c = a * b + b * y; c * c"), 0)
+    steps = [placed for placed in program.stream.keys if isinstance(placed.key, Back)]
+    added = [(way, reads) for placed in steps for way, reads in zip(placed.key.ways, placed.reads[1:], strict=True)]
+
+    found = {reads for way, reads in added if way == ADD}
+    assert WITHIN in found
+    assert 0 not in found
+    assert {reads for way, reads in added if way == STORE} == {0}
+
+
+@pytest.mark.parametrize("text", ["input b: bool\noutput b", "input b: bool\nc = logical_not b\noutput c"])
+def test_a_condition_as_output_has_the_interpreters_gradient(text: str) -> None:
+    circuit = Circuit.from_text(text)
+
+    assert circuit.compile().value_and_grad(b=True)[1] == circuit.run(b=True).grads
+
+
 def chain(op: str, length: int) -> Circuit:
     """Return a circuit that applies an op again and again."""
     builder = Builder()

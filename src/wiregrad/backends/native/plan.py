@@ -166,7 +166,9 @@ def _activity(w: Loops) -> None:
 def _backward(w: Loops) -> None:
     """Go back from the root: what is reached, how gradients meet, and what the backward steps read."""
     with w.when(w.is_("sge", "%root", "0")):
-        w.put("reached", "%root", w.at("active", "%root"))
+        # An input that is itself the output has the gradient 1, even a condition.
+        own = w.is_("eq", w.at("roles", "%root"), str(INPUT))
+        w.put("reached", "%root", w.do("or", w.at("active", "%root"), own))
         with w.loop("0", "%n", down=True) as i, w.when(w.at("reached", i), w.is_("eq", w.at("roles", i), "0")):
             w.set("v", w.do("shl", w.at("absent", i), str(MASK_BIT)))
             w.set("moving", "0")
