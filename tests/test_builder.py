@@ -322,6 +322,25 @@ def test_an_op_called_on_ports_adds_a_node() -> None:
     assert repr(b.input("y")) == "Port(y)"
 
 
+def test_a_name_that_is_taken_often_is_numbered_without_a_search() -> None:
+    looked = list[object]()
+
+    class Watched(dict[str, int]):
+        def __contains__(self, name: object) -> bool:
+            looked.append(name)
+            return super().__contains__(name)
+
+    recording = wg.Builder().recording
+    recording.names = Watched()
+    for index in range(1_000):
+        recording.name(index, recording.free_name("y"))
+    recording.forget_name(7, "y_7")
+
+    assert recording.free_name("y") == "y_7"
+    assert [*recording.names][-1] == "y_999"
+    assert len(looked) < 5_000
+
+
 def test_an_unnamed_output_is_called_f_or_the_next_free_name() -> None:
     b = wg.Builder()
 

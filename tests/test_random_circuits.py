@@ -10,7 +10,7 @@ from wiregrad import Circuit
 from wiregrad.ir import verify
 from wiregrad.testing.circuits import check_random, random_circuit, random_point, shrink
 
-COUNT, SHARDS = 10_000, 20
+COUNT, SHARDS, SAMPLE = 10_000, 20, 8
 
 
 def point_of(circuit: Circuit) -> dict[str, float]:
@@ -87,7 +87,9 @@ def check_forward_mode(circuit: Circuit) -> None:
 CHECKS = [check_text_round_trip, check_split_form, check_simplified_form, check_backward_circuit, check_forward_mode]
 
 
-@pytest.mark.parametrize("shard", range(SHARDS))
+@pytest.mark.parametrize(
+    "shard", [*range(SAMPLE), *(pytest.param(shard, marks=pytest.mark.full) for shard in range(SAMPLE, SHARDS))]
+)
 def test_ten_thousand_random_circuits_hold_every_property(shard: int) -> None:
     def check(circuit: Circuit) -> None:
         for property_ in CHECKS:

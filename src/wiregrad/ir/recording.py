@@ -43,6 +43,8 @@ class Recording:
         self._places, self._groups = _Runs(), _Runs()
         self.names: dict[str, int] = {}
         self._first_name: dict[int, str] = {}
+        self._numbers: dict[str, int] = {}
+        """Which number to try first behind a name that is taken."""
 
     def __len__(self) -> int:
         return len(self.codes)
@@ -155,9 +157,13 @@ class Recording:
 
     def free_name(self, wanted: str) -> str:
         """Return the wanted name, with a number behind it if it is taken."""
-        name, k = wanted, 1
-        while name in self.names:
-            name, k = f"{wanted}_{k}", k + 1
+        if wanted not in self.names:
+            return wanted
+        # All smaller numbers are taken: without this, naming the same variable again and again takes ever longer.
+        number = self._numbers.get(wanted, 1)
+        while (name := f"{wanted}_{number}") in self.names:
+            number += 1
+        self._numbers[wanted] = number
         return name
 
     def has_name(self, index: int) -> bool:
@@ -171,6 +177,9 @@ class Recording:
     def forget_name(self, index: int, name: str) -> None:
         """Take back the only name that a node was given."""
         del self.names[name], self._first_name[index]
+        wanted, _, number = name.rpartition("_")
+        if number.isdecimal() and 0 < int(number) < self._numbers.get(wanted, 0):
+            self._numbers[wanted] = int(number)
 
     def freeze(self, roots: Mapping[str, int], name: str, awaited: Mapping[int, int] | None = None) -> Circuit:
         """Return the circuit so far; `awaited` says which nodes the negative sources turned out to be."""
