@@ -7,8 +7,9 @@ import os
 import re
 import subprocess
 import sys
+import weakref
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
@@ -41,6 +42,9 @@ from wiregrad.backends.native.stencils import (
 from wiregrad.dtypes import WireType
 from wiregrad.errors import CircuitError, NotNativeError, OutputError
 from wiregrad.ir import CONSTANT, INPUT, TABLE
+from wiregrad.ir.op import Pattern
+from wiregrad.ops.elementwise import Elementwise
+from wiregrad.testing.bench.workloads import mechanics
 
 from .cases import random_case, several_outputs, with_outputs
 from .native import at_points, by_batch, by_stencils
@@ -55,6 +59,39 @@ def circuits() -> Iterator[tuple[Circuit, int]]:
         several = several_outputs(seed)
         yield from ((several, k) for k in range(len(several.outputs)))
         yield with_outputs(several, [*several.columns.outputs.tolist(), 0, 0]), 0
+    # Too many numbers for the registers.
+    yield from ((workload.circuit, 0) for workload in mechanics(3, 1))
+    yield from ((repeated(seed), 0) for seed in range(8))
+
+
+def repeated(seed: int) -> Circuit:
+    """Return a circuit of an op of six inputs, which are few nodes again and again."""
+    rng, builder = np.random.default_rng(seed), Builder()
+    ports = [builder.input("x"), builder.input("y")]
+    for _ in range(12):
+        given = [ports[k] for k in rng.integers(max(0, len(ports) - 4), len(ports), 6)]
+        ports.append(builder.apply(SUM, *given))
+        ports.append(builder.apply(TABLE["multiply"], ports[-1], ports[0]))
+    return builder.build(ports[-1])
+
+
+WEIGHTS, SIX = [0.5, -1.0, 2.0, 0.25, -0.5, 1.5], tuple("abcdef")
+SUM = Elementwise(
+    name="sum_of_six",
+    doc="A weighted sum of as many inputs as native code has room for.",
+    inputs=SIX,
+    pattern=Pattern.SCALE,
+    forward=lambda *given: sum(weight * x for weight, x in zip(WEIGHTS, given, strict=True)),
+    partials=tuple(lambda *_, weight=weight: weight for weight in WEIGHTS),
+    c=" + ".join(f"{weight} * {{{name}}}" for weight, name in zip(WEIGHTS, SIX, strict=True)),
+)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _register() -> Iterator[None]:
+    TABLE.register(SUM)
+    yield
+    TABLE.forget(SUM)
 
 
 class Planned:
@@ -66,7 +103,7 @@ class Planned:
         self.live = set(circuit.columns.outputs.tolist())
         for row in reversed(rows):
             self.live |= {*row.sources} if row.node in self.live else set()
-        self.absent = {root: False} if active[root] else {}
+        self.absent = {root: False} if active[root] or not rows[root].sources else {}
         """Whether the gradient of a node that is reached may be absent."""
         self.variants = dict[int, int]()
         for row in reversed(rows):
@@ -201,6 +238,15 @@ def test_a_gradient_that_grows_stays_in_registers() -> None:
     assert WITHIN in found
     assert 0 not in found
     assert {reads for way, reads in added if way == STORE} == {0}
+
+
+def test_an_input_given_more_than_once_has_the_sum_of_its_gradients() -> None:
+    for seed in range(8):
+        circuit, point = repeated(seed), [0.1, 0.2]
+        wanted = [*circuit.run(point).grads.values()]
+
+        for found in (by_stencils(circuit, [point]), by_batch(circuit, [point])):
+            np.testing.assert_allclose(found[0, 1:], wanted, rtol=1e-12)
 
 
 @pytest.mark.parametrize("text", ["input b: bool\noutput b", "input b: bool\nc = logical_not b\noutput c"])
@@ -444,6 +490,47 @@ if not child:
     os._exit(int(values.sum() != 20_000))
 print(os.waitpid(child, 0)[1])
 """
+
+
+class Held:
+    """A pool whose helpers begin when they are told to."""
+
+    def __init__(self) -> None:
+        self.works = list[Any]()
+
+    def submit(self, work: Any) -> Future[None]:
+        self.works.append(work)
+        return Future()
+
+
+def test_a_batch_does_not_wait_for_threads_that_have_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    pool, points = Held(), np.random.default_rng(0).random((5_000, 2))
+    monkeypatch.setattr(batch, "_pool", lambda: pool)
+
+    found = wg.circuit("x * y").compile().batch(points, threads=2)
+
+    assert len(pool.works) == 1
+    assert (found == points[:, 0] * points[:, 1]).all()
+
+
+def test_a_thread_keeps_what_it_works_on_when_the_batch_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(_helpers: Any) -> None:
+        raise KeyboardInterrupt
+
+    pool, points = Held(), np.random.default_rng(0).random((5_000, 2))
+    held = weakref.ref(points)
+    monkeypatch.setattr(batch, "_pool", lambda: pool)
+    monkeypatch.setattr(batch, "wait", interrupt)
+    compiled = wg.circuit("x * y").compile()
+    with pytest.raises(KeyboardInterrupt):
+        compiled.batch(points, threads=2)
+    del points, compiled
+    gc.collect()
+
+    assert held() is not None
+    pool.works.pop()()
+    gc.collect()
+    assert held() is None
 
 
 def test_a_forked_process_runs_batches_too() -> None:

@@ -22,9 +22,9 @@ from wiregrad.backends.native.loops import Loops
 from wiregrad.backends.native.program import Program, aligned
 
 FEWEST = 64
-"""Each thread has at least so many tiles to do: waking one takes as long as a few of them."""
-SHARE = 8
-"""How many tiles a thread takes at a time, from what is left."""
+"""There is a thread for so many tiles at most: waking one takes as long as a few of them."""
+SHARE, TURNS = 8, 16
+"""How many tiles a thread takes at a time, from what is left: enough that it comes back about so many times."""
 
 
 def lanes_for(dtype: np.dtype[np.floating]) -> int:
@@ -42,18 +42,20 @@ def run(
     gradients = np.empty((count, program.inputs), program.real.dtype) if gradient else None
     tiles = -(-count // lanes)
     workers = max(1, min(threads or available(), tiles // FEWEST))
-    taken, share = np.zeros(1, np.int64), lanes * (max(tiles, 1) if workers == 1 else SHARE)
-    own = [aligned(program.initial) for _ in range(workers)]
-    arrays = [given.ctypes.data, values.ctypes.data, 0 if gradients is None else gradients.ctypes.data]
-    sizes = (program.inputs, program.outputs, taken.ctypes.data, share, count)
-    driver = _driver(program.real)
-    calls = [(program.entry, buffer.ctypes.data, *arrays, *sizes) for buffer in own]
-    helpers = [_pool().submit(driver, *call) for call in calls[1:]]
-    try:
-        driver(*calls[0])
-    finally:
-        # The arrays must be there until all are done, even where this call is interrupted.
-        wait(helpers)
+    taken, share = np.zeros(1, np.int64), lanes * max(SHARE, -(-tiles // (workers * TURNS if workers > 1 else 1)))
+    slopes = 0 if gradients is None else gradients.ctypes.data
+    arguments = (given.ctypes.data, values.ctypes.data, slopes, program.inputs, program.outputs)
+    driver, left = _driver(program.real), (taken.ctypes.data, share, count)
+
+    def work(_kept: tuple[Any, ...] = (given, values, gradients, taken)) -> None:
+        # A helper keeps what it works on, even where the call that it helps is interrupted.
+        own = aligned(program.initial)
+        driver(program.entry, own.ctypes.data, *arguments, *left)
+
+    helpers = [_pool().submit(work) for _ in range(workers - 1)]
+    work()
+    # When this thread finds nothing left to take, one that has not begun need not begin.
+    wait([helper for helper in helpers if not helper.cancel()])
     return values, gradients
 
 
@@ -82,7 +84,7 @@ def _driver(real: Real) -> Any:
 
 def _text(real: Real) -> str:
     w = Loops(dict.fromkeys(["w", "x", "y", "g"], real.name))
-    # No thread takes more often than there is something to take.
+    # As often as a thread alone would have to.
     with w.loop("0", w.do("udiv", w.do("add", "%count", w.do("sub", "%share", "1")), "%share")):
         first = w.new("atomicrmw add ptr %taken, i64 %share monotonic")
         last = w.least(w.do("add", first, "%share"), "%count")

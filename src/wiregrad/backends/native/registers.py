@@ -21,6 +21,8 @@ from wiregrad.backends.native.stencils import REGISTERS
 
 WINDOW = 36
 """For how many steps a register is held at most."""
+LONG, FEW = 6_000, 3
+"""In programs of more steps so few registers are used: others would bring many more stencils, and little speed."""
 
 
 def near(starts: NDArray[np.int32], ends: NDArray[np.int32], calling: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -39,17 +41,19 @@ def near(starts: NDArray[np.int32], ends: NDArray[np.int32], calling: NDArray[np
     return soon & kept
 
 
-def assigned(starts: NDArray[np.int32], ends: NDArray[np.int32]) -> NDArray[np.uint8]:
+def assigned(starts: NDArray[np.int32], ends: NDArray[np.int32], steps: int = 0) -> NDArray[np.uint8]:
     """Return a register, from 1, for numbers written at `starts` (in order) and read last at `ends`; 0: none.
 
-    A number that wants none has the end -1.
+    A number that wants none has the end -1. `steps` says how long the program is.
 
     >>> assigned(np.array([0, 1, 2], np.int32), np.array([2, -1, 3], np.int32)).tolist()
     [1, 0, 1]
     """
     begun, wanted = np.ascontiguousarray(starts, np.int32), np.ascontiguousarray(ends, np.int32)
     found = np.zeros(len(starts), np.uint8)
-    _native()[0](len(starts), begun.ctypes.data, wanted.ctypes.data, found.ctypes.data)
+    _native()[0](
+        len(starts), begun.ctypes.data, wanted.ctypes.data, found.ctypes.data, FEW if steps > LONG else REGISTERS
+    )
     return found
 
 
@@ -63,7 +67,7 @@ def following(names: NDArray[np.int32], most: int) -> NDArray[np.int32]:
     """
     given, seen = np.ascontiguousarray(names, np.int32), np.full(most, -1, np.int32)
     found = np.full(len(names), -1, np.int32)
-    _native()[1](len(names), given.ctypes.data, seen.ctypes.data, found.ctypes.data)
+    _native()[1](len(names), given.ctypes.data, seen.ctypes.data, found.ctypes.data, 0)
     return found
 
 
@@ -75,13 +79,13 @@ def prepare() -> None:
 @cache
 def _native() -> list[Any]:
     addresses = machine.compiled(f"{_assign()}\n{_follow()}", "assign", "follow", level=1)
-    kind = ctypes.CFUNCTYPE(None, ctypes.c_int64, *[ctypes.c_void_p] * 3)
+    kind = ctypes.CFUNCTYPE(None, ctypes.c_int64, *[ctypes.c_void_p] * 3, ctypes.c_int64)
     return [kind(address) for address in addresses]
 
 
 def _assign() -> str:
     w = Loops({"starts": "i32", "ends": "i32", "found": "i8", "busy": "i32", "owners": "i32"})
-    with w.loop("0", str(REGISTERS)) as register:
+    with w.loop("0", "%count") as register:
         w.put("busy", register, "-2147483648")
     with w.loop("0", "%n") as k, w.when(w.is_("sge", w.at("ends", k), "0")):
         _choose(w, k)
@@ -89,7 +93,10 @@ def _assign() -> str:
             w.put("busy", w.get("chosen"), w.at("ends", k))
             w.put("owners", w.get("chosen"), k)
             w.put("found", k, w.do("add", w.get("chosen"), "1"))
-    head = ["define void @assign(i64 %n, ptr noalias %starts, ptr noalias %ends, ptr noalias %found) {", "entry:"]
+    head = [
+        "define void @assign(i64 %n, ptr noalias %starts, ptr noalias %ends, ptr noalias %found, i64 %count) {",
+        "entry:",
+    ]
     variables = [f"  %{name} = alloca [{REGISTERS} x i32]" for name in ("busy", "owners")]
     variables += [f"  %{name} = alloca i64" for name in ("chosen", "longest")]
     return "\n".join([*head, *variables, *w.lines, "  ret void", "}"])
@@ -99,7 +106,7 @@ def _choose(w: Loops, k: str) -> None:
     """Choose the first register that is free, or take the one held longest away if that is longer than needed here."""
     w.set("chosen", "-1")
     w.set("longest", "0")
-    with w.loop("0", str(REGISTERS), down=True) as register:
+    with w.loop("0", "%count", down=True) as register:
         with w.when(w.is_("sle", w.at("busy", register), w.at("starts", k))):
             w.set("chosen", register)
         with w.when(w.is_("sgt", w.at("busy", register), w.at("busy", w.get("longest")))):
@@ -115,5 +122,8 @@ def _follow() -> str:
         name = w.at("names", k)
         w.put("found", k, w.at("seen", name))
         w.put("seen", name, k)
-    head = ["define void @follow(i64 %n, ptr noalias %names, ptr noalias %seen, ptr noalias %found) {", "entry:"]
+    head = [
+        "define void @follow(i64 %n, ptr noalias %names, ptr noalias %seen, ptr noalias %found, i64 %unused) {",
+        "entry:",
+    ]
     return "\n".join([*head, *w.lines, "  ret void", "}"])

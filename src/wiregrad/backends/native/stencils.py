@@ -99,7 +99,7 @@ class Placed(NamedTuple):
 
 HANDED = ("ptr %base", "i64 %absent", "i64 %unused", "i64 %idle", "ptr %w")
 """What every stencil finds in registers and hands on: the buffer and the bits of an absent gradient, in registers that
-calls leave alone; then the buffer in one whose instructions are shorter."""
+calls leave alone; then the buffer in one whose instructions are shorter, which comes after two that have no use."""
 REGISTERS = 8
 """How many numbers are handed on in registers."""
 WITHIN = REGISTERS + 1
@@ -124,6 +124,8 @@ class Library:
     real: Real
     stencils: dict[Placed, Stencil] = field(default_factory=dict)
     chunks: list[bytes] = field(default_factory=list)
+    ways: dict[str, int] = field(default_factory=dict)
+    """The chunk that leads to a function, by its symbol."""
 
     def need(self, keys: Iterable[Placed]) -> list[Stencil]:
         """Return stencils by their keys, making those that are not there yet."""
@@ -176,8 +178,9 @@ class Library:
         for entry in relocations.iter_relocations() if relocations else ():
             symbol = symbols.get_symbol(entry["r_info_sym"])
             entries.append((entry["r_offset"], entry["r_info_type"], entry["r_addend"], symbol))
-            if symbol.name.startswith(SYMBOL) and symbol.name not in chunks:
-                chunks[symbol.name] = self._chunk(_way(int(symbol.name[len(SYMBOL) :])))
+            if symbol.name.startswith(SYMBOL) and symbol.name not in self.ways:
+                self.ways[symbol.name] = self._chunk(_way(int(symbol.name[len(SYMBOL) :])))
+        chunks.update(self.ways)
         entries.sort(key=lambda entry: entry[0])
         stencils, at = dict[int, Stencil](), 0
         for start, size, number in found:

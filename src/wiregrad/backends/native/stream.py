@@ -130,9 +130,9 @@ class Stream:
             written = times[sources]
             soon.append(has & (written >= 0) & near(written, now, calling))
             np.maximum.at(ends, sources[soon[-1]], now[soon[-1]])
-            stored[sources[~soon[-1]]] = True
+            stored[sources[has & ~soon[-1]]] = True
         own = np.zeros(n, np.uint8)
-        own[steps] = assigned(now, ends[steps])
+        own[steps] = assigned(now, ends[steps], len(steps))
         stored |= own == 0
         reads = [np.where(is_near, own[sources], 0) for is_near, (_, sources) in zip(soon, wires, strict=True)]
         return own[steps], reads, stored[steps]
@@ -212,18 +212,23 @@ def _arrivals(
     served = names.ravel()
     next_ = following(served, n)
     goes_on = next_ >= 0
-    starts = np.repeat(np.arange(count, dtype=np.int32), most)
-    ends = np.where(goes_on, next_ // max(most, 1), np.where(served >= 0, times[served], -1)).astype(np.int32)
-    wanted = np.where(near(starts, ends, calling), ends, -1)
     # The seed comes before all, and is in the first register.
-    begun = np.concatenate([np.full(1, -1, np.int32), starts])
-    first = times[[root]] if near(begun[:1], times[[root]], calling)[0] else begun[:1]
-    found = assigned(begun, np.concatenate([first, wanted]))
+    starts = np.concatenate([[-1], np.repeat(np.arange(count), most)]).astype(np.int32)
+    step = np.where(goes_on, next_ // max(most, 1), np.where(served >= 0, times[served], -1))
+    ends = np.concatenate([times[[root]], step]).astype(np.int32)
+    found = assigned(starts, np.where(near(starts, ends, calling), ends, -1), count)
     sent = found[1:]
-    sent[goes_on & (ends == starts)] = WITHIN
+    sent[_inside(next_, goes_on & (ends == starts)[1:])] = WITHIN
     before, arrived = np.zeros(len(served), np.uint8), np.zeros(n, np.uint8)
     before[next_[goes_on]] = sent[goes_on]
     last = ~goes_on & (sent > 0)
     arrived[served[last]] = sent[last]
     arrived[root] = found[0]
     return arrived[steps], before.reshape(count, most)[:, ::-1], sent.reshape(count, most)[:, ::-1]
+
+
+def _inside(following: NDArray[np.int32], inside: NDArray[np.bool_]) -> NDArray[np.intp]:
+    """Return which of the gradients that go on inside one step can do so by one register: no other comes in between."""
+    passed, places = np.cumsum(inside), np.flatnonzero(inside)
+    alone: NDArray[np.intp] = places[passed[following[places] - 1] == passed[places]]
+    return alone
