@@ -86,10 +86,6 @@ class VectorFunction:
         given = ", ".join(f"{self.type} {argument}" for argument in arguments)
         return f"call {self.type} {callee or self.callee}({given})"
 
-    def call(self, arguments: Sequence[str], target: str) -> list[str]:
-        """Return the lines that call the function and name the result."""
-        return [f"{target} = {self.instruction(arguments)}"]
-
     def __call__(self, *arrays: Reals) -> Reals:
         """Return the function of arrays of one length, so many elements at a time.
 
