@@ -220,15 +220,14 @@ def simd_c(threads: int) -> Callable[[Workload, Numbers], Task]:
         library = _simd_library(workload)
         parts = [np.ascontiguousarray(part.T) for part in np.array_split(points, threads)]
         found = [np.zeros((1 + points.shape[1], part.shape[1])) for part in parts]
-        calls = [
-            (ctypes.c_long(part.shape[1]), *map(_pointer, (part, own, own[1:])))
-            for part, own in zip(parts, found, strict=True)
-        ]
+
+        def part(k: int) -> None:
+            library.batch(ctypes.c_long(parts[k].shape[1]), *map(_pointer, (parts[k], found[k], found[k][1:])))
 
         def run(times: int) -> None:
             for _ in range(times):
-                helpers = [_pool().submit(library.batch, *call) for call in calls[1:]]
-                library.batch(*calls[0])
+                helpers = [_pool().submit(part, k) for k in range(1, threads)]
+                part(0)
                 for helper in helpers:
                     helper.result()
 
