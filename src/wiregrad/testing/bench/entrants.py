@@ -221,13 +221,13 @@ def simd_c(threads: int) -> Callable[[Workload, Numbers], Task]:
         parts = [np.ascontiguousarray(part.T) for part in np.array_split(points, threads)]
         found = [np.zeros((1 + points.shape[1], part.shape[1])) for part in parts]
 
-        def part(k: int) -> None:
+        def work(k: int) -> None:
             library.batch(ctypes.c_long(parts[k].shape[1]), *map(_pointer, (parts[k], found[k], found[k][1:])))
 
         def run(times: int) -> None:
             for _ in range(times):
-                helpers = [_pool().submit(part, k) for k in range(1, threads)]
-                part(0)
+                helpers = [_pool().submit(work, k) for k in range(1, threads)]
+                work(0)
                 for helper in helpers:
                     helper.result()
 
