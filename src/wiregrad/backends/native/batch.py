@@ -42,7 +42,8 @@ def run(
     gradients = np.empty((count, program.inputs), program.real.dtype) if gradient else None
     tiles = -(-count // lanes)
     workers = max(1, min(threads or available(), tiles // FEWEST))
-    taken, share = np.zeros(1, np.int64), lanes * max(SHARE, -(-tiles // (workers * TURNS if workers > 1 else 1)))
+    turns = 1 if workers == 1 else workers * TURNS
+    taken, share = np.zeros(1, np.int64), lanes * max(SHARE, -(-tiles // turns))
     slopes = 0 if gradients is None else gradients.ctypes.data
     arguments = (given.ctypes.data, values.ctypes.data, slopes, program.inputs, program.outputs)
     driver, left = _driver(program.real), (taken.ctypes.data, share, count)

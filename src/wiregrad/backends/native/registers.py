@@ -25,16 +25,24 @@ LONG, FEW = 6_000, 3
 """In programs of more steps so few registers are used: others would bring many more stencils, and little speed."""
 
 
-def near(starts: NDArray[np.int32], ends: NDArray[np.int32], calling: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def losses(calling: NDArray[np.bool_]) -> NDArray[np.int32]:
+    """Return how often registers were lost before each step; `calling` says of each whether it calls a function.
+
+    >>> losses(np.array([False, True, False])).tolist()
+    [0, 0, 1, 1]
+    """
+    return np.concatenate([[0], np.cumsum(calling)]).astype(np.int32)
+
+
+def near(starts: NDArray[np.int32], ends: NDArray[np.int32], lost: NDArray[np.int32]) -> NDArray[np.bool_]:
     """Return which numbers, written at `starts`, can still be in a register at `ends`.
 
-    `calling` says of each step whether it calls a function. A number that is never read has an end before its start.
+    `lost` is what `losses` returns. A number that is never read has an end before its start.
 
-    >>> calling = np.array([False, True, False])
-    >>> near(np.array([0, 1, 0], np.int32), np.array([2, 2, 1], np.int32), calling).tolist()
+    >>> lost = losses(np.array([False, True, False]))
+    >>> near(np.array([0, 1, 0], np.int32), np.array([2, 2, 1], np.int32), lost).tolist()
     [False, True, True]
     """
-    lost = np.concatenate([[0], np.cumsum(calling)]).astype(np.int32)
     soon = (ends > starts) & (ends - starts <= WINDOW)
     # A number is written after its own step's call, and read before its reader's.
     kept: NDArray[np.bool_] = lost[np.where(soon, ends, 0)] == lost[np.where(soon, starts + 1, 0)]
@@ -50,10 +58,8 @@ def assigned(starts: NDArray[np.int32], ends: NDArray[np.int32], steps: int = 0)
     [1, 0, 1]
     """
     begun, wanted = np.ascontiguousarray(starts, np.int32), np.ascontiguousarray(ends, np.int32)
-    found = np.zeros(len(starts), np.uint8)
-    _native()[0](
-        len(starts), begun.ctypes.data, wanted.ctypes.data, found.ctypes.data, FEW if steps > LONG else REGISTERS
-    )
+    found, count = np.zeros(len(starts), np.uint8), FEW if steps > LONG else REGISTERS
+    _native()[0](len(starts), begun.ctypes.data, wanted.ctypes.data, found.ctypes.data, count)
     return found
 
 
@@ -67,7 +73,7 @@ def following(names: NDArray[np.int32], most: int) -> NDArray[np.int32]:
     """
     given, seen = np.ascontiguousarray(names, np.int32), np.full(most, -1, np.int32)
     found = np.full(len(names), -1, np.int32)
-    _native()[1](len(names), given.ctypes.data, seen.ctypes.data, found.ctypes.data, 0)
+    _native()[1](len(names), given.ctypes.data, seen.ctypes.data, found.ctypes.data)
     return found
 
 
@@ -78,9 +84,9 @@ def prepare() -> None:
 
 @cache
 def _native() -> list[Any]:
-    addresses = machine.compiled(f"{_assign()}\n{_follow()}", "assign", "follow", level=1)
-    kind = ctypes.CFUNCTYPE(None, ctypes.c_int64, *[ctypes.c_void_p] * 3, ctypes.c_int64)
-    return [kind(address) for address in addresses]
+    assign, follow = machine.compiled(f"{_assign()}\n{_follow()}", "assign", "follow", level=1)
+    given = [ctypes.c_int64, *[ctypes.c_void_p] * 3]
+    return [ctypes.CFUNCTYPE(None, *given, ctypes.c_int64)(assign), ctypes.CFUNCTYPE(None, *given)(follow)]
 
 
 def _assign() -> str:
@@ -123,7 +129,7 @@ def _follow() -> str:
         w.put("found", k, w.at("seen", name))
         w.put("seen", name, k)
     head = [
-        "define void @follow(i64 %n, ptr noalias %names, ptr noalias %seen, ptr noalias %found, i64 %unused) {",
+        "define void @follow(i64 %n, ptr noalias %names, ptr noalias %seen, ptr noalias %found) {",
         "entry:",
     ]
     return "\n".join([*head, *w.lines, "  ret void", "}"])

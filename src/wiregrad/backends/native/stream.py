@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 from wiregrad.backends.native import plan
 from wiregrad.backends.native.emit import Real
 from wiregrad.backends.native.kinds import Kinds, numbered
-from wiregrad.backends.native.registers import assigned, following, near
+from wiregrad.backends.native.registers import assigned, following, losses, near
 from wiregrad.backends.native.stencils import (
     ARRIVED,
     GRADIENTS,
@@ -107,19 +108,16 @@ class Stream:
         used, kinds, _ = numbered(self._kinds.nodes[steps])
         keys = [kind for kind in (self._kinds.table[k] for k in used.tolist()) if kind is not None]
         wires = self._wires(steps, [arity[steps] > slot for slot in range(int(arity.max(initial=0)))])
-        own, reads, stored = self._handed_forward(n, steps, wires, self._calls(list[Key](keys))[kinds])
-        codes = (kinds.astype(np.int64) * (WITHIN + 1) + own) * 2 + stored
-        for register in reads:
-            codes = codes * (WITHIN + 1) + register
-        _, which, examples = numbered(codes)
+        own, reads, stored = self._handed_forward(n, steps, wires, self._losses(keys, kinds))
+        which, rows = _alike(kinds, own, stored, *reads)
         placed = list[Placed]()
-        for kind, to, is_stored, *registers in _rows(examples, kinds, own, stored, *reads):
+        for kind, to, is_stored, *registers in rows:
             operands = tuple(registers[: len(keys[kind].types)])
             placed.append(Placed(keys[kind], operands, (to,), (bool(is_stored),)))
         self._add(placed, which, steps)
 
     def _handed_forward(
-        self, n: int, steps: NDArray[np.intp], wires: list[_Wire], calling: NDArray[np.bool_]
+        self, n: int, steps: NDArray[np.intp], wires: list[_Wire], lost: NDArray[np.int32]
     ) -> tuple[NDArray[np.uint8], list[NDArray[np.uint8]], NDArray[np.bool_]]:
         """Return the register each step writes, where it finds each operand, and whether its value is stored."""
         now, times, ends = np.arange(len(steps), dtype=np.int32), np.full(n, -1, np.int32), np.full(n, -1, np.int32)
@@ -128,7 +126,7 @@ class Stream:
         soon = list[NDArray[np.bool_]]()
         for has, sources in wires:
             written = times[sources]
-            soon.append(has & (written >= 0) & near(written, now, calling))
+            soon.append(has & (written >= 0) & near(written, now, lost))
             np.maximum.at(ends, sources[soon[-1]], now[soon[-1]])
             stored[sources[has & ~soon[-1]]] = True
         own = np.zeros(n, np.uint8)
@@ -144,8 +142,9 @@ class Stream:
             (has, columns.sources[np.where(has, columns.starts[steps] + slot, 0)]) for slot, has in enumerate(there)
         ]
 
-    def _calls(self, keys: list[Key]) -> NDArray[np.bool_]:
-        return np.array([calls(key, self.real) for key in keys], np.bool_)
+    def _losses(self, keys: Sequence[Key], which: NDArray[np.int32]) -> NDArray[np.int32]:
+        """Return how often registers were lost before each step, by what the steps do."""
+        return losses(np.array([calls(key, self.real) for key in keys], np.bool_)[which])
 
     def _back_from(self, root: int, inputs: NDArray[np.intp]) -> None:
         """Add the seed, the steps back, and what makes the gradient whole: 0 where nothing came back."""
@@ -163,16 +162,11 @@ class Stream:
         keys = [self._back(code) for code in used.tolist()]
         most = max((len(key.ways) for key in keys), default=0)
         wires = self._wires(steps, [found.variants[steps] >> 2 * slot & 3 != 0 for slot in range(most)])
-        arrived, before, after = _arrivals(
-            len(found.values), steps, wires, self._calls(list[Key](keys))[kinds], self._root
-        )
-        _, which, examples = numbered(kinds.astype(np.int64) * (WITHIN + 1) + arrived)
-        for slot in range(most):
-            # Numbered again at each turn, so that codes stay small enough for a table.
-            codes = which.astype(np.int64) * (WITHIN + 1) + before[:, slot]
-            _, which, examples = numbered(codes * (WITHIN + 1) + after[:, slot])
+        lost = self._losses(keys, kinds)
+        arrived, before, after = _arrivals(len(found.values), steps, wires, lost, self._root)
+        which, rows = _alike(kinds, arrived, *before.T, *after.T)
         placed = list[Placed]()
-        for kind, *registers in _rows(examples, kinds, arrived, before, after):
+        for kind, *registers in rows:
             key, count = keys[kind], len(keys[kind].ways)
             writes = tuple(registers[1 + most : 1 + most + count])
             placed.append(Placed(key, tuple(registers[: 1 + count]), writes, tuple([not k for k in writes])))
@@ -189,14 +183,17 @@ _Wire = tuple[NDArray[np.bool_], NDArray[np.int32]]
 """Which steps have a wire, and the node at its other end."""
 
 
-def _rows(examples: NDArray[np.intp], *columns: NDArray[Any]) -> list[list[int]]:
-    """Return what some steps have in columns, side by side."""
-    rows: list[list[int]] = np.column_stack([column[examples] for column in columns]).tolist()
-    return rows
+def _alike(kinds: NDArray[np.int32], *columns: NDArray[Any]) -> tuple[NDArray[np.int32], list[list[int]]]:
+    """Number steps that have the same in all columns, which hold small numbers; return what each number stands for."""
+    _, which, examples = numbered(kinds)
+    for column in columns:
+        # Numbered again at each turn, so that codes stay small enough for a table.
+        _, which, examples = numbered(which.astype(np.int64) * (WITHIN + 1) + column)
+    return which, np.column_stack([column[examples] for column in (kinds, *columns)]).tolist()
 
 
 def _arrivals(
-    n: int, steps: NDArray[np.intp], wires: list[_Wire], calling: NDArray[np.bool_], root: int
+    n: int, steps: NDArray[np.intp], wires: list[_Wire], lost: NDArray[np.int32], root: int
 ) -> tuple[NDArray[np.uint8], NDArray[np.uint8], NDArray[np.uint8]]:
     """Return in which register each step back finds what arrives, and each gradient it adds to, and where it puts that.
 
@@ -216,7 +213,7 @@ def _arrivals(
     starts = np.concatenate([[-1], np.repeat(np.arange(count), most)]).astype(np.int32)
     step = np.where(goes_on, next_ // max(most, 1), np.where(served >= 0, times[served], -1))
     ends = np.concatenate([times[[root]], step]).astype(np.int32)
-    found = assigned(starts, np.where(near(starts, ends, calling), ends, -1), count)
+    found = assigned(starts, np.where(near(starts, ends, lost), ends, -1), count)
     sent = found[1:]
     sent[_inside(next_, goes_on & (ends == starts)[1:])] = WITHIN
     before, arrived = np.zeros(len(served), np.uint8), np.zeros(n, np.uint8)

@@ -75,7 +75,11 @@ class VectorFunction:
         """The line that a module needs before the function is called; empty for an address."""
         if self.source != "instruction":
             return ""
-        return f"declare {self.type} {self.callee}({', '.join([self.type] * self.arity)})"
+        return self.declared(self.callee)
+
+    def declared(self, callee: str) -> str:
+        """Return the line that says what kind of function something called is."""
+        return f"declare {self.type} {callee}({', '.join([self.type] * self.arity)})"
 
     def instruction(self, arguments: Sequence[str], callee: str | None = None) -> str:
         """Return the right side of the line that calls the function, by another name if one is given.
@@ -135,7 +139,7 @@ def call_symbol(emitter: Emitter, name: str, operands: list[str]) -> str:
     """Write the same call by a symbol that has the address in its name, for whoever links the code."""
     function = vector_function(name, emitter.real.lanes, emitter.real.name)
     callee = f"@{SYMBOL}{function.address}"
-    emitter.declared.add(f"declare {function.type} {callee}({', '.join([function.type] * function.arity)})")
+    emitter.declared.add(function.declared(callee))
     return emitter.new(function.instruction(operands, callee))
 
 
