@@ -28,8 +28,8 @@ import numpy as np
 from wiregrad.backends.replay import Interpreted, Native, Replay, replay_of
 from wiregrad.dtypes import counted, number
 from wiregrad.errors import OperandError, shown
-from wiregrad.frontends.captured import Captured
 from wiregrad.frontends.certified import Certified, NotReplayableError, certify, plain_result
+from wiregrad.frontends.outside import OutsideState
 from wiregrad.frontends.session import Argnums, check_function, name_of
 from wiregrad.frontends.signature import NoSignatureError, Signature, ValuesGivenError
 from wiregrad.frontends.tape import STATE
@@ -39,6 +39,8 @@ from wiregrad.inspect.report import Report, capped, operand
 from wiregrad.ir import Circuit, Place
 from wiregrad.ir.mode import CHOICES, chosen_convention
 
+ERROR_SETTINGS: Any = getattr(sys.modules.get("numpy._core.umath"), "_extobj_contextvar", None)
+"""The context variable in which NumPy keeps what it does about errors, where it has one."""
 LIMIT = 64
 """How many recordings of one function are kept."""
 MOST_SHOWN = 20
@@ -99,8 +101,6 @@ class CompileInfo(Report):
     variants: tuple[VariantInfo, ...]
     fallbacks: tuple[tuple[str, int], ...]
     """Why the function itself was called, and how often."""
-    unseen: int
-    """How many things from outside are too large to be looked at, so that they are constants of the recordings."""
 
     def lines(self) -> Iterator[str]:
         """Return a line per variant and per reason."""
@@ -108,8 +108,6 @@ class CompileInfo(Report):
         yield f"{self.name}: {done}, {counted(len(self.variants), 'variant')}"
         yield from capped(self.variants, MOST_SHOWN)
         yield from (f"  ran the function itself {counted(count, 'time')}: {why}" for why, count in self.fallbacks)
-        if self.unseen:
-            yield f"  {counted(self.unseen, 'thing')} from outside, too large to be looked at: constant until clear()"
 
 
 class Variant:
@@ -157,15 +155,18 @@ class Variant:
 class Kept:
     """The recordings that were made with one state of what is outside."""
 
-    __slots__ = ("captured", "direct", "groups", "quick")
-
     def __init__(self, f: Callable[..., Any]) -> None:
-        self.captured = Captured(f)
+        self._f = f
         self.groups: dict[Any, list[Variant]] = {}
         self.quick: dict[tuple[Any, ...], list[Variant]] = {}
         """The groups by what tells simple calls apart."""
         self.direct: str | None = None
         """Why the function itself must run."""
+
+    @functools.cached_property
+    def outside(self) -> OutsideState:
+        """What the function reads besides its arguments; looked at when it is first called, not when it is defined."""
+        return OutsideState(self._f)
 
 
 FLIPPED = object()
@@ -245,8 +246,7 @@ class CompiledFunction:
             kept = [variant for group in self._kept.groups.values() for variant in group]
             variants = [variant.info() for variant in sorted(kept, key=lambda variant: variant.number)]
             reasons = tuple(self._fallbacks.most_common())
-            unseen = self._kept.captured.unseen
-        return CompileInfo(name_of(self._f), self._calls, self._records, tuple(variants), reasons, unseen)
+        return CompileInfo(name_of(self._f), self._calls, self._records, tuple(variants), reasons)
 
     def _answer(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], f: Callable[..., Any], ask: Callable[[Variant, Any], Any]
@@ -255,11 +255,13 @@ class CompiledFunction:
         if STATE.tape is not None or STATE.careful:
             # Inside another recording the function is recorded with it, so that everything composes.
             return self._itself(f, args, kwargs, "inside a transform, a trace or wg.anomaly()")
+        if errors_are_visible():
+            return self._itself(f, args, kwargs, "np.errstate or np.seterr makes numbers raise or call a function")
         kept = self._kept
-        if kept.captured.changed():
+        if kept.outside.changed():
             # What other threads still put there is forgotten too.
             kept = self._kept = Kept(self._f)
-        direct = kept.direct or kept.captured.opaque
+        direct = kept.direct or kept.outside.opaque
         if direct is not None:
             return self._itself(f, args, kwargs, direct)
         try:
@@ -305,9 +307,9 @@ class CompiledFunction:
         if full:
             self._warn()
         with self._lock:
-            kept.captured.add(*call.named)
-        if kept.captured.opaque is not None:
-            return self._itself(f, args, kwargs, kept.captured.opaque)
+            kept.outside.follow(*call.named)
+        if kept.outside.opaque is not None:
+            return self._itself(f, args, kwargs, kept.outside.opaque)
         try:
             found = certify(self._f, args, kwargs, keep=not full)
         except NotReplayableError as reason:
@@ -323,7 +325,7 @@ class CompiledFunction:
             self._fallbacks[found.leak or "a replay at once gave another result: it depends on something else"] += 1
             return unflatten(found.tree, found.results) if f is self._f else f(*args, **kwargs)
         variant = Variant(found, replay, flip(kept, key, call.inputs), self._records)
-        if kept.captured.changed():
+        if kept.outside.changed():
             self._fallbacks["it changes what it uses from outside"] += 1
         else:
             self._keep(kept, key, variant, args, kwargs)
@@ -382,7 +384,31 @@ class CompiledFunction:
 def disturbed(kept: Kept) -> bool:
     """Return whether something around the call counts: a transform, a watcher, a chosen convention, what is outside."""
     # Who watches, watches carefully.
-    return STATE.tape is not None or bool(STATE.careful or CHOICES.get()) or kept.captured.changed()
+    if STATE.tape is not None or STATE.careful or CHOICES.get():
+        return True
+    return errors_are_visible() or kept.outside.changed()
+
+
+def errors_are_visible() -> bool:
+    """Return whether NumPy raises, or calls a function of the user's, where a number overflows; a replay does not.
+
+    >>> with np.errstate(divide="raise"):
+    ...     errors_are_visible()
+    True
+    >>> errors_are_visible()
+    False
+    """
+    settings = None if ERROR_SETTINGS is None else ERROR_SETTINGS.get()
+    if settings is not None and settings is _harmless[0]:
+        return False
+    visible = not {"raise", "call", "log"}.isdisjoint(np.geterr().values())
+    if not visible:
+        _harmless[0] = settings
+    return visible
+
+
+_harmless: list[Any] = [None]
+"""The settings of NumPy for errors that were last seen to raise nothing; reading them is slow, comparing is not."""
 
 
 def chosen(argnums: Argnums) -> tuple[Callable[[Any], Any], float]:

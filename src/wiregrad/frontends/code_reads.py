@@ -1,0 +1,113 @@
+"""What the code of a function can read besides its arguments: names of globals, attributes and imported modules.
+
+Read off the bytecode, nested functions included. Attributes that directly follow a variable (`np.sin`) are kept as
+pairs, so that of a module only the names count that are read from it; a variable that is used in any other way
+(`getattr(np, name)`, `xp = np`) *escapes*, and then every name counts.
+"""
+
+from __future__ import annotations
+
+import dis
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from types import CodeType
+from typing import Any
+
+GLOBAL_READS = frozenset(["LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"])
+GLOBAL_WRITES = frozenset(["STORE_GLOBAL", "DELETE_GLOBAL"])
+ATTRIBUTE_READS = frozenset(["LOAD_ATTR", "LOAD_METHOD"])
+IGNORED = frozenset(["CACHE", "EXTENDED_ARG", "PUSH_NULL", "NOP"])
+
+
+@dataclass(frozen=True)
+class CodeReads:
+    """The names that a code object and those nested in it use."""
+
+    global_names: tuple[str, ...]
+    """Names looked up among the globals, then among the builtins; names that are assigned there too."""
+    names: frozenset[str]
+    """Every attribute name, and every text that could be one (`getattr(x, "scale")`, patterns of `match`)."""
+    pairs: frozenset[tuple[str, str]]
+    """A variable or attribute, and an attribute that is read directly from it."""
+    escaping: frozenset[str]
+    """Variables and attributes that are used otherwise than by reading an attribute."""
+    imports: tuple[tuple[str, int], ...]
+    """The modules that import statements name, with their level: 0, or the number of leading dots."""
+
+
+@lru_cache(4096)
+def reads_of(code: CodeType) -> CodeReads:
+    """Return what a code object reads.
+
+    >>> import math
+    >>> found = reads_of((lambda x: math.pi * abs(x)).__code__)
+    >>> found.global_names, ("math", "pi") in found.pairs, "math" in found.escaping
+    (('abs', 'math'), True, False)
+    """
+    global_names, names = set[str](), set[str]()
+    pairs, escaping = set[tuple[str, str]](), set[str]()
+    imports: list[tuple[str, int]] = []
+    for inner in nested_codes(code):
+        names.update(inner.co_names, _texts(inner.co_consts))
+        steps = [step for step in dis.get_instructions(inner) if step.opname not in IGNORED]
+        for index, step in enumerate(steps):
+            if step.opname in GLOBAL_READS or step.opname in GLOBAL_WRITES:
+                global_names.add(step.argval)
+            if step.opname == "IMPORT_NAME":
+                imports.append((step.argval, _level(steps, index)))
+            *others, last = _loaded(step)
+            escaping.update(others)
+            following = steps[index + 1] if index + 1 < len(steps) else None
+            if following is not None and following.opname in ATTRIBUTE_READS:
+                pairs.add((last, _attribute(following)))
+            else:
+                escaping.add(last)
+    return CodeReads(
+        tuple(sorted(global_names)), frozenset(names), frozenset(pairs), frozenset(escaping - {""}), tuple(imports)
+    )
+
+
+def nested_codes(code: CodeType) -> Iterator[CodeType]:
+    """Return a code object and all those inside it."""
+    stack = [code]
+    while stack:
+        code = stack.pop()
+        yield code
+        stack += [constant for constant in code.co_consts if isinstance(constant, CodeType)]
+
+
+def _loaded(step: dis.Instruction) -> list[str]:
+    """Return the names of the variables or the attribute that an instruction loads, the one on top last."""
+    if step.opname in ATTRIBUTE_READS:
+        return [_attribute(step)]
+    if step.opname.startswith("LOAD_") and step.opname != "LOAD_CONST":
+        names = step.argval if isinstance(step.argval, tuple) else (step.argval,)
+        return [str(name) for name in names]
+    return [""]
+
+
+def _attribute(step: dis.Instruction) -> str:
+    return str(step.argval)
+
+
+def _level(steps: list[dis.Instruction], index: int) -> int:
+    """Return how many dots an import statement has in front; -1 if that cannot be told."""
+    level = steps[index - 2].argval if index >= 2 else None
+    return level if type(level) is int else -1
+
+
+def _texts(constants: tuple[Any, ...]) -> Iterator[str]:
+    """Return the texts among constants that could be names of attributes."""
+    stack = list(constants)
+    while stack:
+        constant = stack.pop()
+        if isinstance(constant, str):
+            if constant.isidentifier():
+                yield constant
+            elif "{" in constant:
+                # `format` reads attributes by texts such as "{0.scale}".
+                yield from re.findall(r"[^\W\d]\w*", constant)
+        elif isinstance(constant, tuple | frozenset):
+            stack += constant

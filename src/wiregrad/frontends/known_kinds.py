@@ -1,0 +1,138 @@
+"""Which things outside a function are known not to change, and which can be compared with what they were.
+
+Everything that is not listed here is unknown: a function that reads such a thing is not replayed (`OutsideState`).
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import types
+from collections import OrderedDict, defaultdict, deque, namedtuple
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+
+PACKAGES = ("numpy", "wiregrad")
+"""Packages whose functions and classes depend on nothing but their arguments, `EXCLUDED` apart."""
+MODULES = frozenset(
+    "math cmath operator _operator itertools functools _functools collections collections.abc _collections "
+    "_collections_abc abc _abc types typing numbers dataclasses enum contextlib copy fractions bisect _bisect heapq "
+    "_heapq scipy.special".split()
+)
+"""Modules of which the same is true."""
+EXCLUDED = ("numpy.random", "numpy.testing", "numpy.lib._datasource", "numpy.ctypeslib", "numpy.f2py")
+"""Modules of those packages that keep a state or look at the system."""
+STATEFUL = frozenset(
+    "load fromfile fromregex loadtxt genfromtxt save savez savez_compressed savetxt memmap seterr seterrcall "
+    "setbufsize getbufsize geterr geterrcall set_printoptions get_printoptions printoptions show_config "
+    "show_runtime info test lru_cache cache _lru_cache_wrapper".split()
+)
+"""Functions and classes of known modules that read files, or a state of the process."""
+BUILTINS = frozenset(
+    "abs all any ascii bin bool bytearray bytes callable chr classmethod complex delattr dict dir divmod enumerate "
+    "filter float format frozenset getattr hasattr hash hex int isinstance issubclass iter len list map max min next "
+    "object oct ord pow print property range repr reversed round set setattr slice sorted staticmethod str sum super "
+    "tuple type vars zip __build_class__ __debug__ __name__ NotImplemented Ellipsis".split()
+)
+"""Builtins that depend on nothing but their arguments; classes of exceptions are known too."""
+REFLECTIVE = frozenset(
+    "getattr hasattr vars dir __dict__ __getattribute__ __getstate__ __reduce__ __reduce_ex__ attrgetter methodcaller "
+    "asdict astuple fields replace format_map".split()
+)
+"""Names in code that may read attributes whose names are not in the code."""
+CONSTRUCTORS = frozenset(["__init__", "__new__", "__post_init__"])
+"""Methods that run only where a class is called."""
+INERT = frozenset(
+    "__dict__ __weakref__ __doc__ __module__ __qualname__ __annotations__ __slots__ __dataclass_fields__ "
+    "__dataclass_params__ __abstractmethods__ __parameters__ __orig_bases__ __static_attributes__ __firstlineno__ "
+    "__del__ __init_subclass__ __subclasshook__ __set_name__ __sizeof__ __dir__ __reduce__ __reduce_ex__ __getstate__ "
+    "__setstate__ _abc_impl".split()
+)
+"""Attributes of classes that no ordinary code reads unless it names them."""
+
+IMMUTABLE = frozenset(
+    [
+        *(type(None), bool, int, float, complex, str, bytes, range, object, re.Pattern),
+        *(types.EllipsisType, types.NotImplementedType, types.CodeType, types.GenericAlias, types.UnionType),
+        *(types.WrapperDescriptorType, types.MethodDescriptorType, types.ClassMethodDescriptorType),
+        *(types.GetSetDescriptorType, types.MemberDescriptorType, type(vars(namedtuple("Point", "x"))["x"])),
+        *(kind for kind in np.sctypeDict.values() if not issubclass(kind, np.void | np.object_)),
+    ]
+)
+"""Types whose objects cannot change and refer to nothing that can."""
+BASES = (OrderedDict, defaultdict, dict, list, set, deque, tuple, frozenset)
+"""Containers, which may be subclassed; the first that fits says how the elements are listed."""
+ATOMIC_BASES = (int, float, complex, str, bytes)
+"""Immutable types that may be subclassed."""
+HEAP_TYPE = 1 << 9
+"""CPython's flag of types that are not compiled into it."""
+
+
+def is_known_module(name: str) -> bool:
+    """Return whether what a module defines depends on nothing but arguments.
+
+    >>> is_known_module("numpy.linalg"), is_known_module("numpy.random"), is_known_module("time")
+    (True, False, False)
+    """
+    if any(name == excluded or name.startswith(f"{excluded}.") for excluded in EXCLUDED):
+        return False
+    return name in MODULES or name.partition(".")[0] in PACKAGES
+
+
+def is_known_function(function: FunctionType) -> bool:
+    """Return whether a Python function is the own one of a known module: its globals are that module's."""
+    name = function.__globals__.get("__name__", "")
+    module = sys.modules.get(name) if isinstance(name, str) else None
+    return module is not None and vars(module) is function.__globals__ and is_known_module(name)
+
+
+def is_known_builtin(function: Any) -> bool:
+    """Return whether a function written in C depends on nothing but its arguments."""
+    name = function.__name__
+    module = function.__module__ or getattr(function.__self__, "__name__", "")
+    if module == "builtins":
+        return name in BUILTINS
+    return isinstance(module, str) and is_known_module(module) and name not in STATEFUL
+
+
+def is_known_class(kind: type) -> bool:
+    """Return whether a class is one of Python's or a known module's, whose attributes nobody changes."""
+    module = kind.__module__
+    if module == "builtins":
+        return not kind.__flags__ & HEAP_TYPE
+    if not isinstance(module, str) or not is_known_module(module) or kind.__name__ in STATEFUL:
+        return False
+    home = sys.modules.get(module)
+    outer = kind.__qualname__.partition(".")[0]
+    return home is not None and (outer in vars(home) or "<locals>" in kind.__qualname__)
+
+
+def is_python_class(kind: type) -> bool:
+    """Return whether a class was made by Python code: its objects hold nothing but attributes and what bases hold."""
+    return bool(kind.__flags__ & HEAP_TYPE) and not _hidden(kind)
+
+
+def is_transparent(kind: type) -> bool:
+    """Return whether all that an object of a class holds can be seen: attributes, slots, elements of a container.
+
+    >>> import threading
+    >>> class Own(list): pass
+    >>> is_transparent(Own), is_transparent(threading.local)
+    (True, False)
+    """
+    return all(base in (object, type, *BASES, *ATOMIC_BASES) or is_python_class(base) for base in kind.__mro__)
+
+
+def _hidden(kind: type) -> int:
+    """Return how many bytes of an object are neither attributes, slots, weak references nor its base's."""
+    base = kind.__base__
+    assert base is not None
+    if base in ATOMIC_BASES or base is tuple:
+        # These have a size that varies, and Python allows no slots beside it.
+        return 0
+    slots = sum(type(part) is types.MemberDescriptorType for part in vars(kind).values())
+    slots += kind.__weakrefoffset__ > 0 and base.__weakrefoffset__ <= 0
+    slots += kind.__dictoffset__ > 0 and base.__dictoffset__ <= 0
+    return kind.__basicsize__ - base.__basicsize__ - 8 * slots

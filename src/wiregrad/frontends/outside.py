@@ -1,0 +1,616 @@
+"""Outside state: everything a function reads besides its arguments, compared before each call with what it was.
+
+The rule is a list of what is known, not of what is suspected. From a function the walk follows its variables, what they
+hold, and the functions that these can call, as long as it meets kinds of things that can be compared
+(`wiregrad.frontends.known_kinds`). At the first thing of any other kind it stops and `opaque` names that thing: the
+function itself has to run then, since nobody could tell whether the thing has changed.
+
+No code of the user's runs on the walk: what a thing is, is asked of its type.
+
+Of modules, classes and objects only the names count that occur in the code that was followed, so an attribute that no
+such code names may be anything.
+"""
+
+from __future__ import annotations
+
+import array
+import sys
+from abc import ABCMeta, get_cache_token
+from collections import OrderedDict, defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from enum import EnumType
+from functools import cached_property, partial
+from importlib.util import resolve_name
+from operator import is_
+from types import (
+    BuiltinFunctionType,
+    CellType,
+    CodeType,
+    FunctionType,
+    MemberDescriptorType,
+    MethodType,
+    MethodWrapperType,
+    ModuleType,
+    SimpleNamespace,
+)
+from typing import Any, cast
+
+import numpy as np
+
+from wiregrad.errors import shown
+from wiregrad.frontends.code_reads import reads_of
+from wiregrad.frontends.known_kinds import (
+    ATOMIC_BASES,
+    BASES,
+    CONSTRUCTORS,
+    IMMUTABLE,
+    INERT,
+    REFLECTIVE,
+    STATEFUL,
+    is_known_builtin,
+    is_known_class,
+    is_known_function,
+    is_known_module,
+    is_python_class,
+    is_transparent,
+)
+from wiregrad.frontends.value import Value
+from wiregrad.ir import Circuit, Op
+
+ABSENT = object()
+"""Marks a variable that does not exist."""
+MAX_THINGS = 10_000
+"""Maximum number of variables, attributes and elements that are compared before each call."""
+MAX_BYTES = 1 << 26
+"""Maximum size of all arrays from outside together, of which copies are kept to compare with."""
+NUMBERS = (float, int, bool, complex)
+CLASS_OF = ("type", "__class__")
+"""Names in code that lead from an object to its class."""
+SMALL_ARRAY_BYTES = 1 << 18
+"""Up to this size an array is compared as bytes, which copies it."""
+
+
+class OutsideState:
+    """What functions read from outside, as it was when they were followed.
+
+    >>> scale = [2.0]
+    >>> outside = OutsideState(lambda x: scale[0] * x)
+    >>> before = outside.changed()
+    >>> scale[0] = 3.0
+    >>> before, outside.changed()
+    (False, True)
+    >>> numbers = iter([1.0, 2.0])
+    >>> OutsideState(lambda x: next(numbers) * x).opaque
+    'it uses numbers from outside, a list_iterator, which may change unnoticed'
+    """
+
+    def __init__(self, *things: Any) -> None:
+        self.opaque: str | None = None
+        """Why the function itself has to run: it reads something that cannot be compared."""
+        self._seen: dict[Any, Any] = {}
+        """Everything that was followed, by id; kept, so that no other object gets the same id."""
+        self._queue: deque[tuple[Any, str, str]] = deque()
+        self._names: set[str] = set()
+        self._pairs: set[tuple[str, str]] = set()
+        self._escaping: set[str] = {""}
+        self._constructed: set[int] = set()
+        """Ids of the classes that the code itself can reach, and so may call."""
+        self._calls_any_class = False
+        """Whether there is a class method, which may call whatever class it is given."""
+        self._scopes: list[Scope] = []
+        self._modules: dict[int, ModuleScope] = {}
+        self._room = MAX_THINGS
+        self._byte_room = MAX_BYTES
+        self._functions: list[tuple[FunctionType, CodeType, Any, Any, int]] = []
+        self._variables: list[tuple[Callable[[str, Any], Any], str, Any]] = []
+        self._cells: list[tuple[CellType, Any]] = []
+        self._watches: list[Container | Scope | ArrayCopy | BytesCopy] = []
+        self._abc_token: object = None
+        self.follow(*things)
+
+    def follow(self, *things: Any) -> None:
+        """Follow more things: functions, and what else they may be given."""
+        for thing in things:
+            self._enqueue(thing, thing.__name__ if type(thing) is FunctionType else "an argument")
+        while self.opaque is None and (self._queue or self._read_new_names()):
+            thing, path, binding = self._queue.popleft()
+            self._visit(thing, path, binding)
+
+    def changed(self) -> bool:
+        """Return whether something is another thing than it was, or holds another."""
+        for function, code, defaults, keyword_defaults, attributes in self._functions:
+            if (
+                function.__code__ is not code
+                or function.__defaults__ is not defaults
+                or function.__kwdefaults__ is not keyword_defaults
+                or len(function.__dict__) != attributes
+            ):
+                return True
+        for get, name, was in self._variables:
+            if get(name, ABSENT) is not was:
+                return True
+        for cell, was in self._cells:
+            if contents(cell) is not was:
+                return True
+        return bool(self._watches) and self._any_watch_changed()
+
+    def _any_watch_changed(self) -> bool:
+        if self._abc_token is not None and self._abc_token != get_cache_token():
+            return True
+        try:
+            for watch in self._watches:
+                if watch.changed():
+                    return True
+        except (RuntimeError, AttributeError, ValueError):
+            # It is being changed by another thread, or has lost what it had.
+            return True
+        return False
+
+    def _enqueue(self, thing: Any, path: str, binding: str = "") -> None:
+        """Have a thing followed; `path` describes it to a person, `binding` is the name it is bound to."""
+        self._queue.append((thing, path, binding))
+
+    def _refuse(self, thing: Any, path: str) -> None:
+        kind = type(thing)
+        module = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
+        self._stop(f"it uses {path} from outside, a {module}{kind.__qualname__}, which may change unnoticed")
+
+    def _stop(self, reason: str) -> None:
+        """Give up: the function itself has to run, so nothing needs to be compared."""
+        self.opaque = reason
+        for kept in (self._queue, self._scopes, self._functions, self._variables, self._cells, self._watches):
+            kept.clear()
+        self._modules.clear()
+
+    def _take(self, count: int, path: str) -> bool:
+        """Return whether there is room for so many more things to compare."""
+        self._room -= count
+        if self._room < 0:
+            self._stop(f"it uses more than {MAX_THINGS:,} things from outside, {path} among them")
+        return self._room >= 0
+
+    def _take_bytes(self, count: int, path: str) -> bool:
+        """Return whether there is room for a copy of so many bytes."""
+        self._byte_room -= count
+        if self._byte_room < 0:
+            size = f"{MAX_BYTES >> 20} MiB of arrays"
+            self._stop(f"it uses more than {size} from outside, {path} among them; give them as arguments")
+        return self._byte_room >= 0 and self._take(1, path)
+
+    def _visit(self, thing: Any, path: str, binding: str) -> None:
+        kind = type(thing)
+        if kind in IMMUTABLE or issubclass(kind, np.dtype):
+            if kind is str and thing.isidentifier():
+                # It may be the name of an attribute.
+                self._names.add(thing)
+            return
+        if issubclass(kind, type):
+            self._constructed.update(map(id, thing.__mro__))
+        if kind is ModuleType:
+            self._follow_module(thing, path, binding)
+        elif id(thing) not in self._seen:
+            self._seen[id(thing)] = thing
+            follow = FOLLOWED.get(kind)
+            if follow is not None:
+                follow(self, thing, path)
+            elif issubclass(kind, type):
+                self._follow_class(thing, path)
+            else:
+                self._follow_object(thing, path)
+
+    def _follow_function(self, function: FunctionType, path: str) -> None:
+        known = is_known_function(function)
+        if known and function.__name__ in STATEFUL:
+            self._refuse(function, path)
+            return
+        code = function.__code__
+        for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
+            held = contents(cell)
+            self._cells.append((cell, held))
+            if name == "__class__" and issubclass(type(held), type):
+                # It is there for `super()`, which calls nothing.
+                self._follow_base(held)
+            elif self._take(1, path):
+                self._enqueue(held, name, name)
+        if known:
+            return
+        self._functions.append((function, code, function.__defaults__, function.__kwdefaults__, len(function.__dict__)))
+        self._enqueue(function.__defaults__, f"the defaults of {path}")
+        self._enqueue(function.__kwdefaults__, f"the defaults of {path}")
+        if function.__dict__:
+            self._add_scope(Scope(function, path))
+        self._follow_code(function)
+
+    def _follow_code(self, function: FunctionType) -> None:
+        """Note the variables that the code of a function names."""
+        reads = reads_of(function.__code__)
+        builtins: Mapping[str, Any] = cast(Any, function).__builtins__
+        self._names |= reads.names
+        self._pairs |= reads.pairs
+        self._escaping |= reads.escaping
+        for name in reads.global_names:
+            value = self._variable(function.__globals__, name, name)
+            if value is ABSENT:
+                value = self._variable(builtins, name, name)
+            if value is not ABSENT:
+                self._enqueue(value, name, name)
+        for name, level in reads.imports:
+            self._follow_import(name, level, function)
+
+    def _follow_import(self, name: str, level: int, function: FunctionType) -> None:
+        """Note the modules that an import statement inside a function finds."""
+        try:
+            full = resolve_name("." * level + name, function.__globals__.get("__package__") or "") if level else name
+        except ImportError:
+            self._stop(f"{function.__name__} imports {name} in a way that cannot be followed")
+            return
+        parts = full.split(".")
+        for count in range(1, len(parts) + 1):
+            path = ".".join(parts[:count])
+            module = self._variable(sys.modules, path, path)
+            if module is not ABSENT:
+                self._enqueue(module, path)
+
+    def _variable(self, variables: Mapping[str, Any], name: str, path: str) -> Any:
+        """Note what a variable is; returns it."""
+        value = variables.get(name, ABSENT)
+        key = id(variables), name
+        if key not in self._seen and self._take(1, path):
+            self._seen[key] = variables
+            self._variables.append((variables.get, name, value))
+        return value
+
+    def _follow_module(self, module: ModuleType, path: str, binding: str) -> None:
+        scope = self._modules.get(id(module))
+        if scope is None:
+            scope = self._modules[id(module)] = ModuleScope(module, path)
+        scope.bindings.add(binding)
+
+    def _follow_class(self, kind: type, path: str) -> None:
+        if isinstance(kind, ABCMeta) and self._abc_token is None:
+            self._abc_token = get_cache_token()
+        if type(kind) is not type:
+            self._enqueue(type(kind), f"the metaclass of {path}")
+        for base in kind.__mro__:
+            if is_known_class(base):
+                continue
+            if not is_python_class(base):
+                self._refuse(kind, path)
+                return
+            if base is kind:
+                self._add_scope(ClassScope(kind, path))
+            else:
+                self._follow_base(base)
+
+    def _follow_base(self, base: type) -> None:
+        """Follow a class that the code does not reach by itself, so that it does not call it either."""
+        if id(base) not in self._seen:
+            self._seen[id(base)] = base
+            self._follow_class(base, base.__qualname__)
+
+    def _follow_object(self, thing: Any, path: str) -> None:
+        """Follow an object of a class that Python code made."""
+        kind = type(thing)
+        if issubclass(kind, Value):
+            self._add_scope(Scope(thing, path, whole=True))
+        elif issubclass(kind, Op):
+            self._enqueue(thing.forward, path)
+        elif kind is Circuit:
+            if any(op.per_call for op in {thing.op_of(node) for node in range(len(thing))}):
+                self._refuse(thing, path)
+        elif is_known_class(kind) and "__wrapped__" in _dict_of(thing):
+            # A compiled function, which compares what it reads by itself.
+            self._enqueue(_dict_of(thing)["__wrapped__"], path)
+        elif not is_transparent(kind):
+            self._refuse(thing, path)
+        else:
+            self._follow_base(kind)
+            whole = any(is_known_class(base) for base in kind.__mro__ if base not in (object, *BASES, *ATOMIC_BASES))
+            self._add_scope(Scope(thing, path, whole=whole))
+            if issubclass(kind, BASES):
+                self._follow_container(thing, path)
+
+    def _follow_container(self, thing: Any, path: str) -> None:
+        watch = Container(thing)
+        if self._take(len(watch.was), path):
+            if not issubclass(type(thing), tuple | frozenset):
+                self._watches.append(watch)
+            for label, element in watch.labelled():
+                if type(element) not in NUMBERS:
+                    self._enqueue(element, path + label)
+
+    def _follow_array(self, thing: Any, path: str) -> None:
+        if thing.dtype.hasobject:
+            self._refuse(thing, path)
+            return
+        if self._take_bytes(thing.nbytes, path):
+            self._watches.append(ArrayCopy(thing))
+
+    def _follow_buffer(self, thing: Any, path: str) -> None:
+        if self._take_bytes(memoryview(thing).nbytes, path):
+            self._watches.append(BytesCopy(thing))
+
+    def _follow_builtin(self, function: Any, path: str) -> None:
+        owner = function.__self__
+        if owner is not None and not isinstance(owner, ModuleType):
+            # A method of an object, such as `table.get`.
+            self._enqueue(owner, path)
+        elif not is_known_builtin(function):
+            self._refuse(function, path)
+
+    def _follow_dispatcher(self, function: Any, path: str) -> None:
+        if function.__name__ in STATEFUL or not is_known_module(function.__module__):
+            self._refuse(function, path)
+
+    def _follow_ufunc(self, ufunc: np.ufunc, path: str) -> None:
+        homes = [np, sys.modules.get("scipy.special")]
+        if not any(getattr(home, ufunc.__name__, None) is ufunc for home in homes):
+            # It may have been made of a Python function.
+            self._refuse(ufunc, path)
+
+    def _follow_attributes(self, thing: Any, path: str, *names: str) -> None:
+        """Follow what a thing of Python's own is made of; it may be given other parts."""
+        for name in names:
+            self._enqueue(getattr(thing, name), path)
+
+    def _follow_class_method(self, thing: Any, path: str) -> None:
+        self._calls_any_class = True
+        self._enqueue(thing.__func__, path)
+
+    def _follow_partial(self, thing: Any, path: str) -> None:
+        self._follow_attributes(thing, path, "func", "args", "keywords")
+        self._add_scope(Scope(thing, path, whole=True))
+
+    def _add_scope(self, scope: Scope) -> None:
+        self._scopes.append(scope)
+        self._watches.append(scope)
+
+    @property
+    def _reflective(self) -> bool:
+        """Whether attributes may be read whose names are not in the code."""
+        return not REFLECTIVE.isdisjoint(self._names)
+
+    def _read_new_names(self) -> bool:
+        """Follow what scopes hold under names that were met since the last time; returns whether there was any."""
+        for scope in tuple(self._scopes):
+            names = scope.names_read(self._names, reflective=self._reflective, called=self._is_called(scope.owner))
+            for name, value in scope.read(names):
+                if not self._take(1, scope.path):
+                    return False
+                self._enqueue(value, f"{scope.path}.{name}", name)
+        for module in tuple(self._modules.values()):
+            self._read_module(module)
+        return bool(self._queue)
+
+    def _is_called(self, owner: Any) -> bool:
+        """Return whether objects of a class may be made."""
+        return self._calls_any_class or id(owner) in self._constructed or not self._names.isdisjoint(CLASS_OF)
+
+    def _read_module(self, scope: ModuleScope) -> None:
+        escapes = not scope.bindings.isdisjoint(self._escaping)
+        if escapes and self._reflective and not scope.known:
+            self._stop(f"it looks names up in the module {scope.path} that are not in its code")
+            return
+        variables = vars(scope.module)
+        names = {name for binding, name in self._pairs if binding in scope.bindings}
+        if escapes:
+            names |= self._names & variables.keys()
+        for name in sorted(names - scope.done):
+            scope.done.add(name)
+            if name in variables or not scope.known:
+                value = self._variable(variables, name, scope.path)
+                missing = value is ABSENT
+                self._enqueue(variables.get("__getattr__") if missing else value, f"{scope.path}.{name}", name)
+
+
+class ModuleScope:
+    """A module, and the names it is bound to where it is used."""
+
+    def __init__(self, module: ModuleType, path: str) -> None:
+        self.module, self.path = module, path
+        self.known = is_known_module(module.__name__) and sys.modules.get(module.__name__) is module
+        self.bindings: set[str] = set()
+        self.done: set[str] = set()
+
+
+class Scope:
+    """The attributes of an object: which there are, and what those are that code reads."""
+
+    def __init__(self, owner: Any, path: str, *, whole: bool = False) -> None:
+        self.owner, self.path, self.whole = owner, path, whole
+        self.kind = type(owner)
+        self.slots = _slots_of(self.kind)
+        self.layout = [*self.attributes()]
+        self.known: dict[str, Any] = {}
+
+    def attributes(self) -> Mapping[str, Any]:
+        """Return the attributes as they are now."""
+        found = _dict_of(self.owner)
+        if not self.slots:
+            return found
+        held = {name: _slot(self.owner, slot) for name, slot in self.slots.items()}
+        return {**{name: value for name, value in held.items() if value is not ABSENT}, **found}
+
+    def names_read(self, names: set[str], *, reflective: bool, called: bool) -> Iterable[str]:
+        """Return which attributes code can read, given the names in it."""
+        return self.layout if self.whole or reflective else [name for name in self.layout if name in names]
+
+    def read(self, names: Iterable[str]) -> Iterator[tuple[str, Any]]:
+        """Note what attributes are; returns those that were not noted before."""
+        attributes = self.attributes()
+        for name in names:
+            if name not in self.known:
+                self.known[name] = attributes.get(name, ABSENT)
+                if self.known[name] is not ABSENT:
+                    yield name, self.known[name]
+
+    def changed(self) -> bool:
+        """Return whether there are other attributes, or one that is read is another thing."""
+        attributes = self.attributes()
+        if type(self.owner) is not self.kind or [*attributes] != self.layout:
+            return True
+        return not all(map(is_, map(attributes.get, self.known), self.known.values()))
+
+
+class ClassScope(Scope):
+    """The attributes of one class, and the classes it is derived from."""
+
+    def __init__(self, owner: type, path: str) -> None:
+        super().__init__(owner, path)
+        self.mro = owner.__mro__
+
+    def attributes(self) -> Mapping[str, Any]:
+        """Return the attributes as they are now."""
+        attributes: Mapping[str, Any] = vars(self.owner)
+        return attributes
+
+    def names_read(self, names: set[str], *, reflective: bool, called: bool) -> Iterable[str]:
+        """Return which attributes code can read: those it names, and those that Python's own syntax calls."""
+        members = {"_member_map_"} if isinstance(self.owner, EnumType) else set[str]()
+        special = {name for name in self.layout if name.startswith("__") and name.endswith("__")}
+        wanted = special | ({*self.layout} if reflective else names)
+        ignored = INERT if called else INERT | CONSTRUCTORS
+        return [name for name in self.layout if name in members or name in wanted - ignored]
+
+    def changed(self) -> bool:
+        """Return whether there are other attributes or bases, or an attribute that is read is another thing."""
+        return self.owner.__mro__ is not self.mro or super().changed()
+
+
+class Container:
+    """A container, and the elements it had."""
+
+    def __init__(self, thing: Any) -> None:
+        self.thing = thing
+        self.elements = _element_lister(thing)
+        self.was = list(self.elements(thing))
+
+    def labelled(self) -> Iterator[tuple[str, Any]]:
+        """Return the elements with what stands for them behind the container's name, such as `[3]`."""
+        if issubclass(type(self.thing), dict):
+            keys = self.was[: len(self.was) // 2]
+            yield from zip([".keys()"] * len(keys), keys, strict=True)
+            yield from zip([f"[{shown(key)}]" for key in keys], self.was[len(keys) :], strict=False)
+            yield ".default_factory", self.was[-1]
+        else:
+            yield from ((f"[{k}]", element) for k, element in enumerate(self.was))
+
+    def changed(self) -> bool:
+        """Return whether the container has other elements; equal is not enough."""
+        now = list(self.elements(self.thing))
+        return len(now) != len(self.was) or not all(map(is_, now, self.was))
+
+
+class ArrayCopy:
+    """An array of numbers, and a copy of what it was."""
+
+    def __init__(self, thing: Any) -> None:
+        self.array = thing
+        self.dtype, self.shape, self.strides = thing.dtype, thing.shape, thing.strides
+        self.small = thing.nbytes <= SMALL_ARRAY_BYTES
+        self.copy: Any = thing.tobytes() if self.small else np.ascontiguousarray(thing).copy()
+
+    def changed(self) -> bool:
+        """Return whether one bit, the shape or the dtype is another."""
+        now = self.array
+        if now.dtype != self.dtype or now.shape != self.shape or now.strides != self.strides:
+            return True
+        if self.small:
+            return bool(now.tobytes() != self.copy)
+        return not np.array_equal(_as_words(np.ascontiguousarray(now)), _as_words(self.copy))
+
+
+class BytesCopy:
+    """A mutable sequence of bytes or numbers, and a copy of what it was."""
+
+    def __init__(self, thing: Any) -> None:
+        self.thing = thing
+        self.copy = bytes(memoryview(thing))
+
+    def changed(self) -> bool:
+        """Return whether one byte, or their number, is another."""
+        return bytes(memoryview(self.thing)) != self.copy
+
+
+def _as_words(contiguous: Any) -> Any:
+    """Return the memory of an array as whole numbers, so that every bit counts, also of NaN and -0.0."""
+    return contiguous.reshape(-1).view(np.uint64 if contiguous.nbytes % 8 == 0 else np.uint8)
+
+
+def _element_lister(thing: Any) -> Callable[[Any], Iterable[Any]]:
+    """Return what lists the elements of a container, whatever a subclass has made of iteration."""
+    base: Any = next(base for base in BASES if issubclass(type(thing), base))
+    if issubclass(base, dict):
+        factory: Any = defaultdict.default_factory if base is defaultdict else None  # type: ignore[misc]
+        return lambda mapping: [*base.keys(mapping), *base.values(mapping), factory and factory.__get__(mapping)]
+    lister: Callable[[Any], Iterable[Any]] = base.__iter__
+    return lister
+
+
+def _slots_of(kind: type) -> dict[str, MemberDescriptorType]:
+    """Return the slots that classes have made, under the names that code has for them."""
+    return {
+        name: part
+        for base in kind.__mro__
+        if not is_known_class(base) or base is Value or base is partial
+        for name, part in vars(base).items()
+        if type(part) is MemberDescriptorType and not name.startswith("__")
+    }
+
+
+def _dict_of(thing: Any) -> Mapping[str, Any]:
+    """Return the attributes of an object that are not in slots, whatever its class has made of looking them up."""
+    try:
+        found: Mapping[str, Any] = object.__getattribute__(thing, "__dict__")
+    except AttributeError:
+        return {}
+    return found
+
+
+def _slot(owner: Any, slot: MemberDescriptorType) -> Any:
+    try:
+        return slot.__get__(owner)
+    except AttributeError:
+        return ABSENT
+
+
+def contents(cell: CellType) -> Any:
+    """Return what a cell holds."""
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return ABSENT
+
+
+def _following(*names: str) -> Callable[[OutsideState, Any, str], None]:
+    def follow(state: OutsideState, thing: Any, path: str) -> None:
+        state._follow_attributes(thing, path, *names)
+
+    return follow
+
+
+def _following_attributes(state: OutsideState, thing: Any, path: str) -> None:
+    state._add_scope(Scope(thing, path))
+
+
+FOLLOWED: dict[type, Callable[[OutsideState, Any, str], None]] = {
+    FunctionType: OutsideState._follow_function,
+    BuiltinFunctionType: OutsideState._follow_builtin,
+    type(np.sum): OutsideState._follow_dispatcher,
+    np.ufunc: OutsideState._follow_ufunc,
+    MethodWrapperType: _following("__self__"),
+    MethodType: _following("__func__", "__self__"),
+    staticmethod: _following("__func__"),
+    classmethod: OutsideState._follow_class_method,
+    property: _following("fget", "fset", "fdel"),
+    cached_property: _following("func"),
+    slice: _following("start", "stop", "step"),
+    partial: OutsideState._follow_partial,
+    SimpleNamespace: _following_attributes,
+    np.ndarray: OutsideState._follow_array,
+    bytearray: OutsideState._follow_buffer,
+    array.array: OutsideState._follow_buffer,
+    **dict.fromkeys((list, tuple, dict, set, frozenset, deque), OutsideState._follow_container),
+    **dict.fromkeys((OrderedDict, defaultdict), OutsideState._follow_container),
+}
+"""How things of exactly these types are followed."""
