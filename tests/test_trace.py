@@ -117,7 +117,7 @@ def test_values_from_outside_are_constants() -> None:
 def test_containers_become_inputs_by_path() -> None:
     circuit = wg.trace(lambda p, *rest: p["w"][0] * p["b"] + rest[0], {"w": [1.0], "b": 2.0}, 3.0)
 
-    assert circuit.inputs == ("p_b", "p_w_0", "rest_0")
+    assert circuit.inputs == ("p_w_0", "p_b", "rest_0")
 
 
 def test_several_results_are_several_outputs() -> None:

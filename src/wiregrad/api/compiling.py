@@ -440,11 +440,10 @@ def quick_key(item: Any) -> tuple[tuple[Any, ...], Sequence[Any]]:
 
 
 def is_quick(args: tuple[Any, ...]) -> bool:
-    """Return whether arguments are floats, or one list, tuple or dict of floats whose order is that of the leaves."""
+    """Return whether arguments are floats, or one list, tuple or dict of floats, with text for keys."""
     only: Any = args[0] if len(args) == 1 else None
     if type(only) is dict:
-        numbers, known = list(only.values()), all(type(key) is str for key in only) and list(only) == sorted(only)
-        return known and all(type(number) is float for number in numbers)
+        return all(type(key) is str for key in only) and all(type(number) is float for number in only.values())
     return all(type(number) is float for number in (only if type(only) in (list, tuple) else args))
 
 

@@ -182,7 +182,7 @@ def _axes_for(spec: Any, item: Any, what: str = "in_axes") -> list[int | None]:
     if spec is None or isinstance(spec, int):
         return [spec] * len(flatten(item)[0])
     if isinstance(spec, dict) and isinstance(item, dict) and set(spec) == set(item):
-        return [axis for key in sorted(item) for axis in _axes_for(spec[key], item[key], what)]
+        return [axis for key in item for axis in _axes_for(spec[key], item[key], what)]
     if isinstance(spec, list | tuple) and isinstance(item, list | tuple) and len(spec) == len(item):
         return [axis for one, part in zip(spec, item, strict=True) for axis in _axes_for(one, part, what)]
     raise OperandError(f"{what} {shown(spec)} does not fit {shown(item)}{user_line()}")

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from wiregrad.frontends.tree import in_order
+from wiregrad.frontends.tree import BASES, items_of, own_attributes
 from wiregrad.frontends.value import Value
 
 VALUED = frozenset([bool, int, str, bytes, EllipsisType])
@@ -59,23 +59,31 @@ class Signature:
             self.inputs.append(item)
         elif item is None:
             self.marks.append(None)
-        elif isinstance(item, list | tuple):
-            if getattr(item, "__dict__", None):
-                raise NoSignatureError(f"an argument is a {kind.__name__} with attributes of its own")
-            self.marks.append((kind, len(item)))
-            for part in item:
-                self._read(part)
-        elif isinstance(item, Mapping):
-            keys = in_order(item)
-            self.marks.append((kind, tuple([_static(key) for key in keys])))
-            for key in keys:
-                self._read(item[key])
+        elif isinstance(item, list | tuple | Mapping):
+            self._read_container(item, kind)
         elif isinstance(item, np.ndarray | np.generic | float | complex):
             self._number(item)
         else:
             self.marks.append(_static(item))
             if isinstance(item, NAMED):
                 self.named.append(item)
+            elif isinstance(item, Enum):
+                self.named.append(kind)
+
+    def _read_container(self, item: Any, kind: type) -> None:
+        if kind not in BASES and issubclass(kind, BASES):
+            if own_attributes(item):
+                raise NoSignatureError(f"an argument is a {kind.__name__} with attributes of its own")
+            # What its class defines may change.
+            self.named.append(kind)
+        if isinstance(item, Mapping):
+            keys, parts = items_of(item)
+            self.marks.append((kind, tuple([_static(key) for key in keys])))
+        else:
+            parts = list(item)
+            self.marks.append((kind, len(parts)))
+        for part in parts:
+            self._read(part)
 
     def _number(self, item: Any) -> None:
         array = np.asarray(item)

@@ -19,7 +19,7 @@ from wiregrad.frontends.lift import as_data, own
 from wiregrad.frontends.record import place
 from wiregrad.frontends.session import check_function, lifted
 from wiregrad.frontends.tape import LITERAL, STATE, Extra, Tape
-from wiregrad.frontends.tree import Tree, flatten, in_order, unflatten
+from wiregrad.frontends.tree import Tree, flatten, items_of, unflatten
 from wiregrad.frontends.value import Value
 from wiregrad.ir import INPUT, TABLE, Certificate, Circuit, Recording, check_name
 from wiregrad.ir.infer import type_of_constant
@@ -129,7 +129,7 @@ def trace_at(f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any])
 def input_names(f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> list[str]:
     """Return a name for every input, in the order of the inputs: the parameter's, with the path inside a container."""
     names = [path for name, arg in zip(_positional(f, len(args)), args, strict=True) for path in _paths(name, arg)]
-    return names + [path for key in sorted(kwargs) for path in _paths(key, kwargs[key])]
+    return names + [path for key in kwargs for path in _paths(key, kwargs[key])]
 
 
 def _positional(f: Callable[..., Any], count: int) -> list[str]:
@@ -154,8 +154,8 @@ def _leaf_paths(name: str, item: Any) -> Iterator[tuple[str, Any]]:
         for k, part in enumerate(item):
             yield from _leaf_paths(f"{name}_{k}" if name else str(k), part)
     elif isinstance(item, Mapping):
-        for key in in_order(item):
-            yield from _leaf_paths(f"{name}_{key}" if name else str(key), item[key])
+        for key, part in zip(*items_of(item), strict=True):
+            yield from _leaf_paths(f"{name}_{key}" if name else str(key), part)
     elif item is not None:
         yield name, item
 

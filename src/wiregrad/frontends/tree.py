@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import MemberDescriptorType
 from typing import Any
 
 import numpy as np
@@ -12,12 +13,15 @@ from wiregrad.errors import OperandError
 
 
 class Tree:
-    """The shape of a container, without its leaves."""
+    """The structure of a container, without its leaves.
 
-    __slots__ = ("children", "keys", "kind")
+    A container of a class of the user's own is built again as one of that class, with the attributes it had.
+    """
 
-    def __init__(self, kind: Any, children: list[Tree], keys: list[Any]) -> None:
-        self.kind, self.children, self.keys = kind, children, keys
+    __slots__ = ("attributes", "children", "keys", "kind")
+
+    def __init__(self, kind: Any, children: list[Tree], keys: list[Any], attributes: dict[str, Any]) -> None:
+        self.kind, self.children, self.keys, self.attributes = kind, children, keys, attributes
 
     def build(self, leaves: Iterator[Any]) -> Any:
         """Return the container with these leaves."""
@@ -26,9 +30,24 @@ class Tree:
         if self.kind is None:
             return None
         parts = [child.build(leaves) for child in self.children]
-        if issubclass(self.kind, Mapping):
-            return self.kind(zip(self.keys, parts, strict=True))
-        return self.kind(*parts) if hasattr(self.kind, "_fields") else self.kind(parts)
+        if self.kind is list or self.kind is tuple:
+            return self.kind(parts)
+        if self.kind is dict:
+            return dict(zip(self.keys, parts, strict=True))
+        return self._build_subclass(parts)
+
+    def _build_subclass(self, parts: list[Any]) -> Any:
+        """Return a container of a subclass, made without its constructor, which may want other arguments."""
+        base: Any = next(base for base in BASES if issubclass(self.kind, base))
+        built = base.__new__(self.kind, parts) if base is tuple else base.__new__(self.kind)
+        if base is list:
+            list.extend(built, parts)
+        elif base is not tuple:
+            for key, part in zip(self.keys, parts, strict=True):
+                base.__setitem__(built, key, part)
+        for name, value in self.attributes.items():
+            object.__setattr__(built, name, value)
+        return built
 
     def __eq__(self, other: object) -> bool:
         return (
@@ -49,16 +68,18 @@ class _Star:
 
 
 LEAF = object()
-_LEAF_TREE = Tree(LEAF, [], [])
+_LEAF_TREE = Tree(LEAF, [], [], {})
 _PLAIN = frozenset([float, np.ndarray])
 """Types of leaves that need no look inside."""
+BASES = (OrderedDict, dict, list, tuple)
+"""The containers whose subclasses keep their class."""
 
 
 def flatten(container: Any) -> tuple[list[Any], Tree]:
-    """Return the leaves of a container in order, and its shape.
+    """Return the leaves of a container in order, and its structure.
 
     >>> flatten({"b": [1.0, 2.0], "a": (3.0, None)})
-    ([3.0, 1.0, 2.0], {'a': (*, None), 'b': [*, *]})
+    ([1.0, 2.0, 3.0], {'b': [*, *], 'a': (*, None)})
     """
     if type(container) in _PLAIN:
         return [container], _LEAF_TREE
@@ -68,28 +89,58 @@ def flatten(container: Any) -> tuple[list[Any], Tree]:
 
 def _walk(item: Any, leaves: list[Any]) -> Tree:
     if item is None:
-        return Tree(None, [], [])
-    if isinstance(item, Mapping):
-        keys = in_order(item)
-        # Other mappings may want other arguments to be made; what they hold is a dict.
-        kind = type(item) if type(item) in (dict, OrderedDict) else dict
-        return Tree(kind, [_walk(item[key], leaves) for key in keys], keys)
-    if isinstance(item, list | tuple):
-        return Tree(type(item), [_walk(part, leaves) for part in item], [])
-    leaves.append(item)
-    return _LEAF_TREE
+        return Tree(None, [], [], {})
+    kind = _kind_of(item)
+    if kind is LEAF:
+        leaves.append(item)
+        return _LEAF_TREE
+    keys, parts = items_of(item) if issubclass(kind, dict) else ([], _elements_of(item))
+    return Tree(kind, [_walk(part, leaves) for part in parts], keys, own_attributes(item))
 
 
-def in_order(keys: Iterable[Any]) -> list[Any]:
-    """Return keys in the order in which leaves stand: sorted where they can be.
+def _kind_of(item: Any) -> Any:
+    """Return the class that a container is built again as; `LEAF` for what is no container."""
+    if isinstance(item, dict | list | tuple):
+        return type(item)
+    # Other mappings may be made of anything; what can be read of them is a dict.
+    return dict if isinstance(item, Mapping) else LEAF
 
-    >>> in_order({"b": 1, "a": 2}), in_order([2, "a"])
-    (['a', 'b'], [2, 'a'])
+
+def items_of(mapping: Mapping[Any, Any]) -> tuple[list[Any], list[Any]]:
+    """Return the keys and the values that a mapping holds, whatever a subclass of dict has made of looking them up."""
+    if not isinstance(mapping, dict):
+        keys = list(mapping)
+        return keys, [mapping[key] for key in keys]
+    base: Any = OrderedDict if isinstance(mapping, OrderedDict) else dict
+    return list(base.keys(mapping)), list(base.values(mapping))
+
+
+def _elements_of(sequence: Any) -> list[Any]:
+    base: Any = list if isinstance(sequence, list) else tuple
+    return list(base.__iter__(sequence))
+
+
+def own_attributes(container: Any) -> dict[str, Any]:
+    """Return the attributes that a container of the user's own class has besides its elements.
+
+    >>> class Table(list):
+    ...     __slots__ = ("unit",)
+    >>> table = Table([1.0])
+    >>> table.unit = "m"
+    >>> own_attributes(table), own_attributes([1.0])
+    ({'unit': 'm'}, {})
     """
-    try:
-        return sorted(keys)
-    except TypeError:
-        return list(keys)
+    kind = type(container)
+    if kind in BASES or not issubclass(kind, BASES):
+        return {}
+    slots = {
+        name: part
+        for base in kind.__mro__
+        for name, part in vars(base).items()
+        if type(part) is MemberDescriptorType and not name.startswith("__")
+    }
+    found = {name: part.__get__(container) for name, part in slots.items() if hasattr(container, name)}
+    return {**found, **getattr(container, "__dict__", {})}
 
 
 def unflatten(tree: Tree, leaves: Iterable[Any]) -> Any:
@@ -111,8 +162,29 @@ def tree_map(function: Callable[..., Any], container: Any, *others: Any) -> Any:
 
 
 def matching(tree: Tree, container: Any, what: str) -> list[Any]:
-    """Return the leaves of a container that must have a shape."""
-    leaves, found = flatten(container)
-    if found != tree:
-        raise OperandError(f"{what} must have the structure {tree}; got {found}")
+    """Return the leaves of a container that must have a structure; the keys of its dicts may be in any order."""
+    leaves: list[Any] = []
+    if not _collect_like(tree, container, leaves):
+        raise OperandError(f"{what} must have the structure {tree}; got {flatten(container)[1]}")
     return leaves
+
+
+def _collect_like(tree: Tree, item: Any, leaves: list[Any]) -> bool:
+    """Collect the leaves of an item in the order of a tree; returns whether it has the structure of the tree."""
+    if tree.kind is None or item is None:
+        return tree.kind is None and item is None
+    if _kind_of(item) is not tree.kind:
+        return False
+    if tree.kind is LEAF:
+        leaves.append(item)
+        return True
+    if issubclass(tree.kind, dict):
+        held = dict(zip(*items_of(item), strict=True))
+        if held.keys() != {*tree.keys}:
+            return False
+        parts = [held[key] for key in tree.keys]
+    else:
+        parts = _elements_of(item)
+    return len(parts) == len(tree.children) and all(
+        _collect_like(child, part, leaves) for child, part in zip(tree.children, parts, strict=True)
+    )
