@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PIP_FLAGS := --quiet --disable-pip-version-check --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help run page test test-peers test-all check format docs bench clean
+.PHONY: help run page test test-peers test-all check format docs bench house clean
 
 help: ## Show the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -75,6 +75,9 @@ docs: $(VENV)/.run ## Write the pages that are derived from the op table
 
 bench: $(PEERS)/.test ## Measure, as ratios within one run; less of it with BENCH="native --quick"
 	$(PEERS)/bin/python -m benchmarks $(or $(BENCH),-o docs/benchmarks.md)
+
+house: ## Measure how the package is built: rooms, imports, names, lengths, types
+	@$(PYTHON) tools/house.py
 
 clean: ## Remove what the targets made
 	rm -rf $(VENV) $(PEERS) web/node_modules .mypy_cache .ruff_cache .pytest_cache
