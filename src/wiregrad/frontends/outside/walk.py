@@ -1,8 +1,8 @@
-"""Outside state: everything a function reads besides its arguments, compared before each call with what it was.
+"""The walk through everything a function reads besides its arguments.
 
 The rule is a list of what is known, not of what is suspected. From a function the walk follows its variables, what they
 hold, and the functions that these can call, as long as it meets kinds of things that can be compared
-(`wiregrad.frontends.known_kinds`). At the first thing of any other kind it stops and `opaque` names that thing: the
+(`known_kinds`). At the first thing of any other kind it stops and `opaque` names that thing: the
 function itself has to run then, since nobody could tell whether the thing has changed.
 
 No code of the user's runs on the walk: what a thing is, is asked of its type.
@@ -15,19 +15,14 @@ from __future__ import annotations
 
 import array
 import sys
-from abc import ABCMeta, get_cache_token
+from abc import ABCMeta
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from enum import EnumType
+from collections.abc import Callable, Mapping
 from functools import cached_property, partial
 from importlib.util import resolve_name
-from operator import is_
 from types import (
     BuiltinFunctionType,
-    CellType,
-    CodeType,
     FunctionType,
-    MemberDescriptorType,
     MethodType,
     MethodWrapperType,
     ModuleType,
@@ -37,14 +32,11 @@ from typing import Any, cast
 
 import numpy as np
 
-from wiregrad.errors import shown
-from wiregrad.frontends.code_reads import reads_of
-from wiregrad.frontends.known_kinds import (
+from wiregrad.frontends.outside.code_reads import reads_of
+from wiregrad.frontends.outside.known_kinds import (
     ATOMIC_BASES,
     BASES,
-    CONSTRUCTORS,
     IMMUTABLE,
-    INERT,
     REFLECTIVE,
     STATEFUL,
     is_known_builtin,
@@ -54,11 +46,21 @@ from wiregrad.frontends.known_kinds import (
     is_python_class,
     is_transparent,
 )
+from wiregrad.frontends.outside.watches import (
+    ABSENT,
+    ArrayCopy,
+    BytesCopy,
+    ClassScope,
+    Container,
+    ModuleScope,
+    Scope,
+    Snapshot,
+    contents,
+    dict_of,
+)
 from wiregrad.frontends.value import Value
 from wiregrad.ir import Circuit, Op
 
-ABSENT = object()
-"""Marks a variable that does not exist."""
 MAX_THINGS = 10_000
 """Maximum number of variables, attributes and elements that are compared before each call."""
 MAX_BYTES = 1 << 26
@@ -66,8 +68,6 @@ MAX_BYTES = 1 << 26
 NUMBERS = (float, int, bool, complex)
 CLASS_OF = ("type", "__class__")
 """Names in code that lead from an object to its class."""
-SMALL_ARRAY_BYTES = 1 << 18
-"""Up to this size an array is compared as bytes, which copies it."""
 
 
 class OutsideState:
@@ -101,11 +101,8 @@ class OutsideState:
         self._modules: dict[int, ModuleScope] = {}
         self._room = MAX_THINGS
         self._byte_room = MAX_BYTES
-        self._functions: list[tuple[FunctionType, CodeType, Any, Any, int]] = []
-        self._variables: list[tuple[Callable[[str, Any], Any], str, Any]] = []
-        self._cells: list[tuple[CellType, Any]] = []
-        self._watches: list[Container | Scope | ArrayCopy | BytesCopy] = []
-        self._abc_token: object = None
+        self._snapshot = Snapshot()
+        self.changed = self._snapshot.changed
         self.follow(*things)
 
     def follow(self, *things: Any) -> None:
@@ -115,36 +112,6 @@ class OutsideState:
         while self.opaque is None and (self._queue or self._read_new_names()):
             thing, path, binding = self._queue.popleft()
             self._visit(thing, path, binding)
-
-    def changed(self) -> bool:
-        """Return whether something is another thing than it was, or holds another."""
-        for function, code, defaults, keyword_defaults, attributes in self._functions:
-            if (
-                function.__code__ is not code
-                or function.__defaults__ is not defaults
-                or function.__kwdefaults__ is not keyword_defaults
-                or len(function.__dict__) != attributes
-            ):
-                return True
-        for get, name, was in self._variables:
-            if get(name, ABSENT) is not was:
-                return True
-        for cell, was in self._cells:
-            if contents(cell) is not was:
-                return True
-        return bool(self._watches) and self._any_watch_changed()
-
-    def _any_watch_changed(self) -> bool:
-        if self._abc_token is not None and self._abc_token != get_cache_token():
-            return True
-        try:
-            for watch in self._watches:
-                if watch.changed():
-                    return True
-        except (RuntimeError, AttributeError, ValueError):
-            # It is being changed by another thread, or has lost what it had.
-            return True
-        return False
 
     def _enqueue(self, thing: Any, path: str, binding: str = "") -> None:
         """Have a thing followed; `path` describes it to a person, `binding` is the name it is bound to."""
@@ -158,8 +125,9 @@ class OutsideState:
     def _stop(self, reason: str) -> None:
         """Give up: the function itself has to run, so nothing needs to be compared."""
         self.opaque = reason
-        for kept in (self._queue, self._scopes, self._functions, self._variables, self._cells, self._watches):
-            kept.clear()
+        self._snapshot.clear()
+        self._queue.clear()
+        self._scopes.clear()
         self._modules.clear()
 
     def _take(self, count: int, path: str) -> bool:
@@ -206,7 +174,7 @@ class OutsideState:
         code = function.__code__
         for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
             held = contents(cell)
-            self._cells.append((cell, held))
+            self._snapshot.note_cell(cell)
             if name == "__class__" and issubclass(type(held), type):
                 # It is there for `super()`, which calls nothing.
                 self._follow_base(held)
@@ -214,7 +182,7 @@ class OutsideState:
                 self._enqueue(held, name, name)
         if known:
             return
-        self._functions.append((function, code, function.__defaults__, function.__kwdefaults__, len(function.__dict__)))
+        self._snapshot.note_function(function)
         self._enqueue(function.__defaults__, f"the defaults of {path}")
         self._enqueue(function.__kwdefaults__, f"the defaults of {path}")
         if function.__dict__:
@@ -257,7 +225,7 @@ class OutsideState:
         key = id(variables), name
         if key not in self._seen and self._take(1, path):
             self._seen[key] = variables
-            self._variables.append((variables.get, name, value))
+            self._snapshot.note_variable(variables, name)
         return value
 
     def _follow_module(self, module: ModuleType, path: str, binding: str) -> None:
@@ -267,8 +235,8 @@ class OutsideState:
         scope.bindings.add(binding)
 
     def _follow_class(self, kind: type, path: str) -> None:
-        if isinstance(kind, ABCMeta) and self._abc_token is None:
-            self._abc_token = get_cache_token()
+        if isinstance(kind, ABCMeta):
+            self._snapshot.note_abstract_classes()
         if type(kind) is not type:
             self._enqueue(type(kind), f"the metaclass of {path}")
         for base in kind.__mro__:
@@ -298,9 +266,9 @@ class OutsideState:
         elif kind is Circuit:
             if any(op.per_call for op in {thing.op_of(node) for node in range(len(thing))}):
                 self._refuse(thing, path)
-        elif is_known_class(kind) and "__wrapped__" in _dict_of(thing):
+        elif is_known_class(kind) and "__wrapped__" in dict_of(thing):
             # A compiled function, which compares what it reads by itself.
-            self._enqueue(_dict_of(thing)["__wrapped__"], path)
+            self._enqueue(dict_of(thing)["__wrapped__"], path)
         elif not is_transparent(kind):
             self._refuse(thing, path)
         else:
@@ -314,7 +282,7 @@ class OutsideState:
         watch = Container(thing)
         if self._take(len(watch.was), path):
             if not issubclass(type(thing), tuple | frozenset):
-                self._watches.append(watch)
+                self._snapshot.note_watch(watch)
             for label, element in watch.labelled():
                 if type(element) not in NUMBERS:
                     self._enqueue(element, path + label)
@@ -324,11 +292,11 @@ class OutsideState:
             self._refuse(thing, path)
             return
         if self._take_bytes(thing.nbytes, path):
-            self._watches.append(ArrayCopy(thing))
+            self._snapshot.note_watch(ArrayCopy(thing))
 
     def _follow_buffer(self, thing: Any, path: str) -> None:
         if self._take_bytes(memoryview(thing).nbytes, path):
-            self._watches.append(BytesCopy(thing))
+            self._snapshot.note_watch(BytesCopy(thing))
 
     def _follow_builtin(self, function: Any, path: str) -> None:
         owner = function.__self__
@@ -363,7 +331,7 @@ class OutsideState:
 
     def _add_scope(self, scope: Scope) -> None:
         self._scopes.append(scope)
-        self._watches.append(scope)
+        self._snapshot.note_watch(scope)
 
     @property
     def _reflective(self) -> bool:
@@ -401,185 +369,6 @@ class OutsideState:
                 value = self._variable(variables, name, scope.path)
                 missing = value is ABSENT
                 self._enqueue(variables.get("__getattr__") if missing else value, f"{scope.path}.{name}", name)
-
-
-class ModuleScope:
-    """A module, and the names it is bound to where it is used."""
-
-    def __init__(self, module: ModuleType, path: str) -> None:
-        self.module, self.path = module, path
-        self.known = is_known_module(module.__name__) and sys.modules.get(module.__name__) is module
-        self.bindings: set[str] = set()
-        self.done: set[str] = set()
-
-
-class Scope:
-    """The attributes of an object: which there are, and what those are that code reads."""
-
-    def __init__(self, owner: Any, path: str, *, whole: bool = False) -> None:
-        self.owner, self.path, self.whole = owner, path, whole
-        self.kind = type(owner)
-        self.slots = _slots_of(self.kind)
-        self.layout = [*self.attributes()]
-        self.known: dict[str, Any] = {}
-
-    def attributes(self) -> Mapping[str, Any]:
-        """Return the attributes as they are now."""
-        found = _dict_of(self.owner)
-        if not self.slots:
-            return found
-        held = {name: _slot(self.owner, slot) for name, slot in self.slots.items()}
-        return {**{name: value for name, value in held.items() if value is not ABSENT}, **found}
-
-    def names_read(self, names: set[str], *, reflective: bool, called: bool) -> Iterable[str]:
-        """Return which attributes code can read, given the names in it."""
-        return self.layout if self.whole or reflective else [name for name in self.layout if name in names]
-
-    def read(self, names: Iterable[str]) -> Iterator[tuple[str, Any]]:
-        """Note what attributes are; returns those that were not noted before."""
-        attributes = self.attributes()
-        for name in names:
-            if name not in self.known:
-                self.known[name] = attributes.get(name, ABSENT)
-                if self.known[name] is not ABSENT:
-                    yield name, self.known[name]
-
-    def changed(self) -> bool:
-        """Return whether there are other attributes, or one that is read is another thing."""
-        attributes = self.attributes()
-        if type(self.owner) is not self.kind or [*attributes] != self.layout:
-            return True
-        return not all(map(is_, map(attributes.get, self.known), self.known.values()))
-
-
-class ClassScope(Scope):
-    """The attributes of one class, and the classes it is derived from."""
-
-    def __init__(self, owner: type, path: str) -> None:
-        super().__init__(owner, path)
-        self.mro = owner.__mro__
-
-    def attributes(self) -> Mapping[str, Any]:
-        """Return the attributes as they are now."""
-        attributes: Mapping[str, Any] = vars(self.owner)
-        return attributes
-
-    def names_read(self, names: set[str], *, reflective: bool, called: bool) -> Iterable[str]:
-        """Return which attributes code can read: those it names, and those that Python's own syntax calls."""
-        members = {"_member_map_"} if isinstance(self.owner, EnumType) else set[str]()
-        special = {name for name in self.layout if name.startswith("__") and name.endswith("__")}
-        wanted = special | ({*self.layout} if reflective else names)
-        ignored = INERT if called else INERT | CONSTRUCTORS
-        return [name for name in self.layout if name in members or name in wanted - ignored]
-
-    def changed(self) -> bool:
-        """Return whether there are other attributes or bases, or an attribute that is read is another thing."""
-        return self.owner.__mro__ is not self.mro or super().changed()
-
-
-class Container:
-    """A container, and the elements it had."""
-
-    def __init__(self, thing: Any) -> None:
-        self.thing = thing
-        self.elements = _element_lister(thing)
-        self.was = list(self.elements(thing))
-
-    def labelled(self) -> Iterator[tuple[str, Any]]:
-        """Return the elements with what stands for them behind the container's name, such as `[3]`."""
-        if issubclass(type(self.thing), dict):
-            keys = self.was[: len(self.was) // 2]
-            yield from zip([".keys()"] * len(keys), keys, strict=True)
-            yield from zip([f"[{shown(key)}]" for key in keys], self.was[len(keys) :], strict=False)
-            yield ".default_factory", self.was[-1]
-        else:
-            yield from ((f"[{k}]", element) for k, element in enumerate(self.was))
-
-    def changed(self) -> bool:
-        """Return whether the container has other elements; equal is not enough."""
-        now = list(self.elements(self.thing))
-        return len(now) != len(self.was) or not all(map(is_, now, self.was))
-
-
-class ArrayCopy:
-    """An array of numbers, and a copy of what it was."""
-
-    def __init__(self, thing: Any) -> None:
-        self.array = thing
-        self.dtype, self.shape, self.strides = thing.dtype, thing.shape, thing.strides
-        self.small = thing.nbytes <= SMALL_ARRAY_BYTES
-        self.copy: Any = thing.tobytes() if self.small else np.ascontiguousarray(thing).copy()
-
-    def changed(self) -> bool:
-        """Return whether one bit, the shape or the dtype is another."""
-        now = self.array
-        if now.dtype != self.dtype or now.shape != self.shape or now.strides != self.strides:
-            return True
-        if self.small:
-            return bool(now.tobytes() != self.copy)
-        return not np.array_equal(_as_words(np.ascontiguousarray(now)), _as_words(self.copy))
-
-
-class BytesCopy:
-    """A mutable sequence of bytes or numbers, and a copy of what it was."""
-
-    def __init__(self, thing: Any) -> None:
-        self.thing = thing
-        self.copy = bytes(memoryview(thing))
-
-    def changed(self) -> bool:
-        """Return whether one byte, or their number, is another."""
-        return bytes(memoryview(self.thing)) != self.copy
-
-
-def _as_words(contiguous: Any) -> Any:
-    """Return the memory of an array as whole numbers, so that every bit counts, also of NaN and -0.0."""
-    return contiguous.reshape(-1).view(np.uint64 if contiguous.nbytes % 8 == 0 else np.uint8)
-
-
-def _element_lister(thing: Any) -> Callable[[Any], Iterable[Any]]:
-    """Return what lists the elements of a container, whatever a subclass has made of iteration."""
-    base: Any = next(base for base in BASES if issubclass(type(thing), base))
-    if issubclass(base, dict):
-        factory: Any = defaultdict.default_factory if base is defaultdict else None  # type: ignore[misc]
-        return lambda mapping: [*base.keys(mapping), *base.values(mapping), factory and factory.__get__(mapping)]
-    lister: Callable[[Any], Iterable[Any]] = base.__iter__
-    return lister
-
-
-def _slots_of(kind: type) -> dict[str, MemberDescriptorType]:
-    """Return the slots that classes have made, under the names that code has for them."""
-    return {
-        name: part
-        for base in kind.__mro__
-        if not is_known_class(base) or base is Value or base is partial
-        for name, part in vars(base).items()
-        if type(part) is MemberDescriptorType and not name.startswith("__")
-    }
-
-
-def _dict_of(thing: Any) -> Mapping[str, Any]:
-    """Return the attributes of an object that are not in slots, whatever its class has made of looking them up."""
-    try:
-        found: Mapping[str, Any] = object.__getattribute__(thing, "__dict__")
-    except AttributeError:
-        return {}
-    return found
-
-
-def _slot(owner: Any, slot: MemberDescriptorType) -> Any:
-    try:
-        return slot.__get__(owner)
-    except AttributeError:
-        return ABSENT
-
-
-def contents(cell: CellType) -> Any:
-    """Return what a cell holds."""
-    try:
-        return cell.cell_contents
-    except ValueError:
-        return ABSENT
 
 
 def _following(*names: str) -> Callable[[OutsideState, Any, str], None]:
