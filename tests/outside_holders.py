@@ -12,6 +12,7 @@ import argparse
 import array
 import builtins
 import collections
+import collections.abc
 import configparser
 import contextvars
 import ctypes
@@ -1364,3 +1365,264 @@ def mixture(v: float) -> Holder:
         lambda: names.table["a"][0][0].number + names.table["a"][1][0],
         (lambda w: setattr(thing, "number", w), bottom.fill, lambda w: names.table["a"][0].appendleft(Plain(w))),
     )
+
+
+# Ways that are easily overlooked --------------------------------------------------------------------------------------
+
+
+@holder
+def module_imported_under_an_alias(v: float) -> Holder:
+    package, name = fresh_name("package"), "settings"
+    sys.modules[package] = types.ModuleType(package)
+    module = sys.modules[f"{package}.{name}"] = types.ModuleType(f"{package}.{name}")
+    sys.modules[package].settings = module  # type: ignore[attr-defined]
+    module.number = v  # type: ignore[attr-defined]
+    scope: dict[str, Any] = {}
+    exec(f"def read():\n    from {package} import settings as s\n    return s.number", scope)
+    return Holder(scope["read"], (lambda w: setattr(module, "number", w),))
+
+
+@holder
+def module_in_an_attribute(v: float) -> Holder:
+    module = types.ModuleType("settings")
+    module.number = v  # type: ignore[attr-defined]
+    thing = Plain(v)
+    thing.module = module  # type: ignore[attr-defined]
+
+    def read() -> Any:
+        match thing:
+            case Plain(module=found):
+                return found.number
+
+    return Holder(read, (lambda w: setattr(module, "number", w),))
+
+
+@holder
+def backward_of_a_function_class(v: float) -> Holder:
+    table = [v]
+
+    class Scale(wg.Function):
+        check = False
+
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            return x * 2.0
+
+        @staticmethod
+        def backward(ctx: Any, upstream: Any) -> Any:
+            return upstream * table[0]
+
+    slope = wg.grad(lambda x: Scale.apply(x))
+    return Holder(lambda: slope(1.0), (lambda w: table.__setitem__(0, w),))
+
+
+@holder
+def methods_that_a_dict_display_calls(v: float) -> Holder:
+    class Table:
+        def __init__(self) -> None:
+            self.known, self.numbers = ["a"], {"a": v, "b": 2.0}
+
+        def keys(self) -> list[str]:
+            return self.known
+
+        def __getitem__(self, key: str) -> float:
+            return self.numbers[key]
+
+    table = Table()
+    return Holder(
+        lambda: sum({**table}.values()),
+        (lambda w: table.known.append("b"), lambda w: table.numbers.update(a=w)),
+    )
+
+
+@holder
+def methods_that_a_base_calls(v: float) -> Holder:
+    class Own(collections.abc.MutableSequence[float]):
+        def __init__(self) -> None:
+            self.items: list[float] = []
+            self.scale = v
+
+        def insert(self, index: int, value: float) -> None:
+            self.items.insert(index, value * self.scale)
+
+        def __getitem__(self, index: Any) -> Any:
+            return self.items[index]
+
+        def __setitem__(self, index: Any, value: Any) -> None: ...
+
+        def __delitem__(self, index: Any) -> None: ...
+
+        def __len__(self) -> int:
+            return len(self.items)
+
+    scales = [v]
+
+    def read() -> Any:
+        own = Own()
+        own.scale = scales[0]
+        own.append(1.0)
+        return own[0]
+
+    return Holder(read, (lambda w: scales.__setitem__(0, w), lambda w: setattr(Own, "insert", _inserting(w))))
+
+
+def _inserting(w: float) -> Any:
+    return lambda self, index, value: self.items.insert(index, w)
+
+
+@holder
+def methods_that_numpy_calls(v: float) -> Holder:
+    class Own:
+        def __init__(self) -> None:
+            self.number = v
+
+        def max(self, axis: Any = None, out: Any = None) -> float:
+            return self.number
+
+    largest, thing = np.amax, Own()
+    return Holder(lambda: largest(thing), (lambda w: setattr(thing, "number", w),))  # type: ignore[call-overload]
+
+
+@holder
+def format_text_in_a_variable(v: float) -> Holder:
+    thing, text = Plain(v), "{0.number}"
+    return Holder(lambda: float(text.format(thing)), (lambda w: setattr(thing, "number", w),))
+
+
+@holder
+def namespaces_that_are_equal(v: float) -> Holder:
+    one, two = types.SimpleNamespace(n=1.0), types.SimpleNamespace(n=1.0)
+    return Holder(lambda: v if one == two else -v, (lambda w: setattr(one, "n", w),))
+
+
+@holder
+def subclasses(v: float) -> Holder:
+    class Base:
+        pass
+
+    class Own(Base):
+        scale = v
+
+    return Holder(
+        lambda: sum(kind.scale for kind in Base.__subclasses__()),  # type: ignore[attr-defined]
+        (lambda w: setattr(Own, "scale", w),),
+    )
+
+
+@holder
+def doc_of_a_class(v: float) -> Holder:
+    class Own:
+        """ab"""
+
+    return Holder(lambda: len(Own.__doc__ or "") * v, (lambda w: setattr(Own, "__doc__", "abcd"),))
+
+
+@holder
+def constructor_called_by_name(v: float) -> Holder:
+    table = [v]
+
+    class Own:
+        def __init__(self) -> None:
+            self.number = table[0]
+
+        def fresh(self) -> float:
+            self.__init__()  # type: ignore[misc]
+            return self.number
+
+    thing = Own()
+    return Holder(lambda: thing.fresh(), (lambda w: table.__setitem__(0, w),))
+
+
+@holder
+def reflection_under_another_name(v: float) -> Holder:
+    look_up, thing, name = getattr, Plain(v), "num" + "ber"[0:]
+    return Holder(lambda: look_up(thing, name), (lambda w: setattr(thing, "number", w),))
+
+
+@holder
+def slots_of_the_same_name(v: float) -> Holder:
+    class Base:
+        __slots__ = ("number",)
+
+    class Own(Base):
+        __slots__ = ("number",)
+
+    thing = Own()
+    thing.number = v
+    return Holder(lambda: thing.number, (lambda w: setattr(thing, "number", w),))
+
+
+@holder
+def fields_of_a_dtype(v: float) -> Holder:
+    data = np.array([(v, v + 1.0)], [("a", float), ("b", float)])
+
+    def change(w: float) -> None:
+        data.dtype.names = ("b", "a") if data.dtype.names == ("a", "b") else ("a", "b")
+
+    return Holder(lambda: data["a"][0], (change,))
+
+
+@holder
+def alias_of_a_generic_class(v: float) -> Holder:
+    class Own:
+        scale = v
+        __class_getitem__ = classmethod(types.GenericAlias)
+
+    alias = Own[float]  # type: ignore[misc]
+    return Holder(lambda: alias.scale, (lambda w: setattr(Own, "scale", w),))
+
+
+@holder
+def union_of_classes(v: float) -> Holder:
+    class Shape(abc.ABC):
+        @abc.abstractmethod
+        def area(self) -> float: ...
+
+    class Square:
+        pass
+
+    square, union = Square(), Shape | int
+    return Holder(lambda: v if isinstance(square, union) else -v, (lambda w: Shape.register(Square),))
+
+
+@holder
+def module_getattr_replaced(v: float) -> Holder:
+    module = types.ModuleType("settings")
+    module.__getattr__ = lambda name: v  # type: ignore[method-assign]
+    return Holder(lambda: module.number, (lambda w: setattr(module, "__getattr__", lambda name: w),))
+
+
+@holder
+def wrapped_vectorized_function(v: float) -> Holder:
+    table = [v]
+    ours = functools.wraps(len)(np.vectorize(lambda x: x * table[0]))
+    return Holder(lambda: float(ours(1.0)), (lambda w: table.__setitem__(0, w),))
+
+
+@holder
+def flag_of_an_array(v: float) -> Holder:
+    data = np.array([v])
+    return Holder(lambda: v if data.flags.writeable else -v, (lambda w: data.setflags(write=not data.flags.writeable),))
+
+
+@holder
+def moving_average(v: float) -> Holder:
+    state = {"mean": v}
+
+    def read() -> float:
+        state["mean"] = 0.5 * state["mean"] + 1.0
+        return state["mean"]
+
+    return Holder(read, (lambda w: state.update(mean=w),))
+
+
+@holder
+def counter_of_calls(v: float) -> Holder:
+    thing = Plain(v)
+
+    def read() -> float:
+        thing.number += 1.0
+        thing.history = [*getattr(thing, "history", []), thing.number]  # type: ignore[attr-defined]
+        return float(len(thing.history))  # type: ignore[attr-defined]
+
+    return Holder(read, (lambda w: setattr(thing, "number", w),))

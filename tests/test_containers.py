@@ -78,6 +78,13 @@ def with_name() -> Strict:
     return strict
 
 
+class Reversed(list[float]):
+    """A list that is walked through backwards."""
+
+    def __iter__(self) -> Any:
+        return reversed([list.__getitem__(self, k) for k in range(len(self))])
+
+
 CASES: dict[str, tuple[Callable[[Any], Any], Any]] = {
     "dict in its own order": (lambda d: next(iter(d.values())) ** 2, {"b": 2.0, "a": 3.0}),
     "layers by name": (
@@ -90,6 +97,7 @@ CASES: dict[str, tuple[Callable[[Any], Any], Any]] = {
     "counter": (lambda d: d["a"] + d["missing"], collections.Counter(a=3.0)),
     "list with a method": (lambda t: t.scaled(), Table([3.0])),
     "list with an attribute": (lambda t: t.scaled(), with_attribute()),
+    "list that is walked through backwards": (lambda t: t[0] * 10.0 + t[1] ** 2, Reversed([1.0, 2.0])),
     "dict with attributes for keys": (lambda d: d.a * d.b, Attributes(b=2.0, a=3.0)),
     "dict that doubles": (lambda d: d["a"] ** 2, Doubling(a=3.0)),
     "dict with another constructor": (lambda d: d[d.name] ** 2, with_name()),
@@ -180,3 +188,61 @@ def test_the_order_of_a_dict_tells_recordings_apart() -> None:
 
     assert [fast({"a": 1.0, "b": 2.0}), fast({"b": 2.0, "a": 1.0}), fast({"a": 3.0, "b": 2.0})] == [1.0, 2.0, 3.0]
     assert fast.info.records == 2
+
+
+def test_keys_that_are_equal_to_texts_tell_recordings_apart() -> None:
+    class Key(enum.StrEnum):
+        A = "a"
+
+    fast = wg.compile(lambda d: sum(v * (2.0 if isinstance(k, Key) else 1.0) for k, v in d.items()))
+
+    assert (fast({"a": 1.0}), fast({Key.A: 1.0}), fast({"a": 3.0})) == (1.0, 2.0, 3.0)
+
+
+def test_functions_that_are_keys_of_arguments_are_followed() -> None:
+    scale = [2.0]
+
+    def scaled(x: Any) -> Any:
+        return scale[0] * x
+
+    fast = wg.compile(lambda weights, x: sum(w * f(x) for f, w in weights.items()))
+    first = fast({scaled: 1.0}, 1.0)
+    scale[0] = 5.0
+
+    assert (first, fast({scaled: 1.0}, 1.0)) == (2.0, 5.0)
+
+
+class Metres(float):
+    """A number that multiplies in its own way."""
+
+    def __mul__(self, other: Any) -> Any:
+        return 100.0
+
+
+@pytest.mark.parametrize(
+    ("f", "argument"),
+    [
+        (lambda x: x * 2.0, Metres(3.0)),
+        (lambda m: m.data["a"] * 2.0, collections.UserDict(a=1.0)),
+        (lambda a: a * 2.0, np.float16(1.5)),
+        (lambda a: (a * 2.0).tolist(), np.array([1.0, 2.0], ">f8")),
+        (lambda a: a.ravel("K").tolist(), np.asfortranarray(np.arange(6.0).reshape(2, 3))),
+        (lambda k: k.ravel("K").tolist(), np.asfortranarray(np.arange(6).reshape(2, 3))),
+    ],
+)
+def test_arguments_that_are_not_recorded_go_to_the_function_itself(f: Callable[[Any], Any], argument: Any) -> None:
+    fast = wg.compile(f)
+
+    assert [fast(argument), fast(argument)] == [f(argument), f(argument)]
+
+
+def test_an_argument_that_contains_itself_goes_to_the_function_itself() -> None:
+    items: list[Any] = [1.0]
+    items.append(items)
+
+    assert wg.compile(lambda t: t[0] * 2.0)(items) == 2.0
+
+
+def test_an_order_of_memory_is_refused_where_it_would_be_lost() -> None:
+    with pytest.raises(ValueError, match="lies in memory"):
+        wg.grad(lambda a: np.ravel(a, "K")[1])(np.asfortranarray(np.arange(6.0).reshape(2, 3)))

@@ -29,7 +29,7 @@ from wiregrad.backends.replay import Interpreted, Native, Replay, replay_of
 from wiregrad.dtypes import counted, number
 from wiregrad.errors import OperandError, shown
 from wiregrad.frontends.certified import Certified, NotReplayableError, certify, plain_result
-from wiregrad.frontends.outside import OutsideState
+from wiregrad.frontends.outside import ComparesItself, OutsideState
 from wiregrad.frontends.session import Argnums, check_function, name_of
 from wiregrad.frontends.signature import NoSignatureError, Signature, ValuesGivenError
 from wiregrad.frontends.tape import STATE
@@ -43,6 +43,9 @@ ERROR_SETTINGS: Any = getattr(sys.modules.get("numpy._core.umath"), "_extobj_con
 """The context variable in which NumPy keeps what it does about errors, where it has one."""
 LIMIT = 64
 """How many recordings of one function are kept."""
+MAX_CHANGES = 3
+"""After so many recordings that changed what is outside, a function is not recorded again."""
+CHANGES = "it changes what it uses from outside"
 MOST_SHOWN = 20
 """How many of them `info` writes out."""
 
@@ -173,7 +176,7 @@ FLIPPED = object()
 """Stands for the result of a replay that does not count."""
 
 
-class CompiledFunction:
+class CompiledFunction(ComparesItself):
     """A function that is replayed where it can be; `wg.compile` makes it."""
 
     def __init__(self, f: Callable[..., Any], argnums: Argnums, limit: int) -> None:
@@ -189,6 +192,8 @@ class CompiledFunction:
         """Forget all recordings and counts: what the function uses from outside is looked at again."""
         self._fallbacks: Counter[str] = Counter()
         self._calls, self._records, self._warned = 0, 0, False
+        self._changes = 0
+        """How often a recording changed what is outside, and had to be undone."""
         self._kept = Kept(self._f)
 
     def __get__(self, thing: Any, owner: Any = None) -> Any:
@@ -252,27 +257,27 @@ class CompiledFunction:
         self, args: tuple[Any, ...], kwargs: dict[str, Any], f: Callable[..., Any], ask: Callable[[Variant, Any], Any]
     ) -> Any:
         """Return what the variants say, or else what the function says."""
-        if STATE.tape is not None or STATE.careful:
-            # Inside another recording the function is recorded with it, so that everything composes.
-            return self._itself(f, args, kwargs, "inside a transform, a trace or wg.anomaly()")
-        if errors_are_visible():
-            return self._itself(f, args, kwargs, "np.errstate or np.seterr makes numbers raise or call a function")
+        reason = self._reason_around()
+        call: Signature | str = reason or signature_of(args, kwargs)
+        if isinstance(call, str):
+            return self._itself(f, args, kwargs, call)
         kept = self._kept
-        if kept.outside.changed():
-            # What other threads still put there is forgotten too.
-            kept = self._kept = Kept(self._f)
-        direct = kept.direct or kept.outside.opaque
-        if direct is not None:
-            return self._itself(f, args, kwargs, direct)
-        try:
-            call = Signature((args, kwargs))
-            key = (chosen_convention(), call.key)
-        except ValuesGivenError:
-            return self._itself(f, args, kwargs, "an argument is a wg.Value")
-        except NoSignatureError as reason:
-            return self._itself(f, args, kwargs, str(reason))
+        key = (chosen_convention(), call.key)
         found = self._search(kept.groups.get(key, []), ask, call.inputs)
         return self._recorded(args, kwargs, f, ask, key, call, kept) if found is FLIPPED else found
+
+    def _reason_around(self) -> str | None:
+        """Return why the function itself has to run, whatever it is called with; forgets recordings that are stale."""
+        if STATE.tape is not None or STATE.careful:
+            # Inside another recording the function is recorded with it, so that everything composes.
+            return "inside a transform, a trace or wg.anomaly()"
+        if errors_are_visible():
+            return "np.errstate or np.seterr makes numbers raise or call a function"
+        if self._kept.outside.changed():
+            # What other threads still put there is forgotten too.
+            self._kept = Kept(self._f)
+        kept = self._kept
+        return kept.direct or kept.outside.opaque or (CHANGES if self._changes >= MAX_CHANGES else None)
 
     def _search(self, group: list[Variant], ask: Callable[[Variant, Any], Any], inputs: Sequence[Any]) -> Any:
         """Return what the first variant that holds says; it is asked first next time."""
@@ -310,11 +315,9 @@ class CompiledFunction:
             kept.outside.follow(*call.named)
         if kept.outside.opaque is not None:
             return self._itself(f, args, kwargs, kept.outside.opaque)
-        try:
-            found = certify(self._f, args, kwargs, keep=not full)
-        except NotReplayableError as reason:
-            kept.direct = str(reason)
-            return self._itself(f, args, kwargs, kept.direct)
+        found = self._certified(args, kwargs, kept, keep=not full)
+        if not isinstance(found, Certified):
+            return self._itself_after(found, f, args, kwargs)
         if full:
             self._fallbacks[f"recorded {self._limit} times, which is the limit"] += 1
             return unflatten(found.tree, found.results) if f is self._f else f(*args, **kwargs)
@@ -325,12 +328,44 @@ class CompiledFunction:
             self._fallbacks[found.leak or "a replay at once gave another result: it depends on something else"] += 1
             return unflatten(found.tree, found.results) if f is self._f else f(*args, **kwargs)
         variant = Variant(found, replay, flip(kept, key, call.inputs), self._records)
-        if kept.outside.changed():
-            self._fallbacks["it changes what it uses from outside"] += 1
-        else:
+        if not kept.outside.changed():
+            # Otherwise another thread has changed something meanwhile.
             self._keep(kept, key, variant, args, kwargs)
         answer = ask(variant, call.inputs)
         return f(*args, **kwargs) if answer is FLIPPED else answer
+
+    def _certified(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], kept: Kept, *, keep: bool
+    ) -> Certified | Exception:
+        """Return a recording of the function, or what kept it from being recorded: then no effects of it are left."""
+        try:
+            found = certify(self._f, args, kwargs, keep=keep)
+        except Exception as error:
+            self._undo(kept)
+            if isinstance(error, NotReplayableError):
+                kept.direct = str(error)
+            return error
+        return NotReplayableError(CHANGES) if self._undo(kept) else found
+
+    def _itself_after(
+        self, error: Exception, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """Call the function itself where it could not be recorded."""
+        if isinstance(error, NotReplayableError):
+            return self._itself(f, args, kwargs, str(error))
+        try:
+            return self._itself(f, args, kwargs, f"recording it raised {type(error).__name__}")
+        except AttributeError:
+            # It uses methods that only recorded numbers have, so what was wrong with these is what is wrong.
+            raise error from None
+
+    def _undo(self, kept: Kept) -> bool:
+        """Undo what a recording has changed outside, where it left recorded values; returns whether it changed it."""
+        if not kept.outside.mutates or not kept.outside.changed():
+            return False
+        kept.outside.restore()
+        self._changes += 1
+        return True
 
     def _keep(self, kept: Kept, key: Any, variant: Variant, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         with self._lock:
@@ -379,6 +414,22 @@ class CompiledFunction:
         found = [(trees[k][1], starts[k % len(args)], starts[k % len(args) + 1]) for k in numbers]
         whole = all(len(trees[k][0]) == stop - start for k, (_, start, stop) in zip(numbers, found, strict=True))
         return found if whole and len({k % len(args) for k in numbers}) == len(numbers) else None
+
+
+def signature_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Signature | str:
+    """Return the signature of a call, or why it has none.
+
+    >>> signature_of(({1.0},), {})
+    'an argument is a set, which may change between calls; a method is compiled by wg.compile(object.method)'
+    """
+    try:
+        return Signature((args, kwargs))
+    except ValuesGivenError:
+        return "an argument is a wg.Value"
+    except NoSignatureError as reason:
+        return str(reason)
+    except RecursionError:
+        return "an argument is nested too deeply, or contains itself"
 
 
 def disturbed(kept: Kept) -> bool:
@@ -435,7 +486,8 @@ def quick_key(item: Any) -> tuple[tuple[Any, ...], Sequence[Any]]:
         return (kind, len(item), *map(type, item)), item
     if kind is dict:
         numbers = tuple(item.values())
-        return (kind, *item, *map(type, numbers)), numbers
+        # Another text may equal a key, such as a member of an enumeration.
+        return (kind, *map(type, item), *item, *map(type, numbers)), numbers
     return (None, kind), ()
 
 

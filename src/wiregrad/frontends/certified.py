@@ -23,8 +23,8 @@ from wiregrad.frontends.tree import Tree, flatten
 from wiregrad.frontends.value import OUTSIDE, Value, wrapped
 from wiregrad.ir import Certificate, Circuit
 
-FIXED = (bool, int, float, complex, str, bytes, np.generic, np.dtype, Enum, range)
-"""What a result may be besides values and arrays: things that cannot change, and hold no values."""
+FIXED = frozenset([bool, int, float, complex, str, bytes, range])
+"""Types that a result may have besides values, arrays and NumPy's numbers: they cannot change and hold no values."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +65,7 @@ def certify(f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], 
     tape = traced.tape
     if _drawn() != drawn:
         tape.leak = "it draws random numbers"
+    _check_tree(traced.tree)
     moving = tuple(k for k, result in enumerate(traced.results) if _moves(result, tape))
     inputs = [tape.value_at(offset) for offset in traced.inputs]
     checks = _needed_checks(tape, traced.inputs) if keep else []
@@ -95,14 +96,29 @@ def _moves(result: Any, tape: Tape) -> bool:
         if result._tape is not tape:
             raise NotReplayableError("it returns a wg.Value from outside")
         return True
-    if not isinstance(result, FIXED) and not (type(result) is np.ndarray and result.dtype.kind != "O"):
+    kind = type(result)
+    fixed = (
+        kind in FIXED or (issubclass(kind, np.generic) and kind is not np.void) or isinstance(result, Enum | np.dtype)
+    )
+    if not fixed and not (kind is np.ndarray and not result.dtype.hasobject):
         raise NotReplayableError(f"it returns {type(result).__name__} {shown(result)}, which may change or hold values")
     return False
 
 
+def _check_tree(tree: Tree) -> None:
+    """Raise if a container among the results carries attributes, which a replay would not give."""
+    stack = [tree]
+    while stack:
+        part = stack.pop()
+        if part.attributes:
+            raise NotReplayableError(f"it returns a {part.kind.__name__} with attributes of its own")
+        stack += part.children
+
+
 def _plain(result: Any) -> Any:
     """Return a result as what a caller gets: float64 numbers and conditions as Python's, arrays of its own."""
-    return plain_result(data_of(result))
+    data = plain_result(data_of(result))
+    return data.copy() if type(data) is np.ndarray and not isinstance(result, Value) else data
 
 
 def plain_result(data: Any) -> Any:

@@ -60,7 +60,8 @@ def run_traced(
     def lift(leaf: Any) -> Any:
         raw = leaf._data if isinstance(leaf, Value) else leaf
         if not isinstance(leaf, Value) and not _is_input(raw):
-            return leaf
+            # What the function does to an array of whole numbers, its caller must not see twice.
+            return _read_only(leaf) if type(leaf) is np.ndarray else leaf
         data = raw if isinstance(leaf, Value) else as_data(raw, f"an argument of {getattr(f, '__name__', 'f')}")
         value = lifted(tape, data)
         inputs.append(value._index)
@@ -78,6 +79,13 @@ def run_traced(
             tape.frames = None
     results, tree = flatten(result)
     return Traced(tape, inputs, results, tree, names)
+
+
+def _read_only(array: Any) -> Any:
+    """Return a copy of an array that cannot be written to and lies in memory as the array does."""
+    copy = array.copy(order="K")
+    copy.setflags(write=False)
+    return copy
 
 
 def call_traced(f: Callable[..., Any], args: Any, kwargs: Any) -> Any:

@@ -94,7 +94,7 @@ def _walk(item: Any, leaves: list[Any]) -> Tree:
     if kind is LEAF:
         leaves.append(item)
         return _LEAF_TREE
-    keys, parts = items_of(item) if issubclass(kind, dict) else ([], _elements_of(item))
+    keys, parts = parts_of(item)
     return Tree(kind, [_walk(part, leaves) for part in parts], keys, own_attributes(item))
 
 
@@ -104,6 +104,11 @@ def _kind_of(item: Any) -> Any:
         return type(item)
     # Other mappings may be made of anything; what can be read of them is a dict.
     return dict if isinstance(item, Mapping) else LEAF
+
+
+def parts_of(container: Any) -> tuple[list[Any], list[Any]]:
+    """Return the keys of a container, if it has some, and its parts, whatever a subclass has made of iteration."""
+    return items_of(container) if isinstance(container, Mapping) else ([], _elements_of(container))
 
 
 def items_of(mapping: Mapping[Any, Any]) -> tuple[list[Any], list[Any]]:

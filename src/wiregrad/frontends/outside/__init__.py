@@ -4,6 +4,6 @@
 the kinds of things that it may follow, `code_reads` says what bytecode can read, `watches` compares.
 """
 
-from wiregrad.frontends.outside.walk import MAX_BYTES, MAX_THINGS, OutsideState
+from wiregrad.frontends.outside.walk import MAX_BYTES, MAX_THINGS, ComparesItself, OutsideState
 
-__all__ = ["MAX_BYTES", "MAX_THINGS", "OutsideState"]
+__all__ = ["MAX_BYTES", "MAX_THINGS", "ComparesItself", "OutsideState"]

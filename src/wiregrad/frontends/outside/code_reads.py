@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dis
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from types import CodeType
@@ -18,6 +18,13 @@ from typing import Any
 GLOBAL_READS = frozenset(["LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"])
 GLOBAL_WRITES = frozenset(["STORE_GLOBAL", "DELETE_GLOBAL"])
 ATTRIBUTE_READS = frozenset(["LOAD_ATTR", "LOAD_METHOD"])
+WRITES = GLOBAL_WRITES | {"STORE_ATTR", "DELETE_ATTR", "STORE_SUBSCR", "DELETE_SUBSCR", "STORE_SLICE"}
+MUTATORS = frozenset(
+    "append appendleft extend extendleft insert add discard remove pop popleft popitem clear update setdefault reverse "
+    "rotate sort fill put itemset copyto putmask place setattr delattr __setattr__ __setitem__ "
+    "__delitem__ __init__".split()
+)
+"""Names of methods and functions that change what they are given."""
 IGNORED = frozenset(["CACHE", "EXTENDED_ARG", "PUSH_NULL", "NOP"])
 
 
@@ -32,9 +39,13 @@ class CodeReads:
     pairs: frozenset[tuple[str, str]]
     """A variable or attribute, and an attribute that is read directly from it."""
     escaping: frozenset[str]
-    """Variables and attributes that are used otherwise than by reading an attribute."""
+    """Variables and attributes that are used otherwise than by reading an attribute; texts count as such a use."""
     imports: tuple[tuple[str, int], ...]
     """The modules that import statements name, with their level: 0, or the number of leading dots."""
+    makes_classes: bool
+    """Whether there is a class statement."""
+    mutates: bool
+    """Whether anything but local variables may be changed: globals, variables around, attributes, elements."""
 
 
 @lru_cache(4096)
@@ -49,23 +60,39 @@ def reads_of(code: CodeType) -> CodeReads:
     global_names, names = set[str](), set[str]()
     pairs, escaping = set[tuple[str, str]](), set[str]()
     imports: list[tuple[str, int]] = []
+    makes_classes = mutates = False
     for inner in nested_codes(code):
-        names.update(inner.co_names, _texts(inner.co_consts))
+        texts = set(names_in(inner.co_consts))
+        names.update(inner.co_names, texts)
+        escaping.update(texts)
         steps = [step for step in dis.get_instructions(inner) if step.opname not in IGNORED]
         for index, step in enumerate(steps):
             if step.opname in GLOBAL_READS or step.opname in GLOBAL_WRITES:
                 global_names.add(step.argval)
             if step.opname == "IMPORT_NAME":
                 imports.append((step.argval, _level(steps, index)))
+            elif step.opname == "IMPORT_FROM":
+                escaping.add(step.argval)
+            makes_classes = makes_classes or step.opname == "LOAD_BUILD_CLASS"
+            mutates = mutates or step.opname in WRITES or _writes_around(step, inner)
             *others, last = _loaded(step)
             escaping.update(others)
+            if last == "__class__":
+                # A variable that methods have for `super()`; used by itself, it is the class.
+                names.add(last)
             following = steps[index + 1] if index + 1 < len(steps) else None
             if following is not None and following.opname in ATTRIBUTE_READS:
                 pairs.add((last, _attribute(following)))
             else:
                 escaping.add(last)
     return CodeReads(
-        tuple(sorted(global_names)), frozenset(names), frozenset(pairs), frozenset(escaping - {""}), tuple(imports)
+        tuple(sorted(global_names)),
+        frozenset(names),
+        frozenset(pairs),
+        frozenset(escaping - {""}),
+        tuple(imports),
+        makes_classes,
+        mutates or not MUTATORS.isdisjoint(names),
     )
 
 
@@ -76,6 +103,11 @@ def nested_codes(code: CodeType) -> Iterator[CodeType]:
         code = stack.pop()
         yield code
         stack += [constant for constant in code.co_consts if isinstance(constant, CodeType)]
+
+
+def _writes_around(step: dis.Instruction, code: CodeType) -> bool:
+    """Return whether an instruction assigns to a variable of a function around."""
+    return step.opname in ("STORE_DEREF", "DELETE_DEREF") and step.argval in code.co_freevars
 
 
 def _loaded(step: dis.Instruction) -> list[str]:
@@ -98,16 +130,20 @@ def _level(steps: list[dis.Instruction], index: int) -> int:
     return level if type(level) is int else -1
 
 
-def _texts(constants: tuple[Any, ...]) -> Iterator[str]:
-    """Return the texts among constants that could be names of attributes."""
+def names_in(constants: Iterable[Any]) -> Iterator[str]:
+    """Return the names of attributes that texts among constants may stand for.
+
+    >>> sorted(names_in(["scale", ("x", "not a name"), "{0.unit}"]))
+    ['scale', 'unit', 'x']
+    """
     stack = list(constants)
     while stack:
         constant = stack.pop()
-        if isinstance(constant, str):
+        if type(constant) is str:
             if constant.isidentifier():
                 yield constant
-            elif "{" in constant:
-                # `format` reads attributes by texts such as "{0.scale}".
+            elif "{" in constant or "." in constant:
+                # `format` reads attributes by texts such as "{0.scale}", `attrgetter` by "model.scale".
                 yield from re.findall(r"[^\W\d]\w*", constant)
-        elif isinstance(constant, tuple | frozenset):
+        elif type(constant) is tuple or type(constant) is frozenset:
             stack += constant

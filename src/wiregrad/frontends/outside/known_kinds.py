@@ -5,10 +5,12 @@ Everything that is not listed here is unknown: a function that reads such a thin
 
 from __future__ import annotations
 
+import operator
 import re
 import sys
 import types
 from collections import OrderedDict, defaultdict, deque, namedtuple
+from datetime import date, timedelta
 from types import FunctionType
 from typing import Any
 
@@ -22,12 +24,15 @@ MODULES = frozenset(
     "_heapq scipy.special".split()
 )
 """Modules of which the same is true."""
-EXCLUDED = ("numpy.random", "numpy.testing", "numpy.lib._datasource", "numpy.ctypeslib", "numpy.f2py")
+EXCLUDED = (
+    *("numpy.random", "numpy.testing", "numpy.ctypeslib", "numpy.f2py", "numpy.lib._datasource", "numpy.lib.format"),
+    *("numpy.lib._format_impl", "numpy.lib.npyio", "numpy.lib._npyio_impl"),
+)
 """Modules of those packages that keep a state or look at the system."""
 STATEFUL = frozenset(
     "load fromfile fromregex loadtxt genfromtxt save savez savez_compressed savetxt memmap seterr seterrcall "
     "setbufsize getbufsize geterr geterrcall set_printoptions get_printoptions printoptions show_config "
-    "show_runtime info test lru_cache cache _lru_cache_wrapper".split()
+    "show_runtime info test datetime64 lru_cache cache _lru_cache_wrapper".split()
 )
 """Functions and classes of known modules that read files, or a state of the process."""
 BUILTINS = frozenset(
@@ -41,21 +46,34 @@ REFLECTIVE = frozenset(
     "getattr hasattr vars dir __dict__ __getattribute__ __getstate__ __reduce__ __reduce_ex__ attrgetter methodcaller "
     "asdict astuple fields replace format_map".split()
 )
-"""Names in code that may read attributes whose names are not in the code."""
-CONSTRUCTORS = frozenset(["__init__", "__new__", "__post_init__"])
+"""Names in code, and of functions, that may read attributes whose names are not in the code."""
+UNSEEN = frozenset("__subclasses__ __globals__ __closure__ __code__ f_globals f_locals f_back tb_frame".split())
+"""Names in code that lead to things which no walk from variables and attributes meets."""
+PROTOCOL = frozenset(
+    "keys values items get insert add discard remove append pop update close dtype shape ndim all any argmax argmin "
+    "argpartition argsort astype choose clip compress copy cumprod cumsum diagonal dot max mean min nonzero partition "
+    "prod ptp put ravel repeat reshape round searchsorted sort squeeze std sum swapaxes take trace transpose "
+    "var".split()
+)
+"""Names of methods and attributes that known code reads from an object it is given: `np.max(x)` calls `x.max`."""
+COPYING = frozenset(["copy", "deepcopy", "replace"])
+COPIED_BY = frozenset(["__reduce__", "__reduce_ex__", "__getstate__", "__setstate__", "__copy__", "__deepcopy__"])
+"""What copying calls."""
+CLASS_HOOKS = frozenset(["__init_subclass__", "__set_name__", "__prepare__"])
+"""What class statements call."""
+CONSTRUCTORS = frozenset(["__init__", "__new__", "__post_init__", "__del__"])
 """Methods that run only where a class is called."""
 INERT = frozenset(
     "__dict__ __weakref__ __doc__ __module__ __qualname__ __annotations__ __slots__ __dataclass_fields__ "
     "__dataclass_params__ __abstractmethods__ __parameters__ __orig_bases__ __static_attributes__ __firstlineno__ "
-    "__del__ __init_subclass__ __subclasshook__ __set_name__ __sizeof__ __dir__ __reduce__ __reduce_ex__ __getstate__ "
-    "__setstate__ _abc_impl".split()
+    "__sizeof__ __dir__ _abc_impl".split()
 )
-"""Attributes of classes that no ordinary code reads unless it names them."""
+"""Attributes of classes that nothing reads unless code names them."""
 
 IMMUTABLE = frozenset(
     [
         *(type(None), bool, int, float, complex, str, bytes, range, object, re.Pattern),
-        *(types.EllipsisType, types.NotImplementedType, types.CodeType, types.GenericAlias, types.UnionType),
+        *(types.EllipsisType, types.NotImplementedType, operator.itemgetter, date, timedelta),
         *(types.WrapperDescriptorType, types.MethodDescriptorType, types.ClassMethodDescriptorType),
         *(types.GetSetDescriptorType, types.MemberDescriptorType, type(vars(namedtuple("Point", "x"))["x"])),
         *(kind for kind in np.sctypeDict.values() if not issubclass(kind, np.void | np.object_)),
@@ -70,13 +88,13 @@ HEAP_TYPE = 1 << 9
 """CPython's flag of types that are not compiled into it."""
 
 
-def is_known_module(name: str) -> bool:
+def is_known_module(name: object) -> bool:
     """Return whether what a module defines depends on nothing but arguments.
 
     >>> is_known_module("numpy.linalg"), is_known_module("numpy.random"), is_known_module("time")
     (True, False, False)
     """
-    if any(name == excluded or name.startswith(f"{excluded}.") for excluded in EXCLUDED):
+    if not isinstance(name, str) or any(f"{name}.".startswith(f"{excluded}.") for excluded in EXCLUDED):
         return False
     return name in MODULES or name.partition(".")[0] in PACKAGES
 
@@ -101,12 +119,13 @@ def is_known_class(kind: type) -> bool:
     """Return whether a class is one of Python's or a known module's, whose attributes nobody changes."""
     module = kind.__module__
     if module == "builtins":
-        return not kind.__flags__ & HEAP_TYPE
+        return not kind.__flags__ & HEAP_TYPE and kind is not FunctionType
     if not isinstance(module, str) or not is_known_module(module) or kind.__name__ in STATEFUL:
         return False
-    home = sys.modules.get(module)
-    outer = kind.__qualname__.partition(".")[0]
-    return home is not None and (outer in vars(home) or "<locals>" in kind.__qualname__)
+    found: Any = sys.modules.get(module)
+    for name in kind.__qualname__.split("."):
+        found = getattr(found, name, None)
+    return found is kind
 
 
 def is_python_class(kind: type) -> bool:

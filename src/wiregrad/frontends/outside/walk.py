@@ -17,28 +17,32 @@ import array
 import sys
 from abc import ABCMeta
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import cached_property, partial
 from importlib.util import resolve_name
+from operator import attrgetter, methodcaller
 from types import (
     BuiltinFunctionType,
     FunctionType,
+    GenericAlias,
     MethodType,
     MethodWrapperType,
     ModuleType,
     SimpleNamespace,
+    UnionType,
 )
 from typing import Any, cast
 
 import numpy as np
 
-from wiregrad.frontends.outside.code_reads import reads_of
+from wiregrad.frontends.outside.code_reads import names_in, reads_of
 from wiregrad.frontends.outside.known_kinds import (
     ATOMIC_BASES,
     BASES,
     IMMUTABLE,
     REFLECTIVE,
     STATEFUL,
+    UNSEEN,
     is_known_builtin,
     is_known_class,
     is_known_function,
@@ -54,9 +58,11 @@ from wiregrad.frontends.outside.watches import (
     Container,
     ModuleScope,
     Scope,
+    SlotScope,
     Snapshot,
     contents,
     dict_of,
+    slots_of,
 )
 from wiregrad.frontends.value import Value
 from wiregrad.ir import Circuit, Op
@@ -66,8 +72,16 @@ MAX_THINGS = 10_000
 MAX_BYTES = 1 << 26
 """Maximum size of all arrays from outside together, of which copies are kept to compare with."""
 NUMBERS = (float, int, bool, complex)
+CALLABLES = (FunctionType, BuiltinFunctionType, np.ufunc, type(np.sum))
+REFLECTIVE_CLASSES = (attrgetter, methodcaller)
+RAW_MEMORY = ("__array_interface__", "__array_struct__")
+"""Attributes by which NumPy reads memory that nothing here can compare."""
 CLASS_OF = ("type", "__class__")
 """Names in code that lead from an object to its class."""
+
+
+class ComparesItself:
+    """Marks functions that compare what they read by themselves; `__wrapped__` is what they call."""
 
 
 class OutsideState:
@@ -90,19 +104,25 @@ class OutsideState:
         self._seen: dict[Any, Any] = {}
         """Everything that was followed, by id; kept, so that no other object gets the same id."""
         self._queue: deque[tuple[Any, str, str]] = deque()
-        self._names: set[str] = set()
+        self.names: set[str] = set()
         self._pairs: set[tuple[str, str]] = set()
         self._escaping: set[str] = {""}
         self._constructed: set[int] = set()
         """Ids of the classes that the code itself can reach, and so may call."""
         self._calls_any_class = False
-        """Whether there is a class method, which may call whatever class it is given."""
+        """Whether there is a class method or descriptor, which may call whatever class it is given."""
+        self.makes_classes = False
+        self.mutates = False
+        """Whether the code that was followed may change what is outside."""
+        self._reflects = False
         self._scopes: list[Scope] = []
         self._modules: dict[int, ModuleScope] = {}
         self._room = MAX_THINGS
         self._byte_room = MAX_BYTES
+        self._home: dict[str, Any] | None = None
+        """The globals of the function that was given first."""
         self._snapshot = Snapshot()
-        self.changed = self._snapshot.changed
+        self.changed, self.restore = self._snapshot.changed, self._snapshot.restore
         self.follow(*things)
 
     def follow(self, *things: Any) -> None:
@@ -119,8 +139,11 @@ class OutsideState:
 
     def _refuse(self, thing: Any, path: str) -> None:
         kind = type(thing)
-        module = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
-        self._stop(f"it uses {path} from outside, a {module}{kind.__qualname__}, which may change unnoticed")
+        if kind in CALLABLES or issubclass(kind, type):
+            self._stop(f"it uses {path} from outside, whose answers may hang on more than arguments")
+        else:
+            module = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
+            self._stop(f"it uses {path} from outside, of type {module}{kind.__qualname__}, which may change unnoticed")
 
     def _stop(self, reason: str) -> None:
         """Give up: the function itself has to run, so nothing needs to be compared."""
@@ -147,13 +170,20 @@ class OutsideState:
 
     def _visit(self, thing: Any, path: str, binding: str) -> None:
         kind = type(thing)
-        if kind in IMMUTABLE or issubclass(kind, np.dtype):
-            if kind is str and thing.isidentifier():
-                # It may be the name of an attribute.
-                self._names.add(thing)
+        if kind in IMMUTABLE:
+            if kind is str:
+                texts = set(names_in([thing]))
+                self.names |= texts
+                self._escaping |= texts
+            return
+        if issubclass(kind, np.dtype):
+            if thing.names is not None:
+                # The names of its fields can be changed in place.
+                self._refuse(thing, path)
             return
         if issubclass(kind, type):
             self._constructed.update(map(id, thing.__mro__))
+            self._reflects = self._reflects or thing in REFLECTIVE_CLASSES
         if kind is ModuleType:
             self._follow_module(thing, path, binding)
         elif id(thing) not in self._seen:
@@ -192,18 +222,30 @@ class OutsideState:
     def _follow_code(self, function: FunctionType) -> None:
         """Note the variables that the code of a function names."""
         reads = reads_of(function.__code__)
-        builtins: Mapping[str, Any] = cast(Any, function).__builtins__
-        self._names |= reads.names
+        builtins: dict[str, Any] = cast(Any, function).__builtins__
+        self.names |= reads.names
         self._pairs |= reads.pairs
         self._escaping |= reads.escaping
+        self.makes_classes = self.makes_classes or reads.makes_classes
+        self.mutates = self.mutates or reads.mutates
+        unseen = sorted(UNSEEN & reads.names)
+        if unseen:
+            self._stop(f"it uses {unseen[0]} (in {function.__qualname__}), which leads to things that are not followed")
+            return
         for name in reads.global_names:
             value = self._variable(function.__globals__, name, name)
             if value is ABSENT:
                 value = self._variable(builtins, name, name)
             if value is not ABSENT:
-                self._enqueue(value, name, name)
+                self._enqueue(value, self._path_of_global(name, function), name)
         for name, level in reads.imports:
             self._follow_import(name, level, function)
+
+    def _path_of_global(self, name: str, function: FunctionType) -> str:
+        """Return a global's name, and where it is read unless that is the module of the function that was given."""
+        if self._home is None:
+            self._home = function.__globals__
+        return name if function.__globals__ is self._home else f"{name} (in {function.__module__})"
 
     def _follow_import(self, name: str, level: int, function: FunctionType) -> None:
         """Note the modules that an import statement inside a function finds."""
@@ -215,11 +257,13 @@ class OutsideState:
         parts = full.split(".")
         for count in range(1, len(parts) + 1):
             path = ".".join(parts[:count])
-            module = self._variable(sys.modules, path, path)
-            if module is not ABSENT:
+            module = self._variable(cast(dict[str, Any], sys.modules), path, path)
+            if module is ABSENT:
+                self._snapshot.note_missing_module()
+            else:
                 self._enqueue(module, path)
 
-    def _variable(self, variables: Mapping[str, Any], name: str, path: str) -> Any:
+    def _variable(self, variables: dict[str, Any], name: str, path: str) -> Any:
         """Note what a variable is; returns it."""
         value = variables.get(name, ABSENT)
         key = id(variables), name
@@ -232,11 +276,16 @@ class OutsideState:
         scope = self._modules.get(id(module))
         if scope is None:
             scope = self._modules[id(module)] = ModuleScope(module, path)
+            if not scope.known:
+                self._snapshot.note_module(module)
         scope.bindings.add(binding)
 
     def _follow_class(self, kind: type, path: str) -> None:
         if isinstance(kind, ABCMeta):
             self._snapshot.note_abstract_classes()
+        if "_is_protocol" in vars(kind) and not is_known_class(kind):
+            # isinstance(x, kind) looks for these in x.
+            self.names |= {*vars(kind), *vars(kind).get("__annotations__", ())}
         if type(kind) is not type:
             self._enqueue(type(kind), f"the metaclass of {path}")
         for base in kind.__mro__:
@@ -260,21 +309,20 @@ class OutsideState:
         """Follow an object of a class that Python code made."""
         kind = type(thing)
         if issubclass(kind, Value):
-            self._add_scope(Scope(thing, path, whole=True))
+            self._follow_attributes_of(thing, path, whole=True)
         elif issubclass(kind, Op):
             self._enqueue(thing.forward, path)
         elif kind is Circuit:
             if any(op.per_call for op in {thing.op_of(node) for node in range(len(thing))}):
                 self._refuse(thing, path)
-        elif is_known_class(kind) and "__wrapped__" in dict_of(thing):
-            # A compiled function, which compares what it reads by itself.
+        elif issubclass(kind, ComparesItself):
             self._enqueue(dict_of(thing)["__wrapped__"], path)
         elif not is_transparent(kind):
             self._refuse(thing, path)
         else:
             self._follow_base(kind)
             whole = any(is_known_class(base) for base in kind.__mro__ if base not in (object, *BASES, *ATOMIC_BASES))
-            self._add_scope(Scope(thing, path, whole=whole))
+            self._follow_attributes_of(thing, path, whole=whole)
             if issubclass(kind, BASES):
                 self._follow_container(thing, path)
 
@@ -300,6 +348,7 @@ class OutsideState:
 
     def _follow_builtin(self, function: Any, path: str) -> None:
         owner = function.__self__
+        self._reflects = self._reflects or function.__name__ in REFLECTIVE
         if owner is not None and not isinstance(owner, ModuleType):
             # A method of an object, such as `table.get`.
             self._enqueue(owner, path)
@@ -326,49 +375,59 @@ class OutsideState:
         self._enqueue(thing.__func__, path)
 
     def _follow_partial(self, thing: Any, path: str) -> None:
-        self._follow_attributes(thing, path, "func", "args", "keywords")
-        self._add_scope(Scope(thing, path, whole=True))
+        self._follow_attributes_of(thing, path, whole=True)
+
+    def _follow_attributes_of(self, thing: Any, path: str, *, whole: bool) -> None:
+        self._add_scope(Scope(thing, path, whole=whole))
+        if slots_of(type(thing)):
+            self._add_scope(SlotScope(thing, path, whole=whole))
 
     def _add_scope(self, scope: Scope) -> None:
         self._scopes.append(scope)
         self._snapshot.note_watch(scope)
 
     @property
-    def _reflective(self) -> bool:
+    def reflective(self) -> bool:
         """Whether attributes may be read whose names are not in the code."""
-        return not REFLECTIVE.isdisjoint(self._names)
+        return self._reflects or not REFLECTIVE.isdisjoint(self.names)
+
+    def calls(self, kind: Any) -> bool:
+        """Return whether objects of a class may be made."""
+        return self._calls_any_class or id(kind) in self._constructed or not self.names.isdisjoint(CLASS_OF)
 
     def _read_new_names(self) -> bool:
         """Follow what scopes hold under names that were met since the last time; returns whether there was any."""
         for scope in tuple(self._scopes):
-            names = scope.names_read(self._names, reflective=self._reflective, called=self._is_called(scope.owner))
-            for name, value in scope.read(names):
+            for name, value in scope.read(scope.names_read(self)):
                 if not self._take(1, scope.path):
+                    return False
+                self._calls_any_class = self._calls_any_class or name == "__get__"
+                if name in RAW_MEMORY:
+                    self._refuse(scope.owner, scope.path)
                     return False
                 self._enqueue(value, f"{scope.path}.{name}", name)
         for module in tuple(self._modules.values()):
             self._read_module(module)
         return bool(self._queue)
 
-    def _is_called(self, owner: Any) -> bool:
-        """Return whether objects of a class may be made."""
-        return self._calls_any_class or id(owner) in self._constructed or not self._names.isdisjoint(CLASS_OF)
-
     def _read_module(self, scope: ModuleScope) -> None:
-        escapes = not scope.bindings.isdisjoint(self._escaping)
-        if escapes and self._reflective and not scope.known:
+        loaded = {name for name, _ in self._pairs} - self._escaping
+        escapes = not scope.bindings <= loaded
+        if escapes and self.reflective and not scope.known:
             self._stop(f"it looks names up in the module {scope.path} that are not in its code")
             return
         variables = vars(scope.module)
         names = {name for binding, name in self._pairs if binding in scope.bindings}
         if escapes:
-            names |= self._names & variables.keys()
+            names |= self.names & variables.keys()
         for name in sorted(names - scope.done):
             scope.done.add(name)
             if name in variables or not scope.known:
                 value = self._variable(variables, name, scope.path)
-                missing = value is ABSENT
-                self._enqueue(variables.get("__getattr__") if missing else value, f"{scope.path}.{name}", name)
+                if value is ABSENT:
+                    value = self._variable(variables, "__getattr__", scope.path)
+                if value is not ABSENT:
+                    self._enqueue(value, f"{scope.path}.{name}", name)
 
 
 def _following(*names: str) -> Callable[[OutsideState, Any, str], None]:
@@ -379,7 +438,8 @@ def _following(*names: str) -> Callable[[OutsideState, Any, str], None]:
 
 
 def _following_attributes(state: OutsideState, thing: Any, path: str) -> None:
-    state._add_scope(Scope(thing, path))
+    # It compares and writes all of its attributes.
+    state._add_scope(Scope(thing, path, whole=True))
 
 
 FOLLOWED: dict[type, Callable[[OutsideState, Any, str], None]] = {
@@ -394,6 +454,8 @@ FOLLOWED: dict[type, Callable[[OutsideState, Any, str], None]] = {
     property: _following("fget", "fset", "fdel"),
     cached_property: _following("func"),
     slice: _following("start", "stop", "step"),
+    GenericAlias: _following("__origin__", "__args__"),
+    UnionType: _following("__args__"),
     partial: OutsideState._follow_partial,
     SimpleNamespace: _following_attributes,
     np.ndarray: OutsideState._follow_array,

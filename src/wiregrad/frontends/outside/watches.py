@@ -3,23 +3,37 @@
 from __future__ import annotations
 
 import sys
-from abc import get_cache_token
-from collections import defaultdict
+from abc import ABC, get_cache_token
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import EnumType
 from functools import partial
 from operator import is_
 from types import CellType, FunctionType, MemberDescriptorType, ModuleType
-from typing import Any
+from typing import Any, Generic, Protocol
 
 import numpy as np
 
 from wiregrad.errors import shown
-from wiregrad.frontends.outside.known_kinds import BASES, CONSTRUCTORS, INERT, is_known_class, is_known_module
-from wiregrad.frontends.value import Value
+from wiregrad.frontends.outside.known_kinds import (
+    ATOMIC_BASES,
+    BASES,
+    CLASS_HOOKS,
+    CONSTRUCTORS,
+    COPIED_BY,
+    COPYING,
+    IMMUTABLE,
+    INERT,
+    PROTOCOL,
+    is_known_class,
+    is_known_module,
+    is_python_class,
+)
 
 ABSENT = object()
 """Marks a variable that does not exist."""
+PLAIN = (object, type, BaseException, Exception, ABC, Generic, *BASES, *ATOMIC_BASES)
+"""Classes that read no attribute of classes derived from them but the special ones."""
 SMALL_ARRAY_BYTES = 1 << 18
 """Up to this size an array is compared as bytes, which copies it."""
 
@@ -37,6 +51,8 @@ class Snapshot:
         self._names: dict[str, Any] = {"contents": contents}
         """What the names in these lines mean."""
         self._compares: Callable[[], bool] | None = None
+        self._undo: list[Callable[[], None]] = []
+        """What gives variables and cells back what they were."""
         self._watches: list[Container | Scope | ArrayCopy | BytesCopy] = []
         self._abc_token: object = None
 
@@ -48,9 +64,10 @@ class Snapshot:
         self._note(f"{name}.__kwdefaults__ is not {self._name(function.__kwdefaults__)}")
         self._note(f"len({name}.__dict__) != {len(function.__dict__)}")
 
-    def note_variable(self, variables: Mapping[str, Any], variable: str) -> None:
+    def note_variable(self, variables: dict[str, Any], variable: str) -> None:
         """Note what a variable is; it may not exist."""
         name = self._name(variables)
+        self._undo.append(partial(_restore_item, variables, variable, variables.get(variable, ABSENT)))
         if variable in variables:
             self._note(f"{name}[{variable!r}] is not {self._name(variables[variable])}")
         else:
@@ -59,6 +76,15 @@ class Snapshot:
     def note_cell(self, cell: CellType) -> None:
         """Note what a variable of a function around is."""
         self._note(f"contents({self._name(cell)}) is not {self._name(contents(cell))}")
+        self._undo.append(partial(_restore_cell, cell, contents(cell)))
+
+    def note_module(self, module: ModuleType) -> None:
+        """Note that a module is an ordinary one."""
+        self._note(f"type({self._name(module)}) is not {self._name(ModuleType)}")
+
+    def note_missing_module(self) -> None:
+        """Note that a module could not be found: it may be there at the next call."""
+        self._note("True")
 
     def note_watch(self, watch: Container | Scope | ArrayCopy | BytesCopy) -> None:
         """Note a thing that can say by itself whether it has changed."""
@@ -71,6 +97,13 @@ class Snapshot:
     def clear(self) -> None:
         """Forget everything: nothing has to be compared."""
         self.__init__()  # type: ignore[misc]
+
+    def restore(self) -> None:
+        """Give everything back what it was: lists their elements, objects their attributes, variables their values."""
+        for undo in self._undo:
+            undo()
+        for watch in self._watches:
+            watch.restore()
 
     def _name(self, thing: Any) -> str:
         """Return a name for a thing in the generated function."""
@@ -115,12 +148,27 @@ class Snapshot:
         return False
 
 
+class Reads(Protocol):
+    """What the code that was followed can read."""
+
+    names: set[str]
+    makes_classes: bool
+
+    @property
+    def reflective(self) -> bool:
+        """Whether attributes may be read whose names are not in the code."""
+
+    def calls(self, kind: Any) -> bool:
+        """Return whether objects of a class may be made."""
+
+
 class ModuleScope:
     """A module, and the names it is bound to where it is used."""
 
     def __init__(self, module: ModuleType, path: str) -> None:
         self.module, self.path = module, path
-        self.known = is_known_module(module.__name__) and sys.modules.get(module.__name__) is module
+        name = vars(module).get("__name__")
+        self.known = is_known_module(name) and sys.modules.get(str(name)) is module
         self.bindings: set[str] = set()
         self.done: set[str] = set()
 
@@ -130,22 +178,20 @@ class Scope:
 
     def __init__(self, owner: Any, path: str, *, whole: bool = False) -> None:
         self.owner, self.path, self.whole = owner, path, whole
+        """`whole`: whether everything is read, because code reads it that was not followed."""
         self.kind = type(owner)
-        self.slots = _slots_of(self.kind)
         self.layout = [*self.attributes()]
         self.known: dict[str, Any] = {}
 
     def attributes(self) -> Mapping[str, Any]:
         """Return the attributes as they are now."""
-        found = dict_of(self.owner)
-        if not self.slots:
-            return found
-        held = {name: _slot(self.owner, slot) for name, slot in self.slots.items()}
-        return {**{name: value for name, value in held.items() if value is not ABSENT}, **found}
+        return dict_of(self.owner)
 
-    def names_read(self, names: set[str], *, reflective: bool, called: bool) -> Iterable[str]:
-        """Return which attributes code can read, given the names in it."""
-        return self.layout if self.whole or reflective else [name for name in self.layout if name in names]
+    def names_read(self, reads: Reads) -> Iterable[str]:
+        """Return which attributes code can read, given what it names."""
+        if self.whole or reads.reflective:
+            return self.layout
+        return [name for name in self.layout if name in reads.names or name in PROTOCOL or _is_special(name)]
 
     def read(self, names: Iterable[str]) -> Iterator[tuple[str, Any]]:
         """Note what attributes are; returns those that were not noted before."""
@@ -163,12 +209,47 @@ class Scope:
             return True
         return not all(map(is_, map(attributes.get, self.known), self.known.values()))
 
+    def restore(self) -> None:
+        """Give the attributes that are read back what they were, and take away those that are new."""
+        for name in self.attributes().keys() - {*self.layout}:
+            self._set(name, ABSENT)
+        for name, was in self.known.items():
+            if self.attributes().get(name, ABSENT) is not was:
+                self._set(name, was)
+
+    def _set(self, name: str, value: Any) -> None:
+        if value is ABSENT:
+            object.__delattr__(self.owner, name)
+        else:
+            object.__setattr__(self.owner, name, value)
+
+
+class SlotScope(Scope):
+    """The attributes of an object that are in slots; there may be others of the same names that are not."""
+
+    def __init__(self, owner: Any, path: str, *, whole: bool = False) -> None:
+        self.slots = slots_of(type(owner))
+        super().__init__(owner, path, whole=whole)
+
+    def attributes(self) -> Mapping[str, Any]:
+        """Return the attributes as they are now."""
+        held = {name: _slot(self.owner, slot) for name, slot in self.slots.items()}
+        return {name: value for name, value in held.items() if value is not ABSENT}
+
+    def _set(self, name: str, value: Any) -> None:
+        slot = self.slots[name]
+        if value is ABSENT:
+            slot.__delete__(self.owner)
+        else:
+            slot.__set__(self.owner, value)
+
 
 class ClassScope(Scope):
     """The attributes of one class, and the classes it is derived from."""
 
     def __init__(self, owner: type, path: str) -> None:
-        super().__init__(owner, path)
+        # Known code may read every attribute of a class that is derived from a class of its own, and make objects.
+        super().__init__(owner, path, whole=any(is_known_class(base) for base in owner.__mro__ if base not in PLAIN))
         self.mro = owner.__mro__
 
     def attributes(self) -> Mapping[str, Any]:
@@ -176,17 +257,28 @@ class ClassScope(Scope):
         attributes: Mapping[str, Any] = vars(self.owner)
         return attributes
 
-    def names_read(self, names: set[str], *, reflective: bool, called: bool) -> Iterable[str]:
+    def names_read(self, reads: Reads) -> Iterable[str]:
         """Return which attributes code can read: those it names, and those that Python's own syntax calls."""
-        members = {"_member_map_"} if isinstance(self.owner, EnumType) else set[str]()
-        special = {name for name in self.layout if name.startswith("__") and name.endswith("__")}
-        wanted = special | ({*self.layout} if reflective else names)
-        ignored = INERT if called else INERT | CONSTRUCTORS
-        return [name for name in self.layout if name in members or name in wanted - ignored]
+        if reads.reflective or self.whole:
+            inert = INERT - {"__dataclass_fields__"} if "fields" in reads.names else INERT
+            return [name for name in self.layout if name in reads.names or name not in inert]
+        ignored = INERT | (frozenset() if reads.calls(self.owner) else CONSTRUCTORS)
+        ignored |= frozenset() if reads.makes_classes else CLASS_HOOKS
+        ignored |= COPIED_BY if reads.names.isdisjoint(COPYING) else frozenset()
+        always = {name for name in self.layout if name in PROTOCOL or _is_special(name)} - ignored
+        if isinstance(self.owner, EnumType):
+            always.add("_member_map_")
+        return [name for name in self.layout if name in always or name in reads.names]
 
     def changed(self) -> bool:
         """Return whether there are other attributes or bases, or an attribute that is read is another thing."""
         return self.owner.__mro__ is not self.mro or super().changed()
+
+    def _set(self, name: str, value: Any) -> None:
+        if value is ABSENT:
+            type.__delattr__(self.owner, name)
+        else:
+            type.__setattr__(self.owner, name, value)
 
 
 class Container:
@@ -202,7 +294,9 @@ class Container:
         if issubclass(type(self.thing), dict):
             keys = self.was[: len(self.was) // 2]
             yield from zip([".keys()"] * len(keys), keys, strict=True)
-            yield from zip([f"[{shown(key)}]" for key in keys], self.was[len(keys) :], strict=False)
+            # Writing a key of another kind would run code of its own.
+            labels = [f"[{shown(key)}]" if type(key) in IMMUTABLE else "[...]" for key in keys]
+            yield from zip(labels, self.was[len(keys) :], strict=False)
             yield ".default_factory", self.was[-1]
         else:
             yield from ((f"[{k}]", element) for k, element in enumerate(self.was))
@@ -212,6 +306,21 @@ class Container:
         now = list(self.elements(self.thing))
         return len(now) != len(self.was) or not all(map(is_, now, self.was))
 
+    def restore(self) -> None:
+        """Give the container back its elements."""
+        if not self.changed():
+            return
+        thing, base = self.thing, _base_of(self.thing)
+        base.clear(thing)
+        if issubclass(base, dict):
+            count = len(self.was) // 2
+            for key, value in zip(self.was[:count], self.was[count:], strict=False):
+                base.__setitem__(thing, key, value)
+        elif base is set:
+            set.update(thing, self.was)
+        else:
+            base.extend(thing, self.was[: -1 if base is deque else None])
+
 
 class ArrayCopy:
     """An array of numbers, and a copy of what it was."""
@@ -219,6 +328,9 @@ class ArrayCopy:
     def __init__(self, thing: Any) -> None:
         self.array = thing
         self.dtype, self.shape, self.strides = thing.dtype, thing.shape, thing.strides
+        # The names of fields can be changed in place.
+        self.fields = thing.dtype.names
+        self.writeable = thing.flags.writeable
         self.small = thing.nbytes <= SMALL_ARRAY_BYTES
         self.copy: Any = thing.tobytes() if self.small else np.ascontiguousarray(thing).copy()
 
@@ -227,9 +339,18 @@ class ArrayCopy:
         now = self.array
         if now.dtype != self.dtype or now.shape != self.shape or now.strides != self.strides:
             return True
+        if now.dtype.names != self.fields or now.flags.writeable != self.writeable:
+            return True
         if self.small:
             return bool(now.tobytes() != self.copy)
         return not np.array_equal(_as_words(np.ascontiguousarray(now)), _as_words(self.copy))
+
+    def restore(self) -> None:
+        """Give the array back its numbers."""
+        if self.changed():
+            was = np.frombuffer(self.copy, self.dtype) if self.small else self.copy
+            self.array.shape = self.shape
+            self.array[...] = was.reshape(self.shape)
 
 
 class BytesCopy:
@@ -243,15 +364,32 @@ class BytesCopy:
         """Return whether one byte, or their number, is another."""
         return bytes(memoryview(self.thing)) != self.copy
 
+    def restore(self) -> None:
+        """Give the sequence back its bytes."""
+        if self.changed():
+            self.thing[:] = type(self.thing)(*_arguments_of(self.thing), self.copy)
+
+
+def _arguments_of(thing: Any) -> tuple[Any, ...]:
+    """Return what an `array.array` is made with besides its bytes."""
+    return (thing.typecode,) if hasattr(thing, "typecode") else ()
+
 
 def _as_words(contiguous: Any) -> Any:
     """Return the memory of an array as whole numbers, so that every bit counts, also of NaN and -0.0."""
     return contiguous.reshape(-1).view(np.uint64 if contiguous.nbytes % 8 == 0 else np.uint8)
 
 
+def _base_of(thing: Any) -> Any:
+    """Return the container of Python's own that a container is, or is derived from."""
+    return next(base for base in BASES if issubclass(type(thing), base))
+
+
 def _element_lister(thing: Any) -> Callable[[Any], Iterable[Any]]:
     """Return what lists the elements of a container, whatever a subclass has made of iteration."""
-    base: Any = next(base for base in BASES if issubclass(type(thing), base))
+    base = _base_of(thing)
+    if base is deque:
+        return lambda items: [*deque.__iter__(items), items.maxlen]
     if issubclass(base, dict):
         factory: Any = defaultdict.default_factory if base is defaultdict else None  # type: ignore[misc]
         return lambda mapping: [*base.keys(mapping), *base.values(mapping), factory and factory.__get__(mapping)]
@@ -259,15 +397,35 @@ def _element_lister(thing: Any) -> Callable[[Any], Iterable[Any]]:
     return lister
 
 
-def _slots_of(kind: type) -> dict[str, MemberDescriptorType]:
-    """Return the slots that classes have made, under the names that code has for them."""
+def slots_of(kind: type) -> dict[str, MemberDescriptorType]:
+    """Return the slots that classes have made, under the names that code has for them; a derived class goes first."""
     return {
         name: part
-        for base in kind.__mro__
-        if not is_known_class(base) or base is Value or base is partial
+        for base in reversed(kind.__mro__)
+        if is_python_class(base) or base in (partial, defaultdict)
         for name, part in vars(base).items()
-        if type(part) is MemberDescriptorType and not name.startswith("__")
+        if type(part) is MemberDescriptorType and not (_is_special(name) and is_known_class(base))
     }
+
+
+def _is_special(name: str) -> bool:
+    return name.startswith("__") and name.endswith("__")
+
+
+def _restore_item(variables: dict[str, Any], name: str, was: Any) -> None:
+    if variables.get(name, ABSENT) is not was:
+        if was is ABSENT:
+            del variables[name]
+        else:
+            variables[name] = was
+
+
+def _restore_cell(cell: CellType, was: Any) -> None:
+    if contents(cell) is not was:
+        if was is ABSENT:
+            del cell.cell_contents
+        else:
+            cell.cell_contents = was
 
 
 def dict_of(thing: Any) -> Mapping[str, Any]:

@@ -41,6 +41,8 @@ def _in_order(x: Any, order: str, what: Callable[[Any], Any]) -> Any:
     """Return what is made of the elements, read in C order or (F) with the first axis fastest."""
     if order not in ("C", "F", "A", "K"):
         raise ValueError(f"order must be one of 'C', 'F', 'A', or 'K' (got '{order}')")
+    if order in ("A", "K") and ndim_of(lift(x)) > 1:
+        raise ValueError(f"order {order!r} goes by how an array lies in memory, which values do not have; take C or F")
     return what(transpose(x)) if order == "F" else what(x)
 
 
