@@ -95,7 +95,7 @@ class OutsideState:
     (False, True)
     >>> numbers = iter([1.0, 2.0])
     >>> OutsideState(lambda x: next(numbers) * x).opaque
-    'it uses numbers from outside, a list_iterator, which may change unnoticed'
+    'it uses numbers from outside, of type list_iterator, which may change unnoticed'
     """
 
     def __init__(self, *things: Any) -> None:
