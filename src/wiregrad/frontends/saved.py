@@ -1,0 +1,226 @@
+"""What `forward` of a `Function` keeps for its `backward`, and what that is when backward is itself differentiated.
+
+What is kept is tied by identity, as in PyTorch: an argument of the call stays that argument, and a result stays the
+result of this very call, so a derivative through it uses the class's own backward. An intermediate result is computed
+again from the recorded arguments; where that is not possible, the second derivative is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from enum import Enum, auto
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from wiregrad.errors import GradientError, OperandError, user_line
+from wiregrad.frontends.record import no_grad, tracing
+from wiregrad.frontends.session import data_of, lifted
+from wiregrad.frontends.tape import STATE, Tape
+from wiregrad.frontends.tree import flatten, unflatten
+from wiregrad.frontends.value import Value, leaf
+
+
+class Context:
+    """What forward keeps for backward; the names are PyTorch's."""
+
+    def __init__(self, needs_input_grad: tuple[bool, ...]) -> None:
+        self.needs_input_grad = needs_input_grad
+        self.saved_tensors: tuple[Any, ...] = ()
+        self._non_differentiable: tuple[Any, ...] = ()
+
+    def save_for_backward(self, *tensors: Any) -> None:
+        """Keep arguments and results of forward for backward."""
+        self.saved_tensors = tensors
+
+    @property
+    def saved_values(self) -> tuple[Any, ...]:
+        """What `save_for_backward` kept."""
+        return self.saved_tensors
+
+    def mark_non_differentiable(self, *outputs: Any) -> None:
+        """Let no gradient flow to some of the results."""
+        self._non_differentiable = outputs
+
+    def mark_dirty(self, *_: Any) -> None:
+        """Refused: values do not change in place."""
+        raise OperandError("mark_dirty has no meaning here: values do not change in place; return a new one")
+
+    def set_materialize_grads(self, value: bool) -> None:
+        """Accepted for PyTorch's sake: an absent gradient arrives as zeros."""
+
+
+class Origin(Enum):
+    """What a kept object is to the call that kept it."""
+
+    CONSTANT = auto()
+    INPUT = auto()
+    OUTPUT = auto()
+    INTERMEDIATE = auto()
+
+
+class Tie(NamedTuple):
+    """The origin of a kept object, and which of the inputs or outputs it is."""
+
+    origin: Origin
+    index: int = 0
+
+
+CONSTANT = Tie(Origin.CONSTANT)
+INTERMEDIATE = Tie(Origin.INTERMEDIATE)
+Forward = Callable[[Context, Sequence[Any]], Any]
+"""Runs a class's forward: `(ctx, inputs)`, the inputs being those arguments that are values."""
+
+
+class ForwardRun:
+    """One run of forward on constants: its results, what it kept, and what it kept is tied to."""
+
+    def __init__(self, forward: Forward, xs: Sequence[Any], args: Sequence[Any], needs: tuple[bool, ...]) -> None:
+        self.point = tuple(xs)
+        self.ctx = Context(needs)
+        inputs = [leaf(_own_number(x), constant=True) for x in xs]
+        with on_constants():
+            outputs, self.tree = flatten(forward(self.ctx, inputs))
+        self.outputs = [data_of(output) for output in outputs]
+        blocked = self.ctx._non_differentiable
+        self.blocked = frozenset(k for k, y in enumerate(outputs) if any(y is other for other in blocked))
+        self.ctx._non_differentiable = ()
+        find = _TieFinder(inputs, args, outputs)
+        self.ties = {name: find.ties(name, item) for name, item in vars(self.ctx).items()}
+
+    def is_at(self, xs: Sequence[Any]) -> bool:
+        """Return whether it ran on these very numbers."""
+        return all(_same_bits(data_of(x), number) for x, number in zip(xs, self.point, strict=True))
+
+    def origins(self) -> set[Origin]:
+        """Return the origins of everything that was kept."""
+        return {tie.origin for ties in self.ties.values() for tie in ties}
+
+
+class _TieFinder:
+    """Finds by identity what kept objects are to a call."""
+
+    def __init__(self, inputs: Sequence[Value], args: Sequence[Any], outputs: Sequence[Any]) -> None:
+        known = [(x, Tie(Origin.INPUT, k)) for k, x in enumerate(inputs)]
+        known += [(arg, CONSTANT) for arg in args if arg is not None]
+        known += [(y, Tie(Origin.OUTPUT, k)) for k, y in enumerate(outputs)]
+        self.known = known
+
+    def ties(self, name: str, item: Any) -> list[Tie]:
+        """Return what each leaf of a kept container is tied to."""
+        return [self._tie(kept, saved=name == "saved_tensors") for kept in flatten(item)[0]]
+
+    def _tie(self, kept: Any, *, saved: bool) -> Tie:
+        if not isinstance(kept, Value | float | complex | np.generic | np.ndarray):
+            return CONSTANT
+        if np.asarray(data_of(kept)).dtype.kind not in "fc":
+            return CONSTANT
+        for one, tie in self.known:
+            if one is kept:
+                return tie
+        if not saved:
+            # As in PyTorch, a number put on ctx as an attribute is a constant.
+            return INTERMEDIATE if isinstance(kept, Value) else CONSTANT
+        holders = {tie for one, tie in self.known if data_of(one) is kept}
+        return holders.pop() if len(holders) == 1 else INTERMEDIATE
+
+
+class RecordedContext:
+    """Makes the context for a backward that is differentiated: what was kept, as recorded values."""
+
+    def __init__(
+        self, name: str, forward: Forward, run: ForwardRun, xs: Sequence[Any], outputs: Callable[[], Sequence[Any]]
+    ) -> None:
+        self.name, self.forward, self.run, self.xs = name, forward, run, xs
+        origins = run.origins()
+        self.outputs = outputs() if Origin.OUTPUT in origins else ()
+        self.again: Context | None = None
+        self.failure: Exception | None = None
+        if Origin.INTERMEDIATE in origins or tracing():
+            self._run_again()
+
+    def _run_again(self) -> None:
+        """Run forward on the recorded arguments; while tracing, this also certifies the numbers that it looks at."""
+        self.again = Context(self.run.ctx.needs_input_grad)
+        try:
+            self.forward(self.again, self.xs)
+        except Exception as error:
+            self.failure = error
+            if tracing():
+                for x in self.xs:
+                    # Reading a traced value's data certifies it: what was kept belongs to this point alone.
+                    _ = x.data if isinstance(x, Value) else x
+
+    def build(self) -> Context:
+        """Return the context."""
+        ctx = Context(self.run.ctx.needs_input_grad)
+        for name, item in vars(self.run.ctx).items():
+            ties = self.run.ties[name]
+            setattr(ctx, name, item if set(ties) <= {CONSTANT} else self._recorded(name, item, ties))
+        return ctx
+
+    def _recorded(self, name: str, item: Any, ties: Sequence[Tie]) -> Any:
+        leaves, tree = flatten(item)
+        again = flatten(getattr(self.again, name, None))[0]
+        for k, (kept, tie) in enumerate(zip(leaves, ties, strict=True)):
+            if tie.origin is Origin.INPUT:
+                leaves[k] = self.xs[tie.index]
+            elif tie.origin is Origin.OUTPUT:
+                leaves[k] = self.outputs[tie.index]
+            elif tie.origin is Origin.INTERMEDIATE:
+                leaves[k] = self._computed_again(name, kept, again[k] if k < len(again) else None)
+        return unflatten(tree, leaves)
+
+    def _computed_again(self, name: str, kept: Any, again: Any) -> Any:
+        """Return an intermediate result as a recorded value, or as the constant it is."""
+        if self.failure is None and isinstance(again, Value) and again._tape is not None:
+            if _same_bits(data_of(again), data_of(kept)):
+                return again
+        elif self.failure is None and not self._lets_numbers_out():
+            return kept
+        raise GradientError(
+            f"a second derivative through {self.name} needs what its forward keeps in ctx.{name}; there it keeps a "
+            "number that is neither an argument nor a result, and that was not computed from the arguments by ops that "
+            "are recorded (it was taken out with .data or .item(), comes from another library, or is random); keep the "
+            "arguments and results themselves, ctx.save_for_backward(x, y), and compute the number in backward, or "
+            f"return it as one more result; if it is a constant, keep it as an attribute: ctx.factor = ...{user_line()}"
+        ) from self.failure
+
+    def _lets_numbers_out(self) -> bool:
+        """Return whether forward computes with numbers that it took out of the recording."""
+        tape = Tape(tracing=True)
+        with STATE.on(tape), np.errstate(all="ignore"):
+            self.forward(Context(self.run.ctx.needs_input_grad), [lifted(tape, data_of(x)) for x in self.xs])
+        if tape.leak is not None or tape.refusal is not None:
+            return True
+        # A condition that steered forward picks a constant; a number makes one that depends on the arguments.
+        return any(np.asarray(check.outcome).dtype.kind in "fc" for check in tape.certificates)
+
+
+@contextmanager
+def on_constants() -> Iterator[None]:
+    """Run a method of a user's class on constants: nothing is recorded, and its numbers may be looked at."""
+    tape = STATE.tape
+    refusal = None if tape is None else tape.refusal
+    rows = 0 if tape is None else len(tape.buffer)
+    try:
+        with no_grad():
+            yield
+    finally:
+        if tape is not None:
+            tape.refusal = refusal
+            if len(tape.buffer) > rows:
+                tape.leak = "a wg.Function uses a value that is not among its arguments"
+
+
+def _own_number(x: Any) -> Any:
+    """Return the data of an input, a float64 number as an object of its own, so that it is known by identity."""
+    return float(x) * 1.0 if isinstance(x, float) else x
+
+
+def _same_bits(one: Any, two: Any) -> bool:
+    if one is two:
+        return True
+    a, b = np.asarray(one), np.asarray(two)
+    return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
