@@ -18,7 +18,7 @@ from wiregrad.errors import GradientError, NoRuleError, OperandError, RecordErro
 from wiregrad.frontends import scalar, torch_methods  # noqa: F401 - they give values their methods and operators
 from wiregrad.frontends.dispatch import constant, is_literal
 from wiregrad.frontends.packing import Parts, filled
-from wiregrad.frontends.record import common_tape, finish, no_grad
+from wiregrad.frontends.record import common_tape, finish, no_grad, record
 from wiregrad.frontends.saved import Context, ForwardRun, RecordedContext, on_constants
 from wiregrad.frontends.session import data_of, transposed
 from wiregrad.frontends.tape import STATE, Tape
@@ -163,6 +163,9 @@ class _Call:
         """Return what is sent to one of the values."""
         if not isinstance(g, Value | np.ndarray | np.generic | float):
             raise NoRuleError(f"{self.called}.backward is Python code, which a backward circuit cannot hold")
+        recorded = isinstance(g, Value) or any(isinstance(x, Value) for x in xs)
+        if recorded and getattr(self.cls.backward, "runs_once", False):
+            return record(BACKWARD_OP.once(call=self, input_slot=slot), (g, *xs))
         latest = self._latest
         if latest is None or latest[0] is not g or latest[1] is not xs:
             # One call gives the gradients of all inputs.
@@ -176,7 +179,7 @@ class _Call:
                 f"{self.called}.backward returns shape {np.shape(data_of(sent))} for input {self.values[slot]}, "
                 f"which has shape {wanted}"
             )
-        return sent if isinstance(g, Value) or any(isinstance(x, Value) for x in xs) else data_of(sent)
+        return sent if recorded else data_of(sent)
 
     def _gradients(self, g: Any, xs: Sequence[Any], y: Any) -> Sequence[Any]:
         """Call backward; returns one gradient per argument of forward."""
@@ -217,6 +220,59 @@ FUNCTION_OP = TABLE.register(
         forward=lambda *xs, call: _repeated(call, xs),
         back=_function_back,
         ahead=_function_ahead,
+        batches=False,
+        per_call=True,
+    )
+)
+
+
+def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
+    """Mark the backward of a `Function` as code that cannot be differentiated, as PyTorch's decorator does.
+
+    It always runs on numbers, so it may call any library; a second derivative through it raises.
+
+    >>> import math
+    >>> class Sine(Function):
+    ...     @staticmethod
+    ...     def forward(ctx, x):
+    ...         ctx.save_for_backward(x)
+    ...         return math.sin(x)
+    ...     @staticmethod
+    ...     @once_differentiable
+    ...     def backward(ctx, upstream):
+    ...         (x,) = ctx.saved_tensors
+    ...         return upstream * math.cos(x)
+    >>> x = Value(0.0)
+    >>> Sine.apply(x).backward()
+    >>> x.grad
+    1.0
+    """
+    backward.runs_once = True  # type: ignore[attr-defined]
+    return backward
+
+
+def _backward_once(g: Any, *xs: Any, call: _Call, input_slot: int) -> Any:
+    sent = call.back(input_slot, g, xs, None)
+    return np.zeros_like(xs[input_slot]) if sent is None else sent
+
+
+def _refuse_second(slot: int, flow: Any, xs: Any, y: Any, *, call: _Call, **_: Any) -> Any:
+    raise GradientError(
+        f"{call.called}.backward is marked once_differentiable: it has neither a second derivative nor "
+        "forward mode"
+    )
+
+
+BACKWARD_OP = TABLE.register(
+    General(
+        name="function_backward",
+        doc="The backward of an op of the user's own that is marked once_differentiable.",
+        inputs=("x",),
+        variadic=True,
+        pattern=Pattern.SCALE,
+        forward=_backward_once,
+        back=_refuse_second,
+        ahead=_refuse_second,
         batches=False,
         per_call=True,
     )

@@ -45,9 +45,11 @@ def apply_ufunc(self: Value, ufunc: Any, method: str, *inputs: Any, **settings: 
         result = run_on_constants(getattr(ufunc, method), inputs, settings)
         if result is not NotImplemented:
             return result
-        what = f"np.{ufunc.__name__}" + ("" if method == "__call__" else f".{method}")
+        name = ufunc.__name__
+        numpys = getattr(np, name, None) is ufunc
+        what = (f"np.{name}" if numpys else f"{name} of another library") + ("" if method == "__call__" else f".{method}")
         given = f" with {', '.join(settings)}=" if settings else ""
-        raise NoRuleError(f"{what}{given} has no rule{_nearest(ufunc.__name__)}{user_line()}")
+        raise NoRuleError(f"{what}{given} has no rule{_nearest(name) if numpys else ''}{user_line()}")
     return run(entry.run, entry.name, inputs, settings)
 
 
