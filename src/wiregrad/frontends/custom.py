@@ -69,7 +69,8 @@ class Function:
 
     @classmethod
     def apply(cls, *args: Any) -> Any:
-        """Apply the op to values, numbers and whatever else forward takes."""
+        """Apply the op to values, arrays, numbers and whatever else forward takes."""
+        args = _with_constants(args)
         if cls.check and not STATE.unchecked and not cls.__dict__.get("_checked", False):
             cls._checked = True
             try:
@@ -90,6 +91,15 @@ class Function:
         return output
 
 
+def _with_constants(args: Sequence[Any]) -> tuple[Any, ...]:
+    """Return the arguments with real and complex arrays as constants; numbers too, where no argument is a value.
+
+    So a method of values works on each argument that could be one, and no later edit of an array reaches backward.
+    """
+    alone = not any(isinstance(arg, Value) for arg in args)
+    return tuple(constant(arg) if alone or isinstance(arg, np.ndarray) else arg for arg in args)
+
+
 def _apply(cls: type[Function], args: Sequence[Any]) -> Any:
     for k, arg in enumerate(args):
         if not isinstance(arg, Value) and any(isinstance(part, Value) for part in flatten(arg)[0]):
@@ -105,6 +115,9 @@ def _apply(cls: type[Function], args: Sequence[Any]) -> Any:
     output = call.keep(run)
     if tape.tracing and call.parts.still:
         tape.leak = f"{cls.__name__} returns whole numbers or conditions, which leave the recording"
+        for operand in operands:
+            # Reading a traced value's data certifies it: such results belong to this point alone.
+            _ = operand.data
     packed = finish(tape, FUNCTION_OP.once(call=call), operands, xs, output)
     return unflatten(run.tree, call.outputs(packed))
 
@@ -137,7 +150,7 @@ class _Call:
     @property
     def identity(self) -> tuple[Any, ...]:
         """What tells calls apart: the code, where its values stand, and the arguments that are no values."""
-        return self.cls, self.values, self.args
+        return self.cls, self.values, tuple(data_of(arg) for arg in self.args)
 
     def forward(self, ctx: Context, inputs: Sequence[Any]) -> Any:
         """Run the class's forward with inputs in the places of the values."""
@@ -207,7 +220,24 @@ def _function_back(slot: int, g: Any, xs: Any, y: Any, *, call: _Call) -> Any:
 
 
 def _function_ahead(slot: int, t: Any, xs: Any, y: Any, *, call: _Call) -> Any:
-    return transposed(lambda slot, g, xs: call.back(slot, g, xs, y), slot, t, xs, y)
+    pushed = transposed(lambda slot, g, xs: call.back(slot, g, xs, y), slot, t, xs, y)
+    _check_linear(call, slot, data_of(t), [data_of(x) for x in xs], data_of(y), data_of(pushed))
+    return pushed
+
+
+def _check_linear(call: _Call, slot: int, t: Any, xs: Sequence[Any], y: Any, pushed: Any) -> None:
+    """Raise if backward is not linear in its upstream gradient: forward mode is its transpose, which is then none."""
+    # Far from 0, where a backward that limits its gradient shows it.
+    g = np.random.default_rng(0).normal(scale=100.0, size=np.shape(y)).astype(np.asarray(y).dtype)
+    sent = call.back(slot, g[()], xs, y)
+    back = np.real(np.conjugate(t) * (0.0 if sent is None else sent))
+    ahead = np.real(np.conjugate(g) * pushed)
+    size = np.sum(np.abs(back)) + np.sum(np.abs(ahead))
+    if np.isfinite(size) and abs(np.sum(back) - np.sum(ahead)) > 1e4 * np.finfo(g.dtype).eps * size:
+        raise GradientError(
+            f"{call.called}.backward is not linear in its upstream gradient, so it has no forward mode; use wg.grad or "
+            "wg.vjp, or wg.jacobian with mode='reverse'"
+        )
 
 
 FUNCTION_OP = TABLE.register(
@@ -258,8 +288,7 @@ def _backward_once(g: Any, *xs: Any, call: _Call, input_slot: int) -> Any:
 
 def _refuse_second(slot: int, flow: Any, xs: Any, y: Any, *, call: _Call, **_: Any) -> Any:
     raise GradientError(
-        f"{call.called}.backward is marked once_differentiable: it has neither a second derivative nor "
-        "forward mode"
+        f"{call.called}.backward is marked once_differentiable: it has neither a second derivative nor forward mode"
     )
 
 

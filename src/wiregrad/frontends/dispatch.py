@@ -45,12 +45,17 @@ def apply_ufunc(self: Value, ufunc: Any, method: str, *inputs: Any, **settings: 
         result = run_on_constants(getattr(ufunc, method), inputs, settings)
         if result is not NotImplemented:
             return result
-        name = ufunc.__name__
-        numpys = getattr(np, name, None) is ufunc
-        what = (f"np.{name}" if numpys else f"{name} of another library") + ("" if method == "__call__" else f".{method}")
-        given = f" with {', '.join(settings)}=" if settings else ""
-        raise NoRuleError(f"{what}{given} has no rule{_nearest(name) if numpys else ''}{user_line()}")
+        raise NoRuleError(f"{_described_ufunc(ufunc, method, settings)}{user_line()}")
     return run(entry.run, entry.name, inputs, settings)
+
+
+def _described_ufunc(ufunc: Any, method: str, settings: dict[str, Any]) -> str:
+    """Return a sentence on a ufunc without a rule; only NumPy's own have namesakes here."""
+    what = ufunc.__name__ + ("" if method == "__call__" else f".{method}")
+    given = f" with {', '.join(settings)}=" if settings else ""
+    if getattr(np, ufunc.__name__, None) is not ufunc:
+        return f"{what}{given}, a ufunc of another library, has no rule"
+    return f"np.{what}{given} has no rule{_nearest(ufunc.__name__)}"
 
 
 def _outer(op: Op, a: Any, b: Any) -> Any:

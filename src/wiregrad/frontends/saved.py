@@ -61,10 +61,10 @@ class Origin(Enum):
 
 
 class Tie(NamedTuple):
-    """The origin of a kept object, and which of the inputs or outputs it is."""
+    """The origin of a kept object, and its position among the inputs or outputs."""
 
     origin: Origin
-    index: int = 0
+    position: int = 0
 
 
 CONSTANT = Tie(Origin.CONSTANT)
@@ -156,36 +156,40 @@ class RecordedContext:
         """Return the context."""
         ctx = Context(self.run.ctx.needs_input_grad)
         for name, item in vars(self.run.ctx).items():
-            ties = self.run.ties[name]
-            setattr(ctx, name, item if set(ties) <= {CONSTANT} else self._recorded(name, item, ties))
+            changes = tracing() or any(tie is not CONSTANT for tie in self.run.ties[name])
+            setattr(ctx, name, self._record(name, item) if changes else item)
         return ctx
 
-    def _recorded(self, name: str, item: Any, ties: Sequence[Tie]) -> Any:
+    def _record(self, name: str, item: Any) -> Any:
+        """Return a kept container with its leaves as recorded values."""
         leaves, tree = flatten(item)
         again = flatten(getattr(self.again, name, None))[0]
-        for k, (kept, tie) in enumerate(zip(leaves, ties, strict=True)):
+        again += [None] * (len(leaves) - len(again))
+        for k, (kept, tie) in enumerate(zip(leaves, self.run.ties[name], strict=True)):
             if tie.origin is Origin.INPUT:
-                leaves[k] = self.xs[tie.index]
+                leaves[k] = self.xs[tie.position]
             elif tie.origin is Origin.OUTPUT:
-                leaves[k] = self.outputs[tie.index]
-            elif tie.origin is Origin.INTERMEDIATE:
-                leaves[k] = self._computed_again(name, kept, again[k] if k < len(again) else None)
+                leaves[k] = self.outputs[tie.position]
+            elif self.failure is None and isinstance(again[k], Value) and again[k]._tape is not None:
+                leaves[k] = self._unless_other(name, kept, again[k])
+            elif tie.origin is Origin.INTERMEDIATE and (self.failure is not None or self._lets_numbers_out()):
+                raise self._refusal(name) from self.failure
         return unflatten(tree, leaves)
 
-    def _computed_again(self, name: str, kept: Any, again: Any) -> Any:
-        """Return an intermediate result as a recorded value, or as the constant it is."""
-        if self.failure is None and isinstance(again, Value) and again._tape is not None:
-            if _same_bits(data_of(again), data_of(kept)):
-                return again
-        elif self.failure is None and not self._lets_numbers_out():
-            return kept
-        raise GradientError(
+    def _unless_other(self, name: str, kept: Any, again: Value) -> Value:
+        """Return what was computed again, if it is what was kept."""
+        if not _same_bits(again._data, data_of(kept)):
+            raise self._refusal(name)
+        return again
+
+    def _refusal(self, name: str) -> GradientError:
+        return GradientError(
             f"a second derivative through {self.name} needs what its forward keeps in ctx.{name}; there it keeps a "
             "number that is neither an argument nor a result, and that was not computed from the arguments by ops that "
             "are recorded (it was taken out with .data or .item(), comes from another library, or is random); keep the "
             "arguments and results themselves, ctx.save_for_backward(x, y), and compute the number in backward, or "
             f"return it as one more result; if it is a constant, keep it as an attribute: ctx.factor = ...{user_line()}"
-        ) from self.failure
+        )
 
     def _lets_numbers_out(self) -> bool:
         """Return whether forward computes with numbers that it took out of the recording."""
