@@ -199,7 +199,7 @@ class _Call:
         run = self._run if self._run.is_at(xs) else self.run_forward([data_of(x) for x in xs])
         upstream = [constant(part) for part in self.parts.unpack(g, zeros=True)]
         if any(isinstance(x, Value) for x in xs):
-            context = RecordedContext(self.called, self.forward, run, xs, lambda: self.outputs(y)).build()
+            context = RecordedContext(self, run, xs, lambda: self.outputs(y)).build()
             sent = self.cls.backward(context, *upstream)
         elif isinstance(g, Value):
             sent = self.cls.backward(run.ctx, *upstream)

@@ -51,11 +51,12 @@ def apply_ufunc(self: Value, ufunc: Any, method: str, *inputs: Any, **settings: 
 
 def _described_ufunc(ufunc: Any, method: str, settings: dict[str, Any]) -> str:
     """Return a sentence on a ufunc without a rule; only NumPy's own have namesakes here."""
-    what = ufunc.__name__ + ("" if method == "__call__" else f".{method}")
+    name = ufunc.__name__
+    what = name + ("" if method == "__call__" else f".{method}")
     given = f" with {', '.join(settings)}=" if settings else ""
-    if getattr(np, ufunc.__name__, None) is not ufunc:
+    if getattr(np, name, None) is not ufunc:
         return f"{what}{given}, a ufunc of another library, has no rule"
-    return f"np.{what}{given} has no rule{_nearest(ufunc.__name__)}"
+    return f"np.{what}{given} has no rule{_nearest(name)}"
 
 
 def _outer(op: Op, a: Any, b: Any) -> Any:

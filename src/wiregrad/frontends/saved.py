@@ -9,17 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from wiregrad.errors import GradientError, OperandError, user_line
-from wiregrad.frontends.record import no_grad, tracing
+from wiregrad.frontends.record import common_tape, finish, no_grad, tracing
 from wiregrad.frontends.session import data_of, lifted
 from wiregrad.frontends.tape import STATE, Tape
 from wiregrad.frontends.tree import flatten, unflatten
 from wiregrad.frontends.value import Value, leaf
+from wiregrad.ir import TABLE, Pattern
+from wiregrad.ops.array import General
 
 
 class Context:
@@ -93,10 +96,6 @@ class ForwardRun:
         """Return whether it ran on these very numbers."""
         return all(_same_bits(data_of(x), number) for x, number in zip(xs, self.point, strict=True))
 
-    def origins(self) -> set[Origin]:
-        """Return the origins of everything that was kept."""
-        return {tie.origin for ties in self.ties.values() for tie in ties}
-
 
 class _TieFinder:
     """Finds by identity what kept objects are to a call."""
@@ -126,31 +125,45 @@ class _TieFinder:
         return holders.pop() if len(holders) == 1 else INTERMEDIATE
 
 
+class Rerunnable(Protocol):
+    """A call whose forward can run again."""
+
+    @property
+    def called(self) -> str:
+        """The name of the class."""
+
+    def forward(self, ctx: Context, inputs: Sequence[Any]) -> Any:
+        """Run forward on whatever is given in the places of the inputs."""
+
+    def run_forward(self, xs: Sequence[Any]) -> ForwardRun:
+        """Run forward on numbers."""
+
+
 class RecordedContext:
-    """Makes the context for a backward that is differentiated: what was kept, as recorded values."""
+    """Makes the context for a backward that is recorded: what forward kept, as recorded values."""
 
     def __init__(
-        self, name: str, forward: Forward, run: ForwardRun, xs: Sequence[Any], outputs: Callable[[], Sequence[Any]]
+        self, call: Rerunnable, run: ForwardRun, xs: Sequence[Any], outputs: Callable[[], Sequence[Any]]
     ) -> None:
-        self.name, self.forward, self.run, self.xs = name, forward, run, xs
-        origins = run.origins()
+        self.call, self.run, self.xs = call, run, xs
+        origins = {tie.origin for ties in run.ties.values() for tie in ties}
         self.outputs = outputs() if Origin.OUTPUT in origins else ()
         self.again: Context | None = None
-        self.failure: Exception | None = None
         if Origin.INTERMEDIATE in origins or tracing():
             self._run_again()
 
     def _run_again(self) -> None:
         """Run forward on the recorded arguments; while tracing, this also certifies the numbers that it looks at."""
-        self.again = Context(self.run.ctx.needs_input_grad)
+        again = Context(self.run.ctx.needs_input_grad)
         try:
-            self.forward(self.again, self.xs)
-        except Exception as error:
-            self.failure = error
-            if tracing():
-                for x in self.xs:
-                    # Reading a traced value's data certifies it: what was kept belongs to this point alone.
-                    _ = x.data if isinstance(x, Value) else x
+            self.call.forward(again, self.xs)
+        except Exception:
+            # Forward works on numbers alone. Reading a traced value's data certifies it, so attributes of ctx are
+            # taken to belong to this point.
+            for x in self.xs:
+                _ = x.data if isinstance(x, Value) else x
+        else:
+            self.again = again
 
     def build(self) -> Context:
         """Return the context."""
@@ -170,36 +183,72 @@ class RecordedContext:
                 leaves[k] = self.xs[tie.position]
             elif tie.origin is Origin.OUTPUT:
                 leaves[k] = self.outputs[tie.position]
-            elif self.failure is None and isinstance(again[k], Value) and again[k]._tape is not None:
-                leaves[k] = self._unless_other(name, kept, again[k])
-            elif tie.origin is Origin.INTERMEDIATE and (self.failure is not None or self._lets_numbers_out()):
-                raise self._refusal(name) from self.failure
+            elif _is_recorded(again[k]) and _same_bits(again[k]._data, data_of(kept)):
+                leaves[k] = again[k]
+            elif tie.origin is Origin.INTERMEDIATE and (_is_recorded(again[k]) or self._lets_numbers_out()):
+                leaves[k] = self._opaque(name, k, data_of(kept))
         return unflatten(tree, leaves)
 
-    def _unless_other(self, name: str, kept: Any, again: Value) -> Value:
-        """Return what was computed again, if it is what was kept."""
-        if not _same_bits(again._data, data_of(kept)):
-            raise self._refusal(name)
-        return again
-
-    def _refusal(self, name: str) -> GradientError:
-        return GradientError(
-            f"a second derivative through {self.name} needs what its forward keeps in ctx.{name}; there it keeps a "
-            "number that is neither an argument nor a result, and that was not computed from the arguments by ops that "
-            "are recorded (it was taken out with .data or .item(), comes from another library, or is random); keep the "
-            "arguments and results themselves, ctx.save_for_backward(x, y), and compute the number in backward, or "
-            f"return it as one more result; if it is a constant, keep it as an attribute: ctx.factor = ...{user_line()}"
-        )
+    def _opaque(self, name: str, k: int, kept: Any) -> Any:
+        """Return a kept number as a value that depends on the arguments in a way that cannot be differentiated."""
+        op = KEPT_NUMBER.once(source=KeptNumber(self.call, name, k))
+        return finish(common_tape(self.xs), op, self.xs, [data_of(x) for x in self.xs], kept)
 
     def _lets_numbers_out(self) -> bool:
         """Return whether forward computes with numbers that it took out of the recording."""
+        if self.again is None:
+            return True
         tape = Tape(tracing=True)
         with STATE.on(tape), np.errstate(all="ignore"):
-            self.forward(Context(self.run.ctx.needs_input_grad), [lifted(tape, data_of(x)) for x in self.xs])
+            self.call.forward(Context(self.run.ctx.needs_input_grad), [lifted(tape, data_of(x)) for x in self.xs])
         if tape.leak is not None or tape.refusal is not None:
             return True
         # A condition that steered forward picks a constant; a number makes one that depends on the arguments.
         return any(np.asarray(check.outcome).dtype.kind in "fc" for check in tape.certificates)
+
+
+@dataclass(frozen=True, eq=False)
+class KeptNumber:
+    """One of the numbers that forward keeps: a leaf of an attribute of ctx."""
+
+    call: Rerunnable
+    attribute: str
+    leaf: int
+
+    @property
+    def called(self) -> str:
+        """The name of the class and the attribute."""
+        return f"{self.call.called}.{self.attribute}"
+
+    def compute(self, *xs: Any) -> Any:
+        """Return the number at a point."""
+        return data_of(flatten(getattr(self.call.run_forward(xs).ctx, self.attribute))[0][self.leaf])
+
+
+def _refuse(slot: int, flow: Any, xs: Any, y: Any, *, source: KeptNumber) -> Any:
+    raise GradientError(
+        f"{source.call.called}.forward keeps in ctx.{source.attribute} a number that is neither an argument nor a "
+        "result, and that was not computed from the arguments by recorded ops alone (it was taken out with .data or "
+        ".item(), comes from another library, or is random), so it has no derivative here; keep arguments and results "
+        "themselves, ctx.save_for_backward(x, y), and compute the number in backward, or return it as one more "
+        f"result; if it is to count as a constant, keep it as an attribute: ctx.factor = x.item(){user_line()}"
+    )
+
+
+KEPT_NUMBER = TABLE.register(
+    General(
+        name="kept_number",
+        doc="A number that forward of an op of the user's own keeps for backward; it has no derivative.",
+        inputs=("x",),
+        variadic=True,
+        pattern=Pattern.SCALE,
+        forward=lambda *xs, source: source.compute(*xs),
+        back=_refuse,
+        ahead=_refuse,
+        batches=False,
+        per_call=True,
+    )
+)
 
 
 @contextmanager
@@ -221,6 +270,10 @@ def on_constants() -> Iterator[None]:
 def _own_number(x: Any) -> Any:
     """Return the data of an input, a float64 number as an object of its own, so that it is known by identity."""
     return float(x) * 1.0 if isinstance(x, float) else x
+
+
+def _is_recorded(item: Any) -> bool:
+    return isinstance(item, Value) and item._tape is not None
 
 
 def _same_bits(one: Any, two: Any) -> bool:
