@@ -19,7 +19,7 @@ from wiregrad.frontends import scalar, torch_methods  # noqa: F401 - they give v
 from wiregrad.frontends.dispatch import constant, is_literal
 from wiregrad.frontends.packing import Parts, filled
 from wiregrad.frontends.record import common_tape, finish, no_grad, record
-from wiregrad.frontends.saved import Context, ForwardRun, RecordedContext, on_constants
+from wiregrad.frontends.saved import Context, ForwardRun, RecordedContext, on_constants, running_backward
 from wiregrad.frontends.session import data_of, transposed
 from wiregrad.frontends.tape import STATE, Tape
 from wiregrad.frontends.transforms import stop_gradient
@@ -200,9 +200,11 @@ class _Call:
         upstream = [constant(part) for part in self.parts.unpack(g, zeros=True)]
         if any(isinstance(x, Value) for x in xs):
             context = RecordedContext(self, run, xs, lambda: self.outputs(y)).build()
-            sent = self.cls.backward(context, *upstream)
+            with running_backward(differentiated=True):
+                sent = self.cls.backward(context, *upstream)
         elif isinstance(g, Value):
-            sent = self.cls.backward(run.ctx, *upstream)
+            with running_backward(differentiated=False):
+                sent = self.cls.backward(run.ctx, *upstream)
         else:
             with on_constants():
                 sent = self.cls.backward(run.ctx, *upstream)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, NamedTuple, Protocol
@@ -16,11 +17,12 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from wiregrad.errors import GradientError, OperandError, user_line
+from wiregrad.frontends.dispatch import is_literal
 from wiregrad.frontends.record import common_tape, finish, no_grad, tracing
 from wiregrad.frontends.session import data_of, lifted
 from wiregrad.frontends.tape import STATE, Tape
 from wiregrad.frontends.tree import flatten, unflatten
-from wiregrad.frontends.value import Value, leaf
+from wiregrad.frontends.value import Notes, Value, leaf
 from wiregrad.ir import TABLE, Pattern
 from wiregrad.ops.array import General
 
@@ -54,6 +56,45 @@ class Context:
         """Accepted for PyTorch's sake: an absent gradient arrives as zeros."""
 
 
+class OwnNotes(Notes):
+    """Notes of a constant that stands for an argument or result of forward.
+
+    A backward that is differentiated must get it from ctx, as the recorded value it stands for. Found anywhere else, in
+    a global or inside an object that is not looked into, it would be a constant in silence; so it raises.
+    """
+
+    __slots__ = ()
+
+    @property
+    def constant(self) -> bool:
+        """Whether no gradient flows to the value."""
+        if DIFFERENTIATED.get():
+            raise GradientError(
+                "a backward that is differentiated uses an argument or result of forward that was not kept as such; "
+                "keep it with ctx.save_for_backward(...), or as an attribute of ctx, alone or in a list, tuple or dict"
+                f"{user_line()}"
+            )
+        return True
+
+    @constant.setter
+    def constant(self, value: bool) -> None:
+        pass
+
+
+DIFFERENTIATED: ContextVar[bool] = ContextVar("DIFFERENTIATED", default=False)
+"""Whether a user's backward is running on recorded arguments."""
+
+
+@contextmanager
+def running_backward(*, differentiated: bool) -> Iterator[None]:
+    """Run a user's backward, on recorded arguments or on what forward kept."""
+    token = DIFFERENTIATED.set(differentiated)
+    try:
+        yield
+    finally:
+        DIFFERENTIATED.reset(token)
+
+
 class Origin(Enum):
     """What a kept object is to the call that kept it."""
 
@@ -85,6 +126,9 @@ class ForwardRun:
         inputs = [leaf(_own_number(x), constant=True) for x in xs]
         with on_constants():
             outputs, self.tree = flatten(forward(self.ctx, inputs))
+        for value in (*inputs, *outputs):
+            if isinstance(value, Value) and is_literal(value) and not any(value is arg for arg in args):
+                value._notes = OwnNotes()
         self.outputs = [data_of(output) for output in outputs]
         blocked = self.ctx._non_differentiable
         self.blocked = frozenset(k for k, y in enumerate(outputs) if any(y is other for other in blocked))
@@ -258,7 +302,7 @@ def on_constants() -> Iterator[None]:
     refusal = None if tape is None else tape.refusal
     rows = 0 if tape is None else len(tape.buffer)
     try:
-        with no_grad():
+        with no_grad(), running_backward(differentiated=False):
             yield
     finally:
         if tape is not None:

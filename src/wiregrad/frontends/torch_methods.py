@@ -89,6 +89,7 @@ METHODS: dict[str, Callable[..., Any]] = {
     "t": lambda x: x.T,
     "dim": lambda x: x.ndim,
     "numel": lambda x: x.size,
+    "numpy": np.asarray,
     "clone": clone,
     "clamp": clamp,
     "masked_fill": masked_fill,
