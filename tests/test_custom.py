@@ -745,7 +745,7 @@ def test_editing_a_clone_changes_nothing_else() -> None:
 def test_a_function_without_a_rule_runs_on_constants() -> None:
     x = wg.stop_gradient(wg.Value(np.array([1.5, 2.5])))
     assert np.nextafter(x, 2.0).data.tolist() == np.nextafter(x.data, 2.0).tolist()
-    assert np.unwrap(a=x, period=1.0).data.tolist() == np.unwrap(x.data, period=1.0).tolist()
+    assert np.unwrap(x, period=1.0).data.tolist() == np.unwrap(x.data, period=1.0).tolist()
     assert np.digitize(x, [1.0, 2.0]).tolist() == [1, 2]
     assert np.frompyfunc(lambda x: x + 1, 1, 1)(x).tolist() == [2.5, 3.5]
 
