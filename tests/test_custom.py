@@ -344,6 +344,31 @@ def test_what_forward_keeps_is_tied_to_its_argument_and_result(formula: str, sty
             assert np.asarray(one).dtype == np.asarray(x).dtype
 
 
+@pytest.mark.parametrize("seed", [*range(15), *(pytest.param(k, marks=pytest.mark.full) for k in range(15, 400))])
+def test_random_programs_of_classes_have_the_derivatives_of_plain_code(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    names = [name for name in FORMULAS if name not in ("log", "sqrt")]
+    steps = [(str(rng.choice(names)), str(rng.choice(list(STYLES)))) for _ in range(rng.integers(2, 5))]
+    factors, joins = rng.uniform(0.2, 0.9, len(steps)), rng.integers(3, size=len(steps))
+
+    def program(functions: list[Callable[[Any], Any]]) -> Callable[[Any], Any]:
+        def run(x: Any) -> Any:
+            y = x
+            for function, factor, join in zip(functions, factors, joins, strict=True):
+                part = function(y * factor)
+                y = (part, part * y, part + x * y)[join]
+            return np.sum(np.sin(y))
+
+        return run
+
+    x = rng.uniform(0.2, 0.9, size=((), 3, (2, 2))[seed % 3])
+    x = x if np.ndim(x) else float(x)
+    ours = derivatives(program([numeric_class(*step).apply for step in steps]), x, 3)
+    wanted = derivatives(program([FORMULAS[formula][0] for formula, _ in steps]), x, 3)
+    for one, two in zip(ours, wanted, strict=True):
+        np.testing.assert_allclose(one, two, 1e-10, 1e-10)
+
+
 @pytest.mark.parametrize("style", STYLES)
 def test_transforms_agree_on_a_class_that_computes_with_plain_numbers(style: str) -> None:
     value, apply, x = FORMULAS["sigmoid"][0], numeric_class("sigmoid", style).apply, np.array([0.3, 0.8, 1.9])

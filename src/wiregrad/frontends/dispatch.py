@@ -99,10 +99,10 @@ def is_literal(value: Value) -> bool:
 
 def constant(result: Any) -> Any:
     """Return a real or complex number or array as a constant value, anything else as it is."""
-    if isinstance(result, Value) or not isinstance(result, float | complex | np.generic | np.ndarray):
+    if type(result) is not np.ndarray and not isinstance(result, float | complex | np.generic):
         return result
     array = np.asarray(result)
-    return leaf(own(array), constant=True) if array.dtype.kind in "fc" else result
+    return leaf(own(array), constant=True) if array.dtype.char in "dfD" else result
 
 
 def run(function: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

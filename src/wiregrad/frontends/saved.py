@@ -244,7 +244,10 @@ class RecordedContext:
             return True
         tape = Tape(tracing=True)
         with STATE.on(tape), np.errstate(all="ignore"):
-            self.call.forward(Context(self.run.ctx.needs_input_grad), [lifted(tape, data_of(x)) for x in self.xs])
+            try:
+                self.call.forward(Context(self.run.ctx.needs_input_grad), [lifted(tape, data_of(x)) for x in self.xs])
+            except Exception:
+                return True
         if tape.leak is not None or tape.refusal is not None:
             return True
         # A condition that steered forward picks a constant; a number makes one that depends on the arguments.
