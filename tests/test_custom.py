@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import wiregrad as wg
-from wiregrad.errors import GradientError, RecordError
+from wiregrad.errors import GradientError, MutationError, NoRuleError, RecordError
 from wiregrad.ops import TABLE
 
 
@@ -246,3 +249,710 @@ def test_the_first_call_is_like_any_other() -> None:
 def test_values_in_a_container_are_refused() -> None:
     with pytest.raises(TypeError, match="one by one"):
         Exp.apply([wg.Value(1.0)])
+
+
+# What forward keeps, where backward is differentiated again.
+
+Keep = Callable[[Any, Any, Any], None]
+Kept = Callable[[Any], Any]
+
+
+def save(ctx: Any, x: Any, y: Any) -> None:
+    ctx.save_for_backward(x, y)
+
+
+def save_data(ctx: Any, x: Any, y: Any) -> None:
+    ctx.save_for_backward(x.data, y)
+
+
+def put_on_ctx(ctx: Any, x: Any, y: Any) -> None:
+    ctx.x, ctx.y = x, y
+
+
+def put_in_a_container(ctx: Any, x: Any, y: Any) -> None:
+    ctx.kept = {"x": [x], "y": (y,)}
+
+
+STYLES: dict[str, tuple[Keep, Kept]] = {
+    "saved": (save, lambda ctx: ctx.saved_tensors),
+    "saved values": (save, lambda ctx: ctx.saved_values),
+    "saved data": (save_data, lambda ctx: ctx.saved_tensors),
+    "attributes": (put_on_ctx, lambda ctx: (ctx.x, ctx.y)),
+    "container": (put_in_a_container, lambda ctx: (ctx.kept["x"][0], ctx.kept["y"][0])),
+}
+FORMULAS: dict[str, tuple[Callable[[Any], Any], Callable[[Any, Any], Any]]] = {
+    "sigmoid": (lambda x: 1 / (1 + np.exp(-x)), lambda x, y: y * (1 - y)),
+    "exp": (np.exp, lambda x, y: y),
+    "tanh": (np.tanh, lambda x, y: 1 - y * y),
+    "sqrt": (np.sqrt, lambda x, y: 0.5 / y),
+    "log": (np.log, lambda x, y: 1 / x),
+    "x exp x": (lambda x: x * np.exp(x), lambda x, y: y + y / x),
+}
+POINTS: dict[str, Any] = {
+    "number": 0.3,
+    "numpy number": np.float64(0.3),
+    "vector": np.array([0.3, 0.8, 1.9]),
+    "matrix": np.array([[0.3, 1.4], [0.6, 2.0]]),
+    "single precision": np.array([0.3, 0.8], np.float32),
+    "one element": np.array([0.7]),
+    "no element": np.zeros((0, 2)),
+}
+
+
+def numeric_class(formula: str, style: str) -> type[wg.Function]:
+    """Return a class whose forward computes on plain numbers, so that nothing of it can be recorded."""
+    value, slope = FORMULAS[formula]
+    keep, kept = STYLES[style]
+
+    class Numeric(wg.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            y = value(x.data)
+            keep(ctx, x, y)
+            return y
+
+        @staticmethod
+        def backward(ctx: Any, upstream: Any) -> Any:
+            return upstream * slope(*kept(ctx))
+
+    return Numeric
+
+
+def derivatives(f: Callable[[Any], Any], x: Any, orders: int) -> list[Any]:
+    """Return gradients of rising order, each of a weighted sum of the one before."""
+    found = []
+    for k in range(orders):
+        found.append(wg.grad(f)(x))
+
+        def f(x: Any, f: Callable[[Any], Any] = f, k: int = k) -> Any:
+            return np.sum(wg.grad(f)(x) * (x + 0.1 * k))
+
+    return found
+
+
+@pytest.mark.parametrize("style", STYLES)
+@pytest.mark.parametrize("formula", FORMULAS)
+def test_what_forward_keeps_is_tied_to_its_argument_and_result(formula: str, style: str) -> None:
+    value, apply = FORMULAS[formula][0], numeric_class(formula, style).apply
+    for name, x in POINTS.items():
+        ours = derivatives(lambda x: np.sum(np.sin(apply(x))), x, 3)
+        wanted = derivatives(lambda x: np.sum(np.sin(value(x))), x, 3)
+
+        for order, (one, two) in enumerate(zip(ours, wanted, strict=True), start=1):
+            tolerance = 1e-4 if name == "single precision" else 1e-11
+            np.testing.assert_allclose(one, two, tolerance, tolerance, err_msg=f"{name}, order {order}")
+            assert np.asarray(one).dtype == np.asarray(x).dtype
+
+
+@pytest.mark.parametrize("seed", [*range(15), *(pytest.param(k, marks=pytest.mark.full) for k in range(15, 400))])
+def test_random_programs_of_classes_have_the_derivatives_of_plain_code(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    names = [name for name in FORMULAS if name not in ("log", "sqrt")]
+    steps = [(str(rng.choice(names)), str(rng.choice(list(STYLES)))) for _ in range(rng.integers(2, 5))]
+    factors, joins = rng.uniform(0.2, 0.9, len(steps)), rng.integers(3, size=len(steps))
+
+    def program(functions: list[Callable[[Any], Any]]) -> Callable[[Any], Any]:
+        def run(x: Any) -> Any:
+            y = x
+            for function, factor, join in zip(functions, factors, joins, strict=True):
+                part = function(y * factor)
+                y = (part, part * y, part + x * y)[join]
+            return np.sum(np.sin(y))
+
+        return run
+
+    x = rng.uniform(0.2, 0.9, size=((), 3, (2, 2))[seed % 3])
+    x = x if np.ndim(x) else float(x)
+    ours = derivatives(program([numeric_class(*step).apply for step in steps]), x, 3)
+    wanted = derivatives(program([FORMULAS[formula][0] for formula, _ in steps]), x, 3)
+    for one, two in zip(ours, wanted, strict=True):
+        np.testing.assert_allclose(one, two, 1e-10, 1e-10)
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_transforms_agree_on_a_class_that_computes_with_plain_numbers(style: str) -> None:
+    value, apply, x = FORMULAS["sigmoid"][0], numeric_class("sigmoid", style).apply, np.array([0.3, 0.8, 1.9])
+
+    def ours(x: Any) -> Any:
+        return np.sum(apply(x) ** 2)
+
+    def wanted(x: Any) -> Any:
+        return np.sum(value(x) ** 2)
+
+    compiled = wg.compile(wg.grad(ours))
+    assert np.allclose(wg.hessian(ours)(x), wg.hessian(wanted)(x), 1e-12)
+    assert np.allclose(wg.jacobian(wg.grad(ours), mode="forward")(x), wg.hessian(wanted)(x), 1e-12)
+    assert np.allclose(wg.hvp(ours, x, x), wg.hvp(wanted, x, x), 1e-12)
+    assert np.allclose(wg.vmap(wg.grad(wg.grad(lambda x: apply(x) ** 2)))(x), np.diag(wg.hessian(wanted)(x)), 1e-12)
+    for point in (x, x + 0.2, -x):
+        assert np.allclose(compiled(point), wg.grad(wanted)(point), 1e-12)
+
+
+def test_a_number_that_forward_returns_is_known_by_identity() -> None:
+    class Exponential(wg.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            y = math.exp(x)
+            ctx.save_for_backward(y)
+            return y
+
+        @staticmethod
+        def backward(ctx: Any, upstream: Any) -> Any:
+            (y,) = ctx.saved_tensors
+            return upstream * y
+
+    assert wg.grad(wg.grad(wg.grad(Exponential.apply)))(0.3) == pytest.approx(math.exp(0.3), rel=1e-14)
+
+
+def test_each_of_several_saved_outputs_is_its_own_part() -> None:
+    class SineCosine(wg.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            sine, cosine = np.sin(x.data), np.cos(x.data)
+            ctx.save_for_backward(cosine, sine)
+            return sine, cosine
+
+        @staticmethod
+        def backward(ctx: Any, by_sine: Any, by_cosine: Any) -> Any:
+            cosine, sine = ctx.saved_tensors
+            return by_sine * cosine - by_cosine * sine
+
+    def ours(x: Any) -> Any:
+        sine, cosine = SineCosine.apply(x)
+        return np.sum(sine**2 * cosine)
+
+    x = np.array([0.3, 1.2])
+    assert np.allclose(wg.hessian(ours)(x), wg.hessian(lambda x: np.sum(np.sin(x) ** 2 * np.cos(x)))(x), 1e-12)
+
+
+def test_a_saved_output_is_differentiated_by_the_rule_of_its_class() -> None:
+    class Tripled(wg.Function):
+        check = False
+
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            y = np.exp(x.data)
+            ctx.save_for_backward(y)
+            return y
+
+        @staticmethod
+        def backward(ctx: Any, upstream: Any) -> Any:
+            (y,) = ctx.saved_tensors
+            return 3.0 * upstream * y
+
+    assert wg.grad(wg.grad(Tripled.apply))(0.3) == pytest.approx(9.0 * math.exp(0.3), rel=1e-14)
+
+
+def test_a_straight_through_round_counts_as_the_identity_in_every_order() -> None:
+    assert wg.grad(wg.grad(lambda x: StraightThrough.apply(x) ** 3 / 4))(2.1) == 3.0
+    assert wg.grad(wg.grad(wg.grad(lambda x: StraightThrough.apply(x) ** 3 / 4)))(2.1) == 1.5
+
+
+def test_an_input_that_is_returned_is_kept_as_the_input() -> None:
+    class Scaled(wg.Function):
+        check = False
+
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            ctx.save_for_backward(x)
+            return x
+
+        @staticmethod
+        def backward(ctx: Any, upstream: Any) -> Any:
+            (x,) = ctx.saved_tensors
+            return upstream * x * x
+
+    # By the output the second derivative would be 2 x * x**2.
+    assert wg.grad(wg.grad(Scaled.apply))(1.5) == 3.0
+
+
+class ExponentialSquare(wg.Function):
+    """Keeps an intermediate result that is computed by recorded ops."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        e = np.exp(x)
+        ctx.save_for_backward(e)
+        return e * e
+
+    @staticmethod
+    def backward(ctx: Any, upstream: Any) -> Any:
+        (e,) = ctx.saved_tensors
+        return 2 * upstream * e * e
+
+
+class OpaqueSquare(wg.Function):
+    """Keeps an intermediate result that left the recording."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        e = np.exp(x.data)
+        ctx.save_for_backward(e)
+        return e * e
+
+    @staticmethod
+    def backward(ctx: Any, upstream: Any) -> Any:
+        (e,) = ctx.saved_tensors
+        return 2 * upstream * e * e
+
+
+def test_an_intermediate_result_is_computed_again_from_the_recorded_argument() -> None:
+    assert wg.grad(wg.grad(wg.grad(ExponentialSquare.apply)))(0.3) == pytest.approx(8 * math.exp(0.6), rel=1e-13)
+    x = np.array([0.3, 0.5])
+    assert np.allclose(wg.vmap(wg.grad(wg.grad(ExponentialSquare.apply)))(x), 4 * np.exp(2 * x), 1e-13)
+
+
+def test_an_intermediate_result_that_left_the_recording_has_no_derivative() -> None:
+    with pytest.raises(GradientError, match=r"keeps in ctx.saved_tensors a number that is neither"):
+        wg.grad(wg.grad(OpaqueSquare.apply))(0.3)
+    with pytest.raises(GradientError, match=r"ctx.save_for_backward\(x, y\)"):
+        wg.hvp(lambda x: OpaqueSquare.apply(x).sum(), np.zeros(2), np.ones(2))
+
+
+def test_an_intermediate_result_that_left_the_recording_serves_gradients_of_first_order() -> None:
+    x = np.array([0.3, 0.5])
+    compiled = wg.compile(wg.grad(OpaqueSquare.apply))
+
+    assert np.allclose(wg.vmap(wg.grad(OpaqueSquare.apply))(x), 2 * np.exp(2 * x), 1e-13)
+    assert [compiled(float(point)) for point in x] == pytest.approx(2 * np.exp(2 * x), rel=1e-13)
+
+
+def test_what_is_kept_and_depends_on_nothing_is_a_constant() -> None:
+    rng = np.random.default_rng(0)
+
+    class Dropout(wg.Function):
+        check = False
+
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            mask = (rng.random(x.shape) > 0.5) / 0.5
+            ctx.save_for_backward(mask, x)
+            return x**3 * mask
+
+        @staticmethod
+        def backward(ctx: Any, upstream: Any) -> Any:
+            mask, x = ctx.saved_tensors
+            return upstream * mask * 3 * x * x
+
+    outputs: list[Any] = []
+
+    def total(x: Any) -> Any:
+        outputs.append(Dropout.apply(x))
+        return outputs[-1].sum()
+
+    second = wg.grad(lambda x: wg.grad(total)(x).sum())(np.full(20, 2.0))
+    kept = outputs[0]._data > 0
+    assert 0 < kept.sum() < 20
+    assert np.array_equal(second, kept * 24.0)
+
+
+def test_a_random_intermediate_result_is_not_computed_again() -> None:
+    rng = np.random.default_rng(0)
+
+    class Noisy(wg.Function):
+        check = False
+
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            noisy = x + rng.normal()
+            ctx.save_for_backward(noisy)
+            return noisy * noisy
+
+        @staticmethod
+        def backward(ctx: Any, upstream: Any) -> Any:
+            (noisy,) = ctx.saved_tensors
+            return 2 * upstream * noisy
+
+    with pytest.raises(GradientError, match="or is random"):
+        wg.grad(wg.grad(Noisy.apply))(1.0)
+
+
+@pytest.mark.parametrize("take", [lambda x: x.item(), float, lambda x: float(x.data), np.asarray])
+def test_a_number_put_on_ctx_is_a_constant(take: Callable[[Any], Any]) -> None:
+    class Cube(wg.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            ctx.number = take(x)
+            ctx.save_for_backward(x)
+            return x * x * x
+
+        @staticmethod
+        def backward(ctx: Any, upstream: Any) -> Any:
+            (x,) = ctx.saved_tensors
+            return 3 * upstream * x * ctx.number
+
+    assert wg.grad(Cube.apply)(2.0) == 12.0
+    assert wg.grad(wg.grad(Cube.apply))(2.0) == 6.0
+    assert wg.vmap(wg.grad(Cube.apply))(np.array([1.0, 2.0])).tolist() == [3.0, 12.0]
+    compiled = wg.compile(wg.grad(Cube.apply))
+    assert [compiled(x) for x in (1.0, 2.0, 3.0)] == [3.0, 12.0, 27.0]
+
+
+KEEPERS: dict[str, tuple[Callable[[Any, Any, Any], None], Callable[[Any, Any], Any]]] = {
+    "class": (lambda cls, ctx, y: setattr(cls, "last", y), lambda cls, ctx: cls.last),
+    "namespace": (lambda cls, ctx, y: setattr(ctx, "kept", SimpleNamespace(y=y)), lambda cls, ctx: ctx.kept.y),
+}
+
+
+@pytest.mark.parametrize("where", KEEPERS)
+@pytest.mark.parametrize("x", [0.3, np.array([0.3, 0.4])])
+def test_a_result_kept_out_of_sight_is_no_silent_constant(where: str, x: Any) -> None:
+    keep, kept = KEEPERS[where]
+
+    class Exponential(wg.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            y = np.exp(x)
+            keep(Exponential, ctx, y)
+            return y
+
+        @staticmethod
+        def backward(ctx: Any, upstream: Any) -> Any:
+            return upstream * kept(Exponential, ctx)
+
+    def gradient(x: Any) -> Any:
+        return wg.grad(lambda x: np.sum(Exponential.apply(x)))(x)
+
+    assert np.allclose(gradient(x), np.exp(x), 1e-14)
+    with pytest.raises(GradientError, match="was not kept as such"):
+        wg.grad(lambda x: np.sum(gradient(x)))(x)
+
+
+# Masks and branches, while a gradient is recorded for replay.
+
+
+class ClampByMask(wg.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        ctx.save_for_backward((x >= -0.5) & (x <= 0.8))
+        return np.clip(x, -0.5, 0.8)
+
+    @staticmethod
+    def backward(ctx: Any, upstream: Any) -> Any:
+        (mask,) = ctx.saved_tensors
+        return upstream * mask
+
+
+class ClampByMaskAttribute(ClampByMask):
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        ctx.mask = np.abs(x - 0.15) <= 0.65
+        return np.clip(x, -0.5, 0.8)
+
+    @staticmethod
+    def backward(ctx: Any, upstream: Any) -> Any:
+        return np.where(ctx.mask, upstream, 0.0)
+
+
+class ClampByBranch(ClampByMask):
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        ctx.inside = bool(x >= -0.5) and bool(x <= 0.8)
+        return np.clip(x, -0.5, 0.8)
+
+    @staticmethod
+    def backward(ctx: Any, upstream: Any) -> Any:
+        return upstream if ctx.inside else 0.0 * upstream
+
+
+class ClampByResult(ClampByMask):
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        inside = (x >= -0.5) & (x <= 0.8)
+        ctx.save_for_backward(inside)
+        return np.clip(x, -0.5, 0.8), inside
+
+    @staticmethod
+    def backward(ctx: Any, upstream: Any, _: Any) -> Any:
+        (mask,) = ctx.saved_tensors
+        return upstream * mask
+
+
+@pytest.mark.parametrize("cls", [ClampByMask, ClampByMaskAttribute, ClampByBranch, ClampByResult])
+def test_what_backward_uses_belongs_to_the_point_of_each_replay(cls: type[wg.Function]) -> None:
+    def clamped(x: Any) -> Any:
+        result = cls.apply(x)
+        return (result[0] if isinstance(result, tuple) else result) ** 2
+
+    points = np.array([0.1, 0.9, -0.7, 0.7, 2.0])
+    wanted = np.where((points >= -0.5) & (points <= 0.8), 2 * points, 0.0)
+    compiled = wg.compile(wg.grad(clamped))
+
+    assert [wg.grad(clamped)(float(x)) for x in points] == wanted.tolist()
+    assert wg.vmap(wg.grad(clamped))(points).tolist() == wanted.tolist()
+    assert [compiled(float(x)) for x in points] == wanted.tolist()
+
+
+# Clones.
+
+
+class TutorialReLU(wg.Function):
+    @staticmethod
+    def forward(ctx: Any, input: Any) -> Any:
+        ctx.save_for_backward(input)
+        return input.clamp(min=0)
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Any) -> Any:
+        (input,) = ctx.saved_tensors
+        grad_input = grad_output.clone()
+        grad_input[input < 0] = 0
+        return grad_input
+
+
+def test_the_relu_of_pytorchs_tutorial_runs_in_every_order_and_transform() -> None:
+    x = np.array([-1.0, 2.0, 3.0])
+    compiled = wg.compile(wg.grad(lambda x: (TutorialReLU.apply(x) ** 3).sum()))
+
+    assert wg.grad(lambda x: (TutorialReLU.apply(x) ** 3).sum())(x).tolist() == [0.0, 12.0, 27.0]
+    assert np.diag(wg.hessian(lambda x: (TutorialReLU.apply(x) ** 3).sum())(x)).tolist() == [0.0, 12.0, 18.0]
+    assert wg.vmap(wg.grad(wg.grad(lambda x: TutorialReLU.apply(x) ** 3)))(x).tolist() == [0.0, 12.0, 18.0]
+    assert [wg.grad(wg.grad(lambda x: TutorialReLU.apply(x) ** 3))(float(point)) for point in x] == [0.0, 12.0, 18.0]
+    assert [compiled(point).tolist() for point in (x, -x)] == [[0.0, 12.0, 27.0], [3.0, 0.0, 0.0]]
+
+
+EDITS: dict[str, Callable[[Any], None]] = {
+    "number at a mask": lambda x: x.__setitem__(np.array([[True, False, True], [False, False, True]]), 0.5),
+    "row": lambda x: x.__setitem__(1, 2.0),
+    "column from another": lambda x: x.__setitem__((slice(None), 0), x[:, 1] * 3.0),
+    "element": lambda x: x.__setitem__((0, 2), x[1, 1] ** 2),
+    "scaled row": lambda x: x.__setitem__(0, x[0] * x[1]),
+    "list of columns": lambda x: x.__setitem__((slice(None), [2, 0]), x[:, [0, 1]]),
+    "all": lambda x: x.__setitem__(slice(None), x * x),
+}
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_an_edited_clone_is_what_an_edited_copy_would_be(edit: str) -> None:
+    x = np.random.default_rng(0).normal(size=(2, 3))
+
+    def edited(x: Any) -> Any:
+        clone = x.clone()
+        EDITS[edit](clone)
+        return clone
+
+    def copied(x: np.ndarray) -> np.ndarray:
+        copy = x.copy()
+        EDITS[edit](copy)
+        return copy
+
+    step, weights = 1e-6, np.random.default_rng(1).normal(size=(2, 3))
+    moves = [step * unit.reshape(2, 3) for unit in np.eye(6)]
+    slopes = [np.sum(weights * (copied(x + move) - copied(x - move))) / (2 * step) for move in moves]
+
+    assert np.array_equal(wg.vjp(edited, x)[0], copied(x))
+    assert np.allclose(wg.grad(lambda x: np.sum(weights * edited(x)))(x).ravel(), slopes, 1e-8, 1e-8)
+
+
+def test_editing_a_clone_changes_nothing_else() -> None:
+    x = wg.Value(np.array([1.0, 2.0]))
+    clone = x.clone()
+    before = clone * 10.0
+    clone[0] = 5.0
+    clone *= 2.0
+
+    assert x.data.tolist() == [1.0, 2.0]
+    assert before.data.tolist() == [10.0, 20.0]
+    assert clone.data.tolist() == [10.0, 4.0]
+    clone.sum().backward()
+    assert x.grad.tolist() == [0.0, 2.0]
+    with pytest.raises(MutationError, match=r"np.where"):
+        x[0] = 3.0
+    with pytest.raises(IndexError):
+        clone[7] = 1.0
+    with pytest.raises(TypeError):
+        clone[0] = 1.0j
+
+
+# Code of other libraries.
+
+
+def test_a_function_without_a_rule_runs_on_constants() -> None:
+    x = wg.stop_gradient(wg.Value(np.array([1.5, 2.5])))
+    assert np.nextafter(x, 2.0).data.tolist() == np.nextafter(x.data, 2.0).tolist()
+    assert np.unwrap(x, period=1.0).data.tolist() == np.unwrap(x.data, period=1.0).tolist()
+    assert np.digitize(x, [1.0, 2.0]).tolist() == [1, 2]
+    assert np.frompyfunc(lambda x: x + 1, 1, 1)(x).tolist() == [2.5, 3.5]
+
+
+@pytest.mark.parametrize("recorded", [lambda x: x, lambda x: x * 2.0])
+def test_a_function_without_a_rule_refuses_what_has_a_gradient(recorded: Callable[[Any], Any]) -> None:
+    x = recorded(wg.Value(np.array([1.5, 2.5])))
+    constant = wg.stop_gradient(x)
+    for call in (
+        lambda: np.nextafter(x, 2.0),
+        lambda: np.nextafter(constant, x),
+        lambda: np.unwrap(x),
+        lambda: np.digitize(constant, bins=x),
+        lambda: np.nextafter.outer(constant, x),
+    ):
+        with pytest.raises(NoRuleError, match="has no rule"):
+            call()
+    with wg.no_grad(), pytest.raises(NoRuleError):
+        np.nextafter(recorded(wg.Value(1.0)) if x._tape is None else x, 2.0)
+
+
+class Unwrapped(wg.Function):
+    """Calls a NumPy function without a rule in forward and in backward."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        ctx.save_for_backward(x)
+        return np.unwrap(x) ** 2
+
+    @staticmethod
+    def backward(ctx: Any, upstream: Any) -> Any:
+        (x,) = ctx.saved_tensors
+        return upstream * 2 * np.unwrap(x)
+
+
+def test_forward_and_backward_may_call_any_function_on_numbers() -> None:
+    x = np.array([1.0, 9.0, 3.0])
+    assert np.allclose(wg.grad(lambda x: Unwrapped.apply(x).sum())(x), 2 * np.unwrap(x), 1e-14)
+    with pytest.raises(NoRuleError, match=r"np.unwrap has no rule"):
+        wg.hessian(lambda x: Unwrapped.apply(x).sum())(x)
+
+
+def test_arrays_among_the_arguments_are_constants() -> None:
+    seen: list[Any] = []
+
+    class Linear(wg.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any, w: Any) -> Any:
+            seen.append(ctx.needs_input_grad)
+            ctx.save_for_backward(x, w)
+            return x.mm(w.t())
+
+        @staticmethod
+        def backward(ctx: Any, upstream: Any) -> Any:
+            x, w = ctx.saved_tensors
+            return upstream.mm(w) if ctx.needs_input_grad[0] else None, upstream.t().mm(x)
+
+    x, w = np.arange(6.0).reshape(2, 3), wg.Value(np.ones((2, 3)))
+    y = Linear.apply(x, w)
+    x[:] = 0.0
+    y.sum().backward()
+
+    assert w.grad.tolist() == [[3.0, 5.0, 7.0]] * 2
+    assert seen[-1] == (False, True)
+    assert Linear.apply(np.ones((1, 3)), np.ones((2, 3))).data.tolist() == [[3.0, 3.0]]
+
+
+def test_a_constant_value_needs_no_gradient() -> None:
+    needs: list[tuple[bool, ...]] = []
+
+    class Product(wg.Function):
+        @staticmethod
+        def forward(ctx: Any, a: Any, b: Any) -> Any:
+            needs.append(ctx.needs_input_grad)
+            ctx.save_for_backward(a, b)
+            return a * b
+
+        @staticmethod
+        def backward(ctx: Any, upstream: Any) -> Any:
+            a, b = ctx.saved_tensors
+            return upstream * b, upstream * a if ctx.needs_input_grad[1] else None
+
+    assert wg.grad(lambda x: Product.apply(x, wg.stop_gradient(x)))(3.0) == 3.0
+    assert needs[-1] == (True, False)
+
+
+# Marks.
+
+
+def test_no_gradient_flows_to_a_result_that_is_marked() -> None:
+    class WithTotal(wg.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            total = np.sum(x * x)
+            ctx.mark_non_differentiable(total)
+            ctx.save_for_backward(x)
+            return x * x, total
+
+        @staticmethod
+        def backward(ctx: Any, upstream: Any, of_total: Any) -> Any:
+            assert of_total.item() == 0.0
+            (x,) = ctx.saved_tensors
+            return 2 * upstream * x
+
+    def product(x: Any) -> Any:
+        squares, total = WithTotal.apply(x)
+        return np.sum(squares) * total
+
+    x = np.array([1.0, 2.0])
+    assert wg.grad(product)(x).tolist() == [10.0, 20.0]
+    rows = np.stack([x, 2 * x])
+    assert wg.vmap(wg.grad(product))(rows).tolist() == [[10.0, 20.0], [80.0, 160.0]]
+
+
+class Once(wg.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any, y: Any) -> Any:
+        ctx.save_for_backward(x, y)
+        return x * math.sin(y)
+
+    @staticmethod
+    @wg.once_differentiable
+    def backward(ctx: Any, upstream: Any) -> Any:
+        x, y = ctx.saved_tensors
+        return upstream * math.sin(y), upstream * x * math.cos(y)
+
+
+def test_a_backward_that_is_differentiable_once_runs_on_numbers() -> None:
+    def gradient(x: float, y: float) -> list[float]:
+        return [math.sin(y), x * math.cos(y)]
+
+    points = [(2.0, 3.0), (1.0, 0.5)]
+    compiled = wg.compile(wg.grad(Once.apply, (0, 1)))
+    xs, ys = map(np.array, zip(*points, strict=True))
+
+    assert [list(wg.grad(Once.apply, (0, 1))(*point)) for point in points] == [gradient(*point) for point in points]
+    assert [list(compiled(*point)) for point in points] == [gradient(*point) for point in points]
+    assert np.transpose(wg.vmap(wg.grad(Once.apply, (0, 1)))(xs, ys)).tolist() == [gradient(*p) for p in points]
+    with pytest.raises(GradientError, match=r"Once.backward is marked once_differentiable"):
+        wg.grad(wg.grad(Once.apply))(2.0, 3.0)
+    with pytest.raises(GradientError, match=r"Once.backward is marked once_differentiable"):
+        wg.jvp(Once.apply, (2.0, 3.0), (1.0, 1.0))
+
+
+def test_a_backward_that_is_not_linear_has_no_forward_mode() -> None:
+    class Clipped(wg.Function):
+        check = False
+
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            return x * 3.0
+
+        @staticmethod
+        def backward(ctx: Any, upstream: Any) -> Any:
+            return upstream.clamp(-1.0, 1.0)
+
+    assert wg.grad(lambda x: 5.0 * Clipped.apply(x))(1.0) == 1.0
+    with pytest.raises(GradientError, match="not linear in its upstream gradient"):
+        wg.jvp(Clipped.apply, (1.0,), (1.0,))
+
+
+def test_gradients_for_more_than_the_inputs_are_refused() -> None:
+    class Long(wg.Function):
+        check = False
+
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            return x * 2.0
+
+        @staticmethod
+        def backward(ctx: Any, upstream: Any) -> Any:
+            return upstream, upstream
+
+    with pytest.raises(GradientError, match=r"one gradient per input of forward \(1\); got 2"):
+        Long.apply(wg.Value(1.0)).backward()
+
+
+def test_calls_that_share_a_gradient_are_told_apart() -> None:
+    def total(x: Any, y: Any) -> Any:
+        a, b = wg.vmap(Multiply.apply, in_axes=(0, 0))(x, y)
+        return a + b
+
+    x, y = np.array([2.0, 3.0]), np.array([5.0, 7.0])
+    assert wg.grad(total, 1)(x, y).tolist() == [2.0, 3.0]
+    assert [g.tolist() for g in wg.grad(total, (0, 1))(x, y)] == [[5.0, 7.0], [2.0, 3.0]]

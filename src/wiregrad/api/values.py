@@ -14,7 +14,7 @@ from wiregrad.frontends import trace as tracing
 from wiregrad.frontends.batch import vmap
 from wiregrad.frontends.checkpoint import checkpoint
 from wiregrad.frontends.conventions import convention
-from wiregrad.frontends.custom import Function, op
+from wiregrad.frontends.custom import Function, once_differentiable, op
 from wiregrad.frontends.jacobian import hessian, jacobian
 from wiregrad.frontends.record import group, no_grad
 from wiregrad.frontends.recorded import recorded
@@ -38,6 +38,7 @@ __all__ = [
     "jacobian",
     "jvp",
     "no_grad",
+    "once_differentiable",
     "op",
     "run",
     "scalar",

@@ -6,20 +6,23 @@ Both are compared with a numeric derivative when they are first seen, so that a 
 from __future__ import annotations
 
 import inspect
-import operator
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from functools import reduce
+from operator import add
 from typing import Any, ClassVar
 
 import numpy as np
 
 from wiregrad.errors import GradientError, NoRuleError, OperandError, RecordError, ShapeError, shown, user_line
-from wiregrad.frontends import dispatch, scalar  # noqa: F401 - they give values their methods and operators
+from wiregrad.frontends import scalar, torch_methods  # noqa: F401 - they give values their methods and operators
+from wiregrad.frontends.dispatch import constant, is_literal
 from wiregrad.frontends.packing import Parts, filled
-from wiregrad.frontends.record import common_tape, finish, no_grad
+from wiregrad.frontends.record import common_tape, finish, no_grad, record
+from wiregrad.frontends.saved import Context, ForwardRun, RecordedContext, on_constants, running_backward
 from wiregrad.frontends.session import data_of, transposed
 from wiregrad.frontends.tape import STATE, Tape
+from wiregrad.frontends.transforms import stop_gradient
 from wiregrad.frontends.tree import flatten, unflatten
 from wiregrad.frontends.value import Value, leaf
 from wiregrad.ir import TABLE, Pattern
@@ -27,33 +30,6 @@ from wiregrad.ops import Elementwise
 from wiregrad.ops.array import General
 from wiregrad.ops.elementwise import POOL
 from wiregrad.ops.functions import FUNCTIONS
-
-
-class Context:
-    """What forward keeps for backward; the names are PyTorch's."""
-
-    def __init__(self, needs_input_grad: tuple[bool, ...]) -> None:
-        self.needs_input_grad = needs_input_grad
-        self.saved_tensors: tuple[Any, ...] = ()
-
-    def save_for_backward(self, *tensors: Any) -> None:
-        """Keep values for backward."""
-        self.saved_tensors = tensors
-
-    @property
-    def saved_values(self) -> tuple[Any, ...]:
-        """What `save_for_backward` kept."""
-        return self.saved_tensors
-
-    def mark_non_differentiable(self, *_: Any) -> None:
-        """Accepted for PyTorch's sake: what is not a real or complex array has no gradient anyway."""
-
-    def mark_dirty(self, *_: Any) -> None:
-        """Refused: values do not change in place."""
-        raise OperandError("mark_dirty has no meaning here: values do not change in place; return a new one")
-
-    def set_materialize_grads(self, value: bool) -> None:
-        """Accepted for PyTorch's sake: an absent gradient arrives as zeros."""
 
 
 class Function:
@@ -93,7 +69,8 @@ class Function:
 
     @classmethod
     def apply(cls, *args: Any) -> Any:
-        """Apply the op to values, numbers and whatever else forward takes."""
+        """Apply the op to values, arrays, numbers and whatever else forward takes."""
+        args = _with_constants(args)
         if cls.check and not STATE.unchecked and not cls.__dict__.get("_checked", False):
             cls._checked = True
             try:
@@ -114,29 +91,35 @@ class Function:
         return output
 
 
+def _with_constants(args: Sequence[Any]) -> tuple[Any, ...]:
+    """Return the arguments with real and complex arrays as constants; numbers too, where no argument is a value.
+
+    So a method of values works on each argument that could be one, and no later edit of an array reaches backward.
+    """
+    alone = not any(isinstance(arg, Value) for arg in args)
+    return tuple(constant(arg) if alone or isinstance(arg, np.ndarray) else arg for arg in args)
+
+
 def _apply(cls: type[Function], args: Sequence[Any]) -> Any:
-    values = [k for k, arg in enumerate(args) if isinstance(arg, Value)]
     for k, arg in enumerate(args):
-        if k not in values and any(isinstance(part, Value) for part in flatten(arg)[0]):
+        if not isinstance(arg, Value) and any(isinstance(part, Value) for part in flatten(arg)[0]):
             raise OperandError(f"{cls.__name__}.apply takes values one by one, not in a container (argument {k})")
+    values = tuple(k for k, arg in enumerate(args) if isinstance(arg, Value) and not is_literal(arg))
+    call = _Call(cls, tuple(None if k in values else arg for k, arg in enumerate(args)), values)
     operands = [args[k] for k in values]
-    tape = common_tape(operands)
-    ctx = Context(tuple(k in values for k in range(len(args))))
-    with no_grad():
-        constants = [leaf(arg._data, constant=True) if isinstance(arg, Value) else arg for arg in args]
-        output = cls._forward(ctx, constants)
-    outputs, tree = flatten(output)
-    datas = [data_of(part) for part in outputs]
-    if tape is None:
-        return unflatten(tree, [part if isinstance(part, Value) else _constant(part) for part in outputs])
-    rest = tuple(None if k in values else arg for k, arg in enumerate(args))
     xs = tuple(np.asarray(v._data) if np.ndim(v._data) else np.asarray(v._data)[()] for v in operands)
-    call = _Call(cls, ctx, rest, tuple(values), xs, Parts(datas))
+    run = call.run_forward(xs)
+    tape = common_tape(operands)
+    if tape is None:
+        return unflatten(run.tree, [constant(output) for output in run.outputs])
+    output = call.keep(run)
     if tape.tracing and call.parts.still:
         tape.leak = f"{cls.__name__} returns whole numbers or conditions, which leave the recording"
-    op = FUNCTION_OP.once(call=call)
-    packed = finish(tape, op, operands, xs, call.parts.pack(datas))
-    return unflatten(tree, call.parts.unpack(packed))
+        for operand in operands:
+            # Reading a traced value's data certifies it: such results belong to this point alone.
+            _ = operand.data
+    packed = finish(tape, FUNCTION_OP.once(call=call), operands, xs, output)
+    return unflatten(run.tree, call.outputs(packed))
 
 
 @contextmanager
@@ -149,19 +132,15 @@ def unchecked() -> Iterator[None]:
         STATE.unchecked -= 1
 
 
-@dataclass(frozen=True, eq=False)
 class _Call:
     """One call of a `Function`: what its backward needs. It holds no recorded value, so there is no ring."""
 
-    cls: type[Function]
-    ctx: Context
-    args: tuple[Any, ...]
-    values: tuple[int, ...]
-    point: tuple[Any, ...]
-    """What the values were when `ctx` was filled."""
-    parts: Parts
-    latest: list[Any] = field(default_factory=list)
-    """The gradient that arrived last, and what backward made of it."""
+    def __init__(self, cls: type[Function], args: tuple[Any, ...], values: tuple[int, ...]) -> None:
+        self.cls, self.args, self.values = cls, args, values
+        self.needs = tuple(k in values for k in range(len(args)))
+        self.parts = Parts(())
+        self._latest: tuple[Any, Any, Sequence[Any]] | None = None
+        """The gradient and inputs that arrived last, and what backward made of them."""
 
     @property
     def called(self) -> str:
@@ -171,52 +150,96 @@ class _Call:
     @property
     def identity(self) -> tuple[Any, ...]:
         """What tells calls apart: the code, where its values stand, and the arguments that are no values."""
-        return self.cls, self.values, self.args
+        return self.cls, self.values, tuple(data_of(arg) for arg in self.args)
 
-    def back(self, slot: int, g: Any, xs: Sequence[Any]) -> Any:
+    def forward(self, ctx: Context, inputs: Sequence[Any]) -> Any:
+        """Run the class's forward with inputs in the places of the values."""
+        return self.cls._forward(ctx, filled(self.args, self.values, inputs))
+
+    def run_forward(self, xs: Sequence[Any]) -> ForwardRun:
+        """Run the class's forward on numbers."""
+        return ForwardRun(self.forward, xs, self.args, self.needs)
+
+    def keep(self, run: ForwardRun) -> Any:
+        """Keep the run that is recorded; returns its results as one array, which only the recording keeps."""
+        self._run, self.parts = run, Parts(run.outputs)
+        packed = self.parts.pack(run.outputs)
+        run.outputs = []
+        return packed
+
+    def outputs(self, packed: Any) -> list[Any]:
+        """Return the results, given those that move as one array or value."""
+        parts = self.parts.unpack(packed)
+        return [stop_gradient(part) if k in self._run.blocked else part for k, part in enumerate(parts)]
+
+    def back(self, slot: int, g: Any, xs: Sequence[Any], y: Any) -> Any:
         """Return what is sent to one of the values."""
         if not isinstance(g, Value | np.ndarray | np.generic | float):
-            raise NoRuleError(f"{self.cls.__name__}.backward is Python code, which a backward circuit cannot hold")
+            raise NoRuleError(f"{self.called}.backward is Python code, which a backward circuit cannot hold")
         recorded = isinstance(g, Value) or any(isinstance(x, Value) for x in xs)
-        if not self.latest or self.latest[0] is not g:
+        if recorded and getattr(self.cls.backward, "runs_once", False):
+            return record(BACKWARD_OP.once(call=self, input_slot=slot), (g, *xs))
+        latest = self._latest
+        if latest is None or latest[0] is not g or latest[1] is not xs:
             # One call gives the gradients of all inputs.
-            sent = self.cls.backward(self._context(xs, recorded=recorded), *self.parts.unpack(g, zeros=True))
-            self.latest[:] = [g, sent if isinstance(sent, tuple | list) else (sent,)]
-        sent = self.latest[1]
+            latest = self._latest = (g, xs, self._gradients(g, xs, y))
         if slot == 0:
-            self.latest.clear()
-        if len(sent) < len(self.args):
+            self._latest = None
+        sent = latest[2][self.values[slot]]
+        wanted = np.shape(data_of(xs[slot]))
+        if sent is not None and np.shape(data_of(sent)) != wanted:
             raise GradientError(
-                f"{self.cls.__name__}.backward must return one gradient per input of forward ({len(self.args)}); "
-                f"got {len(sent)}"
-            )
-        found, wanted = sent[self.values[slot]], np.shape(data_of(xs[slot]))
-        if found is not None and np.shape(data_of(found)) != wanted:
-            raise GradientError(
-                f"{self.cls.__name__}.backward returns shape {np.shape(data_of(found))} for input {self.values[slot]}, "
+                f"{self.called}.backward returns shape {np.shape(data_of(sent))} for input {self.values[slot]}, "
                 f"which has shape {wanted}"
             )
-        return found if recorded else data_of(found)
+        return sent if recorded else data_of(sent)
 
-    def _context(self, xs: Sequence[Any], *, recorded: bool) -> Context:
-        """Return what forward saves at a point: as it was kept, or by running forward again."""
-        if not recorded and all(map(operator.is_, xs, self.point)):
-            return self.ctx
-        ctx = Context(self.ctx.needs_input_grad)
-        if recorded:
-            # A gradient that is differentiated again needs what forward saves as recorded values.
-            self.cls._forward(ctx, filled(self.args, self.values, xs))
+    def _gradients(self, g: Any, xs: Sequence[Any], y: Any) -> Sequence[Any]:
+        """Call backward; returns one gradient per argument of forward."""
+        run = self._run if self._run.is_at(xs) else self.run_forward([data_of(x) for x in xs])
+        upstream = [constant(part) for part in self.parts.unpack(g, zeros=True)]
+        if any(isinstance(x, Value) for x in xs):
+            context = RecordedContext(self, run, xs, lambda: self.outputs(y)).build()
+            with running_backward(differentiated=True):
+                sent = self.cls.backward(context, *upstream)
+        elif isinstance(g, Value):
+            with running_backward(differentiated=False):
+                sent = self.cls.backward(run.ctx, *upstream)
         else:
-            _rerun(self, xs, ctx)
-        return ctx
+            with on_constants():
+                sent = self.cls.backward(run.ctx, *upstream)
+        gradients = sent if isinstance(sent, tuple | list) else (sent,)
+        count = len(self.args)
+        if len(gradients) < count or any(extra is not None for extra in gradients[count:]):
+            raise GradientError(
+                f"{self.called}.backward must return one gradient per input of forward ({count}); got {len(gradients)}"
+            )
+        return gradients
 
 
 def _function_back(slot: int, g: Any, xs: Any, y: Any, *, call: _Call) -> Any:
-    return call.back(slot, g, xs)
+    return call.back(slot, g, xs, y)
 
 
 def _function_ahead(slot: int, t: Any, xs: Any, y: Any, *, call: _Call) -> Any:
-    return transposed(call.back, slot, t, xs, y)
+    pushed = transposed(lambda slot, g, xs: call.back(slot, g, xs, y), slot, t, xs, y)
+    _check_linear(call, slot, data_of(t), [data_of(x) for x in xs], data_of(y), data_of(pushed))
+    return pushed
+
+
+def _check_linear(call: _Call, slot: int, t: Any, xs: Sequence[Any], y: Any, pushed: Any) -> None:
+    """Raise if backward is not linear in its upstream gradient: forward mode is its transpose, which is then none."""
+    # Far from 0, where a backward that limits its gradient shows it.
+    g = np.random.default_rng(0).normal(scale=100.0, size=np.shape(y)).astype(np.asarray(y).dtype)
+    sent = call.back(slot, g[()], xs, y)
+    back = np.real(np.conjugate(t) * (0.0 if sent is None else sent))
+    ahead = np.real(np.conjugate(g) * pushed)
+    size = np.sum(np.abs(back)) + np.sum(np.abs(ahead))
+    if np.isfinite(size) and abs(np.sum(back) - np.sum(ahead)) > 1e4 * np.finfo(g.dtype).eps * size:
+        raise GradientError(
+            f"{call.called}.backward is not linear in its upstream gradient, so it has no forward mode; use wg.grad or "
+            "wg.vjp, or wg.jacobian with mode='reverse'"
+        )
 
 
 FUNCTION_OP = TABLE.register(
@@ -235,9 +258,61 @@ FUNCTION_OP = TABLE.register(
 )
 
 
+def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
+    """Mark the backward of a `Function` as code that cannot be differentiated, as PyTorch's decorator does.
+
+    It always runs on numbers, so it may call any library; a second derivative through it raises.
+
+    >>> import math
+    >>> class Sine(Function):
+    ...     @staticmethod
+    ...     def forward(ctx, x):
+    ...         ctx.save_for_backward(x)
+    ...         return math.sin(x)
+    ...     @staticmethod
+    ...     @once_differentiable
+    ...     def backward(ctx, upstream):
+    ...         (x,) = ctx.saved_tensors
+    ...         return upstream * math.cos(x)
+    >>> x = Value(0.0)
+    >>> Sine.apply(x).backward()
+    >>> x.grad
+    1.0
+    """
+    backward.runs_once = True  # type: ignore[attr-defined]
+    return backward
+
+
+def _backward_once(g: Any, *xs: Any, call: _Call, input_slot: int) -> Any:
+    sent = call.back(input_slot, g, xs, None)
+    return np.zeros_like(xs[input_slot]) if sent is None else sent
+
+
+def _refuse_second(slot: int, flow: Any, xs: Any, y: Any, *, call: _Call, **_: Any) -> Any:
+    raise GradientError(
+        f"{call.called}.backward is marked once_differentiable: it has neither a second derivative nor forward mode"
+    )
+
+
+BACKWARD_OP = TABLE.register(
+    General(
+        name="function_backward",
+        doc="The backward of an op of the user's own that is marked once_differentiable.",
+        inputs=("x",),
+        variadic=True,
+        pattern=Pattern.SCALE,
+        forward=_backward_once,
+        back=_refuse_second,
+        ahead=_refuse_second,
+        batches=False,
+        per_call=True,
+    )
+)
+
+
 def _repeated(call: _Call, xs: Sequence[Any]) -> Any:
     """Return what forward gives at another point, as one array."""
-    outputs = [data_of(part) for part in flatten(_rerun(call, xs))[0]]
+    outputs = call.run_forward(xs).outputs
     if Parts(outputs).kinds != call.parts.kinds:
         raise ShapeError(
             f"{call.called}.forward returned {call.parts.kinds} when it was recorded; got {Parts(outputs).kinds}"
@@ -245,26 +320,11 @@ def _repeated(call: _Call, xs: Sequence[Any]) -> Any:
     return call.parts.pack(outputs)
 
 
-def _rerun(call: _Call, xs: Sequence[Any], ctx: Context | None = None) -> Any:
-    with no_grad():
-        constants = [leaf(_number(x) if np.asarray(x).dtype == np.float64 else x, constant=True) for x in xs]
-        return call.cls._forward(ctx or Context(call.ctx.needs_input_grad), filled(call.args, call.values, constants))
-
-
-def _constant(part: Any) -> Any:
-    array = np.asarray(part)
-    return (
-        leaf(float(array) if array.ndim == 0 and array.dtype == np.float64 else part, constant=True)
-        if array.dtype.kind in "fc"
-        else part
-    )
-
-
 def _check_function_class(cls: type[Function], args: Sequence[Any]) -> None:
     """Compare backward with a numeric derivative at the first point."""
     rng = np.random.default_rng(0)
-    values = [k for k, arg in enumerate(args) if isinstance(arg, Value) and np.asarray(arg._data).dtype.kind == "f"]
-    if not values or any(isinstance(arg, Value) and k not in values for k, arg in enumerate(args)):
+    values = [k for k, arg in enumerate(args) if isinstance(arg, Value) and not is_literal(arg)]
+    if not values or any(args[k].dtype.kind != "f" for k in values):
         return
     plain = [np.asarray(data_of(arg), float) if k in values else arg for k, arg in enumerate(args)]
 
@@ -279,17 +339,15 @@ def _check_function_class(cls: type[Function], args: Sequence[Any]) -> None:
         if any(part.dtype.kind not in "fiub" for part in first):
             # A numeric derivative of complex numbers would need two directions, and text has none.
             return
-        weights = [rng.normal(size=part.shape) for part in first]
         fresh: list[Any] = [leaf(_number(x)) if k in values else x for k, x in enumerate(plain)]
         outputs = flatten(_apply(cls, fresh))[0]
-        total = None
-        for part, weight in zip(outputs, weights, strict=True):
-            if isinstance(part, Value):
-                term = FUNCTIONS["sum"].run(part * weight)
-                total = term if total is None else total + term
-        if total is None:
+        # No gradient flows to a result that is a constant: nothing is asked of it.
+        moving = [isinstance(part, Value) and not is_literal(part) for part in outputs]
+        if not any(moving):
             return
-        total.backward()
+        weights = [rng.normal(size=part.shape) * moves for part, moves in zip(first, moving, strict=True)]
+        terms = [FUNCTIONS["sum"].run(y * w) for y, w, moves in zip(outputs, weights, moving, strict=True) if moves]
+        reduce(add, terms).backward()
         for k in values:
             direction = rng.normal(size=np.shape(plain[k]))
             wanted = _slope(lambda xs: _dot(weights, run(xs)), plain, k, direction)

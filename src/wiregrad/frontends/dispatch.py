@@ -20,8 +20,10 @@ from wiregrad.errors import (
     suggest,
     user_line,
 )
+from wiregrad.frontends.lift import own
 from wiregrad.frontends.record import record
-from wiregrad.frontends.value import Value
+from wiregrad.frontends.tree import flatten, tree_map, unflatten
+from wiregrad.frontends.value import Value, leaf, notes_of
 from wiregrad.ir import TABLE, Op
 from wiregrad.ir.operators import ARITHMETIC
 from wiregrad.ops import Elementwise
@@ -40,10 +42,21 @@ def apply_ufunc(self: Value, ufunc: Any, method: str, *inputs: Any, **settings: 
     if entry is None:
         if op is not None and method == "__call__" and not settings:
             return op(*inputs)
-        what = f"np.{ufunc.__name__}" + ("" if method == "__call__" else f".{method}")
-        given = f" with {', '.join(settings)}=" if settings else ""
-        raise NoRuleError(f"{what}{given} has no rule{_nearest(ufunc.__name__)}{user_line()}")
+        result = run_on_constants(getattr(ufunc, method), inputs, settings)
+        if result is not NotImplemented:
+            return result
+        raise NoRuleError(f"{_described_ufunc(ufunc, method, settings)}{user_line()}")
     return run(entry.run, entry.name, inputs, settings)
+
+
+def _described_ufunc(ufunc: Any, method: str, settings: dict[str, Any]) -> str:
+    """Return a sentence on a ufunc without a rule; only NumPy's own have namesakes here."""
+    name = ufunc.__name__
+    what = name + ("" if method == "__call__" else f".{method}")
+    given = f" with {', '.join(settings)}=" if settings else ""
+    if getattr(np, name, None) is not ufunc:
+        return f"{what}{given}, a ufunc of another library, has no rule"
+    return f"np.{what}{given} has no rule{_nearest(name)}"
 
 
 def _outer(op: Op, a: Any, b: Any) -> Any:
@@ -63,8 +76,33 @@ def apply_function(self: Value, function: Any, types: Any, args: tuple[Any, ...]
     op = UFUNCS.get(function)
     if op is not None:
         return op(*args, **kwargs)
+    result = run_on_constants(function, args, kwargs)
+    if result is not NotImplemented:
+        return result
     name = f"{function.__module__.replace('numpy', 'np')}.{function.__name__}"
     raise NoRuleError(f"{name} has no rule{_nearest(function.__name__)}{user_line()}")
+
+
+def run_on_constants(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Run a function that has no rule on the data of constants; `NotImplemented` if a gradient flows to an argument."""
+    leaves, tree = flatten((args, kwargs))
+    if not all(is_literal(leaf) for leaf in leaves if isinstance(leaf, Value)):
+        return NotImplemented
+    args, kwargs = unflatten(tree, [leaf.data if isinstance(leaf, Value) else leaf for leaf in leaves])
+    return tree_map(constant, function(*args, **kwargs))
+
+
+def is_literal(value: Value) -> bool:
+    """Return whether a value is a constant that belongs to no recording."""
+    return value._tape is None and notes_of(value).constant
+
+
+def constant(result: Any) -> Any:
+    """Return a real or complex number or array as a constant value, anything else as it is."""
+    if type(result) is not np.ndarray and not isinstance(result, float | complex | np.generic):
+        return result
+    array = np.asarray(result)
+    return leaf(own(array), constant=True) if array.dtype.char in "dfD" else result
 
 
 def run(function: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

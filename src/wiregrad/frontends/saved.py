@@ -1,0 +1,330 @@
+"""What `forward` of a `Function` keeps for its `backward`, and what that is when backward is itself differentiated.
+
+What is kept is tied by identity, as in PyTorch: an argument of the call stays that argument, and a result stays the
+result of this very call, so a derivative through it uses the class's own backward. An intermediate result is computed
+again from the recorded arguments; where that is not possible, the second derivative is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from wiregrad.errors import GradientError, OperandError, user_line
+from wiregrad.frontends.dispatch import is_literal
+from wiregrad.frontends.record import common_tape, finish, no_grad, tracing
+from wiregrad.frontends.session import data_of, lifted
+from wiregrad.frontends.tape import STATE, Tape
+from wiregrad.frontends.tree import flatten, unflatten
+from wiregrad.frontends.value import Notes, Value, leaf
+from wiregrad.ir import TABLE, Pattern
+from wiregrad.ops.array import General
+
+
+class Context:
+    """What forward keeps for backward; the names are PyTorch's."""
+
+    def __init__(self, needs_input_grad: tuple[bool, ...]) -> None:
+        self.needs_input_grad = needs_input_grad
+        self.saved_tensors: tuple[Any, ...] = ()
+        self._non_differentiable: tuple[Any, ...] = ()
+
+    def save_for_backward(self, *tensors: Any) -> None:
+        """Keep arguments and results of forward for backward."""
+        self.saved_tensors = tensors
+
+    @property
+    def saved_values(self) -> tuple[Any, ...]:
+        """What `save_for_backward` kept."""
+        return self.saved_tensors
+
+    def mark_non_differentiable(self, *outputs: Any) -> None:
+        """Let no gradient flow to some of the results."""
+        self._non_differentiable = outputs
+
+    def mark_dirty(self, *_: Any) -> None:
+        """Refused: values do not change in place."""
+        raise OperandError("mark_dirty has no meaning here: values do not change in place; return a new one")
+
+    def set_materialize_grads(self, value: bool) -> None:
+        """Accepted for PyTorch's sake: an absent gradient arrives as zeros."""
+
+
+class OwnNotes(Notes):
+    """Notes of a constant that stands for an argument or result of forward.
+
+    A backward that is differentiated must get it from ctx, as the recorded value it stands for. Found anywhere else, in
+    a global or inside an object that is not looked into, it would be a constant in silence; so it raises.
+    """
+
+    __slots__ = ()
+
+    @property
+    def constant(self) -> bool:
+        """Whether no gradient flows to the value."""
+        if DIFFERENTIATED.get():
+            raise GradientError(
+                "a backward that is differentiated uses an argument or result of forward that was not kept as such; "
+                "keep it with ctx.save_for_backward(...), or as an attribute of ctx, alone or in a list, tuple or dict"
+                f"{user_line()}"
+            )
+        return True
+
+    @constant.setter
+    def constant(self, value: bool) -> None:
+        pass
+
+
+DIFFERENTIATED: ContextVar[bool] = ContextVar("DIFFERENTIATED", default=False)
+"""Whether a user's backward is running on recorded arguments."""
+
+
+@contextmanager
+def running_backward(*, differentiated: bool) -> Iterator[None]:
+    """Run a user's backward, on recorded arguments or on what forward kept."""
+    token = DIFFERENTIATED.set(differentiated)
+    try:
+        yield
+    finally:
+        DIFFERENTIATED.reset(token)
+
+
+class Origin(Enum):
+    """What a kept object is to the call that kept it."""
+
+    CONSTANT = auto()
+    INPUT = auto()
+    OUTPUT = auto()
+    INTERMEDIATE = auto()
+
+
+class Tie(NamedTuple):
+    """The origin of a kept object, and its position among the inputs or outputs."""
+
+    origin: Origin
+    position: int = 0
+
+
+CONSTANT = Tie(Origin.CONSTANT)
+INTERMEDIATE = Tie(Origin.INTERMEDIATE)
+Forward = Callable[[Context, Sequence[Any]], Any]
+"""Runs a class's forward: `(ctx, inputs)`, the inputs being those arguments that are values."""
+
+
+class ForwardRun:
+    """One run of forward on constants: its results, what it kept, and what it kept is tied to."""
+
+    def __init__(self, forward: Forward, xs: Sequence[Any], args: Sequence[Any], needs: tuple[bool, ...]) -> None:
+        self.point = tuple(xs)
+        self.ctx = Context(needs)
+        inputs = [leaf(_own_number(x), constant=True) for x in xs]
+        with on_constants():
+            outputs, self.tree = flatten(forward(self.ctx, inputs))
+        for value in (*inputs, *outputs):
+            if isinstance(value, Value) and is_literal(value) and not any(value is arg for arg in args):
+                value._notes = OwnNotes()
+        self.outputs = [data_of(output) for output in outputs]
+        blocked = self.ctx._non_differentiable
+        self.blocked = frozenset(k for k, y in enumerate(outputs) if any(y is other for other in blocked))
+        self.ctx._non_differentiable = ()
+        find = _TieFinder(inputs, args, outputs)
+        self.ties = {name: find.ties(name, item) for name, item in vars(self.ctx).items()}
+
+    def is_at(self, xs: Sequence[Any]) -> bool:
+        """Return whether it ran on these very numbers."""
+        return all(_same_bits(data_of(x), number) for x, number in zip(xs, self.point, strict=True))
+
+
+class _TieFinder:
+    """Finds by identity what kept objects are to a call."""
+
+    def __init__(self, inputs: Sequence[Value], args: Sequence[Any], outputs: Sequence[Any]) -> None:
+        known = [(x, Tie(Origin.INPUT, k)) for k, x in enumerate(inputs)]
+        known += [(arg, CONSTANT) for arg in args if arg is not None]
+        known += [(y, Tie(Origin.OUTPUT, k)) for k, y in enumerate(outputs)]
+        self.known = known
+
+    def ties(self, name: str, item: Any) -> list[Tie]:
+        """Return what each leaf of a kept container is tied to."""
+        return [self._tie(kept, saved=name == "saved_tensors") for kept in flatten(item)[0]]
+
+    def _tie(self, kept: Any, *, saved: bool) -> Tie:
+        if not isinstance(kept, Value | float | complex | np.generic | np.ndarray):
+            return CONSTANT
+        if np.asarray(data_of(kept)).dtype.kind not in "fc":
+            return CONSTANT
+        for one, tie in self.known:
+            if one is kept:
+                return tie
+        if not saved:
+            # As in PyTorch, a number put on ctx as an attribute is a constant.
+            return INTERMEDIATE if isinstance(kept, Value) else CONSTANT
+        holders = {tie for one, tie in self.known if data_of(one) is kept}
+        return holders.pop() if len(holders) == 1 else INTERMEDIATE
+
+
+class Rerunnable(Protocol):
+    """A call whose forward can run again."""
+
+    @property
+    def called(self) -> str:
+        """The name of the class."""
+
+    def forward(self, ctx: Context, inputs: Sequence[Any]) -> Any:
+        """Run forward on whatever is given in the places of the inputs."""
+
+    def run_forward(self, xs: Sequence[Any]) -> ForwardRun:
+        """Run forward on numbers."""
+
+
+class RecordedContext:
+    """Makes the context for a backward that is recorded: what forward kept, as recorded values."""
+
+    def __init__(
+        self, call: Rerunnable, run: ForwardRun, xs: Sequence[Any], outputs: Callable[[], Sequence[Any]]
+    ) -> None:
+        self.call, self.run, self.xs = call, run, xs
+        origins = {tie.origin for ties in run.ties.values() for tie in ties}
+        self.outputs = outputs() if Origin.OUTPUT in origins else ()
+        self.again: Context | None = None
+        if Origin.INTERMEDIATE in origins or tracing():
+            self._run_again()
+
+    def _run_again(self) -> None:
+        """Run forward on the recorded arguments; while tracing, this also certifies the numbers that it looks at."""
+        again = Context(self.run.ctx.needs_input_grad)
+        try:
+            self.call.forward(again, self.xs)
+        except Exception:
+            # Forward works on numbers alone. Reading a traced value's data certifies it, so attributes of ctx are
+            # taken to belong to this point.
+            for x in self.xs:
+                _ = x.data if isinstance(x, Value) else x
+        else:
+            self.again = again
+
+    def build(self) -> Context:
+        """Return the context."""
+        ctx = Context(self.run.ctx.needs_input_grad)
+        for name, item in vars(self.run.ctx).items():
+            changes = tracing() or any(tie is not CONSTANT for tie in self.run.ties[name])
+            setattr(ctx, name, self._record(name, item) if changes else item)
+        return ctx
+
+    def _record(self, name: str, item: Any) -> Any:
+        """Return a kept container with its leaves as recorded values."""
+        leaves, tree = flatten(item)
+        again = flatten(getattr(self.again, name, None))[0]
+        again += [None] * (len(leaves) - len(again))
+        for k, (kept, tie) in enumerate(zip(leaves, self.run.ties[name], strict=True)):
+            if tie.origin is Origin.INPUT:
+                leaves[k] = self.xs[tie.position]
+            elif tie.origin is Origin.OUTPUT:
+                leaves[k] = self.outputs[tie.position]
+            elif _is_recorded(again[k]) and _same_bits(again[k]._data, data_of(kept)):
+                leaves[k] = again[k]
+            elif tie.origin is Origin.INTERMEDIATE and (_is_recorded(again[k]) or self._lets_numbers_out()):
+                leaves[k] = self._opaque(name, k, data_of(kept))
+        return unflatten(tree, leaves)
+
+    def _opaque(self, name: str, k: int, kept: Any) -> Any:
+        """Return a kept number as a value that depends on the arguments in a way that cannot be differentiated."""
+        op = KEPT_NUMBER.once(source=KeptNumber(self.call, name, k))
+        return finish(common_tape(self.xs), op, self.xs, [data_of(x) for x in self.xs], kept)
+
+    def _lets_numbers_out(self) -> bool:
+        """Return whether forward computes with numbers that it took out of the recording."""
+        if self.again is None:
+            return True
+        tape = Tape(tracing=True)
+        with STATE.on(tape), np.errstate(all="ignore"):
+            try:
+                self.call.forward(Context(self.run.ctx.needs_input_grad), [lifted(tape, data_of(x)) for x in self.xs])
+            except Exception:
+                return True
+        if tape.leak is not None or tape.refusal is not None:
+            return True
+        # A condition that steered forward picks a constant; a number makes one that depends on the arguments.
+        return any(np.asarray(check.outcome).dtype.kind in "fc" for check in tape.certificates)
+
+
+@dataclass(frozen=True, eq=False)
+class KeptNumber:
+    """One of the numbers that forward keeps: a leaf of an attribute of ctx."""
+
+    call: Rerunnable
+    attribute: str
+    leaf: int
+
+    @property
+    def called(self) -> str:
+        """The name of the class and the attribute."""
+        return f"{self.call.called}.{self.attribute}"
+
+    def compute(self, *xs: Any) -> Any:
+        """Return the number at a point."""
+        return data_of(flatten(getattr(self.call.run_forward(xs).ctx, self.attribute))[0][self.leaf])
+
+
+def _refuse(slot: int, flow: Any, xs: Any, y: Any, *, source: KeptNumber) -> Any:
+    raise GradientError(
+        f"{source.call.called}.forward keeps in ctx.{source.attribute} a number that is neither an argument nor a "
+        "result, and that was not computed from the arguments by recorded ops alone (it was taken out with .data or "
+        ".item(), comes from another library, or is random), so it has no derivative here; keep arguments and results "
+        "themselves, ctx.save_for_backward(x, y), and compute the number in backward, or return it as one more "
+        f"result; if it is to count as a constant, keep it as an attribute: ctx.factor = x.item(){user_line()}"
+    )
+
+
+KEPT_NUMBER = TABLE.register(
+    General(
+        name="kept_number",
+        doc="A number that forward of an op of the user's own keeps for backward; it has no derivative.",
+        inputs=("x",),
+        variadic=True,
+        pattern=Pattern.SCALE,
+        forward=lambda *xs, source: source.compute(*xs),
+        back=_refuse,
+        ahead=_refuse,
+        batches=False,
+        per_call=True,
+    )
+)
+
+
+@contextmanager
+def on_constants() -> Iterator[None]:
+    """Run a method of a user's class on constants: nothing is recorded, and its numbers may be looked at."""
+    tape = STATE.tape
+    refusal = None if tape is None else tape.refusal
+    rows = 0 if tape is None else len(tape.buffer)
+    try:
+        with no_grad(), running_backward(differentiated=False):
+            yield
+    finally:
+        if tape is not None:
+            tape.refusal = refusal
+            if len(tape.buffer) > rows:
+                tape.leak = "a wg.Function uses a value that is not among its arguments"
+
+
+def _own_number(x: Any) -> Any:
+    """Return the data of an input, a float64 number as an object of its own, so that it is known by identity."""
+    return float(x) * 1.0 if isinstance(x, float) else x
+
+
+def _is_recorded(item: Any) -> bool:
+    return isinstance(item, Value) and item._tape is not None
+
+
+def _same_bits(one: Any, two: Any) -> bool:
+    if one is two:
+        return True
+    a, b = np.asarray(one), np.asarray(two)
+    return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
