@@ -32,7 +32,8 @@ from wiregrad.cli.failure import UNREADABLE, visible
 from wiregrad.cli.grad import grad
 from wiregrad.cli.questions import QUESTIONS, blame
 from wiregrad.cli.receipt import receipt
-from wiregrad.errors import InputError, WiregradError
+from wiregrad.errors import InputError, SettingError, WiregradError
+from wiregrad.settings import check_settings
 
 USAGE, INTERRUPTED, UNHEARD = 2, 130, 141
 
@@ -53,8 +54,17 @@ Exit codes:
 Results go to stdout, everything else to stderr.
 """
 
+
+@click.pass_context
+def _begin(context: click.Context) -> None:
+    """Check the environment before any command, but for the one that tells what is wrong with it."""
+    if context.invoked_subcommand != doctor.name:
+        check_settings()
+
+
 cli = click.Group(
     "wiregrad",
+    callback=_begin,
     commands=[
         grad,
         explore,
@@ -111,7 +121,9 @@ def _code(args: Sequence[str] | None) -> int:
     except (click.Abort, KeyboardInterrupt):
         code = _tell("interrupted", INTERRUPTED)
     except WiregradError as error:
-        code = _tell(f"wiregrad: {visible(str(error))}", USAGE if isinstance(error, InputError) else UNREADABLE)
+        code = _tell(
+            f"wiregrad: {visible(str(error))}", USAGE if isinstance(error, InputError | SettingError) else UNREADABLE
+        )
     except BrokenPipeError:
         code = UNHEARD
     except OSError as error:
