@@ -131,10 +131,9 @@ def _code(args: Sequence[str] | None) -> int:
     except click.exceptions.Exit as done:
         code = done.exit_code
     except click.ClickException as error:
-        error.message = shortened(error.message)
-        with suppress(OSError):
-            error.show()
-        code = error.exit_code
+        told = io.StringIO()
+        error.show(told)
+        code = _tell(shortened(told.getvalue().rstrip("\n")), error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         code = _tell("interrupted", INTERRUPTED)
     except WiregradError as error:
