@@ -5,6 +5,8 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from threading import Thread
 
 import httpx
 import pytest
@@ -15,18 +17,22 @@ from wiregrad.explorer.server import Exhibit
 from wiregrad.explorer.serving import PromptProtocol, Serving
 
 LIMIT = 0.5
-"""Seconds in place of the ten, so that tests need not wait."""
+"""Seconds in place of the ten, so that tests need not wait; whole requests get the ten, on a busy machine too."""
 PATIENCE = 300.0
 """Seconds after which a test gives up on a busy machine."""
 
 
 @pytest.fixture
-def serving(monkeypatch: pytest.MonkeyPatch) -> Iterator[Serving]:
-    monkeypatch.setattr(module, "REQUEST_SECONDS", LIMIT)
+def serving() -> Iterator[Serving]:
     found = Serving(Exhibit(wg.circuit("x * x"), wg.circuit("x * x").run(x=3)))
     found.start()
     yield found
     found.stop()
+
+
+@pytest.fixture
+def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "REQUEST_SECONDS", LIMIT)
 
 
 def connected(serving: Serving) -> socket.socket:
@@ -64,6 +70,7 @@ def test_the_limit_is_ten_seconds() -> None:
     assert module.REQUEST_SECONDS == 10.0
 
 
+@pytest.mark.usefixtures("hurried")
 @pytest.mark.parametrize("part", PARTS)
 def test_a_request_that_is_sent_in_part_is_dropped(part: str, serving: Serving) -> None:
     with connected(serving) as link:
@@ -72,52 +79,58 @@ def test_a_request_that_is_sent_in_part_is_dropped(part: str, serving: Serving) 
         assert seconds_until_dropped(link) < PATIENCE
 
 
-def test_a_body_that_the_page_owes_is_dropped(serving: Serving) -> None:
-    cookie = httpx.get(serving.url, trust_env=False).headers["set-cookie"].partition(";")[0]
+def test_a_body_that_the_page_owes_is_dropped(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
+    cookie = httpx.get(serving.url, trust_env=False, timeout=PATIENCE).headers["set-cookie"].partition(";")[0]
     headers = [f"Cookie: {cookie}", f"Origin: {serving.guard.origin}", "Content-Length: 23"]
+    monkeypatch.setattr(module, "REQUEST_SECONDS", LIMIT)
     with connected(serving) as link:
         link.sendall(request(serving, "POST /run HTTP/1.1", *headers) + b'{"leaves": ')
-        start = time.monotonic()
-        answer = link.recv(65536) if seconds_until_dropped(link) < PATIENCE else b"none"
 
-    assert answer == b""
-    assert time.monotonic() - start > LIMIT / 2
+        assert seconds_until_dropped(link) < PATIENCE
 
 
+@pytest.mark.usefixtures("hurried")
 def test_bytes_that_trickle_in_do_not_prolong_it(serving: Serving) -> None:
-    start, sent = time.monotonic(), 0
-    with connected(serving) as link, pytest.raises(OSError):
+    with connected(serving) as link:
         link.sendall(request(serving, "GET / HTTP/1.1", end="\r\nA: "))
-        while time.monotonic() - start < PATIENCE:
+        trickling = Thread(target=trickle, args=(link,))
+        trickling.start()
+
+        assert seconds_until_dropped(link) < PATIENCE
+        trickling.join()
+
+
+def trickle(link: socket.socket) -> None:
+    """Send a byte now and then until the other side is gone."""
+    with suppress(OSError):
+        while True:
             link.sendall(b"a")
-            sent += 1
             time.sleep(LIMIT / 10)
 
-    assert sent > 1
 
-
-def test_many_that_send_nothing_do_not_keep_others_out(serving: Serving) -> None:
+def test_many_that_send_nothing_do_not_keep_others_out(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "REQUEST_SECONDS", LIMIT)
     idle = [connected(serving) for _ in range(50)]
+    monkeypatch.setattr(module, "REQUEST_SECONDS", PATIENCE)
 
     assert httpx.get(serving.url, trust_env=False, timeout=PATIENCE).status_code == 303
-    assert all(seconds_until_dropped(link) < PATIENCE for link in idle)
-
     for link in idle:
         link.close()
 
 
-def test_an_answer_that_takes_long_is_not_cut(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
-    find = module.Exhibit.data
+def test_no_limit_runs_while_an_answer_is_made(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
+    data, deadlines = Exhibit.data, []
 
-    def slow(exhibit: Exhibit) -> dict[str, object]:
-        time.sleep(4 * LIMIT)
-        return find(exhibit)
+    def watched(exhibit: Exhibit) -> dict[str, object]:
+        deadlines.extend(link._deadline for link in connections(serving))
+        return data(exhibit)
 
-    monkeypatch.setattr(module.Exhibit, "data", slow)
+    monkeypatch.setattr(Exhibit, "data", watched)
     with httpx.Client(base_url=serving.guard.origin, trust_env=False, timeout=PATIENCE) as browser:
         browser.get(serving.url)
 
         assert browser.get("/data").json()["circuit"]["name"] == "f"
+    assert deadlines == [None]
 
 
 def test_no_limit_runs_while_no_request_does(serving: Serving) -> None:

@@ -135,7 +135,7 @@ def test_blocks_nest_and_are_left_after_an_exception() -> None:
 
 def test_a_convention_belongs_to_its_thread() -> None:
     found: dict[str, list[float]] = {"jax": [], "min_norm": []}
-    barrier = threading.Barrier(2, timeout=20)
+    barrier = threading.Barrier(2, timeout=600)
 
     def work(name: str) -> None:
         barrier.wait()
