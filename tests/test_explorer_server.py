@@ -29,6 +29,8 @@ from wiregrad.explorer.server import Exhibit, app
 from wiregrad.explorer.serving import Serving, checked, explore
 
 HOST = "127.0.0.1:8765"
+PATIENCE = 300.0
+"""Seconds that an answer may take on a busy machine."""
 ORIGIN = f"http://{HOST}"
 
 
@@ -657,7 +659,7 @@ def serving() -> Iterator[Serving]:
 
 def raw(serving: Serving, request: bytes) -> bytes:
     """Return what a real connection answers to bytes as they are."""
-    with socket.create_connection(("127.0.0.1", serving.port), timeout=10) as link:
+    with socket.create_connection(("127.0.0.1", serving.port), timeout=PATIENCE) as link:
         link.sendall(request)
         link.shutdown(socket.SHUT_WR)
         found = b""
@@ -667,7 +669,7 @@ def raw(serving: Serving, request: bytes) -> bytes:
 
 
 def test_a_real_server_lets_one_browser_in(serving: Serving) -> None:
-    with httpx.Client(base_url=serving.guard.origin, trust_env=False) as browser:
+    with httpx.Client(base_url=serving.guard.origin, trust_env=False, timeout=PATIENCE) as browser:
         refused = browser.get("/data")
         page = browser.get(serving.url, follow_redirects=True)
         data = browser.get("/data")
@@ -725,8 +727,8 @@ def test_a_real_server_refuses_a_body_before_it_comes() -> None:
     found = Serving(example())
     found.start()
     try:
-        cookie = httpx.get(found.url, trust_env=False).headers["set-cookie"].partition(";")[0]
-        link = http.client.HTTPConnection("127.0.0.1", found.port, timeout=10)
+        cookie = httpx.get(found.url, trust_env=False, timeout=PATIENCE).headers["set-cookie"].partition(";")[0]
+        link = http.client.HTTPConnection("127.0.0.1", found.port, timeout=PATIENCE)
         headers = {"Origin": found.guard.origin, "Content-Length": str(BODY + 1), "Cookie": cookie}
         link.putrequest("POST", "/run")
         for name, value in headers.items():
@@ -757,7 +759,7 @@ def test_another_address_is_the_only_host_then() -> None:
     found.start()
     try:
         answers = [
-            httpx.get(f"http://127.0.0.2:{found.port}/", headers=headers, trust_env=False).status_code
+            httpx.get(f"http://127.0.0.2:{found.port}/", headers=headers, trust_env=False, timeout=PATIENCE).status_code
             for headers in ({}, {"host": f"127.0.0.1:{found.port}"})
         ]
     finally:
@@ -772,7 +774,7 @@ def test_a_server_that_was_stopped_answers_no_more() -> None:
     found.stop()
 
     with pytest.raises(httpx.ConnectError):
-        httpx.get(found.url, trust_env=False)
+        httpx.get(found.url, trust_env=False, timeout=PATIENCE)
 
 
 @pytest.mark.parametrize(("opens", "word"), [(True, "open"), (False, "ready")])
@@ -803,12 +805,12 @@ def test_the_command_prints_the_address_and_ends_with_an_interrupt() -> None:
         assert process.stderr is not None
         first = process.stderr.readline()
         address = first.split()[-1]
-        with httpx.Client(trust_env=False) as browser:
+        with httpx.Client(trust_env=False, timeout=PATIENCE) as browser:
             browser.get(address)
             data = browser.get(address.partition("?")[0] + "data").json()
         process.send_signal(2)
         rest = process.stderr.read()
-        code = process.wait(20)
+        code = process.wait(PATIENCE)
 
     assert re.fullmatch(r"http://127\.0\.0\.1:\d+/\?token=[\w-]{43}", address)
     assert data["formula"] == "n = x1*w1 + x2*w2 + b; o = tanh(n)"

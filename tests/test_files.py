@@ -741,4 +741,4 @@ for line in open(sys.argv[1]):
 
     assert done.stderr == ""
     assert len(rows) == len(BOMBS.read_text().splitlines())
-    assert all(float(seconds) < 2 for _, seconds in rows)
+    assert all(float(seconds) < 20 for _, seconds in rows)

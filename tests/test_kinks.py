@@ -135,7 +135,7 @@ def test_blocks_nest_and_are_left_after_an_exception() -> None:
 
 def test_a_convention_belongs_to_its_thread() -> None:
     found: dict[str, list[float]] = {"jax": [], "min_norm": []}
-    barrier = threading.Barrier(2, timeout=20)
+    barrier = threading.Barrier(2, timeout=600)
 
     def work(name: str) -> None:
         barrier.wait()
@@ -182,8 +182,8 @@ def test_an_unknown_convention_in_the_environment_is_refused() -> None:
     refused = in_environment("jacks")
 
     assert refused.returncode == 1
-    assert "OperandError: a kink convention is one of min_norm, torch, jax; got 'jacks'" in refused.stderr
-    assert "WIREGRAD_CONVENTION" in refused.stderr
+    assert "WIREGRAD_CONVENTION is one of min_norm, torch, jax; got 'jacks'" in refused.stderr
+    assert "SettingError" in refused.stderr
 
 
 def test_a_node_of_a_circuit_can_have_a_convention_of_its_own() -> None:

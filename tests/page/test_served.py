@@ -14,7 +14,7 @@ from wiregrad.explorer.server import Exhibit
 from wiregrad.explorer.serving import Serving
 
 from .conftest import Opener
-from .driver import Explorer, Watched
+from .driver import PATIENCE, Explorer, Watched
 
 
 def loss(x: np.ndarray, scale: float) -> np.ndarray:
@@ -33,7 +33,7 @@ def serving() -> Iterator[Serving]:
 def visit(browser: Browser, serving: Serving) -> Explorer:
     watched = Watched(allowed=serving.guard.origin)
     context = browser.new_context()
-    context.set_default_timeout(5000)
+    context.set_default_timeout(PATIENCE)
     watched.attach(context)
     return Explorer(context.new_page(), watched)
 

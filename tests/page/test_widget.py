@@ -18,7 +18,7 @@ import wiregrad as wg
 from wiregrad.explorer.page import as_json, static
 from wiregrad.explorer.widget import ExplorerWidget, widget
 
-from .driver import WIDE, Explorer, Watched
+from .driver import PATIENCE, WIDE, Explorer, Watched
 
 POINT = np.array([0.5, -1.0, 2.0])
 TRAITS = ["data", "step", "selection", "theme", "bundle"]
@@ -137,7 +137,7 @@ def opened(browser: Browser, tmp_path: Path) -> Iterator[Opener]:
         path.write_text(NOTEBOOK.format(style=static("explorer.css"), cells=cells, module=as_json(static("widget.js"))))
         context = browser.new_context(viewport={"width": WIDE[0], "height": WIDE[1]})
         contexts.append(context)
-        context.set_default_timeout(5000)
+        context.set_default_timeout(PATIENCE)
         watched.attach(context)
         found = Notebook(context.new_page(), watched, list(widgets))
         found.silent = silent

@@ -6,7 +6,6 @@ op or type it has none for, llvmlite missing, executable memory forbidden) the i
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -272,8 +271,7 @@ class Compiled:
     def _built(self, circuit: Circuit, gradient: int | None, many: bool = False) -> Program | None:
         """Return a program; None, with the reason kept, where there is none."""
         try:
-            if os.environ.get(machine.SWITCH) == "0":
-                raise NotNativeError(f"native code is switched off by {machine.SWITCH}=0 in the environment")
+            machine.check_switch()
             return build(circuit, gradient, lanes=batch.lanes_for(self.dtype) if many else 1)
         except NotNativeError as error:
             self._reason = str(error)

@@ -221,7 +221,7 @@ def find_tool(*names: str) -> Tool | None:
         if path is None:
             continue
         try:
-            answer = subprocess.run([path, "--version"], capture_output=True, timeout=30, check=False)
+            answer = subprocess.run([path, "--version"], capture_output=True, timeout=TIMEOUT, check=False)
         except (OSError, subprocess.TimeoutExpired):
             continue
         said = answer.stdout.decode(errors="replace").strip().splitlines()

@@ -28,11 +28,12 @@ from wiregrad.cli.convert import convert
 from wiregrad.cli.doctor import doctor
 from wiregrad.cli.draw import draw
 from wiregrad.cli.explore import explore
-from wiregrad.cli.failure import UNREADABLE, visible
+from wiregrad.cli.failure import UNREADABLE, shortened, visible
 from wiregrad.cli.grad import grad
 from wiregrad.cli.questions import QUESTIONS, blame
 from wiregrad.cli.receipt import receipt
-from wiregrad.errors import InputError, WiregradError
+from wiregrad.errors import InputError, SettingError, WiregradError
+from wiregrad.settings import check_settings
 
 USAGE, INTERRUPTED, UNHEARD = 2, 130, 141
 
@@ -53,8 +54,17 @@ Exit codes:
 Results go to stdout, everything else to stderr.
 """
 
+
+@click.pass_context
+def _begin(context: click.Context) -> None:
+    """Check the environment before any command, but for the one that tells what is wrong with it."""
+    if context.invoked_subcommand != doctor.name:
+        check_settings()
+
+
 cli = click.Group(
     "wiregrad",
+    callback=_begin,
     commands=[
         grad,
         explore,
@@ -81,7 +91,9 @@ click.version_option(__version__, prog_name="wiregrad")(cli)
 def main(args: Sequence[str] | None = None) -> int:
     """Run the command and return (or exit with) its code."""
     # Python has None for a stream that was closed before it began.
-    sys.stdout, sys.stderr = sys.stdout or _nowhere(), sys.stderr or _nowhere()
+    # An answer must not vanish in silence, but there is no place left to say that a message did.
+    sys.stdout = _buffered(sys.stdout or _unwritable())
+    sys.stderr = _buffered(sys.stderr or _nowhere())
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             # Names and table lines that the terminal's encoding lacks are escaped, not a crash.
@@ -91,6 +103,20 @@ def main(args: Sequence[str] | None = None) -> int:
         _drop_what_cannot_be_written()
         sys.exit(code)
     return code
+
+
+def _buffered(stream: TextIO) -> TextIO:
+    """Return a stream that writes all it is given; one without a buffer drops what does not fit into a pipe at once."""
+    # PYTHONUNBUFFERED has Python make such streams.
+    raw = getattr(stream, "buffer", None)
+    if not isinstance(raw, io.RawIOBase):
+        return stream
+    return io.TextIOWrapper(io.BufferedWriter(raw), stream.encoding, stream.errors, write_through=True)
+
+
+def _unwritable() -> TextIO:
+    """Return a stream that refuses what is written, as the closed one would."""
+    return open(os.open(os.devnull, os.O_RDONLY), "w", encoding="utf-8")
 
 
 def _nowhere() -> TextIO:
@@ -105,13 +131,16 @@ def _code(args: Sequence[str] | None) -> int:
     except click.exceptions.Exit as done:
         code = done.exit_code
     except click.ClickException as error:
-        with suppress(OSError):
-            error.show()
-        code = error.exit_code
+        told = io.StringIO()
+        error.show(told)
+        code = _tell(shortened(told.getvalue().rstrip("\n")), error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         code = _tell("interrupted", INTERRUPTED)
     except WiregradError as error:
-        code = _tell(f"wiregrad: {visible(str(error))}", USAGE if isinstance(error, InputError) else UNREADABLE)
+        code = _tell(
+            f"wiregrad: {shortened(visible(str(error)))}",
+            USAGE if isinstance(error, InputError | SettingError) else UNREADABLE,
+        )
     except BrokenPipeError:
         code = UNHEARD
     except OSError as error:

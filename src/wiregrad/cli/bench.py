@@ -9,7 +9,7 @@ import click
 
 from wiregrad.cli.common import as_document, no_color
 from wiregrad.cli.documents import SCHEMA
-from wiregrad.cli.failure import Failure
+from wiregrad.cli.forms import as_lines, write
 
 SIZES = ("quick", "full", "tiny")
 PARTS = ("compile", "point", "batch", "call", "memory")
@@ -53,13 +53,7 @@ def bench(size: str, parts: tuple[str, ...], outputs: tuple[str, ...], document:
     found = suite.measure({"quick": suite.QUICK, "full": suite.FULL, "tiny": suite.TINY}[size], parts=parts)
     told = json.dumps({"schema": SCHEMA, **found.document()}, indent=2)
     for name in outputs:
-        _write(name, told if name.endswith(".json") else found.markdown())
+        text = told if name.endswith(".json") else found.markdown()
+        write(name, as_lines(text.rstrip()))
     if document or not outputs:
         click.echo(told if document else found.markdown())
-
-
-def _write(name: str, text: str) -> None:
-    try:
-        Path(name).write_text(f"{text.rstrip()}\n", encoding="utf-8")
-    except OSError as error:
-        raise Failure(f"cannot write {name}: {error.strerror}") from None

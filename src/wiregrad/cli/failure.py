@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import traceback
 from collections.abc import Iterator
@@ -36,6 +37,15 @@ def visible(text: str) -> str:
     'red\\\\x1b'
     """
     return "".join(ch if ch.isprintable() or ch == "\n" else repr(ch)[1:-1] for ch in text)
+
+
+def shortened(text: str) -> str:
+    """Return a message in which words that fill a screen are cut.
+
+    >>> len(shortened("got " + "9" * 1_000_000))
+    84
+    """
+    return re.sub(r"\S{1000,}", lambda match: match[0][:77] + "...", text)
 
 
 @contextmanager

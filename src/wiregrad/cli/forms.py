@@ -88,7 +88,7 @@ def _in_file(path: str, form: str) -> tuple[Circuit, str]:
 
 def _stdin() -> bytes:
     if sys.stdin is None:
-        return b""
+        raise Failure("cannot read stdin: it is closed")
     # One byte more than is allowed shows that there is too much.
     read = sys.stdin.buffer.read if hasattr(sys.stdin, "buffer") else lambda most: sys.stdin.read(most).encode()
     data: bytes = read(MAX_FILE + 1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,12 +9,12 @@ from importlib import metadata
 
 import numpy as np
 
-from wiregrad import __version__
+from wiregrad import __version__, settings
 from wiregrad.api import circuit
 from wiregrad.backends.compiled import INTERPRETER
 from wiregrad.backends.native import batch, libmvec, machine, memory
 from wiregrad.backends.native.program import LLVM, STENCILS
-from wiregrad.errors import NotNativeError
+from wiregrad.errors import NotNativeError, SettingError
 from wiregrad.inspect.report import Report
 
 
@@ -45,6 +44,9 @@ class Health(Report):
             if finding.remedy:
                 yield f"{'':<{width}}  {finding.remedy}"
         yield ""
+        if not self.tiers:
+            yield "circuits are not compiled while the environment asks for what is not known"
+            return
         yield f"circuits run in {'native code' if self.native else 'the interpreter alone'}: {', '.join(self.tiers)}"
 
 
@@ -54,19 +56,17 @@ def examine() -> Health:
     >>> examine().findings[0].name
     'wiregrad'
     """
-    tried = _native()
-    packages = [_package(name) for name in ("llvmlite", "pyelftools")]
-    findings = (
+    versions = (
         Finding("wiregrad", __version__),
         Finding("python", f"{platform.python_version()} ({platform.python_implementation()}), {_system()}"),
         Finding("numpy", np.__version__),
-        *packages,
-        _processor(),
-        _memory(),
-        _vector_math(),
-        _switch(),
-        tried,
+        *(_package(name) for name in ("llvmlite", "pyelftools")),
     )
+    unknown = tuple(finding for finding in map(_unknown, settings.ALLOWED) if finding is not None)
+    if unknown:
+        return Health(False, (), (*versions, *unknown))
+    tried = _native()
+    findings = (*versions, _processor(), _memory(), _vector_math(), _switch(), tried)
     stencils = (STENCILS,) if machine.has_stencils() else ()
     tiers = (*stencils, LLVM, INTERPRETER) if tried.ok else (INTERPRETER,)
     return Health(tried.ok, tiers, findings)
@@ -113,11 +113,20 @@ def _vector_math() -> Finding:
     return Finding("libmvec", "found" if found else "not found; wiregrad's own vector functions serve")
 
 
+def _unknown(variable: str) -> Finding | None:
+    """Return what is wrong with an environment variable; None if nothing is."""
+    try:
+        settings.read_setting(variable)
+    except SettingError as error:
+        return Finding(variable, str(error), ok=False, remedy=f"unset {variable}, or choose one of these")
+    return None
+
+
 def _switch() -> Finding:
-    value = os.environ.get(machine.SWITCH)
-    if value == "0":
-        return Finding(machine.SWITCH, "0", ok=False, remedy=f"native code is switched off: unset {machine.SWITCH}")
-    return Finding(machine.SWITCH, "not set" if value is None else value)
+    value = settings.read_setting(machine.SWITCH)
+    if value == settings.OFF:
+        return Finding(machine.SWITCH, value, ok=False, remedy=f"native code is switched off: unset {machine.SWITCH}")
+    return Finding(machine.SWITCH, value or "not set")
 
 
 def _native() -> Finding:

@@ -26,6 +26,8 @@ Kinds = frozenset[Any]
 
 WHOLE = re.compile(r"[+-]?\d[\d_]*")
 _WORDS = {"nan": math.nan, "inf": math.inf, "infinity": math.inf, "true": True, "false": False}
+_MANY_DIGITS = re.compile(r"\d[\d_]{4300,}")
+"""A whole number that Python would not read."""
 _UNREADABLE = (ValueError, SyntaxError, TypeError, MemoryError, RecursionError, OverflowError)
 
 
@@ -48,8 +50,17 @@ def pairs(texts: Iterable[str]) -> dict[str, str]:
 
 def unreadable(text: str) -> click.UsageError:
     """Return the error for a value that cannot be read."""
-    shown = text if len(text) <= 80 else text[:77] + "..."
-    return click.UsageError(f"wanted NAME=NUMBER, like a=2, or NAME=[NUMBERS]; got {shown!r}")
+    if _MANY_DIGITS.search(text):
+        return click.UsageError(f"a whole number has at most 4,300 digits; got {_cut(text)!r}")
+    return click.UsageError(f"wanted NAME=NUMBER, like a=2, or NAME=[NUMBERS]; got {_cut(text)!r}")
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+class _TooLargeError(Exception):
+    """A number was written that no float holds; it must not become infinity in silence."""
 
 
 def read(name: str, text: str, kinds: Kinds = frozenset()) -> Any:
@@ -64,15 +75,22 @@ def read(name: str, text: str, kinds: Kinds = frozenset()) -> Any:
         if str not in kinds:
             return _literal(text)
         return text if text[:1] not in ("'", '"') else _literal(text)
+    except _TooLargeError:
+        said = f"{_cut(f'{name}={text}')!r} is too large: a number is below about 1.8e308, and infinity is written inf"
+        raise click.UsageError(said) from None
     except _UNREADABLE:
         raise unreadable(f"{name}={text}") from None
 
 
 def _literal(text: str) -> Any:
     try:
-        return float(text)
+        number = float(text)
     except ValueError:
         value = _parsed(text)
+    else:
+        if math.isinf(number) and any(ch.isdigit() for ch in text):
+            raise _TooLargeError
+        return number
     if isinstance(value, list):
         return _array(value)
     if not isinstance(value, bool | int | float | complex | str):
@@ -90,6 +108,11 @@ def _parsed(text: str) -> Any:
 
 
 class _Words(ast.NodeTransformer):
+    def visit_Constant(self, node: ast.Constant) -> ast.expr:
+        if isinstance(node.value, float | complex) and not np.isfinite(node.value):
+            raise _TooLargeError
+        return node
+
     def visit_Name(self, node: ast.Name) -> ast.expr:
         word = _WORDS.get(node.id.lower())
         return node if word is None else ast.copy_location(ast.Constant(word), node)

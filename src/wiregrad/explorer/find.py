@@ -1,10 +1,10 @@
 """The find language: `op:tanh name:/attn/ grad>1e3 nan depth<4`. All that is asked must hold.
 
-A term is `op:NAME`, `name:TEXT`, `group:TEXT` (part of a name; `/TEXT/` is a regular expression), a comparison of
-`grad`, `value`, `depth`, `rank` or `index` with a number, `nan`, `inf`, `bad` (not finite), `absent` (no gradient
-arrived), or a word, which is part of a name. Sizes are magnitudes, of an array the norm; `depth` counts the groups
-around a node, `rank` the wires on the longest way to it. Every term is answered for all nodes at once, so that a search
-of a million nodes takes the time of a few array ops.
+A term is `op:NAME`, `name:TEXT`, `group:TEXT` (part of a name; `/TEXT/` is a regular expression, see `name_regex`), a
+comparison of `grad`, `value`, `depth`, `rank` or `index` with a number, `nan`, `inf`, `bad` (not finite), `absent` (no
+gradient arrived), or a word, which is part of a name. Sizes are magnitudes, of an array the norm; `depth` counts the
+groups around a node, `rank` the wires on the longest way to it. Every term is answered for all nodes at once, so that a
+search of a million nodes takes the time of a few array ops.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wiregrad.errors import InputError, shown, suggest
+from wiregrad.explorer.name_regex import matches
 from wiregrad.ir import TABLE, Circuit
 from wiregrad.ir.names import is_automatic
 
@@ -105,11 +106,8 @@ def _named(measured: Measured, text: str) -> Mask:
     found = np.zeros(circuit.size, bool)
     if is_automatic(text) and int(text[1:]) < circuit.size:
         found[int(text[1:])] = True
-    test = _test(text)
-    hits = np.fromiter(map(test, measured.names), bool, len(measured.names))
-    found[circuit.columns.names.nodes[hits]] = True
-    outputs = zip(circuit.columns.outputs.tolist(), circuit.columns.labels, strict=True)
-    found[[node for node, label in outputs if test(label)]] = True
+    found[circuit.columns.names.nodes[_meant(text, measured.names)]] = True
+    found[circuit.columns.outputs[_meant(text, circuit.columns.labels)]] = True
     return found
 
 
@@ -117,21 +115,16 @@ def _grouped(measured: Measured, text: str) -> Mask:
     labels = measured.circuit.columns.groups
     if labels.index is None:
         return np.zeros(measured.circuit.size, bool)
-    test = _test(text)
     # Nodes without a group have index -1, which is the last entry.
-    held: Mask = np.array([*(test(str(label)) for label in labels.table), False])[labels.index]
+    held: Mask = np.append(_meant(text, [*map(str, labels.table)]), False)[labels.index]
     return held
 
 
-def _test(text: str) -> Callable[[str], bool]:
-    """Return what says whether a name is meant: it has the text in it, or matches what stands between slashes."""
-    if len(text) < 2 or not (text.startswith("/") and text.endswith("/")):
-        return lambda name: text in name
-    try:
-        pattern = re.compile(text[1:-1])
-    except re.error as error:
-        raise InputError(f"{shown(text)} is no regular expression: {error}") from None
-    return lambda name: pattern.search(name) is not None
+def _meant(text: str, names: Sequence[str]) -> Mask:
+    """Return which names are meant: those with the text in them, or those that match what stands between slashes."""
+    if len(text) >= 2 and text.startswith("/") and text.endswith("/"):
+        return matches(text[1:-1], names)
+    return np.fromiter((text in name for name in names), bool, len(names))
 
 
 _TEXTUAL: dict[str, Callable[[Measured, str], Mask]] = {"op": _op, "name": _named, "group": _grouped}

@@ -141,13 +141,18 @@ def _told(status: int, text: str) -> Response:
 
 
 async def _body(scope: Scope, receive: Receive) -> bytes | None:
-    """Return the body of a request; None if it is too large, which is seen without reading more than is allowed."""
+    """Return the body of a request; None if it is too large, which is seen without reading more than is allowed.
+
+    None too if its sender went away: half a body is none.
+    """
     lengths = _values(scope, b"content-length")
     if any(not length.isdigit() or int(length) > BODY for length in lengths):
         return None
     found = bytearray()
     while len(found) <= BODY:
         message = await receive()
+        if message["type"] == "http.disconnect":
+            return None
         found += message.get("body", b"")
         if not message.get("more_body", False):
             return bytes(found) if len(found) <= BODY else None

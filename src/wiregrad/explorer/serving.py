@@ -6,6 +6,7 @@ with the process.
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import socket
 import sys
@@ -13,15 +14,61 @@ import time
 import webbrowser
 from threading import Thread
 
+import h11
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from wiregrad.errors import FileAccessError, InputError, shown
 from wiregrad.explorer.guard import Guard
 from wiregrad.explorer.server import Exhibit, app
 
 LOOPBACK = "127.0.0.1"
-PATIENCE = 10.0
-"""How many seconds the server has to begin and to end."""
+PATIENCE = 60.0
+"""How many seconds the server has to begin and to end, on a busy machine too."""
+REQUEST_SECONDS = 10.0
+"""How many seconds a request may take to arrive; a connection that brings less is dropped."""
+
+
+class PromptProtocol(H11Protocol):
+    """A connection whose requests must arrive whole in time; uvicorn itself waits for ever for the rest of one.
+
+    The time counts from the beginning of a connection or of a request, so that bytes that trickle in do not prolong it.
+    Between two requests uvicorn's own limit holds.
+    """
+
+    _deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to wait for the first request."""
+        super().connection_made(transport)
+        self._expect()
+
+    def data_received(self, data: bytes) -> None:
+        """Take a part of a request."""
+        self._expect()
+        super().data_received(data)
+        if self.conn.their_state not in (h11.IDLE, h11.SEND_BODY):
+            self._relax()
+
+    def on_response_complete(self) -> None:
+        """Go on with what has already arrived of the next request."""
+        super().on_response_complete()
+        if self.conn.their_state is h11.SEND_BODY or self.conn.trailing_data[0]:
+            self._expect()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End the connection."""
+        self._relax()
+        super().connection_lost(exc)
+
+    def _expect(self) -> None:
+        if self._deadline is None:
+            self._deadline = self.loop.call_later(REQUEST_SECONDS, self.transport.abort)
+
+    def _relax(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
 
 
 class Serving:
@@ -42,7 +89,7 @@ class Serving:
             log_level="error",
             lifespan="off",
             ws="none",
-            http="h11",
+            http=PromptProtocol,
             proxy_headers=False,
             server_header=False,
             timeout_graceful_shutdown=1,

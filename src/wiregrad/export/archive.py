@@ -11,10 +11,9 @@ from __future__ import annotations
 import json
 import os
 import re
-import secrets
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from math import prod
 from pathlib import Path
 from typing import Any, NoReturn
@@ -24,6 +23,7 @@ from numpy.typing import NDArray
 
 from wiregrad.dtypes import MAX_AXES, can_be
 from wiregrad.errors import CircuitError, FileAccessError, FileFormatError, shown
+from wiregrad.export.atomic import write_whole
 from wiregrad.ir import Circuit
 from wiregrad.ir.document import FORMAT, READERS, VERSION, Tensors, parse_json, unknown_version, write_json
 from wiregrad.ir.elements import as_pairs
@@ -132,31 +132,7 @@ def replace(path: PathLike, parts: list[memoryview]) -> None:
             path.write_bytes(b"".join(parts))
             return
         # What a link points to is replaced, not the link.
-        target = Path(os.path.realpath(path))
-        fresh = target.with_name(f".wiregrad-{secrets.token_hex(8)}.tmp")
-        try:
-            # Nobody else may read it before it has the mode of the one it replaces.
-            with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-                for part in parts:
-                    file.write(part)
-                file.flush()
-                os.fsync(file.fileno())
-            fresh.chmod(_mode_of(target))
-            fresh.replace(target)
-        except BaseException:
-            with suppress(OSError):
-                fresh.unlink()
-            raise
-
-
-def _mode_of(path: Path) -> int:
-    """Return the mode of a file, or the one that a new file would have."""
-    if path.exists():
-        return stat.S_IMODE(path.stat().st_mode)
-    # Only by setting it can it be read.
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return 0o666 & ~mask
+        write_whole(Path(os.path.realpath(path)), parts)
 
 
 def _at_once(path: str, flags: int) -> int:

@@ -5,18 +5,18 @@ The low two bits are the convention; bit 2 + k says that input k was a literal, 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from contextvars import ContextVar
 from enum import IntEnum
 from functools import cache
 
+from wiregrad import settings
 from wiregrad.errors import OperandError, shown, suggest
 from wiregrad.ir.infer import DERIVE
 from wiregrad.ir.op import Op
 
 MAX_SLOTS = 6
-VARIABLE = "WIREGRAD_CONVENTION"
+VARIABLE = settings.CONVENTION
 """The environment variable that names the convention recordings use unless told otherwise."""
 
 
@@ -50,11 +50,7 @@ def named_convention(name: object) -> Convention:
 @cache
 def default_convention() -> Convention:
     """Return the convention of recordings that were told none; the environment is read once, when first asked."""
-    name = os.environ.get(VARIABLE)
-    try:
-        return named_convention(name) if name else Convention.MIN_NORM
-    except OperandError as error:
-        raise OperandError(f"{error} (in the environment variable {VARIABLE})") from None
+    return named_convention(settings.read_setting(VARIABLE) or Convention.MIN_NORM.label)
 
 
 CHOICES: ContextVar[tuple[tuple[object, Convention], ...]] = ContextVar("wiregrad_conventions", default=())

@@ -9,6 +9,7 @@
 import type { Circuit, Run } from "../types";
 import { ranksOf } from "./circuits";
 import { isBad, isNan } from "./faults";
+import { nameRegex } from "./name-regex";
 import { sizeOf } from "./numbers";
 import { callable, opOf } from "./table";
 import { shown, suggest } from "./words";
@@ -91,10 +92,9 @@ function inGroup({ nodes }: Circuit, text: string): Test {
 function textTest(text: string): (name: string) => boolean {
   if (text.length < 2 || !text.startsWith("/") || !text.endsWith("/")) return (name) => name.includes(text);
   try {
-    const pattern = new RegExp(text.slice(1, -1), "u");
-    return (name) => pattern.test(name);
-  } catch {
-    throw new FindMistake(`${shown(text)} is no regular expression`);
+    return nameRegex(text.slice(1, -1));
+  } catch (error) {
+    throw new FindMistake(`${shown(text)}: ${(error as Error).message}`);
   }
 }
 

@@ -3,13 +3,20 @@
 A tile is as many points as a vector has lanes. Every tile runs the same code, the last one with its last point
 repeated, and no lane looks at another: the answer for a point is the same in every batch and for every number of
 threads. Threads run without Python's lock.
+
+Python handles signals in the main thread, between two of its own instructions. So the main thread never stays in native
+code for long: it comes back every few milliseconds, and where one tile alone takes longer another thread works in its
+place while it waits. An interrupted batch tells its threads that nothing is left to take; each ends after its share.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
-from concurrent.futures import ThreadPoolExecutor, wait
+import threading
+import time
+from collections.abc import Iterable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import cache
 from typing import Any
 
@@ -25,6 +32,10 @@ FEWEST = 64
 """There is a thread for so many tiles at most: waking one takes as long as a few of them."""
 SHARE, TURNS = 8, 16
 """How many tiles a thread takes at a time, from what is left: enough that it comes back about so many times."""
+MAX_SHARE_STEPS = 100_000
+"""The maximum number of steps in a share of several tiles: under a millisecond as a rule, under 50 at worst."""
+SLICE = 0.01
+"""About how many seconds the main thread stays in native code, or waits, before it looks for signals."""
 
 
 def lanes_for(dtype: np.dtype[np.floating]) -> int:
@@ -36,28 +47,81 @@ def run(
     program: Program, points: NDArray[np.floating], *, gradient: bool, threads: int | None = None
 ) -> tuple[NDArray[np.floating], NDArray[np.floating] | None]:
     """Run a program on each row of `points`; returns the outputs, one row per point, and the gradients if wanted."""
-    count, lanes = len(points), program.real.lanes
-    given = np.ascontiguousarray(points, program.real.dtype)
-    values = np.empty((count, program.outputs), program.real.dtype)
-    gradients = np.empty((count, program.inputs), program.real.dtype) if gradient else None
-    tiles = -(-count // lanes)
+    tiles = -(-len(points) // program.real.lanes)
     workers = max(1, min(threads or available(), tiles // FEWEST))
-    turns = 1 if workers == 1 else workers * TURNS
-    taken, share = np.zeros(1, np.int64), lanes * max(SHARE, -(-tiles // turns))
-    slopes = 0 if gradients is None else gradients.ctypes.data
-    arguments = (given.ctypes.data, values.ctypes.data, slopes, program.inputs, program.outputs)
-    driver, left = _driver(program.real), (taken.ctypes.data, share, count)
+    job = _Job(program, points, gradient, tiles if workers == 1 else max(SHARE, -(-tiles // (workers * TURNS))))
+    helpers = list[Future[None]]()
+    try:
+        helpers += [_helpers().submit(job.work) for _ in range(workers - 1)]
+        if threading.current_thread() is not threading.main_thread():
+            job.work()
+        elif job.has_short_tiles:
+            job.work_in_slices()
+        else:
+            # In a thread of its own: the helpers may be busy with the batches of other threads.
+            _wait([_substitute().submit(job.work)])
+        # When nothing is left to take, a helper that has not begun need not begin.
+        _wait([helper for helper in helpers if not helper.cancel()])
+    finally:
+        job.stop()
+        for helper in helpers:
+            helper.cancel()
+    return job.values, job.gradients
 
-    def work(_kept: tuple[Any, ...] = (given, values, gradients, taken)) -> None:
-        # A helper keeps what it works on, even where the call that it helps is interrupted.
-        own = aligned(program.initial)
-        driver(program.entry, own.ctypes.data, *arguments, *left)
 
-    helpers = [_pool().submit(work) for _ in range(workers - 1)]
-    work()
-    # When this thread finds nothing left to take, one that has not begun need not begin.
-    wait([helper for helper in helpers if not helper.cancel()])
-    return values, gradients
+class _Job:
+    """A batch that threads work on, share by share.
+
+    A thread keeps what it works on alive, even where the call that it works for is interrupted.
+    """
+
+    def __init__(self, program: Program, points: NDArray[np.floating], gradient: bool, share: int) -> None:
+        """Prepare a batch of which a thread takes `share` tiles at a time, or fewer where these would take long."""
+        count, dtype = len(points), program.real.dtype
+        self.values = np.empty((count, program.outputs), dtype)
+        self.gradients = np.empty((count, program.inputs), dtype) if gradient else None
+        self._points = np.ascontiguousarray(points, dtype)
+        # Numbers that are copied in and out take as long as steps.
+        steps = len(program.stream) + 2 * program.inputs + program.outputs
+        self.has_short_tiles = steps <= MAX_SHARE_STEPS
+        share = max(1, min(share, MAX_SHARE_STEPS // steps))
+        self._program, self._count, self._share = program, count, share * program.real.lanes
+        self._first = max(1, MAX_SHARE_STEPS // (steps * share))
+        self._taken = ctypes.c_int64(0)
+        """How many points were taken; native code adds to it."""
+        slopes = 0 if self.gradients is None else self.gradients.ctypes.data
+        arrays = (self._points.ctypes.data, self.values.ctypes.data, slopes)
+        sizes = (program.inputs, program.outputs)
+        self._arguments = (*arrays, *sizes, ctypes.addressof(self._taken), self._share, count)
+
+    def work(self) -> None:
+        """Take shares until none is left."""
+        self._take(aligned(self._program.initial), -(-self._count // self._share))
+
+    def work_in_slices(self) -> None:
+        """Take shares until none is left, and come back to Python every few milliseconds."""
+        buffer, shares = aligned(self._program.initial), self._first
+        while self._taken.value < self._count:
+            began = time.perf_counter()
+            self._take(buffer, shares)
+            if time.perf_counter() - began < SLICE / 2:
+                shares *= 2
+
+    def _take(self, buffer: NDArray[np.floating], shares: int) -> None:
+        _driver(self._program.real)(self._program.entry, buffer.ctypes.data, *self._arguments, shares)
+
+    def stop(self) -> None:
+        """Leave nothing to take."""
+        self._taken.value = self._count
+
+
+def _wait(works: Iterable[Future[None]]) -> None:
+    """Wait for threads, and raise what they raised; signals are handled meanwhile."""
+    pending = set(works)
+    while pending:
+        done, pending = wait(pending, SLICE)
+        for work in done:
+            work.result()
 
 
 def available() -> int:
@@ -66,27 +130,33 @@ def available() -> int:
 
 
 @cache
-def _pool() -> ThreadPoolExecutor:
+def _helpers() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(available(), thread_name_prefix="wiregrad-batch")
+
+
+@cache
+def _substitute() -> ThreadPoolExecutor:
+    """Return the thread that works in the main thread's place."""
+    return ThreadPoolExecutor(1, thread_name_prefix="wiregrad-main")
 
 
 if hasattr(os, "register_at_fork"):
     # A child has none of its parent's threads.
-    os.register_at_fork(after_in_child=_pool.cache_clear)
+    os.register_at_fork(after_in_child=_helpers.cache_clear)
+    os.register_at_fork(after_in_child=_substitute.cache_clear)
 
 
 @cache
 def _driver(real: Real) -> Any:
     """Return the native loop over tiles."""
     address = machine.compiled(_text(real), "batch")[0]
-    kinds = [*[ctypes.c_void_p] * 5, *[ctypes.c_int64] * 2, ctypes.c_void_p, *[ctypes.c_int64] * 2]
+    kinds = [*[ctypes.c_void_p] * 5, *[ctypes.c_int64] * 2, ctypes.c_void_p, *[ctypes.c_int64] * 3]
     return ctypes.CFUNCTYPE(None, *kinds)(address)
 
 
 def _text(real: Real) -> str:
     w = Loops(dict.fromkeys(["w", "x", "y", "g"], real.name))
-    # As often as a thread alone would have to.
-    with w.loop("0", w.do("udiv", w.do("add", "%count", w.do("sub", "%share", "1")), "%share")):
+    with w.loop("0", "%shares"):
         first = w.new("atomicrmw add ptr %taken, i64 %share monotonic")
         last = w.least(w.do("add", first, "%share"), "%count")
         with w.when(w.is_("slt", first, last)), w.tiles(first, last, real.lanes) as (tile, count):
@@ -94,7 +164,7 @@ def _text(real: Real) -> str:
     clear = "avx" in machine.features()
     arguments = (
         "ptr %code, ptr %w, ptr noalias %x, ptr noalias %y, ptr noalias %g, i64 %n, i64 %m, "
-        "ptr %taken, i64 %share, i64 %count"
+        "ptr %taken, i64 %share, i64 %count, i64 %shares"
     )
     return "\n".join(
         [

@@ -7,17 +7,16 @@ the process: they are few, and code that is running cannot be taken away.
 from __future__ import annotations
 
 import ctypes
-import os
 import platform
 import sys
 from functools import cache
 from typing import Any
 
+from wiregrad import settings
 from wiregrad.errors import NotNativeError
 
-SWITCH = "WIREGRAD_NATIVE"
+SWITCH = settings.NATIVE
 """The environment variable that turns native code off when it is 0, and stencils when it is `llvm`."""
-WHOLE = "llvm"
 TRIPLE = "x86_64-unknown-linux-gnu"
 """Stencils are read out of ELF objects whatever the platform."""
 PROCESSORS = frozenset(["x86_64", "amd64"])
@@ -27,8 +26,7 @@ PROCESSORS = frozenset(["x86_64", "amd64"])
 @cache
 def llvm() -> Any:
     """Return LLVM's binding, ready for this processor; raise `NotNativeError` where there is none."""
-    if os.environ.get(SWITCH) == "0":
-        raise NotNativeError(f"native code is switched off by {SWITCH}=0 in the environment")
+    check_switch()
     try:
         from llvmlite import binding  # noqa: PLC0415  # 30 ms that only native code needs
     except ImportError as error:
@@ -38,10 +36,16 @@ def llvm() -> Any:
     return binding
 
 
+def check_switch() -> None:
+    """Raise `NotNativeError` if native code is switched off."""
+    if settings.read_setting(SWITCH) == settings.OFF:
+        raise NotNativeError(f"native code is switched off by {SWITCH}=0 in the environment")
+
+
 def has_stencils() -> bool:
     """Return whether stencils can be made for this machine; where not, LLVM compiles every circuit as a whole."""
     known = platform.machine().lower() in PROCESSORS and sys.platform != "win32"
-    return known and os.environ.get(SWITCH) != WHOLE
+    return known and settings.read_setting(SWITCH) != settings.LLVM
 
 
 @cache

@@ -13,7 +13,6 @@ compute in double, at half its speed. One lane takes the scalar function, except
 from __future__ import annotations
 
 import ctypes
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -22,6 +21,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from wiregrad import settings
 from wiregrad.backends.native import libmvec, machine
 from wiregrad.backends.native.emit import INSTRUCTIONS, Emitter
 from wiregrad.backends.native.lanes import SIZES, suffix, vector
@@ -31,9 +31,9 @@ from wiregrad.errors import NoRuleError
 from wiregrad.ops.expressions import MATH_H
 
 Reals: TypeAlias = NDArray[np.floating[Any]]
-SWITCH = "WIREGRAD_VECTOR_MATH"
+SWITCH = settings.VECTOR_MATH
 """The environment variable that names the source to try first."""
-SOURCES = ("polynomial", "libmvec", "scalar")
+SOURCES = settings.ALLOWED[SWITCH]
 """Where functions come from that are not instructions."""
 ALONE = frozenset(["expm1", "tanh", "sinh", "sin", "cos", "tan", "hypot"])
 """The functions whose polynomial is faster than glibc's function for one double too (benchmarks/vector_math.py)."""
@@ -116,9 +116,9 @@ def vector_function(name: str, lanes: int, real: str, source: str | None = None)
     """
     if name not in MATH_H:
         raise NoRuleError(f"math.h has no function {name} that an op may call; there are {', '.join(sorted(MATH_H))}")
-    wanted = source or os.environ.get(SWITCH, "")
+    wanted = source or settings.read_setting(SWITCH)
     if wanted and wanted not in SOURCES:
-        raise ValueError(f"vector math comes from {', '.join(SOURCES)}; {SWITCH} or source asks for {wanted!r}")
+        raise ValueError(f"vector math comes from {', '.join(SOURCES)}; got source={wanted!r}")
     return _found(name, lanes, real, wanted)
 
 

@@ -1,0 +1,242 @@
+"""Regular expressions for names, matched in a time that grows with the length of the names and with nothing else.
+
+Python's `re` tries one way after another and can take for ever: `(a+)+$` on thirty letters does. Here an expression is
+a row of at most 63 items, one bit each, and all names take a step at the same time, on all their ways at once. That
+leaves out groups, counts and what looks around; each is refused with what to write instead. An expression has:
+
+    a \\.          a character; behind a backslash any sign stands for itself
+    .             any character
+    [a-z_] [^0-9] one of some characters, or none of them
+    \\d \\w \\s      a digit; a letter, digit or _; a space; with a capital letter all others
+    * + ?         the item before: any number of times; at least once; at most once
+    ^ $           the beginning and the end of the name
+    |             one of several expressions
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wiregrad.errors import InputError, shown
+
+MAX_ITEMS = 63
+"""The maximum number of items: one bit each in a word, and one more for the end."""
+Test = Callable[[str], bool]
+SETS: dict[str, Test] = {"d": str.isdecimal, "w": lambda ch: ch.isalnum() or ch == "_", "s": str.isspace}
+"""What a backslash and a letter stand for."""
+REFUSED = {
+    "(": "groups are not known; write alternatives in full, as in q_proj|k_proj",
+    ")": "groups are not known; write alternatives in full, as in q_proj|k_proj",
+    "{": "counts are not known; write the item as often as it is wanted, or + for any number",
+    "}": "counts are not known; write the item as often as it is wanted, or + for any number",
+}
+
+
+@dataclass(frozen=True)
+class Item:
+    """One item: which characters it takes, and how often it may stand there."""
+
+    test: Test
+    repeats: bool = False
+    optional: bool = False
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """A row of items, perhaps bound to the beginning or the end of a name."""
+
+    items: tuple[Item, ...]
+    at_start: bool
+    at_end: bool
+
+
+def parse(text: str) -> list[Alternative]:
+    """Read an expression; raise an `InputError` that says what is wrong with it.
+
+    >>> parse("(a+)+$")
+    Traceback (most recent call last):
+        ...
+    wiregrad.errors.InputError: '(a+)+$': groups are not known; write alternatives in full, as in q_proj|k_proj
+    """
+    return _Parser(text).alternatives()
+
+
+def matches(text: str, names: Sequence[str]) -> NDArray[np.bool_]:
+    """Return in which names an expression is found.
+
+    >>> matches("^w.*[0-9]$", ["w1", "w_out", "dw2"]).tolist()
+    [True, False, False]
+    """
+    found = np.zeros(len(names), bool)
+    alternatives = parse(text)
+    lengths = np.fromiter(map(len, names), np.int64, len(names))
+    # A lone surrogate is no character, but may stand in a name.
+    codes = np.frombuffer("".join(names).encode("utf-32-le", "surrogatepass"), np.uint32)
+    for alternative in alternatives:
+        found |= _search(alternative, codes, lengths)
+    return found
+
+
+def _search(alternative: Alternative, codes: NDArray[np.uint32], lengths: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Run all names side by side: bit k of a state says that the items before item k have been met."""
+    table, at = _accepted(alternative, codes), np.cumsum(lengths) - lengths
+    repeats, optional = (
+        np.uint64(sum(1 << k for k, item in enumerate(alternative.items) if getattr(item, name)))
+        for name in ("repeats", "optional")
+    )
+    one, end = np.uint64(1), np.uint64(1 << len(alternative.items))
+    skips = _longest_run([item.optional for item in alternative.items])
+    begin = _skipped(np.array([1], np.uint64), optional, skips)[0]
+    fresh = np.uint64(0) if alternative.at_start else begin
+    found = np.zeros(len(lengths), bool)
+    names, left, states = np.arange(len(lengths)), lengths, np.full(len(lengths), begin)
+    while len(names):
+        is_found = (states & end) != 0
+        if alternative.at_end:
+            is_found &= left == 0
+        found[names[is_found]] = True
+        is_over = is_found | (left == 0)
+        if is_over.any():
+            names, at, left, states = (array[~is_over] for array in (names, at, left, states))
+        met = states & table[codes[at]]
+        states = _skipped((met << one) | (met & repeats) | fresh, optional, skips)
+        at, left = at + 1, left - 1
+    return found
+
+
+def _accepted(alternative: Alternative, codes: NDArray[np.uint32]) -> NDArray[np.uint64]:
+    """Return, for every character that occurs, the items that take it, one bit each."""
+    counts = np.bincount(codes, minlength=1)
+    table = np.zeros(len(counts), np.uint64)
+    for code in np.flatnonzero(counts).tolist():
+        table[code] = sum(1 << k for k, item in enumerate(alternative.items) if item.test(chr(code)))
+    return table
+
+
+def _skipped(states: NDArray[np.uint64], optional: np.uint64, times: int) -> NDArray[np.uint64]:
+    """Return states that have also passed over what is optional."""
+    for _ in range(times):
+        states = states | ((states & optional) << np.uint64(1))
+    return states
+
+
+def _longest_run(flags: Sequence[bool]) -> int:
+    longest = run = 0
+    for flag in flags:
+        run = run + 1 if flag else 0
+        longest = max(longest, run)
+    return longest
+
+
+class _Parser:
+    """Reads an expression from left to right."""
+
+    def __init__(self, text: str) -> None:
+        self._text, self._at = text, 0
+
+    def alternatives(self) -> list[Alternative]:
+        """Return all alternatives."""
+        found = [self._alternative()]
+        while self._at < len(self._text):
+            self._at += 1
+            found.append(self._alternative())
+        return found
+
+    def _alternative(self) -> Alternative:
+        items = list[Item]()
+        at_start = self._takes("^")
+        at_end = False
+        while self._at < len(self._text) and self._text[self._at] != "|":
+            if at_end:
+                raise self._wrong("$ stands for the end; nothing may follow it")
+            if self._takes("$"):
+                at_end = True
+            else:
+                items.append(self._item())
+        if len(items) > MAX_ITEMS:
+            raise self._wrong(f"it has {len(items)} items; at most {MAX_ITEMS} are taken")
+        return Alternative(tuple(items), at_start, at_end)
+
+    def _item(self) -> Item:
+        test = self._test()
+        sign = self._text[self._at : self._at + 1]
+        if sign not in ("*", "+", "?") or not sign:
+            return Item(test)
+        self._at += 1
+        # `.*?` finds the same names as `.*`.
+        self._takes("?")
+        return Item(test, repeats=sign in "*+", optional=sign in "*?")
+
+    def _test(self) -> Test:
+        letter = self._next()
+        if letter in REFUSED:
+            raise self._wrong(REFUSED[letter])
+        if letter in "*+?":
+            raise self._wrong(f"there is nothing before {letter} that it could repeat")
+        if letter == "^":
+            raise self._wrong("^ stands for the beginning; nothing may precede it")
+        if letter == ".":
+            return lambda ch: True
+        if letter == "[":
+            return self._class()
+        return self._escape() if letter == "\\" else _equals(letter)
+
+    def _escape(self) -> Test:
+        letter = self._next("a backslash ends it")
+        known = SETS.get(letter.lower())
+        if known is not None:
+            return known if letter.islower() else _is_not(known)
+        if letter.isalnum():
+            raise self._wrong(f"\\{letter} is not known; there are \\d, \\w and \\s, and \\ before a sign")
+        return _equals(letter)
+
+    def _class(self) -> Test:
+        """Read what stands in brackets."""
+        is_inverse, tests = self._takes("^"), list[Test]()
+        while not tests or not self._takes("]"):
+            first = self._next("a bracket is not closed")
+            if first == "\\":
+                tests.append(self._escape())
+            elif self._text[self._at : self._at + 1] == "-" and self._text[self._at + 1 : self._at + 2] not in (
+                "]",
+                "",
+            ):
+                self._at += 1
+                last = self._next()
+                if last in "\\[" or last < first:
+                    raise self._wrong(f"{first}-{last} is no range of characters")
+                tests.append(_between(first, last))
+            else:
+                tests.append(_equals(first))
+        one_of: Test = lambda ch: any(test(ch) for test in tests)  # noqa: E731 - like the other tests
+        return _is_not(one_of) if is_inverse else one_of
+
+    def _takes(self, sign: str) -> bool:
+        taken = self._text.startswith(sign, self._at)
+        self._at += taken
+        return taken
+
+    def _next(self, otherwise: str = "it ends too soon") -> str:
+        if self._at >= len(self._text):
+            raise self._wrong(otherwise)
+        self._at += 1
+        return self._text[self._at - 1]
+
+    def _wrong(self, what: str) -> InputError:
+        return InputError(f"{shown(self._text)}: {what}")
+
+
+def _equals(letter: str) -> Test:
+    return lambda ch: ch == letter
+
+
+def _between(first: str, last: str) -> Test:
+    return lambda ch: first <= ch <= last
+
+
+def _is_not(test: Test) -> Test:
+    return lambda ch: not test(ch)

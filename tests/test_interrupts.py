@@ -1,0 +1,118 @@
+"""Ctrl-C in batches: real signals, sent to processes of their own while native code or the interpreter runs.
+
+Reactions are measured in processor time of the process, which other work on the machine does not stretch.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+PATIENCE = 600
+"""How many seconds a process may take on a busy machine."""
+LONG = 8_000_000
+"""Points for which every batch below takes many seconds."""
+
+SCRIPT = """
+import json, os, resource, signal, sys, threading, time
+import numpy as np
+import wiregrad as wg
+from wiregrad.ir import TABLE, Builder
+
+method, nodes, points, threads, delays = json.loads(sys.argv[1])
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
+def chain():
+    builder = Builder()
+    x = node = builder.input("x")
+    for k in range(nodes):
+        node = builder.apply(TABLE["sin"], node) if k % 50 == 0 else builder.apply(TABLE["add"], node, x)
+    return wg.Circuit(builder.build(node).columns)
+
+def answers(rows):
+    found = getattr(compiled, method)(rows, threads=threads)
+    return np.column_stack(found if isinstance(found, tuple) else (found,))
+
+def send(delay):
+    time.sleep(delay)
+    sent.append(time.process_time())
+    os.kill(os.getpid(), signal.SIGINT)
+
+compiled, few, many, sent = chain().compile(), np.linspace(0, 1, 70)[:, None], np.full((points, 1), 0.5), []
+right, reactions, wrong, peaks = answers(few), [], 0, []
+for delay in delays:
+    sender = threading.Thread(target=send, args=(delay,))
+    try:
+        sender.start()
+        answers(many)
+        sys.exit("the batch was over before the signal came")
+    except KeyboardInterrupt:
+        reactions.append(time.process_time() - sent[-1])
+    sender.join()
+    wrong += not np.array_equal(answers(few), right)
+    peaks.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+print(json.dumps({
+    "tier": compiled.info.tier, "reactions": reactions, "wrong": wrong, "threads": threading.active_count(),
+    "growth": (peaks[-1] - peaks[min(3, len(peaks) - 1)]) * 1024, "after": time.process_time() - sent[-1],
+}))
+"""
+
+
+def interrupted(
+    method: str, *, nodes: int, threads: int | None, delays: list[float], points: int = LONG, native: str = ""
+) -> Any:
+    """Interrupt batches of a chain in a process of its own, each after a delay; return what it saw."""
+    given = json.dumps([method, nodes, points, threads, delays])
+    environment = os.environ | ({"WIREGRAD_NATIVE": native} if native else {})
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, given],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE,
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize(
+    ("method", "nodes", "threads"),
+    [("batch", 5_000, 1), ("batch", 5_000, 2), ("batch_value_and_grad", 5_000, None), ("batch", 120_000, 2)],
+    ids=["one thread", "two threads", "gradients", "long tiles"],
+)
+def test_a_batch_in_native_code_reacts_to_an_interrupt_at_once(method: str, nodes: int, threads: int | None) -> None:
+    found = interrupted(method, nodes=nodes, threads=threads, delays=[0.2, 0.0])
+    workers = threads or os.cpu_count() or 1
+
+    assert found["tier"] == "stencils"
+    assert max(found["reactions"]) < 0.1 * workers
+    assert found["wrong"] == 0
+    # Until the process ends: the threads have ended too, each after its share.
+    assert found["after"] < 0.3 * workers
+
+
+@pytest.mark.parametrize("method", ["batch", "batch_value_and_grad"])
+def test_a_batch_in_the_interpreter_reacts_to_an_interrupt_at_once(method: str) -> None:
+    found = interrupted(method, nodes=200, threads=None, delays=[0.2, 0.0], native="0")
+
+    assert found["tier"] == "interpreter"
+    assert max(found["reactions"]) < 0.1
+    assert found["wrong"] == 0
+
+
+def test_many_interrupts_leave_no_threads_and_no_memory_behind() -> None:
+    delays = [0.001 * k for k in range(40)]
+    found = interrupted("batch_value_and_grad", nodes=5_000, threads=2, delays=delays)
+
+    assert found["wrong"] == 0
+    assert max(found["reactions"]) < 0.2
+    # The main thread, and one for each of two processors and for the main thread's place.
+    assert found["threads"] <= 2 + (os.cpu_count() or 1)
+    assert found["growth"] < LONG * 8

@@ -1,0 +1,121 @@
+"""Environment variables: a value that is not known is refused wherever it is read, never passed over."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+import wiregrad as wg
+from wiregrad import settings
+from wiregrad.backends.native.vectormath import SOURCES, vector_function
+from wiregrad.cli import main
+from wiregrad.errors import SettingError, WiregradError
+from wiregrad.ir.mode import Convention
+
+WRONG = ("bogus", "2", "true", "LLVM", " 0", "0 ", "00", "-1", "Torch", "x" * 10_000)
+VERBS = [
+    ["grad", "x * x", "x=1"],
+    ["explain", "--of", "x", "x * x", "x=1"],
+    ["check", "x * x", "x=1"],
+    ["draw", "x * x"],
+    ["code", "x * x"],
+    ["receipt", "x * x"],
+    ["explore", "x * x", "-o", "-"],
+    ["grad", "doctor", "doctor=1"],
+]
+
+
+@pytest.mark.parametrize("value", WRONG)
+@pytest.mark.parametrize("variable", settings.ALLOWED)
+def test_a_value_that_is_not_known_is_refused_with_those_that_are(
+    variable: str, value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(SettingError, match=variable) as caught:
+        settings.read_setting(variable)
+
+    assert ", ".join(settings.ALLOWED[variable]) in str(caught.value)
+    assert len(str(caught.value)) < 200
+    assert isinstance(caught.value, ValueError)
+    assert isinstance(caught.value, WiregradError)
+
+
+@pytest.mark.parametrize("variable", settings.ALLOWED)
+def test_values_that_are_known_and_none_at_all_are_read(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for value in (*settings.ALLOWED[variable], ""):
+        monkeypatch.setenv(variable, value)
+
+        assert settings.read_setting(variable) == value
+    monkeypatch.delenv(variable)
+
+    assert settings.read_setting(variable) == ""
+
+
+def test_the_values_are_those_that_their_readers_know() -> None:
+    assert settings.ALLOWED[settings.CONVENTION] == tuple(convention.label for convention in Convention)
+    assert settings.ALLOWED[settings.VECTOR_MATH] == SOURCES
+
+
+def test_compiling_refuses_a_switch_that_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(settings.NATIVE, "bogus")
+    for compile_ in (lambda: wg.circuit("x * x").compile(), lambda: wg.compile(lambda x: x * x)(2.0)):
+        with pytest.raises(SettingError, match="WIREGRAD_NATIVE is one of 0, 1, llvm; got 'bogus'"):
+            compile_()
+
+
+@pytest.mark.parametrize(
+    ("value", "tier"), [("1", "stencils"), ("", "stencils"), ("0", "interpreter"), ("llvm", "llvm")]
+)
+def test_the_switch_says_which_backend_runs_a_circuit(value: str, tier: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(settings.NATIVE, value)
+
+    assert wg.circuit("x * x").compile().info.tier == tier
+
+
+def test_vector_math_refuses_a_source_that_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(settings.VECTOR_MATH, "bogus")
+    with pytest.raises(SettingError, match="WIREGRAD_VECTOR_MATH is one of polynomial, libmvec, scalar"):
+        vector_function("exp", 8, "double")
+
+
+@pytest.mark.parametrize("variable", settings.ALLOWED)
+@pytest.mark.parametrize("verb", VERBS, ids=lambda verb: " ".join(verb[:2]))
+def test_every_command_refuses_an_environment_that_is_not_known(
+    verb: list[str], variable: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(variable, "bogus")
+    code = main(verb)
+    out, err = capsys.readouterr()
+
+    assert (code, out) == (2, "")
+    assert err.startswith(f"wiregrad: the environment variable {variable} is one of ")
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("variable", settings.ALLOWED)
+def test_the_doctor_tells_what_is_wrong_with_the_environment(
+    variable: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(variable, "bogus")
+    code = main(["doctor"])
+    out = capsys.readouterr().out
+
+    assert code == 0
+    assert f"unset {variable}" in out
+    assert out.endswith("circuits are not compiled while the environment asks for what is not known\n")
+
+
+def test_the_command_prints_no_traceback_for_a_wrong_environment() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "wiregrad", "grad", "x * x", "x=1"],
+        env=os.environ | {"WIREGRAD_NATIVE": "bogus"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "wiregrad: the environment variable WIREGRAD_NATIVE is one of 0, 1, llvm; got 'bogus'\n"
