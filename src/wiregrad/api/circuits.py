@@ -252,24 +252,29 @@ class Circuit(ir.Circuit, Drawable):
     def __call__(self, /, *vector: Any, **inputs: Any) -> Any:
         """Compute the output (a dict of them if there are several) from inputs by name, or one vector or mapping.
 
+        A traced circuit raises `BranchError` where its function would go another way; `check=False` lets it answer
+        there all the same. (If an input is called `check`, use `unchecked()`.)
+
         >>> circuit("(a + b) * c")(a=2, b=-3, c=10)
         -10.0
         """
-        found = interpreter.outputs(self, interpreter.bind(self, vector, inputs))
+        check = ir.certificates.take_option(self, inputs)
+        found = interpreter.outputs(self, interpreter.bind(self, vector, inputs), check=check)
         values = {label: plain(value) for label, value in found.items()}
         return values if len(values) > 1 else values[self.output]
 
     def run(self, /, *vector: Any, **inputs: Any) -> Run:
-        """Run forward and backward and keep every wire."""
-        return Run.of(interpreter.run(self, interpreter.bind(self, vector, inputs)))
+        """Run forward and backward and keep every wire; certificates are checked as in a call."""
+        check = ir.certificates.take_option(self, inputs)
+        return Run.of(interpreter.run(self, interpreter.bind(self, vector, inputs), check=check))
 
-    def jvp(self, point: Mapping[str, Any], tangents: Mapping[str, Any]) -> tuple[Any, Any]:
+    def jvp(self, point: Mapping[str, Any], tangents: Mapping[str, Any], *, check: bool = True) -> tuple[Any, Any]:
         """Return the output and its directional derivative, by forward mode; inputs without a tangent stand still.
 
         >>> circuit("x * y").jvp({"x": 2, "y": 3}, {"x": 1})
         (6.0, 3.0)
         """
-        values = interpreter.evaluate(self, interpreter.bind(self, [point], {}))
+        values = interpreter.evaluate_checked(self, interpreter.bind(self, [point], {}), check=check)
         if not isinstance(tangents, Mapping):
             raise InputError(f"tangents are a mapping of input name to number; got {type(tangents).__name__}")
         interpreter.check_known(tangents, self.inputs)
@@ -277,17 +282,17 @@ class Circuit(ir.Circuit, Drawable):
         moved = interpreter.tangents(self, values, seeds)[self.root()]
         return plain(values[self.root()]), 0.0 if moved is None else plain(moved)
 
-    def compile(self, dtype: Any = None) -> Compiled:
+    def compile(self, dtype: Any = None, *, check: bool = True) -> Compiled:
         """Return the circuit as an object to call often: native code where there is any for it, else the interpreter.
 
         It has `value_and_grad`, `jacobian`, `hessian`, `batch`, `batch_value_and_grad` and `info`; `dtype` is float64
-        or float32, usually the type of the circuit.
+        or float32, usually the type of the circuit. What was traced is checked on every call, unless `check=False`.
 
         >>> compiled = circuit("e = a + b; f = e * c").compile()
         >>> compiled.value_and_grad(a=2.0, b=-3.0, c=10.0)
         (-10.0, {'a': 10.0, 'b': 10.0, 'c': -1.0})
         """
-        made: Compiled = import_module("wiregrad.backends.compiled").Compiled(self, dtype)
+        made: Compiled = import_module("wiregrad.backends.compiled").Compiled(self, dtype, check=check)
         return made
 
     def split(self) -> Circuit:
