@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import pickle
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,9 @@ import numpy as np
 import pytest
 
 import wiregrad as wg
+from wiregrad.backends.listings import SANITIZED, defined, run_c, run_js
+from wiregrad.backends.listings import Program as Listing
+from wiregrad.codegen.listing import FUNCTIONS
 from wiregrad.errors import BranchError, InputError
 from wiregrad.frontends.value import leaf
 
@@ -380,3 +384,178 @@ def test_every_branching_program_answers_the_truth_or_raises(shard: int, tmp_pat
     flips = sum(check_everywhere(ALL[k], 1000 + k, 12, tmp_path) for k in range(shard, len(ALL), 20))
 
     assert flips
+
+
+# Exported code.
+
+LANGUAGES = ("python", "numpy", "js", "c", "cuda")
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_listing_says_in_its_head_which_branches_it_holds(language: str, function: str) -> None:
+    circuit = wg.trace(huber, 0.5)
+    text = getattr(circuit, f"to_{language}")(function)
+    head = "\n".join(text.splitlines()[:8])
+
+    assert f"1: abs(x) < 1.0 was True (test_traced_branches.py:{LINE})" in head
+    assert "go another way" in head
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_check_false_leaves_the_guard_out(language: str, function: str) -> None:
+    circuit = wg.trace(huber, 0.5)
+    write = f"to_{language}"
+
+    assert getattr(circuit, write)(function, check=False) == getattr(circuit.unchecked(), write)(function)
+    assert "go another way" not in getattr(circuit, write)(function, check=False)
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+@pytest.mark.parametrize("language", ["python", "numpy"])
+def test_python_and_numpy_raise_where_a_branch_flips(language: str, function: str) -> None:
+    circuit = wg.trace(huber, 0.5)
+    call = defined(Listing(getattr(circuit, f"to_{language}")(function), function, ("x",)))
+    plain = defined(Listing(getattr(circuit, f"to_{language}")(function, check=False), function, ("x",)))
+
+    assert repr(call(0.25)) == repr(plain(0.25))
+    with pytest.raises(ValueError, match=rf"abs\(x\) < 1\.0 was True \(test_traced_branches\.py:{LINE}\)"):
+        call(3.0)
+
+
+def test_numpy_raises_if_any_point_of_a_batch_flips() -> None:
+    call = defined(Listing(wg.trace(huber, 0.5).to_numpy("value"), "value", ("x",)))
+
+    assert call(np.array([0.25, 0.5])).tolist() == [0.03125, 0.125]
+    with pytest.raises(ValueError, match="go another way"):
+        call(np.array([0.25, 3.0]))
+
+
+def test_c_gives_nan_and_the_number_of_the_branch() -> None:
+    circuit = wg.trace(huber, 0.5)
+    text = circuit.to_c("hessian")
+    found = run_c([Listing(text, "hessian", ("x",), function="hessian")], [[[0.25], [3.0]]], flags=SANITIZED)[0]
+
+    assert found[0].tolist() == [0.03125, 0.25, 1.0]
+    assert np.isnan(found[1]).all()
+    assert "int hessian_branch(const double *x);" in circuit.to_c("hessian", header=True)
+
+
+def test_javascript_throws_the_line_and_condition() -> None:
+    text = wg.trace(huber, 0.5).to_js("value")
+    listing = Listing(text, "value", ("x",), function="value")
+
+    assert run_js([listing], [[[0.25]]])[0].tolist() == [[0.03125]]
+    with pytest.raises(wg.WiregradError, match=rf"abs\(x\) < 1\.0 was True \(test_traced_branches\.py:{LINE}\)"):
+        run_js([listing], [[[3.0]]])
+
+
+def test_arrays_are_guarded_in_numpy_and_c() -> None:
+    def f(x: Any) -> Any:
+        total = np.sum(x * np.asarray(x > 0.0) * np.array([1.0, 2.0, 3.0]))
+        return total if np.max(x * np.array([3.0, 2.0, 1.0])) < 9.0 else -total
+
+    circuit = wg.trace(f, np.array([1.0, -2.0, 3.0]))
+    points = np.array([[2.0, -5.0, 4.0], [2.0, 5.0, 4.0], [4.0, -1.0, 2.0]])
+    call = defined(Listing(circuit.to_numpy("value"), "value", ("x",)))
+    text = circuit.to_c("value_and_grad")
+    program = Listing(text, "value_and_grad", ("x",), sizes=(3,))
+    found = run_c([program], [points], flags=SANITIZED)[0]
+
+    assert call(points[0]) == found[0][0] == 14.0
+    assert found[0][1:].tolist() == [1.0, 0.0, 3.0]
+    assert np.isnan(found[1:]).all()
+    for point_ in points[1:]:
+        with pytest.raises(ValueError, match="go another way"):
+            call(point_)
+
+
+def test_a_guard_that_a_language_cannot_write_says_how_to_leave_it_out() -> None:
+    circuit = wg.trace(lambda x: x[0] if np.linalg.det(x[1:].reshape(2, 2)) > 0.0 else -x[0], np.arange(1.0, 6.0) ** 2)
+
+    assert isinstance(circuit.to_numpy(), str)
+    with pytest.raises(wg.WiregradError, match="check=False leaves the guard out"):
+        circuit.to_c()
+
+
+def in_python(circuit: wg.Circuit, language: str, points: list[tuple[float, ...]]) -> list[Any]:
+    """Return what a listing gives at each point, `FLIPPED` where it raises for a branch."""
+    call = defined(Listing(getattr(circuit, f"to_{language}")("value"), "value", circuit.inputs))
+    found: list[Any] = []
+    for args in points:
+        try:
+            found.append(float(call(*args)))
+        except ValueError as error:
+            assert "go another way than it was traced, where" in str(error)
+            found.append(FLIPPED)
+    return found
+
+
+def in_c(number: int, circuit: wg.Circuit) -> Listing:
+    """Return a program whose results are the value and the number of the branch that flips."""
+    name = f"f{number}"
+    text = circuit.to_c("value", name=name)
+    branch = f"{name}_branch(x)" if f"int {name}_branch" in text else "0"
+    both = f"void both{number}(const double *x, double *y) {{ y[0] = {name}(x); y[1] = {branch}; }}"
+    text = f"{text}\nvoid both{number}(const double *x, double *y);\n{both}\n"
+    return Listing(text, f"both{number}", circuit.inputs, ("y", "branch"), "value")
+
+
+def in_js(circuit: wg.Circuit) -> Listing:
+    """Return a program whose results are the value and the number of the branch that flips."""
+    text = circuit.to_js("value")
+    branch = "valueBranch(x)" if "function valueBranch" in text else "0"
+    body = f"const branch = {branch}; return {{ y: branch ? NaN : value(x), branch }};"
+    text = f"{text}\nexport function both(x) {{ {body} }}\n"
+    return Listing(text, "both", circuit.inputs, ("y", "branch"), "value")
+
+
+def is_written(circuit: wg.Circuit) -> bool:
+    """Return whether languages of floats can write a circuit; whole numbers and no_grad are refused with an error."""
+    try:
+        return bool(circuit.to_python("value") and circuit.to_js("value") and circuit.to_c("value"))
+    except wg.WiregradError as error:
+        assert re.search("int64|stop_gradient", str(error))
+        return False
+
+
+def check_exports(numbers: Sequence[int], seed: int, count: int) -> int:
+    """Compare listings of traced programs with the programs themselves; returns how often a branch flipped."""
+    rng = np.random.default_rng(seed)
+    tried: list[tuple[Program, wg.Circuit, list[tuple[float, ...]]]] = []
+    for number in numbers:
+        points = [point(rng, ALL[number].count) for _ in range(count)]
+        with np.errstate(all="ignore"):
+            circuit = wg.trace(ALL[number].f, *points[0])
+        if is_written(circuit):
+            tried.append((ALL[number], circuit, points))
+    assert len(tried) > 0.9 * len(numbers)
+    tables = [np.array(points) for _, _, points in tried]
+    compiled = run_c([in_c(k, circuit) for k, (_, circuit, _) in enumerate(tried)], tables, flags=SANITIZED)
+    scripts = run_js([in_js(circuit) for _, circuit, _ in tried], tables)
+    flips = 0
+    for (program, circuit, points), c, js in zip(tried, compiled, scripts, strict=True):
+        answers = {language: in_python(circuit, language, points) for language in ("python", "numpy")}
+        answers |= {"c": [FLIPPED if flip else y for y, flip in c.tolist()]}
+        answers |= {"js": [FLIPPED if flip else y for y, flip in js.tolist()]}
+        assert all(math.isnan(y) for y, flip in c.tolist() if flip)
+        for k, args in enumerate(points):
+            wanted = itself(program.f, args)
+            held = answer(lambda circuit=circuit, args=args: circuit(list(args))) is not FLIPPED
+            for language, found in answers.items():
+                got, where = found[k], (program.name, language, args)
+                flips += got is FLIPPED
+                assert not program.exact or (got is FLIPPED) != held, where
+                assert got is FLIPPED or close(got, wanted, 0 if program.exact else 2000), (*where, got, wanted)
+    return flips
+
+
+def test_listings_of_branching_programs_answer_the_truth_or_say_so() -> None:
+    assert check_exports(range(0, len(ALL), 20), 1, 4)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("shard", range(8))
+def test_listings_of_every_branching_program_answer_the_truth_or_say_so(shard: int) -> None:
+    assert check_exports(range(shard, len(ALL), 8), 2 + shard, 12)

@@ -201,7 +201,7 @@ def write_node(circuit: Circuit, node: int, depth: int = MAX_DEPTH) -> str:
         write_node(circuit, source, depth - 1) if depth and _is_nameless(circuit, source) else _operand(circuit, source)
         for source in sources
     ]
-    if op.pattern is Pattern.MERGE:
+    if op.pattern is Pattern.MERGE or op.name == "spread":
         return texts[0]
     if op.name == "absolute":
         return f"abs({texts[0]})"
