@@ -20,7 +20,8 @@ from wiregrad.codegen.listing import FUNCTIONS
 from wiregrad.errors import BranchError, InputError
 from wiregrad.frontends.value import leaf
 
-from .branching import Program, point, programs, random_program
+from .branching import SPECIAL, Program, point, programs, random_program
+from .test_compile import ADVERSARIES, ARRAYS
 
 ALL = [*programs(), *(Program(f"more branches {seed}", random_program(seed), 3) for seed in range(500, 620))]
 FLIPPED = "flipped"
@@ -315,6 +316,48 @@ def test_a_mask_is_checked_element_by_element() -> None:
         circuit(x=np.array(other))
     with pytest.raises(BranchError, match="was False"):
         circuit.expand()(other)
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+def test_arrays_that_steer_answer_the_truth_or_raise(name: str) -> None:
+    f, rng = ARRAYS[name], np.random.default_rng(len(name))
+    first = np.round(rng.normal(size=4), 1)
+    circuit, held = wg.trace(f, first), 0
+    for x in [first, *np.round(rng.normal(size=(12, 4)), 1), *(first + rng.normal(size=(3, 4)) * 1e-3)]:
+        got = answer(lambda x=x: circuit(x=x))
+        held += got is not FLIPPED
+
+        assert got is FLIPPED or got == pytest.approx(wg.Value(f(wg.Value(x))).data, rel=1e-14)
+        assert got is not FLIPPED or x is not first
+    assert held
+
+
+@pytest.mark.parametrize("name", ADVERSARIES)
+def test_adversaries_answer_the_truth_or_raise(name: str) -> None:
+    f, count = ADVERSARIES[name]
+    rng = np.random.default_rng(len(name))
+    pool = [tuple(SPECIAL[k] for k in rng.integers(8, size=count).tolist()) for _ in range(8)]
+    for first in pool:
+        circuit = wg.trace(f, *first)
+        ways = [circuit, circuit.compile()]
+        for args in pool:
+            got, fast = [answer(lambda way=way, args=args: way(list(args))) for way in ways]
+
+            assert (got is FLIPPED) == (fast is FLIPPED)
+            assert got is FLIPPED or close(got, itself(f, args), 0)
+            assert got is FLIPPED or close(fast, got, 0)
+            assert got is not FLIPPED or args is not first
+
+
+def test_diff_tells_what_steered() -> None:
+    circuit = wg.trace(huber, 0.5)
+
+    assert not wg.diff(circuit, wg.trace(huber, 0.25))
+    assert "only the first was traced where abs(x) < 1.0 was True" in str(wg.diff(circuit, circuit.unchecked()))
+
+
+def test_a_receipt_of_a_traced_circuit_compares_its_arithmetic() -> None:
+    assert wg.trace(huber, 0.5).receipt(points=4).ok
 
 
 # Random programs, run in every way.

@@ -170,6 +170,10 @@ def test_tracing_inside_tracing_has_inputs_on_both_levels() -> None:
     def outer(x: Any) -> Any:
         inner = wg.run(lambda y: x * y, 2.0)
         assert inner.circuit.inputs == ("y", "x")
-        return x * inner.grads["x"]
+        return x * inner.grads["y"]
 
-    assert wg.trace(outer, 3.0)(x=3.0) == 6.0
+    circuit = wg.trace(outer, 3.0)
+
+    assert circuit(x=3.0) == 9.0
+    with pytest.raises(BranchError, match="x left the recording as 3"):
+        circuit(x=4.0)

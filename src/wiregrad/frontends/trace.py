@@ -185,14 +185,20 @@ def trace_at(f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any])
     """
     check_function(f)
     for leaf in flatten((tuple(args), dict(kwargs)))[0]:
-        if isinstance(leaf, Value) and leaf._tape is not None and leaf._tape.tracing:
-            leaf._tape.leak = "a circuit was traced inside"
+        if isinstance(leaf, Value):
+            _note_leak(leaf)
     traced = run_traced(f, args, kwargs, named=True, replayed=False)
     names = input_names(f, args, kwargs) + _take_outside(traced)
     if traced.tape.leak is not None:
         _certify_inputs(traced)
     inputs = [traced.tape.value_at(offset) for offset in traced.inputs]
     return Writer(traced, names, getattr(f, "__name__", "f")).circuit(), inputs
+
+
+def _note_leak(value: Value) -> None:
+    """Note that a value of a traced function goes into a circuit of its own, whose numbers no certificate follows."""
+    if value._tape is not None and value._tape.tracing:
+        value._tape.leak = "a circuit was traced inside"
 
 
 def _take_outside(traced: Traced) -> list[str]:
@@ -203,6 +209,8 @@ def _take_outside(traced: Traced) -> list[str]:
     with STATE.on(tape):
         tape.certificates += [Certificate(place(tape, value), outcome, line) for value, outcome, line in tape.escapes]
     outside = {offset: value for offset, value in tape.leaves.items() if notes_of(value).born != tape.serial}
+    for value in outside.values():
+        _note_leak(value)
     traced.inputs += outside
     return [value.name or traced.holders.get(id(value), "v") for value in outside.values()]
 
