@@ -18,6 +18,7 @@ from wiregrad.backends.listings import SANITIZED, defined, run_c, run_js
 from wiregrad.backends.listings import Program as Listing
 from wiregrad.codegen.listing import FUNCTIONS
 from wiregrad.errors import BranchError, InputError
+from wiregrad.explorer.data import page_data
 from wiregrad.frontends.value import leaf
 
 from .branching import SPECIAL, Program, point, programs, random_program
@@ -354,6 +355,15 @@ def test_diff_tells_what_steered() -> None:
 
     assert not wg.diff(circuit, wg.trace(huber, 0.25))
     assert "only the first was traced where abs(x) < 1.0 was True" in str(wg.diff(circuit, circuit.unchecked()))
+
+
+def test_the_page_says_that_a_branch_flips() -> None:
+    circuit = wg.trace(huber, 0.5)
+    place = f"test_traced_branches.py:{LINE}"
+
+    assert "note" not in page_data(circuit, circuit.run(x=0.25))
+    note = page_data(circuit, circuit.run(x=3.0, check=False))["note"]
+    assert f"gone another way at {place}: abs(x) < 1.0 was True" in note
 
 
 def test_a_receipt_of_a_traced_circuit_compares_its_arithmetic() -> None:
