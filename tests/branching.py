@@ -575,10 +575,10 @@ def derivatives() -> Iterator[Program]:
 def random_branches() -> Iterator[Program]:
     """Straight-line steps with random comparisons between them, each of which may take another turn."""
     for seed in range(200 - _written()):
-        yield Program(f"random program {seed}", _random(seed), 3)
+        yield Program(f"random program {seed}", random_program(seed), 3)
 
 
-def _random(seed: int) -> Callable[..., Any]:
+def random_program(seed: int) -> Callable[..., Any]:
     rng = np.random.default_rng(seed)
     steps = [(int(rng.integers(6)), *rng.integers(3, size=3).tolist(), float(rng.integers(-2, 3))) for _ in range(12)]
 

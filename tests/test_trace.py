@@ -106,14 +106,6 @@ def test_groups_nest_with_functions() -> None:
     assert wg.trace(f, np.ones(2))["z"].group == "first/layer"
 
 
-def test_values_from_outside_are_constants() -> None:
-    w = wg.Value(3.0)
-    circuit = wg.trace(lambda x: x * w, 2.0)
-
-    assert circuit.inputs == ("x",)
-    assert circuit(x=5.0) == 15.0
-
-
 def test_containers_become_inputs_by_path() -> None:
     circuit = wg.trace(lambda p, *rest: p["w"][0] * p["b"] + rest[0], {"w": [1.0], "b": 2.0}, 3.0)
 

@@ -148,6 +148,14 @@ class CheckError(WiregradError, AssertionError):
         self.report = report
 
 
+class BranchError(WiregradError, ValueError):
+    """A traced circuit was run where its function would go another way; `place` is the line of the branch."""
+
+    def __init__(self, message: str, *, place: object = None) -> None:
+        super().__init__(message)
+        self.place = place
+
+
 class RecordError(WiregradError, ValueError):
     """An op record contradicts itself or the table."""
 

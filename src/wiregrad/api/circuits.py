@@ -252,24 +252,29 @@ class Circuit(ir.Circuit, Drawable):
     def __call__(self, /, *vector: Any, **inputs: Any) -> Any:
         """Compute the output (a dict of them if there are several) from inputs by name, or one vector or mapping.
 
+        A traced circuit raises `BranchError` where its function would go another way; `check=False` lets it answer
+        there all the same. (If an input is called `check`, use `unchecked()`.)
+
         >>> circuit("(a + b) * c")(a=2, b=-3, c=10)
         -10.0
         """
-        found = interpreter.outputs(self, interpreter.bind(self, vector, inputs))
+        check = ir.certificates.take_option(self, inputs)
+        found = interpreter.outputs(self, interpreter.bind(self, vector, inputs), check=check)
         values = {label: plain(value) for label, value in found.items()}
         return values if len(values) > 1 else values[self.output]
 
     def run(self, /, *vector: Any, **inputs: Any) -> Run:
-        """Run forward and backward and keep every wire."""
-        return Run.of(interpreter.run(self, interpreter.bind(self, vector, inputs)))
+        """Run forward and backward and keep every wire; certificates are checked as in a call."""
+        check = ir.certificates.take_option(self, inputs)
+        return Run.of(interpreter.run(self, interpreter.bind(self, vector, inputs), check=check))
 
-    def jvp(self, point: Mapping[str, Any], tangents: Mapping[str, Any]) -> tuple[Any, Any]:
+    def jvp(self, point: Mapping[str, Any], tangents: Mapping[str, Any], *, check: bool = True) -> tuple[Any, Any]:
         """Return the output and its directional derivative, by forward mode; inputs without a tangent stand still.
 
         >>> circuit("x * y").jvp({"x": 2, "y": 3}, {"x": 1})
         (6.0, 3.0)
         """
-        values = interpreter.evaluate(self, interpreter.bind(self, [point], {}))
+        values = interpreter.evaluate_checked(self, interpreter.bind(self, [point], {}), check=check)
         if not isinstance(tangents, Mapping):
             raise InputError(f"tangents are a mapping of input name to number; got {type(tangents).__name__}")
         interpreter.check_known(tangents, self.inputs)
@@ -277,17 +282,17 @@ class Circuit(ir.Circuit, Drawable):
         moved = interpreter.tangents(self, values, seeds)[self.root()]
         return plain(values[self.root()]), 0.0 if moved is None else plain(moved)
 
-    def compile(self, dtype: Any = None) -> Compiled:
+    def compile(self, dtype: Any = None, *, check: bool = True) -> Compiled:
         """Return the circuit as an object to call often: native code where there is any for it, else the interpreter.
 
         It has `value_and_grad`, `jacobian`, `hessian`, `batch`, `batch_value_and_grad` and `info`; `dtype` is float64
-        or float32, usually the type of the circuit.
+        or float32, usually the type of the circuit. What was traced is checked on every call, unless `check=False`.
 
         >>> compiled = circuit("e = a + b; f = e * c").compile()
         >>> compiled.value_and_grad(a=2.0, b=-3.0, c=10.0)
         (-10.0, {'a': 10.0, 'b': 10.0, 'c': -1.0})
         """
-        made: Compiled = import_module("wiregrad.backends.compiled").Compiled(self, dtype)
+        made: Compiled = import_module("wiregrad.backends.compiled").Compiled(self, dtype, check=check)
         return made
 
     def split(self) -> Circuit:
@@ -339,10 +344,11 @@ class Circuit(ir.Circuit, Drawable):
         """Write the circuit to a file, which `wiregrad.load` reads: arrays as safetensors, no pickle."""
         export.save(self, path)
 
-    def to_python(self, function: str = "value_and_grad", *, name: str | None = None) -> str:
+    def to_python(self, function: str = "value_and_grad", *, name: str | None = None, check: bool = True) -> str:
         """Return the circuit as plain Python, forward and backward, line by line; it runs alone.
 
-        `function` is `value`, `value_and_grad`, `jacobian` or `hessian`; `name` is what it is called.
+        `function` is `value`, `value_and_grad`, `jacobian` or `hessian`; `name` is what it is called. The listing of a
+        traced circuit raises where its function would go another way, unless `check=False`.
 
         >>> print(circuit("e = a + b; f = e * c").to_python("value"))
         \"""Value of f, written by wiregrad from a circuit of 2 nodes.\"""
@@ -356,15 +362,15 @@ class Circuit(ir.Circuit, Drawable):
             return f
         <BLANKLINE>
         """
-        return codegen.write(self, "python", function, name)
+        return codegen.write(self if check else self.unchecked(), "python", function, name)
 
-    def to_numpy(self, function: str = "value_and_grad", *, name: str | None = None) -> str:
+    def to_numpy(self, function: str = "value_and_grad", *, name: str | None = None, check: bool = True) -> str:
         """Return the circuit as NumPy code: arrays, and batches of a scalar circuit; like `to_python` otherwise.
 
         >>> "np.tanh(x)" in circuit("y = tanh(x)").to_numpy()
         True
         """
-        return codegen.write(self, "numpy", function, name)
+        return codegen.write(self if check else self.unchecked(), "numpy", function, name)
 
     def to_c(
         self,
@@ -374,33 +380,47 @@ class Circuit(ir.Circuit, Drawable):
         real: str | None = None,
         header: bool = False,
         test: Mapping[str, Any] | None = None,
+        check: bool = True,
     ) -> str:
         """Return the circuit as C99 in doubles or floats (`real`); numbers in the order of `inputs`.
 
         With `header` its header instead. With a point as `test` the listing has a self-test: a `main`, compiled with
-        -DWIREGRAD_TEST, that runs the function there and compares with what the circuit gives.
+        -DWIREGRAD_TEST, that runs the function there and compares with what the circuit gives. Where the function of a
+        traced circuit would go another way, results are NaN and NAME_branch(x) is not 0, unless `check=False`.
 
         >>> "double value_and_grad(const double *x, double *grad)" in circuit("a * b").to_c()
         True
         """
-        expected = None if test is None else answers(self, function, interpreter.bind(self, [test], {}))
-        return codegen.write(self, "c", function, name, real=real, header=header, test=expected)
+        chosen = self if check else self.unchecked()
+        expected = None if test is None else answers(chosen, function, interpreter.bind(self, [test], {}))
+        return codegen.write(chosen, "c", function, name, real=real, header=header, test=expected)
 
-    def to_js(self, function: str = "value_and_grad", *, name: str | None = None) -> str:
+    def to_js(self, function: str = "value_and_grad", *, name: str | None = None, check: bool = True) -> str:
         """Return the circuit as an ES module: `valueAndGrad(x)` takes an object and returns {value, grads}.
+
+        The listing of a traced circuit throws where its function would go another way, unless `check=False`.
 
         >>> "export function valueAndGrad(x)" in circuit("a * b").to_js()
         True
         """
-        return codegen.write(self, "js", function, name)
+        return codegen.write(self if check else self.unchecked(), "js", function, name)
 
-    def to_cuda(self, function: str = "value_and_grad", *, name: str | None = None, real: str | None = None) -> str:
+    def to_cuda(
+        self,
+        function: str = "value_and_grad",
+        *,
+        name: str | None = None,
+        real: str | None = None,
+        check: bool = True,
+    ) -> str:
         """Return the circuit as CUDA C++: a device function, and a kernel over a batch of points.
+
+        At points where the function of a traced circuit would go another way results are NaN, unless `check=False`.
 
         >>> 'extern "C" __global__ void value_and_grad_batch' in circuit("a * b").to_cuda()
         True
         """
-        return codegen.write(self, "cuda", function, name, real=real)
+        return codegen.write(self if check else self.unchecked(), "cuda", function, name, real=real)
 
     def receipt(self, points: int | Sequence[Mapping[str, Any]] = 24, *, seed: int = 0) -> Receipt:
         """Run the listings in every language there is here; say how far each op and the whole is from the interpreter.

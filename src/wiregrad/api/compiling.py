@@ -9,10 +9,8 @@ convention for kinks) tells recordings apart.
 from __future__ import annotations
 
 import functools
-import linecache
 import math
 import operator
-import re
 import sys
 import threading
 import warnings
@@ -35,8 +33,8 @@ from wiregrad.frontends.signature import NoSignatureError, Signature, ValuesGive
 from wiregrad.frontends.tape import STATE
 from wiregrad.frontends.transforms import value_and_grad
 from wiregrad.frontends.tree import LEAF, flatten, unflatten
-from wiregrad.inspect.report import Report, capped, operand
-from wiregrad.ir import Circuit, Place
+from wiregrad.inspect.report import Report, capped
+from wiregrad.ir import Circuit, Place, certificates
 from wiregrad.ir.mode import CHOICES, chosen_convention
 
 ERROR_SETTINGS: Any = getattr(sys.modules.get("numpy._core.umath"), "_extobj_contextvar", None)
@@ -530,37 +528,9 @@ def flip_of(found: Certified, inputs: Sequence[Any]) -> str:
     if k is None:
         return "it hangs on the last bit"
     check = found.checks[k]
-    text = written(circuit, check.node)
-    if "%" in text and check.place is not None:
-        # Nodes that nobody named say less than the line does.
-        line = linecache.getline(check.place.file, check.place.line).strip()
-        text = re.sub(r"^(?:if|elif|while|assert|return) |:$", "", line) or text
+    text = certificates.condition(circuit, check)
     was, now = (_told(plain_result(x)) for x in (found.expected[k], values[check.node]))
     return f"flipped at {_at(check.place)}: {text} was {was}, now {now}"
-
-
-def written(circuit: Circuit, node: int, depth: int = 3) -> str:
-    """Write what a node computes, with nodes that have no name written out a few levels deep.
-
-    >>> import wiregrad as wg
-    >>> circuit = wg.trace(lambda x: abs(x) < 1.0, 2.0)
-    >>> written(circuit, circuit.root())
-    'absolute(x) < 1.0'
-    """
-    sources = circuit.sources_of(node)
-    if not sources:
-        return operand(circuit, node)
-    texts = [
-        written(circuit, source, depth - 1) if depth and _is_nameless(circuit, source) else operand(circuit, source)
-        for source in sources
-    ]
-    op = circuit.op_of(node)
-    inside = [f"({text})" if " " in text and op.infix and not text.endswith(")") else text for text in texts]
-    return op.expression(*inside)
-
-
-def _is_nameless(circuit: Circuit, node: int) -> bool:
-    return bool(circuit.sources_of(node)) and not circuit.columns.names.of(node)
 
 
 def _told(value: Any) -> str:

@@ -14,17 +14,29 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from wiregrad.backends import interpreter
 from wiregrad.backends.answering import Answers, Engine, Interpreted, by_name
 from wiregrad.backends.native import batch, calls, machine, tiers
 from wiregrad.backends.native.program import Program, build
 from wiregrad.dtypes import WireType, counted, plain
-from wiregrad.errors import DomainError, InputError, NoRuleError, NotNativeError, OperandError, WiregradError, shown
-from wiregrad.ir import Circuit, verify
+from wiregrad.errors import (
+    BranchError,
+    DomainError,
+    InputError,
+    NoRuleError,
+    NotNativeError,
+    OperandError,
+    WiregradError,
+    shown,
+)
+from wiregrad.ir import Circuit, certificates, verify
 from wiregrad.passes import gradient_circuit, prune
 
 REALS = ("float64", "float32")
 """The types that a circuit can be compiled for."""
 INTERPRETER = "interpreter"
+MARK = "mark"
+"""What `check` is where points at which a branch flips are to be marked."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -80,8 +92,12 @@ class Compiled:
     (6.0, array([3., 2.]))
     """
 
-    def __init__(self, circuit: Circuit, dtype: Any = None) -> None:
-        self.circuit = circuit
+    def __init__(self, circuit: Circuit, dtype: Any = None, *, check: bool = True) -> None:
+        if not isinstance(check, bool):
+            raise InputError(f"check is True or False; got {shown(check)}")
+        self._is_checked, self._asked = check or not circuit.certificates, dtype
+        self.circuit = circuit if check else prune(circuit.unchecked())
+        circuit = self.circuit
         self._names, self._labels = circuit.inputs, circuit.outputs
         self.dtype = _real_of(circuit, dtype)
         """The type that is computed in."""
@@ -131,10 +147,12 @@ class Compiled:
         """
         return self._table(self._hessian, self._names, vector, inputs)
 
-    def batch(self, points: Any, *, threads: int | None = None) -> NDArray[Any]:
+    def batch(self, points: Any, *, threads: int | None = None, check: bool | str = True) -> NDArray[Any]:
         """Return the output at many points, a row of `points` each; several outputs stand side by side.
 
-        As many threads are used as can run, or at most `threads`; the answers are the same.
+        As many threads are used as can run, or at most `threads`; the answers are the same. Where a traced function
+        would go another way, `BranchError` says so; with `check="mark"` the answer there is NaN instead, and with
+        `check=False` that of the way that was traced.
 
         >>> from wiregrad.ir import parse_text
         >>> Compiled(parse_text("input a, b\\ny = multiply a b\\noutput y")).batch([[2.0, 3.0], [4.0, 5.0]])
@@ -142,18 +160,17 @@ class Compiled:
         """
         self._check_scalar("batch", "wg.vmap")
         _check_threads(threads)
-        checked, program = self._value.points(points), self._value_lanes
-        if program is not None:
-            values, _ = batch.run(program, checked, gradient=False, threads=threads)
-        else:
-            values = np.empty((len(checked), len(self._labels)), self.dtype)
-            for row, point in zip(values, checked, strict=True):
-                row[:] = self._value.engine.values(point)
-        found = values.astype(np.bool_) if self._conditions() else values
-        return found[:, 0] if len(self._labels) == 1 else found
+        mark = self._marks(check)
+        if mark is None:
+            return self._unchecked.batch(points, threads=threads)
+        found = self._answer_rows(points, threads, gradient=False, mark=mark)
+        values = found.values.astype(np.bool_) if self._conditions() else found.values
+        return values[:, 0] if len(self._labels) == 1 else values
 
-    def batch_value_and_grad(self, points: Any, *, threads: int | None = None) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Return the only output at many points, and its gradient there, a row each.
+    def batch_value_and_grad(
+        self, points: Any, *, threads: int | None = None, check: bool | str = True
+    ) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return the only output at many points, and its gradient there, a row each; `check` is that of `batch`.
 
         >>> from wiregrad.ir import parse_text
         >>> compiled = Compiled(parse_text("input a, b\\ny = multiply a b\\noutput y"))
@@ -162,15 +179,80 @@ class Compiled:
         """
         self._check_scalar("batch_value_and_grad", "wg.vmap")
         _check_threads(threads)
-        checked, program = self._gradient.points(points), self._gradient_lanes
-        if program is not None:
-            values, grads = batch.run(program, checked, gradient=True, threads=threads)
-            assert grads is not None
+        mark = self._marks(check)
+        if mark is None:
+            return self._unchecked.batch_value_and_grad(points, threads=threads)
+        found = self._answer_rows(points, threads, gradient=True, mark=mark)
+        assert found.grads is not None
+        return (found.values.astype(np.bool_) if self._conditions() else found.values)[:, 0], found.grads
+
+    def holds(self, points: Any, *, threads: int | None = None) -> NDArray[np.bool_]:
+        """Return at which points a traced function goes the way that was traced, so that the circuit is the function.
+
+        >>> import wiregrad as wg
+        >>> traced = wg.trace(lambda x: x * x if x < 1.0 else x, 0.5)
+        >>> traced.compile().holds([[0.25], [3.0]]).tolist()
+        [True, False]
+        """
+        self._check_scalar("holds", "wg.vmap")
+        _check_threads(threads)
+        return ~self._answer_rows(points, threads, gradient=False, mark=True).flipped
+
+    def _marks(self, check: Any) -> bool | None:
+        """Return whether points where a branch flips are marked (else they raise); None if nothing is checked."""
+        if not isinstance(check, bool) and check != MARK:
+            raise InputError(f'check is True, False or "{MARK}"; got {shown(check)}')
+        if not self.circuit.certificates:
+            if check == MARK and not self._is_checked:
+                raise InputError(f'this circuit was compiled with check=False, so check="{MARK}" has nothing to go by')
+            return False
+        if check == MARK and self._conditions():
+            raise InputError("conditions have no NaN to mark a point with; ask compiled.holds(points)")
+        return None if check is False else check == MARK
+
+    def _answer_rows(self, points: Any, threads: int | None, *, gradient: bool, mark: bool) -> Rows:
+        """Return the answers at many points, a row each; NaN where a branch flips, or else raise there."""
+        answers, program = (self._gradient, self._gradient_lanes) if gradient else (self._value, self._value_lanes)
+        given = answers.points(points)
+        if program is None:
+            rows = Rows.empty(len(given), len(self._labels), given.shape[1] if gradient else None, self.dtype)
+            left = np.arange(len(given))
         else:
-            values, grads = np.empty((len(checked), 1), self.dtype), np.empty(checked.shape, self.dtype)
-            for k, point in enumerate(checked):
-                values[k], grads[k] = self._gradient.engine.gradient(point)
-        return (values.astype(np.bool_) if self._conditions() else values)[:, 0], grads
+            outputs, grads = batch.run(program, given, gradient=gradient, threads=threads)
+            rows = Rows(outputs[:, : len(self._labels)], grads, np.zeros(len(given), np.bool_))
+            left = self._doubtful_rows(outputs)
+            if mark:
+                # NumPy agrees at most of them, all at once; the others are looked at one by one.
+                flips = self._flips(given[left])
+                rows.mark(left[flips])
+                left = left[~flips]
+        for row in left.tolist():
+            try:
+                rows.put(row, answers.engine, given[row])
+            except BranchError as error:
+                if not mark:
+                    raise BranchError(f"at point {row}: {error}", place=error.place) from None
+                rows.mark(row)
+        return rows
+
+    def _doubtful_rows(self, outputs: NDArray[Any]) -> NDArray[np.intp]:
+        """Return the rows in which native code finds that a certificate does not hold."""
+        checks = self._checks_of(self._own)
+        return np.flatnonzero(checks.fail(outputs)) if checks is not None else np.arange(0)
+
+    def _flips(self, points: NDArray[Any]) -> NDArray[np.bool_]:
+        """Return at which points NumPy finds that a certificate does not hold."""
+        found = np.zeros(len(points), np.bool_)
+        if self._own.certificates and len(points):
+            values = interpreter.evaluate(self._own, list(points.T))
+            for certificate in certificates.distinct(self._own):
+                wanted = certificates.expected(self._own, certificate)
+                found |= ~certificates.agree_each(values[certificate.node], wanted)
+        return found
+
+    @cached_property
+    def _unchecked(self) -> Compiled:
+        return Compiled(self.circuit, self._asked, check=False)
 
     @property
     def info(self) -> Info:
@@ -249,10 +331,17 @@ class Compiled:
         program = self._built(circuit, gradient)
         engine: Engine = Interpreted(circuit)
         if program is not None:
-            engine = calls.Entry(program, circuit.inputs, circuit.outputs)
+            engine = calls.Entry(program, circuit.inputs, circuit.outputs, self._checks_of(circuit))
             tiers.watch(engine)
         self._engines.append(engine)
         return engine
+
+    def _checks_of(self, circuit: Circuit) -> calls.Checks | None:
+        """Return what the certificates of a circuit want of native code; the interpreter has the last word."""
+        if not circuit.certificates:
+            return None
+        expected = np.array([float(value) for value in certificates.checked(circuit).expected()], self.dtype)
+        return calls.Checks(expected, Interpreted(circuit))
 
     @cached_property
     def _value_lanes(self) -> Program | None:
@@ -272,7 +361,8 @@ class Compiled:
         """Return a program; None, with the reason kept, where there is none."""
         try:
             machine.check_switch()
-            return build(circuit, gradient, lanes=batch.lanes_for(self.dtype) if many else 1)
+            whole = certificates.checked(circuit).circuit if circuit.certificates else circuit
+            return build(whole, gradient, lanes=batch.lanes_for(self.dtype) if many else 1)
         except NotNativeError as error:
             self._reason = str(error)
             return None
@@ -299,6 +389,35 @@ class Compiled:
             if kind.shape:
                 name = self.circuit.name_of(node)
                 raise NoRuleError(f"{question} is for circuits of numbers; {name} is {kind}: use {instead}")
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Answers at many points, a row each, and where they are none because a branch flips."""
+
+    values: NDArray[Any]
+    grads: NDArray[Any] | None
+    flipped: NDArray[np.bool_]
+
+    @classmethod
+    def empty(cls, count: int, outputs: int, inputs: int | None, dtype: np.dtype[Any]) -> Rows:
+        """Return room for answers; without a number of inputs there is none for gradients."""
+        grads = None if inputs is None else np.empty((count, inputs), dtype)
+        return cls(np.empty((count, outputs), dtype), grads, np.zeros(count, np.bool_))
+
+    def put(self, row: int, engine: Engine, point: Any) -> None:
+        """Have one row answered by an engine."""
+        if self.grads is None:
+            self.values[row] = engine.values(point)
+        else:
+            self.values[row], self.grads[row] = engine.gradient(point)
+
+    def mark(self, rows: Any) -> None:
+        """Make rows NaN."""
+        self.flipped[rows] = True
+        self.values[rows] = np.nan
+        if self.grads is not None:
+            self.grads[rows] = np.nan
 
 
 def _check_threads(threads: Any) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from wiregrad.backends.run import Run
 from wiregrad.dtypes import FLOAT, WireType, as_float
 from wiregrad.errors import InputError, OutputError, shown, suggest
-from wiregrad.ir import CONSTANT, INPUT, Circuit, Row, listed, normal
+from wiregrad.ir import CONSTANT, INPUT, Circuit, Row, certificates, listed, normal
 from wiregrad.passes import forward, reverse
 
 
@@ -92,7 +92,7 @@ def number(what: str, value: Any) -> np.float64:
 
 
 def evaluate(circuit: Circuit, inputs: Sequence[Any]) -> list[Any]:
-    """Run forward; returns the value of every node."""
+    """Run forward; returns the value of every node. Certificates are not looked at."""
     given, constants = iter(inputs), circuit.constants()
     values: list[Any] = []
     with np.errstate(all="ignore"):
@@ -107,9 +107,17 @@ def evaluate(circuit: Circuit, inputs: Sequence[Any]) -> list[Any]:
     return values
 
 
-def outputs(circuit: Circuit, inputs: Sequence[Any]) -> dict[str, Any]:
-    """Run forward; returns the outputs by name."""
+def evaluate_checked(circuit: Circuit, inputs: Sequence[Any], *, check: bool = True) -> list[Any]:
+    """Run forward; raise where the function that was traced would go another way, unless that is not to be checked."""
     values = evaluate(circuit, inputs)
+    if check and circuit.columns.certificates:
+        certificates.check(circuit, values)
+    return values
+
+
+def outputs(circuit: Circuit, inputs: Sequence[Any], *, check: bool = True) -> dict[str, Any]:
+    """Run forward; returns the outputs by name."""
+    values = evaluate_checked(circuit, inputs, check=check)
     nodes = circuit.columns.outputs.tolist()
     return {label: values[node] for label, node in zip(circuit.outputs, nodes, strict=True)}
 
@@ -128,17 +136,17 @@ class _Recorder:
         self.sent[self.starts[row.node] + slot] = sent
 
 
-def run(circuit: Circuit, inputs: Sequence[Any]) -> Run:
+def run(circuit: Circuit, inputs: Sequence[Any], *, check: bool = True) -> Run:
     """Run forward and backward from the only output, one number, and keep everything."""
     kind = circuit.type_of(circuit.root())
     if kind.shape:
         raise OutputError(f"the output {circuit.output} is {kind}; a run goes back from one number: reduce it to one")
-    return run_all(circuit, inputs)
+    return run_all(circuit, inputs, check=check)
 
 
-def run_all(circuit: Circuit, inputs: Sequence[Any]) -> Run:
+def run_all(circuit: Circuit, inputs: Sequence[Any], *, check: bool = True) -> Run:
     """Run forward, and backward from every element of every output at once, each with gradient 1; keep everything."""
-    values, recorder = evaluate(circuit, inputs), _Recorder(circuit)
+    values, recorder = evaluate_checked(circuit, inputs, check=check), _Recorder(circuit)
     with np.errstate(all="ignore"):
         seeds = {node: _one(circuit.type_of(node)) for node in circuit.columns.outputs.tolist()}
         grads = reverse(circuit, values, seeds, recorder)

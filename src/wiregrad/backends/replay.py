@@ -17,9 +17,8 @@ from wiregrad.errors import NotNativeError
 from wiregrad.frontends.certified import Certified, plain_result
 from wiregrad.frontends.session import distinct
 from wiregrad.frontends.value import settled
-from wiregrad.ir import TABLE, Circuit
-from wiregrad.passes import reverse
-from wiregrad.passes.rewrite import Rewriter, Rule, rewrite
+from wiregrad.ir import Circuit
+from wiregrad.passes import reverse, unblock
 from wiregrad.passes.sweep import Silent
 
 
@@ -132,7 +131,7 @@ def _code(found: Certified, *, gradient: bool) -> tuple[Callable[..., Any], str]
 
     circuit = found.circuit
     assert circuit is not None
-    program = build(circuit if gradient else _unblocked(circuit), 0 if gradient else None)
+    program = build(circuit if gradient else unblock(circuit), 0 if gradient else None)
     count, dtype = len(found.moving), program.initial.dtype
     expected = np.array([float(value) for value in found.expected], dtype).tobytes()
     kinds = _kinds(circuit, count, gradient=gradient)
@@ -156,18 +155,6 @@ class _Typed:
         if type(found) is float:
             return self._kinds[0](found)
         return [kind(number) for kind, number in zip(self._kinds, found, strict=True)]
-
-
-def _unblocked(circuit: Circuit) -> Circuit:
-    """Return a circuit whose values are wanted and no gradient, without what only holds gradients up."""
-    stop = TABLE["stop_gradient"]
-    if not (circuit.columns.codes == TABLE.code(stop)).any():
-        return circuit
-
-    def unblocking(new: Rewriter) -> Rule:
-        return lambda row, sources: sources[0] if row.op is stop else None
-
-    return rewrite(circuit, unblocking)
 
 
 def _kinds(circuit: Circuit, count: int, *, gradient: bool) -> list[Any] | None:

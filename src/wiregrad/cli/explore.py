@@ -74,7 +74,8 @@ def shown(target: Target, worked: Mapping[str, float]) -> tuple[Circuit, Run]:
     missing = [name for name in circuit.inputs if name not in known and name not in values]
     if missing and values:
         click.echo(f"note: {', '.join(missing[:5])}{' and others' * (len(missing) > 5)} begin as 1", err=True)
-    return circuit, Run.of(interpreter.run_all(circuit, interpreter.bind(circuit, [point], {})))
+    # Ones may lie beyond a branch of a traced function; the page says so then.
+    return circuit, Run.of(interpreter.run_all(circuit, interpreter.bind(circuit, [point], {}), check=bool(values)))
 
 
 def _ones(kind: WireType) -> Any:

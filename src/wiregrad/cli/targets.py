@@ -15,7 +15,7 @@ import numpy as np
 from wiregrad import ir
 from wiregrad.api import Circuit, Run
 from wiregrad.backends import interpreter
-from wiregrad.cli.failure import Failure, foreign, visible
+from wiregrad.cli.failure import Failure, foreign
 from wiregrad.cli.files import in_file, name_of, place_of
 from wiregrad.cli.forms import FORMULA, read_circuit
 from wiregrad.cli.values import WHOLE, kinds_of, pairs, read
@@ -113,18 +113,16 @@ class CircuitTarget:
 
     def run(self) -> Run:
         """Run it forward and backward."""
-        return self._noted(self.circuit.run(self.values))
+        return self.circuit.run(self.values)
 
     def blame(self) -> Blame:
         """Find what made something non-finite; there may be arrays and several outputs."""
-        return self._noted(self._run_all()).blame()
+        return self._run_all().blame()
 
     def check(self, order: int) -> Checked:
         """Compare its rules with differences."""
         from wiregrad.inspect.check import check  # noqa: PLC0415 - only this question needs tracing
 
-        if self.circuit.certificates:
-            self._noted(self._run_all())
         return check(self.circuit, [self.values], order=order)
 
     def drawn(self) -> Circuit | Run:
@@ -142,16 +140,6 @@ class CircuitTarget:
     def _run_all(self) -> Run:
         """Run it back from all numbers of all outputs at once."""
         return Run.of(interpreter.run_all(self.circuit, interpreter.bind(self.circuit, [self.values], {})))
-
-    def _noted(self, run: Run) -> Run:
-        """Return a run; if values would have steered Python another way than when it was traced, say so."""
-        if self.circuit.certificates:
-            from wiregrad.explorer.steering import strayed  # noqa: PLC0415 - few circuits were steered
-
-            said = strayed(run)
-            if said:
-                click.echo(visible(f"note: {said}"), err=True)
-        return run
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,9 @@ def write(
     circuit: Circuit, language: str, function: str = "value_and_grad", name: str | None = None, **options: Any
 ) -> str:
     """Return a circuit as a listing in a language; `name` is what the function is called."""
-    listing = import_module("wiregrad.codegen.listing").listing(circuit, function)
+    if circuit.certificates:
+        options["guard"] = import_module("wiregrad.codegen.guards").guard_of(circuit)
+    listing = import_module("wiregrad.codegen.listing").listing(circuit.unchecked(), function)
     module = import_module(f"wiregrad.codegen.{MODULES[language]}")
     head, *rest = function.split("_")
     usual = head + "".join(map(str.capitalize, rest)) if language in CAMEL else function

@@ -10,11 +10,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 from wiregrad.codegen.forms import Apply, Constant, Form, Slot, item, slots_of, uniform
+from wiregrad.codegen.guards import Checks, Guard, in_language
 from wiregrad.codegen.identifiers import comment
 from wiregrad.codegen.language import Writer
 from wiregrad.codegen.listing import Atom, Line, Listing, Role
 from wiregrad.codegen.lowering import AS_NUMBER, is_function, scalar
-from wiregrad.codegen.python import Python, described, returned
+from wiregrad.codegen.python import Python, described, guard_functions, guard_names, module_doc, returned
 from wiregrad.codegen.words import Word
 from wiregrad.codegen.words.numpy import WORDS
 from wiregrad.dtypes import WireType
@@ -196,8 +197,8 @@ NUMPY = Numpy()
 class ArrayWriter(Writer):
     """Writes one listing in NumPy."""
 
-    def __init__(self, listing: Listing, name: str) -> None:
-        super().__init__(NUMPY, listing, name)
+    def __init__(self, listing: Listing, *names: str) -> None:
+        super().__init__(NUMPY, listing, *names)
         self.scalar = all(not variable.type.shape for variable in listing.variables)
         first = next(iter(listing.inputs.values()), None)
         self.like = None if first is None or not self.scalar else self.names[first]
@@ -252,20 +253,52 @@ class ArrayWriter(Writer):
         return name if atom in self.moved or self.like is None else f"np.full_like({self.like}, {name})"
 
 
-def to_numpy(listing: Listing, name: str) -> str:
+def to_numpy(listing: Listing, name: str, guard: Guard | None = None) -> str:
     """Return a listing in NumPy."""
-    writer = ArrayWriter(listing, name)
-    body = list(_body(writer))
-    helpers = NUMPY.helpers(writer.calls)
+    writer = ArrayWriter(listing, name, *guard_names(name, guard))
+    texts = [_function(writer, name, guarded=guard is not None)]
+    calls = set(writer.calls)
+    if guard is not None:
+        checks = in_language(lambda: _checks(guard, f"{name}_checks"))
+        texts = [checks.text, *guard_functions(name, guard, _is_expected), *texts]
+        calls |= checks.calls
+    helpers = NUMPY.helpers(calls)
     imports = (
         ["import math", "import numpy as np"] if any("math." in text for text in helpers) else ["import numpy as np"]
     )
-    parameters = ", ".join(writer.names[number] for number in listing.inputs.values())
-    function = "\n".join(
-        ['@np.errstate(all="ignore")', f"def {name}({parameters}):", *(f"    {line}".rstrip() for line in body)]
-    )
-    head = f'"""{writer.title()}"""\n\n' + "\n".join(imports)
-    return "\n\n\n".join([head, *helpers, function]) + "\n"
+    head = f"{module_doc(writer.title(), guard)}\n\n" + "\n".join(imports)
+    return "\n\n\n".join([head, *helpers, *texts]) + "\n"
+
+
+def _function(writer: ArrayWriter, name: str, *, guarded: bool = False) -> str:
+    """Return the function of a listing."""
+    body = list(_body(writer))
+    parameters = ", ".join(writer.names[number] for number in writer.listing.inputs.values())
+    if guarded:
+        body.insert(1, f"{name}_guard({parameters})")
+    head = ['@np.errstate(all="ignore")', f"def {name}({parameters}):"]
+    return "\n".join([*head, *(f"    {line}".rstrip() for line in body)])
+
+
+def _checks(guard: Guard, name: str) -> Checks:
+    writer = ArrayWriter(guard.listing, name)
+    return Checks(_function(writer, name), frozenset(writer.calls))
+
+
+def _is_expected(value: str, expected: Any) -> str:
+    """Return the condition that numbers are all the expected ones, bit for bit; NaN is NaN."""
+    array = np.asarray(expected)
+    wanted = constant_text(NUMPY, Constant(array[()], WireType(array.dtype, array.shape)))
+    if not array.shape:
+        wanted = f"np.{array.dtype.name}({NUMPY.number(item(array[()]))})"
+    if array.dtype.kind == "b":
+        return f"np.all({value} == {wanted})"
+    same = f"({value} == {wanted})"
+    if array.dtype.kind == "f" and not array.all():
+        same = f"{same} & (np.signbit({value}) == np.signbit({wanted}))"
+    if array.dtype.kind in "fc" and np.isnan(array).any():
+        same = f"({same}) | (np.isnan({value}) & np.isnan({wanted}))"
+    return f"np.all({same})"
 
 
 def _body(writer: ArrayWriter) -> Iterator[str]:

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from wiregrad.codegen.guards import RESULT, Guard, in_language
 from wiregrad.codegen.identifiers import comment
 from wiregrad.codegen.language import Language, Writer, scalar_only
 from wiregrad.codegen.listing import Atom, Line, Listing
@@ -130,10 +131,11 @@ def to_c(
     real: str | None = None,
     header: bool = False,
     test: tuple[Numbers, Numbers] | None = None,
+    guard: Guard | None = None,
 ) -> str:
     """Return a listing in C99, or its header; `test` is a point and the results to expect there."""
     language = LANGUAGES[real_of(listing, real, arrays=True)]
-    body = (LoopBody if has_arrays(listing) else Body)(language, listing, name)
+    body = (LoopBody if has_arrays(listing) else Body)(language, listing, name, guard)
     if header and test is not None:
         raise OperandError("a header has no self-test; ask for the listing with test=, and for its header by itself")
     if header:
@@ -145,7 +147,58 @@ def to_c(
         "#include <stdbool.h>",
     ]
     tests = [] if test is None else [_self_test(body, *test)]
-    return "\n\n".join(["\n".join(head), *body.functions(""), *tests]) + "\n"
+    return "\n\n".join(["\n".join(head), *guarded(body, ""), *tests]) + "\n"
+
+
+def guarded(body: Body, before: str, arrays: bool = True) -> list[str]:
+    """Return the definitions of a listing, those of its guard first; helpers that both need stand once."""
+    if body.guard is None:
+        return body.functions(before)
+    own = body.functions(before)
+    texts = in_language(lambda: _guard(body, before, arrays))
+    return list(dict.fromkeys([*texts, *own]))
+
+
+def _guard(body: Body, before: str, arrays: bool) -> list[str]:
+    """Return the functions that compute what decided, and find a branch which goes another way."""
+    assert body.guard is not None
+    listing, language = body.guard.listing, body.language
+    real_of(listing, language.real if language.end else None, arrays=arrays)
+    checks = (LoopBody if arrays and has_arrays(listing) else Body)(language, listing, f"{body.name}_checks")
+    if isinstance(checks, LoopBody):
+        # Tables of constants stand beside the functions: no two may have one name.
+        writer, names = checks.writer, body.writer.identifiers
+        writer.identifiers, writer.names = names, [name and names.take(name) for name in writer.names]
+    return [*checks.functions(f"{language.function} "), _branch(checks, body, before)]
+
+
+def _branch(checks: Body, body: Body, before: str) -> str:
+    """Return the function that finds a branch which goes another way."""
+    assert body.guard is not None
+    real, sizes = body.language.real, [np.size(branch.expected) for branch in body.guard.branches]
+    call = f"y[0] = {checks.name}(x);" if checks.returns_value() else f"{checks.name}(x, y);"
+    lines = [f"{real} y[{max(1, sum(sizes))}];", call]
+    at = 0
+    for branch, size in zip(body.guard.branches, sizes, strict=True):
+        lines += _different(body.language, np.ravel(branch.expected), at, branch.number)
+        at += size
+    head = f"// {RESULT[:1].upper()}{RESULT[1:]}."
+    signature = f"{before}{body.branch_signature()} {{"
+    return "\n".join([head, signature, *(f"    {line}" for line in (*lines, "return 0;")), "}"])
+
+
+def _different(language: C, expected: Any, at: int, number: int) -> Iterator[str]:
+    """Return the statements that tell the number of a branch where its values are not the expected ones."""
+    for k, value in enumerate(expected.tolist()):
+        found, wanted = f"y[{at + k}]", language.number(float(value))
+        if value != value:  # noqa: PLR0124 - NaN alone differs from itself
+            same = f"{found} != {found}"
+        elif value == 0.0 and not isinstance(value, bool):
+            sign = "" if math.copysign(1.0, value) < 0 else "!"
+            same = f"{found} == {wanted} && {sign}signbit({found})"
+        else:
+            same = f"{found} == {wanted}"
+        yield f"if (!({same})) return {number};"
 
 
 def _self_test(body: Body, point: Numbers, wanted: Numbers) -> str:
@@ -201,7 +254,9 @@ def value_types(listing: Listing) -> list[WireType]:
 def _header(body: Body) -> str:
     guard = f"{body.name.upper()}_H"
     cpp = "#ifdef __cplusplus", 'extern "C" {', "#endif"
-    lines = [f"#ifndef {guard}", f"#define {guard}", "", *cpp, "", *body.described(), f"{body.signature()};", ""]
+    branch = [] if body.guard is None else [f"{body.branch_signature()};"]
+    signatures = [f"{body.signature()};", *branch]
+    lines = [f"#ifndef {guard}", f"#define {guard}", "", *cpp, "", *body.described(), *signatures, ""]
     return "\n".join([*lines, "#ifdef __cplusplus", "}", "#endif", "", "#endif"]) + "\n"
 
 
@@ -212,10 +267,12 @@ class Body:
     language: C
     listing: Listing
     name: str
+    guard: Guard | None = None
     writer: Writer = field(init=False)
 
     def __post_init__(self) -> None:
-        self.writer = Writer(self.language, self.listing, self.name)
+        names = [] if self.guard is None else [f"{self.name}_checks", f"{self.name}_branch"]
+        self.writer = Writer(self.language, self.listing, self.name, *names)
         several = len(self.listing.values) > 1 or any(kind.shape for kind in value_types(self.listing))
         several = several and self.listing.function == "value"
         keys = ("y",) if several else _RESULTS[self.listing.function]
@@ -231,6 +288,29 @@ class Body:
         of |= {"jac": "a row for each output: " + ", ".join(self.listing.gradients), "hess": "a row for each input"}
         for key, result in self.results.items():
             yield f"// {result}: {comment(of[key], 10_000)}"
+        if self.guard is not None:
+            elsewhere = f"results are NaN; {self.name}_branch gives its number"
+            yield from (f"// {line}" for line in self.guard.described(elsewhere))
+
+    def branch_signature(self) -> str:
+        """Return the head of the function that finds a branch which goes another way."""
+        return f"int {self.name}_branch(const {self.language.real} *x)"
+
+    def opening(self) -> list[str]:
+        """Return the statements that a guarded function begins with: where a branch flips, all results are NaN."""
+        if self.guard is None:
+            return []
+        sizes, k = sizes_of(self.listing), self.writer.identifiers.take("k")
+        nan = self.language.not_a_number
+        return [
+            f"if ({self.name}_branch({self.given})) {{",
+            *(
+                f"    for (int {k} = 0; {k} < {sizes[key]}; {k}++) {result}[{k}] = {nan};"
+                for key, result in self.results.items()
+            ),
+            f"    return {nan};" if self.returns_value() else "    return;",
+            "}",
+        ]
 
     def signature(self) -> str:
         """Return the head of the function that a listing is for."""
@@ -248,6 +328,7 @@ class Body:
         parts = self.cut() if len(self.lines) > LONGEST else []
         body = self.long_body(parts) if parts else list(self.short_body())
         parts_text = [self.part(k, part) for k, part in enumerate(parts)]
+        body = [*self.opening(), *body]
         used = any(f"{self.given}[" in line or f"({self.given}" in line for line in body)
         silent = [] if used else [f"(void){self.given};"]
         whole = "\n".join([f"{before}{self.signature()} {{", *(f"    {line}" for line in (*silent, *body)), "}"])
@@ -388,7 +469,7 @@ class LoopBody(Body):
         if self.listing.function == "hessian":
             parts["grad"] = Result(values[1:], kinds[1:])
         handed = {result: parts[key] for key, result in self.results.items()}
-        body = loops.body(handed, values[0] if self.returns_value() else None)
+        body = [*self.opening(), *loops.body(handed, values[0] if self.returns_value() else None)]
         used = any(re.search(rf"\b{self.given}\b", line.partition("//")[0]) for line in body)
         silent = [] if used else [f"(void){self.given};"]
         whole = "\n".join([f"{before}{self.signature()} {{", *(f"    {line}" for line in (*silent, *body)), "}"])

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 
-from wiregrad.codegen.c import Body, C, real_of, sizes_of
+from wiregrad.codegen.c import Body, C, guarded, real_of, sizes_of
+from wiregrad.codegen.guards import Guard
 from wiregrad.codegen.identifiers import Identifiers
 from wiregrad.codegen.listing import Listing
 
@@ -32,12 +33,12 @@ class Cuda(C):
 LANGUAGES = {real: Cuda(real) for real in ("double", "float")}
 
 
-def to_cuda(listing: Listing, name: str, real: str | None = None) -> str:
+def to_cuda(listing: Listing, name: str, real: str | None = None, guard: Guard | None = None) -> str:
     """Return a listing in CUDA C++."""
     language = LANGUAGES[real_of(listing, real)]
-    body = Body(language, listing, name)
+    body = Body(language, listing, name, guard)
     head = "\n".join([f"// {body.writer.title()}", *body.described(), "#include <math.h>"])
-    return "\n\n".join([head, *body.functions("__device__ static "), _kernel(body)]) + "\n"
+    return "\n\n".join([head, *guarded(body, "__device__ static ", arrays=False), _kernel(body)]) + "\n"
 
 
 def _kernel(body: Body) -> str:

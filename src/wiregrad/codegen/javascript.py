@@ -6,6 +6,8 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
+from wiregrad.codegen.forms import item
+from wiregrad.codegen.guards import RESULT, Checks, Guard, in_language
 from wiregrad.codegen.identifiers import comment
 from wiregrad.codegen.language import Language, Writer, scalar_only
 from wiregrad.codegen.listing import Line, Listing
@@ -44,17 +46,59 @@ class JavaScript(Language):
 JAVASCRIPT = JavaScript()
 
 
-def to_js(listing: Listing, name: str) -> str:
+def to_js(listing: Listing, name: str, guard: Guard | None = None) -> str:
     """Return a listing in JavaScript."""
     scalar_only(listing, "JavaScript")
-    writer = Writer(JAVASCRIPT, listing, name)
+    names = [] if guard is None else [f"{name}Checks", f"{name}Branch", f"{name}Guard"]
+    writer = Writer(JAVASCRIPT, listing, name, *names)
+    texts = [_function(writer, name, guarded=guard is not None)]
+    head, calls = [f"// {writer.title()}"], set(writer.calls)
+    if guard is not None:
+        checks = in_language(lambda: _checks(guard, f"{name}Checks"))
+        texts = [checks.text, *_guard_functions(name, guard), *texts]
+        head = ["\n".join([*head, *(f"// {line}" for line in guard.described("a RangeError is thrown"))])]
+        calls |= checks.calls
+    return "\n\n".join([*head, *JAVASCRIPT.helpers(calls), *texts]) + "\n"
+
+
+def _function(writer: Writer, name: str, *, guarded: bool = False, private: bool = False) -> str:
+    """Return the function of a listing."""
     given = writer.argument("x", "inputs")
     body = list(_body(writer, given))
-    head = [f"// {writer.title()}"]
-    inputs = comment(", ".join(listing.inputs), 10_000)
-    doc = f"/** {_doc(listing)} {given}: an object with {inputs or 'nothing'}. */"
-    function = "\n".join([doc, f"export function {name}({given}) {{", *(f"  {line}" for line in body), "}"])
-    return "\n\n".join([*head, *JAVASCRIPT.helpers(writer.calls), function]) + "\n"
+    if guarded:
+        body.insert(0, f"{name}Guard({given});")
+    inputs = comment(", ".join(writer.listing.inputs), 10_000)
+    doc = f"/** {_doc(writer.listing)} {given}: an object with {inputs or 'nothing'}. */"
+    head = f"{'' if private else 'export '}function {name}({given}) {{"
+    return "\n".join([doc, head, *(f"  {line}" for line in body), "}"])
+
+
+def _checks(guard: Guard, name: str) -> Checks:
+    scalar_only(guard.listing, "JavaScript")
+    writer = Writer(JAVASCRIPT, guard.listing, name)
+    return Checks(_function(writer, name, private=True), frozenset(writer.calls))
+
+
+def _guard_functions(name: str, guard: Guard) -> Iterator[str]:
+    """Return the functions that find a branch which goes another way, and throw."""
+    called = f"{name}Checks(inputs)"
+    values = f"[{called}]" if len(guard.branches) == 1 else f"Object.values({called})"
+    lines = [f"/** Returns {RESULT}. */", f"export function {name}Branch(inputs) {{", f"  const checks = {values};"]
+    for k, branch in enumerate(guard.branches):
+        wanted = JAVASCRIPT.number(float(item(branch.expected)))
+        lines.append(f"  if (!Object.is(Number(checks[{k}]), {wanted})) return {branch.number};")
+    yield "\n".join([*lines, "  return 0;", "}"])
+    yield "\n".join(
+        [
+            f"function {name}Guard(inputs) {{",
+            "  const traced = [",
+            *(f'    "{branch.text}",' for branch in guard.branches),
+            "  ];",
+            f"  const branch = {name}Branch(inputs);",
+            f'  if (branch) throw new RangeError("{guard.message()}" + traced[branch - 1]);',
+            "}",
+        ]
+    )
 
 
 def _body(writer: Writer, given: str) -> Iterator[str]:

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import builtins
 import keyword
-from collections.abc import Iterator, Mapping
-from typing import ClassVar
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, ClassVar
 
+from wiregrad.codegen.forms import item
+from wiregrad.codegen.guards import RESULT, Checks, Guard, in_language
 from wiregrad.codegen.identifiers import comment
 from wiregrad.codegen.language import Language, Writer, scalar_only
 from wiregrad.codegen.listing import Line, Listing
@@ -78,17 +81,81 @@ def _is_at_least_0(tree: Tree) -> bool:
 PYTHON = Python()
 
 
-def to_python(listing: Listing, name: str) -> str:
+def to_python(listing: Listing, name: str, guard: Guard | None = None) -> str:
     """Return a listing in plain Python."""
     scalar_only(listing, "Python")
-    writer = Writer(PYTHON, listing, name)
+    writer = Writer(PYTHON, listing, name, *guard_names(name, guard))
+    texts = [_function(writer, name, guarded=guard is not None)]
+    calls = set(writer.calls)
+    if guard is not None:
+        checks = in_language(lambda: _checks(guard, f"{name}_checks"))
+        texts = [checks.text, *guard_functions(name, guard, _is_expected), *texts]
+        calls |= checks.calls
+    helpers = PYTHON.helpers(calls)
+    imports = ["import math"] if any("math." in text for text in (*helpers, *texts)) else []
+    head = [module_doc(writer.title(), guard), *imports]
+    return "\n\n\n".join(["\n\n".join(head), *helpers, *texts]) + "\n"
+
+
+def _function(writer: Writer, name: str, *, guarded: bool = False) -> str:
+    """Return the function of a listing."""
     body = list(_body(writer))
-    helpers = PYTHON.helpers(writer.calls)
-    imports = ["import math"] if any("math." in text for text in (*helpers, *body)) else []
-    head = [f'"""{writer.title()}"""', *imports]
-    parameters = ", ".join(writer.names[number] for number in listing.inputs.values())
-    function = "\n".join([f"def {name}({parameters}):", *(f"    {line}".rstrip() for line in body)])
-    return "\n\n\n".join(["\n\n".join(head), *helpers, function]) + "\n"
+    parameters = ", ".join(writer.names[number] for number in writer.listing.inputs.values())
+    if guarded:
+        body.insert(1, f"{name}_guard({parameters})")
+    return "\n".join([f"def {name}({parameters}):", *(f"    {line}".rstrip() for line in body)])
+
+
+def _checks(guard: Guard, name: str) -> Checks:
+    scalar_only(guard.listing, "Python")
+    writer = Writer(PYTHON, guard.listing, name)
+    return Checks(_function(writer, name), frozenset(writer.calls))
+
+
+def _is_expected(value: str, expected: Any) -> str:
+    """Return the condition that a number is the expected one, bit for bit; NaN is NaN."""
+    number = item(expected)
+    if isinstance(number, bool):
+        return value if number else f"not {value}"
+    if math.isnan(number):
+        return f"{value} != {value}"
+    same = f"{value} == {PYTHON.number(number)}"
+    return same if number else f"{same} and math.copysign(1.0, {value}) == {math.copysign(1.0, number)}"
+
+
+def guard_names(name: str, guard: Guard | None) -> list[str]:
+    """Return the names that the functions of a guard have."""
+    return [] if guard is None else [f"{name}_checks", f"{name}_branch", f"{name}_guard"]
+
+
+def module_doc(title: str, guard: Guard | None) -> str:
+    """Return the docstring of a listing, which says where a traced circuit holds."""
+    if guard is None:
+        return f'"""{title}"""'
+    return "\n".join([f'"""{title}', "", *guard.described("a ValueError is raised"), '"""'])
+
+
+def guard_functions(name: str, guard: Guard, is_expected: Callable[[str, Any], str]) -> Iterator[str]:
+    """Return the functions that find a branch which goes another way, and raise."""
+    called = f"{name}_checks(*inputs)"
+    values = f"[{called}]" if len(guard.branches) == 1 else f"[*{called}.values()]"
+    lines = [f"def {name}_branch(*inputs):", f'    """Return {RESULT}."""', f"    checks = {values}"]
+    for k, branch in enumerate(guard.branches):
+        lines += [f"    if not ({is_expected(f'checks[{k}]', branch.expected)}):", f"        return {branch.number}"]
+    yield "\n".join([*lines, "    return 0"])
+    texts = [f'        "{branch.text}",' for branch in guard.branches]
+    yield "\n".join(
+        [
+            f"def {name}_guard(*inputs):",
+            '    """Raise ValueError where the function would go another way than it was traced."""',
+            "    traced = [",
+            *texts,
+            "    ]",
+            f"    branch = {name}_branch(*inputs)",
+            "    if branch:",
+            f'        raise ValueError("{guard.message()}" + traced[branch - 1])',
+        ]
+    )
 
 
 def _body(writer: Writer) -> Iterator[str]:

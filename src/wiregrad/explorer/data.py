@@ -19,6 +19,7 @@ from wiregrad.explorer import encoded
 from wiregrad.explorer.formulas import FILE, formula_of
 from wiregrad.explorer.kept import answers
 from wiregrad.explorer.nodes import nodes_data, wires_data
+from wiregrad.explorer.steering import strayed
 from wiregrad.explorer.summary import summary_data
 from wiregrad.explorer.views import Views
 from wiregrad.inspect.blame import blame
@@ -59,7 +60,10 @@ def page_data(
         found["formula"] = text
     if source:
         _add_lines(found["circuit"]["nodes"], circuit)
-    return found if ran is None else found | run_data(ran)
+    if ran is None:
+        return found
+    note = strayed(ran)
+    return found | run_data(ran) | ({"note": note} if note else {})
 
 
 def _summary(views: Views, source: Circuit | None) -> dict[str, Any]:

@@ -78,7 +78,8 @@ class Exhibit:
             point = given | {name: self._fitted(name, value) for name, value in whole.items()}
             for name, value in elements.items():
                 _put(point, name, value)
-            self._show(interpreter.run_all(circuit, interpreter.bind(circuit, [point], {})))
+            # Who edits an input wants to see what happens; where a branch flips, a note says so.
+            self._show(interpreter.run_all(circuit, interpreter.bind(circuit, [point], {}), check=False))
             return self._ran()
 
     def _ran(self) -> dict[str, Any]:

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
-
 from wiregrad.backends import Run
-from wiregrad.ir import listed
+from wiregrad.ir import certificates
 
 
 def strayed(run: Run) -> str:
@@ -17,20 +13,12 @@ def strayed(run: Run) -> str:
     >>> strayed(wg.circuit("x * x").run(x=3.0))
     ''
     """
-    found = [c for c in run.circuit.certificates if not _same(c.outcome, run.values[c.node])]
-    if not found:
+    certificate = certificates.flipped(run.circuit, run.values)
+    if certificate is None:
         return ""
-    places = listed(list(dict.fromkeys(str(c.place) for c in found if c.place is not None)), 3)
-    at = f" at {places}" if places else ""
-    return f"at these inputs Python would have gone another way{at}: the function itself may give something else"
-
-
-def _same(outcome: Any, value: Any) -> bool:
-    """Return whether a value still comes out as it did when it left the recording."""
-    try:
-        now = np.asarray(value) if np.ndim(outcome) else type(outcome)(np.asarray(value).item())
-    except (TypeError, ValueError, OverflowError):
-        # NaN and infinities are no whole numbers.
-        return False
-    one, two = np.asarray(outcome), np.asarray(now)
-    return bool(np.array_equal(one, two, equal_nan=one.dtype.kind in "fc" and two.dtype.kind in "fc"))
+    at = "" if certificate.place is None else f" at {certificate.place.without_folder()}"
+    said = certificates.describe(run.circuit, certificate)
+    return (
+        f"at these inputs Python would have gone another way{at}: {said} when it was traced; "
+        "the function itself may give something else"
+    )

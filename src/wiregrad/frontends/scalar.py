@@ -21,7 +21,7 @@ import numpy as np
 
 from wiregrad.dtypes import plain
 from wiregrad.errors import OperandError
-from wiregrad.frontends.record import NAMESPACE, enter, meet, record
+from wiregrad.frontends.record import NAMESPACE, enter, meet, record, tracing
 from wiregrad.frontends.tape import BLOCKED, LITERAL, ROW, STATE
 from wiregrad.frontends.value import Scalar, Value, leaf
 from wiregrad.ir import CONSTANT, INPUT, TABLE, Builder, Circuit, Op
@@ -369,6 +369,9 @@ def _compare(spelling: str) -> Callable[[Scalar, Any], Any]:
 
     def method(self: Scalar, other: Any) -> Any:
         kind = type(other)
+        if NAMESPACE["PAUSED"] and tracing():
+            # A value from outside may steer the function that is traced.
+            return record(op, (self, other))
         if kind is Scalar:
             return compare(self._data, other._data)
         if kind is float or kind is int:

@@ -79,6 +79,7 @@ class Tape:
         "certificates",
         "derived",
         "errors",
+        "escapes",
         "extras",
         "frames",
         "groups",
@@ -125,6 +126,8 @@ class Tape:
         self.apart = apart or tracing
         """Whether values of other recordings stand here as leaves, instead of being copied with all they came from."""
         self.certificates: list[Certificate] = []
+        self.escapes: list[tuple[Any, Any, Place | None]] = []
+        """Values from outside whose numbers left while this was traced: the value, the number, and where."""
         self.refusal: str | None = None
         """Why even the results of this recording are not what the function gives: it found out that it is recorded."""
         self.leak: str | None = None

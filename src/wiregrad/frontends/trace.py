@@ -9,6 +9,9 @@ from __future__ import annotations
 import inspect
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from itertools import islice
+from types import CellType, CodeType, FrameType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -16,22 +19,37 @@ import numpy as np
 from wiregrad.dtypes import DTYPES, plain
 from wiregrad.errors import GradientError, NameSyntaxError, shown, user_line
 from wiregrad.frontends.lift import as_data, own
-from wiregrad.frontends.record import place
+from wiregrad.frontends.record import carefully, place
 from wiregrad.frontends.session import check_function, lifted
 from wiregrad.frontends.tape import LITERAL, STATE, Extra, Tape
 from wiregrad.frontends.tree import Tree, flatten, items_of, unflatten
-from wiregrad.frontends.value import Value
+from wiregrad.frontends.value import Value, notes_of
 from wiregrad.ir import INPUT, TABLE, Certificate, Circuit, Recording, check_name
 from wiregrad.ir.infer import type_of_constant
 from wiregrad.ops import Elementwise
 from wiregrad.ops.flow import shape_of
 
+MAX_HELD = 10_000
+"""In how many places of a function's variables a value from outside is looked for, to find its name."""
+
 
 class Traced:
-    """A function recorded for replay: where its inputs and results stand."""
+    """A function recorded for replay: where its inputs and results stand.
 
-    def __init__(self, tape: Tape, inputs: list[int], results: list[Any], tree: Tree, names: dict[int, str]) -> None:
+    `names` are those of variables that held nodes, by offset; `holders` those that held values from outside, by id.
+    """
+
+    def __init__(
+        self,
+        tape: Tape,
+        inputs: list[int],
+        results: list[Any],
+        tree: Tree,
+        names: dict[int, str],
+        holders: Mapping[int, str] | None = None,
+    ) -> None:
         self.tape, self.inputs, self.results, self.tree, self.names = tape, inputs, results, tree, names
+        self.holders = holders or {}
 
     def roots(self) -> list[int]:
         """Return where the results stand; -1 for one that is a plain number."""
@@ -67,18 +85,19 @@ def run_traced(
         inputs.append(value._index)
         return value
 
-    with STATE.on(tape):
+    with STATE.on(tape), nullcontext() if replayed else carefully():
         leaves, shape = flatten((tuple(args), dict(kwargs)))
         given, keywords = unflatten(shape, [lift(leaf) for leaf in leaves])
         tape.frames = {} if named else None
         try:
             result = call_traced(f, given, keywords)
             names = _names_of_locals(tape)
+            holders = _holders(tape, f) if named else {}
         finally:
             # Frames hold values, which hold the recording.
             tape.frames = None
     results, tree = flatten(result)
-    return Traced(tape, inputs, results, tree, names)
+    return Traced(tape, inputs, results, tree, names, holders)
 
 
 def _read_only(array: Any) -> Any:
@@ -110,6 +129,50 @@ def _names_of_locals(tape: Tape) -> dict[int, str]:
     return names
 
 
+def _holders(tape: Tape, f: Callable[..., Any]) -> dict[int, str]:
+    """Return which variables of the functions that ran hold values, by the id of the value; outer functions count."""
+    code, frames = getattr(f, "__code__", None), tape.frames or {}
+    scopes = [_variables(frame.f_code, frame.f_globals, frame.f_locals) for frame in _inner_first(frames)]
+    if code is not None:
+        cells = zip(code.co_freevars, getattr(f, "__closure__", None) or (), strict=True)
+        scopes.append(
+            _variables(code, f.__globals__, {name: cell.cell_contents for name, cell in cells if _is_full(cell)})
+        )
+    found: dict[int, str] = {}
+    for variables in scopes:
+        held = (pair for name, item in variables.items() for pair in _values_in(name, item))
+        found |= {id(value): name for name, value in islice(held, MAX_HELD)}
+    return found
+
+
+def _inner_first(frames: Mapping[FrameType, int]) -> list[FrameType]:
+    return sorted(frames, key=lambda frame: -frames[frame])
+
+
+def _variables(code: CodeType, outer: Mapping[str, Any], local: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the variables that a piece of code can mean: globals that it names, and its own."""
+    return {name: outer[name] for name in code.co_names if name in outer} | dict(local)
+
+
+def _is_full(cell: CellType) -> bool:
+    try:
+        cell.cell_contents  # noqa: B018 - an empty cell raises
+    except ValueError:
+        return False
+    return True
+
+
+def _values_in(name: str, item: Any) -> Iterator[tuple[str, Value]]:
+    """Walk through a variable: a value, a container of values, or an object with values among its attributes."""
+    if isinstance(item, Value):
+        yield name, item
+    elif isinstance(item, list | tuple | Mapping):
+        yield from ((path, leaf) for path, leaf in _leaf_paths(name, item) if isinstance(leaf, Value))
+    elif not isinstance(item, type | ModuleType) and isinstance(getattr(item, "__dict__", None), dict):
+        for key, part in vars(item).items():
+            yield from ((path, leaf) for path, leaf in _leaf_paths(key, part) if isinstance(leaf, Value))
+
+
 def trace(f: Callable[..., Any], *args: Any, **kwargs: Any) -> Circuit:
     """Return the circuit of a function at a point: real and complex arguments are its inputs.
 
@@ -124,14 +187,46 @@ def trace(f: Callable[..., Any], *args: Any, **kwargs: Any) -> Circuit:
 
 
 def trace_at(f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Circuit, list[Any]]:
-    """Return the circuit of a function at a point, and what its inputs were there."""
+    """Return the circuit of a function at a point, and what its inputs were there.
+
+    Values from outside the function are inputs behind the arguments, under their names.
+    """
     check_function(f)
     for leaf in flatten((tuple(args), dict(kwargs)))[0]:
-        if isinstance(leaf, Value) and leaf._tape is not None and leaf._tape.tracing:
-            leaf._tape.leak = "a circuit was traced inside"
+        if isinstance(leaf, Value):
+            _note_leak(leaf)
     traced = run_traced(f, args, kwargs, named=True, replayed=False)
+    names = input_names(f, args, kwargs) + _take_outside(traced)
+    if traced.tape.leak is not None:
+        _certify_inputs(traced)
     inputs = [traced.tape.value_at(offset) for offset in traced.inputs]
-    return Writer(traced, input_names(f, args, kwargs), getattr(f, "__name__", "f")).circuit(), inputs
+    return Writer(traced, names, getattr(f, "__name__", "f")).circuit(), inputs
+
+
+def _note_leak(value: Value) -> None:
+    """Note that a value of a traced function goes into a circuit of its own, whose numbers no certificate follows."""
+    if value._tape is not None and value._tape.tracing:
+        value._tape.leak = "a circuit was traced inside"
+
+
+def _take_outside(traced: Traced) -> list[str]:
+    """Make values from outside the function inputs, behind the arguments; returns their names."""
+    tape = traced.tape
+    # A value from outside may be the result itself, or only have steered Python, and be met only now.
+    traced.roots()
+    with STATE.on(tape):
+        tape.certificates += [Certificate(place(tape, value), outcome, line) for value, outcome, line in tape.escapes]
+    outside = {offset: value for offset, value in tape.leaves.items() if notes_of(value).born != tape.serial}
+    for value in outside.values():
+        _note_leak(value)
+    traced.inputs += outside
+    return [value.name or traced.holders.get(id(value), "v") for value in outside.values()]
+
+
+def _certify_inputs(traced: Traced) -> None:
+    """Certify every input: values steered Python and nothing says how, so the circuit holds at these inputs alone."""
+    tape = traced.tape
+    tape.certificates += [Certificate(offset, tape.value_at(offset), None) for offset in traced.inputs]
 
 
 def input_names(f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> list[str]:
@@ -221,7 +316,7 @@ class Writer:
 
     def _write(self, offset: int, node: Extra) -> None:
         if node.op is INPUT:
-            # A value from outside the function: for the circuit it is a constant.
+            # A value that the function made for itself: for the circuit it is a constant.
             self.where[offset] = self._constant(node.y)
         else:
             self.recording.move_to(self.tape.places.get(offset), self._group(offset))

@@ -48,7 +48,7 @@ PASSES = 8
 class Notes:
     """What few values have: leaves their gradient and where they were last seen; any value a name."""
 
-    __slots__ = ("constant", "grad", "hooks", "name", "offset", "passes", "serial")
+    __slots__ = ("born", "constant", "grad", "hooks", "name", "offset", "passes", "serial")
 
     def __init__(self, *, constant: bool = False) -> None:
         self.constant = constant
@@ -58,6 +58,8 @@ class Notes:
         self.hooks: list[Callable[[Any], Any]] = []
         self.name: str | None = None
         self.serial, self.offset = 0, 0
+        self.born = 0
+        """Which recording was running when the leaf was made, by its serial."""
 
 
 class Value(Operators):
@@ -81,6 +83,8 @@ class Value(Operators):
     def __new__(cls, data: Any, name: str | None = None) -> Value:
         """Make a leaf from a real or complex number or an array of them."""
         value = leaf(as_data(data, "a value"))
+        if STATE.tape is not None:
+            notes_of(value).born = STATE.tape.serial
         if name is not None:
             value.name = name
         return value
@@ -256,9 +260,11 @@ class Value(Operators):
 
     def __bool__(self) -> bool:
         outcome = bool(self._data)
-        if self._tape is not None and self._tape.tracing:
+        if any(tape is not None and tape.tracing for tape in (self._tape, STATE.tape)):
             # A number is true unless it is 0; the comparison is what steers.
-            _escape(self if self._data.dtype.kind == "b" else self != 0, outcome)
+            condition = self if np.asarray(self._data).dtype.kind == "b" else self != 0
+            if isinstance(condition, Value):
+                _escape(condition, outcome)
         return outcome
 
     def __len__(self) -> int:
@@ -483,7 +489,9 @@ def hooked(hook: Callable[[Any], Any], data: Any, flow: Any) -> Any:
 
 def _escape(value: Value, outcome: Any) -> None:
     """Note that a traced value's number left the recording, and so may have steered Python."""
-    tape = value._tape
+    tape, running = value._tape, STATE.tape
+    if running is not None and running.tracing and tape is not running and not is_constant(value):
+        running.escapes.append((value, outcome, user_place()))
     if tape is None:
         if STATE.tape is not None:
             STATE.tape.refusal = OUTSIDE

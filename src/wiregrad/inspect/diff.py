@@ -23,7 +23,7 @@ from wiregrad.dtypes import as_float, counted, number, plain
 from wiregrad.errors import InputError, shown
 from wiregrad.inspect.report import Report, told, where
 from wiregrad.inspect.sides import Side, matched, own_code
-from wiregrad.ir import INPUT, Circuit, Node, Op
+from wiregrad.ir import INPUT, Certificate, Circuit, Node, Op, certificates
 from wiregrad.ir.flat import listed
 from wiregrad.ir.mode import write_mode
 
@@ -131,7 +131,30 @@ def _same_nodes(one: Side, two: Side) -> Difference:
             sentence = f"the nodes are the same, and {said}: {texts[0]} and {texts[1]}"
             ones, twos = (name[k] if k < len(name) else None for name in names)
             return Difference("structure", what, ones, twos, sentences=(sentence,), renamed=renamed)
+    steered = _steered_otherwise(one, two)
+    if steered:
+        return Difference("structure", "certificates", sentences=(steered,), renamed=renamed)
     return Difference(sentences=(f"no difference in {counted(one.size, 'node')}",), renamed=renamed)
+
+
+def _steered_otherwise(one: Side, two: Side) -> str:
+    """Say what decided which way one of two traced functions went and not the other's; empty if that is the same."""
+    first, second = _certified(one), _certified(two)
+    for which, side, own, other in (("first", one, first, second), ("second", two, second, first)):
+        certificate = next((own[key] for key in own if key not in other), None)
+        if certificate is not None:
+            said = certificates.describe(side.circuit, certificate)
+            return f"the nodes are the same, and only the {which} was traced where {said}"
+    return ""
+
+
+def _certified(side: Side) -> dict[tuple[int, bytes], Certificate]:
+    """Return the certificates of a circuit by where the node stands among those that are compared, and its outcome."""
+    position = {node: k for k, node in enumerate(side.order)}
+    return {
+        (position.get(known.node, -1), np.asarray(certificates.expected(side.circuit, known)).tobytes()): known
+        for known in certificates.distinct(side.circuit)
+    }
 
 
 def _renamed(one: Side, two: Side, pairs: Iterable[tuple[int, int]]) -> dict[str, str]:
@@ -355,7 +378,7 @@ class _Pair(NamedTuple):
 def _runs(one: Run, two: Run, numbers: _Numbers) -> Difference:
     sides = matched(one.circuit, two.circuit)
     structure = _structure(*sides)
-    if not structure or structure.what == "inputs":
+    if not structure or structure.what in ("inputs", "certificates"):
         pairs = [_Pair(*nodes) for nodes in zip(sides[0].order, sides[1].order, strict=True)]
         found = replace(_compared(one, two, pairs, pairs, numbers), renamed=structure.renamed)
         return (

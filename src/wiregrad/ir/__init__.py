@@ -6,6 +6,7 @@ The text form is loaded when it is first asked for.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from wiregrad.ir import certificates
 from wiregrad.ir.builder import Builder, Port
 from wiregrad.ir.circuit import SPLIT, Circuit, Node, Wire, repr_number
 from wiregrad.ir.flat import Certificate, Columns, Place, Row, listed
@@ -38,6 +39,7 @@ __all__ = [
     "Recording",
     "Row",
     "Wire",
+    "certificates",
     "check_name",
     "listed",
     "normal",

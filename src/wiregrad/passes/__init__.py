@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from wiregrad.passes.backward import backward_circuit, gradient_circuit
 from wiregrad.passes.convention import with_convention
-from wiregrad.passes.simplify import fold, merge, prune, reduce, simplify
+from wiregrad.passes.simplify import fold, merge, prune, reduce, simplify, unblock
 from wiregrad.passes.split import split
 from wiregrad.passes.sweep import Watcher, forward, reverse
 
@@ -25,6 +25,7 @@ __all__ = [
     "reverse",
     "simplify",
     "split",
+    "unblock",
     "with_convention",
 ]
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from wiregrad.dtypes import BOOL, FLOAT, WireType
+from wiregrad.dtypes import BOOL, FLOAT, WireType, plain
 from wiregrad.errors import CircuitError, NoRuleError, WiregradError
-from wiregrad.ir import CONSTANT, INPUT, Builder, Certificate, Circuit, Port, Row
+from wiregrad.ir import CONSTANT, INPUT, Builder, Certificate, Circuit, Port, Row, certificates
 from wiregrad.ops import Elementwise
 from wiregrad.ops.array import ArrayOp
 
@@ -51,10 +51,12 @@ def expand(circuit: Circuit) -> Circuit:
                     builder.name(port, builder.recording.free_name(_suffixed(name, index)))
         if len(builder) > MOST:
             raise CircuitError(f"the circuit would have more than {MOST:,} scalar nodes; expand is for small ones")
-    for node, outcome, place in circuit.certificates:
-        port = held[node][()]
-        if isinstance(port, Port):
-            builder.recording.certificates.append(Certificate(port.index, outcome, place))
+    for certificate in circuit.certificates:
+        outcomes = np.asarray(certificates.expected(circuit, certificate))
+        for index, port in np.ndenumerate(held[certificate.node]):
+            if isinstance(port, Port):
+                element = Certificate(port.index, plain(outcomes[index]), certificate.place)
+                builder.recording.certificates.append(element)
     outputs = zip(circuit.outputs, circuit.columns.outputs.tolist(), strict=True)
     return builder.build(name=circuit.name, labels=dict(_outputs(builder, outputs, held)))
 

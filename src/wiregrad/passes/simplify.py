@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from wiregrad.ir import CONSTANT, INPUT, Circuit, Pattern, Row
+from wiregrad.ir import CONSTANT, INPUT, TABLE, Circuit, Pattern, Row
 from wiregrad.ops import Elementwise
 from wiregrad.passes.rewrite import Rewriter, Rule, rewrite
 
@@ -47,6 +47,18 @@ def merge(circuit: Circuit) -> Circuit:
 def reduce(circuit: Circuit) -> Circuit:
     """Apply the identities that hold bit for bit, such as x * 1 = x, and drop splitters."""
     return rewrite(circuit, _reducing)
+
+
+def unblock(circuit: Circuit) -> Circuit:
+    """Drop what only holds gradients up, from a circuit whose values alone are wanted."""
+    stop = TABLE["stop_gradient"]
+    if not (circuit.columns.codes == TABLE.code(stop)).any():
+        return circuit
+
+    def unblocking(new: Rewriter) -> Rule:
+        return lambda row, sources: sources[0] if row.op is stop else None
+
+    return rewrite(circuit, unblocking)
 
 
 def simplify(circuit: Circuit) -> Circuit:

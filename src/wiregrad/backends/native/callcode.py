@@ -188,6 +188,33 @@ define internal ptr @run(ptr %fields) {
   ret ptr %outputs
 }
 
+; Whether the outputs behind the results carry what they are to carry, bit for bit.
+define internal i1 @holds(ptr %fields, ptr %outputs, i64 %results) {
+start:
+  %count.at = getelementptr i8, ptr %fields, i64 $field.checks$
+  %count = load i64, ptr %count.at
+  %expected.at = getelementptr i8, ptr %fields, i64 $field.expected$
+  %expected = load ptr, ptr %expected.at
+  %found = getelementptr $real$, ptr %outputs, i64 %results
+  br label %next
+next:
+  %k = phi i64 [0, %start], [%following, %compare]
+  %done = icmp eq i64 %k, %count
+  br i1 %done, label %all, label %compare
+compare:
+  %now.at = getelementptr $bits$, ptr %found, i64 %k
+  %was.at = getelementptr $bits$, ptr %expected, i64 %k
+  %now = load $bits$, ptr %now.at
+  %was = load $bits$, ptr %was.at
+  %same = icmp eq $bits$ %now, %was
+  %following = add i64 %k, 1
+  br i1 %same, label %next, label %other
+all:
+  ret i1 true
+other:
+  ret i1 false
+}
+
 define internal ptr @number(ptr %slot) alwaysinline {
   %narrow = load $real$, ptr %slot
   %double = $widen$
@@ -259,6 +286,9 @@ drop:
   br label %slow
 running:
   %outputs = call ptr @run(ptr %fields)
+  %held = call i1 @holds(ptr %fields, ptr %outputs, i64 %m)
+  br i1 %held, label %answer, label %unlike
+answer:
   br i1 %one, label %alone, label %together
 alone:
   %y = call ptr @number(ptr %outputs)
@@ -274,8 +304,8 @@ bad:
   call void $Py_DecRef$(ptr %result)
   br label %failed
 slow:
-  %answer = call ptr @ask_slow(ptr %frame, ptr %args, i64 %nargs, ptr %given)
-  ret ptr %answer
+  %told = call ptr @ask_slow(ptr %frame, ptr %args, i64 %nargs, ptr %given)
+  ret ptr %told
 failed:
   ret ptr null
 }
@@ -312,7 +342,13 @@ running:
   %outputs = call ptr @run(ptr %fields)
   %n.at = getelementptr i8, ptr %fields, i64 $field.inputs$
   %n = load i64, ptr %n.at
-  %slopes = getelementptr $real$, ptr %outputs, i64 1
+  %held = call i1 @holds(ptr %fields, ptr %outputs, i64 1)
+  br i1 %held, label %answer, label %unlike
+answer:
+  %checks.at = getelementptr i8, ptr %fields, i64 $field.checks$
+  %checks = load i64, ptr %checks.at
+  %before.slopes = add i64 %checks, 1
+  %slopes = getelementptr $real$, ptr %outputs, i64 %before.slopes
   br i1 %unnamed, label %into.vector, label %into.dict
 into.vector:
   %data.at = getelementptr i8, ptr %gradient, i64 $at.data$
@@ -338,8 +374,8 @@ bad:
   call void $Py_DecRef$(ptr %gradient)
   br label %failed
 slow:
-  %answer = call ptr @ask_slow(ptr %frame, ptr %args, i64 %nargs, ptr %given)
-  ret ptr %answer
+  %told = call ptr @ask_slow(ptr %frame, ptr %args, i64 %nargs, ptr %given)
+  ret ptr %told
 failed:
   ret ptr null
 }
@@ -351,7 +387,10 @@ define void @at_point(ptr %fields, ptr %x, ptr %found) {
   %m.at = getelementptr i8, ptr %fields, i64 $field.outputs$
   %w = load ptr, ptr %w.at
   %n = load i64, ptr %n.at
-  %m = load i64, ptr %m.at
+  %checks.at = getelementptr i8, ptr %fields, i64 $field.checks$
+  %results = load i64, ptr %m.at
+  %checks = load i64, ptr %checks.at
+  %m = add i64 %results, %checks
   %given = mul i64 %n, $size$
   call void @llvm.memcpy.p0.p0.i64(ptr %w, ptr %x, i64 %given, i1 false)
   %outputs = call ptr @run(ptr %fields)

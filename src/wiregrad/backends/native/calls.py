@@ -18,8 +18,9 @@ import struct
 import sys
 import sysconfig
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cache
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar, NoReturn, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,14 +59,41 @@ class Fields(ctypes.Structure):
             "grads",  # a dict with these keys, to be copied
             "labels",  # of the outputs
             "values",
+            "checks",  # how many outputs behind the results carry what is expected wherever the results count
+            "expected",  # what they are to carry
         )
     ]
+
+
+class Judge(Protocol):
+    """What has the last word where native code finds that a check does not hold."""
+
+    def values(self, point: Any) -> Any:
+        """Return the outputs, or raise."""
+
+    def gradient(self, point: Any) -> tuple[Any, Any]:
+        """Return the only output and its gradient, or raise."""
+
+
+@dataclass(frozen=True)
+class Checks:
+    """What the last outputs of a program carry wherever its results count, and what answers elsewhere."""
+
+    expected: NDArray[np.floating]
+    judge: Judge
+
+    def fail(self, outputs: NDArray[np.floating]) -> NDArray[np.bool_]:
+        """Return whether some check does not hold, for outputs of one point or of many, a row each."""
+        bits = f"u{self.expected.itemsize}"
+        found = np.ascontiguousarray(outputs[..., outputs.shape[-1] - len(self.expected) :])
+        different: NDArray[np.bool_] = (found.view(bits) != self.expected.view(bits)).any(-1)
+        return different
 
 
 class Entry:
     """A program with its working buffer, and the objects its answers are made of.
 
-    It may outlive the builtin, and the builtin holds on to it.
+    It may outlive the builtin, and the builtin holds on to it. Where checks do not hold, their judge answers.
 
     >>> from wiregrad.backends.native.program import build
     >>> from wiregrad.ir import parse_text
@@ -74,8 +102,19 @@ class Entry:
     (np.float64(6.0), array([3., 2.]))
     """
 
-    def __init__(self, program: Program, names: Sequence[str], labels: Sequence[str]) -> None:
-        self.fields = Fields(enter=machine.enter_address(), inputs=program.inputs, outputs=program.outputs, limit=NEVER)
+    def __init__(
+        self, program: Program, names: Sequence[str], labels: Sequence[str], checks: Checks | None = None
+    ) -> None:
+        self.checks = checks
+        count = 0 if checks is None else len(checks.expected)
+        self.fields = Fields(
+            enter=machine.enter_address(),
+            inputs=program.inputs,
+            outputs=program.outputs - count,
+            limit=NEVER,
+            checks=count,
+            expected=0 if checks is None else checks.expected.ctypes.data,
+        )
         self.names, self.labels = tuple(map(sys.intern, names)), tuple(map(sys.intern, labels))
         self.swap(program)
         self._template = np.zeros(program.inputs, self.buffer.dtype)
@@ -128,12 +167,18 @@ class Entry:
 
     def values(self, point: Any) -> NDArray[Any]:
         """Return the outputs at a point that was checked."""
-        return self.run(point)[: self.program.outputs]
+        found = self.run(point)[: self.program.outputs]
+        if self.checks is not None and self.checks.fail(found):
+            return np.array(self.checks.judge.values(point), found.dtype)
+        return found[: self.fields.outputs]
 
     def gradient(self, point: Any) -> tuple[Any, NDArray[Any]]:
         """Return the only output, and its gradient by every input, at a point that was checked."""
-        found = self.run(point)
-        return found[0], found[1:]
+        found, count = self.run(point), self.program.outputs
+        if self.checks is not None and self.checks.fail(found[:count]):
+            value, grads = self.checks.judge.gradient(point)
+            return value, np.array(grads, found.dtype)
+        return found[0], found[count:]
 
 
 class Slow:
@@ -262,6 +307,7 @@ def _text(real: np.dtype[Any]) -> str:
     same, narrow = "bitcast double {} to double", real.itemsize == 4
     words = {
         "real": REALS[real],
+        "bits": f"i{8 * real.itemsize}",
         "size": str(real.itemsize),
         "round": "fptrunc double %double to float" if narrow else same.format("%double"),
         "widen": "fpext float %narrow to double" if narrow else same.format("%narrow"),

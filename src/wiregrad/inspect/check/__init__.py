@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from wiregrad.backends.interpreter import bind, evaluate, tangents
+from wiregrad.backends.interpreter import bind, evaluate, evaluate_checked, tangents
 from wiregrad.errors import InputError, shown
 from wiregrad.frontends.custom import unchecked
 from wiregrad.frontends.trace import trace_at
@@ -65,6 +65,7 @@ def check(
     with np.errstate(all="ignore"), unchecked():
         if isinstance(f, Circuit):
             circuit, inputs = f, bind(f, args, kwargs)
+            evaluate_checked(circuit, inputs)
             function = Function(partial(_replayed, f), inputs, {}, circuit, inputs)
         else:
             circuit, inputs = trace_at(f, args, kwargs)

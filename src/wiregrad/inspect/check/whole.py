@@ -98,6 +98,9 @@ class Function:
         rng = np.random.default_rng(2)
         turns = any(getattr(row.op, "symmetric", False) for row in circuit.rows())
         self.direction = [_kept(direction(rng, wide(x)), x) if turns else direction(rng, wide(x)) for x in inputs]
+        for k in range(sum(map(moves, self.leaves)), len(inputs)):
+            # A value from outside the function stands still when its arguments move.
+            self.direction[k] = np.zeros_like(self.direction[k])
         self.outputs = [node for node in circuit.columns.outputs.tolist() if circuit.type_of(node).differentiable]
         alone = len(self.outputs) == 1 and not circuit.type_of(self.outputs[0]).shape
         self.weights = [_weight(rng, self.values[node], alone) for node in self.outputs]
