@@ -69,7 +69,7 @@ def _run(
     if size == 0:
         raise ShapeError(f"vmap needs at least one example to run {name_of(f)} on{user_line()}")
     traced = run_traced(f, *unflatten(tree, example(0)))
-    if not traced.tape.certificates and traced.tape.leak is None:
+    if not traced.tape.certificates and traced.tape.leak is None and traced.tape.identity.unforeseen is None:
         found = _replay(traced, leaves, batched, size)
         if found is not None:
             return found, traced.tree

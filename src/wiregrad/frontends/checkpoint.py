@@ -23,7 +23,7 @@ from wiregrad.frontends.session import (
 )
 from wiregrad.frontends.tape import STATE, Tape
 from wiregrad.frontends.tree import Tree, flatten, unflatten
-from wiregrad.frontends.value import Value
+from wiregrad.frontends.value import Value, number_class
 from wiregrad.ir import TABLE, Pattern
 from wiregrad.ir.mode import chosen_convention
 from wiregrad.ops.array import General
@@ -85,7 +85,7 @@ class Segment:
         """Run once and note which values are used without being given; returns the outputs as plain arrays."""
         tape = Tape(apart=True)
         with STATE.on(tape):
-            results, self.out_tree = flatten(self.call([lifted(tape, data_of(x)) for x in given]))
+            results, self.out_tree = flatten(self.call([lifted(tape, data_of(x), number_class(x)) for x in given]))
         self.captured = list(tape.leaves.values())
         outputs = [data_of(result) for result in results]
         self.parts = Parts(outputs)

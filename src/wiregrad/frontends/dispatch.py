@@ -21,7 +21,8 @@ from wiregrad.errors import (
     user_line,
 )
 from wiregrad.frontends.record import record
-from wiregrad.frontends.value import Value
+from wiregrad.frontends.tree import flatten, unflatten
+from wiregrad.frontends.value import Discrete, Value, as_numpy, concrete
 from wiregrad.ir import TABLE, Op
 from wiregrad.ir.operators import ARITHMETIC
 from wiregrad.ops import Elementwise
@@ -40,6 +41,8 @@ def apply_ufunc(self: Value, ufunc: Any, method: str, *inputs: Any, **settings: 
     if entry is None:
         if op is not None and method == "__call__" and not settings:
             return op(*inputs)
+        if _are_discrete((inputs, settings)):
+            return getattr(ufunc, method)(*_concrete(inputs), **_concrete(settings))
         what = f"np.{ufunc.__name__}" + ("" if method == "__call__" else f".{method}")
         given = f" with {', '.join(settings)}=" if settings else ""
         raise NoRuleError(f"{what}{given} has no rule{_nearest(ufunc.__name__)}{user_line()}")
@@ -59,12 +62,26 @@ def apply_function(self: Value, function: Any, types: Any, args: tuple[Any, ...]
         refuse_out(kwargs)
     entry = BY_NUMPY.get(function)
     if entry is not None:
-        return run(entry.run, entry.name, args, kwargs)
+        found = run(entry.run, entry.name, args, kwargs)
+        return tuple(map(as_numpy, found)) if type(found) is tuple else as_numpy(found)
     op = UFUNCS.get(function)
     if op is not None:
         return op(*args, **kwargs)
+    if _are_discrete((args, kwargs)):
+        return function(*_concrete(args), **_concrete(kwargs))
     name = f"{function.__module__.replace('numpy', 'np')}.{function.__name__}"
     raise NoRuleError(f"{name} has no rule{_nearest(function.__name__)}{user_line()}")
+
+
+def _are_discrete(item: Any) -> bool:
+    """Return whether all values in a container are conditions and whole numbers, which no gradient passes."""
+    return all(isinstance(leaf, Discrete) or not isinstance(leaf, Value) for leaf in flatten(item)[0])
+
+
+def _concrete(item: Any) -> Any:
+    """Return a container with plain conditions and whole numbers in place of traced ones."""
+    leaves, tree = flatten(item)
+    return unflatten(tree, [concrete(leaf) for leaf in leaves])
 
 
 def run(function: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -85,7 +85,8 @@ class Signature:
         if array.dtype.kind not in "fc":
             self.marks.append(_fixed(array, type(item)))
         elif array.dtype == np.float64 and not array.ndim:
-            self.marks.append(float)
+            # Its comparisons give np.bool_, so its recordings are not those of a Python float.
+            self.marks.append(np.float64)
             self.inputs.append(float(array))
         else:
             self.marks.append((array.dtype.str, array.shape))

@@ -14,13 +14,14 @@ from typing import Any
 import numpy as np
 
 from wiregrad.dtypes import DTYPES, plain
-from wiregrad.errors import GradientError, NameSyntaxError, shown, user_line
+from wiregrad.errors import EscapeError, GradientError, NameSyntaxError, shown, user_line
+from wiregrad.frontends.identity import IdentityScan
 from wiregrad.frontends.lift import as_data, own
 from wiregrad.frontends.record import place
 from wiregrad.frontends.session import check_function, lifted
 from wiregrad.frontends.tape import LITERAL, STATE, Extra, Tape
 from wiregrad.frontends.tree import Tree, flatten, in_order, unflatten
-from wiregrad.frontends.value import Value
+from wiregrad.frontends.value import Value, number_class
 from wiregrad.ir import INPUT, TABLE, Certificate, Circuit, Recording, check_name
 from wiregrad.ir.infer import type_of_constant
 from wiregrad.ops import Elementwise
@@ -55,6 +56,7 @@ def run_traced(
     """Run a function on values of a new recording; every float leaf of its arguments becomes an input."""
     tape = Tape(tracing=True)
     tape.errors = np.geterr() if replayed else None
+    tape.identity = IdentityScan()
     inputs: list[int] = []
 
     def lift(leaf: Any) -> Any:
@@ -62,7 +64,7 @@ def run_traced(
         if not isinstance(leaf, Value) and not _is_input(raw):
             return leaf
         data = raw if isinstance(leaf, Value) else as_data(raw, f"an argument of {getattr(f, '__name__', 'f')}")
-        value = lifted(tape, data)
+        value = lifted(tape, data, number_class(leaf))
         inputs.append(value._index)
         return value
 
@@ -122,6 +124,8 @@ def trace_at(f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any])
         if isinstance(leaf, Value) and leaf._tape is not None and leaf._tape.tracing:
             leaf._tape.leak = "a circuit was traced inside"
     traced = run_traced(f, args, kwargs, named=True, replayed=False)
+    if traced.tape.identity.unforeseen is not None:
+        raise EscapeError(traced.tape.identity.unforeseen)
     inputs = [traced.tape.value_at(offset) for offset in traced.inputs]
     return Writer(traced, input_names(f, args, kwargs), getattr(f, "__name__", "f")).circuit(), inputs
 
