@@ -26,6 +26,7 @@ from wiregrad.frontends.value import (
     Discrete,
     PythonFloat,
     PythonInt,
+    Scalar,
     Value,
     as_python,
     concrete,
@@ -81,6 +82,14 @@ def _in_python(name: str, *operands: Any) -> Any:
     return getattr(operator, f"__{name}__")(*map(concrete, operands))
 
 
+def _real(self: Any) -> Any:
+    return as_int(self) if isinstance(self, PythonInt) else self
+
+
+def _imaginary(self: Any) -> Any:
+    return 0 if isinstance(self, PythonInt) else 0.0
+
+
 def _arithmetic(spelling: str, *, reflected: bool) -> Callable[[Any, Any], Any]:
     op = TABLE.infix[spelling]
 
@@ -96,6 +105,19 @@ def _arithmetic(spelling: str, *, reflected: bool) -> Callable[[Any, Any], Any]:
                 a, b = (other, concrete(self)) if reflected else (concrete(self), other)
         found = record(op, (a, b))
         return as_python(found) if is_python(other) else found
+
+    return method
+
+
+def _arithmetic_of_numpy(spelling: str, *, reflected: bool) -> Callable[[Any, Any], Any]:
+    """Return an operator of what NumPy computed; beside a list or text, NumPy and Python decide what it means."""
+    op, name = TABLE.infix[spelling], ARITHMETIC[spelling]
+
+    def method(self: Discrete, other: Any) -> Any:
+        a, b = (other, self) if reflected else (self, other)
+        if isinstance(other, list | tuple | str) and not self.shape:
+            return getattr(operator, name)(concrete(a), concrete(b))
+        return record(op, (a, b))
 
     return method
 
@@ -185,7 +207,8 @@ def _quotients(self: Any, a: Any, b: Any) -> Any:
 def _round(self: Any, digits: int | None = None) -> Any:
     if isinstance(self, Discrete):
         return round(concrete(self), digits)
-    return as_python(np.round(self, 0 if digits is None else digits))
+    found = np.round(self, 0 if digits is None else digits)
+    return as_python(found) if is_python(self) else found
 
 
 def _attribute(self: Discrete, name: str) -> Any:
@@ -214,18 +237,26 @@ def _formatted(self: Discrete, spec: str) -> str:
 
 def install() -> None:
     """Give traced numbers their operators."""
-    for kind in (PythonFloat, PythonInt):
+    kinds = {PythonFloat: _arithmetic, PythonInt: _arithmetic, Discrete: _arithmetic_of_numpy}
+    for owner, arithmetic in kinds.items():
         for spelling, name in ARITHMETIC.items():
-            setattr(kind, f"__{name}__", _arithmetic(spelling, reflected=False))
-            setattr(kind, f"__r{name}__", _arithmetic(spelling, reflected=True))
+            setattr(owner, f"__{name}__", arithmetic(spelling, reflected=False))
+            setattr(owner, f"__r{name}__", arithmetic(spelling, reflected=True))
+    for kind in (PythonFloat, PythonInt):
         for spelling, name in COMPARISONS.items():
             setattr(kind, f"__{name}__", _compare(spelling))
         for spelling, name in SIGNS.items():
             setattr(kind, f"__{name}__", _sign(spelling))
-        methods = {"abs": _absolute, "divmod": _divmod, "rdivmod": _rdivmod, "round": _round}
-        for name, method in methods.items():
-            setattr(kind, f"__{name}__", method)
+        setattr(kind, "__abs__", _absolute)  # noqa: B010 - what is typed is Value's
         kind.__hash__ = Value.__hash__  # type: ignore[method-assign]
+    methods = {"divmod": _divmod, "rdivmod": _rdivmod, "round": _round}
+    for name, method in methods.items():
+        for number in (Scalar, PythonFloat, Discrete):
+            setattr(number, f"__{name}__", method)
+    parts = {"real": property(_real), "imag": property(_imaginary), "conjugate": _real, "conj": _real}
+    for name, part in parts.items():
+        for python in (Scalar, PythonFloat, PythonInt):
+            setattr(python, name, part)
     for spelling, name in BITWISE.items():
         setattr(Discrete, f"__{name}__", _bitwise(spelling, reflected=False))
         setattr(Discrete, f"__r{name}__", _bitwise(spelling, reflected=True))

@@ -10,6 +10,7 @@ import numpy as np
 
 from wiregrad.errors import (
     ArityError,
+    EscapeError,
     IndexingError,
     MutationError,
     NoRuleError,
@@ -46,7 +47,17 @@ def apply_ufunc(self: Value, ufunc: Any, method: str, *inputs: Any, **settings: 
         what = f"np.{ufunc.__name__}" + ("" if method == "__call__" else f".{method}")
         given = f" with {', '.join(settings)}=" if settings else ""
         raise NoRuleError(f"{what}{given} has no rule{_nearest(ufunc.__name__)}{user_line()}")
-    return run(entry.run, entry.name, inputs, settings)
+    return _run_or_concrete(entry, getattr(ufunc, method), inputs, settings)
+
+
+def _run_or_concrete(entry: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Run a function made of ops; NumPy itself answers where there is no rule and no gradient to lose."""
+    try:
+        return run(entry.run, entry.name, args, kwargs)
+    except (NoRuleError, EscapeError):
+        if not _are_discrete((args, kwargs)):
+            raise
+    return function(*_concrete(args), **_concrete(kwargs))
 
 
 def _outer(op: Op, a: Any, b: Any) -> Any:
@@ -62,7 +73,7 @@ def apply_function(self: Value, function: Any, types: Any, args: tuple[Any, ...]
         refuse_out(kwargs)
     entry = BY_NUMPY.get(function)
     if entry is not None:
-        found = run(entry.run, entry.name, args, kwargs)
+        found = _run_or_concrete(entry, function, args, kwargs)
         return tuple(map(as_numpy, found)) if type(found) is tuple else as_numpy(found)
     op = UFUNCS.get(function)
     if op is not None:
@@ -183,7 +194,12 @@ def _as_method(op: Op) -> Callable[..., Any]:
 
 def _checked(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     def method(self: Value, *args: Any, **kwargs: Any) -> Any:
-        return run(function, name, (self, *args), kwargs)
+        try:
+            return run(function, name, (self, *args), kwargs)
+        except (NoRuleError, EscapeError):
+            if not _are_discrete((self, args, kwargs)):
+                raise
+        return getattr(concrete(self), name)(*_concrete(args), **_concrete(kwargs))
 
     method.__name__, method.__doc__ = name, function.__doc__
     return method

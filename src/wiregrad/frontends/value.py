@@ -260,7 +260,9 @@ class Value(Operators):
         outcome = bool(self._data)
         if self._tape is not None and self._tape.tracing:
             # A number is true unless it is 0; the comparison is what steers.
-            _escape(self if self._data.dtype.kind == "b" else self != 0, outcome)
+            steers = self if self._data.dtype.kind == "b" else self != 0
+            if isinstance(steers, Value):
+                _escape(steers, outcome)
         return outcome
 
     def __len__(self) -> int:
