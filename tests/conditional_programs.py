@@ -32,7 +32,7 @@ SIZE = 3
 """How many elements arrays have."""
 
 NUMBERS = """
-{n} + {n} ; {n} - {n} ; {n} * {n} ; {n} / 2.0 ; -{n} ; abs({n}) ; np.sin({n}) ; np.tanh({n}) ; np.maximum({n}, {n})
+{n} + {n} ; {n} - {n} ; {n} * {n} ; {n} / 2.0 ; -{n} ; abs({n}) ; np.sqrt(abs({n})) ; np.floor({n}) ; np.maximum({n}, {n})
 max({n}, {n}) ; min({n}, {n}) ; {c} * {n} ; {n} * {c} ; {n} + {c} ; {c} - {n} ; {n} ** {c} ; {w} * {n} ; {n} - {w}
 {n} + {w} / 2 ; {w} / 4 + {n} ; {n} % ({w} + 7.5) ; {n} // 0.75 ; np.where({c}, {n}, {n}) ; ({n} if {c} else {n})
 [{n}, {n}][{c}] ; ({n}, {n})[{c}] ; ⟨True: {n}, False: {n⟩}[{c}] ; ⟨1: {n⟩}.get({c}, {n})
@@ -56,7 +56,7 @@ isinstance({c}, bool) ; isinstance({c}, np.bool_) ; ({c} is True) ; ({c} is not 
 (type({c}) is bool) ; any([{c}, {c}]) ; all([{c}, {c}]) ; ({c} and {c}) ; ({c} or {c}) ; {c} == 0 ; {c} < {c} ; {c} >= {c}
 ({c} in [True]) ; ({c} in ⟨False⟩) ; {a}[{i}] > {n} ; np.greater({n}, {n}) ; ({n} > 0) ; ({c} if {c} else {c})
 True & {c} ; {c} | False ; {c} ^ True ; np.equal({c}, {c}) ; max({c}, {c}) ; (str({c}) == "True") ; {c} == {w}
-("⟨⟩".format({c}) == "True") ; np.isscalar({n}) ; np.isscalar({c}) ; np.signbit({n})
+("⟨⟩".format({c}) == "True") ; np.isscalar({x}) ; np.isscalar({c}) ; np.signbit({n})
 """
 WHOLES = """
 {c} + {c} ; {c} - {c} ; {c} * 3 ; 2 * {c} ; -{c} ; +{c} ; ~{c} ; {c} << 1 ; {c} // True ; {c} % 2 ; {c} ** 2 ; 2 ** {c}
@@ -70,7 +70,7 @@ counted({c}, {c}, {c}) ; {w} - {w} ; {w} // 2 ; {w} % 2 ; -{w} ; abs({w}) ; len(
 range({w} % 2 + 2)[{c}] ; np.dot({m}, {m}) ; sum({m}) ; {m}.tolist().count(True) ; len(np.flatnonzero({m}))
 """
 ARRAYS = """
-{a} + {a} ; {a} - {a} ; {a} * {a} ; {a} * {n} ; {n} + {a} ; np.sin({a}) ; np.where({m}, {a}, {a}) ; {a} * {m} ; {m} + {a}
+{a} + {a} ; {a} - {a} ; {a} * {a} ; {a} * {n} ; {n} + {a} ; np.sqrt(abs({a})) ; np.where({m}, {a}, {a}) ; {a} * {m} ; {m} + {a}
 {m} * 1.0 ; {m}.astype(float) ; {a} ** {m} ; {a}[::-1] ; np.cumsum({a}) ; {a} - {m} ; np.stack([{n}, {n}, {n}])
 np.where({c}, {a}, {a}) ; {a} * {c} ; {a} + {w} ; {a}[[{w} % 3, 0, 1]] ; np.maximum({a}, {n}) ; np.where({m}, {n}, {a})
 ({a} if {c} else {a}) ; [{a}, {a}][{c}] ; {a} * {m}.astype(int) ; np.where({m}, 1.0, 0.0) ; {a} * (1 - {m}) ; abs({a})
@@ -119,9 +119,9 @@ class Writer:
         """Write an expression of a kind."""
         if kind == "i":
             return self.pick(["0", "1", "2", "-1"])
-        if kind == "v":
-            # What is looked up by its number: one that is sometimes found.
-            return self.pick([*self.names["n"], f"({self.write('n', 0)})"])
+        if kind in "vx":
+            # A number that is no 0-d array: of those, NumPy says that they are no scalars, and no keys.
+            return self.pick(["x", "y", "(x + 0.5)", "(x * y)", *(["v[0]", "v.sum()"] if self.has_array else [])])
         names = self.names[kind]
         if names and (depth <= 0 or self.rng.random() < 0.15):
             return self.pick(names)
@@ -143,7 +143,7 @@ class Writer:
 
     def filled(self, template: str, depth: int) -> str:
         """Write a template with expressions in its places, each drawn anew."""
-        for kind in "ncwamiv":
+        for kind in "ncwamivx":
             while f"{{{kind}}}" in template:
                 template = template.replace(f"{{{kind}}}", self.write(kind, depth), 1)
         return template.replace("⟨", "{").replace("⟩", "}")
@@ -182,7 +182,9 @@ def _split(text: str) -> list[str]:
     return [part for line in text.strip().splitlines() for part in line.split(" ; ")]
 
 
-TEMPLATES = {kind: _split(text) for kind, text in zip("ncwam", (NUMBERS, CONDITIONS, WHOLES, ARRAYS, MASKS), strict=True)}
+TEMPLATES = {
+    kind: _split(text) for kind, text in zip("ncwam", (NUMBERS, CONDITIONS, WHOLES, ARRAYS, MASKS), strict=True)
+}
 NUMBER_POOL = (0.5, 1.5, 0.0, -0.0, 1.0, -0.5, 2.0, -1.25, 0.75, 3.5, -2.0, 1.0000000000000002)
 
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from wiregrad.errors import OperandError, ShapeError, shown, user_line
 from wiregrad.frontends.conventions import convention
+from wiregrad.frontends.lift import refuse_subclass
 from wiregrad.frontends.session import check_function, data_of, distinct, name_of, unwatched
 from wiregrad.frontends.tape import STATE, Tape
 from wiregrad.frontends.trace import Traced, run_traced
@@ -208,6 +209,7 @@ def _size(leaves: list[Any], axes: list[int | None], f: Callable[..., Any]) -> i
 
 def _front(leaf: Any, axis: int) -> Any:
     if not isinstance(leaf, Value):
+        refuse_subclass(leaf, "an argument of vmap")
         return np.moveaxis(np.asarray(leaf), axis, 0)
     return FUNCTIONS["moveaxis"].run(leaf, axis, 0) if axis else leaf
 

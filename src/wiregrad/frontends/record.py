@@ -43,6 +43,7 @@ from wiregrad.frontends.value import Discrete, NumpyScalar, Value, concrete, lea
 from wiregrad.ir import INPUT, TABLE, Op
 from wiregrad.ir.names import is_group_label
 from wiregrad.ops import Elementwise
+from wiregrad.ops.flow import is_complex
 
 WIRES = frozenset(DTYPES.values())
 """The dtypes that wires have."""
@@ -63,6 +64,8 @@ def record(op: Op, operands: Sequence[Any]) -> Any:
         elif len(operands) == 1 and type(operands[0]) is Value and operands[0]._tape is tape:
             return _record_one(tape, op, operands[0])
     operands = op.complete(operands)
+    if isinstance(op, Elementwise) and op.of_complex is not None and any(map(is_complex, operands)):
+        return op.of_complex(*operands)
     tape = common_tape(operands)
     if isinstance(op, Elementwise) and len(operands) > 1:
         operands = stretched(op, operands)
