@@ -283,7 +283,7 @@ def plain_math(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.usefixtures("plain_math")
 def test_stencils_give_the_bits_of_the_c_listing() -> None:
-    cases = [case for case in map(special_case, range(100)) if not reads_signs(case.circuit)]
+    cases = [special_case(seed) for seed in range(100)]
     programs = [
         Program(write(case.circuit, "c", name=f"listing{k}"), f"listing{k}", case.circuit.inputs)
         for k, case in enumerate(cases)

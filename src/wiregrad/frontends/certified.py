@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from wiregrad.errors import shown
+from wiregrad.errors import AmbiguousIndexError, shown
 from wiregrad.frontends.session import data_of
 from wiregrad.frontends.tape import Tape
 from wiregrad.frontends.trace import Traced, Writer, input_names, run_traced
@@ -63,7 +63,10 @@ def certify(f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], 
     """
     drawn = _drawn()
     with np.errstate(all="ignore"):
-        traced = run_traced(f, args, kwargs, named=keep)
+        try:
+            traced = run_traced(f, args, kwargs, named=keep)
+        except AmbiguousIndexError as error:
+            raise NotReplayableError(str(error)) from None
     tape = traced.tape
     if _drawn() != drawn:
         tape.leak = "it draws random numbers"

@@ -20,8 +20,9 @@ from typing import Any
 
 import numpy as np
 
-from wiregrad.errors import OperandError, user_line
+from wiregrad.errors import AmbiguousIndexError, OperandError, user_frame, user_line
 from wiregrad.frontends.record import record
+from wiregrad.frontends.subscript import counts_as_int
 from wiregrad.frontends.value import (
     Discrete,
     PythonFloat,
@@ -220,6 +221,13 @@ def _attribute(self: Discrete, name: str) -> Any:
 
 
 def _index(self: Discrete) -> int:
+    frame = user_frame()
+    if type(self) is PythonInt and _is_condition(self) and (frame is None or not counts_as_int(frame)):
+        # An array goes on to ask for an array, and so finds a condition.
+        raise AmbiguousIndexError(
+            "a recorded condition is used as an index, and a list would take it for 0 or 1 where an array would not: "
+            f"write items[int(condition)], or give what is indexed a name{user_line()}"
+        )
     return operator.index(concrete(self))
 
 
