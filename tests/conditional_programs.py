@@ -14,6 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 HELPERS = """
+ITEMS = np.array([0.5, 1.5])
+NAMED = [0.5, 1.5]
+
+
 def chosen(flag, one, other):
     return one if flag is True else other
 
@@ -32,66 +36,71 @@ SIZE = 3
 """How many elements arrays have."""
 
 NUMBERS = """
-{n} + {n} ; {n} - {n} ; {n} * {n} ; {n} / 2.0 ; -{n} ; abs({n}) ; np.sqrt(abs({n})) ; np.floor({n}) ; np.maximum({n}, {n})
-max({n}, {n}) ; min({n}, {n}) ; {c} * {n} ; {n} * {c} ; {n} + {c} ; {c} - {n} ; {n} ** {c} ; {w} * {n} ; {n} - {w}
-{n} + {w} / 2 ; {w} / 4 + {n} ; {n} % ({w} + 7.5) ; {n} // 0.75 ; np.where({c}, {n}, {n}) ; ({n} if {c} else {n})
-[{n}, {n}][{c}] ; ({n}, {n})[{c}] ; ⟨True: {n}, False: {n⟩}[{c}] ; ⟨1: {n⟩}.get({c}, {n})
+{n} + {n} ; {n} - {n} ; {n} * {n} ; {n} / 2.0 ; -{n} ; abs({n}) ; np.sqrt(abs({n})) ; np.floor({n})
+np.maximum({n}, {n}) ; max({n}, {n}) ; min({n}, {n}) ; {c} * {n} ; {n} * {c} ; {n} + {c} ; {c} - {n} ; {n} ** {c}
+{w} * {n} ; {n} - {w} ; {n} + {w} / 2 ; {w} / 4 + {n} ; {n} % ({w} + 7.5) ; {n} // 0.75 ; np.where({c}, {n}, {n})
+({n} if {c} else {n}) ; [{n}, {n}][{c}] ; ({n}, {n})[{c}] ; ⟨True: {n}, False: {n⟩}[{c}] ; ⟨1: {n⟩}.get({c}, {n})
 ⟨0.5: {n}, 1.5: 2.0⟩.get({v}, {n}) ; float({c}) * {n} ; int({c}) + {n} ; sum([{c}, {c}]) * {n} ; ({c} and {n}) + 1.0
 ({c} or {n}) * 2.0 ; np.sum({a}) ; {a}.mean() ; {a}[{i}] ; {a}.max() ; {a}[{m}].sum() ; np.dot({m}, {a}) ; {a} @ {m}
 ({m} * {a}).sum() ; {a}[int({c})] ; np.where({m}, {a}, {n}).sum() ; np.count_nonzero({m}) * {n} ; {m}.sum() * {n}
 {m}.mean() + {n} ; np.sum({m}) * {n} ; np.mean({m}) ; chosen({c}, {n}, {n}) ; described({c}) * {n}
 counted({c}, {c}) * {n} ; "ab".index("ab"[{c}]) * {n} ; {n} * [0.5, 1.5, 2.5][sum([{c}, {c}])] ; {n} * len("ab" * {c})
-np.float64({c}) * {n} ; {n} + ({n} > 0.1) * 1 ; {n} * ({n} > 0.1) ; {n} + (str({c}) == "True")
-{a}[{c}].sum() ; {a}[{w} % 3] ; {a}[{m} & {m}].sum() ; np.average({a}, weights={m} + 1)
-np.select([{c}, {c}], [{n}, {n}], {n}) ; sorted([{n}, {n}, {n}])[{c}] ; {n} * {c} ** 2 ; np.add({n}, {c})
-np.multiply({c}, {n}) ; np.clip({n}, -{c}, 1 + {c}) ; {n} * (not {c}) ; next(item for item in ({n}, {n}, 0.5) if item < 9 or {c})
-np.copysign({n}, {w} - 1) ; pow({n}, {c}) ; divmod({n}, 0.75)[{c}] ; round({n} * 0 + 3.25, 1) * {c}
+np.float64({c}) * {n} ; {n} + ({n} > 0.1) * 1 ; {n} * ({n} > 0.1) ; {n} + (str({c}) == "True") ; {a}[{c}].sum()
+{a}[{w} % 3] ; {a}[{m} & {m}].sum() ; np.average({a}, weights={m} + 1) ; np.select([{c}, {c}], [{n}, {n}], {n})
+sorted([{n}, {n}, {n}])[{c}] ; {n} * {c} ** 2 ; np.add({n}, {c}) ; np.multiply({c}, {n}) ; np.clip({n}, -{c}, 1 + {c})
+{n} * (not {c}) ; next(item for item in ({n}, {n}, 0.5) if item < 9 or {c}) ; np.copysign({n}, {w} - 1)
+pow({n}, {c}) ; divmod({n}, 0.75)[{c}] ; round({n} * 0 + 3.25, 1) * {c}
 """
 CONDITIONS = """
-{n} < {n} ; {n} <= {n} ; {n} > {n} ; {n} >= {n} ; {n} == {n} ; {n} != {n} ; {n} > 0.25 ; 0.5 < {n} ; {n} < 1 ; {n} == 0.5
--1.0 < {n} < 1.0 ; not {c} ; {c} & {c} ; {c} | {c} ; {c} ^ {c} ; {c} == {c} ; {c} != True ; {c} == 1 ; bool({n}) ; {n} in (0.5, 1.5)
-{v} in ⟨0.5, 1.5⟩ ; {m}.any() ; {m}.all() ; np.any({m}) ; np.all({m}) ; {m}[{i}] ; {w} > 1 ; {w} == 1 ; {w} <= 0
-np.logical_and({c}, {c}) ; np.logical_not({c}) ; np.logical_or({c}, {c}) ; np.isnan({n}) ; np.isfinite({n})
-isinstance({c}, bool) ; isinstance({c}, np.bool_) ; ({c} is True) ; ({c} is not False) ; ({c} is np.True_)
-(type({c}) is bool) ; any([{c}, {c}]) ; all([{c}, {c}]) ; ({c} and {c}) ; ({c} or {c}) ; {c} == 0 ; {c} < {c} ; {c} >= {c}
-({c} in [True]) ; ({c} in ⟨False⟩) ; {a}[{i}] > {n} ; np.greater({n}, {n}) ; ({n} > 0) ; ({c} if {c} else {c})
-True & {c} ; {c} | False ; {c} ^ True ; np.equal({c}, {c}) ; max({c}, {c}) ; (str({c}) == "True") ; {c} == {w}
-("⟨⟩".format({c}) == "True") ; np.isscalar({x}) ; np.isscalar({c}) ; np.signbit({n})
+{n} < {n} ; {n} <= {n} ; {n} > {n} ; {n} >= {n} ; {n} == {n} ; {n} != {n} ; {n} > 0.25 ; 0.5 < {n} ; {n} < 1
+{n} == 0.5 ; -1.0 < {n} < 1.0 ; not {c} ; {c} & {c} ; {c} | {c} ; {c} ^ {c} ; {c} == {c} ; {c} != True ; {c} == 1
+bool({n}) ; {n} in (0.5, 1.5) ; {v} in ⟨0.5, 1.5⟩ ; {m}.any() ; {m}.all() ; np.any({m}) ; np.all({m}) ; {m}[{i}]
+{w} > 1 ; {w} == 1 ; {w} <= 0 ; np.logical_and({c}, {c}) ; np.logical_not({c}) ; np.logical_or({c}, {c})
+np.isnan({n}) ; np.isfinite({n}) ; isinstance({c}, bool) ; isinstance({c}, np.bool_) ; ({c} is True)
+({c} is not False) ; ({c} is np.True_) ; (type({c}) is bool) ; any([{c}, {c}]) ; all([{c}, {c}]) ; ({c} and {c})
+({c} or {c}) ; {c} == 0 ; {c} < {c} ; {c} >= {c} ; ({c} in [True]) ; ({c} in ⟨False⟩) ; {a}[{i}] > {n}
+np.greater({n}, {n}) ; ({n} > 0) ; ({c} if {c} else {c}) ; True & {c} ; {c} | False ; {c} ^ True ; np.equal({c}, {c})
+max({c}, {c}) ; (str({c}) == "True") ; {c} == {w} ; ("⟨⟩".format({c}) == "True") ; np.isscalar({x}) ; np.isscalar({c})
+np.signbit({n})
 """
 WHOLES = """
-{c} + {c} ; {c} - {c} ; {c} * 3 ; 2 * {c} ; -{c} ; +{c} ; ~{c} ; {c} << 1 ; {c} // True ; {c} % 2 ; {c} ** 2 ; 2 ** {c}
-abs({c}) ; int({c}) ; sum([{c}, {c}, {c}]) ; {m}.sum() ; np.sum({m}) ; np.count_nonzero({m}) ; np.argmax({m})
-[{c}, {c}].count(True) ; divmod({c}, 2)[0] ; round({c}) ; max({c}, {c}) ; min({c}, 2) ; {w} + {w} ; {w} * 2 ; {w} & 1
-{w} ^ {c} ; {c} + 1 ; 3 - {c} ; np.add({c}, {c}) ; np.multiply({c}, 2) ; hash({c}) ; {m}.argmax() ; ({c} == 1) + 0
-counted({c}, {c}, {c}) ; {w} - {w} ; {w} // 2 ; {w} % 2 ; -{w} ; abs({w}) ; len([1] * {c}) ; {c} >> 1 ; 5 & {c} ; {c} * {c}
-{c} | 2 ; np.subtract({c}, {c}) ; np.sum([{c}, {c}]) ; np.maximum({c}, {c}) ; np.array([{c}, {c}]).sum() ; int({w})
-(1, 2)[{c}] ; ⟨True: 3⟩.get({c}, 4) ; ~{w} ; np.int64({c}) ; {m}[{i}] + {m}[{i}] ; {m}[{i}] * 2 ; np.cumsum({m})[{i}]
-{c}.real ; np.power({c}, 2) ; np.negative({w}) ; +{w} ; {w} + True ; {w} ** 2 ; {c} + {w} ; {w} * {c} ; np.where({c}, 1, 2)
-range({w} % 2 + 2)[{c}] ; np.dot({m}, {m}) ; sum({m}) ; {m}.tolist().count(True) ; len(np.flatnonzero({m}))
+{c} + {c} ; {c} - {c} ; {c} * 3 ; 2 * {c} ; -{c} ; +{c} ; ~{c} ; {c} << 1 ; {c} // True ; {c} % 2 ; {c} ** 2
+2 ** {c} ; abs({c}) ; int({c}) ; sum([{c}, {c}, {c}]) ; {m}.sum() ; np.sum({m}) ; np.count_nonzero({m})
+np.argmax({m}) ; [{c}, {c}].count(True) ; divmod({c}, 2)[0] ; round({c}) ; max({c}, {c}) ; min({c}, 2) ; {w} + {w}
+{w} * 2 ; {w} & 1 ; {w} ^ {c} ; {c} + 1 ; 3 - {c} ; np.add({c}, {c}) ; np.multiply({c}, 2) ; hash({c}) ; {m}.argmax()
+({c} == 1) + 0 ; counted({c}, {c}, {c}) ; {w} - {w} ; {w} // 2 ; {w} % 2 ; -{w} ; abs({w}) ; len([1] * {c}) ; {c} >> 1
+5 & {c} ; {c} * {c} ; {c} | 2 ; np.subtract({c}, {c}) ; np.sum([{c}, {c}]) ; np.maximum({c}, {c})
+np.array([{c}, {c}]).sum() ; int({w}) ; (1, 2)[{c}] ; ⟨True: 3⟩.get({c}, 4) ; ~{w} ; np.int64({c})
+{m}[{i}] + {m}[{i}] ; {m}[{i}] * 2 ; np.cumsum({m})[{i}] ; {c}.real ; np.power({c}, 2) ; np.negative({w}) ; +{w}
+{w} + True ; {w} ** 2 ; {c} + {w} ; {w} * {c} ; np.where({c}, 1, 2) ; range({w} % 2 + 2)[{c}] ; np.dot({m}, {m})
+sum({m}) ; {m}.tolist().count(True) ; len(np.flatnonzero({m}))
 """
 ARRAYS = """
-{a} + {a} ; {a} - {a} ; {a} * {a} ; {a} * {n} ; {n} + {a} ; np.sqrt(abs({a})) ; np.where({m}, {a}, {a}) ; {a} * {m} ; {m} + {a}
-{m} * 1.0 ; {m}.astype(float) ; {a} ** {m} ; {a}[::-1] ; np.cumsum({a}) ; {a} - {m} ; np.stack([{n}, {n}, {n}])
-np.where({c}, {a}, {a}) ; {a} * {c} ; {a} + {w} ; {a}[[{w} % 3, 0, 1]] ; np.maximum({a}, {n}) ; np.where({m}, {n}, {a})
-({a} if {c} else {a}) ; [{a}, {a}][{c}] ; {a} * {m}.astype(int) ; np.where({m}, 1.0, 0.0) ; {a} * (1 - {m}) ; abs({a})
-np.array([{c}, {c}, {c}]) * {a} ; {a} * ~{m} ; {a} / (1 + {m}) ; np.multiply({m}, {a}) ; 2.0 * {m} ; {a} * {m} * {m}
-np.sort({a}) ; np.roll({a}, {c}) ; {a}[np.argsort({m}, kind="stable")] ; np.where({m}, {a}, 0.0) ; np.clip({a}, {c}, 2)
+{a} + {a} ; {a} - {a} ; {a} * {a} ; {a} * {n} ; {n} + {a} ; np.sqrt(abs({a})) ; np.where({m}, {a}, {a}) ; {a} * {m}
+{m} + {a} ; {m} * 1.0 ; {m}.astype(float) ; {a} ** {m} ; {a}[::-1] ; np.cumsum({a}) ; {a} - {m}
+np.stack([{n}, {n}, {n}]) ; np.where({c}, {a}, {a}) ; {a} * {c} ; {a} + {w} ; {a}[[{w} % 3, 0, 1]]
+np.maximum({a}, {n}) ; np.where({m}, {n}, {a}) ; ({a} if {c} else {a}) ; [{a}, {a}][{c}] ; {a} * {m}.astype(int)
+np.where({m}, 1.0, 0.0) ; {a} * (1 - {m}) ; abs({a}) ; np.array([{c}, {c}, {c}]) * {a} ; {a} * ~{m} ; {a} / (1 + {m})
+np.multiply({m}, {a}) ; 2.0 * {m} ; {a} * {m} * {m} ; np.sort({a}) ; np.roll({a}, {c})
+{a}[np.argsort({m}, kind="stable")] ; np.where({m}, {a}, 0.0) ; np.clip({a}, {c}, 2)
 """
 MASKS = """
-{a} < {a} ; {a} > {n} ; {n} <= {a} ; {a} > 0.0 ; {m} & {m} ; {m} | {m} ; {m} ^ {m} ; ~{m} ; {m} + {m} ; {m} * {m} ; {m} == {m}
-np.logical_not({m}) ; {m} & {c} ; {c} | {m} ; {m} ^ {c} ; -{m} ; {m} - {m} ; np.isfinite({a}) ; np.logical_xor({m}, {m})
-{m}[::-1] ; {m} != {c} ; np.where({m}, {m}, {c}) ; {a} == {a} ; {m} + {c} ; {m} * {c} ; np.logical_and({m}, {c}) ; {a} != 0.5
-np.array([{c}, {c}, {c}]) ; ({m} if {c} else {m}) ; {m}[[0, 2, 1]] ; np.roll({m}, 1) ; {m} >= {m} ; {m} < {c} ; {m} - {c}
-np.bitwise_and({m}, {m}) ; np.invert({m}) ; {m}.copy() ; np.concatenate([{m}[:1], {m}[1:]]) ; np.sort({m})
+{a} < {a} ; {a} > {n} ; {n} <= {a} ; {a} > 0.0 ; {m} & {m} ; {m} | {m} ; {m} ^ {m} ; ~{m} ; {m} + {m} ; {m} * {m}
+{m} == {m} ; np.logical_not({m}) ; {m} & {c} ; {c} | {m} ; {m} ^ {c} ; -{m} ; {m} - {m} ; np.isfinite({a})
+np.logical_xor({m}, {m}) ; {m}[::-1] ; {m} != {c} ; np.where({m}, {m}, {c}) ; {a} == {a} ; {m} + {c} ; {m} * {c}
+np.logical_and({m}, {c}) ; {a} != 0.5 ; np.array([{c}, {c}, {c}]) ; ({m} if {c} else {m}) ; {m}[[0, 2, 1]]
+np.roll({m}, 1) ; {m} >= {m} ; {m} < {c} ; {m} - {c} ; np.bitwise_and({m}, {m}) ; np.invert({m}) ; {m}.copy()
+np.concatenate([{m}[:1], {m}[1:]]) ; np.sort({m})
 """
 
 
 RARE = frozenset(
     """
 [{n}, {n}][{c}] ; ({n}, {n})[{c}] ; "ab".index("ab"[{c}]) * {n} ; {n} * len("ab" * {c}) ; sorted([{n}, {n}, {n}])[{c}]
-divmod({n}, 0.75)[{c}] ; {c} - {n} ; -{c} ; {c} - {c} ; len([1] * {c}) ; (1, 2)[{c}] ; range({w} % 2 + 2)[{c}] ; round({c})
-{w} - {w} ; -{w} ; +{c} ; +{w} ; np.subtract({c}, {c}) ; np.negative({w}) ; -{m} ; {m} - {m} ; {m} - {c} ; [{a}, {a}][{c}]
-np.clip({n}, -{c}, 1 + {c})
+divmod({n}, 0.75)[{c}] ; {c} - {n} ; -{c} ; {c} - {c} ; len([1] * {c}) ; (1, 2)[{c}] ; range({w} % 2 + 2)[{c}]
+round({c}) ; NAMED[{c}] * {n} ; {w} - {w} ; -{w} ; +{c} ; +{w} ; np.subtract({c}, {c}) ; np.negative({w}) ; -{m}
+{m} - {m} ; {m} - {c}
+[{a}, {a}][{c}] ; np.clip({n}, -{c}, 1 + {c})
 """.replace("\n", " ; ").split(" ; ")
 )
 """What Python takes and NumPy refuses: drawn less often, so that most functions have an answer for both."""
