@@ -177,6 +177,14 @@ class Value(Operators):
         """How many elements there are."""
         return int(np.size(self._data))
 
+    @property
+    def _mask(self) -> Any:
+        # Functions of np.ma take `_data` of whatever they are given, and then ask for the mask.
+        raise OperandError(
+            "a masked array was combined with a recorded value, whose gradient would be lost; fill it first"
+            f"{user_line()}"
+        )
+
     def backward(self, gradient: Any = None) -> None:
         """Run the reverse sweep from here; fills `.grad` of every value it passes, leaves accumulate.
 
