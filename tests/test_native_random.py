@@ -261,20 +261,14 @@ def same_numbers(one: Any, two: Any) -> bool:
     return bool((both | (one.view(np.int64) == two.view(np.int64))).all())
 
 
-def reads_signs(circuit: Circuit) -> bool:
-    """Return whether a circuit makes a number of the sign of a NaN."""
-    return any(row.op.name in ("copysign", "signbit") for row in circuit.rows())
-
-
 @pytest.mark.parametrize("count", [60, pytest.param(2_000, marks=pytest.mark.full)])
 def test_both_tiers_give_the_same_bits(count: int) -> None:
-    cases = [case for case in map(special_case, range(count)) if not reads_signs(case.circuit)]
+    cases = [special_case(seed) for seed in range(count)]
     wrong = []
     for case in cases:
         one, two = (RUNNERS[way](case.circuit, table_of(case), 0) for way in ("stencils", "llvm"))
         wrong += [] if same_numbers(one, two) else [case.seed]
 
-    assert len(cases) > count // 2
     assert wrong == []
 
 
@@ -289,7 +283,7 @@ def plain_math(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.usefixtures("plain_math")
 def test_stencils_give_the_bits_of_the_c_listing() -> None:
-    cases = [case for case in map(special_case, range(100)) if not reads_signs(case.circuit)]
+    cases = [special_case(seed) for seed in range(100)]
     programs = [
         Program(write(case.circuit, "c", name=f"listing{k}"), f"listing{k}", case.circuit.inputs)
         for k, case in enumerate(cases)

@@ -126,7 +126,7 @@ def test_numbers_of_every_kind_are_literals(number: object) -> None:
     x = wg.Value(2.0)
     for y in (x * number, number * x):
         assert y.data == 2.0 * float(number)  # type: ignore[arg-type]
-        assert type(y) is Scalar
+        assert isinstance(y, Scalar)
 
 
 def test_python_raises_where_numpy_answers_so_the_general_path_takes_over() -> None:

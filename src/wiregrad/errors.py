@@ -124,6 +124,10 @@ class EscapeError(WiregradError, TypeError):
     """A recorded value was about to become a plain number, which would cut its gradient in silence."""
 
 
+class AmbiguousIndexError(EscapeError):
+    """A recorded condition is an index, and cannot tell whether of a list or of an array."""
+
+
 class MutationError(WiregradError, TypeError):
     """A recorded value was about to be changed in place."""
 

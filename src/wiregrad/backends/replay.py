@@ -46,6 +46,7 @@ class Interpreted:
         nodes = self.circuit.columns.outputs.tolist()
         count = len(found.moving)
         self._results = nodes[:count]
+        self._in_python = found.in_python
         self._checks = [(node, _bits(value)) for node, value in zip(nodes[count:], found.expected, strict=True)]
 
     def evaluated(self, inputs: Sequence[Any]) -> list[Any] | None:
@@ -66,7 +67,11 @@ class Interpreted:
         values = self.evaluated(inputs)
         if values is None or self.flipped(values) is not None:
             return None
-        return distinct([plain_result(values[node]) for node in self._results], ((None, x) for x in inputs))
+        results = [
+            plain_result(values[node], in_python=in_python)
+            for node, in_python in zip(self._results, self._in_python, strict=True)
+        ]
+        return distinct(results, ((None, x) for x in inputs))
 
     def gradient(self, inputs: Sequence[Any]) -> tuple[Any, Sequence[Any]] | None:
         """Return the first result and its gradient by every input, None if Python was steered another way."""
@@ -134,7 +139,7 @@ def _code(found: Certified, *, gradient: bool) -> tuple[Callable[..., Any], str]
     program = build(circuit if gradient else unblock(circuit), 0 if gradient else None)
     count, dtype = len(found.moving), program.initial.dtype
     expected = np.array([float(value) for value in found.expected], dtype).tobytes()
-    kinds = _kinds(circuit, count, gradient=gradient)
+    kinds = _kinds(circuit, found, gradient=gradient)
     if dtype == np.float64:
         made = builtin(program, count, expected, gradient=gradient)
         return made if kinds is None else _Typed(made, kinds), program.tier
@@ -157,14 +162,17 @@ class _Typed:
         return [kind(number) for kind, number in zip(self._kinds, found, strict=True)]
 
 
-def _kinds(circuit: Circuit, count: int, *, gradient: bool) -> list[Any] | None:
+def _kinds(circuit: Circuit, found: Certified, *, gradient: bool) -> list[Any] | None:
     """Return what makes a number a result or a gradient; None if they are all plain floats."""
-    nodes = [*circuit.columns.outputs.tolist()[:count], *(circuit.input_indices() if gradient else ())]
-    kinds = [circuit.type_of(node).dtype.type for node in nodes]
+    results = circuit.columns.outputs.tolist()[: len(found.moving)]
+    inputs = circuit.input_indices() if gradient else []
+    kinds = [circuit.type_of(node).dtype.type for node in (*results, *inputs)]
     if all(kind is np.float64 for kind in kinds):
         return None
     python: dict[Any, Any] = {np.float64: float, np.bool_: bool}
-    return [python.get(kind, kind) for kind in kinds]
+    numpy: dict[Any, Any] = {np.float64: float}
+    in_python = [*found.in_python, *(True for _ in inputs)]
+    return [(python if flag else numpy).get(kind, kind) for kind, flag in zip(kinds, in_python, strict=True)]
 
 
 class Constant:

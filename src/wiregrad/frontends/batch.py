@@ -16,6 +16,7 @@ import numpy as np
 
 from wiregrad.errors import OperandError, ShapeError, shown, user_line
 from wiregrad.frontends.conventions import convention
+from wiregrad.frontends.lift import refuse_subclass
 from wiregrad.frontends.session import check_function, data_of, distinct, name_of, unwatched
 from wiregrad.frontends.tape import STATE, Tape
 from wiregrad.frontends.trace import Traced, run_traced
@@ -69,7 +70,7 @@ def _run(
     if size == 0:
         raise ShapeError(f"vmap needs at least one example to run {name_of(f)} on{user_line()}")
     traced = run_traced(f, *unflatten(tree, example(0)))
-    if not traced.tape.certificates and traced.tape.leak is None:
+    if not traced.tape.certificates and traced.tape.leak is None and traced.tape.identity.unforeseen is None:
         found = _replay(traced, leaves, batched, size)
         if found is not None:
             return found, traced.tree
@@ -208,6 +209,7 @@ def _size(leaves: list[Any], axes: list[int | None], f: Callable[..., Any]) -> i
 
 def _front(leaf: Any, axis: int) -> Any:
     if not isinstance(leaf, Value):
+        refuse_subclass(leaf, "an argument of vmap")
         return np.moveaxis(np.asarray(leaf), axis, 0)
     return FUNCTIONS["moveaxis"].run(leaf, axis, 0) if axis else leaf
 

@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from wiregrad.errors import shown
+from wiregrad.errors import AmbiguousIndexError, shown
 from wiregrad.frontends.session import data_of
 from wiregrad.frontends.tape import Tape
 from wiregrad.frontends.trace import Traced, Writer, input_names, run_traced
 from wiregrad.frontends.tree import Tree, flatten
-from wiregrad.frontends.value import OUTSIDE, Value, wrapped
+from wiregrad.frontends.value import OUTSIDE, Value, is_python, wrapped
 from wiregrad.ir import Certificate, Circuit
 
 FIXED = frozenset([bool, int, float, complex, str, bytes, range])
@@ -39,6 +39,8 @@ class Certified:
     tree: Tree
     moving: tuple[int, ...]
     """Which of the results are outputs of the circuit; the others are constants of the recording."""
+    in_python: tuple[bool, ...]
+    """For each of these, whether a condition or whole number is Python's own, not NumPy's."""
     expected: tuple[Any, ...]
     """What the certified nodes carried, in the order of the outputs behind the results."""
     checks: tuple[Certificate, ...]
@@ -61,7 +63,10 @@ def certify(f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], 
     """
     drawn = _drawn()
     with np.errstate(all="ignore"):
-        traced = run_traced(f, args, kwargs, named=keep)
+        try:
+            traced = run_traced(f, args, kwargs, named=keep)
+        except AmbiguousIndexError as error:
+            raise NotReplayableError(str(error)) from None
     tape = traced.tape
     if _drawn() != drawn:
         tape.leak = "it draws random numbers"
@@ -77,12 +82,15 @@ def certify(f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], 
         writer = Writer(whole, input_names(f, args, kwargs), getattr(f, "__name__", "f"))
         circuit = writer.circuit()
         checks = [check._replace(node=writer.where[check.node]) for check in checks]
+    if tape.identity.unforeseen is not None:
+        raise NotReplayableError(tape.identity.unforeseen)
     if tape.leaves or tape.refusal:
         raise NotReplayableError(tape.refusal or OUTSIDE)
     expected = tuple(np.asarray(data_of(value))[()] for value in (outputs[len(moving) :] if circuit else ()))
     results = [_plain(result) for result in traced.results]
     leak = tape.leak or ("it registers a hook on a value" if tape.hooks else None)
-    return Certified(circuit, inputs, results, traced.tree, moving, expected, tuple(checks), leak)
+    in_python = tuple(is_python(traced.results[k]) for k in moving)
+    return Certified(circuit, inputs, results, traced.tree, moving, in_python, expected, tuple(checks), leak)
 
 
 def _drawn() -> tuple[Any, ...]:
@@ -116,20 +124,22 @@ def _check_tree(tree: Tree) -> None:
 
 
 def _plain(result: Any) -> Any:
-    """Return a result as what a caller gets: float64 numbers and conditions as Python's, arrays of its own."""
-    data = plain_result(data_of(result))
+    """Return a result as what a caller gets: float64 numbers as Python's, arrays of its own, the rest as it is."""
+    data = plain_result(data_of(result), in_python=is_python(result))
     return data.copy() if type(data) is np.ndarray and not isinstance(result, Value) else data
 
 
-def plain_result(data: Any) -> Any:
-    """Return a number as a caller gets it; Python's own where it has the type.
+def plain_result(data: Any, *, in_python: bool = True) -> Any:
+    """Return a number as a caller gets it: Python's own, unless it is a condition or whole number that NumPy computed.
 
     >>> plain_result(np.float64(2.0)), plain_result(np.float32(2.0))
     (2.0, np.float32(2.0))
+    >>> plain_result(np.True_), plain_result(np.True_, in_python=False)
+    (True, np.True_)
     """
     if type(data) is np.ndarray and not data.ndim:
         data = data[()]
-    return data.item() if isinstance(data, np.generic) and data.dtype.char in "d?lD" else data
+    return data.item() if isinstance(data, np.generic) and data.dtype.char in ("d?lD" if in_python else "dD") else data
 
 
 def _needed_checks(tape: Tape, inputs: Sequence[int]) -> list[Certificate]:

@@ -23,7 +23,7 @@ from wiregrad.frontends.session import (
 )
 from wiregrad.frontends.tape import STATE, Tape
 from wiregrad.frontends.tree import Tree, flatten, unflatten
-from wiregrad.frontends.value import Value
+from wiregrad.frontends.value import Scalar, Value, as_numpy, as_python, is_python, number_class
 from wiregrad.ir import TABLE, Pattern
 from wiregrad.ir.mode import chosen_convention
 from wiregrad.ops.array import General
@@ -57,7 +57,7 @@ def checkpoint(f: Callable[..., Any]) -> Callable[..., Any]:
             return unflatten(segment.out_tree, outputs)
         op = CHECKPOINT.once(segment=segment)
         packed = finish(home, op, operands, [data_of(x) for x in operands], segment.parts.pack(outputs))
-        return unflatten(segment.out_tree, segment.parts.unpack(packed))
+        return unflatten(segment.out_tree, segment.in_python(segment.parts.unpack(packed)))
 
     return computed
 
@@ -73,6 +73,9 @@ class Segment:
         self.leaves = [None if k in values else leaf for k, leaf in enumerate(kept)]
         self.out_tree = tree
         self.captured: list[Value] = []
+        self.kinds: list[type[Scalar]] = []
+        """Whether the given numbers are Python's or NumPy's: their comparisons differ."""
+        self.results_in_python: list[bool] = []
         self.parts = Parts(())
         self._latest: tuple[Any, list[Any]] | None = None
 
@@ -84,12 +87,20 @@ class Segment:
     def first(self, given: Sequence[Value]) -> list[Any]:
         """Run once and note which values are used without being given; returns the outputs as plain arrays."""
         tape = Tape(apart=True)
+        self.kinds = [number_class(x) for x in given]
         with STATE.on(tape):
-            results, self.out_tree = flatten(self.call([lifted(tape, data_of(x)) for x in given]))
+            values = [lifted(tape, data_of(x), kind) for x, kind in zip(given, self.kinds, strict=True)]
+            results, self.out_tree = flatten(self.call(values))
+        self.results_in_python = [is_python(result) for result in results]
         self.captured = list(tape.leaves.values())
         outputs = [data_of(result) for result in results]
         self.parts = Parts(outputs)
         return outputs
+
+    def in_python(self, outputs: Sequence[Any]) -> list[Any]:
+        """Return the outputs with those as Python's numbers that the function computed as such."""
+        pairs = zip(outputs, self.results_in_python, strict=True)
+        return [as_python(output) if flag else output for output, flag in pairs]
 
     def call(self, values: Sequence[Any]) -> Any:
         """Call the function with the values in their places."""
@@ -121,7 +132,11 @@ class Segment:
         recorded = isinstance(g, Value) or any(isinstance(x, Value) for x in xs)
         session = Session(STATE.tape if recorded else Tape(apart=True))
         with STATE.on(session.tape):
-            values = [session.lift(x, lambda: "a checkpointed value") for x in xs[:count]]
+            lifts = [session.lift(x, lambda: "a checkpointed value") for x in xs[:count]]
+            values = [
+                as_python(value) if kind is Scalar else as_numpy(value)
+                for value, kind in zip(lifts, self.kinds, strict=True)
+            ]
             results = flatten(self.call(values))[0]
             self._check(results, y)
             for value in self.captured:

@@ -10,6 +10,7 @@ import numpy as np
 
 from wiregrad.errors import (
     ArityError,
+    EscapeError,
     IndexingError,
     MutationError,
     NoRuleError,
@@ -23,7 +24,7 @@ from wiregrad.errors import (
 from wiregrad.frontends.lift import own
 from wiregrad.frontends.record import record
 from wiregrad.frontends.tree import flatten, tree_map, unflatten
-from wiregrad.frontends.value import Value, leaf, notes_of
+from wiregrad.frontends.value import Discrete, Value, as_numpy, concrete, leaf, notes_of
 from wiregrad.ir import TABLE, Op
 from wiregrad.ir.operators import ARITHMETIC
 from wiregrad.ops import Elementwise
@@ -42,11 +43,21 @@ def apply_ufunc(self: Value, ufunc: Any, method: str, *inputs: Any, **settings: 
     if entry is None:
         if op is not None and method == "__call__" and not settings:
             return op(*inputs)
-        result = run_on_constants(getattr(ufunc, method), inputs, settings)
+        result = run_without_rule(getattr(ufunc, method), inputs, settings)
         if result is not NotImplemented:
             return result
         raise NoRuleError(f"{_described_ufunc(ufunc, method, settings)}{user_line()}")
-    return run(entry.run, entry.name, inputs, settings)
+    return _run_or_concrete(entry, getattr(ufunc, method), inputs, settings)
+
+
+def _run_or_concrete(entry: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Run a function made of ops; NumPy itself answers where there is no rule and no gradient to lose."""
+    try:
+        return run(entry.run, entry.name, args, kwargs)
+    except (NoRuleError, EscapeError):
+        if not _are_discrete(flatten((args, kwargs))[0]):
+            raise
+    return run_without_rule(function, args, kwargs)
 
 
 def _described_ufunc(ufunc: Any, method: str, settings: dict[str, Any]) -> str:
@@ -72,24 +83,40 @@ def apply_function(self: Value, function: Any, types: Any, args: tuple[Any, ...]
         refuse_out(kwargs)
     entry = BY_NUMPY.get(function)
     if entry is not None:
-        return run(entry.run, entry.name, args, kwargs)
+        found = _run_or_concrete(entry, function, args, kwargs)
+        return tuple(map(as_numpy, found)) if type(found) is tuple else as_numpy(found)
     op = UFUNCS.get(function)
     if op is not None:
         return op(*args, **kwargs)
-    result = run_on_constants(function, args, kwargs)
+    result = run_without_rule(function, args, kwargs)
     if result is not NotImplemented:
         return result
     name = f"{function.__module__.replace('numpy', 'np')}.{function.__name__}"
     raise NoRuleError(f"{name} has no rule{_nearest(function.__name__)}{user_line()}")
 
 
-def run_on_constants(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Run a function that has no rule on the data of constants; `NotImplemented` if a gradient flows to an argument."""
+def run_without_rule(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Run a function that has no rule on plain numbers; `NotImplemented` if a gradient flows to an argument.
+
+    Conditions and whole numbers are certified as what they are; of constants the result is a constant.
+    """
     leaves, tree = flatten((args, kwargs))
+    if _are_discrete(leaves):
+        args, kwargs = unflatten(tree, [concrete(leaf) for leaf in leaves])
+        return function(*args, **kwargs)
     if not all(is_literal(leaf) for leaf in leaves if isinstance(leaf, Value)):
         return NotImplemented
     args, kwargs = unflatten(tree, [leaf.data if isinstance(leaf, Value) else leaf for leaf in leaves])
     return tree_map(constant, function(*args, **kwargs))
+
+
+def _call_method(name: str, thing: Any, *args: Any, **kwargs: Any) -> Any:
+    return getattr(thing, name)(*args, **kwargs)
+
+
+def _are_discrete(leaves: list[Any]) -> bool:
+    """Return whether all values are conditions and whole numbers, which no gradient passes."""
+    return all(isinstance(leaf, Discrete) or not isinstance(leaf, Value) for leaf in leaves)
 
 
 def is_literal(value: Value) -> bool:
@@ -204,7 +231,12 @@ def _as_method(op: Op) -> Callable[..., Any]:
 
 def _checked(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     def method(self: Value, *args: Any, **kwargs: Any) -> Any:
-        return run(function, name, (self, *args), kwargs)
+        try:
+            return run(function, name, (self, *args), kwargs)
+        except (NoRuleError, EscapeError):
+            if not _are_discrete(flatten((self, args, kwargs))[0]):
+                raise
+        return run_without_rule(_call_method, (name, self, *args), kwargs)
 
     method.__name__, method.__doc__ = name, function.__doc__
     return method

@@ -28,6 +28,10 @@ MOST = int(np.finfo(np.float64).max)
 """The largest whole number that a float64 holds."""
 
 
+ALIKE = (np.ndarray, np.memmap, np.recarray)
+"""Classes of arrays that compute as arrays do."""
+
+
 def as_data(data: Any, what: str | Callable[[], str], *, strict: bool = False) -> Any:
     """Return a number or array as what a differentiable value holds: a float, or a read-only array of its own.
 
@@ -58,8 +62,7 @@ def as_data(data: Any, what: str | Callable[[], str], *, strict: bool = False) -
 
 def as_array(data: Any, what: str) -> Any:
     """Return a list, tuple or array as an array; raise for ragged lists, text and objects."""
-    if isinstance(data, np.ma.MaskedArray):
-        raise OperandError(f"{what} is a masked array, whose mask would be lost; fill it first{user_line()}")
+    refuse_subclass(data, what)
     try:
         array = np.asarray(data)
     except ValueError as error:
@@ -67,6 +70,18 @@ def as_array(data: Any, what: str) -> Any:
     if array.dtype.kind in "OUSVmM":
         raise OperandError(f"{what} must be made of numbers; got {_described(data)}{user_line()}")
     return array
+
+
+def refuse_subclass(data: Any, what: str) -> None:
+    """Raise for an array whose class has rules of its own, which would be lost in silence."""
+    if isinstance(data, np.ma.MaskedArray):
+        raise OperandError(f"{what} is a masked array, whose mask would be lost; fill it first{user_line()}")
+    if isinstance(data, np.ndarray) and type(data) not in ALIKE:
+        name = type(data).__name__
+        raise OperandError(
+            f"{what} is a {name}, and what its operators do is its own; hand over np.asarray(x) to have plain "
+            f"elementwise arithmetic, with @ for products of matrices{user_line()}"
+        )
 
 
 def own(array: Any) -> Any:

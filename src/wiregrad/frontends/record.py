@@ -10,10 +10,12 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from types import FrameType
 from typing import Any
 
 import numpy as np
 
+from wiregrad.dtypes import DTYPES
 from wiregrad.errors import (
     EscapeError,
     IndexingError,
@@ -37,11 +39,14 @@ from wiregrad.frontends.tape import (
     Tape,
     mode_of,
 )
-from wiregrad.frontends.value import Scalar, Value, leaf, new, notes_of, wrapped
+from wiregrad.frontends.value import Discrete, NumpyScalar, Value, concrete, leaf, new, notes_of, wrapped
 from wiregrad.ir import INPUT, TABLE, Op
 from wiregrad.ir.names import is_group_label
 from wiregrad.ops import Elementwise
+from wiregrad.ops.flow import is_complex
 
+WIRES = frozenset(DTYPES.values())
+"""The dtypes that wires have."""
 new_extra: Callable[[tuple[Any, ...]], Extra] = partial(tuple.__new__, Extra)
 
 
@@ -59,6 +64,8 @@ def record(op: Op, operands: Sequence[Any]) -> Any:
         elif len(operands) == 1 and type(operands[0]) is Value and operands[0]._tape is tape:
             return _record_one(tape, op, operands[0])
     operands = op.complete(operands)
+    if isinstance(op, Elementwise) and op.of_complex is not None and any(map(is_complex, operands)):
+        return op.of_complex(*operands)
     tape = common_tape(operands)
     if isinstance(op, Elementwise) and len(operands) > 1:
         operands = stretched(op, operands)
@@ -160,7 +167,7 @@ def _record_one(tape: Tape, op: Op, value: Value) -> Any:
     except (ValueError, TypeError, IndexError) as error:
         raise _refused(op, [x], error) from error
     if type(y) is np.float64:
-        found: Value = new(Scalar)
+        found: Value = new(NumpyScalar)
         found._data = float(y)
     elif type(y) is np.ndarray and y.ndim and y.dtype.kind in "fc":
         y.setflags(write=False)
@@ -191,27 +198,51 @@ def finish(tape: Tape | None, op: Op, operands: Sequence[Any], xs: Sequence[Any]
             y = y[()]
     elif type(y) is not np.float64 and not isinstance(y, np.generic):
         y = np.asarray(y)[()]
+    if tape is not None and tape.tracing:
+        return _finish_traced(tape, op, operands, xs, y)
     moves = y.dtype.kind in "fc"
-    data = float(y) if type(y) is np.float64 and (tape is None or not tape.tracing) else y
-    if tape is None or not (moves or tape.tracing):
+    data = float(y) if type(y) is np.float64 else y
+    if tape is None or not moves:
         if STATE.watch is not None:
             STATE.watch.apart(op, xs, y)
-        return leaf(data, constant=True) if moves and tape is None else y
+        return leaf(data, constant=True, number=NumpyScalar) if moves and tape is None else y
+    offset = _append(tape, op, operands, xs, y)
+    return wrapped(tape, offset, data)
+
+
+def _finish_traced(tape: Tape, op: Op, operands: Sequence[Any], xs: Sequence[Any], y: Any) -> Any:
+    """Append a node of a traced function whose output is known; returns its value."""
+    if y.dtype not in WIRES and _are_discrete(operands):
+        # No wire has this dtype (NumPy's True // True is an int8), and no gradient needs it.
+        for x in operands:
+            concrete(x)
+        return y
+    offset = _append(tape, op, operands, xs, y)
+    frames = note_place(tape, offset)
+    if tape.errors is not None:
+        _note_errors(tape)
+    value = wrapped(tape, offset, y)
+    if type(y) is np.bool_ and tape.identity is not None and tape.identity.look(frames):
+        return concrete(value)
+    if STATE.paused and y.dtype.kind in "fc" and op is not TABLE["stop_gradient"]:
+        # Under no_grad a circuit still needs the node; what must not happen is that a gradient flows back.
+        return record(TABLE["stop_gradient"], (value,))
+    return value
+
+
+def _append(tape: Tape, op: Op, operands: Sequence[Any], xs: Sequence[Any], y: Any) -> int:
+    """Append a node; whoever watches sees it."""
     sources = tuple([place(tape, x) if isinstance(x, Value) else LITERAL for x in operands])
     offset = tape.append(Extra(op, sources, tuple(xs), y, mode_of(op, sources)))
     if STATE.watch is not None:
         note_place(tape, offset)
         STATE.watch(tape, offset, op, xs, y)
-    if not tape.tracing:
-        return wrapped(tape, offset, data)
-    note_place(tape, offset)
-    if tape.errors is not None:
-        _note_errors(tape)
-    value = wrapped(tape, offset, data)
-    if STATE.paused and moves and op is not TABLE["stop_gradient"]:
-        # Under no_grad a circuit still needs the node; what must not happen is that a gradient flows back.
-        return record(TABLE["stop_gradient"], (value,))
-    return value
+    return offset
+
+
+def _are_discrete(operands: Sequence[Any]) -> bool:
+    """Return whether no operand is a value that a gradient passes."""
+    return all(isinstance(x, Discrete) or not isinstance(x, Value) for x in operands)
 
 
 def tracing() -> bool:
@@ -366,8 +397,11 @@ def meet(one: Value, two: Value) -> tuple[Tape | None, int, int]:
     return tape, place(tape, one), place(tape, two)
 
 
-def note_place(tape: Tape, offset: int) -> None:
-    """Keep where a traced node was written: its line, and the functions (inside the traced one) and groups around."""
+def note_place(tape: Tape, offset: int) -> list[FrameType]:
+    """Keep where a traced node was written: its line, and the functions (inside the traced one) and groups around.
+
+    Returns the frames of the user's code, nearest first.
+    """
     frames, call = stand()
     if frames:
         tape.places[offset] = place_of(frames[0])
@@ -380,6 +414,7 @@ def note_place(tape: Tape, offset: int) -> None:
     if tape.frames is not None:
         for depth, frame in enumerate(reversed(frames)):
             tape.frames[frame] = depth
+    return frames
 
 
 def _refused(op: Op, xs: Sequence[Any], error: Exception) -> Exception:

@@ -4,6 +4,9 @@ For each op of one or two inputs whose records know how to write themselves in P
 computes the value and the slopes on Python floats and appends one packed row, without a NumPy call. The slopes are
 the record's own `partials`, run once on a builder and simplified. Where Python raises and NumPy answers (1/0,
 exp(1000), log(-1)), and where a thread has chosen another convention for kinks, the general path takes over.
+
+Each function comes in two flavours, one per class of its result: `Scalar` where the plain program computes a Python
+float, `NumpyScalar` where it computes an np.float64. The flavours differ in nothing else.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from collections import Counter
 from collections.abc import Callable
 from functools import cache
 from threading import get_ident
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,7 +26,7 @@ from wiregrad.dtypes import plain
 from wiregrad.errors import OperandError
 from wiregrad.frontends.record import NAMESPACE, enter, meet, record, tracing
 from wiregrad.frontends.tape import BLOCKED, LITERAL, ROW, STATE
-from wiregrad.frontends.value import Scalar, Value, leaf
+from wiregrad.frontends.value import NumpyScalar, Scalar, Value, as_python, is_operand, is_python, leaf
 from wiregrad.ir import CONSTANT, INPUT, TABLE, Builder, Circuit, Op
 from wiregrad.ir.mode import Convention, chosen_convention, default_convention, encode, has_kinks
 from wiregrad.ir.operators import ARITHMETIC, COMPARISONS, SIGNS
@@ -41,10 +44,10 @@ NAMESPACE.update(
     inf=math.inf,
     nan=math.nan,
     Scalar=Scalar,
+    NumpyScalar=NumpyScalar,
     get_ident=get_ident,
     enter=enter,
     meet=meet,
-    record=record,
     pack=ROW.pack,
     new=object.__new__,
     BLOCKED=BLOCKED,
@@ -57,7 +60,7 @@ _APPEND = """
         buffer = tape.buffer
         offset = len(buffer)
         buffer += pack(y, {p}, {q}, {i}, {j}, {code})
-        value = new(Scalar)
+        value = new({result})
         value._data = y
         value._tape = tape
         value._index = offset
@@ -68,7 +71,7 @@ _ENTER = """
         if tape is None or PAUSED or tape.owner != get_ident():
             tape, i = enter(self)
             if tape is None:
-                return apart(OP_{name}, {operands}, y)
+                return {apart}(OP_{name}, {operands}, y)
         else:
             i = self._index
         {masks}
@@ -81,30 +84,28 @@ def {name}(self):
             y = {forward}
             {slopes}
         except (ArithmeticError, ValueError):
-            return quietly(OP_{name}, (self,))
+            return {quietly}(OP_{name}, (self,))
 """
 _TWO = """
-def {name}(self, other):
-    kind = type(other)
-    if kind is Scalar:
+    if {both}:
         {divert}
-        {a} = self._data
-        {b} = other._data
+        {a} = {one}._data
+        {b} = {two}._data
         try:
             y = {forward}
             {slopes}
         except (ArithmeticError, ValueError):
-            return quietly(OP_{name}, (self, other))
-        tape = self._tape
-        if tape is None or tape is not other._tape or PAUSED or tape.owner != get_ident():
-            tape, i, j = meet(self, other)
+            return {quietly}(OP_{name}, ({one}, {two}))
+        tape = {one}._tape
+        if tape is None or tape is not {two}._tape or PAUSED or tape.owner != get_ident():
+            tape, i, j = meet({one}, {two})
             if tape is None:
-                return apart(OP_{name}, (self, other), y)
+                return {apart}(OP_{name}, ({one}, {two}), y)
             if i < 0 or j < 0:
-                return record(OP_{name}, (self, other))
+                return {recorded}(OP_{name}, ({one}, {two}))
         else:
-            i = self._index
-            j = other._index
+            i = {one}._index
+            j = {two}._index
         {masks}
 """
 _LITERAL = """
@@ -118,42 +119,67 @@ _LITERAL = """
             y = {forward}
             {slopes}
         except (ArithmeticError, ValueError):
-            return quietly(OP_{name}, {operands})
+            return {quietly}(OP_{name}, {operands})
 """
 _REST = """
-    return general(OP_{name}, {operands})
+    return {general}(OP_{name}, {operands})
 """
 
 
-def scalar_function(op: Elementwise, *, reflected: bool = False) -> Callable[..., Any] | None:
+class Flavour(NamedTuple):
+    """The words in which the two kinds of functions on scalars differ."""
+
+    result: str
+    """The class of the result."""
+    both: str
+    """Whether the other operand is a scalar that the function takes as it is."""
+    prefix: str
+    """Stands before the names of the functions that take over where no packed row is made."""
+
+    def words(self) -> dict[str, str]:
+        """Return what the templates ask for by name."""
+        helpers = ("quietly", "apart", "general", "recorded")
+        return {"result": self.result, **{name: f"{self.prefix}{name}" for name in helpers}}
+
+
+PYTHON = Flavour("Scalar", "kind is Scalar", "python_")
+NUMPY = Flavour("NumpyScalar", "kind is NumpyScalar or kind is Scalar", "")
+
+
+def scalar_function(
+    op: Elementwise, *, reflected: bool = False, flavour: Flavour = PYTHON
+) -> Callable[..., Any] | None:
     """Return the generated function `(self)` or `(self, other)` of an op; None if the op cannot be written so.
 
     Reflected, `other` is the first operand.
     """
     key = f"{'r_' if reflected else ''}{op.name}"
-    found: Callable[..., Any] | None = NAMESPACE.get(f"made_{key}")
-    if found is None and f"made_{key}" not in NAMESPACE:
-        text = _unary(op) if len(op.inputs) == 1 else _binary(op, reflected=reflected)
+    name = f"made_{flavour.prefix}{key}"
+    found: Callable[..., Any] | None = NAMESPACE.get(name)
+    if found is None and name not in NAMESPACE:
+        text = _unary(op, flavour) if len(op.inputs) == 1 else _binary(op, flavour, reflected=reflected)
         if text is not None:
             NAMESPACE[f"OP_{op.name}"] = op
             exec(compile(text, f"<wiregrad scalar {key}>", "exec"), NAMESPACE)
             found = NAMESPACE.pop(op.name)
-        NAMESPACE[f"made_{key}"] = found
+        NAMESPACE[name] = found
     return found
 
 
-def _unary(op: Elementwise) -> str | None:
+def _unary(op: Elementwise, flavour: Flavour) -> str | None:
     slopes = Slopes.of(op, 0, [0])
     if slopes is None:
         return None
     (x,) = op.inputs
-    forward, divert = _written(op, op.inputs), _divert(op, "(self,)")
-    head = _ONE.format(name=op.name, x=x, divert=divert, forward=forward, slopes=slopes.text(12))
-    entered = _ENTER.format(name=op.name, operands="(self,)", masks=slopes.masks("i"))
-    return head + entered + _APPEND.format(p=slopes.names[0], q="0.0", i="i", j="LITERAL", code=TABLE.code(op))
+    words = {"name": op.name, "operands": "(self,)", **flavour.words()}
+    forward, divert = _written(op, op.inputs), _divert(op, "(self,)", flavour)
+    head = _ONE.format(x=x, divert=divert, forward=forward, slopes=slopes.text(12), **words)
+    entered = _ENTER.format(masks=slopes.masks("i"), **words)
+    row = _APPEND.format(p=slopes.names[0], q="0.0", i="i", j="LITERAL", code=TABLE.code(op), **words)
+    return head + entered + row
 
 
-def _binary(op: Elementwise, *, reflected: bool) -> str | None:
+def _binary(op: Elementwise, flavour: Flavour, *, reflected: bool) -> str | None:
     wires, literal = (1, 0) if reflected else (0, 1)
     both = Slopes.of(op, 0, [0, 1])
     mode = encode(Convention.MIN_NORM, [literal]) if op.kinks else 0
@@ -163,36 +189,43 @@ def _binary(op: Elementwise, *, reflected: bool) -> str | None:
     own, other = op.inputs[wires], op.inputs[literal]
     forward, code = _written(op, op.inputs), TABLE.code(op)
     operands = "(other, self)" if reflected else "(self, other)"
+    words = {"name": op.name, "operands": operands, "code": code, **flavour.words()}
     row = (
         {"p": other, "q": one.names[wires], "i": "LITERAL", "j": "i"}
         if reflected
         else {"p": one.names[wires], "q": other, "i": "i", "j": "LITERAL"}
     )
-    if reflected:
-        # Two values never meet reflected: Python asks the first one.
-        two = f"\ndef {op.name}(self, other):\n    kind = type(other)\n"
-    else:
-        a, b = op.inputs
-        way = {"divert": _divert(op, "(self, other)"), "forward": forward, "slopes": both.text(12)}
-        two = _TWO.format(name=op.name, a=a, b=b, masks=both.masks("ij"), **way)
-        two += _APPEND.format(p=both.names[0], q=both.names[1], i="i", j="j", code=code)
-    way = {"divert": _divert(op, operands), "forward": forward, "slopes": one.text(12)}
+    text = f"\ndef {op.name}(self, other):\n    kind = type(other)\n"
+    if not reflected or flavour is NUMPY:
+        # Two values of Python's kind never meet reflected: Python asks the first one.
+        text += _two(op, both, flavour, words, reflected=reflected)
+    way = {"divert": _divert(op, operands, flavour), "forward": forward, "slopes": one.text(12)}
     return (
-        two
-        + _LITERAL.format(name=op.name, x=own, literal=other, operands=operands, **way)
-        + _ENTER.format(name=op.name, operands=operands, masks=one.masks("i"))
-        + _APPEND.format(**row, code=code)
-        + _REST.format(name=op.name, operands=operands)
+        text
+        + _LITERAL.format(x=own, literal=other, **way, **words)
+        + _ENTER.format(masks=one.masks("i"), **words)
+        + _APPEND.format(**row, **words)
+        + _REST.format(**words)
     )
 
 
-def _divert(op: Elementwise, operands: str) -> str:
+def _two(op: Elementwise, slopes: Slopes, flavour: Flavour, words: dict[str, Any], *, reflected: bool) -> str:
+    """Return the lines for two scalars."""
+    a, b = op.inputs
+    one, two = ("other", "self") if reflected else ("self", "other")
+    way = {"a": a, "b": b, "one": one, "two": two, "both": flavour.both, "forward": _written(op, op.inputs)}
+    divert = _divert(op, f"({one}, {two})", flavour)
+    head = _TWO.format(divert=divert, slopes=slopes.text(12), masks=slopes.masks("ij"), **way, **words)
+    return head + _APPEND.format(p=slopes.names[0], q=slopes.names[1], i="i", j="j", **words)
+
+
+def _divert(op: Elementwise, operands: str, flavour: Flavour) -> str:
     """Return the line that leaves a kinked op to `record` where another convention than that of rows is chosen."""
     if not has_kinks(op):
         return "pass"
     # Where the environment chooses, every thread has to ask.
     asked = "" if default_convention() else "CHOSEN and "
-    return f"if {asked}chosen(): return quietly(OP_{op.name}, {operands})"
+    return f"if {asked}chosen(): return {flavour.prefix}quietly(OP_{op.name}, {operands})"
 
 
 def is_quick(op: Elementwise) -> bool:
@@ -301,7 +334,12 @@ def _quietly(op: Elementwise, operands: tuple[Any, ...]) -> Any:
 
 def _apart(op: Elementwise, operands: tuple[Any, ...], y: float) -> Any:
     """Return the result of an op that no packed row is made for: nothing is recorded, or with more care than usual."""
-    return _quietly(op, operands) if STATE.careful else leaf(y, constant=True)
+    return _quietly(op, operands) if STATE.careful else leaf(y, constant=True, number=NumpyScalar)
+
+
+def _apart_in_python(op: Elementwise, operands: tuple[Any, ...], y: float) -> Any:
+    """Return what `_apart` does, as Python's number."""
+    return as_python(_quietly(op, operands)) if STATE.careful else leaf(y, constant=True)
 
 
 def _general(op: Elementwise, operands: tuple[Any, ...]) -> Any:
@@ -313,45 +351,53 @@ def _general(op: Elementwise, operands: tuple[Any, ...]) -> Any:
     return record(op, operands)
 
 
-def _lazily(op: Elementwise, name: str, *, reflected: bool = False) -> Callable[..., Any]:
+def _in_python(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function of an op and its operands whose result is Python's where all operands are."""
+
+    def helper(op: Elementwise, operands: tuple[Any, ...]) -> Any:
+        found = function(op, operands)
+        return as_python(found) if all(map(is_python, operands)) else found
+
+    return helper
+
+
+def _lazily(op: Elementwise, name: str, owner: type[Scalar], *, reflected: bool = False) -> Callable[..., Any]:
     """Return a method that puts the generated one in its place when it is first called."""
 
     def first(self: Scalar, *other: Any) -> Any:
-        made = scalar_function(op, reflected=reflected)
+        made = scalar_function(op, reflected=reflected, flavour=FLAVOURS[owner])
 
         def fallback(self: Scalar, *rest: Any) -> Any:
-            return record(op, (*rest, self) if reflected else (self, *rest))
+            helper = NAMESPACE[f"{FLAVOURS[owner].prefix}recorded"]
+            return helper(op, (*rest, self) if reflected else (self, *rest))
 
         chosen = made or fallback
-        setattr(Scalar, name, chosen)
+        setattr(owner, name, chosen)
         return chosen(self, *other)
 
     return first
 
 
 def _applied(op: Elementwise) -> Callable[..., Any]:
-    """Return a function of an op's operands, at least one of which is a scalar."""
+    """Return a function of an op's operands, at least one of which is a scalar; its result is NumPy's."""
 
     def apply(*operands: Any) -> Any:
-        reflected = type(operands[0]) is not Scalar
-        made = scalar_function(op, reflected=reflected) if Scalar in map(type, operands) else None
+        reflected = type(operands[0]) not in FLAVOURS
+        made = scalar_function(op, reflected=reflected, flavour=NUMPY)
         return record(op, operands) if made is None else made(*reversed(operands) if reflected else operands)
 
     return apply
 
 
-def _operators() -> None:
+def _operators(owner: type[Scalar]) -> None:
     for spelling, python in ARITHMETIC.items():
         op = TABLE.infix[spelling]
         assert isinstance(op, Elementwise)
-        setattr(Scalar, f"__{python}__", _lazily(op, f"__{python}__"))
-        setattr(Scalar, f"__r{python}__", _lazily(op, f"__r{python}__", reflected=True))
-    for spelling, python in SIGNS.items():
-        op = TABLE.prefix[spelling]
+        setattr(owner, f"__{python}__", _lazily(op, f"__{python}__", owner))
+        setattr(owner, f"__r{python}__", _lazily(op, f"__r{python}__", owner, reflected=True))
+    for op, python in [*((TABLE.prefix[sign], python) for sign, python in SIGNS.items()), (TABLE["absolute"], "abs")]:
         assert isinstance(op, Elementwise)
-        setattr(Scalar, f"__{python}__", _lazily(op, f"__{python}__"))
-    for spelling, python in COMPARISONS.items():
-        setattr(Scalar, f"__{python}__", _compare(spelling))
+        setattr(owner, f"__{python}__", _lazily(op, f"__{python}__", owner))
 
 
 def install(op: Elementwise) -> None:
@@ -360,10 +406,12 @@ def install(op: Elementwise) -> None:
         SCALAR_OPS[op] = _applied(op)
         if len(op.inputs) == 1:
             for name in (op.name, *op.aliases):
-                setattr(Scalar, name, _lazily(op, name))
+                for owner in FLAVOURS:
+                    setattr(owner, name, _lazily(op, name, owner))
 
 
 def _compare(spelling: str) -> Callable[[Scalar, Any], Any]:
+    """Return a comparison of Python's numbers: a bool, as Python gives."""
     op = TABLE.infix[spelling]
     compare: Callable[[Any, Any], bool] = getattr(operator, COMPARISONS[spelling])
 
@@ -374,8 +422,24 @@ def _compare(spelling: str) -> Callable[[Scalar, Any], Any]:
             return record(op, (self, other))
         if kind is Scalar:
             return compare(self._data, other._data)
-        if kind is float or kind is int:
+        if kind is float or kind is int or kind is bool:
             return compare(self._data, other)
+        return record(op, (self, other)) if is_operand(other) else NotImplemented
+
+    return method
+
+
+def _compare_in_numpy(spelling: str) -> Callable[[NumpyScalar, Any], Any]:
+    """Return a comparison of NumPy's numbers: an np.bool_, as NumPy gives."""
+    op = TABLE.infix[spelling]
+    compare: Callable[[Any, Any], bool] = getattr(operator, COMPARISONS[spelling])
+
+    def method(self: NumpyScalar, other: Any) -> Any:
+        kind = type(other)
+        if kind is NumpyScalar or kind is Scalar:
+            return np.True_ if compare(self._data, other._data) else np.False_
+        if kind is float or kind is int:
+            return np.True_ if compare(self._data, other) else np.False_
         if other is None and spelling in ("==", "!="):
             return spelling == "!="
         return record(op, (self, other))
@@ -391,15 +455,26 @@ def _apply(self: Scalar, op: Op, operands: tuple[Any, ...]) -> Any:
     return quick(*operands)
 
 
+FLAVOURS: dict[type[Scalar], Flavour] = {Scalar: PYTHON, NumpyScalar: NUMPY}
+"""The flavour of the operators and methods of each class."""
+
+
 def start() -> None:
     """Give scalars their operators and methods."""
     setattr(Scalar, "__wiregrad_apply__", _apply)  # noqa: B010 - what is typed is Value's
-    NAMESPACE.update(general=_general, quietly=_quietly, apart=_apart)
-    _operators()
+    helpers: dict[str, Any] = {"general": _general, "quietly": _quietly, "recorded": record}
+    NAMESPACE.update(helpers, apart=_apart, python_apart=_apart_in_python)
+    NAMESPACE.update({f"python_{name}": _in_python(helper) for name, helper in helpers.items()})
+    for owner in FLAVOURS:
+        _operators(owner)
+    for spelling, python in COMPARISONS.items():
+        setattr(Scalar, f"__{python}__", _compare(spelling))
+        setattr(NumpyScalar, f"__{python}__", _compare_in_numpy(spelling))
     for op in TABLE:
         if isinstance(op, Elementwise):
             install(op)
-    Scalar.__hash__ = Value.__hash__  # type: ignore[method-assign]
+    for owner in FLAVOURS:
+        owner.__hash__ = Value.__hash__  # type: ignore[method-assign]
 
 
 start()

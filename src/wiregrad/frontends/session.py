@@ -13,12 +13,23 @@ from typing import Any
 import numpy as np
 
 from wiregrad.errors import GradientError, OperandError, shown
-from wiregrad.frontends import dispatch, scalar  # noqa: F401 - they give values their methods and operators
+from wiregrad.frontends import conditions, dispatch, scalar  # noqa: F401 - they give values their methods and operators
 from wiregrad.frontends.lift import LOANS, as_data, own
 from wiregrad.frontends.record import new_extra, record, tracing
 from wiregrad.frontends.tape import KEEP, STATE, STRIDE, Gone, Span, Tape, pull_back
 from wiregrad.frontends.tree import Tree, flatten, unflatten
-from wiregrad.frontends.value import Value, settled, view, wrapped, zero_like
+from wiregrad.frontends.value import (
+    NumpyScalar,
+    Scalar,
+    Value,
+    as_python,
+    is_python,
+    number_class,
+    settled,
+    view,
+    wrapped,
+    zero_like,
+)
 from wiregrad.ir import INPUT, TABLE, Row
 from wiregrad.passes import forward, reverse
 
@@ -44,13 +55,16 @@ class Session:
         if type(leaf) is np.ndarray and leaf.dtype == np.float64 and leaf.ndim:
             value = lifted(self.tape, self.lend(leaf))
         elif type(leaf) is float:
-            value = lifted(self.tape, leaf)
+            value = lifted(self.tape, leaf, Scalar)
         else:
             data = as_data(leaf, what, strict=True)
+            number = number_class(leaf)
             nested = isinstance(leaf, Value) and not self.alone
-            value = record(TABLE["positive"], (leaf,)) if nested else lifted(self.tape, data)
+            value = record(TABLE["positive"], (leaf,)) if nested else lifted(self.tape, data, number)
             if value._tape is not self.tape:
-                value = lifted(self.tape, data)
+                value = lifted(self.tape, data, number)
+            elif is_python(leaf):
+                value = as_python(value)
         self.offsets.append(value._index)
         self.data.append(value._data)
         return value
@@ -228,11 +242,13 @@ class Hooks:
         """Do nothing."""
 
 
-def lifted(tape: Tape, data: Any) -> Value:
-    """Return a new input of a recording."""
-    if tape.tracing and type(data) is float:
-        data = np.float64(data)
-    return wrapped(tape, tape.append(new_extra((INPUT, (), (), data, 0))), data)
+def lifted(tape: Tape, data: Any, number: type[Scalar] = NumpyScalar) -> Value:
+    """Return a new input of a recording; `number` says whether a real number is Python's or NumPy's."""
+    if not tape.tracing or type(data) is not float:
+        return wrapped(tape, tape.append(new_extra((INPUT, (), (), data, 0))), data, number)
+    data = np.float64(data)
+    value = wrapped(tape, tape.append(new_extra((INPUT, (), (), data, 0))), data)
+    return as_python(value) if number is Scalar else value
 
 
 def distinct(results: list[Any], given: Iterable[tuple[Any, Any]]) -> list[Any]:
@@ -261,7 +277,8 @@ def released(result: Any, session: Session) -> Any:
             result._data = data
     if isinstance(result, Value) and result._tape is session.tape and session.tape.owner is None:
         return data.copy() if type(data) is np.ndarray and data.base is not None else data
-    return result if isinstance(result, Value) else data
+    # Transforms answer with Python floats, so what stands for one is taken for one.
+    return as_python(result) if isinstance(result, Value) else data
 
 
 def all_released(container: Any, session: Session) -> Any:

@@ -87,6 +87,7 @@ class Signature:
         elif array.dtype not in DTYPES.values():
             raise NoSignatureError(f"an argument is an array of {array.dtype}, which is not recorded")
         elif array.dtype == np.float64 and not array.ndim:
+            # Its comparisons give np.bool_, so its recordings are not those of a Python float.
             self.marks.append((type(item),))
             self.inputs.append(float(array))
         else:

@@ -84,12 +84,14 @@ class Tape:
         "frames",
         "groups",
         "hooks",
+        "identity",
         "imports",
         "known",
         "leak",
         "leaves",
         "limit",
         "names",
+        "of_transform",
         "owner",
         "places",
         "reached",
@@ -99,8 +101,11 @@ class Tape:
         "tracing",
     )
 
-    def __init__(self, *, tracing: bool = False, apart: bool = False) -> None:
+    def __init__(self, *, tracing: bool = False, apart: bool = False, of_transform: bool = True) -> None:
         self.buffer = bytearray()
+        self.of_transform = of_transform
+        """Whether a transform records here, so that values stand for the numbers of a plain function; else they are
+        values that a person made, each itself."""
         self.extras: dict[int, Extra] = {}
         self.leaves: dict[int, Any] = {}
         """The values that came from outside, by offset: leaves, and while tracing any value of another recording."""
@@ -132,6 +137,8 @@ class Tape:
         """Why even the results of this recording are not what the function gives: it found out that it is recorded."""
         self.leak: str | None = None
         """Why a replay of this recording may go wrong unnoticed: values steered Python and no certificate says how."""
+        self.identity: Any = None
+        """While tracing: the search for code that asks whether a condition *is* True, which a recorded one never is."""
         self.derived: dict[int, Op] = {}
         """While somebody watches: the ops whose rules recorded a node."""
         self.frames: dict[FrameType, int] | None = None
@@ -405,7 +412,7 @@ class State(threading.local):
             return self.tape
         tape = None if self._latest is None else self._latest()
         if tape is None or len(tape.buffer) > tape.limit:
-            tape = Tape()
+            tape = Tape(of_transform=False)
             self._latest = weakref.ref(tape)
         return tape
 

@@ -17,13 +17,14 @@ from typing import Any
 import numpy as np
 
 from wiregrad.dtypes import DTYPES, plain
-from wiregrad.errors import GradientError, NameSyntaxError, shown, user_line
+from wiregrad.errors import EscapeError, GradientError, NameSyntaxError, shown, user_line
+from wiregrad.frontends.identity import IdentityScan
 from wiregrad.frontends.lift import as_data, own
 from wiregrad.frontends.record import carefully, place
 from wiregrad.frontends.session import check_function, lifted
 from wiregrad.frontends.tape import LITERAL, STATE, Extra, Tape
 from wiregrad.frontends.tree import Tree, flatten, items_of, unflatten
-from wiregrad.frontends.value import Value, notes_of
+from wiregrad.frontends.value import Value, notes_of, number_class
 from wiregrad.ir import INPUT, TABLE, Certificate, Circuit, Recording, check_name
 from wiregrad.ir.infer import type_of_constant
 from wiregrad.ops import Elementwise
@@ -73,6 +74,7 @@ def run_traced(
     """Run a function on values of a new recording; every float leaf of its arguments becomes an input."""
     tape = Tape(tracing=True)
     tape.errors = np.geterr() if replayed else None
+    tape.identity = IdentityScan()
     inputs: list[int] = []
 
     def lift(leaf: Any) -> Any:
@@ -81,7 +83,7 @@ def run_traced(
             # What the function does to an array of whole numbers, its caller must not see twice.
             return _read_only(leaf) if type(leaf) is np.ndarray else leaf
         data = raw if isinstance(leaf, Value) else as_data(raw, f"an argument of {getattr(f, '__name__', 'f')}")
-        value = lifted(tape, data)
+        value = lifted(tape, data, number_class(leaf))
         inputs.append(value._index)
         return value
 
@@ -196,6 +198,8 @@ def trace_at(f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any])
         if isinstance(leaf, Value):
             _note_leak(leaf)
     traced = run_traced(f, args, kwargs, named=True, replayed=False)
+    if traced.tape.identity.unforeseen is not None:
+        raise EscapeError(traced.tape.identity.unforeseen)
     names = input_names(f, args, kwargs) + _take_outside(traced)
     if traced.tape.leak is not None:
         _certify_inputs(traced)

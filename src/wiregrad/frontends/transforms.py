@@ -82,7 +82,7 @@ def _with_aux(result: Any) -> tuple[Any, Any]:
 
 def check_scalar(result: Any, f: Any, *, holomorphic: bool = False) -> None:
     """Raise unless a result can be differentiated by reverse mode alone: one real number."""
-    if type(result) is Scalar:
+    if isinstance(result, Scalar):
         return
     shape = getattr(result, "shape", None) if not isinstance(result, int | float | complex) else ()
     if shape is None:

@@ -8,6 +8,7 @@ numbers are the fast path: a `Scalar` holds a Python float, and the code of its 
 from __future__ import annotations
 
 import math
+import numbers
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -82,7 +83,7 @@ class Value(Operators):
 
     def __new__(cls, data: Any, name: str | None = None) -> Value:
         """Make a leaf from a real or complex number or an array of them."""
-        value = leaf(as_data(data, "a value"))
+        value = leaf(as_data(data, "a value"), number=number_class(data))
         if STATE.tape is not None:
             notes_of(value).born = STATE.tape.serial
         if name is not None:
@@ -109,7 +110,7 @@ class Value(Operators):
             raise OperandError(f"this leaf is real; got complex data, whose imaginary part would be lost{user_line()}")
         if type(fresh) is not type(self._data):
             fresh = np.asarray(fresh, np.asarray(self._data).dtype)[()]
-        self._data = float(fresh) if type(self) is Scalar else fresh
+        self._data = float(fresh) if isinstance(self, Scalar) else fresh
         notes_of(self).serial = 0
 
     @property
@@ -180,6 +181,14 @@ class Value(Operators):
         """How many elements there are."""
         return int(np.size(self._data))
 
+    @property
+    def _mask(self) -> Any:
+        # Functions of np.ma take `_data` of whatever they are given, and then ask for the mask.
+        raise OperandError(
+            "a masked array was combined with a recorded value, whose gradient would be lost; fill it first"
+            f"{user_line()}"
+        )
+
     def backward(self, gradient: Any = None) -> None:
         """Run the reverse sweep from here; fills `.grad` of every value it passes, leaves accumulate.
 
@@ -218,9 +227,10 @@ class Value(Operators):
     def detach(self) -> Any:
         """Return the same number or array as a constant: no gradient flows back through it."""
         if self._tape is not None and self._tape.tracing:
-            return TABLE["stop_gradient"](self)
+            stopped = TABLE["stop_gradient"](self)
+            return as_python(stopped) if is_python(self) else stopped
         _escape(self, self._data)
-        return leaf(self._data, constant=True)
+        return leaf(self._data, constant=True, number=number_class(self))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         if is_constant(self):
@@ -298,10 +308,19 @@ class Value(Operators):
         return TABLE.infix["!="](self, other)
 
     def __hash__(self) -> int:
-        if self._tape is not None and self._tape.tracing:
-            # A number would be found in a set or a dict by what it is.
-            self._tape.refusal = "it looks a number up in a set or dict, where a recorded one is only itself"
-        return object.__hash__(self)
+        tape = self._tape
+        if tape is None:
+            # A leaf is a variable, whose number may change; a constant is nothing but its number.
+            return hash(_key(self)) if notes_of(self).constant else object.__hash__(self)
+        if not tape.of_transform:
+            return object.__hash__(self)
+        if STATE.tape is None:
+            raise OperandError(
+                "a value that a transform recorded is looked up by its number while the transform runs, and no longer: "
+                f"write v.item() for its number, or id(v) for the value itself{user_line()}"
+            )
+        _escape(self, self._data)
+        return hash(_key(self))
 
     if TYPE_CHECKING:
         # Methods, operators and NumPy's protocols are set by `wiregrad.frontends.dispatch` from the op table. A real
@@ -338,9 +357,119 @@ class Value(Operators):
 
 
 class Scalar(Value):
-    """A real number, held as a Python float; its ops are generated from the op table."""
+    """A real number, held as a Python float; its ops are generated from the op table.
+
+    The plain program holds a Python float in its place, so its comparisons give a `bool`.
+    """
 
     __slots__ = ()
+
+
+class NumpyScalar(Scalar):
+    """A scalar in whose place the plain program holds an np.float64, so that its comparisons give an `np.bool_`."""
+
+    __slots__ = ()
+
+
+class Number(Value):
+    """A number that is no scalar: a complex or float32 one, and any traced one that NumPy computes."""
+
+    __slots__ = ()
+
+
+class PythonFloat(Number):
+    """A traced number in whose place the plain program holds a Python float."""
+
+    __slots__ = ()
+
+
+# np.isscalar and others tell numbers from arrays by this class.
+numbers.Number.register(Scalar)
+numbers.Number.register(Number)
+
+
+class Discrete(Value):
+    """A traced condition, whole number, or array of them: no gradient passes it.
+
+    In its place the plain program holds what NumPy computes: an `np.bool_`, an `np.int64` or an array.
+    """
+
+    __slots__ = ("bound",)
+
+    bound: int
+    """What a whole number of Python's is at most, whatever its sign; so small that float64 and int64 hold it."""
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        """The class of what the plain program holds, so that `isinstance` answers as it does there."""
+        return plain_class(self)
+
+
+class PythonInt(Discrete):
+    """A traced condition or whole number in whose place the plain program holds Python's `bool` or `int`."""
+
+    __slots__ = ()
+
+
+def plain_class(value: Discrete) -> type:
+    """Return the class of what the plain program holds in place of a traced condition or whole number."""
+    if type(value) is PythonInt:
+        return bool if value._data.dtype.kind == "b" else int
+    return type(value._data)
+
+
+PYTHON_NUMBERS = frozenset([float, int, bool, Scalar, PythonFloat, PythonInt])
+"""The types of what the plain program holds as a Python number."""
+
+
+def is_python(operand: Any) -> bool:
+    """Return whether the plain program holds a Python number in place of an operand."""
+    return type(operand) in PYTHON_NUMBERS
+
+
+def is_operand(other: Any) -> bool:
+    """Return whether a Python number compared with something else asks NumPy, not Python."""
+    return isinstance(other, Value | np.ndarray | np.generic | int | float | complex)
+
+
+def as_python(value: Any, bound: int = 1) -> Any:
+    """Return a number that NumPy's rules computed, as one of Python's; anything else as it is."""
+    kind = type(value)
+    if kind is NumpyScalar:
+        return _retyped(value, Scalar)
+    if kind is Number and type(value._data) is np.float64 and value._tape is not None and value._tape.tracing:
+        return _retyped(value, PythonFloat)
+    if kind is Discrete and not value.shape:
+        found = _retyped(value, PythonInt)
+        found.bound = bound
+        return found
+    return bool(value) if kind is np.bool_ else value
+
+
+def as_numpy(value: Any) -> Any:
+    """Return a value of a Python number as what NumPy's functions make of it; anything else as it is."""
+    kind = type(value)
+    if kind is Scalar:
+        return _retyped(value, NumpyScalar)
+    if kind is PythonFloat:
+        return _retyped(value, Number)
+    return _retyped(value, Discrete) if kind is PythonInt else value
+
+
+def _retyped(value: Value, kind: type[Value]) -> Any:
+    found = new(kind)
+    found._data, found._tape, found._index = value._data, value._tape, value._index
+    notes = getattr(value, "_notes", None)
+    if notes is not None:
+        found._notes = notes
+    return found
+
+
+def number_class(data: Any) -> type[Scalar]:
+    """Return the class of a value that is made from a real number."""
+    if isinstance(data, Value):
+        return Scalar if is_python(data) else NumpyScalar
+    return NumpyScalar if isinstance(data, np.generic | np.ndarray) else Scalar
 
 
 OUTSIDE = "it uses a wg.Value from outside; hand it in as an argument"
@@ -350,9 +479,14 @@ _ESCAPE = (
 )
 
 
-def leaf(data: Any, *, constant: bool = False) -> Value:
-    """Return a value that belongs to no recording."""
-    value: Value = new(Scalar if type(data) is float else Value)
+def array_class(data: Any) -> type[Value]:
+    """Return the class of a value that holds an array or one of NumPy's numbers."""
+    return Value if type(data) is np.ndarray else Number
+
+
+def leaf(data: Any, *, constant: bool = False, number: type[Scalar] = Scalar) -> Value:
+    """Return a value that belongs to no recording; `number` is its class if it is a real number."""
+    value: Value = new(number if type(data) is float else array_class(data))
     value._data, value._tape, value._index, value._notes = data, None, 0, Notes(constant=constant)
     return value
 
@@ -381,15 +515,20 @@ def view(tape: Tape, offset: int) -> Value:
     if stands_for is not None and not tape.apart:
         found: Value = stands_for
         return found
-    return wrapped(tape, offset, tape.value_at(offset))
+    return wrapped(tape, offset, tape.value_at(offset), Scalar)
 
 
-def wrapped(tape: Tape, offset: int, data: Any) -> Value:
-    """Return the value at an offset, given its data."""
+def wrapped(tape: Tape, offset: int, data: Any, number: type[Scalar] = NumpyScalar) -> Value:
+    """Return the value at an offset, given its data; `number` is its class if it is a real number and not traced."""
     if type(data) is Gone:
         raise GradientError("this array was not kept: no derivative needs it; ask for it while the function runs")
-    quick = type(data) is float and not tape.tracing
-    value: Value = new(Scalar if quick else Value)
+    if type(data) is float and not tape.tracing:
+        kind: type[Value] = number
+    elif tape.tracing and data.dtype.kind not in "fc":
+        kind = Discrete
+    else:
+        kind = array_class(data)
+    value: Value = new(kind)
     value._data, value._tape, value._index = data, tape, offset
     return value
 
@@ -401,7 +540,8 @@ def settled(flow: Any, like: Any) -> Any:
     found = settle(flow)
     shape = shape_of(like)
     if isinstance(found, Value):
-        return found if found.shape == shape else whole(found, like)
+        # A gradient of a number is a Python float, as it is where nothing around is recorded.
+        return as_python(found) if found.shape == shape else whole(found, like)
     if type(like) is float:
         return float(found)
     if shape_of(found) != shape or getattr(found, "dtype", None) != like.dtype:
@@ -497,6 +637,24 @@ def _escape(value: Value, outcome: Any) -> None:
             STATE.tape.refusal = OUTSIDE
     elif tape.tracing:
         tape.certificates.append(Certificate(value._index, outcome, user_place()))
+
+
+def concrete(operand: Any) -> Any:
+    """Return what the plain program holds in place of a traced condition or whole number, and certify it."""
+    if not isinstance(operand, Discrete):
+        return operand
+    data = operand._data
+    _escape(operand, data)
+    if type(operand) is PythonInt:
+        return data.item()
+    return data.copy() if type(data) is np.ndarray else data
+
+
+def _key(value: Value) -> Any:
+    """Return the number by which a value is looked up in a dict or set."""
+    if value.shape:
+        raise OperandError(f"an array cannot be looked up in a dict or set: unhashable, as in NumPy{user_line()}")
+    return plain(value._data)
 
 
 def _whole_number(value: Value, rounding: str) -> int:

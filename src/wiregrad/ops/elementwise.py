@@ -59,6 +59,8 @@ class Elementwise(Op):
     """It returns its input as it is."""
     involution: bool = False
     """Applied twice it gives back its input."""
+    of_complex: Callable[..., Any] | None = None
+    """What it is of complex numbers, in other ops; for an op that has no complex slope."""
     opaque: bool = False
     """Its rules are a user's own code, which may look at anything."""
     idempotent: bool = False
@@ -87,6 +89,8 @@ class Elementwise(Op):
                 dtype = np.asarray(self.forward(*(np.ones((), kind.dtype) for kind in types))).dtype
         except TypeError:
             raise DomainError(f"{self.name} cannot take {', '.join(map(str, types))}") from None
+        if self.of_complex is not None and any(kind.kind == "c" for kind, _ in types):
+            raise DomainError(f"{self.name} cannot take {', '.join(map(str, types))}: write it with other ops")
         conditions = any(kind == BOOL.dtype for kind, _ in types)
         if dtype not in DTYPES.values() or (conditions and self.pattern is Pattern.SCALE and dtype.kind in "fc"):
             # NumPy's exp(True) is a half, too coarse for a gradient, and a slope of a condition is never meant.

@@ -28,7 +28,7 @@ def only(mask: Any, value: Any) -> Any:
     >>> only(np.bool_(False), 3.0) is None
     True
     """
-    if isinstance(mask, bool | np.generic):
+    if issubclass(type(mask), bool | np.generic):
         return value if mask else None
     return Masked(mask, value)
 

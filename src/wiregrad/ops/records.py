@@ -50,9 +50,21 @@ def _slope(name: str, doc: str, forward: Callable[..., Any], partial: Callable[.
     return register(record)
 
 
+def _refuse_complex(x: Any) -> None:
+    """Raise for complex numbers, for an op whose formula holds for real ones alone."""
+    if is_complex(x):
+        raise TypeError("it is defined for real numbers, and these are complex")
+
+
 def _sigmoid(x: Any) -> Any:
+    _refuse_complex(x)
     e = np.exp(-np.abs(x))
     return np.where(x >= 0, 1.0 / (1.0 + e), e / (1.0 + e))[()]
+
+
+def _softplus(x: Any) -> Any:
+    _refuse_complex(x)
+    return np.maximum(x, 0.0) + np.log1p(np.exp(-np.abs(x)))
 
 
 def _gelu(x: Any) -> Any:
@@ -527,7 +539,7 @@ arcsinh: Elementwise = _slope(
     "arcsinh",
     "Inverse of sinh.",
     np.arcsinh,
-    lambda x, y: 1.0 / hypot(1.0, x),
+    lambda x, y: 1.0 / (sqrt(1.0 + x * x) if is_complex(x) else hypot(1.0, x)),
     aliases=("asinh",),
     c="asinh({x})",
 )
@@ -671,7 +683,7 @@ softplus: Elementwise = register(
         inputs=("x",),
         pattern=Pattern.SCALE,
         c="({x} > 0.0 ? {x} : 0.0) + log1p(exp(-fabs({x})))",
-        forward=lambda x: np.maximum(x, 0.0) + np.log1p(np.exp(-np.abs(x))),
+        forward=_softplus,
         partials=(lambda x, y: sigmoid(x),),
         exact=lambda mp, x: mp.log(1 + mp.exp(x)),
     )
@@ -935,11 +947,13 @@ copysign: Elementwise = register(
     Elementwise(
         name="copysign",
         exact=lambda mp, a, b: abs(a) * mp.sign(b),
-        doc="Magnitude of the first wire with the sign of the second.",
+        doc="Magnitude of the first wire with the sign of the second; a NaN counts as positive.",
         inputs=("a", "b"),
         pattern=Pattern.ROUTE,
-        c="copysign({a}, {b})",
-        forward=np.copysign,
+        # No standard says which sign a NaN has, and processors, libraries and compilers disagree; fmin makes it 1.0.
+        c="copysign({a}, fmin({b}, 1.0))",
+        # True is 1 in whatever dtype b has.
+        forward=lambda a, b: np.copysign(a, np.fmin(b, np.True_)),
         partials=(lambda a, b, y: sign(a) * copysign(1.0, b), None),
         kinks=(
             Kink(
@@ -958,6 +972,8 @@ sign: Elementwise = _rounding(
     "-1, 0 or 1.",
     np.sign,
     lambda x: x,
+    # It is a vector of length 1, which turns as z does.
+    of_complex=lambda x: TABLE["direction"](x),
     c="{x} > 0.0 ? 1.0 : {x} < 0.0 ? -1.0 : {x} == 0.0 ? 0.0 : {x}",
 )
 floor: Elementwise = _rounding(

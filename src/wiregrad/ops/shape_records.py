@@ -10,8 +10,8 @@ import numpy as np
 from wiregrad.dtypes import WireType
 from wiregrad.ir import TABLE, Pattern
 from wiregrad.ir.op import written_index
-from wiregrad.ops.array import Blocking, Linear, numpy_call
-from wiregrad.ops.flow import shape_of
+from wiregrad.ops.array import Blocking, General, Linear, numpy_call
+from wiregrad.ops.flow import only, shape_of
 
 register = TABLE.register
 
@@ -574,6 +574,27 @@ imaginary: Linear = register(
         numpy_needs=(_IMAGINARY,),
         transpose=lambda g, slot, x: imag(g),
         samples=lambda rng: [(rng.normal(size=(2, 3)), {}), (rng.normal(), {}), (rng.normal(size=(0, 2)), {})],
+    )
+)
+
+
+def _turn(slot: int, flow: Any, xs: Any, y: Any) -> Any:
+    """Return what the direction of a complex number makes of a flow, in either mode: the part across, over |z|."""
+    size = TABLE["absolute"](xs[0])
+    across = flow - y * real(conjugate(y) * flow)
+    return only(TABLE["not_equal"](size, 0.0), across / TABLE["where"](TABLE["equal"](size, 0.0), 1.0, size))
+
+
+direction: General = register(
+    General(
+        name="direction",
+        doc="z / |z| of a complex wire, and 0 for 0; slope 0 there.",
+        inputs=("x",),
+        pattern=Pattern.SCALE,
+        forward=np.sign,
+        back=_turn,
+        ahead=_turn,
+        samples=lambda rng: [(x, {}) for x, _ in _real_and_complex(rng) if np.iscomplexobj(x)],
     )
 )
 stop_gradient: Blocking = register(

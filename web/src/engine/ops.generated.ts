@@ -442,8 +442,8 @@ export const OPS: readonly OpRecord[] = [
     (condition: boolean) => condition ? 1.0 : null,
     (condition: boolean) => !condition ? 1.0 : null,
   ], "condition a b", "fffbfffb", { pattern: "route", takesBool: [true, false, false] }),
-  op("copysign", copysign, [
-    (a: number, b: number) => sign(a) * copysign(1.0, b),
+  op("copysign", (a: number, b: number) => copysign(a, fmin(b, 1.0)), [
+    (a: number, b: number) => sign(a) * copysign(1.0, fmin(b, 1.0)),
     null,
   ], "a b", "fff!", { pattern: "route", kinks: [{ doc: "a = 0", jump: false, on: (a: number) => a === 0.0 }, { doc: "b = 0", jump: true, on: (_a: number, b: number) => b === 0.0 }] }),
   op("sign", sign, [

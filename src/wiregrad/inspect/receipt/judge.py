@@ -4,9 +4,8 @@ The interpreter and a listing do the same arithmetic, but not with the same libr
 differ in the last place, and a circuit may make much of that. So a difference is accepted for one of three reasons,
 asked in turn: it is at most `ULPS` units in the last place; it is at most `TIMES` the circuit's own rounding estimate;
 or it is at most `TIMES` what the interpreter itself moves, together with that estimate, when the result of every op
-that libraries compute differently is moved by up to `ULPS` units and every NaN may have either sign. The last one alone
-sees branches that a unit in the last place flips; a NaN or an infinity that only one side has is accepted for no other
-reason.
+that libraries compute differently is moved by up to `ULPS` units. The last one alone sees branches that a unit in the
+last place flips; a NaN or an infinity that only one side has is accepted for no other reason.
 """
 
 from __future__ import annotations
@@ -176,13 +175,12 @@ def _differs(row: Row) -> bool:
 
 
 def _moved(y: Any, most: float, rng: np.random.Generator) -> Any:
-    """Return a result moved by so many units at most; a NaN has any sign, for no standard gives it one."""
+    """Return a result moved by so many units at most."""
     if np.asarray(y).dtype.kind != "f":
         return y
     steps = rng.integers(-int(most), int(most) + 1, size=np.shape(y))
     near = y + (steps * np.spacing(y)).astype(np.asarray(y).dtype)
-    signed = np.copysign(y, rng.choice([-1.0, 1.0], size=np.shape(y)))
-    return np.where(np.isfinite(near), near, np.where(np.isnan(y), signed, y)).astype(np.asarray(y).dtype)[()]
+    return np.where(np.isfinite(near), near, y).astype(np.asarray(y).dtype)[()]
 
 
 def _distance(found: Any, wanted: Any) -> float:

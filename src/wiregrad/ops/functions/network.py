@@ -484,7 +484,7 @@ def _reduced(loss: Any, reduction: str) -> Any:
 
 def _picks(target: Any, count: int) -> Any:
     """Return, along a new last axis, whether each class is the one that is named."""
-    if isinstance(target, np.ndarray | np.generic):
+    if issubclass(type(target), np.ndarray | np.generic):
         _check_classes(target, count)
     return TABLE["equal"](_reshape(target, (*shape_of(target), 1)), np.arange(count))
 

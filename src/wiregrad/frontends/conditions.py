@@ -1,0 +1,287 @@
+"""Traced numbers that act as the plain program's: Python's floats, and conditions and whole numbers of both kinds.
+
+Python and NumPy have different rules for conditions: `True + True` is 2 or True, `~True` is -2 or False, `-True` is -1
+or an error. So a traced number has the class of what the plain program holds in its place, and its operators follow
+that program's rules:
+
+- A `PythonFloat` stays one among Python's numbers. Beside one of NumPy's, the result is NumPy's.
+- A `PythonInt` is a bool or an int. Sums, differences and products are nodes, as long as no result can be too large to
+  be exact. What has no node (`//`, `**`, `<<`, a division that may be by 0) is computed by Python itself, and what was
+  read is certified.
+- A `Discrete` is NumPy's. What NumPy answers in a dtype that no wire has, and any function that has no op, is computed
+  by NumPy itself, and what was read is certified.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from wiregrad.errors import AmbiguousIndexError, OperandError, user_frame, user_line
+from wiregrad.frontends.record import record
+from wiregrad.frontends.subscript import counts_as_int
+from wiregrad.frontends.value import (
+    Discrete,
+    PythonFloat,
+    PythonInt,
+    Scalar,
+    Value,
+    as_python,
+    concrete,
+    is_operand,
+    is_python,
+    plain_class,
+)
+from wiregrad.ir import TABLE
+from wiregrad.ir.operators import ARITHMETIC, COMPARISONS, SIGNS
+
+MAX_EXACT = 2**53
+"""Up to here float64 holds every whole number."""
+BOUNDS: dict[str, Callable[[int, int], int]] = {"+": operator.add, "-": operator.add, "*": operator.mul}
+"""How large the result of an operator is at most, given how large its operands are."""
+BITWISE = {"&": "and", "|": "or", "^": "xor"}
+"""What Python calls the operators that are conditions' own."""
+SHIFTS = {"<<": "lshift", ">>": "rshift"}
+
+
+def is_whole(operand: Any) -> bool:
+    """Return whether the plain program holds a Python bool or int in place of an operand."""
+    return type(operand) is PythonInt or type(operand) is bool or type(operand) is int
+
+
+def as_int(operand: Any) -> Any:
+    """Return a Python bool or int, traced or not, as an int."""
+    if not isinstance(operand, PythonInt):
+        return int(operand)
+    if operand._data.dtype.kind != "b":
+        return operand
+    return as_python(record(TABLE["cast"].bind({"dtype": "int64"}), (operand,)))
+
+
+def bound_of(operand: Any) -> int:
+    """Return how large a Python bool or int is at most."""
+    return operand.bound if isinstance(operand, PythonInt) else abs(operand)
+
+
+def compute_whole(spelling: str, a: Any, b: Any) -> Any:
+    """Apply an operator to two of Python's bools and ints, at least one of which is traced."""
+    op = TABLE.infix[spelling]
+    if spelling in BOUNDS:
+        bound = BOUNDS[spelling](bound_of(a), bound_of(b))
+        if max(bound, bound_of(a), bound_of(b)) <= MAX_EXACT:
+            return as_python(record(op, (as_int(a), as_int(b))), bound)
+    if spelling == "/" and type(b) in (int, bool) and 0 < abs(b) <= MAX_EXACT:
+        return as_python(record(op, (as_int(a), int(b))))
+    return _in_python(ARITHMETIC[spelling], a, b)
+
+
+def _in_python(name: str, *operands: Any) -> Any:
+    """Apply an operator to plain numbers; what is traced among the operands is certified."""
+    return getattr(operator, f"__{name}__")(*map(concrete, operands))
+
+
+def _real(self: Any) -> Any:
+    return as_int(self) if isinstance(self, PythonInt) else self
+
+
+def _imaginary(self: Any) -> Any:
+    return 0 if isinstance(self, PythonInt) else 0.0
+
+
+def _arithmetic(spelling: str, *, reflected: bool) -> Callable[[Any, Any], Any]:
+    op = TABLE.infix[spelling]
+
+    def method(self: Any, other: Any) -> Any:
+        a, b = (other, self) if reflected else (self, other)
+        if is_whole(a) and is_whole(b):
+            return compute_whole(spelling, a, b)
+        if isinstance(self, PythonInt):
+            if not is_operand(other):
+                return NotImplemented
+            if self._data.dtype.kind == "i" and getattr(other, "dtype", None) == np.float32:
+                # A Python int leaves float32 as it is, a node of int64 would not.
+                a, b = (other, concrete(self)) if reflected else (concrete(self), other)
+        found = record(op, (a, b))
+        return as_python(found) if is_python(other) else found
+
+    return method
+
+
+def _arithmetic_of_numpy(spelling: str, *, reflected: bool) -> Callable[[Any, Any], Any]:
+    """Return an operator of what NumPy computed; beside a list or text, NumPy and Python decide what it means."""
+    op, name = TABLE.infix[spelling], ARITHMETIC[spelling]
+
+    def method(self: Discrete, other: Any) -> Any:
+        a, b = (other, self) if reflected else (self, other)
+        if isinstance(other, list | tuple | str) and not self.shape:
+            return getattr(operator, name)(concrete(a), concrete(b))
+        return record(op, (a, b))
+
+    return method
+
+
+def _compare(spelling: str) -> Callable[[Any, Any], Any]:
+    op = TABLE.infix[spelling]
+
+    def method(self: Any, other: Any) -> Any:
+        if not is_operand(other):
+            return NotImplemented
+        if type(other) is int and abs(other) > MAX_EXACT and float(other) != other:
+            raise OperandError(f"no float64 is equal to {other}, which a traced number is compared with{user_line()}")
+        found = record(op, (self, other))
+        return as_python(found) if is_python(other) else found
+
+    return method
+
+
+def _sign(spelling: str) -> Callable[[Any], Any]:
+    op = TABLE.prefix[spelling]
+
+    def method(self: Any) -> Any:
+        if isinstance(self, PythonInt):
+            return as_python(record(op, (as_int(self),)), self.bound)
+        return as_python(record(op, (self,)))
+
+    return method
+
+
+def _absolute(self: Any) -> Any:
+    if isinstance(self, PythonInt):
+        return as_python(record(TABLE["absolute"], (as_int(self),)), self.bound)
+    return as_python(record(TABLE["absolute"], (self,)))
+
+
+def _invert_python(self: PythonInt) -> Any:
+    return as_python(record(TABLE["subtract"], (-1, as_int(self))), self.bound + 1)
+
+
+def _invert(self: Discrete) -> Any:
+    return record(TABLE["logical_not"], (self,)) if _is_condition(self) else _in_python("invert", self)
+
+
+def _is_condition(operand: Any) -> bool:
+    return type(operand) is bool or getattr(operand, "dtype", None) == np.bool_
+
+
+def _bitwise(spelling: str, *, reflected: bool) -> Callable[[Any, Any], Any]:
+    op = TABLE[{"&": "logical_and", "|": "logical_or", "^": "not_equal"}[spelling]]
+    name = BITWISE[spelling]
+
+    def method(self: Discrete, other: Any) -> Any:
+        if not is_operand(other):
+            return NotImplemented
+        a, b = (other, self) if reflected else (self, other)
+        if _is_condition(a) and _is_condition(b):
+            found = record(op, (a, b))
+            return as_python(found) if is_python(a) and is_python(b) else found
+        return _in_python(name, a, b)
+
+    return method
+
+
+def _shift(name: str, *, reflected: bool) -> Callable[[Any, Any], Any]:
+    def method(self: Discrete, other: Any) -> Any:
+        return _in_python(name, other, self) if reflected else _in_python(name, self, other)
+
+    return method
+
+
+def _divmod(self: Any, other: Any) -> Any:
+    return _quotients(self, self, other)
+
+
+def _rdivmod(self: Any, other: Any) -> Any:
+    return _quotients(self, other, self)
+
+
+def _quotients(self: Any, a: Any, b: Any) -> Any:
+    """Return what `divmod` does for Python's numbers."""
+    if is_whole(a) and is_whole(b):
+        return divmod(concrete(a), concrete(b))
+    found = np.divmod(a, b)
+    return tuple(map(as_python, found)) if is_python(a) and is_python(b) else found
+
+
+def _round(self: Any, digits: int | None = None) -> Any:
+    if isinstance(self, Discrete):
+        return round(concrete(self), digits)
+    found = np.round(self, 0 if digits is None else digits)
+    return as_python(found) if is_python(self) else found
+
+
+def _attribute(self: Discrete, name: str) -> Any:
+    """Return what the plain program's object has under a name that values do not have."""
+    kind = plain_class(self)
+    if name.startswith("_") or not hasattr(kind, name):
+        raise AttributeError(f"{kind.__name__!r} object has no attribute {name!r}")
+    return getattr(concrete(self), name)
+
+
+def _index(self: Discrete) -> int:
+    frame = user_frame()
+    if type(self) is PythonInt and _is_condition(self) and (frame is None or not counts_as_int(frame)):
+        # An array goes on to ask for an array, and so finds a condition.
+        raise AmbiguousIndexError(
+            "a recorded condition is used as an index, and a list would take it for 0 or 1 where an array would not: "
+            f"write items[int(condition)], or give what is indexed a name{user_line()}"
+        )
+    return operator.index(concrete(self))
+
+
+def _text(self: Discrete) -> str:
+    return str(concrete(self))
+
+
+def _representation(self: Discrete) -> str:
+    return repr(concrete(self))
+
+
+def _formatted(self: Discrete, spec: str) -> str:
+    return format(concrete(self), spec)
+
+
+def install() -> None:
+    """Give traced numbers their operators."""
+    kinds = {PythonFloat: _arithmetic, PythonInt: _arithmetic, Discrete: _arithmetic_of_numpy}
+    for owner, arithmetic in kinds.items():
+        for spelling, name in ARITHMETIC.items():
+            setattr(owner, f"__{name}__", arithmetic(spelling, reflected=False))
+            setattr(owner, f"__r{name}__", arithmetic(spelling, reflected=True))
+    for kind in (PythonFloat, PythonInt):
+        for spelling, name in COMPARISONS.items():
+            setattr(kind, f"__{name}__", _compare(spelling))
+        for spelling, name in SIGNS.items():
+            setattr(kind, f"__{name}__", _sign(spelling))
+        setattr(kind, "__abs__", _absolute)  # noqa: B010 - what is typed is Value's
+        kind.__hash__ = Value.__hash__  # type: ignore[method-assign]
+    methods = {"divmod": _divmod, "rdivmod": _rdivmod, "round": _round}
+    for name, method in methods.items():
+        for number in (Scalar, PythonFloat, Discrete):
+            setattr(number, f"__{name}__", method)
+    parts = {"real": property(_real), "imag": property(_imaginary), "conjugate": _real, "conj": _real}
+    for name, part in parts.items():
+        for python in (Scalar, PythonFloat, PythonInt):
+            setattr(python, name, part)
+    for spelling, name in BITWISE.items():
+        setattr(Discrete, f"__{name}__", _bitwise(spelling, reflected=False))
+        setattr(Discrete, f"__r{name}__", _bitwise(spelling, reflected=True))
+    for name in SHIFTS.values():
+        setattr(Discrete, f"__{name}__", _shift(name, reflected=False))
+        setattr(Discrete, f"__r{name}__", _shift(name, reflected=True))
+    others: dict[str, Any] = {
+        "__invert__": _invert,
+        "__index__": _index,
+        "__str__": _text,
+        "__repr__": _representation,
+        "__format__": _formatted,
+        "__getattr__": _attribute,
+    }
+    for name, method in others.items():
+        setattr(Discrete, name, method)
+    setattr(PythonInt, "__invert__", _invert_python)  # noqa: B010 - what is typed is Value's
+
+
+install()

@@ -1,0 +1,159 @@
+"""Whether a traced function may ask what a condition *is*: `c is True`, `type(c) is bool`.
+
+A traced condition is a recorded value, never the object True, and Python lets no object answer `is`. So the bytecode of
+the functions that are running, and of those they can call by name, is searched for such a question before the first
+condition is recorded. If there is one, conditions are plain from the start, and certified.
+"""
+
+from __future__ import annotations
+
+import dis
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache, partial
+from itertools import islice
+from types import CodeType, FrameType, FunctionType, MethodType, ModuleType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from wiregrad.errors import is_own
+from wiregrad.frontends.place import place_of
+
+MAX_FUNCTIONS = 500
+"""How many functions are searched at most for one trace; where there are more, conditions are plain."""
+UNFORESEEN = (
+    "{} is in a function that asks whether a condition `is` True (or `type(c) is bool`), after conditions were "
+    "recorded elsewhere: a recorded condition never is; write `if c:` or `c == True`"
+)
+"""Says that a recording may have gone another way than the function would."""
+LOADS_OF_NAMES = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_ATTR", "LOAD_METHOD")
+
+
+class Questions(NamedTuple):
+    """What the bytecode of one function shows."""
+
+    asks: bool
+    """Whether it asks what an object is, and the object may be a condition."""
+    compared_names: frozenset[str]
+    """The names of globals that it compares objects with by `is`."""
+    names: frozenset[str]
+    inner: tuple[CodeType, ...]
+    """The functions that are written inside it."""
+
+
+class IdentityScan:
+    """What has been searched during one trace."""
+
+    def __init__(self) -> None:
+        self.asks = False
+        self.unforeseen: str | None = None
+        """What is said where a question was found after conditions had been recorded."""
+        self._seen: set[CodeType] = set()
+        self._has_conditions = False
+
+    def look(self, frames: list[FrameType]) -> bool:
+        """Return whether a condition that is recorded in these frames must be plain."""
+        if not self.asks:
+            for frame in frames:
+                if not self.asks and frame.f_code not in self._seen:
+                    self._search(frame)
+            if self.asks and self._has_conditions:
+                self.unforeseen = UNFORESEEN.format("{0.file}:{0.line}".format(place_of(frames[0])))
+        self._has_conditions = True
+        return self.asks
+
+    def _search(self, frame: FrameType) -> None:
+        """Search the function of a frame and what it can call."""
+        queue: list[tuple[CodeType, Mapping[str, Any], Iterable[Any]]]
+        queue = [(frame.f_code, frame.f_globals, frame.f_locals.values())]
+        while queue:
+            code, variables, objects = queue.pop()
+            if code in self._seen or is_own(code.co_filename):
+                continue
+            self._seen.add(code)
+            questions = questions_of(code)
+            compared = [variables.get(name) for name in questions.compared_names]
+            if questions.asks or any(isinstance(x, bool | np.bool_) for x in compared):
+                self.asks = True
+            if self.asks or len(self._seen) > MAX_FUNCTIONS:
+                self.asks = True
+                return
+            queue += [(inner, variables, ()) for inner in questions.inner]
+            known = [variables[name] for name in questions.names if name in variables]
+            for function in _functions([*objects, *known], questions.names):
+                cells = [cell.cell_contents for cell in function.__closure__ or () if _is_filled(cell)]
+                queue.append((function.__code__, function.__globals__, cells))
+
+
+def _functions(things: Iterable[Any], names: frozenset[str]) -> Iterator[FunctionType]:
+    """Return the Python functions among some things, and those that can be reached from them by one of the names."""
+    queue = list(things)
+    for thing in queue:
+        if isinstance(thing, dict | list | tuple | set | frozenset):
+            # One level more for each round; what is large holds data.
+            items = thing.values() if isinstance(thing, dict) else thing
+            queue += islice(items, MAX_FUNCTIONS if len(queue) < MAX_FUNCTIONS else 0)
+        elif isinstance(thing, MethodType):
+            queue.append(thing.__func__)
+        elif isinstance(thing, partial):
+            queue.append(thing.func)
+        elif isinstance(thing, FunctionType):
+            queue += [thing.__wrapped__] if hasattr(thing, "__wrapped__") else []
+            yield thing
+        elif isinstance(thing, ModuleType):
+            found = (vars(thing).get(name) for name in names)
+            yield from (function for function in found if isinstance(function, FunctionType))
+        else:
+            yield from _methods(thing if isinstance(thing, type) else type(thing), names)
+
+
+def _methods(kind: type, names: frozenset[str]) -> Iterator[FunctionType]:
+    for owner in kind.__mro__:
+        for name in (*names, "__init__", "__call__"):
+            method = vars(owner).get(name)
+            method = getattr(method, "__func__", getattr(method, "fget", method))
+            if isinstance(method, FunctionType):
+                yield method
+
+
+def _is_filled(cell: Any) -> bool:
+    try:
+        cell.cell_contents  # noqa: B018 - it raises if the cell is empty
+    except ValueError:
+        return False
+    return True
+
+
+@lru_cache(4096)
+def questions_of(code: CodeType) -> Questions:
+    """Return what the bytecode of a function shows.
+
+    >>> questions_of((lambda c: c is True).__code__).asks, questions_of((lambda c: c is None).__code__).asks
+    (True, False)
+    """
+    steps = [step for step in dis.get_instructions(code) if step.opname not in ("CACHE", "EXTENDED_ARG", "PRECALL")]
+    names = frozenset(step.argval for step in steps if step.opname in LOADS_OF_NAMES)
+    asks = "is_" in names or "is_not" in names
+    # type(c) is bool, type(c).__name__
+    asks = asks or ("type" in names and bool(names & {"bool", "int", "__name__"}))
+    compared = set[str]()
+    for k, step in enumerate(steps):
+        if step.opname == "IS_OP":
+            one, two = steps[k - 2], steps[k - 1]
+            if two.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
+                compared.add(two.argval)
+            else:
+                asks = asks or _may_be_condition(one, two)
+    inner = tuple(constant for constant in code.co_consts if isinstance(constant, CodeType))
+    return Questions(asks, frozenset(compared), names, inner)
+
+
+def _may_be_condition(before: dis.Instruction, last: dis.Instruction) -> bool:
+    """Return whether the last two steps before an `is` leave conditions for it to compare, as far as one can tell."""
+    if last.opname == "LOAD_CONST":
+        return isinstance(last.argval, bool)
+    if last.opname == "LOAD_ATTR":
+        # Sentinels are written in capitals.
+        return last.argval in ("True_", "False_") or bool(last.argval.islower())
+    is_variable = last.opname in ("LOAD_FAST", "LOAD_DEREF")
+    return not (is_variable and before.opname == "LOAD_CONST" and not isinstance(before.argval, bool))

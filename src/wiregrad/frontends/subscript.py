@@ -1,0 +1,74 @@
+"""What a traced condition is about to index.
+
+A list takes `items[True]` for its second element, an array takes `array[True]` for itself with one more axis, and both
+ask a traced condition the same question: `__index__`. Which of them asks is read from the bytecode that runs.
+"""
+
+from __future__ import annotations
+
+import builtins
+import dis
+from functools import lru_cache
+from types import CodeType, FrameType
+from typing import Any
+
+SUBSCRIPTS = ("BINARY_SUBSCR", "STORE_SUBSCR", "DELETE_SUBSCR")
+CALLED = frozenset(["getitem", "itemgetter", "__getitem__", "setitem", "__setitem__"])
+"""Functions that index in the place of a subscript."""
+UNKNOWN = object()
+"""Stands for a container that the bytecode does not tell."""
+
+
+def counts_as_int(frame: FrameType) -> bool:
+    """Return whether what runs in a frame takes a condition for 0 or 1: anything but an array, as far as one can tell.
+
+    >>> import sys
+    >>> class Asked:
+    ...     def __index__(self):
+    ...         answers.append(counts_as_int(sys._getframe(1)))
+    ...         return 0
+    >>> answers, items, function = [], [1.0], list
+    >>> items[Asked()], range(Asked()), function(items)[Asked()]
+    (1.0, range(0, 0), 1.0)
+    >>> answers
+    [True, True, False]
+    """
+    steps = _steps(frame.f_code)
+    at = next((k for k, step in enumerate(steps) if step.offset == frame.f_lasti), None)
+    if at is None:
+        return False
+    if steps[at].opname not in SUBSCRIPTS:
+        return not CALLED & {*frame.f_code.co_names}
+    if steps[at - 1].opname == "BUILD_SLICE":
+        return True
+    return isinstance(_container(steps, at, frame), list | tuple | str | bytes | range)
+
+
+@lru_cache(1024)
+def _steps(code: CodeType) -> list[dis.Instruction]:
+    return [step for step in dis.get_instructions(code) if step.opname != "CACHE"]
+
+
+def _container(steps: list[dis.Instruction], at: int, frame: FrameType) -> Any:
+    """Return what is subscripted at a step; `UNKNOWN` if it is no variable, constant or display."""
+    pushed, start = 0, at
+    while pushed < 1 and start > 0:
+        start -= 1
+        step = steps[start]
+        if step.opcode in dis.hasjrel or step.opcode in dis.hasjabs:
+            return UNKNOWN
+        pushed += dis.stack_effect(step.opcode, step.arg)
+    return _loaded(steps[start - 1], frame) if start else UNKNOWN
+
+
+def _loaded(step: dis.Instruction, frame: FrameType) -> Any:
+    """Return what a step leaves on the stack."""
+    if step.opname == "LOAD_CONST":
+        return step.argval
+    if step.opname in ("LOAD_FAST", "LOAD_DEREF", "LOAD_CLOSURE"):
+        return frame.f_locals.get(step.argval, UNKNOWN)
+    if step.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
+        scopes = (frame.f_locals, frame.f_globals, vars(builtins))
+        return next((scope[step.argval] for scope in scopes if step.argval in scope), UNKNOWN)
+    displays = {"BUILD_LIST": [], "LIST_EXTEND": [], "BUILD_TUPLE": (), "LIST_TO_TUPLE": (), "BUILD_STRING": ""}
+    return displays.get(step.opname, UNKNOWN)
