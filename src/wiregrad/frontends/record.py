@@ -24,7 +24,7 @@ from wiregrad.errors import (
     shown,
     user_line,
 )
-from wiregrad.frontends.lift import literal, own
+from wiregrad.frontends.lift import MEMORIES, is_own, literal, own
 from wiregrad.frontends.place import place_of, stand
 from wiregrad.frontends.tape import (
     BLOCKED,
@@ -94,7 +94,8 @@ def _record_alike(tape: Tape, op: Any, operands: Sequence[Any]) -> Any:
     if len(xs) != len(op.inputs):
         return None
     try:
-        y = op.forward(*xs)
+        large = type(xs[0]) is np.ndarray and xs[0].size > KEEP
+        y = MEMORIES.compute(op.forward, xs) if large else op.forward(*xs)
     except (TypeError, ValueError):
         # The general way says what is wrong.
         return None
@@ -120,9 +121,7 @@ def _gather(tape: Tape, operands: Sequence[Any], sources: list[int], xs: list[An
             sources.append(x._index)
         elif kind is np.ndarray or kind is float:
             data = x
-            # An array that nobody can write to, and one that a transform lent, need no copy.
-            safe = kind is np.ndarray and not x.flags.writeable and (x.base is None or id(x) in STATE.lent)
-            literals = literals or not safe
+            literals = literals or kind is float or not is_own(x)
             sources.append(LITERAL)
         else:
             break

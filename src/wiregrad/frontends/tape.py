@@ -186,15 +186,6 @@ class Tape:
             if tape is not None and (self.serial, offset) in tape.known:
                 yield from tape.copies_of(tape.known[self.serial, offset])
 
-    def keep_own(self, lent: Sequence[Any]) -> None:
-        """Copy arrays that belong to somebody else, wherever nodes refer to them."""
-        copies = {id(array): array.copy() for array in lent}
-        for array in copies.values():
-            array.setflags(write=False)
-        for offset, node in self.extras.items():
-            xs = tuple([copies.get(id(x), x) for x in node.xs])
-            self.extras[offset] = node._replace(xs=xs, y=copies.get(id(node.y), node.y))
-
     def adjoint(self, offset: int) -> Any:
         """Return what the last backward pass left at a node."""
         index = offset // STRIDE
@@ -393,8 +384,6 @@ class State(threading.local):
         self.watch: Any = None
         """Sees every op as it is recorded: `(tape, offset, op, xs, y)`; None: nobody does."""
         self.group = ""
-        self.lent: dict[int, Any] = {}
-        """The views that running transforms lent to their functions, by id, with the arrays they are views of."""
 
     def current(self) -> Tape:
         """Return the recording for an op on leaves alone."""
