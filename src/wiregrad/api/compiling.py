@@ -334,7 +334,7 @@ class CompiledFunction:
         with self._lock:
             group = kept.groups.setdefault(key, [])
             group.insert(0, variant)
-            if not kwargs and not CHOICES.get() and is_quick(args):
+            if not kwargs and not CHOICES.active() and is_quick(args):
                 single = len(args) == 1 and type(args[0]) is not float
                 kept.quick[quick_key(args[0])[0] if single else tuple(map(type, args))] = group
 
@@ -382,7 +382,7 @@ class CompiledFunction:
 def disturbed(kept: Kept) -> bool:
     """Return whether something around the call counts: a transform, a watcher, a chosen convention, what is outside."""
     # Who watches, watches carefully.
-    return STATE.tape is not None or bool(STATE.careful or CHOICES.get()) or kept.captured.changed()
+    return STATE.tape is not None or bool(STATE.careful or CHOICES.active()) or kept.captured.changed()
 
 
 def chosen(argnums: Argnums) -> tuple[Callable[[Any], Any], float]:

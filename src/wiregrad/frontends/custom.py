@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import inspect
 import operator
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -19,10 +18,11 @@ from wiregrad.frontends import dispatch, scalar  # noqa: F401 - they give values
 from wiregrad.frontends.packing import Parts, filled
 from wiregrad.frontends.record import common_tape, finish, no_grad
 from wiregrad.frontends.session import data_of, transposed
-from wiregrad.frontends.tape import STATE, Tape
+from wiregrad.frontends.tape import STATE, UNCHECKED, Tape
 from wiregrad.frontends.tree import flatten, unflatten
 from wiregrad.frontends.value import Value, leaf
 from wiregrad.ir import TABLE, Pattern
+from wiregrad.ir.blocks import Block
 from wiregrad.ops import Elementwise
 from wiregrad.ops.array import General
 from wiregrad.ops.elementwise import POOL
@@ -139,14 +139,9 @@ def _apply(cls: type[Function], args: Sequence[Any]) -> Any:
     return unflatten(tree, call.parts.unpack(packed))
 
 
-@contextmanager
-def unchecked() -> Iterator[None]:
-    """Keep classes of the user's own from checking themselves at their first call in this thread: who asks, reports."""
-    STATE.unchecked += 1
-    try:
-        yield
-    finally:
-        STATE.unchecked -= 1
+def unchecked() -> Block[None]:
+    """Return a block in which users' own classes do not check themselves at their first call: who asks, reports."""
+    return UNCHECKED.block(None)
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -28,10 +27,13 @@ from wiregrad.frontends.lift import MEMORIES, is_own, literal, own
 from wiregrad.frontends.place import place_of, stand
 from wiregrad.frontends.tape import (
     BLOCKED,
+    GROUPS,
     KEEP,
     LITERAL,
+    PAUSES,
     ROW,
     STATE,
+    WATCHES,
     Extra,
     Gone,
     Tape,
@@ -39,6 +41,8 @@ from wiregrad.frontends.tape import (
 )
 from wiregrad.frontends.value import Scalar, Value, leaf, new, notes_of, wrapped
 from wiregrad.ir import INPUT, TABLE, Op
+from wiregrad.ir.blocks import Block
+from wiregrad.ir.mode import CHOICES
 from wiregrad.ir.names import is_group_label
 from wiregrad.ops import Elementwise
 
@@ -50,8 +54,8 @@ def record(op: Op, operands: Sequence[Any]) -> Any:
 
     What has no gradient (a comparison, an index) is a plain NumPy value, except while tracing.
     """
-    tape = STATE.tape
-    if tape is not None and not tape.tracing and not STATE.paused and not STATE.careful:
+    tape = STATE.innermost
+    if tape is not None and not tape.tracing and not (PAUSES.opened and (STATE.paused or STATE.careful)):
         if op.by_element:
             quick = _record_alike(tape, op, operands)
             if quick is not None:
@@ -190,17 +194,17 @@ def finish(tape: Tape | None, op: Op, operands: Sequence[Any], xs: Sequence[Any]
             y = y[()]
     elif type(y) is not np.float64 and not isinstance(y, np.generic):
         y = np.asarray(y)[()]
-    moves = y.dtype.kind in "fc"
+    moves, watch = y.dtype.kind in "fc", STATE.watch
     data = float(y) if type(y) is np.float64 and (tape is None or not tape.tracing) else y
     if tape is None or not (moves or tape.tracing):
-        if STATE.watch is not None:
-            STATE.watch.apart(op, xs, y)
+        if watch is not None:
+            watch.apart(op, xs, y)
         return leaf(data, constant=True) if moves and tape is None else y
     sources = tuple([place(tape, x) if isinstance(x, Value) else LITERAL for x in operands])
     offset = tape.append(Extra(op, sources, tuple(xs), y, mode_of(op, sources)))
-    if STATE.watch is not None:
+    if watch is not None:
         note_place(tape, offset)
-        STATE.watch(tape, offset, op, xs, y)
+        watch(tape, offset, op, xs, y)
     if not tape.tracing:
         return wrapped(tape, offset, data)
     note_place(tape, offset)
@@ -228,7 +232,7 @@ def _note_errors(tape: Tape) -> None:
 
 def common_tape(operands: Sequence[Any]) -> Tape | None:
     """Return the recording that an op on these operands goes to; None if it is not to be recorded."""
-    if STATE.paused and not tracing():
+    if PAUSES.opened and STATE.paused and not tracing():
         return None
     me, found, moving = threading.get_ident(), None, False
     for x in operands:
@@ -353,13 +357,13 @@ def stretched(op: Op, operands: Sequence[Any]) -> Sequence[Any]:
 
 def enter(value: Value) -> tuple[Tape | None, int]:
     """Return the recording for a packed row of one value, and where the value stands on it."""
-    tape = None if STATE.careful else common_tape((value,))
+    tape = None if PAUSES.opened and STATE.careful else common_tape((value,))
     return tape, LITERAL if tape is None else place(tape, value)
 
 
 def meet(one: Value, two: Value) -> tuple[Tape | None, int, int]:
     """Return the recording for a packed row of two values, and where they stand on it."""
-    tape = None if STATE.careful else common_tape((one, two))
+    tape = None if PAUSES.opened and STATE.careful else common_tape((one, two))
     if tape is None:
         return None, LITERAL, LITERAL
     return tape, place(tape, one), place(tape, two)
@@ -389,8 +393,7 @@ def _refused(op: Op, xs: Sequence[Any], error: Exception) -> Exception:
     return kind(f"{op.name} cannot take {given}: {error}{user_line()}")
 
 
-@contextmanager
-def no_grad() -> Iterator[None]:
+def no_grad() -> Block[None]:
     """Compute without recording: results are constants.
 
     >>> with no_grad():
@@ -398,39 +401,15 @@ def no_grad() -> Iterator[None]:
     >>> y.data
     6.0
     """
-    with counting("PAUSED"):
-        STATE.paused += 1
-        try:
-            yield
-        finally:
-            STATE.paused -= 1
+    return PAUSES.block(None)
 
 
-@contextmanager
-def carefully() -> Iterator[None]:
-    """Record every op of this thread in full: no scalar takes its quick way."""
-    with counting("PAUSED"):
-        STATE.careful += 1
-        try:
-            yield
-        finally:
-            STATE.careful -= 1
+def carefully() -> Block[Any]:
+    """Record every op in full: no scalar takes its quick way."""
+    return WATCHES.block(STATE.watch)
 
 
-@contextmanager
-def counting(name: str) -> Iterator[None]:
-    """Count a block under a name that the generated code of scalars sees."""
-    with _counting:
-        NAMESPACE[name] += 1
-    try:
-        yield
-    finally:
-        with _counting:
-            NAMESPACE[name] -= 1
-
-
-@contextmanager
-def group(label: str) -> Iterator[None]:
+def group(label: str) -> Block[str]:
     """Name a region: the nodes recorded inside belong together, and collapse in pictures.
 
     >>> with group("layer1"):
@@ -438,20 +417,12 @@ def group(label: str) -> Iterator[None]:
     """
     if not is_group_label(label):
         raise OperandError(f"a group's label must be printable text without '/'; got {shown(label)}")
-    before = STATE.group
-    STATE.group = f"{before}/{label}" if before else label
-    try:
-        yield
-    finally:
-        STATE.group = before
+    return GROUPS.block(label)
 
 
-_counting = threading.Lock()
-
-
-NAMESPACE: dict[str, Any] = {"PAUSED": 0, "CHOSEN": 0}
+NAMESPACE: dict[str, Any] = {"PAUSED": PAUSES.opened, "CHOSEN": CHOICES.opened}
 """The names that the generated code of scalars sees.
 
-`PAUSED` counts the blocks of all threads in which no row may be appended unasked, `CHOSEN` those in which a convention
-for kinks was chosen.
+While `PAUSED` is empty, rows may be appended unasked in all threads; while `CHOSEN` is, no block chooses a convention
+for kinks.
 """

@@ -6,8 +6,8 @@ again, on recorded values.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from wiregrad.errors import GradientError, OperandError, shown
 from wiregrad.frontends import dispatch, scalar  # noqa: F401 - they give values their methods and operators
 from wiregrad.frontends.lift import as_data, is_own, own
 from wiregrad.frontends.record import new_extra, record, tracing
-from wiregrad.frontends.tape import STATE, STRIDE, Gone, Span, Tape, pull_back
+from wiregrad.frontends.tape import PAUSES, STATE, STRIDE, WATCHES, Gone, Span, Tape, pull_back
 from wiregrad.frontends.tree import Tree, flatten, unflatten
 from wiregrad.frontends.value import Value, settled, view, wrapped, zero_like
 from wiregrad.ir import INPUT, TABLE, Row
@@ -29,7 +29,7 @@ class Session:
     """One function recorded at one point: where its arguments stand, and how to sweep from its results to them."""
 
     def __init__(self, tape: Tape | None = None) -> None:
-        self.alone = bool(STATE.paused) and tape is None and not tracing()
+        self.alone = STATE.paused and tape is None and not tracing()
         """Whether it runs under no_grad: then nothing outside can be differentiated by."""
         self.outer = None if self.alone else tape or STATE.tape
         self.tape = self.outer or Tape(apart=self.alone)
@@ -133,7 +133,8 @@ class Session:
         # An argument that no result can depend on may stand behind the last of them.
         seeds = {span.index(o): t for o, t in zip(self.offsets, tangents, strict=True) if o < stop}
         values = Views(span) if on_values else Numbers(span)
-        with np.errstate(all="ignore"), STATE.on(self.tape), unwatched() as watch:
+        watch = STATE.watch
+        with np.errstate(all="ignore"), STATE.on(self.tape), unwatched():
             flows = forward(span, values, seeds)
             if watch is not None:
                 watch.pushed(span, values, flows)
@@ -144,14 +145,9 @@ class Session:
         return distinct(found, zip(places, tangents, strict=False))
 
 
-@contextmanager
-def unwatched() -> Iterator[Any]:
-    """Look at nothing that is recorded inside; gives who watched, if anybody did."""
-    watch, STATE.watch = STATE.watch, None
-    try:
-        yield watch
-    finally:
-        STATE.watch = watch
+def unwatched() -> AbstractContextManager[Any, Any]:
+    """Return a block in which nobody looks at what is recorded."""
+    return nullcontext() if STATE.watch is None else WATCHES.block(None)
 
 
 def _offset(seed: tuple[int, Any]) -> int:
@@ -259,14 +255,14 @@ class Call:
         chosen = list(args)
         self.trees: list[Tree] = []
         self.counts: list[int] = []
-        before = STATE.tape, STATE.paused
+        before = STATE.running()
         try:
-            STATE.tape, STATE.paused = self.session.tape, 0
+            STATE.innermost, STATE.around = self.session.tape, PAUSES.active()
             self._lift(f, args, chosen)
             self.result = f(*chosen, **kwargs)
         finally:
             # Plain assignments: a Ctrl-C cannot come between them and leave the recording on.
-            STATE.tape, STATE.paused = before
+            STATE.innermost, STATE.around, STATE.stretch = before
 
     def _lift(self, f: Callable[..., Any], args: tuple[Any, ...], chosen: list[Any]) -> None:
         """Put the lifted arguments in their places, and copies of the other arrays."""

@@ -16,11 +16,12 @@ import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from struct import Struct
 from types import FrameType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from wiregrad.ir import INPUT, TABLE, Certificate, Op, Place, Row
+from wiregrad.ir.blocks import Block, Entry, Setting
 from wiregrad.ir.mode import Convention, chosen_convention, encode, has_kinks, switched
 from wiregrad.ops.flow import Masked, fit, is_complex, plus
 
@@ -353,37 +354,91 @@ def fitted(flow: Any, x: Any) -> Any:
     return flow if type(flow) is Masked else float(flow.real if is_complex(flow) else flow)
 
 
-class On:
-    """A stretch of code that is recorded on one recording."""
+PAUSES: Setting[None] = Setting("wiregrad_pauses")
+"""The blocks in which nothing is recorded (`no_grad`)."""
+WATCHES: Setting[Any | None] = Setting("wiregrad_watches", PAUSES.opened)
+"""The blocks in which every op is recorded in full, and who sees each one: `(tape, offset, op, xs, y)`, or nobody.
+
+While `PAUSES.opened`, which is also that of the watches, is empty, scalars take their quick way.
+"""
+GROUPS: Setting[str] = Setting("wiregrad_groups")
+"""The labels of the groups that nodes are recorded in."""
+UNCHECKED: Setting[None] = Setting("wiregrad_unchecked")
+"""The blocks that check users' own ops themselves, so that these need not at their first call."""
+
+
+Running: TypeAlias = "tuple[Tape | None, list[Block[None]], On | None]"
+
+
+class On(Entry):
+    """A stretch of code that is recorded on one recording, whatever was paused outside."""
 
     __slots__ = ("before", "tape")
 
     def __init__(self, tape: Tape) -> None:
+        super().__init__()
         self.tape = tape
 
-    def __enter__(self) -> None:
-        self.before = STATE.tape, STATE.paused
-        STATE.tape, STATE.paused = self.tape, 0
-
-    def __exit__(self, *_: object) -> None:
-        STATE.tape, STATE.paused = self.before
+    def begin(self, frame: FrameType) -> None:
+        """Record on the recording; who asks for `State.tape` ends that once the stretch is over."""
+        self.before = STATE.running()
+        STATE.innermost, STATE.around, STATE.stretch = self.tape, PAUSES.active(), self
 
 
 class State(threading.local):
-    """What each thread has of its own."""
+    """What each thread has of its own: the recording of the transform that is running; what the blocks around say.
+
+    A transform runs in one stretch, so that no other task or generator sees its recording unless it is run inside.
+    """
 
     def __init__(self) -> None:
-        self.tape: Tape | None = None
-        """The recording of the transform that is running."""
+        self.innermost: Tape | None = None
+        """As `tape`, but may still be the one of a stretch that is over: for who has values on it anyway."""
+        self.around: list[Block[None]] = []
+        """The pauses that were active when that transform began, and do not hold inside it."""
+        self.stretch: On | None = None
+        """The innermost stretch of code that is recorded on one recording."""
         self._latest: weakref.ref[Tape] | None = None
-        self.paused = 0
-        self.careful = 0
-        """How many blocks want every op recorded in full, so that no scalar takes its quick way."""
-        self.unchecked = 0
-        """How many blocks check users' own ops themselves, so that these need not at their first call."""
-        self.watch: Any = None
-        """Sees every op as it is recorded: `(tape, offset, op, xs, y)`; None: nobody does."""
-        self.group = ""
+
+    @property
+    def tape(self) -> Tape | None:
+        """The recording of the transform that is running."""
+        while self.stretch is not None and not self.stretch.is_held:
+            self.innermost, self.around, self.stretch = self.stretch.before
+        return self.innermost
+
+    def running(self) -> Running:
+        """Return what a transform has to put back when it ends."""
+        return self.tape, self.around, self.stretch
+
+    @property
+    def paused(self) -> bool:
+        """Whether nothing is to be recorded."""
+        if not PAUSES.opened:
+            return False
+        around = [] if self.tape is None else self.around
+        return any([block not in around for block in PAUSES.active()])
+
+    @property
+    def careful(self) -> bool:
+        """Whether every op is to be recorded in full, so that no scalar takes its quick way."""
+        return bool(WATCHES.opened and WATCHES.active())
+
+    @property
+    def watch(self) -> Any:
+        """Who sees every op as it is recorded; None: nobody does."""
+        watches = WATCHES.values() if WATCHES.opened else None
+        return watches[-1] if watches else None
+
+    @property
+    def group(self) -> str:
+        """The labels of the groups around, joined by slashes."""
+        return "/".join(GROUPS.values())
+
+    @property
+    def unchecked(self) -> bool:
+        """Whether users' own ops need not check themselves at their first call."""
+        return bool(UNCHECKED.active())
 
     def current(self) -> Tape:
         """Return the recording for an op on leaves alone."""
