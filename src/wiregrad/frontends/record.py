@@ -246,7 +246,20 @@ def common_tape(operands: Sequence[Any]) -> Tape | None:
                     found = tape
     if not moving:
         return None
-    return STATE.tape or found or STATE.current()
+    return STATE.tape or found or _home_of(operands) or STATE.current()
+
+
+def _home_of(operands: Sequence[Any]) -> Tape | None:
+    """Return where a leaf among some operands was recorded last, if more can be recorded there.
+
+    Who else has begun a recording in the meantime, such as another generator, does not matter then.
+    """
+    for x in operands:
+        home = notes_of(x).home if isinstance(x, Value) and x._tape is None else None
+        tape = None if home is None else home()
+        if tape is not None and tape.owner == threading.get_ident() and not tape.is_long():
+            return tape
+    return None
 
 
 def place(tape: Tape, value: Value) -> int:
@@ -261,6 +274,7 @@ def place(tape: Tape, value: Value) -> int:
         if notes.serial != tape.serial:
             notes.offset = _add_leaf(tape, value)
             notes.serial = tape.serial
+            notes.home = weakref.ref(tape) if STATE.innermost is not tape else None
         return notes.offset
     if home.owner is None and not tape.apart:
         raise EscapeError(

@@ -73,7 +73,6 @@ class Tape:
 
     __slots__ = (
         "__weakref__",
-        "adjoints",
         "apart",
         "buffer",
         "calls",
@@ -92,10 +91,10 @@ class Tape:
         "names",
         "owner",
         "places",
-        "reached",
         "readers",
         "refusal",
         "serial",
+        "sweeps",
         "tracing",
     )
 
@@ -111,10 +110,8 @@ class Tape:
         self.hooks: dict[int, list[Any]] = {}
         self.readers: list[weakref.ref[Tape]] = []
         """The recordings that copied rows of this one."""
-        self.adjoints: list[Any] = []
-        """What the last backward pass left at each node."""
-        self.reached: bytearray | None = None
-        """Which nodes the last backward pass started from or came from; worked out when asked."""
+        self.sweeps: list[SweptGradients] = []
+        """What backward passes left at the nodes; no two of them passed the same node, but for leaves."""
         self.owner: int | None = threading.get_ident()
         """The thread that may record here; None once the transform that recorded has ended."""
         self.serial = next(_serials)
@@ -187,10 +184,81 @@ class Tape:
             if tape is not None and (self.serial, offset) in tape.known:
                 yield from tape.copies_of(tape.known[self.serial, offset])
 
+    def is_long(self) -> bool:
+        """Return whether a leaf's next op had better begin a new recording, whatever was copied here."""
+        return len(self.buffer) > LIMIT * STRIDE
+
+    def keep(self, sweep: SweptGradients) -> None:
+        """Keep what a backward pass left; of earlier ones, what has nothing to do with it.
+
+        Two passes have to do with each other if a node that is no leaf was passed by both.
+        """
+        if not self.sweeps or self.sweeps == [sweep]:
+            self.sweeps = [sweep]
+            return
+        inner = sweep.inner(self)
+        self.sweeps = [*[other for other in self.sweeps if other.inner(self).isdisjoint(inner)], sweep]
+
     def adjoint(self, offset: int) -> Any:
-        """Return what the last backward pass left at a node."""
-        index = offset // STRIDE
-        return self.adjoints[index] if index < len(self.adjoints) else None
+        """Return what a backward pass left at a node: as `SweptGradients.at`."""
+        for sweep in reversed(self.sweeps):
+            left = sweep.at(self, offset)
+            if left is not None:
+                return left
+        return None
+
+
+class Passed:
+    """Stands for the gradient of a node that a backward pass came past and to which nothing flows: a zero."""
+
+
+PASSED = Passed()
+
+
+class SweptGradients:
+    """What one backward pass left at the nodes of a recording."""
+
+    __slots__ = ("_adjoints", "_inner", "_passed", "_root")
+
+    def __init__(self, adjoints: list[Any], root: int | None = None) -> None:
+        self._adjoints: list[Any] | dict[int, Any] = adjoints
+        """The gradient by each node, by its index; without the absent ones, once `inner` has been asked for."""
+        self._root = root
+        """Where the pass began; None if that was on another recording, and zeros are in their places."""
+        self._passed: bytearray | None = bytearray() if root is None else None
+        """Which nodes the pass came past without leaving a gradient there; worked out when asked."""
+        self._inner: set[int] | None = None
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether both came past the same nodes: they began at the same one."""
+        return isinstance(other, SweptGradients) and self._root is not None and self._root == other._root
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def at(self, tape: Tape, offset: int) -> Any:
+        """Return what was left at a node: a flow, `PASSED`, or None if the pass did not come past it."""
+        index, adjoints = offset // STRIDE, self._adjoints
+        if isinstance(adjoints, dict):
+            return adjoints.get(index)
+        flow = adjoints[index] if index < len(adjoints) else None
+        return PASSED if flow is None and index < len(self._zeros(tape)) and self._zeros(tape)[index] else flow
+
+    def inner(self, tape: Tape) -> set[int]:
+        """Return the indices of the nodes that were passed, but for the leaves."""
+        if self._inner is None:
+            zeros = dict.fromkeys(np.flatnonzero(np.frombuffer(self._zeros(tape), np.uint8)).tolist(), PASSED)
+            assert isinstance(self._adjoints, list)
+            left = zeros | {k: flow for k, flow in enumerate(self._adjoints) if flow is not None}
+            inner = left.keys() - {offset // STRIDE for offset in tape.leaves}
+            # Side by side, so that no interrupt comes between them.
+            self._adjoints, self._inner = left, inner
+        return self._inner
+
+    def _zeros(self, tape: Tape) -> bytearray:
+        if self._passed is None:
+            assert isinstance(self._adjoints, list)
+            self._passed = reached(tape, self._adjoints)
+        return self._passed
 
 
 def _unpack(row: tuple[Any, ...], tape: Tape) -> Extra:
