@@ -188,16 +188,43 @@ class Tape:
         """Return whether a leaf's next op had better begin a new recording, whatever was copied here."""
         return len(self.buffer) > LIMIT * STRIDE
 
-    def keep(self, sweep: SweptGradients) -> None:
+    def keep(self, sweep: SweptGradients, came_from: Tape | None = None) -> None:
         """Keep what a backward pass left; of earlier ones, what has nothing to do with it.
 
-        Two passes have to do with each other if a node that is no leaf was passed by both.
+        Two passes have to do with each other if a node that is no leaf was passed by both. A pass may come from
+        another recording, which has copies of nodes of this one.
         """
-        if not self.sweeps or self.sweeps == [sweep]:
+        if self.sweeps and self.sweeps != [sweep]:
+            self.sweeps = [*self._unrelated(sweep.inner(self)), sweep]
+        else:
             self.sweeps = [sweep]
-            return
-        inner = sweep.inner(self)
-        self.sweeps = [*[other for other in self.sweeps if other.inner(self).isdisjoint(inner)], sweep]
+        if self.readers:
+            self._forget_copies(sweep.inner(self), came_from)
+
+    def _unrelated(self, nodes: set[int]) -> list[SweptGradients]:
+        """Return the backward passes that passed none of some nodes, given by index."""
+        return [sweep for sweep in self.sweeps if sweep.inner(self).isdisjoint(nodes)]
+
+    def _forget_copies(self, nodes: set[int], came_from: Tape | None) -> None:
+        """Forget the backward passes that passed copies of some nodes on other recordings."""
+        done = {self.serial} if came_from is None else {self.serial, came_from.serial}
+        stack: list[tuple[Tape, set[int]]] = [(self, nodes)]
+        while stack:
+            home, copied = stack.pop()
+            for tape in [reader() for reader in home.readers]:
+                if tape is not None and tape.serial not in done:
+                    done.add(tape.serial)
+                    copies = tape.copies_from(home, copied)
+                    tape.sweeps = tape._unrelated(copies)
+                    stack.append((tape, copies))
+
+    def copies_from(self, home: Tape, nodes: set[int]) -> set[int]:
+        """Return where copies of nodes of another recording stand, by index."""
+        return {
+            copy // STRIDE
+            for (serial, offset), copy in self.known.items()
+            if serial == home.serial and offset // STRIDE in nodes
+        }
 
     def adjoint(self, offset: int) -> Any:
         """Return what a backward pass left at a node: as `SweptGradients.at`."""

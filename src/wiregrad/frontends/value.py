@@ -451,7 +451,7 @@ def deliver(tape: Tape, sweep: SweptGradients) -> None:
             adjoints.extend([None] * (origin // STRIDE + 1 - len(adjoints)))
             adjoints[origin // STRIDE] = left
     for home, adjoints in homes.values():
-        home.keep(SweptGradients(adjoints))
+        home.keep(SweptGradients(adjoints), came_from=tape)
 
 
 def _unless_passed(left: Any) -> Any:
