@@ -25,10 +25,12 @@ from wiregrad.ir import Op
 
 MOST = int(np.finfo(np.float64).max)
 """The largest whole number that a float64 holds."""
-MAX_SMALL = 1 << 15
-"""Arrays of up to so many bytes are copied to bytes objects."""
+MAX_SMALL = 1 << 17
+"""Up to so many bytes, fresh memory is usually at hand."""
 MAX_KEPT = 1 << 26
-"""How many bytes of memory a thread keeps at most for its next copies of large arrays."""
+"""How many bytes of memory a thread keeps at most for its next large arrays."""
+MAX_MEMORIES = 32
+"""How many of them a thread knows at most."""
 
 
 def as_data(data: Any, what: str | Callable[[], str], *, strict: bool = False) -> Any:
@@ -129,7 +131,7 @@ class Memories(threading.local):
     """
 
     def __init__(self) -> None:
-        self._known: deque[Memory] = deque([_allocate(0)])
+        self._known: deque[Memory] = deque([_allocate(0)], MAX_MEMORIES)
         self._unshared = self._next()[1]
         """What `_next` counts for memory that no array stands in."""
 
@@ -140,7 +142,7 @@ class Memories(threading.local):
     def compute(self, forward: Callable[..., Any], xs: Sequence[Any]) -> Any:
         """Return what a function gives for arrays of one shape and numbers; read-only, if memory is used again."""
         arrays = [x for x in xs if type(x) is np.ndarray]
-        if not _keeps_float64(forward, len(xs)) or any([x.dtype != np.float64 for x in arrays]):
+        if not _keeps_float64(forward, len(xs)) or any(x.dtype != np.float64 for x in arrays):
             return forward(*xs)
         return self._filled(arrays[0], lambda out: forward(*xs, out=out))
 

@@ -23,7 +23,7 @@ from wiregrad.errors import (
     shown,
     user_line,
 )
-from wiregrad.frontends.lift import MEMORIES, is_own, literal, own
+from wiregrad.frontends.lift import MAX_SMALL, MEMORIES, is_own, literal, own
 from wiregrad.frontends.place import place_of, stand
 from wiregrad.frontends.tape import (
     BLOCKED,
@@ -71,7 +71,7 @@ def record(op: Op, operands: Sequence[Any]) -> Any:
         for x in operands
     ]
     try:
-        y = op.compute(*xs) if STATE.watch is None else _quietly(op, xs)
+        y = op.compute(*xs) if not WATCHES.opened or STATE.watch is None else _quietly(op, xs)
     except BaseException as error:
         if tape is not None and tape.tracing:
             # If the function goes on, it went another way because of values.
@@ -98,7 +98,7 @@ def _record_alike(tape: Tape, op: Any, operands: Sequence[Any]) -> Any:
     if len(xs) != len(op.inputs):
         return None
     try:
-        large = type(xs[0]) is np.ndarray and xs[0].size > KEEP
+        large = type(xs[0]) is np.ndarray and xs[0].nbytes > MAX_SMALL
         y = MEMORIES.compute(op.forward, xs) if large else op.forward(*xs)
     except (TypeError, ValueError):
         # The general way says what is wrong.
@@ -194,7 +194,7 @@ def finish(tape: Tape | None, op: Op, operands: Sequence[Any], xs: Sequence[Any]
             y = y[()]
     elif type(y) is not np.float64 and not isinstance(y, np.generic):
         y = np.asarray(y)[()]
-    moves, watch = y.dtype.kind in "fc", STATE.watch
+    moves, watch = y.dtype.kind in "fc", STATE.watch if WATCHES.opened else None
     data = float(y) if type(y) is np.float64 and (tape is None or not tape.tracing) else y
     if tape is None or not (moves or tape.tracing):
         if watch is not None:

@@ -207,14 +207,16 @@ class Tape:
 
     def _forget_copies(self, nodes: set[int], came_from: Tape | None) -> None:
         """Forget the backward passes that passed copies of some nodes on other recordings."""
-        done = {self.serial} if came_from is None else {self.serial, came_from.serial}
+        seen: dict[int, set[int]] = {}
         stack: list[tuple[Tape, set[int]]] = [(self, nodes)]
         while stack:
             home, copied = stack.pop()
             for tape in [reader() for reader in home.readers]:
-                if tape is not None and tape.serial not in done:
-                    done.add(tape.serial)
-                    copies = tape.copies_from(home, copied)
+                if tape is None or tape is self or tape is came_from:
+                    continue
+                copies = tape.copies_from(home, copied) - seen.get(tape.serial, set())
+                if copies:
+                    seen[tape.serial] = copies | seen.get(tape.serial, set())
                     tape.sweeps = tape._unrelated(copies)
                     stack.append((tape, copies))
 
@@ -454,7 +456,7 @@ PAUSES: Setting[None] = Setting("wiregrad_pauses")
 WATCHES: Setting[Any | None] = Setting("wiregrad_watches", PAUSES.opened)
 """The blocks in which every op is recorded in full, and who sees each one: `(tape, offset, op, xs, y)`, or nobody.
 
-While `PAUSES.opened`, which is also that of the watches, is empty, scalars take their quick way.
+They are noted in `PAUSES.opened` too: while that is empty, scalars take their quick way.
 """
 GROUPS: Setting[str] = Setting("wiregrad_groups")
 """The labels of the groups that nodes are recorded in."""
@@ -512,7 +514,7 @@ class State(threading.local):
         if not PAUSES.opened:
             return False
         around = [] if self.tape is None else self.around
-        return any([block not in around for block in PAUSES.active()])
+        return any(block not in around for block in PAUSES.active())
 
     @property
     def careful(self) -> bool:

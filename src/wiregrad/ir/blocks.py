@@ -18,7 +18,7 @@ from _thread import allocate_lock
 from collections.abc import Callable
 from contextvars import ContextVar
 from types import FrameType
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 T = TypeVar("T")
 
@@ -115,12 +115,17 @@ class Block(Entry, Generic[T]):
         return inside
 
 
+Opened: TypeAlias = dict[int, Block[Any]]
+
+
 class Setting(Generic[T]):
     """Something that blocks change."""
 
-    def __init__(self, name: str, opened: dict[int, Block[Any]] | None = None) -> None:
-        self.opened: dict[int, Block[Any]] = {} if opened is None else opened
+    def __init__(self, name: str, *gates: Opened) -> None:
+        self.opened: Opened = {}
         """The blocks of all threads that may be active: while this is empty, nothing is changed anywhere."""
+        self._gates = (self.opened, *gates)
+        """Where else the blocks are noted, for who looks at several settings at once."""
         self._entered: ContextVar[tuple[Block[T], ...]] = ContextVar(name, default=())
         """The blocks of a context that no generator entered."""
 
@@ -130,27 +135,34 @@ class Setting(Generic[T]):
 
     def add(self, block: Block[T], frame: FrameType) -> None:
         """Make a block known that a frame enters."""
-        owner = _owner(frame)
-        owned = [other for other in list(self.opened.values()) if other.frame]
+        owner, owned = _owner(frame), self._owned()
         if owned:
             block.inside = frozenset(_running(owned))
-        self.opened[id(block)] = block
         if owner is None:
             self._entered.set((*[other for other in self._entered.get() if other.is_active], block))
         else:
             block.frame = id(owner)
+        for gate in self._gates:
+            gate[id(block)] = block
 
     def active(self) -> list[Block[T]]:
         """Return the blocks that hold for the code that asks, the innermost last."""
         if not self.opened:
             return []
-        opened = list(self.opened.values())
-        for block in opened:
-            if not block.is_held:
-                self.opened.pop(id(block), None)
-        blocks = [block for block in self._entered.get() if block.is_active]
-        owned = [block for block in opened if block.frame and block.setting is self and block.is_active]
-        return _merge(blocks, owned) if owned else blocks
+        owned = self._owned()
+        blocks = [block for block in self._entered.get() if not block.unused and block.held.locked()]
+        return _merge(blocks, [block for block in owned if block.is_active]) if owned else blocks
+
+    def _owned(self) -> list[Block[T]]:
+        """Return the blocks that generators entered; those that are over are dropped, whoever entered them."""
+        found = []
+        for block in list(self.opened.values()):
+            if not block.held.locked():
+                for gate in self._gates:
+                    gate.pop(id(block), None)
+            elif block.frame:
+                found.append(block)
+        return found
 
     def values(self) -> list[T]:
         """Return the values that the active blocks give, the innermost last."""
