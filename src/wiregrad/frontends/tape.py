@@ -194,21 +194,25 @@ class Tape:
         Two passes have to do with each other if a node that is no leaf was passed by both. A pass may come from
         another recording, which has copies of nodes of this one.
         """
-        if self.sweeps and self.sweeps != [sweep]:
-            self.sweeps = [*self._unrelated(sweep.inner(self)), sweep]
-        else:
+        if self.sweeps == [sweep]:
+            self.sweeps[0].backward.replaced = True
             self.sweeps = [sweep]
+        else:
+            self.sweeps = [*(self._unrelated(sweep.inner(self), sweep.backward) if self.sweeps else []), sweep]
         if self.readers:
-            self._forget_copies(sweep.inner(self), came_from)
+            self._forget_copies(sweep, came_from)
 
-    def _unrelated(self, nodes: set[int]) -> list[SweptGradients]:
-        """Return the backward passes that passed none of some nodes, given by index."""
-        return [sweep for sweep in self.sweeps if sweep.inner(self).isdisjoint(nodes)]
+    def _unrelated(self, nodes: set[int], backward: Backward) -> list[SweptGradients]:
+        """Return what is left after a backward pass that passed some nodes, given by index."""
+        for sweep in self.sweeps:
+            if sweep.backward is not backward and not sweep.inner(self).isdisjoint(nodes):
+                sweep.backward.replaced = True
+        return [sweep for sweep in self.sweeps if not sweep.backward.replaced]
 
-    def _forget_copies(self, nodes: set[int], came_from: Tape | None) -> None:
-        """Forget the backward passes that passed copies of some nodes on other recordings."""
+    def _forget_copies(self, sweep: SweptGradients, came_from: Tape | None) -> None:
+        """Forget what earlier backward passes left, if they passed copies of these nodes on other recordings."""
         seen: dict[int, set[int]] = {}
-        stack: list[tuple[Tape, set[int]]] = [(self, nodes)]
+        stack: list[tuple[Tape, set[int]]] = [(self, sweep.inner(self))]
         while stack:
             home, copied = stack.pop()
             for tape in [reader() for reader in home.readers]:
@@ -217,7 +221,7 @@ class Tape:
                 copies = tape.copies_from(home, copied) - seen.get(tape.serial, set())
                 if copies:
                     seen[tape.serial] = copies | seen.get(tape.serial, set())
-                    tape.sweeps = tape._unrelated(copies)
+                    tape.sweeps = tape._unrelated(copies, sweep.backward)
                     stack.append((tape, copies))
 
     def copies_from(self, home: Tape, nodes: set[int]) -> set[int]:
@@ -231,7 +235,7 @@ class Tape:
     def adjoint(self, offset: int) -> Any:
         """Return what a backward pass left at a node: as `SweptGradients.at`."""
         for sweep in reversed(self.sweeps):
-            left = sweep.at(self, offset)
+            left = None if sweep.backward.replaced else sweep.at(self, offset)
             if left is not None:
                 return left
         return None
@@ -244,12 +248,23 @@ class Passed:
 PASSED = Passed()
 
 
+class Backward:
+    """One call of `backward()`."""
+
+    __slots__ = ("replaced",)
+
+    def __init__(self) -> None:
+        self.replaced = False
+        """Whether a later one passed a node that this one passed: then nothing is left of it on any recording."""
+
+
 class SweptGradients:
-    """What one backward pass left at the nodes of a recording."""
+    """What one backward pass left at the nodes of one recording."""
 
-    __slots__ = ("_adjoints", "_inner", "_passed", "_root")
+    __slots__ = ("_adjoints", "_inner", "_passed", "_root", "backward")
 
-    def __init__(self, adjoints: list[Any], root: int | None = None) -> None:
+    def __init__(self, backward: Backward, adjoints: list[Any], root: int | None = None) -> None:
+        self.backward = backward
         self._adjoints: list[Any] | dict[int, Any] = adjoints
         """The gradient by each node, by its index; without the absent ones, once `inner` has been asked for."""
         self._root = root
@@ -513,8 +528,10 @@ class State(threading.local):
         """Whether nothing is to be recorded."""
         if not PAUSES.opened:
             return False
-        around = [] if self.tape is None else self.around
-        return any(block not in around for block in PAUSES.active())
+        blocks = PAUSES.active()
+        if not blocks or self.tape is None:
+            return bool(blocks)
+        return any(block not in self.around for block in blocks)
 
     @property
     def careful(self) -> bool:

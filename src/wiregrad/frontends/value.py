@@ -32,6 +32,7 @@ from wiregrad.frontends.tape import (
     PASSED,
     STATE,
     STRIDE,
+    Backward,
     Gone,
     SweptGradients,
     Tape,
@@ -192,7 +193,7 @@ class Value(Operators):
         tape = self._tape
         with np.errstate(all="ignore"):
             pull = pull_back if STATE.watch is None else STATE.watch.pull_back
-            sweep = SweptGradients(pull(tape, [(self._index, seed)]), self._index)
+            sweep = SweptGradients(Backward(), pull(tape, [(self._index, seed)]), self._index)
             tape.keep(sweep)
             deliver(tape, sweep)
         STATE.turn()
@@ -451,7 +452,7 @@ def deliver(tape: Tape, sweep: SweptGradients) -> None:
             adjoints.extend([None] * (origin // STRIDE + 1 - len(adjoints)))
             adjoints[origin // STRIDE] = left
     for home, adjoints in homes.values():
-        home.keep(SweptGradients(adjoints), came_from=tape)
+        home.keep(SweptGradients(sweep.backward, adjoints), came_from=tape)
 
 
 def _unless_passed(left: Any) -> Any:
