@@ -201,6 +201,16 @@ def test_random_programs_do_not_see_that_memory_is_used_again() -> None:
         np.testing.assert_allclose(leaf.grad, np.exp(x) * (np.cos(x) - np.sin(x)), rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.parametrize("rows", [3, 300])
+def test_a_copy_lies_in_memory_as_the_argument_does(rows: int) -> None:
+    """The order in which NumPy adds, and so the last bits of a sum, depend on it."""
+    x = np.asfortranarray(np.random.default_rng(3).normal(size=(rows, 70)))
+    for array in (x, x.T, x.T.copy()):
+        found = wg.value_and_grad(lambda x: (np.sum(x[0]), np.sum(x * 1.5, axis=0)), has_aux=True)(array)[0][1]
+
+        assert np.array_equal(found, np.sum(array * 1.5, axis=0))
+
+
 def test_a_comparison_of_large_arrays_gives_conditions() -> None:
     x = np.linspace(-1.0, 1.0, 10_000)
     kinds: list[Any] = []

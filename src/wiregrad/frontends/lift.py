@@ -9,7 +9,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from sys import getrefcount
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -86,7 +86,8 @@ def own(array: Any) -> Any:
         return array
     if array.nbytes <= MAX_SMALL:
         # Bytes are immutable, and quicker to copy to than a new array is to be made read-only.
-        return np.ndarray(array.shape, array.dtype, array.tobytes())
+        order = _order(array)
+        return np.ndarray(array.shape, array.dtype, array.tobytes(order), order=order)
     return MEMORIES.copy(array)
 
 
@@ -142,14 +143,15 @@ class Memories(threading.local):
     def compute(self, forward: Callable[..., Any], xs: Sequence[Any]) -> Any:
         """Return what a function gives for arrays of one shape and numbers; read-only, if memory is used again."""
         arrays = [x for x in xs if type(x) is np.ndarray]
-        if not _keeps_float64(forward, len(xs)) or any(x.dtype != np.float64 for x in arrays):
+        alike = all(x.dtype == np.float64 and x.flags.c_contiguous for x in arrays)
+        if not alike or not _keeps_float64(forward, len(xs)):
             return forward(*xs)
         return self._filled(arrays[0], lambda out: forward(*xs, out=out))
 
     def _filled(self, like: Any, fill: Callable[[Any], Any]) -> Any:
         """Return a read-only array of the same shape and dtype as another one, filled by a function."""
         memory = self._take(like.nbytes)
-        array = np.ndarray(like.shape, like.dtype, memory)
+        array = np.ndarray(like.shape, like.dtype, memory, order=_order(like))
         fill(array)
         array.setflags(write=False)
         # The flag of the array cannot be set again while its memory is read-only.
@@ -176,6 +178,11 @@ class Memories(threading.local):
         self._known.append(memory)
         while sum([known.size for known in self._known]) > MAX_KEPT:
             self._known.popleft()
+
+
+def _order(array: Any) -> Literal["C", "F"]:
+    """Return how a copy lies in memory: as the array does, since the last bits of a sum depend on it."""
+    return "F" if array.ndim > 1 and array.flags.fnc else "C"
 
 
 def _keeps_float64(forward: Callable[..., Any], count: int) -> bool:
