@@ -677,7 +677,7 @@ def test_a_view_of_a_buffer_is_copied_too() -> None:
     assert_equal(x.grad, [0.0, 2.0, 4.0])
 
 
-def test_a_transform_that_raised_has_given_back_what_it_was_lent() -> None:
+def test_a_transform_that_raised_leaves_nothing_behind() -> None:
     def broken(x: Any) -> Any:
         raise KeyError
 

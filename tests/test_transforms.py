@@ -234,7 +234,7 @@ def test_complex_gradients_follow_torch() -> None:
     assert wg.grad(lambda x: np.real(np.exp(1j * x)))(0.3) == pytest.approx(-math.sin(0.3))
 
 
-def test_large_arguments_are_lent_and_given_back() -> None:
+def test_large_arguments_are_copied() -> None:
     base = np.ones((3, 10_000))
     x, w, b = base
 
@@ -252,9 +252,9 @@ def test_large_arguments_are_lent_and_given_back() -> None:
         base[0] = 5.0
         return y
 
-    with pytest.raises(ValueError, match="read-only"):
-        wg.grad(edits)(x)
+    assert np.array_equal(wg.grad(edits)(x), np.full(10_000, 2.0))
     assert all(array.flags.writeable for array in (base, x))
+    base[0] = 1.0
     value, aux = wg.value_and_grad(lambda x: (x.sum(), x), has_aux=True)(x)[0]
     base[0] = 7.0
     assert (value, aux[0]) == (10_000.0, 1.0)

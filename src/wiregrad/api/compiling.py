@@ -369,7 +369,7 @@ class CompiledFunction(ComparesItself):
         with self._lock:
             group = kept.groups.setdefault(key, [])
             group.insert(0, variant)
-            if not kwargs and not CHOICES.get() and is_quick(args):
+            if not kwargs and not CHOICES.active() and is_quick(args):
                 single = len(args) == 1 and type(args[0]) is not float
                 kept.quick[quick_key(args[0])[0] if single else tuple(map(type, args))] = group
 
@@ -433,7 +433,7 @@ def signature_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Signature | s
 def disturbed(kept: Kept) -> bool:
     """Return whether something around the call counts: a transform, a watcher, a chosen convention, what is outside."""
     # Who watches, watches carefully.
-    if STATE.tape is not None or STATE.careful or CHOICES.get():
+    if STATE.tape is not None or STATE.careful or CHOICES.active():
         return True
     return errors_are_visible() or kept.outside.changed()
 

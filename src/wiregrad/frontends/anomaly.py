@@ -6,8 +6,7 @@ looked at wire by wire, and an error there points at the line that was written f
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,18 +14,17 @@ import numpy as np
 from wiregrad.dtypes import number, plain
 from wiregrad.errors import NonFiniteError
 from wiregrad.frontends.place import user_place
-from wiregrad.frontends.record import carefully
 from wiregrad.frontends.session import Hooks, Numbers, data_of, unwatched
-from wiregrad.frontends.tape import LITERAL, STATE, STRIDE, Gone, Span, Tape
+from wiregrad.frontends.tape import LITERAL, STATE, STRIDE, WATCHES, Gone, Span, Tape
 from wiregrad.ir import INPUT, Op, Place, Row
+from wiregrad.ir.blocks import Block
 from wiregrad.ops.advice import remedy
 from wiregrad.ops.fault import Fault, backward_fault, bad, forward_fault, is_nan
 from wiregrad.ops.remedies import Around
 from wiregrad.passes import reverse
 
 
-@contextmanager
-def anomaly(*, infinite: bool = True) -> Iterator[None]:
+def anomaly(*, infinite: bool = True) -> Block[Any]:
     """Raise `NonFiniteError` at the first op that makes something non-finite, with its factors and its line.
 
     What is recorded, swept back, pushed forward or batched in this thread is looked at; of a circuit that is run by
@@ -41,15 +39,13 @@ def anomaly(*, infinite: bool = True) -> Iterator[None]:
     ...     error.fault.sentence()
     'log gave -inf at x = 0'
     """
-    before = STATE.watch
-    with carefully():
-        STATE.watch = Watch(infinite)
-        if STATE.tape is not None and STATE.tape.tracing:
-            STATE.tape.leak = "it uses wg.anomaly(), under which numbers may raise"
-        try:
-            yield
-        finally:
-            STATE.watch = before
+    return WATCHES.block(Watch(infinite), also=_note_leak)
+
+
+def _note_leak() -> None:
+    """Say of a recording that is to be replayed that a replay would not raise."""
+    if STATE.tape is not None and STATE.tape.tracing:
+        STATE.tape.leak = "it uses wg.anomaly(), under which numbers may raise"
 
 
 class Watch:

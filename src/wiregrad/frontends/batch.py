@@ -125,7 +125,8 @@ def _applied(tape: Tape, offset: int, operands: list[tuple[Any, bool]], size: in
     """Apply a node's op to all examples; who watches sees the result, with the line of the node."""
     op = tape.node_at(offset).op
     # Who watches tells more than a warning does.
-    with nullcontext() if STATE.watch is None else np.errstate(all="ignore"), unwatched() as watch:
+    watch = STATE.watch
+    with nullcontext() if watch is None else np.errstate(all="ignore"), unwatched():
         found = apply_batched(op, operands, size)
     if watch is not None:
         xs = [data_of(x) for x, _ in operands]

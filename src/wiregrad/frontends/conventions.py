@@ -1,21 +1,16 @@
 """Which slope recordings take on a kink.
 
 The choice is stored with each node as it is recorded, so what is recorded in a block keeps it: a sweep that runs
-later, second derivatives, a traced circuit. Each thread and each task chooses for itself. A generator has no context of
-its own: a block in which it yields holds for whoever runs it, until it leaves the block.
+later, second derivatives, a traced circuit. Each thread, each task and each generator chooses for itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
-from wiregrad.frontends.record import counting
-from wiregrad.ir.mode import CHOICES, named_convention
+from wiregrad.ir.blocks import Block
+from wiregrad.ir.mode import CHOICES, Convention, named_convention
 
 
-@contextmanager
-def convention(name: str) -> Iterator[None]:
+def convention(name: str) -> Block[Convention]:
     """Record with another convention for kinks: `min_norm` (the usual one), `torch` or `jax`.
 
     It holds for what is recorded: values, `wg.grad`, `wg.trace`, `wg.run`. Circuits that are written down (formulas,
@@ -29,11 +24,4 @@ def convention(name: str) -> Iterator[None]:
     >>> wg.grad(lambda x: wg.maximum(x, 0.0))(0.0)
     0.0
     """
-    choice = object(), named_convention(name)
-    with counting("CHOSEN"):
-        CHOICES.set((*CHOICES.get(), choice))
-        try:
-            yield
-        finally:
-            # A generator may leave its block after others were entered, or in another context: its own choice goes.
-            CHOICES.set(tuple([other for other in CHOICES.get() if other is not choice]))
+    return CHOICES.block(named_convention(name))

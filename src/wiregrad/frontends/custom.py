@@ -6,8 +6,7 @@ Both are compared with a numeric derivative when they are first seen, so that a 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from functools import reduce
 from operator import add
 from typing import Any, ClassVar
@@ -21,11 +20,12 @@ from wiregrad.frontends.packing import Parts, filled
 from wiregrad.frontends.record import common_tape, finish, no_grad, record
 from wiregrad.frontends.saved import Context, ForwardRun, RecordedContext, on_constants, running_backward
 from wiregrad.frontends.session import data_of, transposed
-from wiregrad.frontends.tape import STATE, Tape
+from wiregrad.frontends.tape import STATE, UNCHECKED, Tape
 from wiregrad.frontends.transforms import stop_gradient
 from wiregrad.frontends.tree import flatten, unflatten
 from wiregrad.frontends.value import Value, leaf
 from wiregrad.ir import TABLE, Pattern
+from wiregrad.ir.blocks import Block
 from wiregrad.ops import Elementwise
 from wiregrad.ops.array import General
 from wiregrad.ops.elementwise import POOL
@@ -122,14 +122,9 @@ def _apply(cls: type[Function], args: Sequence[Any]) -> Any:
     return unflatten(run.tree, call.outputs(packed))
 
 
-@contextmanager
-def unchecked() -> Iterator[None]:
-    """Keep classes of the user's own from checking themselves at their first call in this thread: who asks, reports."""
-    STATE.unchecked += 1
-    try:
-        yield
-    finally:
-        STATE.unchecked -= 1
+def unchecked() -> Block[None]:
+    """Return a block in which users' own classes do not check themselves at their first call: who asks, reports."""
+    return UNCHECKED.block(None)
 
 
 class _Call:

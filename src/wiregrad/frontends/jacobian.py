@@ -39,16 +39,16 @@ def jacobian(f: Callable[..., Any], argnums: Argnums = 0, mode: str | None = Non
     @functools.wraps(f, updated=())
     def computed(*args: Any, **kwargs: Any) -> Any:
         call = Call(f, args, kwargs, argnums)
-        with call.session as session:
-            results, tree = flatten(call.result)
-            datas = [data_of(leaf) for leaf in results]
-            for data in datas:
-                if np.asarray(data).dtype.kind not in "fc":
-                    raise GradientError(f"{name_of(f)} returns {shown(data)}, which has no derivative{user_line()}")
-            way = mode or cheaper(session.data, datas)
-            blocks = (_columns if way == "forward" else _rows)(session, results, datas)
-            session.finish()
-            return unflatten(tree, [call.shaped(row) for row in blocks])
+        session = call.session
+        results, tree = flatten(call.result)
+        datas = [data_of(leaf) for leaf in results]
+        for data in datas:
+            if np.asarray(data).dtype.kind not in "fc":
+                raise GradientError(f"{name_of(f)} returns {shown(data)}, which has no derivative{user_line()}")
+        way = mode or cheaper(session.data, datas)
+        blocks = (_columns if way == "forward" else _rows)(session, results, datas)
+        session.finish()
+        return unflatten(tree, [call.shaped(row) for row in blocks])
 
     return computed
 

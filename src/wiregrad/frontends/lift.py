@@ -6,8 +6,10 @@ An array that is recorded belongs to the recording: it is copied, and read-only,
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from typing import Any
+from collections import deque
+from collections.abc import Callable, Sequence
+from sys import getrefcount
+from typing import Any, Literal
 
 import numpy as np
 
@@ -19,13 +21,16 @@ from wiregrad.errors import (
     shown,
     user_line,
 )
-from wiregrad.frontends.tape import (
-    STATE,
-)
 from wiregrad.ir import Op
 
 MOST = int(np.finfo(np.float64).max)
 """The largest whole number that a float64 holds."""
+MAX_SMALL = 1 << 17
+"""Up to so many bytes, fresh memory is usually at hand."""
+MAX_KEPT = 1 << 26
+"""How many bytes of memory a thread keeps at most for its next large arrays."""
+MAX_MEMORIES = 32
+"""How many of them a thread knows at most."""
 
 
 ALIKE = (np.ndarray, np.memmap, np.recarray)
@@ -85,23 +90,28 @@ def refuse_subclass(data: Any, what: str) -> None:
 
 
 def own(array: Any) -> Any:
-    """Return an array that nobody else can write to: a copy, or the array itself if it is read-only to its base."""
+    """Return an array that nobody can write to: a copy, or the array itself if it is such a copy already.
+
+    That an array is read-only says little: older views of it may still be written to.
+    """
     if array.ndim == 0:
         number = array[()]
         return float(number) if number.dtype == np.float64 else number
-    if array.flags.writeable or (id(array) not in STATE.lent and _is_view_of_writeable(array)):
-        array = array.copy()
-        array.setflags(write=False)
-    return array
+    if is_own(array):
+        return array
+    if array.nbytes <= MAX_SMALL:
+        # Bytes are immutable, and quicker to copy to than a new array is to be made read-only.
+        order = _order(array)
+        return np.ndarray(array.shape, array.dtype, array.tobytes(order), order=order)
+    return MEMORIES.copy(array)
 
 
-def _is_view_of_writeable(array: Any) -> bool:
+def is_own(array: Any) -> bool:
+    """Return whether an array is a copy that `own` made, or a view of one."""
     base = array.base
-    while isinstance(base, np.ndarray):
-        if base.flags.writeable:
-            return True
+    while type(base) is np.ndarray:
         base = base.base
-    return base is not None
+    return type(base) is bytes or type(base) is Memory
 
 
 def literal(operand: Any, op: Op) -> Any:
@@ -126,64 +136,77 @@ def _described(data: Any) -> str:
     return f"{type(data).__name__} {shown(data)}"
 
 
-class Loan:
-    """An array that owns its memory and cannot be written to for the time being, and its views that could be."""
-
-    def __init__(self, owner: Any) -> None:
-        self.locked: list[Any] = []
-        self.count = 0
-        self.lock(owner)
-
-    def lock(self, array: Any) -> None:
-        """Keep an array from being written to."""
-        if array.flags.writeable:
-            array.setflags(write=False)
-            self.locked.append(array)
-
-    def unlock(self) -> None:
-        """Let everything be written to again: the owner first, its views behind it."""
-        for array in self.locked:
-            array.setflags(write=True)
+class Memory(np.ndarray):
+    """Bytes that a large array of a recording stands in. Nothing but such arrays refers to them."""
 
 
-class Loans:
-    """Large arrays that running transforms hand to their functions: read-only views that need no copy.
+class Memories(threading.local):
+    """Makes large arrays of recordings, in memory that is used again once nothing refers to the array there.
 
-    While an array is lent, it and the array it is a view of cannot be written to either, so an edit raises.
+    Fresh memory costs about as much time as what is computed to it: the system has to provide every page.
     """
 
     def __init__(self) -> None:
-        self._loans: dict[int, Loan] = {}
-        self._mutex = threading.Lock()
+        self._known: deque[Memory] = deque([_allocate(0)], MAX_MEMORIES)
+        self._unshared = self._next()[1]
+        """What `_next` counts for memory that no array stands in."""
 
-    def lend(self, array: Any) -> Any:
-        """Return a read-only view of an array that owns its memory (or is a view of one that does), else a copy."""
-        owner = array
-        while isinstance(owner.base, np.ndarray):
-            owner = owner.base
-        if owner.base is not None:
-            return own(array)
-        with self._mutex:
-            loan = self._loans.get(id(owner))
-            if loan is None:
-                loan = self._loans[id(owner)] = Loan(owner)
-            loan.lock(array)
-            loan.count += 1
-        view = array.view()
-        view.setflags(write=False)
-        # The owner is kept with the view, so that its id cannot become another array's.
-        STATE.lent[id(view)] = (view, owner)
-        return view
+    def copy(self, array: Any) -> Any:
+        """Return a read-only copy of an array."""
+        return self._filled(array, lambda out: np.copyto(out, array))
 
-    def give_back(self, view: Any) -> None:
-        """Let an array be written to again, once nobody else has it on loan."""
-        _, owner = STATE.lent.pop(id(view))
-        with self._mutex:
-            loan = self._loans[id(owner)]
-            loan.count -= 1
-            if not loan.count:
-                del self._loans[id(owner)]
-                loan.unlock()
+    def compute(self, forward: Callable[..., Any], xs: Sequence[Any]) -> Any:
+        """Return what a function gives for arrays of one shape and numbers; read-only, if memory is used again."""
+        arrays = [x for x in xs if type(x) is np.ndarray]
+        alike = all(x.dtype == np.float64 and x.flags.c_contiguous for x in arrays)
+        if not alike or not _keeps_float64(forward, len(xs)):
+            return forward(*xs)
+        return self._filled(arrays[0], lambda out: forward(*xs, out=out))
+
+    def _filled(self, like: Any, fill: Callable[[Any], Any]) -> Any:
+        """Return a read-only array of the same shape and dtype as another one, filled by a function."""
+        memory = self._take(like.nbytes)
+        array = np.ndarray(like.shape, like.dtype, memory, order=_order(like))
+        fill(array)
+        array.setflags(write=False)
+        # The flag of the array cannot be set again while its memory is read-only.
+        memory.setflags(write=False)
+        self._keep(memory)
+        return array
+
+    def _next(self) -> tuple[Memory, int]:
+        memory = self._known.popleft()
+        return memory, getrefcount(memory)
+
+    def _take(self, size: int) -> Memory:
+        """Return writable memory of so many bytes that nobody else refers to."""
+        for _ in range(len(self._known)):
+            memory, references = self._next()
+            if memory.size == size and references == self._unshared:
+                memory.setflags(write=True)
+                return memory
+            self._known.append(memory)
+        return _allocate(size)
+
+    def _keep(self, memory: Memory) -> None:
+        """Remember memory, and forget what was remembered longest if that is too much."""
+        self._known.append(memory)
+        while sum([known.size for known in self._known]) > MAX_KEPT:
+            self._known.popleft()
 
 
-LOANS = Loans()
+def _order(array: Any) -> Literal["C", "F"]:
+    """Return how a copy lies in memory: as the array does, since the last bits of a sum depend on it."""
+    return "F" if array.ndim > 1 and array.flags.fnc else "C"
+
+
+def _keeps_float64(forward: Callable[..., Any], count: int) -> bool:
+    """Return whether a function is a ufunc that makes float64 of so many float64 (a comparison makes conditions)."""
+    return isinstance(forward, np.ufunc) and f"{'d' * count}->d" in forward.types
+
+
+def _allocate(size: int) -> Memory:
+    return np.ndarray.__new__(Memory, size, np.uint8)
+
+
+MEMORIES = Memories()

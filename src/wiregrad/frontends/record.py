@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from functools import partial
 from types import FrameType
 from typing import Any
@@ -26,14 +25,17 @@ from wiregrad.errors import (
     shown,
     user_line,
 )
-from wiregrad.frontends.lift import literal, own
+from wiregrad.frontends.lift import MAX_SMALL, MEMORIES, is_own, literal, own
 from wiregrad.frontends.place import place_of, stand
 from wiregrad.frontends.tape import (
     BLOCKED,
+    GROUPS,
     KEEP,
     LITERAL,
+    PAUSES,
     ROW,
     STATE,
+    WATCHES,
     Extra,
     Gone,
     Tape,
@@ -41,6 +43,8 @@ from wiregrad.frontends.tape import (
 )
 from wiregrad.frontends.value import Discrete, NumpyScalar, Value, concrete, leaf, new, notes_of, wrapped
 from wiregrad.ir import INPUT, TABLE, Op
+from wiregrad.ir.blocks import Block
+from wiregrad.ir.mode import CHOICES
 from wiregrad.ir.names import is_group_label
 from wiregrad.ops import Elementwise
 from wiregrad.ops.flow import is_complex
@@ -55,8 +59,8 @@ def record(op: Op, operands: Sequence[Any]) -> Any:
 
     What has no gradient (a comparison, an index) is a plain NumPy value, except while tracing.
     """
-    tape = STATE.tape
-    if tape is not None and not tape.tracing and not STATE.paused and not STATE.careful:
+    tape = STATE.innermost
+    if tape is not None and not tape.tracing and not (PAUSES.opened and (STATE.paused or STATE.careful)):
         if op.by_element:
             quick = _record_alike(tape, op, operands)
             if quick is not None:
@@ -74,7 +78,7 @@ def record(op: Op, operands: Sequence[Any]) -> Any:
         for x in operands
     ]
     try:
-        y = op.compute(*xs) if STATE.watch is None else _quietly(op, xs)
+        y = op.compute(*xs) if not WATCHES.opened or STATE.watch is None else _quietly(op, xs)
     except BaseException as error:
         if tape is not None and tape.tracing:
             # If the function goes on, it went another way because of values.
@@ -101,7 +105,8 @@ def _record_alike(tape: Tape, op: Any, operands: Sequence[Any]) -> Any:
     if len(xs) != len(op.inputs):
         return None
     try:
-        y = op.forward(*xs)
+        large = type(xs[0]) is np.ndarray and xs[0].nbytes > MAX_SMALL
+        y = MEMORIES.compute(op.forward, xs) if large else op.forward(*xs)
     except (TypeError, ValueError):
         # The general way says what is wrong.
         return None
@@ -127,9 +132,7 @@ def _gather(tape: Tape, operands: Sequence[Any], sources: list[int], xs: list[An
             sources.append(x._index)
         elif kind is np.ndarray or kind is float:
             data = x
-            # An array that nobody can write to, and one that a transform lent, need no copy.
-            safe = kind is np.ndarray and not x.flags.writeable and (x.base is None or id(x) in STATE.lent)
-            literals = literals or not safe
+            literals = literals or kind is float or not is_own(x)
             sources.append(LITERAL)
         else:
             break
@@ -203,8 +206,9 @@ def finish(tape: Tape | None, op: Op, operands: Sequence[Any], xs: Sequence[Any]
     moves = y.dtype.kind in "fc"
     data = float(y) if type(y) is np.float64 else y
     if tape is None or not moves:
-        if STATE.watch is not None:
-            STATE.watch.apart(op, xs, y)
+        watch = STATE.watch if WATCHES.opened else None
+        if watch is not None:
+            watch.apart(op, xs, y)
         return leaf(data, constant=True, number=NumpyScalar) if moves and tape is None else y
     offset = _append(tape, op, operands, xs, y)
     return wrapped(tape, offset, data)
@@ -232,11 +236,12 @@ def _finish_traced(tape: Tape, op: Op, operands: Sequence[Any], xs: Sequence[Any
 
 def _append(tape: Tape, op: Op, operands: Sequence[Any], xs: Sequence[Any], y: Any) -> int:
     """Append a node; whoever watches sees it."""
+    watch = STATE.watch if WATCHES.opened else None
     sources = tuple([place(tape, x) if isinstance(x, Value) else LITERAL for x in operands])
     offset = tape.append(Extra(op, sources, tuple(xs), y, mode_of(op, sources)))
-    if STATE.watch is not None:
+    if watch is not None:
         note_place(tape, offset)
-        STATE.watch(tape, offset, op, xs, y)
+        watch(tape, offset, op, xs, y)
     return offset
 
 
@@ -260,7 +265,7 @@ def _note_errors(tape: Tape) -> None:
 
 def common_tape(operands: Sequence[Any]) -> Tape | None:
     """Return the recording that an op on these operands goes to; None if it is not to be recorded."""
-    if STATE.paused and not tracing():
+    if PAUSES.opened and STATE.paused and not tracing():
         return None
     me, found, moving = threading.get_ident(), None, False
     for x in operands:
@@ -274,7 +279,20 @@ def common_tape(operands: Sequence[Any]) -> Tape | None:
                     found = tape
     if not moving:
         return None
-    return STATE.tape or found or STATE.current()
+    return STATE.tape or found or _home_of(operands) or STATE.current()
+
+
+def _home_of(operands: Sequence[Any]) -> Tape | None:
+    """Return where a leaf among some operands was recorded last, if more can be recorded there.
+
+    Who else has begun a recording in the meantime, such as another generator, does not matter then.
+    """
+    for x in operands:
+        home = notes_of(x).home if isinstance(x, Value) and x._tape is None else None
+        tape = None if home is None else home()
+        if tape is not None and tape.owner == threading.get_ident() and not tape.is_long():
+            return tape
+    return None
 
 
 def place(tape: Tape, value: Value) -> int:
@@ -289,6 +307,7 @@ def place(tape: Tape, value: Value) -> int:
         if notes.serial != tape.serial:
             notes.offset = _add_leaf(tape, value)
             notes.serial = tape.serial
+            notes.home = weakref.ref(tape) if STATE.innermost is not tape else None
         return notes.offset
     if home.owner is None and not tape.apart:
         raise EscapeError(
@@ -385,13 +404,13 @@ def stretched(op: Op, operands: Sequence[Any]) -> Sequence[Any]:
 
 def enter(value: Value) -> tuple[Tape | None, int]:
     """Return the recording for a packed row of one value, and where the value stands on it."""
-    tape = None if STATE.careful else common_tape((value,))
+    tape = None if PAUSES.opened and STATE.careful else common_tape((value,))
     return tape, LITERAL if tape is None else place(tape, value)
 
 
 def meet(one: Value, two: Value) -> tuple[Tape | None, int, int]:
     """Return the recording for a packed row of two values, and where they stand on it."""
-    tape = None if STATE.careful else common_tape((one, two))
+    tape = None if PAUSES.opened and STATE.careful else common_tape((one, two))
     if tape is None:
         return None, LITERAL, LITERAL
     return tape, place(tape, one), place(tape, two)
@@ -425,8 +444,7 @@ def _refused(op: Op, xs: Sequence[Any], error: Exception) -> Exception:
     return kind(f"{op.name} cannot take {given}: {error}{user_line()}")
 
 
-@contextmanager
-def no_grad() -> Iterator[None]:
+def no_grad() -> Block[None]:
     """Compute without recording: results are constants.
 
     >>> with no_grad():
@@ -434,39 +452,15 @@ def no_grad() -> Iterator[None]:
     >>> y.data
     6.0
     """
-    with counting("PAUSED"):
-        STATE.paused += 1
-        try:
-            yield
-        finally:
-            STATE.paused -= 1
+    return PAUSES.block(None)
 
 
-@contextmanager
-def carefully() -> Iterator[None]:
-    """Record every op of this thread in full: no scalar takes its quick way."""
-    with counting("PAUSED"):
-        STATE.careful += 1
-        try:
-            yield
-        finally:
-            STATE.careful -= 1
+def carefully() -> Block[Any]:
+    """Record every op in full: no scalar takes its quick way."""
+    return WATCHES.block(STATE.watch)
 
 
-@contextmanager
-def counting(name: str) -> Iterator[None]:
-    """Count a block under a name that the generated code of scalars sees."""
-    with _counting:
-        NAMESPACE[name] += 1
-    try:
-        yield
-    finally:
-        with _counting:
-            NAMESPACE[name] -= 1
-
-
-@contextmanager
-def group(label: str) -> Iterator[None]:
+def group(label: str) -> Block[str]:
     """Name a region: the nodes recorded inside belong together, and collapse in pictures.
 
     >>> with group("layer1"):
@@ -474,20 +468,12 @@ def group(label: str) -> Iterator[None]:
     """
     if not is_group_label(label):
         raise OperandError(f"a group's label must be printable text without '/'; got {shown(label)}")
-    before = STATE.group
-    STATE.group = f"{before}/{label}" if before else label
-    try:
-        yield
-    finally:
-        STATE.group = before
+    return GROUPS.block(label)
 
 
-_counting = threading.Lock()
-
-
-NAMESPACE: dict[str, Any] = {"PAUSED": 0, "CHOSEN": 0}
+NAMESPACE: dict[str, Any] = {"PAUSED": PAUSES.opened, "CHOSEN": CHOICES.opened}
 """The names that the generated code of scalars sees.
 
-`PAUSED` counts the blocks of all threads in which no row may be appended unasked, `CHOSEN` those in which a convention
-for kinks was chosen.
+While `PAUSED` is empty, rows may be appended unasked in all threads; while `CHOSEN` is, no block chooses a convention
+for kinks.
 """

@@ -6,17 +6,17 @@ again, on recorded values.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
 
 from wiregrad.errors import GradientError, OperandError, shown
 from wiregrad.frontends import conditions, dispatch, scalar  # noqa: F401 - they give values their methods and operators
-from wiregrad.frontends.lift import LOANS, as_data, own
+from wiregrad.frontends.lift import as_data, is_own, own
 from wiregrad.frontends.record import new_extra, record, tracing
-from wiregrad.frontends.tape import KEEP, STATE, STRIDE, Gone, Span, Tape, pull_back
+from wiregrad.frontends.tape import PAUSES, STATE, STRIDE, WATCHES, Gone, Span, Tape, pull_back
 from wiregrad.frontends.tree import Tree, flatten, unflatten
 from wiregrad.frontends.value import (
     NumpyScalar,
@@ -39,21 +39,19 @@ Argnums = int | Sequence[int]
 class Session:
     """One function recorded at one point: where its arguments stand, and how to sweep from its results to them."""
 
-    def __init__(self, tape: Tape | None = None, *, lends: bool = False) -> None:
-        self.alone = bool(STATE.paused) and tape is None and not tracing()
+    def __init__(self, tape: Tape | None = None) -> None:
+        self.alone = STATE.paused and tape is None and not tracing()
         """Whether it runs under no_grad: then nothing outside can be differentiated by."""
         self.outer = None if self.alone else tape or STATE.tape
         self.tape = self.outer or Tape(apart=self.alone)
         self.start = len(self.tape.buffer)
         self.offsets: list[int] = []
         self.data: list[Any] = []
-        self.lends = lends and self.outer is None
-        self.lent: list[Any] = []
 
     def lift(self, leaf: Any, what: Callable[[], str]) -> Value:
         """Return an argument as a node of the recording."""
         if type(leaf) is np.ndarray and leaf.dtype == np.float64 and leaf.ndim:
-            value = lifted(self.tape, self.lend(leaf))
+            value = lifted(self.tape, own(leaf))
         elif type(leaf) is float:
             value = lifted(self.tape, leaf, Scalar)
         else:
@@ -68,26 +66,6 @@ class Session:
         self.offsets.append(value._index)
         self.data.append(value._data)
         return value
-
-    def lend(self, array: Any) -> Any:
-        """Return an argument as nobody can change it while the call lasts: lent if it is large, else copied."""
-        if not self.lends or array.size <= KEEP:
-            return own(array)
-        view_ = LOANS.lend(array)
-        if id(view_) in STATE.lent:
-            self.lent.append(view_)
-        return view_
-
-    def __enter__(self) -> Session:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self.lent and self.tape.owner is not None:
-            # The recording lives on, and the lender may write again.
-            self.tape.keep_own(self.lent)
-        for view_ in self.lent:
-            LOANS.give_back(view_)
-        self.lent = []
 
     def where(self, result: Any) -> int | None:
         """Return where a result stands, None if no argument can have moved it."""
@@ -169,7 +147,8 @@ class Session:
         # An argument that no result can depend on may stand behind the last of them.
         seeds = {span.index(o): t for o, t in zip(self.offsets, tangents, strict=True) if o < stop}
         values = Views(span) if on_values else Numbers(span)
-        with np.errstate(all="ignore"), STATE.on(self.tape), unwatched() as watch:
+        watch = STATE.watch
+        with np.errstate(all="ignore"), STATE.on(self.tape), unwatched():
             flows = forward(span, values, seeds)
             if watch is not None:
                 watch.pushed(span, values, flows)
@@ -180,14 +159,9 @@ class Session:
         return distinct(found, zip(places, tangents, strict=False))
 
 
-@contextmanager
-def unwatched() -> Iterator[Any]:
-    """Look at nothing that is recorded inside; gives who watched, if anybody did."""
-    watch, STATE.watch = STATE.watch, None
-    try:
-        yield watch
-    finally:
-        STATE.watch = watch
+def unwatched() -> AbstractContextManager[Any, Any]:
+    """Return a block in which nobody looks at what is recorded."""
+    return nullcontext() if STATE.watch is None else WATCHES.block(None)
 
 
 def _offset(seed: tuple[int, Any]) -> int:
@@ -269,16 +243,12 @@ def data_of(result: Any) -> Any:
 
 def released(result: Any, session: Session) -> Any:
     """Return what a function gave, as a plain number or array if nothing outside the transform can move it."""
+    if isinstance(result, Value) and not (result._tape is session.tape and session.tape.owner is None):
+        # Transforms answer with Python floats, so what stands for one is taken for one.
+        return as_python(result)
     data = data_of(result)
-    if type(data) is np.ndarray and id(data) in STATE.lent:
-        # What the caller lent is the caller's again; what is returned must not change with it.
-        data = data.copy()
-        if isinstance(result, Value):
-            result._data = data
-    if isinstance(result, Value) and result._tape is session.tape and session.tape.owner is None:
-        return data.copy() if type(data) is np.ndarray and data.base is not None else data
-    # Transforms answer with Python floats, so what stands for one is taken for one.
-    return as_python(result) if isinstance(result, Value) else data
+    shared = type(data) is np.ndarray and (data.base is not None if isinstance(result, Value) else is_own(data))
+    return data.copy() if shared else data
 
 
 def all_released(container: Any, session: Session) -> Any:
@@ -296,31 +266,26 @@ class Call:
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         argnums: Argnums,
-        *,
-        lends: bool = True,
     ) -> None:
-        self.session = Session(lends=lends)
+        self.session = Session()
         self.numbers, self.single = _argnums(argnums, len(args), f)
         chosen = list(args)
         self.trees: list[Tree] = []
         self.counts: list[int] = []
-        before = STATE.tape, STATE.paused
+        before = STATE.running()
         try:
-            STATE.tape, STATE.paused = self.session.tape, 0
+            STATE.innermost, STATE.around = self.session.tape, PAUSES.active()
             self._lift(f, args, chosen)
             self.result = f(*chosen, **kwargs)
-        except BaseException:
-            self.session.__exit__()
-            raise
         finally:
             # Plain assignments: a Ctrl-C cannot come between them and leave the recording on.
-            STATE.tape, STATE.paused = before
+            STATE.innermost, STATE.around, STATE.stretch = before
 
     def _lift(self, f: Callable[..., Any], args: tuple[Any, ...], chosen: list[Any]) -> None:
-        """Put the lifted arguments in their places; the other arrays are lent."""
+        """Put the lifted arguments in their places, and copies of the other arrays."""
         for number, arg in enumerate(args):
-            if type(arg) is np.ndarray and arg.ndim and self.session.lends and number not in self.numbers:
-                chosen[number] = self.session.lend(arg)
+            if type(arg) is np.ndarray and arg.ndim and number not in self.numbers:
+                chosen[number] = own(arg)
         for number in self.numbers:
             leaves, tree = flatten(args[number])
 

@@ -16,11 +16,12 @@ import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from struct import Struct
 from types import FrameType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from wiregrad.ir import INPUT, TABLE, Certificate, Op, Place, Row
+from wiregrad.ir.blocks import Block, Entry, Setting
 from wiregrad.ir.mode import Convention, chosen_convention, encode, has_kinks, switched
 from wiregrad.ops.flow import Masked, fit, is_complex, plus
 
@@ -72,7 +73,6 @@ class Tape:
 
     __slots__ = (
         "__weakref__",
-        "adjoints",
         "apart",
         "buffer",
         "calls",
@@ -94,10 +94,10 @@ class Tape:
         "of_transform",
         "owner",
         "places",
-        "reached",
         "readers",
         "refusal",
         "serial",
+        "sweeps",
         "tracing",
     )
 
@@ -116,10 +116,8 @@ class Tape:
         self.hooks: dict[int, list[Any]] = {}
         self.readers: list[weakref.ref[Tape]] = []
         """The recordings that copied rows of this one."""
-        self.adjoints: list[Any] = []
-        """What the last backward pass left at each node."""
-        self.reached: bytearray | None = None
-        """Which nodes the last backward pass started from or came from; worked out when asked."""
+        self.sweeps: list[SweptGradients] = []
+        """What backward passes left at the nodes; no two of them passed the same node, but for leaves."""
         self.owner: int | None = threading.get_ident()
         """The thread that may record here; None once the transform that recorded has ended."""
         self.serial = next(_serials)
@@ -196,19 +194,125 @@ class Tape:
             if tape is not None and (self.serial, offset) in tape.known:
                 yield from tape.copies_of(tape.known[self.serial, offset])
 
-    def keep_own(self, lent: Sequence[Any]) -> None:
-        """Copy arrays that belong to somebody else, wherever nodes refer to them."""
-        copies = {id(array): array.copy() for array in lent}
-        for array in copies.values():
-            array.setflags(write=False)
-        for offset, node in self.extras.items():
-            xs = tuple([copies.get(id(x), x) for x in node.xs])
-            self.extras[offset] = node._replace(xs=xs, y=copies.get(id(node.y), node.y))
+    def is_long(self) -> bool:
+        """Return whether a leaf's next op had better begin a new recording, whatever was copied here."""
+        return len(self.buffer) > LIMIT * STRIDE
+
+    def keep(self, sweep: SweptGradients, came_from: Tape | None = None) -> None:
+        """Keep what a backward pass left; of earlier ones, what has nothing to do with it.
+
+        Two passes have to do with each other if a node that is no leaf was passed by both. A pass may come from
+        another recording, which has copies of nodes of this one.
+        """
+        if self.sweeps == [sweep]:
+            self.sweeps[0].backward.replaced = True
+            self.sweeps = [sweep]
+        else:
+            self.sweeps = [*(self._unrelated(sweep.inner(self), sweep.backward) if self.sweeps else []), sweep]
+        if self.readers:
+            self._forget_copies(sweep, came_from)
+
+    def _unrelated(self, nodes: set[int], backward: Backward) -> list[SweptGradients]:
+        """Return what is left after a backward pass that passed some nodes, given by index."""
+        for sweep in self.sweeps:
+            if sweep.backward is not backward and not sweep.inner(self).isdisjoint(nodes):
+                sweep.backward.replaced = True
+        return [sweep for sweep in self.sweeps if not sweep.backward.replaced]
+
+    def _forget_copies(self, sweep: SweptGradients, came_from: Tape | None) -> None:
+        """Forget what earlier backward passes left, if they passed copies of these nodes on other recordings."""
+        seen: dict[int, set[int]] = {}
+        stack: list[tuple[Tape, set[int]]] = [(self, sweep.inner(self))]
+        while stack:
+            home, copied = stack.pop()
+            for tape in [reader() for reader in home.readers]:
+                if tape is None or tape is self or tape is came_from:
+                    continue
+                copies = tape.copies_from(home, copied) - seen.get(tape.serial, set())
+                if copies:
+                    seen[tape.serial] = copies | seen.get(tape.serial, set())
+                    tape.sweeps = tape._unrelated(copies, sweep.backward)
+                    stack.append((tape, copies))
+
+    def copies_from(self, home: Tape, nodes: set[int]) -> set[int]:
+        """Return where copies of nodes of another recording stand, by index."""
+        return {
+            copy // STRIDE
+            for (serial, offset), copy in self.known.items()
+            if serial == home.serial and offset // STRIDE in nodes
+        }
 
     def adjoint(self, offset: int) -> Any:
-        """Return what the last backward pass left at a node."""
-        index = offset // STRIDE
-        return self.adjoints[index] if index < len(self.adjoints) else None
+        """Return what a backward pass left at a node: as `SweptGradients.at`."""
+        for sweep in reversed(self.sweeps):
+            left = None if sweep.backward.replaced else sweep.at(self, offset)
+            if left is not None:
+                return left
+        return None
+
+
+class Passed:
+    """Stands for the gradient of a node that a backward pass came past and to which nothing flows: a zero."""
+
+
+PASSED = Passed()
+
+
+class Backward:
+    """One call of `backward()`."""
+
+    __slots__ = ("replaced",)
+
+    def __init__(self) -> None:
+        self.replaced = False
+        """Whether a later one passed a node that this one passed: then nothing is left of it on any recording."""
+
+
+class SweptGradients:
+    """What one backward pass left at the nodes of one recording."""
+
+    __slots__ = ("_adjoints", "_inner", "_passed", "_root", "backward")
+
+    def __init__(self, backward: Backward, adjoints: list[Any], root: int | None = None) -> None:
+        self.backward = backward
+        self._adjoints: list[Any] | dict[int, Any] = adjoints
+        """The gradient by each node, by its index; without the absent ones, once `inner` has been asked for."""
+        self._root = root
+        """Where the pass began; None if that was on another recording, and zeros are in their places."""
+        self._passed: bytearray | None = bytearray() if root is None else None
+        """Which nodes the pass came past without leaving a gradient there; worked out when asked."""
+        self._inner: set[int] | None = None
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether both came past the same nodes: they began at the same one."""
+        return isinstance(other, SweptGradients) and self._root is not None and self._root == other._root
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def at(self, tape: Tape, offset: int) -> Any:
+        """Return what was left at a node: a flow, `PASSED`, or None if the pass did not come past it."""
+        index, adjoints = offset // STRIDE, self._adjoints
+        if isinstance(adjoints, dict):
+            return adjoints.get(index)
+        flow = adjoints[index] if index < len(adjoints) else None
+        return PASSED if flow is None and index < len(self._zeros(tape)) and self._zeros(tape)[index] else flow
+
+    def inner(self, tape: Tape) -> set[int]:
+        """Return the indices of the nodes that were passed, but for the leaves."""
+        if self._inner is None:
+            zeros = dict.fromkeys(np.flatnonzero(np.frombuffer(self._zeros(tape), np.uint8)).tolist(), PASSED)
+            assert isinstance(self._adjoints, list)
+            left = zeros | {k: flow for k, flow in enumerate(self._adjoints) if flow is not None}
+            inner = left.keys() - {offset // STRIDE for offset in tape.leaves}
+            # Side by side, so that no interrupt comes between them.
+            self._adjoints, self._inner = left, inner
+        return self._inner
+
+    def _zeros(self, tape: Tape) -> bytearray:
+        if self._passed is None:
+            assert isinstance(self._adjoints, list)
+            self._passed = reached(tape, self._adjoints)
+        return self._passed
 
 
 def _unpack(row: tuple[Any, ...], tape: Tape) -> Extra:
@@ -372,39 +476,93 @@ def fitted(flow: Any, x: Any) -> Any:
     return flow if type(flow) is Masked else float(flow.real if is_complex(flow) else flow)
 
 
-class On:
-    """A stretch of code that is recorded on one recording."""
+PAUSES: Setting[None] = Setting("wiregrad_pauses")
+"""The blocks in which nothing is recorded (`no_grad`)."""
+WATCHES: Setting[Any | None] = Setting("wiregrad_watches", PAUSES.opened)
+"""The blocks in which every op is recorded in full, and who sees each one: `(tape, offset, op, xs, y)`, or nobody.
+
+They are noted in `PAUSES.opened` too: while that is empty, scalars take their quick way.
+"""
+GROUPS: Setting[str] = Setting("wiregrad_groups")
+"""The labels of the groups that nodes are recorded in."""
+UNCHECKED: Setting[None] = Setting("wiregrad_unchecked")
+"""The blocks that check users' own ops themselves, so that these need not at their first call."""
+
+
+Running: TypeAlias = "tuple[Tape | None, list[Block[None]], On | None]"
+
+
+class On(Entry):
+    """A stretch of code that is recorded on one recording, whatever was paused outside."""
 
     __slots__ = ("before", "tape")
 
     def __init__(self, tape: Tape) -> None:
+        super().__init__()
         self.tape = tape
 
-    def __enter__(self) -> None:
-        self.before = STATE.tape, STATE.paused
-        STATE.tape, STATE.paused = self.tape, 0
-
-    def __exit__(self, *_: object) -> None:
-        STATE.tape, STATE.paused = self.before
+    def begin(self, frame: FrameType) -> None:
+        """Record on the recording; who asks for `State.tape` ends that once the stretch is over."""
+        self.before = STATE.running()
+        STATE.innermost, STATE.around, STATE.stretch = self.tape, PAUSES.active(), self
 
 
 class State(threading.local):
-    """What each thread has of its own."""
+    """What each thread has of its own: the recording of the transform that is running; what the blocks around say.
+
+    A transform runs in one stretch, so that no other task or generator sees its recording unless it is run inside.
+    """
 
     def __init__(self) -> None:
-        self.tape: Tape | None = None
-        """The recording of the transform that is running."""
+        self.innermost: Tape | None = None
+        """As `tape`, but may still be the one of a stretch that is over: for who has values on it anyway."""
+        self.around: list[Block[None]] = []
+        """The pauses that were active when that transform began, and do not hold inside it."""
+        self.stretch: On | None = None
+        """The innermost stretch of code that is recorded on one recording."""
         self._latest: weakref.ref[Tape] | None = None
-        self.paused = 0
-        self.careful = 0
-        """How many blocks want every op recorded in full, so that no scalar takes its quick way."""
-        self.unchecked = 0
-        """How many blocks check users' own ops themselves, so that these need not at their first call."""
-        self.watch: Any = None
-        """Sees every op as it is recorded: `(tape, offset, op, xs, y)`; None: nobody does."""
-        self.group = ""
-        self.lent: dict[int, Any] = {}
-        """The views that running transforms lent to their functions, by id, with the arrays they are views of."""
+
+    @property
+    def tape(self) -> Tape | None:
+        """The recording of the transform that is running."""
+        while self.stretch is not None and not self.stretch.is_held:
+            self.innermost, self.around, self.stretch = self.stretch.before
+        return self.innermost
+
+    def running(self) -> Running:
+        """Return what a transform has to put back when it ends."""
+        return self.tape, self.around, self.stretch
+
+    @property
+    def paused(self) -> bool:
+        """Whether nothing is to be recorded."""
+        if not PAUSES.opened:
+            return False
+        blocks = PAUSES.active()
+        if not blocks or self.tape is None:
+            return bool(blocks)
+        return any(block not in self.around for block in blocks)
+
+    @property
+    def careful(self) -> bool:
+        """Whether every op is to be recorded in full, so that no scalar takes its quick way."""
+        return bool(WATCHES.opened and WATCHES.active())
+
+    @property
+    def watch(self) -> Any:
+        """Who sees every op as it is recorded; None: nobody does."""
+        watches = WATCHES.values() if WATCHES.opened else None
+        return watches[-1] if watches else None
+
+    @property
+    def group(self) -> str:
+        """The labels of the groups around, joined by slashes."""
+        return "/".join(GROUPS.values())
+
+    @property
+    def unchecked(self) -> bool:
+        """Whether users' own ops need not check themselves at their first call."""
+        return bool(UNCHECKED.active())
 
     def current(self) -> Tape:
         """Return the recording for an op on leaves alone."""

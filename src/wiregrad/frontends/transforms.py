@@ -60,16 +60,16 @@ def value_and_grad(
     @functools.wraps(f, updated=())
     def computed(*args: Any, **kwargs: Any) -> Any:
         call = Call(f, args, kwargs, argnums)
-        with call.session as session:
-            result, aux = _with_aux(call.result) if has_aux else (call.result, None)
-            check_scalar(result, f, holomorphic=holomorphic)
-            place_ = session.where(result)
-            grads = session.pull([] if place_ is None else [(place_, _one(result))], spend=True)
-            if holomorphic:
-                grads = [np.conjugate(g) for g in grads]
-            session.finish()
-            value = released(result, session)
-            return (value, all_released(aux, session)) if has_aux else value, call.shaped(grads)
+        session = call.session
+        result, aux = _with_aux(call.result) if has_aux else (call.result, None)
+        check_scalar(result, f, holomorphic=holomorphic)
+        place_ = session.where(result)
+        grads = session.pull([] if place_ is None else [(place_, _one(result))], spend=True)
+        if holomorphic:
+            grads = [np.conjugate(g) for g in grads]
+        session.finish()
+        value = released(result, session)
+        return (value, all_released(aux, session)) if has_aux else value, call.shaped(grads)
 
     return computed
 
@@ -113,8 +113,7 @@ def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     (6.0, (3.0, 2.0))
     """
     check_function(f)
-    # What is pulled back later must not depend on what the caller does to the arguments until then.
-    call = Call(f, primals, {}, tuple(range(len(primals))), lends=False)
+    call = Call(f, primals, {}, tuple(range(len(primals))))
     result, aux = _with_aux(call.result) if has_aux else (call.result, None)
     results, tree = flatten(result)
     session = call.session
@@ -158,17 +157,17 @@ def jvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], 
     if len(primals) != len(tangents):
         raise OperandError(f"jvp needs one tangent per primal; got {len(primals)} and {len(tangents)}")
     call = Call(f, tuple(primals), {}, tuple(range(len(primals))))
-    with call.session as session:
-        result, aux = _with_aux(call.result) if has_aux else (call.result, None)
-        results, tree = flatten(result)
-        given: list[Any] = []
-        for shape, tangent in zip(call.trees, tangents, strict=True):
-            given += matching(shape, tangent, "a tangent")
-        directions = [cotangent_of(t, data, "a tangent") for t, data in zip(given, session.data, strict=True)]
-        moved = session.push(directions, results)
-        session.finish()
-        out = unflatten(tree, [released(leaf, session) for leaf in results]), unflatten(tree, moved)
-        return (*out, all_released(aux, session)) if has_aux else out
+    session = call.session
+    result, aux = _with_aux(call.result) if has_aux else (call.result, None)
+    results, tree = flatten(result)
+    given: list[Any] = []
+    for shape, tangent in zip(call.trees, tangents, strict=True):
+        given += matching(shape, tangent, "a tangent")
+    directions = [cotangent_of(t, data, "a tangent") for t, data in zip(given, session.data, strict=True)]
+    moved = session.push(directions, results)
+    session.finish()
+    out = unflatten(tree, [released(leaf, session) for leaf in results]), unflatten(tree, moved)
+    return (*out, all_released(aux, session)) if has_aux else out
 
 
 def hvp(f: Callable[..., Any], x: Any, v: Any) -> Any:

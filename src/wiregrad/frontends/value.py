@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import numbers
+import weakref
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -29,12 +30,14 @@ from wiregrad.frontends.lift import as_array, as_data
 from wiregrad.frontends.place import user_place
 from wiregrad.frontends.tape import (
     LITERAL,
+    PASSED,
     STATE,
     STRIDE,
+    Backward,
     Gone,
+    SweptGradients,
     Tape,
     pull_back,
-    reached,
 )
 from wiregrad.ir import INPUT, TABLE, Certificate, Op, Place
 from wiregrad.ir.operators import Operators
@@ -49,7 +52,7 @@ PASSES = 8
 class Notes:
     """What few values have: leaves their gradient and where they were last seen; any value a name."""
 
-    __slots__ = ("born", "constant", "grad", "hooks", "name", "offset", "passes", "serial")
+    __slots__ = ("born", "constant", "grad", "home", "hooks", "name", "offset", "passes", "serial")
 
     def __init__(self, *, constant: bool = False) -> None:
         self.constant = constant
@@ -61,6 +64,8 @@ class Notes:
         self.serial, self.offset = 0, 0
         self.born = 0
         """Which recording was running when the leaf was made, by its serial."""
+        self.home: weakref.ref[Tape] | None = None
+        """Where a leaf was recorded last, until a sweep has passed it: there the next op on it is recorded too."""
 
 
 class Value(Operators):
@@ -118,12 +123,10 @@ class Value(Operators):
         """The gradient that the last `backward()` left here; leaves add up until it is set to None (or 0)."""
         if self._tape is None:
             return notes_of(self).grad
-        if self._tape.tracing and self._tape.adjoints:
+        if self._tape.tracing and self._tape.sweeps:
             self._tape.leak = "a gradient was taken out of the recording with .grad"
         flow = self._tape.adjoint(self._index)
-        if flow is None:
-            return zero_like(self._data) if _was_passed(self._tape, self._index) else None
-        return settled(flow, self._data)
+        return None if flow is None else settled(_unless_passed(flow), self._data)
 
     @grad.setter
     def grad(self, grad: Any) -> None:
@@ -202,10 +205,10 @@ class Value(Operators):
             return
         tape = self._tape
         with np.errstate(all="ignore"):
-            sweep = pull_back if STATE.watch is None else STATE.watch.pull_back
-            tape.adjoints = sweep(tape, [(self._index, seed)])
-            tape.reached = None
-            deliver(tape, self._index)
+            pull = pull_back if STATE.watch is None else STATE.watch.pull_back
+            sweep = SweptGradients(Backward(), pull(tape, [(self._index, seed)]), self._index)
+            tape.keep(sweep)
+            deliver(tape, sweep)
         STATE.turn()
 
     def register_hook(self, hook: Callable[[Any], Any]) -> None:
@@ -576,27 +579,31 @@ def _seed(value: Value, gradient: Any) -> Any:
     return float(given) if type(data) is float else np.array(given, data.dtype)[()]
 
 
-def deliver(tape: Tape, root: int) -> None:
-    """Give leaves, and values of other recordings, what the sweep left at their nodes."""
+def deliver(tape: Tape, sweep: SweptGradients) -> None:
+    """Give leaves, and values of other recordings, what a sweep left at their nodes."""
     here = user_place()
     for offset, value in tape.leaves.items():
-        if offset <= root:
-            flow = tape.adjoint(offset)
-            if flow is not None or _was_passed(tape, offset):
-                for hook in notes_of(value).hooks:
-                    flow = hooked(hook, value._data, flow)
-                _accumulate(value, flow, here)
-    homes: dict[int, Tape] = {}
+        left = sweep.at(tape, offset)
+        if left is not None:
+            flow, notes = _unless_passed(left), notes_of(value)
+            notes.home = None
+            for hook in notes.hooks:
+                flow = hooked(hook, value._data, flow)
+            _accumulate(value, flow, here)
+    homes: dict[int, tuple[Tape, list[Any]]] = {}
     for offset, (source, origin) in tape.imports.items():
-        home = source()
-        if home is not None and offset <= root:
-            if home.serial not in homes:
-                # What an earlier sweep left there is stale.
-                homes[home.serial] = home
-                home.adjoints, home.reached = [], None
-            missing = origin // STRIDE + 1 - len(home.adjoints)
-            home.adjoints.extend([None] * missing)
-            home.adjoints[origin // STRIDE] = tape.adjoint(offset)
+        home, left = source(), sweep.at(tape, offset)
+        if home is not None and left is not None:
+            _, adjoints = homes.setdefault(home.serial, (home, []))
+            adjoints.extend([None] * (origin // STRIDE + 1 - len(adjoints)))
+            adjoints[origin // STRIDE] = left
+    for home, adjoints in homes.values():
+        home.keep(SweptGradients(sweep.backward, adjoints), came_from=tape)
+
+
+def _unless_passed(left: Any) -> Any:
+    """Return what a sweep left at a node as a flow."""
+    return None if left is PASSED else left
 
 
 def _accumulate(value: Value, flow: Any, here: Place | None) -> None:
@@ -609,13 +616,6 @@ def _accumulate(value: Value, flow: Any, here: Place | None) -> None:
     else:
         # An array of its own: what flowed may have flowed to others too.
         notes.grad = fresh.copy() if type(fresh) is np.ndarray else fresh
-
-
-def _was_passed(tape: Tape, offset: int) -> bool:
-    """Return whether the node of the last sweep depends on a node, so that an absent gradient there is a zero."""
-    if tape.reached is None:
-        tape.reached = reached(tape, tape.adjoints)
-    return offset // STRIDE < len(tape.reached) and bool(tape.reached[offset // STRIDE])
 
 
 def hooked(hook: Callable[[Any], Any], data: Any, flow: Any) -> Any:

@@ -6,12 +6,12 @@ The low two bits are the convention; bit 2 + k says that input k was a literal, 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextvars import ContextVar
 from enum import IntEnum
 from functools import cache
 
 from wiregrad import settings
 from wiregrad.errors import OperandError, shown, suggest
+from wiregrad.ir.blocks import Setting
 from wiregrad.ir.infer import DERIVE
 from wiregrad.ir.op import Op
 
@@ -53,14 +53,14 @@ def default_convention() -> Convention:
     return named_convention(settings.read_setting(VARIABLE) or Convention.MIN_NORM.label)
 
 
-CHOICES: ContextVar[tuple[tuple[object, Convention], ...]] = ContextVar("wiregrad_conventions", default=())
-"""What the blocks around have chosen for their thread or task, each with a mark of its own, the innermost last."""
+CHOICES: Setting[Convention] = Setting("wiregrad_conventions")
+"""The conventions that blocks have chosen."""
 
 
 def chosen_convention() -> Convention:
     """Return the convention of nodes that are recorded now."""
-    choices = CHOICES.get()
-    return choices[-1][1] if choices else default_convention()
+    choices = CHOICES.values()
+    return choices[-1] if choices else default_convention()
 
 
 def encode(convention: Convention, literal: Iterable[int]) -> int:

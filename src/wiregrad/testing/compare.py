@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from wiregrad.api.values import Value
+from wiregrad.frontends.lift import own
 
 FLOAT64, FLOAT32 = np.dtype(np.float64), np.dtype(np.float32)
 LAYOUTS = ("given", "fortran", "strided", "negative", "readonly")
@@ -32,18 +33,17 @@ class Check(NamedTuple):
 
 
 def laid_out(array: Any, layout: str) -> Any:
-    """Return a copy of an array in a layout; unless as given, nobody can write to it, so that no value copies it."""
+    """Return a copy of an array in a layout; unless as given, it is a view of what values need not copy."""
     if layout == "given" or not array.ndim:
         return array.copy(order="K")
     if layout == "strided":
         base = np.zeros((*array.shape[:-1], 2 * array.shape[-1]), array.dtype)
         base[..., ::2] = array
-        base.setflags(write=False)
-        return base[..., ::2]
+        return own(base)[..., ::2]
     turn = (slice(None, None, -1),) * array.ndim
-    base = array[turn].copy() if layout == "negative" else array.copy(order="F" if layout == "fortran" else "C")
-    base.setflags(write=False)
-    return base[turn] if layout == "negative" else base
+    if layout == "negative":
+        return own(array[turn])[turn]
+    return own(array.copy(order="F" if layout == "fortran" else "C"))
 
 
 def layouts_for(arrays: Iterable[Any]) -> list[str]:

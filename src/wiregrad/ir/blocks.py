@@ -1,0 +1,233 @@
+"""Blocks: `with` statements that change what happens to the code inside them, such as `no_grad`.
+
+A block holds for what its body calls: not for other threads, not for other asyncio tasks (a task begins with the blocks
+around the place where it was created), and not while the generator that entered it is suspended.
+
+An interrupt at any moment leaves no block behind. Python runs the handlers of signals between two instructions, so
+also at the beginning of an `__exit__` that is written in Python, which then never runs. Therefore a block is entered
+and left by methods written in C, and who asks for the active blocks drops those that are over.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+import sys
+from _thread import allocate_lock
+from collections.abc import Callable
+from contextvars import ContextVar
+from types import FrameType
+from typing import Any, Generic, TypeAlias, TypeVar
+
+T = TypeVar("T")
+
+GENERATOR = inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR
+SUSPENDABLE = GENERATOR | inspect.CO_COROUTINE
+
+
+class _Enter:
+    """The method `__enter__`: getting it makes everything ready, and calling it is one call of a method in C."""
+
+    def __get__(self, entry: Entry | None, owner: type) -> Any:
+        if entry is None:
+            # contextlib.ExitStack asks the class.
+            return lambda entry: entry.__enter__()
+        entry.make_ready(sys._getframe(1))
+        return entry.unused.clear
+
+
+class _Exit:
+    """The method `__exit__`: one call of a method written in C."""
+
+    def __get__(self, entry: Entry | None, owner: type) -> Any:
+        if entry is None:
+            return lambda entry, *error: entry.__exit__(*error)
+        return entry.held.__exit__
+
+
+class Entry:
+    """Something that a `with` statement enters once, and no interrupt leaves half entered or half left."""
+
+    __slots__ = ("held", "unused")
+
+    __enter__ = _Enter()
+    __exit__ = _Exit()
+
+    def __init__(self) -> None:
+        self.unused = [True]
+        """Not empty until it is entered."""
+        self.held = allocate_lock()
+        """Held from just before it is entered until it is left: a flag, since nobody ever waits for it."""
+
+    @property
+    def is_held(self) -> bool:
+        """Whether it is entered, or about to be, and not left."""
+        return self.held.locked()
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it was entered and not left."""
+        return not self.unused and self.held.locked()
+
+    def begin(self, frame: FrameType) -> None:
+        """Do what is to be done when a frame is about to enter."""
+
+    def make_ready(self, frame: FrameType) -> None:
+        """Begin, unless this was entered before."""
+        if not self.unused:
+            raise RuntimeError("a block can be entered once; make a new one for every with statement")
+        self.held.acquire(blocking=False)
+        try:
+            self.begin(frame)
+        except BaseException:
+            self.held.release()
+            raise
+
+
+class Block(Entry, Generic[T]):
+    """One use of a setting in a `with` statement; also a decorator, for functions that run inside such a block."""
+
+    __slots__ = ("also", "frame", "inside", "setting", "value")
+
+    def __init__(self, setting: Setting[T], value: T, also: Callable[[], None] | None = None) -> None:
+        super().__init__()
+        self.setting, self.value, self.also = setting, value, also
+        self.frame = 0
+        """The id of the generator's frame that entered the block; 0 if no generator did."""
+        self.inside: frozenset[int] = frozenset()
+        """The ids of the generators' frames that entered blocks and were running when this block was entered."""
+
+    def begin(self, frame: FrameType) -> None:
+        """Make the block known."""
+        if self.also is not None:
+            self.also()
+        self.setting.add(self, frame)
+
+    def __call__(self, f: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a function that runs in a block like this one."""
+
+        @functools.wraps(f)
+        def inside(*args: Any, **kwargs: Any) -> Any:
+            with Block(self.setting, self.value, self.also):
+                return f(*args, **kwargs)
+
+        return inside
+
+
+Opened: TypeAlias = dict[int, Block[Any]]
+
+
+class Setting(Generic[T]):
+    """Something that blocks change."""
+
+    def __init__(self, name: str, *gates: Opened) -> None:
+        self.opened: Opened = {}
+        """The blocks of all threads that may be active: while this is empty, nothing is changed anywhere."""
+        self._gates = (self.opened, *gates)
+        """Where else the blocks are noted, for who looks at several settings at once."""
+        self._entered: ContextVar[tuple[Block[T], ...]] = ContextVar(name, default=())
+        """The blocks of a context that no generator entered."""
+
+    def block(self, value: T, also: Callable[[], None] | None = None) -> Block[T]:
+        """Return a block that gives the setting a value; `also` is called when the block is entered."""
+        return Block(self, value, also)
+
+    def add(self, block: Block[T], frame: FrameType) -> None:
+        """Make a block known that a frame enters."""
+        owner, owned = _owner(frame), self._owned()
+        if owned:
+            block.inside = frozenset(_running(owned))
+        if owner is None:
+            self._entered.set((*[other for other in self._entered.get() if other.is_active], block))
+        else:
+            block.frame = id(owner)
+        for gate in self._gates:
+            gate[id(block)] = block
+
+    def active(self) -> list[Block[T]]:
+        """Return the blocks that hold for the code that asks, the innermost last."""
+        if not self.opened:
+            return []
+        owned = self._owned()
+        blocks = [block for block in self._entered.get() if not block.unused and block.held.locked()]
+        return _merge(blocks, [block for block in owned if block.is_active]) if owned else blocks
+
+    def _owned(self) -> list[Block[T]]:
+        """Return the blocks that generators entered; those that are over are dropped, whoever entered them."""
+        found = []
+        for block in list(self.opened.values()):
+            if not block.held.locked():
+                for gate in self._gates:
+                    gate.pop(id(block), None)
+            elif block.frame:
+                found.append(block)
+        return found
+
+    def values(self) -> list[T]:
+        """Return the values that the active blocks give, the innermost last."""
+        return [block.value for block in self.active()]
+
+
+def _merge(blocks: list[Block[T]], owned: list[Block[T]]) -> list[Block[T]]:
+    """Put the blocks of the generators that are running where they belong among other blocks."""
+    for frame in _running(owned):
+        first_inside = next((k for k, block in enumerate(blocks) if frame in block.inside), len(blocks))
+        blocks[first_inside:first_inside] = [block for block in owned if block.frame == frame]
+    return blocks
+
+
+def _running(owned: list[Block[Any]]) -> list[int]:
+    """Return which of the frames that own blocks are running in this thread, by id, the outermost first."""
+    wanted, found = {block.frame for block in owned}, list[int]()
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if id(frame) in wanted:
+            found.append(id(frame))
+        frame = frame.f_back
+    return found[::-1]
+
+
+def _owner(frame: FrameType) -> FrameType | None:
+    """Return the generator's frame that enters a block; None if the block belongs to the context.
+
+    A generator that a context manager runs (`@contextlib.contextmanager`) enters it for whoever enters the manager.
+    """
+    entering: FrameType | None = frame
+    while entering is not None and _enters_for_another(entering):
+        entering = entering.f_back
+    if entering is None:
+        return None
+    flags = entering.f_code.co_flags
+    if flags & GENERATOR or (flags & inspect.CO_COROUTINE and not _is_of_task(entering)):
+        return entering
+    return None
+
+
+def _enters_for_another(frame: FrameType) -> bool:
+    return _is_manager(frame) or (
+        bool(frame.f_code.co_flags & GENERATOR) and frame.f_back is not None and _is_manager(frame.f_back)
+    )
+
+
+def _is_manager(frame: FrameType) -> bool:
+    """Return whether a function enters a context manager, or is part of one."""
+    code = frame.f_code
+    return code.co_name in ("__enter__", "__aenter__") or code.co_filename == contextlib.__file__
+
+
+def _is_of_task(frame: FrameType) -> bool:
+    """Return whether the asyncio task that is running, which has a context of its own, waits for a coroutine."""
+    asyncio = sys.modules.get("asyncio")
+    try:
+        task = asyncio.current_task() if asyncio is not None else None
+    except RuntimeError:
+        # No event loop is running.
+        return False
+    root = None if task is None else getattr(task.get_coro(), "cr_frame", None)
+    waiting: FrameType | None = frame
+    while waiting is not None and waiting.f_code.co_flags & SUSPENDABLE:
+        if waiting is root:
+            return True
+        waiting = waiting.f_back
+    return False
