@@ -10,12 +10,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 from wiregrad.codegen.forms import Apply, Constant, Form, Slot, item, slots_of, uniform
-from wiregrad.codegen.guards import Checks, Guard, in_language
+from wiregrad.codegen.guards import Checks, Guard
 from wiregrad.codegen.identifiers import comment
 from wiregrad.codegen.language import Writer
 from wiregrad.codegen.listing import Atom, Line, Listing, Role
 from wiregrad.codegen.lowering import AS_NUMBER, is_function, scalar
-from wiregrad.codegen.python import Python, described, guard_functions, guard_names, module_doc, returned
+from wiregrad.codegen.python import Python, described, guard_names, module_doc, returned, write_guard
 from wiregrad.codegen.words import Word
 from wiregrad.codegen.words.numpy import WORDS
 from wiregrad.dtypes import WireType
@@ -256,13 +256,10 @@ class ArrayWriter(Writer):
 def to_numpy(listing: Listing, name: str, guard: Guard | None = None) -> str:
     """Return a listing in NumPy."""
     writer = ArrayWriter(listing, name, *guard_names(name, guard))
-    texts = [_function(writer, name, guarded=guard is not None)]
-    calls = set(writer.calls)
-    if guard is not None:
-        checks = in_language(lambda: _checks(guard, f"{name}_checks"))
-        texts = [checks.text, *guard_functions(name, guard, _is_expected), *texts]
-        calls |= checks.calls
-    helpers = NUMPY.helpers(calls)
+    function = _function(writer, name, guarded=guard is not None)
+    guards, calls = write_guard(name, guard, _checks, _is_expected)
+    texts = [*guards, function]
+    helpers = NUMPY.helpers({*writer.calls, *calls})
     imports = (
         ["import math", "import numpy as np"] if any("math." in text for text in helpers) else ["import numpy as np"]
     )

@@ -85,13 +85,10 @@ def to_python(listing: Listing, name: str, guard: Guard | None = None) -> str:
     """Return a listing in plain Python."""
     scalar_only(listing, "Python")
     writer = Writer(PYTHON, listing, name, *guard_names(name, guard))
-    texts = [_function(writer, name, guarded=guard is not None)]
-    calls = set(writer.calls)
-    if guard is not None:
-        checks = in_language(lambda: _checks(guard, f"{name}_checks"))
-        texts = [checks.text, *guard_functions(name, guard, _is_expected), *texts]
-        calls |= checks.calls
-    helpers = PYTHON.helpers(calls)
+    function = _function(writer, name, guarded=guard is not None)
+    guards, calls = write_guard(name, guard, _checks, _is_expected)
+    texts = [*guards, function]
+    helpers = PYTHON.helpers({*writer.calls, *calls})
     imports = ["import math"] if any("math." in text for text in (*helpers, *texts)) else []
     head = [module_doc(writer.title(), guard), *imports]
     return "\n\n\n".join(["\n\n".join(head), *helpers, *texts]) + "\n"
@@ -135,7 +132,17 @@ def module_doc(title: str, guard: Guard | None) -> str:
     return "\n".join([f'"""{title}', "", *guard.described("a ValueError is raised"), '"""'])
 
 
-def guard_functions(name: str, guard: Guard, is_expected: Callable[[str, Any], str]) -> Iterator[str]:
+def write_guard(
+    name: str, guard: Guard | None, checks: Callable[[Guard, str], Checks], is_expected: Callable[[str, Any], str]
+) -> tuple[list[str], set[Any]]:
+    """Return the functions that guard a listing, and what they call; none where there is nothing to guard."""
+    if guard is None:
+        return [], set()
+    written = in_language(lambda: checks(guard, f"{name}_checks"))
+    return [written.text, *_guard_functions(name, guard, is_expected)], set(written.calls)
+
+
+def _guard_functions(name: str, guard: Guard, is_expected: Callable[[str, Any], str]) -> Iterator[str]:
     """Return the functions that find a branch which goes another way, and raise."""
     called = f"{name}_checks(*inputs)"
     values = f"[{called}]" if len(guard.branches) == 1 else f"[*{called}.values()]"
