@@ -6,8 +6,6 @@ the way the function would go, so its results are the function's. Where that can
 
 from __future__ import annotations
 
-import pickle
-import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -61,15 +59,12 @@ def certify(f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], 
     >>> found.results, [known.outcome for known in found.checks]
     ([9.0], [True])
     """
-    drawn = _drawn()
     with np.errstate(all="ignore"):
         try:
             traced = run_traced(f, args, kwargs, named=keep)
         except AmbiguousIndexError as error:
             raise NotReplayableError(str(error)) from None
     tape = traced.tape
-    if _drawn() != drawn:
-        tape.leak = "it draws random numbers"
     _check_tree(traced.tree)
     moving = tuple(k for k, result in enumerate(traced.results) if _moves(result, tape))
     inputs = [tape.value_at(offset) for offset in traced.inputs]
@@ -91,11 +86,6 @@ def certify(f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], 
     leak = tape.leak or ("it registers a hook on a value" if tape.hooks else None)
     in_python = tuple(is_python(traced.results[k]) for k in moving)
     return Certified(circuit, inputs, results, traced.tree, moving, in_python, expected, tuple(checks), leak)
-
-
-def _drawn() -> tuple[Any, ...]:
-    """Return the states of the generators behind `random` and `np.random`, which move when numbers are drawn."""
-    return random.getstate(), pickle.dumps(np.random.get_state(legacy=False))
 
 
 def _moves(result: Any, tape: Tape) -> bool:
