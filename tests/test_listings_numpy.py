@@ -31,7 +31,8 @@ def assert_same(got: Any, wanted: Any) -> None:
 def check_program(seed: int) -> None:
     program = random_program(seed)
     arrays = list(program.inputs.values())
-    circuit = wg.trace(program.function(np, wg), *arrays)
+    # Away from the point of the trace, what is compared is the arithmetic of the circuit.
+    circuit = wg.trace(program.function(np, wg), *arrays).unchecked()
     function, rng = made(circuit), np.random.default_rng(seed)
     zeroed = [np.where(rng.random(np.shape(x)) < 0.2, 0.0, x) for x in arrays]
     for point in (arrays, zeroed):
