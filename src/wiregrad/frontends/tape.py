@@ -538,15 +538,14 @@ class State(threading.local):
         """Whether nothing is to be recorded."""
         if not PAUSES.opened:
             return False
-        blocks = PAUSES.active()
-        if not blocks or self.tape is None:
-            return bool(blocks)
-        return any(block not in self.around for block in blocks)
+        if self.tape is None:
+            return PAUSES.is_active()
+        return any(block not in self.around for block in PAUSES.active())
 
     @property
     def careful(self) -> bool:
         """Whether every op is to be recorded in full, so that no scalar takes its quick way."""
-        return bool(WATCHES.opened and WATCHES.active())
+        return bool(WATCHES.opened) and WATCHES.is_active()
 
     @property
     def watch(self) -> Any:
@@ -562,7 +561,7 @@ class State(threading.local):
     @property
     def unchecked(self) -> bool:
         """Whether users' own ops need not check themselves at their first call."""
-        return bool(UNCHECKED.active())
+        return UNCHECKED.is_active()
 
     def current(self) -> Tape:
         """Return the recording for an op on leaves alone."""
