@@ -20,6 +20,7 @@ import dataclasses
 import decimal
 import enum
 import functools
+import heapq
 import io
 import itertools
 import multiprocessing
@@ -1626,3 +1627,55 @@ def counter_of_calls(v: float) -> Holder:
         return float(len(thing.history))  # type: ignore[attr-defined]
 
     return Holder(read, (lambda w: setattr(thing, "number", w),))
+
+
+@holder
+def array_changed_through_an_alias(v: float) -> Holder:
+    steps = np.array([v])
+
+    def read() -> float:
+        alias = steps
+        alias += 1.0
+        return float(steps[0])
+
+    return Holder(read, (steps.fill,))
+
+
+@holder
+def heap(v: float) -> Holder:
+    items = [v]
+
+    def read() -> float:
+        heapq.heappush(items, v + len(items))
+        return items[0] * len(items)
+
+    return Holder(read, (items.append,))
+
+
+@holder
+def bound_method_that_appends(v: float) -> Holder:
+    items = [v]
+    push = items.append
+
+    def read() -> float:
+        push(1.0)
+        return float(len(items))
+
+    return Holder(read, (items.append,))
+
+
+@holder
+def attribute_that_a_function_gives_itself(v: float) -> Holder:
+    def read() -> float:
+        read.calls = getattr(read, "calls", 0) + 1  # type: ignore[attr-defined]
+        return v * read.calls  # type: ignore[attr-defined, no-any-return]
+
+    return Holder(read, (lambda w: setattr(read, "calls", int(w)),))
+
+
+@holder
+def attribute_of_a_library(v: float) -> Holder:
+    name = fresh_name("wiregrad_test")
+    scope: dict[str, Any] = {"np": np, "v": v}
+    exec(f"def read():\n    np.{name} = getattr(np, '{name}', v) + 1.0\n    return np.{name}", scope)
+    return Holder(scope["read"], (lambda w: setattr(np, name, w),))

@@ -337,3 +337,33 @@ def test_an_interrupt_leaves_arrays_and_blocks_as_they_were() -> None:
 @pytest.mark.parametrize("seed", range(10))
 def test_a_hundred_thousand_interrupts_leave_arrays_and_blocks_as_they_were(seed: int) -> None:
     assert interrupt(10_000, seed) == "caught 10000"
+
+
+def test_memory_is_not_used_again_where_references_cannot_be_counted() -> None:
+    code = """
+import sys
+def look(frame, event, arg):
+    frame.f_locals
+    return look
+sys.settrace(look)
+import numpy as np, wiregrad as wg
+wg.grad(abs)(1.0)
+sys.settrace(None)
+x = np.full(100_000, 0.3)
+print(wg.grad(lambda x: np.sum(np.exp(x) * np.sin(x) * x))(x)[0])
+"""
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert float(run.stdout) == pytest.approx(0.9054545321255175, rel=1e-12)
+
+
+@pytest.mark.parametrize("size", [3, 100_000])
+@pytest.mark.parametrize("f", [np.exp, np.cumsum, lambda x: x[::-1]])
+def test_results_may_be_written_to(f: Any, size: int) -> None:
+    x = np.linspace(0.0, 1.0, size)
+    result, pullback = wg.vjp(f, x)
+    before = pullback(np.ones(size))[0]
+    result[...] = 7.0
+
+    assert x[0] == 0.0
+    np.testing.assert_array_equal(pullback(np.ones(size))[0], before)

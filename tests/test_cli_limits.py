@@ -185,3 +185,11 @@ def test_a_formula_with_a_long_number_is_refused_in_a_few_words(capsys: pytest.C
 def test_a_name_of_a_file_that_is_too_long_is_told_in_a_few_words(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["draw", "x", "-o", f"{LONG}.svg"]) == 3
     assert len(capsys.readouterr().err) < 600
+
+
+@pytest.mark.parametrize("count", [50, 90, 300])
+def test_a_long_formula_with_a_mistake_is_told_its_mistake(count: int, capsys: pytest.CaptureFixture[str]) -> None:
+    code = main(["grad", "x + " + "+".join(["yy"] * count) + "*", "x=1", "yy=1"])
+
+    assert code == 3
+    assert "cannot write" not in capsys.readouterr().err

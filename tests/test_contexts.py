@@ -640,3 +640,15 @@ def test_many_sweeps_over_one_recording_take_little_memory() -> None:
 
     assert leaf.grad == 4.0 * sum(range(300))
     assert [loss.grad for loss in losses] == [1.0] * 300
+
+
+def test_a_block_on_an_exit_stack_in_a_generator_holds_only_while_it_runs() -> None:
+    def numbers() -> Iterator[float]:
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(wg.convention("jax"))
+            yield wg.grad(abs)(0.0)
+            yield wg.grad(abs)(0.0)
+
+    inside = numbers()
+
+    assert [next(inside), wg.grad(abs)(0.0), next(inside), wg.grad(abs)(0.0)] == [1.0, 0.0, 1.0, 0.0]

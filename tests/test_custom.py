@@ -956,3 +956,42 @@ def test_calls_that_share_a_gradient_are_told_apart() -> None:
     x, y = np.array([2.0, 3.0]), np.array([5.0, 7.0])
     assert wg.grad(total, 1)(x, y).tolist() == [2.0, 3.0]
     assert [g.tolist() for g in wg.grad(total, (0, 1))(x, y)] == [[5.0, 7.0], [2.0, 3.0]]
+
+
+def take_slice(c: Any) -> Any:
+    return c[1:]
+
+
+def take_reshaped(c: Any) -> Any:
+    return c.reshape(3, 1)
+
+
+def take_reshaped_by_numpy(c: Any) -> Any:
+    return np.reshape(c, (3, 1))
+
+
+def take_detached(c: Any) -> Any:
+    return c.detach()
+
+
+@pytest.mark.parametrize("take", [take_slice, take_reshaped, take_reshaped_by_numpy, take_detached])
+@pytest.mark.parametrize("change", [lambda c: c.__setitem__(1, 7.0), lambda c: c.__iadd__(1.0)])
+def test_a_clone_is_not_changed_once_a_view_of_it_was_taken(take: Any, change: Any) -> None:
+    def f(x: Any) -> Any:
+        c = x.clone()
+        view = take(c)
+        change(c)
+        return np.sum(view**3)
+
+    with pytest.raises(MutationError, match="would not see what is assigned"):
+        wg.grad(f)(np.array([-1.0, 2.0, 0.5]))
+
+
+def test_elements_and_masked_parts_of_a_clone_are_copies() -> None:
+    def f(x: Any) -> Any:
+        c = x.clone()
+        first, positive = c[0], c[x > 0.0]
+        c[0], c[1] = c[1], first
+        return np.sum(c * np.array([1.0, 10.0, 100.0])) + np.sum(positive)
+
+    assert wg.grad(f)(np.array([-1.0, 2.0, 0.5])).tolist() == [10.0, 2.0, 101.0]

@@ -159,7 +159,7 @@ def test_twenty_thousand_random_changes_outside_leave_no_stale_answer(shard: int
         name, hit = run_trial(seed)
         replayed[name] += hit
 
-    assert len(replayed) > len(HOLDERS) // 3, "most of what can be compared is replayed"
+    assert sum(count > 0 for count in replayed.values()) > len(replayed) / 3, "what can be compared is replayed"
 
 
 REPLAYED = sorted(
@@ -184,7 +184,8 @@ REPLAYED = sorted(
         *("variable_by_name", "module_by_name", "module_in_sys_modules", "very_long_list", "config_parser"),
         *("environment", "subclasses"),
         # They change what they read.
-        *("moving_average", "counter_of_calls"),
+        *("moving_average", "counter_of_calls", "array_changed_through_an_alias", "heap", "bound_method_that_appends"),
+        *("attribute_that_a_function_gives_itself", "attribute_of_a_library"),
     }
 )
 """Holders that are compared, so that functions which read them are replayed."""
@@ -262,6 +263,31 @@ def test_effects_of_a_function_that_cannot_be_recorded_happen_once() -> None:
 
     assert wg.compile(f)(2.0) == {"y": 2.0, "tags": {1}}
     assert calls == [1]
+
+
+def test_keys_that_are_recorded_values_are_put_back() -> None:
+    seen: dict[Any, int] = {}
+
+    def f(x: Any) -> Any:
+        seen[x] = 1
+        return x * len(seen)
+
+    fast = wg.compile(f)
+
+    assert [fast.value_and_grad(x) for x in (1.5, 2.5, 0.5)] == [(1.5, 1.0), (5.0, 2.0), (1.5, 3.0)]
+    assert len(seen) == 3
+
+
+def test_a_function_that_exits_has_its_effects_once() -> None:
+    log: list[Any] = []
+
+    def f(x: Any) -> Any:
+        log.append(x)
+        raise SystemExit
+
+    with pytest.raises(SystemExit):
+        wg.compile(f)(1.5)
+    assert [type(x) for x in log] == [float]
 
 
 class Result(dict[str, Any]):

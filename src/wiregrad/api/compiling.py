@@ -334,19 +334,21 @@ class CompiledFunction(ComparesItself):
 
     def _certified(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], kept: Kept, *, keep: bool
-    ) -> Certified | Exception:
+    ) -> Certified | BaseException:
         """Return a recording of the function, or what kept it from being recorded: then no effects of it are left."""
         try:
             found = certify(self._f, args, kwargs, keep=keep)
-        except Exception as error:
+        except BaseException as error:
             self._undo(kept)
+            if isinstance(error, KeyboardInterrupt):
+                raise
             if isinstance(error, NotReplayableError):
                 kept.direct = str(error)
             return error
         return NotReplayableError(CHANGES) if self._undo(kept) else found
 
     def _itself_after(
-        self, error: Exception, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+        self, error: BaseException, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         """Call the function itself where it could not be recorded."""
         if isinstance(error, NotReplayableError):
@@ -358,8 +360,11 @@ class CompiledFunction(ComparesItself):
             raise error from None
 
     def _undo(self, kept: Kept) -> bool:
-        """Undo what a recording has changed outside, where it left recorded values; returns whether it changed it."""
-        if not kept.outside.mutates or not kept.outside.changed():
+        """Undo what a recording has changed outside, where it left recorded values; returns whether it changed it.
+
+        What changes while other threads run, and code that writes nothing is recorded, was changed by those threads.
+        """
+        if not kept.outside.changed() or (threading.active_count() > 1 and not kept.outside.mutates):
             return False
         kept.outside.restore()
         self._changes += 1

@@ -57,11 +57,15 @@ def read_circuit(source: str, form: str | None = None) -> tuple[Circuit, str]:
     return (_formula(source), FORMULA) if form is None else _in_file(source, form)
 
 
+MAX_FILE_NAME = 250
+"""Longer texts are no names of files: systems refuse to look for them."""
+
+
 def _formula(source: str) -> Circuit:
     try:
         return circuit(source)
     except FormulaError:
-        if len(source) < 1000 and Path(source).is_file():
+        if len(source) < MAX_FILE_NAME and Path(source).is_file():
             raise Failure(
                 f"{source} is a file, but its name does not end in {listed(ENDINGS)}; give it as - < {source}"
             ) from None

@@ -136,6 +136,10 @@ def _described(data: Any) -> str:
     return f"{type(data).__name__} {shown(data)}"
 
 
+MAX_REFERENCES = 2
+"""References that `_next` itself holds: a variable and an argument. A debugger that looks at variables holds more."""
+
+
 class Memory(np.ndarray):
     """Bytes that a large array of a recording stands in. Nothing but such arrays refers to them."""
 
@@ -148,8 +152,9 @@ class Memories(threading.local):
 
     def __init__(self) -> None:
         self._known: deque[Memory] = deque([_allocate(0)], MAX_MEMORIES)
-        self._unshared = self._next()[1]
-        """What `_next` counts for memory that no array stands in."""
+        references = self._next()[1]
+        self._unshared = references if references <= MAX_REFERENCES else 0
+        """What `_next` counts for memory that no array stands in; 0, so that none is used again, if it cannot tell."""
 
     def copy(self, array: Any) -> Any:
         """Return a read-only copy of an array."""

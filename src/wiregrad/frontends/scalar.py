@@ -26,7 +26,17 @@ from wiregrad.dtypes import plain
 from wiregrad.errors import OperandError
 from wiregrad.frontends.record import NAMESPACE, enter, meet, record, tracing
 from wiregrad.frontends.tape import BLOCKED, LITERAL, ROW, STATE
-from wiregrad.frontends.value import NumpyScalar, Scalar, Value, as_python, is_operand, is_python, leaf
+from wiregrad.frontends.value import (
+    LOOKUPS,
+    NumpyScalar,
+    Scalar,
+    Value,
+    as_python,
+    is_operand,
+    is_python,
+    leaf,
+    refuse_lookup,
+)
 from wiregrad.ir import CONSTANT, INPUT, TABLE, Builder, Circuit, Op
 from wiregrad.ir.mode import Convention, chosen_convention, default_convention, encode, has_kinks
 from wiregrad.ir.operators import ARITHMETIC, COMPARISONS, SIGNS
@@ -421,6 +431,8 @@ def _compare(spelling: str) -> Callable[[Scalar, Any], Any]:
             # A value from outside may steer the function that is traced.
             return record(op, (self, other))
         if kind is Scalar:
+            if LOOKUPS and spelling == "==":
+                refuse_lookup(self, other)
             return compare(self._data, other._data)
         if kind is float or kind is int or kind is bool:
             return compare(self._data, other)
@@ -437,6 +449,8 @@ def _compare_in_numpy(spelling: str) -> Callable[[NumpyScalar, Any], Any]:
     def method(self: NumpyScalar, other: Any) -> Any:
         kind = type(other)
         if kind is NumpyScalar or kind is Scalar:
+            if LOOKUPS and spelling == "==":
+                refuse_lookup(self, other)
             return np.True_ if compare(self._data, other._data) else np.False_
         if kind is float or kind is int:
             return np.True_ if compare(self._data, other) else np.False_

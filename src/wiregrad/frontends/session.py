@@ -247,7 +247,10 @@ def released(result: Any, session: Session) -> Any:
         # Transforms answer with Python floats, so what stands for one is taken for one.
         return as_python(result)
     data = data_of(result)
-    shared = type(data) is np.ndarray and (data.base is not None if isinstance(result, Value) else is_own(data))
+    if type(data) is not np.ndarray:
+        return data
+    # What is returned belongs to its receiver, who may write to it.
+    shared = data.base is not None or not data.flags.writeable if isinstance(result, Value) else is_own(data)
     return data.copy() if shared else data
 
 

@@ -5,37 +5,89 @@ These are names that NumPy's arrays do not have; where both libraries have a nam
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from wiregrad.errors import MutationError, user_line
 from wiregrad.frontends.dispatch import run
 from wiregrad.frontends.value import Value, new
 from wiregrad.ir import TABLE
 from wiregrad.ops.functions import BY_NUMPY, FUNCTIONS
 from wiregrad.ops.functions.index import like
 
+VIEWS = frozenset(
+    "reshape ravel flatten view T mT t transpose permute swapaxes moveaxis squeeze unsqueeze expand_dims diagonal real "
+    "imag detach broadcast_to expand_as atleast_1d atleast_2d atleast_3d split array_split".split()
+)
+"""Methods and functions whose result shares its elements with the array, in NumPy or PyTorch."""
+
 
 class ClonedValue(Value):
-    """A copy of a value whose elements may be assigned: it then stands for the array with the new elements."""
+    """A copy of a value whose elements may be assigned: it then stands for the array with the new elements.
 
-    __slots__ = ()
+    As long as a part of it exists that would share its elements, assignment raises: the part would not see it.
+    """
+
+    __slots__ = ("views",)
+
+    views: list[weakref.ref[Value]]
+    """The parts that were taken."""
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        _become(self, run(_assigned, "indexing", (self, index, value), {}))
+        self._assign(run(_assigned, "indexing", (self, index, value), {}), value)
 
     def __iadd__(self, other: Any) -> ClonedValue:
-        return _become(self, self + other)
+        return self._assign(self + other)
 
     def __isub__(self, other: Any) -> ClonedValue:
-        return _become(self, self - other)
+        return self._assign(self - other)
 
     def __imul__(self, other: Any) -> ClonedValue:
-        return _become(self, self * other)
+        return self._assign(self * other)
 
     def __itruediv__(self, other: Any) -> ClonedValue:
-        return _become(self, self / other)
+        return self._assign(self / other)
+
+    def __getitem__(self, index: Any) -> Any:
+        part = super().__getitem__(index)
+        return self._note_view(part) if _is_basic(index) else part
+
+    def __getattribute__(self, name: str) -> Any:
+        attribute = super().__getattribute__(name)
+        if name not in VIEWS:
+            return attribute
+        if isinstance(attribute, Value):
+            return self._note_view(attribute)
+        return lambda *args, **kwargs: self._note_view(attribute(*args, **kwargs))
+
+    def __array_function__(self, function: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        result = super().__array_function__(function, types, args, kwargs)  # type: ignore[misc]
+        return self._note_view(result) if function.__name__ in VIEWS else result
+
+    def _note_view(self, part: Any) -> Any:
+        """Remember a part that shares its elements; a number is a copy."""
+        for value in part if isinstance(part, list | tuple) else (part,):
+            if isinstance(value, Value) and value.shape:
+                self.views.append(weakref.ref(value))
+        return part
+
+    def _assign(self, assigned: Value, given: Any = None) -> ClonedValue:
+        if any(view() is not None and view() is not given for view in self.views):
+            raise MutationError(
+                "a part of this clone was taken before (a slice, .T, reshape) and would not see what is assigned now; "
+                f"assign first, or take the part of another clone{user_line()}"
+            )
+        self.views.clear()
+        return _become(self, assigned)
+
+
+def _is_basic(index: Any) -> bool:
+    """Return whether an index gives a view: slices and whole numbers, no lists, arrays or masks."""
+    parts = index if isinstance(index, tuple) else (index,)
+    return all(part is None or part is Ellipsis or isinstance(part, int | slice) for part in parts)
 
 
 def _assigned(x: Value, index: Any, value: Any) -> Any:
@@ -55,7 +107,9 @@ def _become(clone: ClonedValue, value: Value) -> ClonedValue:
 
 def clone(x: Value) -> ClonedValue:
     """Return a copy whose elements may be assigned."""
-    return _become(new(ClonedValue), TABLE["positive"](x))
+    copy: ClonedValue = new(ClonedValue)
+    copy.views = []
+    return _become(copy, TABLE["positive"](x))
 
 
 def clamp(x: Value, min: Any = None, max: Any = None) -> Any:

@@ -196,7 +196,7 @@ def trace_at(f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any])
     check_function(f)
     for leaf in flatten((tuple(args), dict(kwargs)))[0]:
         if isinstance(leaf, Value):
-            _note_leak(leaf)
+            _check_origin(leaf)
     traced = run_traced(f, args, kwargs, named=True, replayed=False)
     if traced.tape.identity.unforeseen is not None:
         raise EscapeError(traced.tape.identity.unforeseen)
@@ -207,10 +207,19 @@ def trace_at(f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any])
     return Writer(traced, names, getattr(f, "__name__", "f")).circuit(), inputs
 
 
-def _note_leak(value: Value) -> None:
-    """Note that a value of a traced function goes into a circuit of its own, whose numbers no certificate follows."""
-    if value._tape is not None and value._tape.tracing:
-        value._tape.leak = "a circuit was traced inside"
+def _check_origin(value: Value) -> None:
+    """Raise for a value of a transform that is running: what a circuit computes carries no gradient back to it."""
+    tape = value._tape
+    if tape is None:
+        return
+    if tape.tracing:
+        # No certificate follows its numbers into the circuit.
+        tape.leak = "a circuit was traced inside"
+    elif tape.of_transform and tape.owner is not None:
+        raise EscapeError(
+            "a circuit was asked for inside a transform, of a value that is being differentiated; its gradient would "
+            f"be cut in silence: call the function itself, or hand in v.item(){user_line()}"
+        )
 
 
 def _take_outside(traced: Traced) -> list[str]:
@@ -222,7 +231,7 @@ def _take_outside(traced: Traced) -> list[str]:
         tape.certificates += [Certificate(place(tape, value), outcome, line) for value, outcome, line in tape.escapes]
     outside = {offset: value for offset, value in tape.leaves.items() if notes_of(value).born != tape.serial}
     for value in outside.values():
-        _note_leak(value)
+        _check_origin(value)
     traced.inputs += outside
     return [value.name or traced.holders.get(id(value), "v") for value in outside.values()]
 
@@ -355,7 +364,7 @@ class Writer:
     def _constant(self, value: Any) -> int:
         array = np.asarray(own(value) if isinstance(value, np.ndarray) else value)
         if array.dtype not in DTYPES.values():
-            array = array.astype(np.int64 if array.dtype.kind in "iu" else np.float64)
+            array = array.astype(_wire_dtype(array))
         key = array.dtype.str, array.shape, array.tobytes()
         if key not in self._constants:
             self._constants[key] = self.recording.append_constant(array[()])
@@ -363,6 +372,15 @@ class Writer:
 
     def _free(self, name: str, otherwise: str) -> str:
         return self.recording.free_name(name if _is_name(name) else otherwise)
+
+
+def _wire_dtype(array: Any) -> type:
+    """Return the dtype of wires that holds the numbers of an array of another dtype."""
+    if array.dtype.kind == "c":
+        return np.complex128
+    if array.dtype.kind in "iu" and (not array.size or array.max() <= np.iinfo(np.int64).max):
+        return np.int64
+    return np.float64
 
 
 def _strong(x: Any, node: Extra) -> Any:

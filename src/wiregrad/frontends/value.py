@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import math
 import numbers
+import sys
 import weakref
 from collections.abc import Callable, Iterator
 from functools import partial
+from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -303,6 +305,8 @@ class Value(Operators):
     def __eq__(self, other: object) -> Any:
         if other is None:
             return False
+        if LOOKUPS and isinstance(other, Value):
+            refuse_lookup(self, other)
         return TABLE.infix["=="](self, other)
 
     def __ne__(self, other: object) -> Any:
@@ -323,6 +327,7 @@ class Value(Operators):
                 f"write v.item() for its number, or id(v) for the value itself{user_line()}"
             )
         _escape(self, self._data)
+        LOOKUPS[:] = [_instruction(sys._getframe(1))]
         return hash(_key(self))
 
     if TYPE_CHECKING:
@@ -336,7 +341,14 @@ class Value(Operators):
     def __format__(self, spec: str) -> str:
         # Text is for people, so this cuts no gradient; but it may steer what follows.
         _escape(self, self._data)
-        return format(self._data, spec) if spec else repr(self)
+        return format(self._data, spec) if spec or _is_of_transform(self) else repr(self)
+
+    def __str__(self) -> str:
+        if not _is_of_transform(self):
+            return repr(self)
+        # The function that is differentiated sees the text that it would see without.
+        _escape(self, self._data)
+        return str(self._data)
 
     def __round__(self, digits: int | None = None) -> Any:
         return np.round(self, 0 if digits is None else digits)
@@ -357,6 +369,48 @@ class Value(Operators):
         if self._tape is not None:
             raise EscapeError(_ESCAPE.format("bytes") + user_line())
         return Value, (self._data, self.name)
+
+
+LOOKUPS: list[tuple[CodeType, int, int]] = []
+"""The instruction that looked a recorded number up in a dict or set last, by hashing it; empty before the first."""
+
+
+def _instruction(frame: FrameType) -> tuple[CodeType, int, int]:
+    """Return what tells apart the instruction that a frame is at."""
+    return frame.f_code, frame.f_lasti, id(frame)
+
+
+def refuse_lookup(one: Value, two: Value) -> None:
+    """Raise where a dict or set takes two different recorded numbers for one key because they are equal now.
+
+    A cache would answer with the result of the other one, whose gradient is not this one's.
+    """
+    if one._tape is None or two._tape is None or _is_same_node(one, two):
+        return
+    if [_instruction(sys._getframe(2))] == LOOKUPS and np.array_equal(one._data, two._data):
+        raise OperandError(
+            f"a dict, set or cache holds a recorded number that equals this one ({_brief(one._data)}) but was computed "
+            "in another way, so its gradient is another; do without the cache, or look up v.item()"
+            f"{user_line()}"
+        )
+
+
+def _is_same_node(one: Value, two: Value) -> bool:
+    """Return whether two values are one node, or the same op of the same nodes, as an element that is taken twice."""
+    tape = one._tape
+    if tape is None or tape is not two._tape:
+        return False
+    if one._index == two._index:
+        return True
+    node, other = tape.node_at(one._index), tape.node_at(two._index)
+    if node.op != other.op or node.sources != other.sources or not node.sources:
+        return False
+    pairs = zip(node.sources, node.xs, other.xs, strict=True)
+    return all(source != LITERAL or np.array_equal(x, y) for source, x, y in pairs)
+
+
+def _is_of_transform(value: Value) -> bool:
+    return value._tape is not None and value._tape.of_transform
 
 
 class Scalar(Value):

@@ -220,7 +220,7 @@ def _enters_for_another(frame: FrameType) -> bool:
 def _is_manager(frame: FrameType) -> bool:
     """Return whether a function enters a context manager, or is part of one."""
     code = frame.f_code
-    return code.co_name in ("__enter__", "__aenter__") or code.co_filename == contextlib.__file__
+    return code.co_name in ("__enter__", "__aenter__") or code.co_filename in (contextlib.__file__, __file__)
 
 
 def _is_of_task(frame: FrameType) -> bool:

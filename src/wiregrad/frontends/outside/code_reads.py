@@ -22,7 +22,8 @@ WRITES = GLOBAL_WRITES | {"STORE_ATTR", "DELETE_ATTR", "STORE_SUBSCR", "DELETE_S
 MUTATORS = frozenset(
     "append appendleft extend extendleft insert add discard remove pop popleft popitem clear update setdefault reverse "
     "rotate sort fill put itemset copyto putmask place setattr delattr __setattr__ __setitem__ "
-    "__delitem__ __init__".split()
+    "__delitem__ __init__ __iadd__ __ior__ setitem delitem iadd ior heappush heappop heapify heapreplace heappushpop "
+    "insort insort_left insort_right put_along_axis fill_diagonal".split()
 )
 """Names of methods and functions that change what they are given."""
 IGNORED = frozenset(["CACHE", "EXTENDED_ARG", "PUSH_NULL", "NOP"])
@@ -44,6 +45,8 @@ class CodeReads:
     """The modules that import statements name, with their level: 0, or the number of leading dots."""
     makes_classes: bool
     """Whether there is a class statement."""
+    stored: frozenset[str]
+    """Attributes that are assigned."""
     mutates: bool
     """Whether anything but local variables may be changed: globals, variables around, attributes, elements."""
 
@@ -60,6 +63,7 @@ def reads_of(code: CodeType) -> CodeReads:
     global_names, names = set[str](), set[str]()
     pairs, escaping = set[tuple[str, str]](), set[str]()
     imports: list[tuple[str, int]] = []
+    stored = set[str]()
     makes_classes = mutates = False
     for inner in nested_codes(code):
         texts = set(names_in(inner.co_consts))
@@ -74,7 +78,9 @@ def reads_of(code: CodeType) -> CodeReads:
             elif step.opname == "IMPORT_FROM":
                 escaping.add(step.argval)
             makes_classes = makes_classes or step.opname == "LOAD_BUILD_CLASS"
-            mutates = mutates or step.opname in WRITES or _writes_around(step, inner)
+            mutates = mutates or step.opname in WRITES or _is_in_place(step) or _writes_around(step, inner)
+            if step.opname == "STORE_ATTR":
+                stored.add(step.argval)
             *others, last = _loaded(step)
             escaping.update(others)
             if last == "__class__":
@@ -92,6 +98,7 @@ def reads_of(code: CodeType) -> CodeReads:
         frozenset(escaping - {""}),
         tuple(imports),
         makes_classes,
+        frozenset(stored),
         mutates or not MUTATORS.isdisjoint(names),
     )
 
@@ -103,6 +110,11 @@ def nested_codes(code: CodeType) -> Iterator[CodeType]:
         code = stack.pop()
         yield code
         stack += [constant for constant in code.co_consts if isinstance(constant, CodeType)]
+
+
+def _is_in_place(step: dis.Instruction) -> bool:
+    """Return whether an instruction is one of `+=`, `|=` and the like."""
+    return step.opname == "BINARY_OP" and step.argrepr.endswith("=")
 
 
 def _writes_around(step: dis.Instruction, code: CodeType) -> bool:

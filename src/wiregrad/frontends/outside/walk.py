@@ -35,7 +35,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from wiregrad.frontends.outside.code_reads import names_in, reads_of
+from wiregrad.frontends.outside.code_reads import MUTATORS, names_in, reads_of
 from wiregrad.frontends.outside.known_kinds import (
     ATOMIC_BASES,
     BASES,
@@ -107,6 +107,8 @@ class OutsideState:
         self.names: set[str] = set()
         self._pairs: set[tuple[str, str]] = set()
         self._escaping: set[str] = {""}
+        self._stored: set[str] = set()
+        """Names of attributes that the code assigns."""
         self._constructed: set[int] = set()
         """Ids of the classes that the code itself can reach, and so may call."""
         self._calls_any_class = False
@@ -228,6 +230,7 @@ class OutsideState:
         self._escaping |= reads.escaping
         self.makes_classes = self.makes_classes or reads.makes_classes
         self.mutates = self.mutates or reads.mutates
+        self._stored |= reads.stored
         unseen = sorted(UNSEEN & reads.names)
         if unseen:
             self._stop(f"it uses {unseen[0]} (in {function.__qualname__}), which leads to things that are not followed")
@@ -349,6 +352,7 @@ class OutsideState:
     def _follow_builtin(self, function: Any, path: str) -> None:
         owner = function.__self__
         self._reflects = self._reflects or function.__name__ in REFLECTIVE
+        self.mutates = self.mutates or function.__name__ in MUTATORS
         if owner is not None and not isinstance(owner, ModuleType):
             # A method of an object, such as `table.get`.
             self._enqueue(owner, path)
@@ -419,10 +423,10 @@ class OutsideState:
         variables = vars(scope.module)
         names = {name for binding, name in self._pairs if binding in scope.bindings}
         if escapes:
-            names |= self.names & variables.keys()
+            names |= (self.names & variables.keys()) | self._stored
         for name in sorted(names - scope.done):
             scope.done.add(name)
-            if name in variables or not scope.known:
+            if name in variables or name in self._stored or not scope.known:
                 value = self._variable(variables, name, scope.path)
                 if value is ABSENT:
                     value = self._variable(variables, "__getattr__", scope.path)

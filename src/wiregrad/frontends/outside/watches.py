@@ -63,6 +63,7 @@ class Snapshot:
         self._note(f"{name}.__defaults__ is not {self._name(function.__defaults__)}")
         self._note(f"{name}.__kwdefaults__ is not {self._name(function.__kwdefaults__)}")
         self._note(f"len({name}.__dict__) != {len(function.__dict__)}")
+        self._undo.append(partial(_restore_function, function, dict(function.__dict__), *_parts_of(function)))
 
     def note_variable(self, variables: dict[str, Any], variable: str) -> None:
         """Note what a variable is; it may not exist."""
@@ -288,6 +289,9 @@ class Container:
         self.thing = thing
         self.elements = _element_lister(thing)
         self.was = list(self.elements(thing))
+        base = _base_of(thing)
+        # A copy keeps the hashes of its keys, which need not be hashable any more when they are put back.
+        self.copy: Any = base.copy(thing) if issubclass(base, dict | set) else self.was
 
     def labelled(self) -> Iterator[tuple[str, Any]]:
         """Return the elements with what stands for them behind the container's name, such as `[3]`."""
@@ -312,14 +316,10 @@ class Container:
             return
         thing, base = self.thing, _base_of(self.thing)
         base.clear(thing)
-        if issubclass(base, dict):
-            count = len(self.was) // 2
-            for key, value in zip(self.was[:count], self.was[count:], strict=False):
-                base.__setitem__(thing, key, value)
-        elif base is set:
-            set.update(thing, self.was)
+        if issubclass(base, dict | set):
+            (dict if base is defaultdict else base).update(thing, self.copy)
         else:
-            base.extend(thing, self.was[: -1 if base is deque else None])
+            base.extend(thing, self.copy[: -1 if base is deque else None])
 
 
 class ArrayCopy:
@@ -410,6 +410,18 @@ def slots_of(kind: type) -> dict[str, MemberDescriptorType]:
 
 def _is_special(name: str) -> bool:
     return name.startswith("__") and name.endswith("__")
+
+
+def _parts_of(function: FunctionType) -> tuple[Any, ...]:
+    return function.__code__, function.__defaults__, function.__kwdefaults__
+
+
+def _restore_function(function: FunctionType, attributes: dict[str, Any], *parts: Any) -> None:
+    if not all(map(is_, _parts_of(function), parts)):
+        function.__code__, function.__defaults__, function.__kwdefaults__ = parts
+    if [*function.__dict__] != [*attributes] or not all(map(is_, function.__dict__.values(), attributes.values())):
+        function.__dict__.clear()
+        function.__dict__.update(attributes)
 
 
 def _restore_item(variables: dict[str, Any], name: str, was: Any) -> None:
