@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import os
 import random
-import signal
 import subprocess
 import sys
 import threading
@@ -324,16 +323,11 @@ def interrupt(count: int, seed: int) -> str:
     return done.stdout.strip()
 
 
-needs_timers = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="the system has no timers for signals")
-
-
-@needs_timers
 def test_an_interrupt_leaves_arrays_and_blocks_as_they_were() -> None:
     assert interrupt(300, 1) == "caught 300"
 
 
 @pytest.mark.full
-@needs_timers
 @pytest.mark.parametrize("seed", range(10))
 def test_a_hundred_thousand_interrupts_leave_arrays_and_blocks_as_they_were(seed: int) -> None:
     assert interrupt(10_000, seed) == "caught 10000"
