@@ -30,7 +30,7 @@ from wiregrad.frontends.certified import Certified, NotReplayableError, certify,
 from wiregrad.frontends.outside import ComparesItself, OutsideState
 from wiregrad.frontends.session import Argnums, check_function, name_of
 from wiregrad.frontends.signature import NoSignatureError, Signature, ValuesGivenError
-from wiregrad.frontends.tape import STATE
+from wiregrad.frontends.tape import STATE, WATCHES
 from wiregrad.frontends.transforms import value_and_grad
 from wiregrad.frontends.tree import LEAF, flatten, unflatten
 from wiregrad.inspect.report import Report, capped
@@ -437,10 +437,14 @@ def signature_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Signature | s
 
 def disturbed(kept: Kept) -> bool:
     """Return whether something around the call counts: a transform, a watcher, a chosen convention, what is outside."""
-    # Who watches, watches carefully.
-    if STATE.tape is not None or STATE.careful or CHOICES.active():
+    # The first question is quick: whether there is anything of the kind at all. Who watches, watches carefully.
+    around = STATE.innermost is not None or WATCHES.opened or CHOICES.opened
+    if around and (STATE.tape is not None or STATE.careful or CHOICES.active()):
         return True
-    return errors_are_visible() or kept.outside.changed()
+    unknown = ERROR_SETTINGS is None or ERROR_SETTINGS.get() is not _harmless[0]
+    if unknown and errors_are_visible():
+        return True
+    return kept.outside.changed()
 
 
 def errors_are_visible() -> bool:
@@ -452,12 +456,9 @@ def errors_are_visible() -> bool:
     >>> errors_are_visible()
     False
     """
-    settings = None if ERROR_SETTINGS is None else ERROR_SETTINGS.get()
-    if settings is not None and settings is _harmless[0]:
-        return False
     visible = not {"raise", "call", "log"}.isdisjoint(np.geterr().values())
-    if not visible:
-        _harmless[0] = settings
+    if not visible and ERROR_SETTINGS is not None:
+        _harmless[0] = ERROR_SETTINGS.get()
     return visible
 
 
