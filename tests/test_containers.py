@@ -66,6 +66,25 @@ class Point(typing.NamedTuple):
         return (self.x * self.x + self.y * self.y) ** 0.5
 
 
+class Unit(list[float]):
+    """A list with a slot."""
+
+    __slots__ = ("scale",)
+
+
+class OwnUnit(Unit):
+    """A list with a slot of the same name as its base has."""
+
+    __slots__ = ("scale",)
+
+
+def with_slots_of_one_name() -> OwnUnit:
+    unit = OwnUnit([3.0])
+    Unit.scale.__set__(unit, 2.0)  # type: ignore[attr-defined]
+    unit.scale = 5.0
+    return unit
+
+
 def with_attribute() -> Table:
     table = Table([3.0])
     table.scale = 5.0
@@ -98,6 +117,7 @@ CASES: dict[str, tuple[Callable[[Any], Any], Any]] = {
     "list with a method": (lambda t: t.scaled(), Table([3.0])),
     "list with an attribute": (lambda t: t.scaled(), with_attribute()),
     "list that is walked through backwards": (lambda t: t[0] * 10.0 + t[1] ** 2, Reversed([1.0, 2.0])),
+    "list with two slots of one name": (lambda t: t[0] * t.scale, with_slots_of_one_name()),
     "dict with attributes for keys": (lambda d: d.a * d.b, Attributes(b=2.0, a=3.0)),
     "dict that doubles": (lambda d: d["a"] ** 2, Doubling(a=3.0)),
     "dict with another constructor": (lambda d: d[d.name] ** 2, with_name()),

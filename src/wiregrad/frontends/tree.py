@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MemberDescriptorType
 from typing import Any
 
@@ -138,14 +138,16 @@ def own_attributes(container: Any) -> dict[str, Any]:
     kind = type(container)
     if kind in BASES or not issubclass(kind, BASES):
         return {}
-    slots = {
-        name: part
-        for base in kind.__mro__
-        for name, part in vars(base).items()
-        if type(part) is MemberDescriptorType and not name.startswith("__")
-    }
+    slots = {name: part for name, part in member_slots(kind.__mro__).items() if not name.startswith("__")}
     found = {name: part.__get__(container) for name, part in slots.items() if hasattr(container, name)}
     return {**found, **getattr(container, "__dict__", {})}
+
+
+def member_slots(mro: Sequence[type]) -> dict[str, MemberDescriptorType]:
+    """Return the slots of classes by name; of slots of one name that of the most derived class, as Python takes it."""
+    return {
+        name: part for base in reversed(mro) for name, part in vars(base).items() if type(part) is MemberDescriptorType
+    }
 
 
 def unflatten(tree: Tree, leaves: Iterable[Any]) -> Any:

@@ -57,9 +57,9 @@ from wiregrad.frontends.outside.watches import (
     ClassScope,
     Container,
     ModuleScope,
+    OutsideSnapshot,
     Scope,
     SlotScope,
-    Snapshot,
     contents,
     dict_of,
     slots_of,
@@ -123,7 +123,7 @@ class OutsideState:
         self._byte_room = MAX_BYTES
         self._home: dict[str, Any] | None = None
         """The globals of the function that was given first."""
-        self._snapshot = Snapshot()
+        self._snapshot = OutsideSnapshot()
         self.changed, self.restore = self._snapshot.changed, self._snapshot.restore
         self.follow(*things)
 

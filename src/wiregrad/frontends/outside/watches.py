@@ -29,6 +29,7 @@ from wiregrad.frontends.outside.known_kinds import (
     is_known_module,
     is_python_class,
 )
+from wiregrad.frontends.tree import member_slots
 
 ABSENT = object()
 """Marks a variable that does not exist."""
@@ -38,7 +39,7 @@ SMALL_ARRAY_BYTES = 1 << 18
 """Up to this size an array is compared as bytes, which copies it."""
 
 
-class Snapshot:
+class OutsideSnapshot:
     """Everything a function reads from outside, as it was.
 
     Variables, cells and functions are compared by a function that is generated for them: a call of a compiled function
@@ -398,14 +399,11 @@ def _element_lister(thing: Any) -> Callable[[Any], Iterable[Any]]:
 
 
 def slots_of(kind: type) -> dict[str, MemberDescriptorType]:
-    """Return the slots that classes have made, under the names that code has for them; a derived class goes first."""
-    return {
-        name: part
-        for base in reversed(kind.__mro__)
-        if is_python_class(base) or base in (partial, defaultdict)
-        for name, part in vars(base).items()
-        if type(part) is MemberDescriptorType and not (_is_special(name) and is_known_class(base))
-    }
+    """Return the slots that classes have made, under the names that code has for them."""
+    makers = [base for base in kind.__mro__ if is_python_class(base) or base in (partial, defaultdict)]
+    own = [base for base in makers if not is_known_class(base)]
+    slots = {name: slot for name, slot in member_slots(makers).items() if not _is_special(name)}
+    return {**slots, **member_slots(own)}
 
 
 def _is_special(name: str) -> bool:
