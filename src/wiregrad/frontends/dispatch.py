@@ -22,9 +22,9 @@ from wiregrad.errors import (
     user_line,
 )
 from wiregrad.frontends.lift import own
-from wiregrad.frontends.record import record
+from wiregrad.frontends.record import are_discrete, record
 from wiregrad.frontends.tree import flatten, tree_map, unflatten
-from wiregrad.frontends.value import Discrete, Value, as_numpy, concrete, leaf, notes_of
+from wiregrad.frontends.value import Value, as_numpy, concrete, leaf, notes_of
 from wiregrad.ir import TABLE, Op
 from wiregrad.ir.operators import ARITHMETIC
 from wiregrad.ops import Elementwise
@@ -55,7 +55,7 @@ def _run_or_concrete(entry: Any, function: Any, args: tuple[Any, ...], kwargs: d
     try:
         return run(entry.run, entry.name, args, kwargs)
     except (NoRuleError, EscapeError):
-        if not _are_discrete(flatten((args, kwargs))[0]):
+        if not are_discrete(flatten((args, kwargs))[0]):
             raise
     return run_without_rule(function, args, kwargs)
 
@@ -101,7 +101,7 @@ def run_without_rule(function: Callable[..., Any], args: tuple[Any, ...], kwargs
     Conditions and whole numbers are certified as what they are; of constants the result is a constant.
     """
     leaves, tree = flatten((args, kwargs))
-    if _are_discrete(leaves):
+    if are_discrete(leaves):
         args, kwargs = unflatten(tree, [concrete(leaf) for leaf in leaves])
         return function(*args, **kwargs)
     if not all(is_literal(leaf) for leaf in leaves if isinstance(leaf, Value)):
@@ -112,11 +112,6 @@ def run_without_rule(function: Callable[..., Any], args: tuple[Any, ...], kwargs
 
 def _call_method(name: str, thing: Any, *args: Any, **kwargs: Any) -> Any:
     return getattr(thing, name)(*args, **kwargs)
-
-
-def _are_discrete(leaves: list[Any]) -> bool:
-    """Return whether all values are conditions and whole numbers, which no gradient passes."""
-    return all(isinstance(leaf, Discrete) or not isinstance(leaf, Value) for leaf in leaves)
 
 
 def is_literal(value: Value) -> bool:
@@ -234,7 +229,7 @@ def _checked(function: Callable[..., Any], name: str) -> Callable[..., Any]:
         try:
             return run(function, name, (self, *args), kwargs)
         except (NoRuleError, EscapeError):
-            if not _are_discrete(flatten((self, args, kwargs))[0]):
+            if not are_discrete(flatten((self, args, kwargs))[0]):
                 raise
         return run_without_rule(_call_method, (name, self, *args), kwargs)
 

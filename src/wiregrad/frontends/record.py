@@ -216,7 +216,7 @@ def finish(tape: Tape | None, op: Op, operands: Sequence[Any], xs: Sequence[Any]
 
 def _finish_traced(tape: Tape, op: Op, operands: Sequence[Any], xs: Sequence[Any], y: Any) -> Any:
     """Append a node of a traced function whose output is known; returns its value."""
-    if y.dtype not in WIRES and _are_discrete(operands):
+    if y.dtype not in WIRES and are_discrete(operands):
         # No wire has this dtype (NumPy's True // True is an int8), and no gradient needs it.
         for x in operands:
             concrete(x)
@@ -245,7 +245,7 @@ def _append(tape: Tape, op: Op, operands: Sequence[Any], xs: Sequence[Any], y: A
     return offset
 
 
-def _are_discrete(operands: Sequence[Any]) -> bool:
+def are_discrete(operands: Sequence[Any]) -> bool:
     """Return whether no operand is a value that a gradient passes."""
     return all(isinstance(x, Discrete) or not isinstance(x, Value) for x in operands)
 
