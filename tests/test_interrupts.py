@@ -1,6 +1,7 @@
 """Ctrl-C in batches: real signals, sent to processes of their own while native code or the interpreter runs.
 
-Reactions are measured in processor time of the process, which other work on the machine does not stretch.
+Reactions are measured as a share of the processor time that the whole batch would take, estimated in the same process:
+a busy machine slows both.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ PATIENCE = 600
 """How many seconds a process may take on a busy machine."""
 LONG = 8_000_000
 """Points for which every batch below takes many seconds."""
+PROMPT = 0.05
+"""The largest share of a batch that may still be computed after the signal."""
 
 SCRIPT = """
 import json, os, resource, signal, sys, threading, time
@@ -45,6 +48,10 @@ def send(delay):
 
 compiled, few, many, sent = chain().compile(), np.linspace(0, 1, 70)[:, None], np.full((points, 1), 0.5), []
 right, reactions, wrong, peaks = answers(few), [], 0, []
+start = time.process_time()
+sample = 20_000 if compiled.info.tier == "stencils" else 500
+answers(many[:sample])
+whole = points / sample * (time.process_time() - start)
 for delay in delays:
     sender = threading.Thread(target=send, args=(delay,))
     try:
@@ -57,8 +64,8 @@ for delay in delays:
     wrong += not np.array_equal(answers(few), right)
     peaks.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 print(json.dumps({
-    "tier": compiled.info.tier, "reactions": reactions, "wrong": wrong, "threads": threading.active_count(),
-    "growth": (peaks[-1] - peaks[min(3, len(peaks) - 1)]) * 1024, "after": time.process_time() - sent[-1],
+    "tier": compiled.info.tier, "reaction": max(reactions) / whole, "wrong": wrong, "threads": threading.active_count(),
+    "growth": (peaks[-1] - peaks[min(3, len(peaks) - 1)]) * 1024, "after": (time.process_time() - sent[-1]) / whole,
 }))
 """
 
@@ -89,13 +96,12 @@ def interrupted(
 )
 def test_a_batch_in_native_code_reacts_to_an_interrupt_at_once(method: str, nodes: int, threads: int | None) -> None:
     found = interrupted(method, nodes=nodes, threads=threads, delays=[0.2, 0.0])
-    workers = threads or os.cpu_count() or 1
 
     assert found["tier"] == "stencils"
-    assert max(found["reactions"]) < 0.1 * workers
+    assert found["reaction"] < PROMPT
     assert found["wrong"] == 0
     # Until the process ends: the threads have ended too, each after its share.
-    assert found["after"] < 0.3 * workers
+    assert found["after"] < 3 * PROMPT
 
 
 @pytest.mark.parametrize("method", ["batch", "batch_value_and_grad"])
@@ -103,7 +109,7 @@ def test_a_batch_in_the_interpreter_reacts_to_an_interrupt_at_once(method: str) 
     found = interrupted(method, nodes=200, threads=None, delays=[0.2, 0.0], native="0")
 
     assert found["tier"] == "interpreter"
-    assert max(found["reactions"]) < 0.1
+    assert found["reaction"] < PROMPT
     assert found["wrong"] == 0
 
 
@@ -112,7 +118,7 @@ def test_many_interrupts_leave_no_threads_and_no_memory_behind() -> None:
     found = interrupted("batch_value_and_grad", nodes=5_000, threads=2, delays=delays)
 
     assert found["wrong"] == 0
-    assert max(found["reactions"]) < 0.2
+    assert found["reaction"] < PROMPT
     # The main thread, and one for each of two processors and for the main thread's place.
     assert found["threads"] <= 2 + (os.cpu_count() or 1)
     assert found["growth"] < LONG * 8
