@@ -17,6 +17,7 @@ import numpy as np
 
 from wiregrad.ir import TABLE, Pattern
 from wiregrad.ops.array import Blocking, General, Linear, conj, literal
+from wiregrad.ops.fault import Advice
 from wiregrad.ops.flow import Masked, settle, shape_of, whole
 
 register = TABLE.register
@@ -164,7 +165,7 @@ def definite_samples(*cases: tuple[Any, ...]) -> Samples:
 matmul: Linear = register(
     Linear(
         name="matmul",
-        remedies="OF_MATRIX_PRODUCT",
+        remedies=Advice.MATRIX_PRODUCT,
         doc="Product of matrices, the last two axes; upstream times the transpose of the other factor.",
         inputs=("a", "b"),
         pattern=Pattern.SWAP,
@@ -190,7 +191,7 @@ def _solve_back(slot: int, g: Any, xs: Any, y: Any, *, strict: bool) -> Any:
 solve: General = register(
     General(
         name="solve",
-        remedies="OF_INVERSE",
+        remedies=Advice.INVERSE,
         doc="The x for which a @ x = b, for matrices b; with strict=False NaN where a is singular.",
         inputs=("a", "b"),
         pattern=Pattern.SWAP,
@@ -211,7 +212,7 @@ solve: General = register(
 inv: General = register(
     General(
         name="inv",
-        remedies="OF_INVERSE",
+        remedies=Advice.INVERSE,
         doc="The inverse of a matrix; with strict=False NaN where it is singular.",
         inputs=("x",),
         pattern=Pattern.SCALE,
@@ -320,7 +321,7 @@ def _sent_bend(bend: Any) -> Any:
 det: General = register(
     General(
         name="det",
-        remedies="OF_DETERMINANT",
+        remedies=Advice.DETERMINANT,
         doc="The determinant; its slope is the matrix of cofactors, for singular matrices too.",
         inputs=("x",),
         pattern=Pattern.SCALE,
@@ -397,7 +398,7 @@ def _is_complex(x: Any) -> bool:
 slogdet: Decomposition = register(
     Decomposition(
         name="slogdet",
-        remedies="OF_INVERSE",
+        remedies=Advice.INVERSE,
         doc="Sign and logarithm of the determinant, as two numbers in one array.",
         inputs=("x",),
         pattern=Pattern.SCALE,

@@ -16,6 +16,7 @@ import numpy as np
 
 from wiregrad.ir import SPLIT, TABLE, Level, Pattern
 from wiregrad.ops.elementwise import Elementwise
+from wiregrad.ops.fault import Advice
 from wiregrad.ops.flow import conj, is_complex, only
 from wiregrad.ops.kinks import Kink
 
@@ -249,7 +250,7 @@ negative: Elementwise = register(
 add: Elementwise = register(
     Elementwise(
         name="add",
-        remedies="OF_SUM",
+        remedies=Advice.SUM,
         doc="Sum of two wires.",
         inputs=("a", "b"),
         pattern=Pattern.DISTRIBUTE,
@@ -264,7 +265,7 @@ add: Elementwise = register(
 subtract: Elementwise = register(
     Elementwise(
         name="subtract",
-        remedies="OF_SUM",
+        remedies=Advice.SUM,
         doc="Difference of two wires.",
         inputs=("a", "b"),
         pattern=Pattern.DISTRIBUTE,
@@ -279,7 +280,7 @@ subtract: Elementwise = register(
 multiply: Elementwise = register(
     Elementwise(
         name="multiply",
-        remedies="OF_PRODUCT",
+        remedies=Advice.PRODUCT,
         doc="Product of two wires.",
         inputs=("a", "b"),
         pattern=Pattern.SWAP,
@@ -294,7 +295,7 @@ multiply: Elementwise = register(
 divide: Elementwise = register(
     Elementwise(
         name="divide",
-        remedies="OF_QUOTIENT",
+        remedies=Advice.QUOTIENT,
         doc="Quotient of two wires.",
         inputs=("a", "b"),
         pattern=Pattern.SCALE,
@@ -309,7 +310,7 @@ divide: Elementwise = register(
 power: Elementwise = register(
     Elementwise(
         name="power",
-        remedies="OF_POWER",
+        remedies=Advice.POWER,
         aliases=("pow",),
         doc="First wire to the power of the second.",
         inputs=("a", "b"),
@@ -330,7 +331,7 @@ power: Elementwise = register(
 square: Elementwise = register(
     Elementwise(
         name="square",
-        remedies="OF_SQUARE",
+        remedies=Advice.SQUARE,
         doc="The wire times itself.",
         inputs=("x",),
         pattern=Pattern.SCALE,
@@ -342,7 +343,7 @@ square: Elementwise = register(
 reciprocal: Elementwise = register(
     Elementwise(
         name="reciprocal",
-        remedies="OF_DIVISOR",
+        remedies=Advice.RECIPROCAL,
         doc="One over the wire.",
         inputs=("x",),
         pattern=Pattern.SCALE,
@@ -354,7 +355,7 @@ reciprocal: Elementwise = register(
 sqrt: Elementwise = register(
     Elementwise(
         name="sqrt",
-        remedies="OF_ROOT",
+        remedies=Advice.ROOT,
         doc="Square root.",
         inputs=("x",),
         pattern=Pattern.SCALE,
@@ -368,7 +369,7 @@ sqrt: Elementwise = register(
 cbrt: Elementwise = register(
     Elementwise(
         name="cbrt",
-        remedies="OF_CUBE_ROOT",
+        remedies=Advice.CUBE_ROOT,
         exact=lambda mp, x: mp.sign(x) * mp.cbrt(abs(x)),
         doc="Cube root.",
         inputs=("x",),
@@ -396,7 +397,7 @@ absolute: Elementwise = register(
 hypot: Elementwise = register(
     Elementwise(
         name="hypot",
-        remedies="OF_SQUARE",
+        remedies=Advice.SQUARE,
         doc="Length of the vector (a, b); slopes 0 at the origin.",
         inputs=("a", "b"),
         pattern=Pattern.SCALE,
@@ -418,7 +419,9 @@ hypot: Elementwise = register(
     )
 )
 
-exp: Elementwise = _slope("exp", "e to the power of the wire.", np.exp, lambda x, y: y, c="exp({x})", remedies="OF_EXP")
+exp: Elementwise = _slope(
+    "exp", "e to the power of the wire.", np.exp, lambda x, y: y, c="exp({x})", remedies=Advice.EXP
+)
 exp2: Elementwise = _slope(
     "exp2",
     "2 to the power of the wire.",
@@ -426,7 +429,7 @@ exp2: Elementwise = _slope(
     lambda x, y: y * LN2,
     exact=lambda mp, x: mp.power(2, x),
     c="exp2({x})",
-    remedies="OF_EXP2",
+    remedies=Advice.EXP2,
 )
 expm1: Elementwise = _slope(
     "expm1",
@@ -434,7 +437,7 @@ expm1: Elementwise = _slope(
     np.expm1,
     lambda x, y: exp(x),
     c="expm1({x})",
-    remedies="OF_EXPONENT",
+    remedies=Advice.EXPM1,
 )
 
 log: Elementwise = _slope(
@@ -445,7 +448,7 @@ log: Elementwise = _slope(
     domain=lambda x: x >= 0,
     aliases=("ln",),
     c="log({x})",
-    remedies="OF_LOG",
+    remedies=Advice.LOG,
 )
 log2: Elementwise = _slope(
     "log2",
@@ -455,7 +458,7 @@ log2: Elementwise = _slope(
     exact=lambda mp, x: mp.log(x, 2),
     domain=lambda x: x >= 0,
     c="log2({x})",
-    remedies="OF_LOG2",
+    remedies=Advice.LOG2,
 )
 log10: Elementwise = _slope(
     "log10",
@@ -464,7 +467,7 @@ log10: Elementwise = _slope(
     lambda x, y: where(below(x, 0.0), undefined(x), 1.0 / (x * LN10 + 0.0)),
     domain=lambda x: x >= 0,
     c="log10({x})",
-    remedies="OF_LOG10",
+    remedies=Advice.LOG10,
 )
 log1p: Elementwise = _slope(
     "log1p",
@@ -473,7 +476,7 @@ log1p: Elementwise = _slope(
     lambda x, y: where(below(x, -1.0), undefined(x), 1.0 / (1.0 + x)),
     domain=lambda x: x >= -1,
     c="log1p({x})",
-    remedies="OF_LOG1P",
+    remedies=Advice.LOG1P,
 )
 
 sin: Elementwise = _slope("sin", "Sine of an angle in radians.", np.sin, lambda x, y: cos(x), c="sin({x})")
@@ -498,7 +501,7 @@ arcsin: Elementwise = _slope(
     samples=tuple((k / 8,) for k in range(-7, 8)),
     aliases=("asin",),
     c="asin({x})",
-    remedies="OF_ANGLE",
+    remedies=Advice.ARC_ANGLE,
 )
 arccos: Elementwise = _slope(
     "arccos",
@@ -509,7 +512,7 @@ arccos: Elementwise = _slope(
     samples=tuple((k / 8,) for k in range(-7, 8)),
     aliases=("acos",),
     c="acos({x})",
-    remedies="OF_ANGLE",
+    remedies=Advice.ARC_ANGLE,
 )
 arctan: Elementwise = _slope(
     "arctan",
@@ -520,10 +523,10 @@ arctan: Elementwise = _slope(
     c="atan({x})",
 )
 sinh: Elementwise = _slope(
-    "sinh", "Hyperbolic sine.", np.sinh, lambda x, y: cosh(x), c="sinh({x})", remedies="OF_HYPERBOLA"
+    "sinh", "Hyperbolic sine.", np.sinh, lambda x, y: cosh(x), c="sinh({x})", remedies=Advice.HYPERBOLIC
 )
 cosh: Elementwise = _slope(
-    "cosh", "Hyperbolic cosine.", np.cosh, lambda x, y: sinh(x), c="cosh({x})", remedies="OF_HYPERBOLA"
+    "cosh", "Hyperbolic cosine.", np.cosh, lambda x, y: sinh(x), c="cosh({x})", remedies=Advice.HYPERBOLIC
 )
 tanh: Elementwise = _slope(
     "tanh",
@@ -553,7 +556,7 @@ arccosh: Elementwise = _slope(
     samples=tuple((1.0 + k * k / 16,) for k in range(1, 13)),
     aliases=("acosh",),
     c="acosh({x})",
-    remedies="OF_ARCCOSH",
+    remedies=Advice.ARCCOSH,
 )
 arctanh: Elementwise = _slope(
     "arctanh",
@@ -566,7 +569,7 @@ arctanh: Elementwise = _slope(
     samples=tuple((k / 8,) for k in range(-7, 8)),
     aliases=("atanh",),
     c="atanh({x})",
-    remedies="OF_ARCTANH",
+    remedies=Advice.ARCTANH,
 )
 erf: Elementwise = _slope(
     "erf",
@@ -1023,7 +1026,7 @@ heaviside: Elementwise = register(
 floor_divide: Elementwise = register(
     Elementwise(
         name="floor_divide",
-        remedies="OF_REMAINDER",
+        remedies=Advice.REMAINDER,
         doc="Largest whole number not above a / b.",
         inputs=("a", "b"),
         pattern=Pattern.BLOCK,
@@ -1041,7 +1044,7 @@ floor_divide: Elementwise = register(
 mod: Elementwise = register(
     Elementwise(
         name="mod",
-        remedies="OF_REMAINDER",
+        remedies=Advice.REMAINDER,
         doc="Remainder of a / b, with the sign of b.",
         inputs=("a", "b"),
         pattern=Pattern.SCALE,

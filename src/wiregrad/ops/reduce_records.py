@@ -13,6 +13,7 @@ import numpy as np
 
 from wiregrad.ir import TABLE, Pattern
 from wiregrad.ops.array import Blocking, General, Linear, Reduction, folded, unreduce
+from wiregrad.ops.fault import Advice
 from wiregrad.ops.flow import conj, only, shape_of, whole
 from wiregrad.ops.records import nan_or
 
@@ -78,7 +79,7 @@ def _others(ndim: int, axes: tuple[int, ...]) -> tuple[int, ...]:
 register(
     Linear(
         name="sum",
-        remedies="OF_SUM",
+        remedies=Advice.SUM,
         doc="Sum along axes.",
         inputs=("x",),
         pattern=Pattern.DISTRIBUTE,
@@ -181,7 +182,7 @@ def _product_of_others(x: Any, y: Any, *, axes: tuple[int, ...], keepdims: bool)
 register(
     Reduction(
         name="prod",
-        remedies="OF_MANY_FACTORS",
+        remedies=Advice.MANY_FACTORS,
         doc="Product along axes; the slope of each factor is the product of the others.",
         inputs=("x",),
         pattern=Pattern.SWAP,
@@ -337,7 +338,7 @@ def softmax(x, axis=None):
 softmax: General = register(
     General(
         name="softmax",
-        remedies="OF_SHARES",
+        remedies=Advice.SOFTMAX,
         doc="exp(x) / sum(exp(x)) along axes, without overflow.",
         inputs=("x",),
         pattern=Pattern.SCALE,
@@ -361,7 +362,7 @@ def log_softmax(x, axis=None):
 register(
     General(
         name="log_softmax",
-        remedies="OF_LOG_SHARES",
+        remedies=Advice.LOG_SOFTMAX,
         doc="log(softmax(x)) along axes, exact where softmax is nearly 0.",
         inputs=("x",),
         pattern=Pattern.SCALE,
@@ -411,7 +412,7 @@ def _scan_samples(rng: np.random.Generator) -> list[tuple[Any, ...]]:
 cumsum: Linear = register(
     Linear(
         name="cumsum",
-        remedies="OF_SUM",
+        remedies=Advice.SUM,
         doc="Running sum along an axis; backward it runs the other way.",
         inputs=("x",),
         pattern=Pattern.DISTRIBUTE,
@@ -433,7 +434,7 @@ def _factors(x: Any, axis: int, *, reverse: bool) -> Any:
 cumprod: General = register(
     General(
         name="cumprod",
-        remedies="OF_MANY_FACTORS",
+        remedies=Advice.MANY_FACTORS,
         doc="Running product along an axis.",
         inputs=("x",),
         pattern=Pattern.SWAP,
