@@ -549,7 +549,8 @@ ARCCOSH_REMEDIES = (
 
 
 def _has_empty_row(case: Case) -> bool:
-    x, axes = np.asarray(case.numbers[0]), case.fault.op.options["axes"]
+    x = np.asarray(case.numbers[0])
+    axes = case.fault.op.options["axes"]
     return case.forward and bool(np.any(np.all(x == -np.inf, axis=axes)))
 
 

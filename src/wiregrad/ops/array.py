@@ -115,7 +115,8 @@ class ArrayOp(Op):
         >>> TABLE["sum"].bind({"axes": (-1,), "keepdims": False}).numpy_text((WireType(np.dtype(float), (2, 3)),))
         'np.sum({0}, axis=1)'
         """
-        operands, text = [f"{{{slot}}}" for slot in range(len(types))], self.numpy or _public_name(self.forward)
+        operands = [f"{{{slot}}}" for slot in range(len(types))]
+        text = self.numpy or _public_name(self.forward)
         if not text:
             raise NoRuleError(
                 f"{self.title} cannot be written in NumPy: its record has no text, and its forward is not a function "
@@ -134,7 +135,8 @@ class ArrayOp(Op):
         >>> list(TABLE["solve"].bind({"strict": False}).numpy_helpers((WireType(np.dtype(float), (2, 2)),) * 2))
         ['or_nan']
         """
-        called, needed = _words(self.numpy_text(types)), dict[str, str]()
+        called = _words(self.numpy_text(types))
+        needed = dict[str, str]()
         # A helper stands behind those that it calls itself.
         for definition in reversed(self.numpy_needs):
             name = definition[4 : definition.index("(")]
@@ -211,7 +213,8 @@ class Reduction(ArrayOp):
 
     def push(self, tangents: Sequence[Any], xs: Sequence[Any], y: Any, mode: int) -> Any:
         """Return the sum of slope times tangent along the axes."""
-        (x,), (t,) = xs, tangents
+        (x,) = xs
+        (t,) = tangents
         moved = settle(times(whole(t, x), self.slope(x, self._along(y, x), **self.options)))
         return TABLE["sum"](whole(moved, x), **self.options)
 

@@ -184,7 +184,8 @@ def _read_by(op: Elementwise, moving: tuple[bool, ...]) -> tuple[frozenset[int],
 
 
 def _draw(op: Elementwise) -> itertools.chain[Sample]:
-    size, arity = len(POOL), len(op.inputs)
+    size = len(POOL)
+    arity = len(op.inputs)
     flags = [name in op.takes_bool for name in op.inputs]
 
     def point(start: int, stride: int) -> Sample:

@@ -161,7 +161,9 @@ class _Reader:
     """Reads one expression, by levels."""
 
     def __init__(self, text: str) -> None:
-        self.text, self.tokens, self.next = text, list[tuple[str, str]](), 0
+        self.text = text
+        self.tokens = list[tuple[str, str]]()
+        self.next = 0
         position = 0
         while text[position:].strip():
             match = _TOKEN.match(text, position)
@@ -281,7 +283,8 @@ def _python(tree: Tree) -> tuple[str, int]:
             level = LEVELS[tree.sign]
             # Python chains comparisons, so one inside another needs its parentheses.
             first = LEVELS["+"] if tree.sign in COMPARISONS else level
-            left, right = _held(tree.left, first), _held(tree.right, max(first, level + 1))
+            left = _held(tree.left, first)
+            right = _held(tree.right, max(first, level + 1))
             return f"{left} {_SPELLED.get(tree.sign, tree.sign)} {right}", level
         case Choice():
             parts = _held(tree.yes, 1), _held(tree.condition, 1), _held(tree.no, CHOICE)

@@ -123,7 +123,8 @@ def forward_fault(op: Op, xs: Sequence[Any], y: Any, *, only_nan: bool = False) 
 
 def backward_fault(op: Op, slot: int, g: Any, xs: Sequence[Any], y: Any, mode: int, sent: Any) -> Fault | None:
     """Return what an op broke when it sent a gradient back; None if nothing, or nothing of its own doing."""
-    upstream, sent = settle(g), settle(sent)
+    upstream = settle(g)
+    sent = settle(sent)
     broken = _own(op, sent, [upstream, *xs, y], bad)
     if broken is None:
         return None

@@ -86,7 +86,8 @@ def whole(flow: Any, like: Any) -> Any:
     """Return a flow with the shape of its value; a flow that is the same all along an axis may come without it."""
     if type(flow) is Masked:
         return Masked(whole(flow.mask, like), whole(flow.value, like))
-    shape, wanted = shape_of(flow), shape_of(like)
+    shape = shape_of(flow)
+    wanted = shape_of(like)
     if shape == wanted:
         return flow
     return TABLE["spread"](flow, rank=len(shape), shape=wanted)
@@ -97,7 +98,8 @@ def fit(flow: Any, x: Any) -> Any:
     if type(flow) is Masked:
         fitted = fit(flow.value, x)
         return None if fitted is None else Masked(flow.mask, fitted)
-    wanted, given = getattr(x, "dtype", None), getattr(flow, "dtype", None)
+    wanted = getattr(x, "dtype", None)
+    given = getattr(flow, "dtype", None)
     if flow is None or (wanted is not None and wanted.kind not in "fc"):
         return None
     if wanted is None or given is None or wanted == given:

@@ -20,7 +20,8 @@ def squared(term: Term) -> Term | None:
 
 def adds_squares(term: Term) -> bool:
     """Return whether a term adds squares up, one by one."""
-    stack, looked = [term], 0
+    stack = [term]
+    looked = 0
     while stack and looked < FAR:
         part = stack.pop()
         looked += 1
@@ -59,7 +60,8 @@ def is_variance(term: Term) -> bool:
     centred = squared(term.terms[0].terms[0])
     if centred is None or centred.bare.name != "subtract":
         return False
-    x, mean = centred.bare.operands[0], centred.bare.terms[1]
+    x = centred.bare.operands[0]
+    mean = centred.bare.terms[1]
     return mean.name == "divide" and mean.terms[0].name == "sum" and same(mean.terms[0].operands[0], x)
 
 

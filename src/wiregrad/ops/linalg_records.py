@@ -257,7 +257,9 @@ def _adjugate_slope(x: Any, e: Any) -> Any:
     if not x.size:
         return e
     u, s, vh = np.linalg.svd(x)
-    uh, v, eye = np.swapaxes(u.conj(), -1, -2), np.swapaxes(vh.conj(), -1, -2), np.eye(s.shape[-1], dtype=bool)
+    uh = np.swapaxes(u.conj(), -1, -2)
+    v = np.swapaxes(vh.conj(), -1, -2)
+    eye = np.eye(s.shape[-1], dtype=bool)
     pairs = np.where(eye, 0, _others(np.where(eye, 1, s[..., None, :])))
     f = uh @ e @ v
     along = (pairs @ np.diagonal(f, axis1=-2, axis2=-1)[..., None]) * eye
@@ -306,7 +308,8 @@ def _adjugate_bend(x: Any, e: Any, t: Any) -> Any:
     if shape_of(x)[-1] < 3:
         return None
     r = inv(x, strict=False)
-    re, rt = matmul(r, e), matmul(r, t)
+    re = matmul(r, e)
+    rt = matmul(r, t)
     tr_e, tr_t = (TABLE["sum"](_on_diagonal(p, 0.0, shape_of(x)[-1]), axes=(-2, -1), keepdims=True) for p in (re, rt))
     both = matmul(re, rt)
     inner = tr_e * tr_t - _standing(_trace(re, rt))
@@ -372,7 +375,8 @@ def _signs(x: Any) -> tuple[Any, Any]:
 
 
 def _slogdet_back(slot: int, flow: Any, xs: Any, y: Any) -> Any:
-    (sign, _), (g_sign, g_log) = _signs(y), _signs(settle(flow))
+    sign, _ = _signs(y)
+    g_sign, g_log = _signs(settle(flow))
     slope = _adjoint(inv(xs[0], strict=False))
     if _is_complex(xs[0]):
         turn = conj(g_sign) * sign
@@ -461,7 +465,8 @@ def _eigh_parts(y: Any) -> tuple[Any, Any]:
 
 
 def _eigh_back(slot: int, flow: Any, xs: Any, y: Any, *, uplo: str) -> Any:
-    (v, w), (g_v, g_w) = _eigh_parts(y), _eigh_parts(settle(flow))
+    v, w = _eigh_parts(y)
+    g_v, g_w = _eigh_parts(settle(flow))
     turn = _over_gaps(matmul(_adjoint(v), g_v), w - _turned(w))
     inner = v * g_w + matmul(v, _where_used(flow, 0, shape_of(w)[-1], turn))
     return _symmetric(matmul(inner, _adjoint(v)))
@@ -543,9 +548,12 @@ def _svd_gaps(s: Any) -> Any:
 
 def _svd_back(slot: int, flow: Any, xs: Any, y: Any) -> Any:
     shape = shape_of(xs[0])
-    (m, n), k = shape[-2:], shape_of(y)[-1]
-    (u, s, v), (g_u, g_s, g_v) = _svd_parts(y, shape), _svd_parts(settle(flow), shape)
-    turn_u, turn_v = matmul(_adjoint(u), g_u), matmul(_adjoint(v), g_v)
+    m, n = shape[-2:]
+    k = shape_of(y)[-1]
+    u, s, v = _svd_parts(y, shape)
+    g_u, g_s, g_v = _svd_parts(settle(flow), shape)
+    turn_u = matmul(_adjoint(u), g_u)
+    turn_v = matmul(_adjoint(v), g_v)
     in_u = _where_used(flow, 0, m, _over_gaps(turn_u, _svd_gaps(s)))
     in_v = _where_used(flow, m + 1, m + 1 + n, _over_gaps(turn_v, _svd_gaps(s)))
     inner = (in_u + _adjoint(in_u)) * s + _turned(s) * (in_v + _adjoint(in_v))
@@ -565,14 +573,19 @@ def _svd_back(slot: int, flow: Any, xs: Any, y: Any) -> Any:
 
 def _svd_ahead(slot: int, t: Any, xs: Any, y: Any) -> Any:
     shape = shape_of(xs[0])
-    (m, n), k = shape[-2:], shape_of(y)[-1]
+    m, n = shape[-2:]
+    k = shape_of(y)[-1]
     u, s, v = _svd_parts(y, shape)
-    p, gaps = matmul(_adjoint(u), matmul(t, v)), _svd_gaps(s)
-    right, left = p * s, _turned(s) * p
-    turn_u, turn_v = _over_gaps(right + _adjoint(right), gaps), _over_gaps(left + _adjoint(left), gaps)
+    p = matmul(_adjoint(u), matmul(t, v))
+    gaps = _svd_gaps(s)
+    right = p * s
+    left = _turned(s) * p
+    turn_u = _over_gaps(right + _adjoint(right), gaps)
+    turn_v = _over_gaps(left + _adjoint(left), gaps)
     if _is_complex(y):
         turn_u = turn_u + _on_diagonal((p - _adjoint(p)) * 0.5 / s, 0.0, k)
-    moved_u, moved_v = matmul(u, turn_u), matmul(v, turn_v)
+    moved_u = matmul(u, turn_u)
+    moved_v = matmul(v, turn_v)
     if m > k:
         moved_u = moved_u + (matmul(t, v) - matmul(u, p)) / s
     if n > k:
@@ -647,9 +660,11 @@ def _half_diagonal(x: Any) -> Any:
 
 
 def _qr_back(slot: int, flow: Any, xs: Any, y: Any) -> Any:
-    (x,), shape = xs, shape_of(xs[0])
+    (x,) = xs
+    shape = shape_of(xs[0])
     m, n = shape[-2:]
-    (q, r), (g_q, g_r) = _qr_parts(y, shape), _qr_parts(settle(flow), shape)
+    q, r = _qr_parts(y, shape)
+    g_q, g_r = _qr_parts(settle(flow), shape)
     if m >= n:
         return _square_qr_back(q, r, g_q, g_r)
     # A wide matrix has its orthogonal columns from the square on the left; the rest is seen through them.
@@ -665,7 +680,8 @@ def _square_qr_back(q: Any, r: Any, g_q: Any, g_r: Any) -> Any:
 
 
 def _qr_ahead(slot: int, t: Any, xs: Any, y: Any) -> Any:
-    (x,), shape = xs, shape_of(xs[0])
+    (x,) = xs
+    shape = shape_of(xs[0])
     m, n = shape[-2:]
     q, r = _qr_parts(y, shape)
     if m >= n:
@@ -705,7 +721,9 @@ def _left_over(x: Any, p: Any, y: Any) -> Any:
 
 def _pinv_back(slot: int, g: Any, xs: Any, y: Any, *, rcond: float | None) -> Any:
     (x,) = xs
-    p, ph, gh = y, _adjoint(y), _adjoint(g)
+    p = y
+    ph = _adjoint(y)
+    gh = _adjoint(g)
     columns = _left_over(x, p, matmul(gh, matmul(p, ph)))
     rows = _adjoint(_left_over(p, x, matmul(g, matmul(ph, p))))
     return columns + rows - matmul(ph, matmul(g, ph))
@@ -713,7 +731,9 @@ def _pinv_back(slot: int, g: Any, xs: Any, y: Any, *, rcond: float | None) -> An
 
 def _pinv_ahead(slot: int, t: Any, xs: Any, y: Any, *, rcond: float | None) -> Any:
     (x,) = xs
-    p, ph, th = y, _adjoint(y), _adjoint(t)
+    p = y
+    ph = _adjoint(y)
+    th = _adjoint(t)
     right = _adjoint(_left_over(x, p, matmul(t, matmul(p, ph))))
     left = _left_over(p, x, matmul(th, matmul(ph, p)))
     return right + left - matmul(p, matmul(t, p))
@@ -765,7 +785,8 @@ def _lstsq_ahead(slot: int, t: Any, xs: Any, y: Any, *, rcond: float | None) -> 
     p = _pseudo_inverse(a, y, rcond)
     if slot == 1:
         return matmul(p, t)
-    th, ph = _adjoint(t), _adjoint(p)
+    th = _adjoint(t)
+    ph = _adjoint(p)
     right = matmul(p, matmul(ph, matmul(th, b - matmul(a, y))))
     return right + _left_over(p, a, matmul(th, matmul(ph, y))) - matmul(p, matmul(t, y))
 

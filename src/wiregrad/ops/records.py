@@ -118,7 +118,8 @@ def _lifts(x: Any, low: Any, y: Any) -> Any:
 
 def _share(own: Any, one: Any, two: Any, y: Any) -> Any:
     """Return the slope of an input of clip that gave the output, shared with the other inputs that did too."""
-    both, either = logical_and(one, two), logical_or(one, two)
+    both = logical_and(one, two)
+    either = logical_or(one, two)
     return only(logical_or(own, isnan(y)), where(both, 1 / 3, where(either, 0.5, nan_or(y, 1.0))))
 
 

@@ -458,7 +458,8 @@ cumprod: General = register(
 
 def _recurrence(a: Any, b: Any, *, axis: int, reverse: bool) -> Any:
     way = -1 if reverse else 1
-    links, terms = np.moveaxis(a, axis, 0)[::way], np.moveaxis(b, axis, 0)[::way]
+    links = np.moveaxis(a, axis, 0)[::way]
+    terms = np.moveaxis(b, axis, 0)[::way]
     dtype = np.result_type(a, b)
     if terms.size <= FEW_ROWS * len(terms):
         flat = [_run(*row) for row in zip(_rows(links), _rows(terms), strict=True)]

@@ -75,7 +75,8 @@ class Term:
 
     def readers(self) -> Iterator[Term]:
         """Walk the terms that read it, behind ops that only copy or move."""
-        stack, looked = [self.node], 0
+        stack = [self.node]
+        looked = 0
         while stack:
             for reader in self.around.readers(stack.pop()):
                 looked += 1
@@ -192,7 +193,8 @@ def every(number: Any, test: Callable[[Any], Any]) -> bool:
 
 def same(one: Term, other: Term) -> bool:
     """Return whether two terms are the same for sure: one node, or the same ops on the same nodes."""
-    pairs, looked = [(one, other)], 0
+    pairs = [(one, other)]
+    looked = 0
     while pairs:
         a, b = (_original(term) for term in pairs.pop())
         looked += 1

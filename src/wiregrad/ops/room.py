@@ -96,7 +96,8 @@ def _of_small(op: Op, types: Sequence[WireType], stand_in: Callable[[WireType], 
     lengths = sorted({n for kind in types for n in kind.shape if n > 1})
     if _LENGTHS & {*op.options} or len(lengths) > len(_SHORT[0]):
         return None
-    shapes, choices = [], [_shortened(lengths, row) for row in _SHORT]
+    shapes = []
+    choices = [_shortened(lengths, row) for row in _SHORT]
     for short in choices:
         small = [WireType(kind.dtype, tuple([short[n] for n in kind.shape])) for kind in types]
         y = np.asarray(op.compute(*map(stand_in, small)))
@@ -110,7 +111,8 @@ def _of_small(op: Op, types: Sequence[WireType], stand_in: Callable[[WireType], 
 
 def _shortened(lengths: Sequence[int], row: Sequence[int]) -> dict[int, int]:
     """Return a short length for each long one, in the same order; what is one longer stays so."""
-    found, rest = {1: 1}, iter(row)
+    found = {1: 1}
+    rest = iter(row)
     for n in lengths:
         found[n] = found[n - 1] + 1 if n - 1 in found and n > 2 else next(rest)
     return found
@@ -153,7 +155,9 @@ def _core(shape: Shape, settings: Mapping[str, Any]) -> int:
 
 def _along(shapes: Sequence[Shape], settings: Mapping[str, Any]) -> int:
     """Return the elements of an array whose axis is as long as told, or as the indices that pick along it."""
-    x, indices, axis = shapes[0], shapes[-1], settings["axis"]
+    x = shapes[0]
+    indices = shapes[-1]
+    axis = settings["axis"]
     if len(x) == len(indices):
         wide = [max(pair) for pair in zip(x, indices, strict=True)]
         wide[axis] = indices[axis]

@@ -301,7 +301,8 @@ def _take(x: Any, indices: Any, *, axis: int) -> Any:
 
 
 def _take_add(x: Any, indices: Any, *, axis: int, length: int) -> Any:
-    x, indices = np.asarray(x), np.asarray(indices)
+    x = np.asarray(x)
+    indices = np.asarray(indices)
     shape = _lengthened(x, axis, length)
     if indices.ndim == 1:
         places = np.where(indices < 0, indices + length, indices).astype(np.intp)
@@ -338,7 +339,8 @@ def _row_or_rows(row: str, rows: str) -> Any:
     """Return what writes an op by a row of indices or, where each of many arrays has its own, by an array of them."""
 
     def text(x: str, indices: str, *, types: Types, axis: int, **settings: int) -> str:
-        shape, given = types[0].shape, types[1].shape
+        shape = types[0].shape
+        given = types[1].shape
         if len(given) > 1:
             core = range(len(given) - 1 - len(shape), 0)
             indices = f"np.reshape({indices}, {(*given[:-1], *(given[-1] if k == axis else 1 for k in core))})"
@@ -471,7 +473,8 @@ concatenate: Linear = register(
 
 def _recast(g: Any, x: Any) -> Any:
     """Return a gradient in the dtype of the wire it belongs to; a real wire takes the real part."""
-    wanted, given = getattr(x, "dtype", np.dtype(np.float64)), getattr(g, "dtype", np.dtype(np.float64))
+    wanted = getattr(x, "dtype", np.dtype(np.float64))
+    given = getattr(g, "dtype", np.dtype(np.float64))
     if wanted.kind not in "fc":
         return None
     if given == wanted:

@@ -41,10 +41,12 @@ def _windows(x: Any, *, size: Lengths, step: Lengths, dilation: Lengths) -> Any:
 def _unwindows(x: Any, *, size: Lengths, step: Lengths, dilation: Lengths, shape: Lengths) -> Any:
     array = np.asarray(x)
     rank = len(size)
-    counts, lead = array.shape[array.ndim - 2 * rank : array.ndim - rank], array.shape[: array.ndim - 2 * rank]
+    counts = array.shape[array.ndim - 2 * rank : array.ndim - rank]
+    lead = array.shape[: array.ndim - 2 * rank]
     found = np.zeros(lead + shape, array.dtype)
     axes = list(range(array.ndim))
-    outer, inner = axes[len(lead) : len(lead) + rank], axes[len(lead) + rank :]
+    outer = axes[len(lead) : len(lead) + rank]
+    inner = axes[len(lead) + rank :]
     if np.prod(size) <= np.prod(counts):
         _add_in(found, array.transpose(inner + axes[: len(lead)] + outer), dilation, step)
     else:
@@ -53,7 +55,8 @@ def _unwindows(x: Any, *, size: Lengths, step: Lengths, dilation: Lengths, shape
 
 
 def _windows_text(x: str, *, types: Any, size: Lengths, step: Lengths, dilation: Lengths) -> str:
-    ndim, rank = len(types[0].shape), len(size)
+    ndim = len(types[0].shape)
+    rank = len(size)
     spans = tuple(d * (n - 1) + 1 for n, d in zip(size, dilation, strict=True))
     axes = "" if rank == ndim else f", axis={tuple(range(ndim - rank, ndim))}"
     view = f"np.lib.stride_tricks.sliding_window_view({x}, {spans}{axes})"
@@ -89,7 +92,8 @@ class _Windows(Linear):
     def pull(self, slot: int, g: Any, xs: Sequence[Any], y: Any, mode: int) -> Any:
         """Return the windows added up; absent where no window was."""
         sent = super().pull(slot, g, xs, y, mode)
-        shape, settings = shape_of(xs[0]), (self.options["size"], self.options["step"], self.options["dilation"])
+        shape = shape_of(xs[0])
+        settings = (self.options["size"], self.options["step"], self.options["dilation"])
         core = shape[len(shape) - len(settings[0]) :]
         reached = [_reached(*along) for along in zip(core, *settings, strict=True)]
         if type(sent) is Masked or all(along.all() for along in reached):

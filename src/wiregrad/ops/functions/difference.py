@@ -136,7 +136,8 @@ def _edge(f: Any, axis: int, steps: Any, order: int, *, last: bool) -> Any:
 
 
 def _gradient_along(f: Any, steps: Any, axis: int, order: int) -> Any:
-    length, ndim = shape_of(f)[axis], ndim_of(f)
+    length = shape_of(f)[axis]
+    ndim = ndim_of(f)
     if length < order + 1:
         raise ValueError(
             "Shape of array too small to calculate a numerical gradient, "
@@ -146,14 +147,13 @@ def _gradient_along(f: Any, steps: Any, axis: int, order: int) -> Any:
         inner = (cut(f, axis, 2, None) - cut(f, axis, None, -2)) / (2.0 * steps)
         first = last = steps
     else:
-        one, two = head(steps, -1), tail(steps, -1)
+        one = head(steps, -1)
+        two = tail(steps, -1)
         weights = (-two / (one * (one + two)), (two - one) / (one * two), one / (two * (one + two)))
         standing = tuple(_upright(weight, ndim, axis) for weight in weights)
         inner = _weighted(f, axis, (standing[0], standing[1], standing[2]), (0, 1, 2), length - 2)
-        first, last = (
-            (pick(steps, 0), pick(steps, 1 % (length - 1))),
-            (pick(steps, length - 2 - (length > 2)), pick(steps, -1)),
-        )
+        first = (pick(steps, 0), pick(steps, 1 % (length - 1)))
+        last = (pick(steps, length - 2 - (length > 2)), pick(steps, -1))
     edges = _edge(f, axis, first, order, last=False), _edge(f, axis, last, order, last=True)
     found = TABLE["concatenate"](edges[0], inner, edges[1], axis=axis)
     wanted = dtype_of(f)

@@ -66,7 +66,8 @@ _INDICES = (
 )
 def getitem(x: Any, index: Any, /) -> Any:
     """Elements by index: whole numbers, slices, None, ..., conditions and arrays of whole numbers."""
-    x, items = lift(x), [_item(item) for item in (index if isinstance(index, tuple) else (index,))]
+    x = lift(x)
+    items = [_item(item) for item in (index if isinstance(index, tuple) else (index,))]
     if not any(is_wire(item) for item in items):
         # NumPy itself refuses what does not fit.
         hollow(shape_of(x))[tuple(items)]
@@ -118,7 +119,8 @@ def _advanced(x: Any, items: list[Any]) -> Any:
     # NumPy puts the axes of arrays that stand apart in front.
     first = chosen[0] if adjacent else 0
     x = _ordered(x, [*rest[:first], *chosen, *rest[first:]])
-    shape, last = shape_of(x), first + len(chosen)
+    shape = shape_of(x)
+    last = first + len(chosen)
     merged = shaped(x, (*shape[:first], int(np.prod(shape[first:last])), *shape[last:]))
     return gathered(merged, _counted([parts[k].indices for k in chosen], shape[first:last]), last - 1 - len(shape))
 
@@ -169,7 +171,8 @@ def _counted(indices: list[Any], lengths: tuple[int, ...]) -> Any:
 )
 def take(x: Any, indices: Any, axis: int | None = None, mode: str = "raise") -> Any:
     """Elements by index along an axis, or of all in a row."""
-    x, indices = lift(x), lift(indices)
+    x = lift(x)
+    indices = lift(indices)
     x, axis = (flat(x), -1) if axis is None else (x, one_axis(axis, ndim_of(x)))
     if mode not in ("raise", "wrap", "clip"):
         raise ValueError(f"clipmode must be one of 'clip', 'raise', or 'wrap' (got '{mode}')")
@@ -194,7 +197,8 @@ def take(x: Any, indices: Any, axis: int | None = None, mode: str = "raise") -> 
 )
 def take_along_axis(x: Any, indices: Any, axis: int | None = -1) -> Any:
     """Elements by an array of indices along an axis; in the other axes the two broadcast."""
-    x, indices = lift(x), lift(indices)
+    x = lift(x)
+    indices = lift(indices)
     x, axis = (flat(x), -1) if axis is None else (x, one_axis(axis, ndim_of(x)))
     if dtype_of(indices).kind not in "iu":
         raise IndexError("`indices` must be an integer array")
@@ -281,8 +285,10 @@ def insert(x: Any, index: Any, values: Any, axis: int | None = None) -> Any:
     """The array with values put between its slices along an axis."""
     x = lift(x)
     x, axis = (flat(x), -1) if axis is None else (x, one_axis(axis, ndim_of(x)))
-    shape, values = shape_of(x), like(lift(values), x)
-    length, count = shape[axis], np.insert(np.empty(shape[axis], bool), index, True).size - shape[axis]
+    shape = shape_of(x)
+    values = like(lift(values), x)
+    length = shape[axis]
+    count = np.insert(np.empty(shape[axis], bool), index, True).size - shape[axis]
     if count == 1:
         # At one place a number inserts all the slices that the values have along the axis.
         values = shaped(values, (1,) * (len(shape) - ndim_of(values)) + shape_of(values))
@@ -298,7 +304,8 @@ def insert(x: Any, index: Any, values: Any, axis: int | None = None) -> Any:
 
 def like(values: Any, x: Any) -> Any:
     """Return values in the dtype of the array they are put into."""
-    given, wanted = dtype_of(values), dtype_of(x)
+    given = dtype_of(values)
+    wanted = dtype_of(x)
     if given == wanted:
         return values
     if not np.can_cast(given, wanted, "same_kind"):

@@ -90,8 +90,10 @@ def _named(*names: str) -> list[Any]:
 )
 def matmul(a: Any, b: Any, /) -> Any:
     """Product of matrices, the last two axes; the axes in front broadcast, and an array of one axis is a vector."""
-    a, b = lift(a), lift(b)
-    left, right = shape_of(a), shape_of(b)
+    a = lift(a)
+    b = lift(b)
+    left = shape_of(a)
+    right = shape_of(b)
     if not left or not right:
         raise ValueError(f"matmul needs arrays, and one of them is a number; got a {left}, b {right}: use * instead")
     if left[-1] != right[max(-2, -len(right))]:
@@ -104,13 +106,15 @@ def matmul(a: Any, b: Any, /) -> Any:
 
 
 def _matrix_product(a: Any, b: Any) -> Any:
-    (*lead, n, k), (*other, _, m) = shape_of(a), shape_of(b)
+    *lead, n, k = shape_of(a)
+    *other, _, m = shape_of(b)
     if lead and not other:
         # One large product instead of many small ones, and no copies of b.
         return _shaped(TABLE["matmul"](_shaped(a, (prod(lead) * n, k)), b), (*lead, n, m))
     if lead != other:
         both = np.broadcast_shapes(tuple(lead), tuple(other))
-        a, b = _spread(a, (*both, n, k)), _spread(b, (*both, k, m))
+        a = _spread(a, (*both, n, k))
+        b = _spread(b, (*both, k, m))
     return TABLE["matmul"](a, b)
 
 
@@ -130,7 +134,8 @@ def _matrix_product(a: Any, b: Any) -> Any:
 )
 def dot(a: Any, b: Any) -> Any:
     """Sum of products over the last axis of a and the last but one of b."""
-    a, b = lift(a), lift(b)
+    a = lift(a)
+    b = lift(b)
     if not ndim_of(a) or not ndim_of(b):
         return a * b
     if ndim_of(b) <= 2:
@@ -146,7 +151,8 @@ def dot(a: Any, b: Any) -> Any:
 )
 def vdot(a: Any, b: Any, /) -> Any:
     """Sum of the products of all elements, the first ones conjugated."""
-    a, b = lift(a), lift(b)
+    a = lift(a)
+    b = lift(b)
     return matmul(conj(_shaped(a, (prod(shape_of(a)),))), _shaped(b, (prod(shape_of(b)),)))
 
 
@@ -182,7 +188,8 @@ def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
 )
 def matvec(x1: Any, x2: Any, /) -> Any:
     """Products of matrices and vectors."""
-    a, b = lift(x1), lift(x2)
+    a = lift(x1)
+    b = lift(x2)
     y = matmul(a, _shaped(b, (*shape_of(b), 1)))
     return _shaped(y, shape_of(y)[:-1])
 
@@ -200,7 +207,8 @@ def matvec(x1: Any, x2: Any, /) -> Any:
 )
 def vecmat(x1: Any, x2: Any, /) -> Any:
     """Products of vectors, conjugated, and matrices."""
-    a, b = conj(lift(x1)), lift(x2)
+    a = conj(lift(x1))
+    b = lift(x2)
     y = matmul(_shaped(a, (*shape_of(a)[:-1], 1, *shape_of(a)[-1:])), b)
     return _shaped(y, (*shape_of(y)[:-2], *shape_of(y)[-1:]))
 
@@ -218,7 +226,8 @@ def vecmat(x1: Any, x2: Any, /) -> Any:
 )
 def inner(a: Any, b: Any, /) -> Any:
     """Sum of products over the last axes."""
-    a, b = lift(a), lift(b)
+    a = lift(a)
+    b = lift(b)
     return tensordot(a, b, (-1, -1)) if ndim_of(a) and ndim_of(b) else a * b
 
 
@@ -231,7 +240,8 @@ def inner(a: Any, b: Any, /) -> Any:
 )
 def outer(a: Any, b: Any) -> Any:
     """Products of every element of a with every element of b."""
-    a, b = lift(a), lift(b)
+    a = lift(a)
+    b = lift(b)
     return _shaped(a, (prod(shape_of(a)), 1)) * _shaped(b, (1, prod(shape_of(b))))
 
 
@@ -250,7 +260,8 @@ def outer(a: Any, b: Any) -> Any:
 )
 def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
     """Sum of products over several axes: so many of the last and first ones, or two lists of them."""
-    a, b = lift(a), lift(b)
+    a = lift(a)
+    b = lift(b)
     if np.ndim(axes) == 0 and not isinstance(axes, tuple | list):
         axes = (range(-int(axes), 0), range(int(axes)))
     summed_a, summed_b = (_axes(given, ndim_of(x)) for x, given in zip((a, b), axes, strict=True))
@@ -286,7 +297,8 @@ def _axes(given: Any, ndim: int) -> list[int]:
 )
 def kron(a: Any, b: Any) -> Any:
     """A copy of b for each element of a, multiplied by it."""
-    a, b = lift(a), lift(b)
+    a = lift(a)
+    b = lift(b)
     ndim = max(ndim_of(a), ndim_of(b))
     left, right = ((1,) * (ndim - ndim_of(x)) + shape_of(x) for x in (a, b))
     blocks = _shaped(a, [length for n in left for length in (n, 1)]) * _shaped(
@@ -311,7 +323,8 @@ def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axi
     """The vector at right angles to two vectors of length 3 (or 2, whose third element is taken as 0)."""
     if axis is not None:
         axisa = axisb = axisc = axis
-    a, b = _moved(lift(a), axisa, -1), _moved(lift(b), axisb, -1)
+    a = _moved(lift(a), axisa, -1)
+    b = _moved(lift(b), axisb, -1)
     if not {shape_of(a)[-1], shape_of(b)[-1]} <= {2, 3}:
         raise ValueError("incompatible dimensions for cross product (dimension must be 2 or 3)")
     one, two = ([_last(x, k) for k in range(shape_of(x)[-1])] for x in (a, b))
@@ -398,7 +411,8 @@ def _parsed(operands: Sequence[Any]) -> tuple[list[list[Any]], list[Any] | None,
         if len(terms) != len(arrays):
             raise ValueError(f"einsum: {text!r} names {len(terms)} operands; got {len(arrays)}")
         return terms, _letters(wanted) if arrow else None, arrays
-    lists, arrays = list(operands[1::2]), list(operands[: len(operands) // 2 * 2 : 2])
+    lists = list(operands[1::2])
+    arrays = list(operands[: len(operands) // 2 * 2 : 2])
     return [list(term) for term in lists], list(operands[-1]) if len(operands) % 2 else None, arrays
 
 
@@ -511,8 +525,10 @@ def _summed(x: Any, labels: list[Label], kept: set[Label]) -> tuple[Any, list[La
 
 def _pair(a: Any, of_a: list[Label], b: Any, of_b: list[Label], kept: set[Label]) -> tuple[Any, list[Label]]:
     shared = [label for label in of_a if label in of_b]
-    batch, summed = [label for label in shared if label in kept], [label for label in shared if label not in kept]
-    free_a, free_b = [label for label in of_a if label not in of_b], [label for label in of_b if label not in of_a]
+    batch = [label for label in shared if label in kept]
+    summed = [label for label in shared if label not in kept]
+    free_a = [label for label in of_a if label not in of_b]
+    free_b = [label for label in of_b if label not in of_a]
     length = {**dict(zip(of_a, shape_of(a), strict=True)), **dict(zip(of_b, shape_of(b), strict=True))}
 
     def laid(x: Any, labels: list[Label], *order: list[Label]) -> Any:
@@ -526,7 +542,9 @@ def _pair(a: Any, of_a: list[Label], b: Any, of_b: list[Label], kept: set[Label]
         right = _shaped(laid(b, of_b, batch, free_b), [*lengths(batch), *(1 for _ in free_a), *lengths(free_b)])
         left = _shaped(laid(a, of_a, batch, free_a), [*lengths(batch), *lengths(free_a), *(1 for _ in free_b)])
         return left * right, final
-    n, k, m = prod(lengths(free_a)), prod(lengths(summed)), prod(lengths(free_b))
+    n = prod(lengths(free_a))
+    k = prod(lengths(summed))
+    m = prod(lengths(free_b))
     y = TABLE["matmul"](
         _shaped(laid(a, of_a, batch, free_a, summed), [*lengths(batch), n, k]),
         _shaped(laid(b, of_b, batch, summed, free_b), [*lengths(batch), k, m]),
@@ -549,12 +567,14 @@ def _pair(a: Any, of_a: list[Label], b: Any, of_b: list[Label], kept: set[Label]
 )
 def solve(a: Any, b: Any) -> Any:
     """The x for which a @ x = b; b is one vector if it has one axis, else matrices."""
-    a, b = lift(a), lift(b)
+    a = lift(a)
+    b = lift(b)
     if ndim_of(a) < 2:
         raise np.linalg.LinAlgError(f"{ndim_of(a)}-dimensional array given. Array must be at least two-dimensional")
     vector = ndim_of(b) == 1
     matrices = _shaped(b, (*shape_of(b), 1)) if vector else b
-    (*lead, n, m), (*other, rows, columns) = shape_of(a), shape_of(matrices)
+    *lead, n, m = shape_of(a)
+    *other, rows, columns = shape_of(matrices)
     both = np.broadcast_shapes(tuple(lead), tuple(other))
     x = TABLE["solve"](_spread(a, (*both, n, m)), _spread(matrices, (*both, rows, columns)), strict=True)
     return _shaped(x, shape_of(x)[:-1]) if vector else x
@@ -683,9 +703,11 @@ def qr(a: Any, mode: str = "reduced") -> Any:
         )
     packed = TABLE["qr"](a)
     if m < n:
-        q, r = _columns(packed, 0, m), _columns(packed, m, m + n)
+        q = _columns(packed, 0, m)
+        r = _columns(packed, m, m + n)
     else:
-        q, r = _rows(packed, 0, m), _rows(packed, m, m + n)
+        q = _rows(packed, 0, m)
+        r = _rows(packed, m, m + n)
     return r if mode == "r" else QRResult(q, r)
 
 
@@ -723,16 +745,19 @@ def pinv(a: Any, rcond: Any = None, hermitian: bool = False, **keywords: Any) ->
 )
 def matrix_power(a: Any, n: Any) -> Any:
     """A square matrix to a whole power; negative powers are those of the inverse."""
-    a, n = lift(a), int(np.asarray(n).__index__())
+    a = lift(a)
+    n = int(np.asarray(n).__index__())
     if shape_of(a)[-2:-1] != shape_of(a)[-1:]:
         raise np.linalg.LinAlgError(f"matrix_power needs square matrices; got {shape_of(a)}")
     if n == 0:
         return TABLE["where"](np.broadcast_to(np.True_, shape_of(a)), np.eye(shape_of(a)[-1], dtype=a.dtype), a)
     if n < 0:
-        a, n = inv(a), -n
+        a = inv(a)
+        n = -n
     if n == 3:
         return matmul(matmul(a, a), a)
-    square, result = None, None
+    square = None
+    result = None
     while n:
         square = a if square is None else matmul(square, square)
         n, odd = divmod(n, 2)
@@ -757,7 +782,8 @@ def multi_dot(arrays: Any) -> Any:
     arrays = [lift(x) for x in arrays]
     if len(arrays) < 2:
         raise ValueError("Expecting at least two arrays.")
-    first, last = ndim_of(arrays[0]) == 1, ndim_of(arrays[-1]) == 1
+    first = ndim_of(arrays[0]) == 1
+    last = ndim_of(arrays[-1]) == 1
     if first:
         arrays[0] = _shaped(arrays[0], (1, *shape_of(arrays[0])))
     if last:
@@ -772,12 +798,14 @@ def multi_dot(arrays: Any) -> Any:
 def _splits(lengths: tuple[int, ...]) -> dict[tuple[int, int], int]:
     """Return for each run of matrices where it is cut in two at the least cost."""
     count = len(lengths) - 1
-    cost, cut = {(k, k): 0 for k in range(count)}, {}
+    cost = {(k, k): 0 for k in range(count)}
+    cut = {}
     for width in range(1, count):
         for i in range(count - width):
             j = i + width
             found = [cost[i, k] + cost[k + 1, j] + lengths[i] * lengths[k + 1] * lengths[j + 1] for k in range(i, j)]
-            cost[i, j], cut[i, j] = min(found), i + found.index(min(found))
+            cost[i, j] = min(found)
+            cut[i, j] = i + found.index(min(found))
     return cut
 
 
@@ -804,13 +832,15 @@ def lstsq(a: Any, b: Any, rcond: Any = None) -> tuple[Any, Any, Any, Any]:
 
     The gradient is that among matrices of the same rank.
     """
-    a, b = lift(a), lift(b)
+    a = lift(a)
+    b = lift(b)
     if ndim_of(a) != 2:
         raise np.linalg.LinAlgError(f"{ndim_of(a)}-dimensional array given. Array must be two-dimensional")
     vector = ndim_of(b) == 1
     right = _shaped(b, (*shape_of(b), 1)) if vector else b
     x = TABLE["lstsq"](a, right, rcond=None if rcond is None else float(rcond))
-    (m, n), cut = shape_of(a), None if rcond is None or rcond < 0 else float(rcond)
+    m, n = shape_of(a)
+    cut = None if rcond is None or rcond < 0 else float(rcond)
     rank = TABLE["matrix_rank"](a, rtol=cut)
     residual = right - matmul(a, x)
     squares = _real(_sum(residual * conj(residual), -2))
@@ -855,9 +885,11 @@ def cond(x: Any, p: Any = None) -> Any:
 def _condition(x: Any, p: Any) -> Any:
     if p in (None, 2, -2):
         values = svdvals(x)
-        largest, least = _last(values, 0), _last(values, -1)
+        largest = _last(values, 0)
+        least = _last(values, -1)
         return least / largest if p == -2 else largest / least
-    norm, dtype = FUNCTIONS["norm"].run, dtype_of(x)
+    norm = FUNCTIONS["norm"].run
+    dtype = dtype_of(x)
     wide = x if dtype.kind == "c" else TABLE["cast"](x, dtype="float64")
     y = norm(x, p, axis=(-2, -1)) * norm(TABLE["inv"](wide, strict=False), p, axis=(-2, -1))
     return y if dtype_of(y).itemsize <= dtype.itemsize else TABLE["cast"](y, dtype=dtype.name)

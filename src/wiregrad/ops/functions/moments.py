@@ -166,8 +166,10 @@ def cov(
     x = _observations(m, wanted, rowvar=rowvar)
     if y is not None:
         x = TABLE["concatenate"](x, _observations(y, wanted, rowvar=rowvar), axis=-2)
-    weights, free = _cov_weights(fweights, aweights), (0 if bias else 1) if ddof is None else ddof
-    factor, centre = float(shape_of(x)[1] - free), mean(x, 1, keepdims=True)
+    weights = _cov_weights(fweights, aweights)
+    free = (0 if bias else 1) if ddof is None else ddof
+    factor = float(shape_of(x)[1] - free)
+    centre = mean(x, 1, keepdims=True)
     if weights is not None:
         factor = np.sum(weights)
         centre = average(x, 1, weights, keepdims=True)
@@ -269,7 +271,8 @@ def _matrix_norm(x: Any, order: Any, row: int, column: int) -> Any:
 def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
     """Length of vectors or size of matrices; the gradient at 0 is 0."""
     x = lift(x)
-    shape, ndim = shape_of(x), ndim_of(x)
+    shape = shape_of(x)
+    ndim = ndim_of(x)
     everything = axis is None and (ord is None or (ord in ("f", "fro") and ndim == 2) or (ord == 2 and ndim == 1))
     if everything:
         # NumPy takes an inner product here and a sum elsewhere: they round differently.

@@ -81,14 +81,17 @@ def _conv(
     """Return the products of a kernel with every window of x."""
     weight = lift(weight)
     x, batched = _with_batch(lift(x), rank, name)
-    (count, channels, *_), (outs, share, *size) = shape_of(x), shape_of(weight)
+    count, channels, *_ = shape_of(x)
+    outs, share, *size = shape_of(weight)
     if len(size) != rank or share * groups != channels or outs % groups:
         wanted = f"(out, {channels}/groups, {'size, ' * rank}".rstrip(", ") + ")"
         raise ValueError(f"{name} needs weight {wanted} with out a multiple of {groups}; got {shape_of(weight)}")
-    step, dilation = _each(step, rank, "stride"), _each(dilation, rank, "dilation")
+    step = _each(step, rank, "stride")
+    dilation = _each(dilation, rank, "dilation")
     x = _pad(x, _borders(padding, tuple(size), step, dilation))
     cut = TABLE["windows"](x, size=tuple(size), step=step, dilation=dilation)
-    places, parts = tuple(range(2, 2 + rank)), tuple(range(2 + rank, 2 + 2 * rank))
+    places = tuple(range(2, 2 + rank))
+    parts = tuple(range(2 + rank, 2 + 2 * rank))
     lengths = shape_of(cut)[2 : 2 + rank]
     columns = _reshape(
         _permute(cut, 1, *parts, 0, *places), (groups, share * math.prod(size), count * math.prod(lengths))
@@ -114,19 +117,23 @@ def _conv_transpose(
     """Return what a convolution sends back: kernels scaled by the numbers of x, added up."""
     weight = lift(weight)
     x, batched = _with_batch(lift(x), rank, name)
-    (count, channels, *lengths), (ins, share, *size) = shape_of(x), shape_of(weight)
+    count, channels, *lengths = shape_of(x)
+    ins, share, *size = shape_of(weight)
     if len(size) != rank or ins != channels or channels % groups:
         wanted = f"({channels}, out/groups, {'size, ' * rank}".rstrip(", ") + ")"
         raise ValueError(f"{name} needs weight {wanted} and groups that divide {channels}; got {shape_of(weight)}")
-    step, dilation = _each(step, rank, "stride"), _each(dilation, rank, "dilation")
-    border, more = _each(padding, rank, "padding"), _each(extra, rank, "output_padding")
+    step = _each(step, rank, "stride")
+    dilation = _each(dilation, rank, "dilation")
+    border = _each(padding, rank, "padding")
+    more = _each(extra, rank, "output_padding")
     if any(m >= s for m, s in zip(more, step, strict=True)):
         raise ValueError(f"{name} needs output_padding smaller than stride; got {more} and {step}")
     kernel = _permute(_reshape(weight, (groups, channels // groups, share * math.prod(size))), 0, 2, 1)
     points = _permute(x, 1, 0, *range(2, 2 + rank))
     columns = _reshape(points, (groups, channels // groups, count * math.prod(lengths)))
     product = _reshape(TABLE["matmul"](kernel, columns), (groups * share, *size, count, *lengths))
-    parts, places = range(1, 1 + rank), range(2 + rank, 2 + 2 * rank)
+    parts = range(1, 1 + rank)
+    places = range(2 + rank, 2 + 2 * rank)
     windows = _permute(product, 1 + rank, 0, *places, *parts)
     full = tuple(
         [s * (n - 1) + d * (k - 1) + 1 + m for n, k, s, d, m in zip(lengths, size, step, dilation, more, strict=True)]
@@ -370,7 +377,8 @@ def _signal(x: Any, name: str) -> Any:
 )
 def convolve(a: Any, v: Any, mode: str = "full") -> Any:
     """Slide one signal, turned around, over another."""
-    a, v = _signal(a, "a"), _signal(v, "v")
+    a = _signal(a, "a")
+    v = _signal(v, "v")
     if shape_of(v)[0] > shape_of(a)[0]:
         a, v = v, a
     return _slide(a, _flip(v), mode)
@@ -390,7 +398,8 @@ def convolve(a: Any, v: Any, mode: str = "full") -> Any:
 )
 def correlate(a: Any, v: Any, mode: str = "valid") -> Any:
     """Slide one signal over another, without turning it around."""
-    a, v = _signal(a, "first array argument"), conj(_signal(v, "second array argument"))
+    a = _signal(a, "first array argument")
+    v = conj(_signal(v, "second array argument"))
     if shape_of(v)[0] > shape_of(a)[0]:
         return _flip(_slide(v, a, mode))
     return _slide(a, v, mode)
@@ -408,7 +417,8 @@ def correlate(a: Any, v: Any, mode: str = "valid") -> Any:
 )
 def linear(input: Any, weight: Any, bias: Any = None) -> Any:
     """Multiply vectors (..., in) by a matrix (out, in) and add a bias."""
-    x, weight = lift(input), lift(weight)
+    x = lift(input)
+    weight = lift(weight)
     *lead, ins = shape_of(x)
     outs, wanted = shape_of(weight)
     if ins != wanted:
@@ -508,7 +518,8 @@ def _classes_last(x: Any) -> Any:
 )
 def cross_entropy(input: Any, target: Any, reduction: str = "mean") -> Any:
     """Return minus the logarithm of the softmax of the right class; target is classes, or a probability for each."""
-    scores, target = _classes_last(lift(input)), lift(target)
+    scores = _classes_last(lift(input))
+    target = lift(target)
     total = FUNCTIONS["logsumexp"].run(scores, axis=-1, keepdims=True)
     if target.dtype.kind == "f":
         return _reduced(TABLE["sum"](_classes_last(target) * (total - scores), axes=(-1,), keepdims=False), reduction)
@@ -544,8 +555,10 @@ def mse_loss(input: Any, target: Any, reduction: str = "mean") -> Any:
 )
 def multi_margin_loss(input: Any, target: Any, p: int = 1, margin: float = 1.0, reduction: str = "mean") -> Any:
     """Return how far each wrong class comes within a margin of the right one: the hinge loss of several classes."""
-    scores, target = lift(input), lift(target)
-    picks, count = _picks(target, shape_of(scores)[-1]), shape_of(scores)[-1]
+    scores = lift(input)
+    target = lift(target)
+    picks = _picks(target, shape_of(scores)[-1])
+    count = shape_of(scores)[-1]
     chosen = TABLE["sum"](TABLE["where"](picks, scores, 0.0), axes=(-1,), keepdims=True)
     short = TABLE["maximum"](margin - chosen + scores, 0.0) ** p
     loss = TABLE["sum"](TABLE["where"](picks, 0.0, short), axes=(-1,), keepdims=False) / count

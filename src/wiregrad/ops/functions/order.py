@@ -85,7 +85,8 @@ def median(a: Any, axis: Any = None, *, overwrite_input: bool = False, keepdims:
     shape = shape_of(a)
     axes = trailing(axis, len(shape))
     row = merged(a, axes)
-    ordered, length = sort(row), shape_of(row)[-1]
+    ordered = sort(row)
+    length = shape_of(row)[-1]
     middle = mean(cut(ordered, -1, (length - 1) // 2, length // 2 + 1), -1, keepdims=True)
     found = _or_nan(row, ordered, middle) if length else middle
     return shaped(found, kept(shape, axes) if keepdims else shape_of(found)[:-1])
@@ -118,8 +119,10 @@ def _places(method: str, length: int, q: Any) -> tuple[Any, Any, Any]:
         return place, place, None
     before = np.floor(place)
     # NumPy measures from the end of the row where it looks beyond it: the two neighbours are equal there.
-    low, high = np.where(place >= length - 1, -1.0, before), np.where(place >= length - 1, -1.0, before + 1.0)
-    low, high = np.where(place < 0, 0.0, low), np.where(place < 0, 0.0, high)
+    low = np.where(place >= length - 1, -1.0, before)
+    high = np.where(place >= length - 1, -1.0, before + 1.0)
+    low = np.where(place < 0, 0.0, low)
+    high = np.where(place < 0, 0.0, high)
     share = np.where(place % 1 == 0, 0.0, 0.5) if method == "midpoint" else place - low
     return low.astype(np.intp), high.astype(np.intp), np.asarray(share, np.asarray(place).dtype)
 
@@ -127,7 +130,8 @@ def _places(method: str, length: int, q: Any) -> tuple[Any, Any, Any]:
 def _between(a: Any, b: Any, share: Any) -> Any:
     """Return what lies between a and b, measured from the nearer one."""
     gap = b - a
-    low, high = a + gap * share, b - gap * (1 - share)
+    low = a + gap * share
+    high = b - gap * (1 - share)
     if np.ndim(share) == 0:
         return high if share >= 0.5 else low
     return TABLE["where"](share >= 0.5, high, low)
@@ -138,7 +142,8 @@ def _quantile(a: Any, q: Any, axis: Any, method: str, keepdims: bool, weak: bool
     shape = shape_of(a)
     axes = trailing(axis, len(shape))
     row = merged(a, axes)
-    ordered, rest = sort(row), tuple(n for k, n in enumerate(shape) if k - len(shape) not in axes)
+    ordered = sort(row)
+    rest = tuple(n for k, n in enumerate(shape) if k - len(shape) not in axes)
     low, high, share = _places(method, shape_of(row)[-1], q)
     found = gathered(ordered, np.ravel(low), -1)
     if share is not None:

@@ -92,7 +92,8 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
 )
 def clip(x: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: Any = None) -> Any:
     """The array between two bounds, either of which may be None."""
-    low, high = (a_min if min is None else min), (a_max if max is None else max)
+    low = a_min if min is None else min
+    high = a_max if max is None else max
     if low is None or high is None:
         bounded = x if low is None else TABLE["maximum"](x, low)
         return TABLE["positive"](lift(bounded)) if high is None else TABLE["minimum"](bounded, high)
@@ -107,7 +108,8 @@ def clip(x: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: 
 )
 def round_(x: Any, decimals: int = 0) -> Any:
     """The nearest number with so many decimals; halves go to the even one."""
-    x, scale = lift(x), 10.0 ** abs(decimals)
+    x = lift(x)
+    scale = 10.0 ** abs(decimals)
     if decimals == 0:
         return TABLE["round"](x)
     return TABLE["round"](x * scale) / scale if decimals > 0 else TABLE["round"](x / scale) * scale
@@ -185,7 +187,8 @@ def angle(x: Any, deg: bool = False) -> Any:
 )
 def astype(x: Any, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True, copy: bool = True) -> Any:
     """The same numbers in another dtype."""
-    wanted, x = np.dtype(dtype), lift(x)
+    wanted = np.dtype(dtype)
+    x = lift(x)
     if not np.can_cast(dtype_of(x), wanted, casting):  # type: ignore[arg-type]
         raise TypeError(f"Cannot cast array data from {dtype_of(x)} to {wanted} according to the rule '{casting}'")
     return TABLE["cast"](x, dtype=wanted.name)
@@ -268,7 +271,8 @@ def signbit(x: Any) -> Any:
 )
 def polyval(p: Any, x: Any) -> Any:
     """The value of a polynomial, given its coefficients from the highest power down."""
-    p, x = lift(p), lift(x)
+    p = lift(p)
+    x = lift(x)
     y: Any = np.zeros(shape_of(x), dtype_of(x))[()]
     for k in range(shape_of(p)[0]):
         y = y * x + pick(p, k)
@@ -307,7 +311,9 @@ def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:  # no
 )
 def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None) -> Any:
     """The broken line through points, at given places; beyond its ends the values there."""
-    x, xp, fp = _wide(x), _wide(xp), _wide(fp)
+    x = _wide(x)
+    xp = _wide(xp)
+    fp = _wide(fp)
     if ndim_of(xp) != 1 or ndim_of(fp) != 1:
         raise ValueError("object too deep for desired array")
     count = shape_of(xp)[0]
