@@ -1,8 +1,8 @@
-"""The advice that op records give, each with the exact condition under which it helps.
+"""The advice for ops that break, each with the exact condition under which it helps.
 
-A record names its list, so that advice is loaded only where something broke. The lists run from the most particular to
-the most general. A test writes for every one of them a program that breaks
-and the same program as the advice has it, which must not.
+A record names its list, so that advice is loaded only when something broke. Lists run from the most specific to the
+most general. For each piece of advice, a test runs a program that breaks and the same program written as advised, which
+must not break.
 """
 
 from __future__ import annotations
@@ -47,18 +47,18 @@ def below(x: Any, bound: float) -> bool:
 
 
 def finite(case: Case) -> bool:
-    """Return whether everything that went in is finite."""
+    """Return whether all inputs are finite."""
     return all(every(x, np.isfinite) for x in case.numbers)
 
 
 def overflows(case: Case) -> bool:
-    """Return whether finite numbers gave more than there are numbers for."""
-    # Sums of overflown products can be inf - inf.
+    """Return whether finite inputs gave a result beyond the largest number."""
+    # A matrix product adds up products that overflowed, which can be inf - inf.
     return case.forward and finite(case) and (not case.fault.op.by_element or every(case.value, np.isinf))
 
 
 def met(case: Case) -> bool:
-    """Return whether infinities went in and gave NaN."""
+    """Return whether infinite inputs gave NaN."""
     infinite = all(every(x, np.isinf) for x in case.numbers) if case.fault.op.by_element else not finite(case)
     return case.forward and infinite and every(case.value, np.isnan)
 
@@ -92,7 +92,7 @@ def _is_log_of(term: Term, p: Term) -> bool:
 
 
 def _masked_afterwards(case: Case) -> bool:
-    """Return whether an infinite slope met the 0 that the node was multiplied by."""
+    """Return whether the slope is infinite and a reader multiplies the node by 0."""
     if case.forward or not is_zero(case.upstream) or every(case.local, np.isfinite):
         return False
     others = (
@@ -141,7 +141,7 @@ MANY_FACTORS_REMEDIES = (
 
 
 def _at_zero(case: Case) -> bool:
-    """Return whether a root of 0 sent its infinite slope back."""
+    """Return whether a root of 0 sent back its infinite slope."""
     return (
         not case.forward
         and is_zero(case.numbers[0])
@@ -251,12 +251,12 @@ POWER_REMEDIES = (
 
 
 def _vanished(case: Case) -> bool:
-    """Return whether the logarithm is one of 0."""
+    """Return whether the argument of the logarithm is 0."""
     return is_zero(case.numbers[0])
 
 
 def _has_none(case: Case) -> bool:
-    """Return whether a number has no logarithm, or one whose slope is beyond the largest number."""
+    """Return whether the logarithm is undefined, or its slope beyond the largest number."""
     return case.forward or not every(case.local, np.isfinite)
 
 
@@ -266,18 +266,18 @@ def _factors(case: Case) -> Any:
 
 
 def _matrix(case: Case) -> tuple[Any, Any]:
-    """Return sign and logarithm of the determinant whose logarithm was taken."""
+    """Return the sign and the log of the absolute value of the determinant whose logarithm was taken."""
     matrix = np.asarray(_factors(case))
     return np.linalg.slogdet(matrix) if matrix.dtype.kind == "f" else (np.nan, np.nan)
 
 
 def _underflew(case: Case) -> bool:
-    """Return whether a product of positive numbers came out as 0."""
+    """Return whether a product of positive numbers underflowed to 0."""
     return _vanished(case) and every(_factors(case), lambda x: x > 0)
 
 
 def _logarithms(name: str) -> tuple[Remedy, ...]:
-    """Return what holds for a logarithm to any base."""
+    """Return the remedies for a logarithm to any base."""
     return (
         Remedy("take the sum of the logarithms, not the logarithm of the product", of=("prod",), when=_underflew),
         Remedy("take np.cumsum of the logarithms, not the logarithm of np.cumprod", of=("cumprod",), when=_underflew),
@@ -359,7 +359,7 @@ def _goes_to_log(term: Term) -> bool:
 
 
 def _becomes_sigmoid(reader: Term, e: Term) -> bool:
-    """Return whether a reader of e makes a sigmoid of it: 1 / (1 + e), or e / (1 + e)."""
+    """Return whether a reader of e is part of a sigmoid: 1 / (1 + e), or e / (1 + e)."""
     if reader.name == "divide":
         return reader.reads(0, e) and is_one_plus(reader.terms[1], e)
     if not is_one_plus(reader, e):
@@ -370,7 +370,7 @@ def _becomes_sigmoid(reader: Term, e: Term) -> bool:
 
 
 def _shares_of(reader: Term, e: Term) -> list[Term]:
-    """Return the quotients that take shares of e in its sum, given what reads e: a quotient, or the sum."""
+    """Return the quotients e / sum(e), given a reader of e: the quotient itself, or the sum."""
     quotients = reader.readers() if reader.name == "sum" else [reader]
     shares = []
     for quotient in quotients:
@@ -460,13 +460,13 @@ def _is_too_small(case: Case) -> bool:
 
 
 def _counts_nothing(case: Case) -> bool:
-    """Return whether the divisor is how much a mask lets through, and that is nothing."""
+    """Return whether the divisor counts the elements of a mask, and there are none."""
     count = case.term.terms[-1]
     if not _divides_by_zero(case) or count.name not in ("sum", "count_nonzero"):
         return False
     mask = count.terms[0]
-    marks = every(mask.number, lambda x: (x == 0) | (x == 1))
-    return count.name == "count_nonzero" or (marks and (_is_whole(mask) or _weighs(case, count)))
+    is_mask = every(mask.number, lambda x: (x == 0) | (x == 1))
+    return count.name == "count_nonzero" or (is_mask and (_is_whole(mask) or _weighs(case, count)))
 
 
 def _is_whole(term: Term) -> bool:
@@ -474,7 +474,7 @@ def _is_whole(term: Term) -> bool:
 
 
 def _weighs(case: Case, count: Term) -> bool:
-    """Return whether what is divided is a sum with the same mask as a factor."""
+    """Return whether the dividend is a sum of products with the same mask."""
     total = case.term.terms[0]
     if total.name == "sum" and total.terms[0].name == "multiply":
         return any(same(factor, count.terms[0]) for factor in total.terms[0].terms)
@@ -564,7 +564,7 @@ LOG_SOFTMAX_REMEDIES = (*SOFTMAX_REMEDIES, TOO_LARGE)
 
 
 def _is_singular(case: Case) -> bool:
-    """Return whether the matrix that went in has, to rounding, less than its full rank."""
+    """Return whether the input matrix has, up to rounding, less than full rank."""
     matrix = np.asarray(case.numbers[0])
     try:
         return finite(case) and bool(np.any(np.linalg.matrix_rank(matrix) < matrix.shape[-1]))
@@ -615,7 +615,7 @@ REMEDIES: Mapping[Enum, tuple[Remedy, ...]] = {
 
 
 def remedies_of(op: Op) -> tuple[Remedy, ...]:
-    """Return what helps where an op breaks, the most particular first.
+    """Return the remedies for an op that breaks, the most specific first.
 
     >>> from wiregrad import ops
     >>> len(remedies_of(ops.log)) > 5, remedies_of(ops.tanh)
@@ -625,7 +625,7 @@ def remedies_of(op: Op) -> tuple[Remedy, ...]:
 
 
 def remedy(node: int, around: Around, fault: Fault, *, general: bool = True) -> str:
-    """Return the advice that fits a fault best, on request only what is not general; empty if none does.
+    """Return the best advice for a fault, or an empty string; `general=False` leaves out general remedies.
 
     >>> from wiregrad import ops
     >>> from wiregrad.ops.fault import forward_fault
@@ -635,5 +635,5 @@ def remedy(node: int, around: Around, fault: Fault, *, general: bool = True) -> 
     """
     case = Case(Term(around, node), fault)
     with np.errstate(all="ignore"):
-        listed = [found for found in (*remedies_of(fault.op), *ANYWHERE) if general or not found.general]
-        return next((found.advice for found in listed if found.applies(case)), "")
+        candidates = [remedy for remedy in (*remedies_of(fault.op), *ANYWHERE) if general or not remedy.general]
+        return next((remedy.advice for remedy in candidates if remedy.applies(case)), "")

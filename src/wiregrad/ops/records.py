@@ -1,8 +1,8 @@
-"""The op table: one record per op, everything else is derived from it.
+"""The records of elementwise ops: one record per op, from which everything else is derived.
 
-Rules are written in wiregrad's own ops, so they can be differentiated again, and by the letters of the style guide:
-`x`, `a`, `b` in, `y` out. They name ops that stand further down; that is fine, because a rule is only run later. What
-each choice at an awkward point means is written in `docs/semantics.md`.
+Rules are written in wiregrad's own ops, so that they can be differentiated again; `x`, `a` and `b` are inputs, `y` is
+the output. A rule may use an op that is defined further down, because it runs later. `docs/semantics.md` explains the
+choices made at points without a unique derivative.
 """
 
 from __future__ import annotations
@@ -22,19 +22,20 @@ from wiregrad.ops.kinks import Kink
 
 register = TABLE.register
 
-LN2, LN10 = math.log(2.0), math.log(10.0)
+LN2 = math.log(2.0)
+LN10 = math.log(10.0)
 NAN = math.nan
 
 
 def _each(function: Callable[[float], float]) -> Callable[[Any], Any]:
-    """Return a function of the standard library that works on arrays and keeps their dtype."""
+    """Return a version of a standard library function that works on arrays and keeps their dtype."""
 
-    def forward(x: Any) -> Any:
+    def apply_to_array(x: Any) -> Any:
         array = np.asarray(x)
         dtype = array.dtype if array.dtype.kind == "f" else np.dtype(np.float64)
         return np.array([function(v) for v in array.ravel().tolist()], dtype).reshape(array.shape)[()]
 
-    return forward
+    return apply_to_array
 
 
 def _slope(name: str, doc: str, forward: Callable[..., Any], partial: Callable[..., Any], **facts: Any) -> Elementwise:
@@ -52,9 +53,9 @@ def _slope(name: str, doc: str, forward: Callable[..., Any], partial: Callable[.
 
 
 def _refuse_complex(x: Any) -> None:
-    """Raise for complex numbers, for an op whose formula holds for real ones alone."""
+    """Raise for complex numbers; for an op whose formula is valid for real ones only."""
     if is_complex(x):
-        raise TypeError("it is defined for real numbers, and these are complex")
+        raise TypeError("it is defined for real numbers; got complex ones")
 
 
 def _sigmoid(x: Any) -> Any:
@@ -69,12 +70,12 @@ def _softplus(x: Any) -> Any:
 
 
 def _gelu(x: Any) -> Any:
-    # erfc keeps the left tail, where 1 + erf cancels.
+    # erfc is accurate in the left tail, where 1 + erf cancels.
     return 0.5 * x * erfc.forward(-x * math.sqrt(0.5))
 
 
 def nonzero(x: Any) -> Any:
-    """Return x, or 1 where x is 0, to divide by."""
+    """Return x with 1 in place of 0, to divide by."""
     return where(equal(x, 0.0), 1.0, x)
 
 
@@ -84,12 +85,12 @@ def below(x: Any, bound: float) -> Any:
 
 
 def undefined(x: Any) -> Any:
-    """Return NaN whose derivatives are NaN too, at every order: the slope where an op is undefined."""
+    """Return the slope where an op is undefined: a NaN whose derivatives of every order are NaN too."""
     return exp(x * NAN)
 
 
 def nan_or(x: Any, slope: Any) -> Any:
-    """Return the slope, but NaN where x is NaN: an undefined value has no plausible gradient."""
+    """Return the slope, but NaN where x is NaN: an undefined value must not get a plausible gradient."""
     if isinstance(x, np.ndarray) and not np.isnan(x).any():
         return slope
     return where(isnan(x), undefined(x), slope)
@@ -97,34 +98,34 @@ def nan_or(x: Any, slope: Any) -> Any:
 
 def _gap(a: Any, b: Any) -> Any:
     """Return a - b, but 0 for two equal infinities."""
-    # 0.0 + a is a number where a is a condition, which cannot be subtracted.
+    # 0.0 + a turns a condition, which cannot be subtracted, into a number.
     return where(equal(a, b), 0.0, 0.0 + a - b)
 
 
 def tie_or(a: Any, b: Any, y: Any) -> Any:
-    """Return the slope of a winning wire: half on a tie, else all."""
+    """Return the slope of the wire that was selected: 0.5 on a tie, else 1."""
     return where(equal(a, b), 0.5, nan_or(y, 1.0))
 
 
 def _stays(x: Any, low: Any, high: Any, y: Any) -> Any:
-    """Return whether clip leaves x as it is."""
+    """Return whether clip returns x unchanged."""
     return logical_and(equal(x, y), less_equal(low, high))
 
 
 def _lifts(x: Any, low: Any, y: Any) -> Any:
-    """Return whether clip gives its lower bound."""
+    """Return whether clip returns its lower bound."""
     return logical_and(equal(low, y), greater_equal(low, x))
 
 
 def _share(own: Any, one: Any, two: Any, y: Any) -> Any:
-    """Return the slope of an input of clip that gave the output, shared with the other inputs that did too."""
+    """Return the slope of an input that clip returned, shared with the other inputs that equal the output."""
     both = logical_and(one, two)
     either = logical_or(one, two)
     return only(logical_or(own, isnan(y)), where(both, 1 / 3, where(either, 0.5, nan_or(y, 1.0))))
 
 
 def _sinc_slope(x: Any) -> Any:
-    """Return the slope of sinc near 0 by its series: the closed form cancels there."""
+    """Return the slope of sinc near 0 by its power series, because the closed form cancels there."""
     t = math.pi * x
     total = 0.0 * t
     for k in range(11, 0, -1):
@@ -133,12 +134,12 @@ def _sinc_slope(x: Any) -> Any:
 
 
 def only_nan(y: Any) -> Any:
-    """Return the slope of a step: absent, or NaN where the output is NaN."""
+    """Return the slope of a step function: absent, but NaN where the output is NaN."""
     return only(isnan(y), undefined(y))
 
 
 def _rounding(name: str, doc: str, forward: Callable[..., Any], jumps: Callable[..., Any], **facts: Any) -> Elementwise:
-    """Register an op that rounds; `jumps` is 0 where it jumps."""
+    """Register a rounding op; `jumps` is 0 where its value jumps."""
     return register(
         Elementwise(
             name=name,
@@ -196,7 +197,7 @@ def _logic(name: str, doc: str, inputs: tuple[str, ...], **facts: Any) -> Elemen
 
 
 def _ask(name: str, doc: str, c: str) -> Elementwise:
-    """Register a question about one number."""
+    """Register a test of one number."""
     return register(
         Elementwise(
             name=name,
@@ -788,7 +789,7 @@ leaky_relu: Elementwise = register(
 
 
 def _tie(torch: tuple[float | None, float | None], jax: tuple[float | None, float | None]) -> Kink:
-    """Return the kink of an op that takes the better of two wires; frameworks differ on who wins a tie."""
+    """Return the kink of an op that selects one of two wires; frameworks differ on which wins a tie."""
     return Kink(
         doc="a = b",
         at=_gap,
@@ -800,7 +801,9 @@ def _tie(torch: tuple[float | None, float | None], jax: tuple[float | None, floa
     )
 
 
-HALVES, FIRST, SECOND = (0.5, 0.5), (1.0, None), (None, 1.0)
+HALVES = (0.5, 0.5)
+FIRST = (1.0, None)
+SECOND = (None, 1.0)
 
 maximum: Elementwise = register(
     Elementwise(
