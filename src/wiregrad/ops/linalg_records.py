@@ -1,10 +1,10 @@
-"""Records of the ops of linear algebra: products of matrices, solving, determinants and decompositions.
+"""Records of the linear algebra ops: matrix products, solving, determinants and decompositions.
 
-Matrices are the last two axes; both factors of a product have the same axes in front (functions spread them first). A
-decomposition gives one array, its factors stacked as rows: a node drives exactly one wire. `_rows` takes them apart.
+Matrices are the last two axes. Both factors of a product have the same axes in front; the functions broadcast them
+first. A decomposition returns one array with its factors stacked as rows, because a node drives exactly one wire.
 
-Where a matrix is read as symmetric (cholesky, eigh, eigvalsh), NumPy looks at one triangle; the gradient is that of
-PyTorch and JAX all the same: shared evenly by both triangles, as if they had moved together.
+cholesky, eigh and eigvalsh read one triangle of a matrix, as NumPy does. The gradient is nevertheless shared evenly by
+both triangles, as in PyTorch and JAX: the matrix is assumed to stay symmetric.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ Samples = Callable[[np.random.Generator], Sequence[tuple[Any, ...]]]
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Decomposition(General):
-    """An op with several results in one array; `back` is given the flow with its mask, which says what was used."""
+    """An op with several results in one array; `back` gets the flow with its mask, which says what was used."""
 
     symmetric: bool = False
-    """The matrix is read as symmetric: derivatives are those along symmetric directions."""
+    """Whether the matrix is assumed to be symmetric; derivatives are then along symmetric directions."""
 
     def pull(self, slot: int, g: Any, xs: Sequence[Any], y: Any, mode: int) -> Any:
-        """Return what the backward rule makes of the flow."""
+        """Return what the backward rule sends for the flow."""
         return self.back(slot, whole(g, y), xs, y, **self.options)
 
 
@@ -50,7 +50,7 @@ def _symmetric(x: Any) -> Any:
 
 
 def _standing(x: Any) -> Any:
-    """Return numbers, one per matrix, with two axes of length 1 to multiply matrices with."""
+    """Return one number per matrix with two more axes of length 1, so that it can scale matrices."""
     return TABLE["reshape"](x, rank=0, shape=(1, 1))
 
 
@@ -76,13 +76,13 @@ def _on_diagonal(inside: Any, outside: Any, n: int) -> Any:
 
 
 def _triangle(x: Any, *, lower: bool) -> Any:
-    """Return a triangle of square matrices."""
+    """Return square matrices with 0 outside their lower or upper triangle."""
     mask = np.tri(shape_of(x)[-1], dtype=bool)
     return TABLE["where"](mask if lower else mask.T, x, 0.0)
 
 
 def _over_gaps(x: Any, gaps: Any) -> Any:
-    """Return x divided by gaps between values, 0 on the diagonal."""
+    """Return x divided by the gaps between eigenvalues, with 0 on the diagonal."""
     n = shape_of(gaps)[-1]
     return _on_diagonal(0.0, x / _on_diagonal(1.0, gaps, n), n)
 
@@ -90,7 +90,7 @@ def _over_gaps(x: Any, gaps: Any) -> Any:
 def _where_used(flow: Any, start: int, stop: int, x: Any) -> Any:
     """Return the columns of x whose vectors, rows `start` to `stop` of the packed flow, were used; 0 elsewhere.
 
-    So equal eigenvalues do no harm where nothing depends on the vectors that belong to them.
+    So equal eigenvalues do not spoil a gradient that does not depend on their eigenvectors.
     """
     if type(flow) is not Masked:
         return x
@@ -99,10 +99,10 @@ def _where_used(flow: Any, start: int, stop: int, x: Any) -> Any:
 
 
 def _each_or_nan(function: Callable[..., Any], *matrices: Any) -> Any:
-    """Apply a function of NumPy's to stacks of matrices; NaN where it refuses one, so that the others do not suffer."""
+    """Apply a NumPy function to stacks of matrices; only a matrix that it refuses gives NaN."""
     try:
         if not all(np.isfinite(x).all() for x in matrices):
-            # LAPACK may search for the singular values of infinite matrices for ever.
+            # LAPACK may not terminate for matrices that are not finite.
             raise np.linalg.LinAlgError
         return function(*matrices)
     except np.linalg.LinAlgError:
@@ -128,38 +128,38 @@ def or_nan(function, *matrices):
 
 
 def _strict_text(name: str) -> Callable[..., str]:
-    """Return what writes a function of NumPy's that refuses singular matrices, or gives NaN for them."""
+    """Return a writer of a NumPy function that refuses singular matrices, or returns NaN for them."""
 
-    def text(*operands: str, types: Any, strict: bool) -> str:
-        given = ", ".join(operands)
-        return f"np.linalg.{name}({given})" if strict else f"or_nan(np.linalg.{name}, {given})"
+    def write_text(*operands: str, types: Any, strict: bool) -> str:
+        arguments = ", ".join(operands)
+        return f"np.linalg.{name}({arguments})" if strict else f"or_nan(np.linalg.{name}, {arguments})"
 
-    return text
+    return write_text
 
 
 def normal_samples(*cases: tuple[Any, ...], shift: float = 0.0) -> Samples:
-    """Return a maker of samples: an array for each shape, square ones moved away from singular by `shift`."""
+    """Return a sampler of normal arrays of these shapes; `shift` is added to the diagonal of square ones."""
 
-    def draw(rng: np.random.Generator, item: Any) -> Any:
+    def draw_item(rng: np.random.Generator, item: Any) -> Any:
         if isinstance(item, list):
-            return [draw(rng, shape) for shape in item]
+            return [draw_item(rng, shape) for shape in item]
         if not isinstance(item, tuple):
             return item
         x = rng.normal(size=item)
         return x + shift * np.eye(item[-1]) if shift and item[-2:-1] == item[-1:] else x
 
-    return lambda rng: [tuple(draw(rng, item) for item in case) for case in cases]
+    return lambda rng: [tuple(draw_item(rng, item) for item in case) for case in cases]
 
 
 def definite_samples(*cases: tuple[Any, ...]) -> Samples:
-    """Return a maker of samples: symmetric positive definite matrices with distinct eigenvalues."""
+    """Return a sampler of symmetric positive definite matrices with distinct eigenvalues."""
 
-    def draw(rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
+    def draw_matrix(rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
         q = np.linalg.qr(rng.normal(size=shape))[0]
         x = (q * (np.arange(shape[-1]) + 1.0)) @ np.swapaxes(q, -1, -2)
         return (x + np.swapaxes(x, -1, -2)) / 2
 
-    return lambda rng: [(draw(rng, shape), settings) for shape, settings in cases]
+    return lambda rng: [(draw_matrix(rng, shape), settings) for shape, settings in cases]
 
 
 matmul: Linear = register(
@@ -229,7 +229,7 @@ inv: General = register(
 
 
 def _others(x: Any) -> Any:
-    """Return along the last axis the product of all other elements."""
+    """Return for each element along the last axis the product of all others."""
     ones = np.ones_like(x[..., :1])
     before = np.cumprod(np.concatenate([ones, x[..., :-1]], -1), -1)
     after = np.cumprod(np.concatenate([ones, x[..., :0:-1]], -1), -1)[..., ::-1]
@@ -237,14 +237,14 @@ def _others(x: Any) -> Any:
 
 
 def _unitary_det(u: Any, vh: Any) -> Any:
-    found = np.linalg.det(u) * np.linalg.det(vh)
-    return (found / np.abs(found))[..., None, None]
+    product = np.linalg.det(u) * np.linalg.det(vh)
+    return (product / np.abs(product))[..., None, None]
 
 
 def _adjugate(x: Any) -> Any:
     if not x.size:
         return x
-    # Through singular values no step divides, so singular matrices have their cofactors too.
+    # Singular values avoid divisions, so that singular matrices have cofactors too.
     u, s, vh = np.linalg.svd(x)
     return (
         _unitary_det(u, vh)
@@ -304,7 +304,7 @@ def adjugate_slope(x, e):
 
 
 def _adjugate_bend(x: Any, e: Any, t: Any) -> Any:
-    """Return the second derivative of the adjugate along two directions, for regular matrices."""
+    """Return the second derivative of the adjugate along two directions, for invertible matrices."""
     if shape_of(x)[-1] < 3:
         return None
     r = inv(x, strict=False)
@@ -369,7 +369,7 @@ adjugate_slope: General = register(
 
 
 def _signs(x: Any) -> tuple[Any, Any]:
-    """Return the packed sign and logarithm of slogdet, each with two axes of length 1 in its place."""
+    """Return the packed sign and logarithm of slogdet, each with two more axes of length 1."""
     sign, log = (TABLE["getitem"](x, index=(k,)) for k in (0, 1))
     return _standing(sign), _standing(log)
 
@@ -381,16 +381,17 @@ def _slogdet_back(slot: int, flow: Any, xs: Any, y: Any) -> Any:
     if _is_complex(xs[0]):
         turn = conj(g_sign) * sign
         return slope * (g_log - (turn - conj(turn)) * 0.5)
-    # The sign of a real determinant moves in steps: what depends on it alone is absent.
+    # The sign of a real determinant changes in steps: a gradient of the sign alone is absent.
     return Masked(_signs(flow.mask)[1], slope * g_log) if type(flow) is Masked else slope * g_log
 
 
 def _slogdet_ahead(slot: int, t: Any, xs: Any, y: Any) -> Any:
-    moved = _trace(inv(xs[0], strict=False), t)
+    change = _trace(inv(xs[0], strict=False), t)
     sign = TABLE["getitem"](y, index=(0,))
-    pair = (
-        [sign * (moved - conj(moved)) * 0.5, (moved + conj(moved)) * 0.5] if _is_complex(xs[0]) else [sign * 0.0, moved]
-    )
+    if _is_complex(xs[0]):
+        pair = [sign * (change - conj(change)) * 0.5, (change + conj(change)) * 0.5]
+    else:
+        pair = [sign * 0.0, change]
     return TABLE["concatenate"](*(TABLE["reshape"](x, rank=0, shape=(1,)) for x in pair), axis=-1)
 
 
@@ -416,7 +417,7 @@ slogdet: Decomposition = register(
 
 
 def _half_lower(x: Any) -> Any:
-    """Return the lower triangle with half the diagonal."""
+    """Return the lower triangle with half of the diagonal."""
     return _triangle(_on_diagonal(x * 0.5, x, shape_of(x)[-1]), lower=True)
 
 
@@ -434,8 +435,8 @@ def _cholesky_back(slot: int, flow: Any, xs: Any, y: Any, *, upper: bool) -> Any
 
 def _cholesky_ahead(slot: int, t: Any, xs: Any, y: Any, *, upper: bool) -> Any:
     l = _adjoint(y) if upper else y
-    moved = matmul(l, _half_lower(_between_inverses(l, _symmetric(t))))
-    return _adjoint(moved) if upper else moved
+    tangent = matmul(l, _half_lower(_between_inverses(l, _symmetric(t))))
+    return _adjoint(tangent) if upper else tangent
 
 
 cholesky: Decomposition = register(
@@ -474,9 +475,9 @@ def _eigh_back(slot: int, flow: Any, xs: Any, y: Any, *, uplo: str) -> Any:
 
 def _eigh_ahead(slot: int, t: Any, xs: Any, y: Any, *, uplo: str) -> Any:
     v, w = _eigh_parts(y)
-    moved = matmul(_adjoint(v), matmul(_symmetric(t), v))
-    turned = matmul(v, _over_gaps(moved, w - _turned(w)))
-    return _stacked(turned, _column_sums(_on_diagonal(moved, 0.0, shape_of(w)[-1])))
+    tangent = matmul(_adjoint(v), matmul(_symmetric(t), v))
+    vectors = matmul(v, _over_gaps(tangent, w - _turned(w)))
+    return _stacked(vectors, _column_sums(_on_diagonal(tangent, 0.0, shape_of(w)[-1])))
 
 
 _EIGH_ROWS = '''\
@@ -558,7 +559,7 @@ def _svd_back(slot: int, flow: Any, xs: Any, y: Any) -> Any:
     in_v = _where_used(flow, m + 1, m + 1 + n, _over_gaps(turn_v, _svd_gaps(s)))
     inner = (in_u + _adjoint(in_u)) * s + _turned(s) * (in_v + _adjoint(in_v))
     if _is_complex(y):
-        # Singular values are complex only because they were packed.
+        # Singular values are complex only because they are packed with complex vectors.
         g_s = (g_s + conj(g_s)) * 0.5
         phase = _on_diagonal((turn_u - _adjoint(turn_u)) * 0.5 / s, 0.0, k)
         inner = inner + _where_used(flow, 0, m, phase)
@@ -667,7 +668,7 @@ def _qr_back(slot: int, flow: Any, xs: Any, y: Any) -> Any:
     g_q, g_r = _qr_parts(settle(flow), shape)
     if m >= n:
         return _square_qr_back(q, r, g_q, g_r)
-    # A wide matrix has its orthogonal columns from the square on the left; the rest is seen through them.
+    # The orthogonal columns of a wide matrix come from its left square; the other columns are expressed in them.
     g_rest = _columns(g_r, m, n)
     g_q = g_q + matmul(_columns(x, m, n), _adjoint(g_rest))
     left = _square_qr_back(q, _columns(r, 0, m), g_q, _columns(g_r, 0, m))
@@ -692,9 +693,9 @@ def _qr_ahead(slot: int, t: Any, xs: Any, y: Any) -> Any:
 
 
 def _square_qr_ahead(q: Any, r: Any, t: Any) -> tuple[Any, Any]:
-    moved = _adjoint(solve(_adjoint(r), _adjoint(t), strict=False))
-    turn = _triangle(_half_diagonal(matmul(_adjoint(q), moved)), lower=False)
-    return moved - matmul(q, turn), matmul(turn, r)
+    tangent = _adjoint(solve(_adjoint(r), _adjoint(t), strict=False))
+    turn = _triangle(_half_diagonal(matmul(_adjoint(q), tangent)), lower=False)
+    return tangent - matmul(q, turn), matmul(turn, r)
 
 
 qr: Decomposition = register(
@@ -715,7 +716,7 @@ qr: Decomposition = register(
 
 
 def _left_over(x: Any, p: Any, y: Any) -> Any:
-    """Return y less what the projection x @ p makes of it."""
+    """Return y minus its projection x @ p @ y."""
     return y - matmul(x, matmul(p, y))
 
 
@@ -762,7 +763,7 @@ def _lstsq(a: Any, b: Any, *, rcond: float | None) -> Any:
 
 
 def _pseudo_inverse(a: Any, y: Any, rcond: float | None) -> Any:
-    """Return the pseudo-inverse with the singular values that lstsq looks at."""
+    """Return the pseudo-inverse that uses the same singular values as lstsq."""
     if rcond is None or rcond < 0:
         rcond = float(np.finfo(y.dtype).eps) * max(shape_of(a)[-2:])
     return pinv(a, rcond=rcond)

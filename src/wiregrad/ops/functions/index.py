@@ -1,8 +1,8 @@
-"""Functions that pick elements, and put elements in place of others.
+"""Functions that pick elements, and functions that put elements in place of others.
 
-Whole numbers and slices are settings of `getitem`. Arrays of indices are operands of `take`, along one axis: the axes
-they speak of are brought together and counted as one. So an index may be large, or recorded itself, and any number of
-axes may stand in front.
+Integers and slices are settings of `getitem`. Index arrays are operands of `take`, along one axis: the axes they index
+are first brought together and merged into one. So an index may be large, or recorded itself, and any number of axes may
+stand in front.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from wiregrad.ops.shape_records import hollow, stored_index
 
 
 def flat(x: Any) -> Any:
-    """Return the elements of x in one row."""
+    """Return the elements of x as an array of one axis."""
     return x if ndim_of(x) == 1 else shaped(x, (int(np.prod(shape_of(x))),))
 
 
 def shaped(x: Any, shape: tuple[int, ...]) -> Any:
-    """Return the elements of x in a shape that has as many."""
+    """Return x reshaped to a shape of the same size."""
     return x if shape_of(x) == shape else TABLE["reshape"](x, rank=ndim_of(x), shape=shape)
 
 
 def gathered(x: Any, indices: Any, axis: int) -> Any:
-    """Return what stands at indices of any shape along an axis, which is counted from the end."""
+    """Return the slices at indices of any shape along an axis, which is counted from the end."""
     return shaped(TABLE["take"](x, flat(indices), axis=axis), replaced(shape_of(x), axis, *shape_of(indices)))
 
 
 def pick(x: Any, *items: Any) -> Any:
-    """Return elements by whole numbers, slices, None and ..."""
+    """Return elements by an index of integers, slices, None and ..."""
     return TABLE["getitem"](x, index=stored_index(items, ndim_of(x)))
 
 
@@ -69,7 +69,7 @@ def getitem(x: Any, index: Any, /) -> Any:
     x = lift(x)
     items = [_item(item) for item in (index if isinstance(index, tuple) else (index,))]
     if not any(is_wire(item) for item in items):
-        # NumPy itself refuses what does not fit.
+        # NumPy itself raises for an index that does not fit.
         hollow(shape_of(x))[tuple(items)]
     if any(isinstance(item, np.ndarray) or is_wire(item) for item in items):
         return _advanced(x, items)
@@ -77,7 +77,7 @@ def getitem(x: Any, index: Any, /) -> Any:
 
 
 def _item(item: Any) -> Any:
-    """Return part of an index as a slice, None, ..., a whole number, or an array or wire of whole numbers or bools."""
+    """Return an item of an index as a slice, None, ..., an integer, or an array or wire of integers or bools."""
     if item is None or item is Ellipsis or isinstance(item, slice):
         return item
     if is_wire(item):
@@ -91,14 +91,14 @@ def _item(item: Any) -> Any:
 
 
 class Pick(NamedTuple):
-    """An array of indices along one axis; `fresh` if that is an axis of length 1 which the index itself adds."""
+    """An index array along one axis; `fresh` if the index itself adds that axis, with length 1."""
 
     indices: Any
     fresh: bool = False
 
 
 def _picks(item: Any) -> list[Any]:
-    """Return a part of an index with whole numbers and conditions as arrays of indices."""
+    """Convert an item of an index to parts along one axis each, with integers and masks as index arrays."""
     if item is None or item is Ellipsis or isinstance(item, slice):
         return [item]
     if is_wire(item) or isinstance(item, int) or item.dtype.kind != "b":
@@ -116,7 +116,7 @@ def _advanced(x: Any, items: list[Any]) -> Any:
     x = _sliced(x, parts)
     chosen = [k for k, part in enumerate(parts) if isinstance(part, Pick)]
     rest = [k for k, part in enumerate(parts) if not isinstance(part, Pick)]
-    # NumPy puts the axes of arrays that stand apart in front.
+    # If index arrays are not adjacent, NumPy puts their axes in front.
     first = chosen[0] if adjacent else 0
     x = _ordered(x, [*rest[:first], *chosen, *rest[first:]])
     shape = shape_of(x)
@@ -126,18 +126,16 @@ def _advanced(x: Any, items: list[Any]) -> Any:
 
 
 def _filled(parts: list[Any], ndim: int) -> list[Any]:
-    """Return the parts of an index with the slices that its ellipsis, or its end, stands for."""
+    """Return the parts of an index with full slices in place of its ellipsis, or at its end."""
     used = sum(isinstance(part, slice) or (isinstance(part, Pick) and not part.fresh) for part in parts)
     dots = next((k for k, part in enumerate(parts) if part is Ellipsis), len(parts))
     return [*parts[:dots], *[slice(None)] * (ndim - used), *parts[dots + 1 :]]
 
 
 def _sliced(x: Any, parts: list[Any]) -> Any:
-    """Return x with the slices of an index applied, and with an axis for each of its parts."""
-    basic = [
-        slice(None) if isinstance(part, Pick) and not part.fresh else part if isinstance(part, slice) else None
-        for part in parts
-    ]
+    """Return x with the slices of an index applied, and one axis for each part of the index."""
+    basic = [slice(None) if isinstance(part, Pick) and not part.fresh else part for part in parts]
+    basic = [part if isinstance(part, slice) else None for part in basic]
     return x if all(item == slice(None) for item in basic) else pick(x, *basic)
 
 
@@ -146,7 +144,7 @@ def _ordered(x: Any, order: list[int]) -> Any:
 
 
 def _counted(indices: list[Any], lengths: tuple[int, ...]) -> Any:
-    """Return indices along several axes as indices along one that has all their elements in a row."""
+    """Convert indices along several axes to indices along the axis they are merged into."""
     if len(indices) == 1:
         return indices[0]
     total: Any = 0
@@ -290,7 +288,7 @@ def insert(x: Any, index: Any, values: Any, axis: int | None = None) -> Any:
     length = shape[axis]
     count = np.insert(np.empty(shape[axis], bool), index, True).size - shape[axis]
     if count == 1:
-        # At one place a number inserts all the slices that the values have along the axis.
+        # At a single index, all slices that the values have along the axis are inserted.
         values = shaped(values, (1,) * (len(shape) - ndim_of(values)) + shape_of(values))
         if np.ndim(index) == 0 and not isinstance(index, slice):
             rest = list(range(1, len(shape)))
@@ -303,13 +301,13 @@ def insert(x: Any, index: Any, values: Any, axis: int | None = None) -> Any:
 
 
 def like(values: Any, x: Any) -> Any:
-    """Return values in the dtype of the array they are put into."""
-    given = dtype_of(values)
+    """Cast values to the dtype of the array they are put into."""
+    dtype = dtype_of(values)
     wanted = dtype_of(x)
-    if given == wanted:
+    if dtype == wanted:
         return values
-    if not np.can_cast(given, wanted, "same_kind"):
-        raise TypeError(f"values of {given} do not fit into an array of {wanted}")
+    if not np.can_cast(dtype, wanted, "same_kind"):
+        raise TypeError(f"values of dtype {dtype} cannot be put into an array of dtype {wanted}")
     return TABLE["cast"](values, dtype=wanted.name)
 
 
@@ -361,7 +359,7 @@ def scatter_add(x: Any, index: Any, values: Any) -> Any:
 
 
 def _plain(index: Any) -> Any:
-    """Return an index with what is recorded in it as plain arrays."""
+    """Return an index with its recorded parts as plain arrays."""
     return tuple(fixed(item) if is_wire(item) else item for item in (index if isinstance(index, tuple) else (index,)))
 
 

@@ -1,4 +1,4 @@
-"""Functions of linear algebra: products of arrays, einsum, and NumPy's `linalg`."""
+"""Functions of linear algebra: products of arrays, einsum, and the functions of `np.linalg`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SVDResult: Any = type(np.linalg.svd(np.eye(1)))
 SlogdetResult: Any = type(np.linalg.slogdet(np.eye(1)))
 
 ALL = ("slice", None, None, None)
-"""A whole axis, in an index that is stored."""
+"""A full slice, in the form in which an index is stored."""
 
 
 def _shaped(x: Any, shape: Sequence[int]) -> Any:
@@ -31,13 +31,13 @@ def _shaped(x: Any, shape: Sequence[int]) -> Any:
 
 
 def _ordered(x: Any, order: Sequence[int]) -> Any:
-    """Return x with its axes, counted from the front, in another order."""
+    """Return x with its axes in another order; axes are counted from the front."""
     ndim = ndim_of(x)
     return x if list(order) == list(range(ndim)) else TABLE["permute"](x, axes=tuple(k - ndim for k in order))
 
 
 def _moved(x: Any, axis: int, to: int) -> Any:
-    """Return x with one axis in another place."""
+    """Return x with one axis moved to another position."""
     ndim = ndim_of(x)
     axis, to = (int(np.lib.array_utils.normalize_axis_index(k, ndim)) for k in (axis, to))
     order = [k for k in range(ndim) if k != axis]
@@ -63,12 +63,12 @@ def _sum(x: Any, *axes: int) -> Any:
 
 
 def _real(x: Any) -> Any:
-    """Return the real part of what is complex only because it was packed."""
+    """Return the real part; for values that are complex only because they were packed with complex ones."""
     return TABLE["real"](x) if dtype_of(x).kind == "c" else x
 
 
 def _named(*names: str) -> list[Any]:
-    """Return those of NumPy's functions that this NumPy has."""
+    """Return the NumPy functions of these names, as far as this version has them."""
     return [getattr(np, name) for name in names if hasattr(np, name)]
 
 
@@ -95,7 +95,7 @@ def matmul(a: Any, b: Any, /) -> Any:
     left = shape_of(a)
     right = shape_of(b)
     if not left or not right:
-        raise ValueError(f"matmul needs arrays, and one of them is a number; got a {left}, b {right}: use * instead")
+        raise ValueError(f"matmul needs arrays of one or more axes; got a {left}, b {right}: use * for numbers")
     if left[-1] != right[max(-2, -len(right))]:
         raise ValueError(f"matmul needs a (..., n, k) and b (..., k, m); got a {left}, b {right}")
     if len(left) > 1 and len(right) > 1:
@@ -264,7 +264,7 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
     b = lift(b)
     if np.ndim(axes) == 0 and not isinstance(axes, tuple | list):
         axes = (range(-int(axes), 0), range(int(axes)))
-    summed_a, summed_b = (_axes(given, ndim_of(x)) for x, given in zip((a, b), axes, strict=True))
+    summed_a, summed_b = (_axes(summed, ndim_of(x)) for x, summed in zip((a, b), axes, strict=True))
     lengths = [[shape_of(x)[k] for k in chosen] for x, chosen in ((a, summed_a), (b, summed_b))]
     if lengths[0] != lengths[1]:
         raise ValueError("shape-mismatch for sum")
@@ -277,9 +277,9 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
     return _shaped(y, left + right)
 
 
-def _axes(given: Any, ndim: int) -> list[int]:
-    """Return one axis or several, in the order given, counted from the front."""
-    listed = list(given) if np.ndim(given) else [given]
+def _axes(axes: Any, ndim: int) -> list[int]:
+    """Return one axis or several as a list in the same order, counted from the front."""
+    listed = list(axes) if np.ndim(axes) else [axes]
     return [int(np.lib.array_utils.normalize_axis_index(int(axis), ndim)) for axis in listed]
 
 
@@ -340,7 +340,7 @@ def _times(one: Sequence[Any], two: Sequence[Any], i: int, j: int) -> Any:
 
 
 def _minus(one: Any, two: Any) -> Any:
-    """Return a difference of which one side may be 0, written None."""
+    """Return one - two, where None stands for 0."""
     if two is None:
         return one
     return -two if one is None else one - two
@@ -359,7 +359,7 @@ def matrix_transpose(x: Any, /) -> Any:
 
 
 Label = Hashable
-"""An index of einsum: a letter, a whole number, or a negative one for an axis that `...` stands for."""
+"""A label of an einsum axis: a letter, an integer, or a negative integer for an axis that `...` stands for."""
 
 
 @function(
@@ -401,13 +401,13 @@ def einsum(*operands: Any, optimize: Any = False, **keywords: Any) -> Any:
 
 
 def _parsed(operands: Sequence[Any]) -> tuple[list[list[Any]], list[Any] | None, list[Any]]:
-    """Return the labels of each operand, those of the output (None if not given), and the operands."""
+    """Return the labels of each operand, the labels of the output (None if left out), and the operands."""
     if not operands:
         raise ValueError("must specify the einstein sum subscripts string and at least one operand")
     if isinstance(operands[0], str):
         text, *arrays = operands
-        given, arrow, wanted = text.replace(" ", "").partition("->")
-        terms = [_letters(term) for term in given.split(",")]
+        inputs, arrow, wanted = text.replace(" ", "").partition("->")
+        terms = [_letters(term) for term in inputs.split(",")]
         if len(terms) != len(arrays):
             raise ValueError(f"einsum: {text!r} names {len(terms)} operands; got {len(arrays)}")
         return terms, _letters(wanted) if arrow else None, arrays
@@ -417,11 +417,11 @@ def _parsed(operands: Sequence[Any]) -> tuple[list[list[Any]], list[Any] | None,
 
 
 def _letters(term: str) -> list[Any]:
-    found = [Ellipsis if letter == "." else letter for letter in term.replace("...", ".")]
+    labels = [Ellipsis if letter == "." else letter for letter in term.replace("...", ".")]
     plain = term.replace("...", "", 1)
     if plain and not (plain.isascii() and plain.isalpha()):
         raise ValueError(f"einsum: subscripts are letters and at most one '...'; got {term!r}")
-    return found
+    return labels
 
 
 def _without_ellipsis(
@@ -431,7 +431,7 @@ def _without_ellipsis(
     for slot, (term, ndim) in enumerate(zip(terms, ndims, strict=True)):
         extra = ndim - len(term) + (Ellipsis in term)
         if extra < 0 or (extra and Ellipsis not in term):
-            raise ValueError(f"einsum: operand {slot} has {ndim} axes, its subscripts are {len(term)}")
+            raise ValueError(f"einsum: operand {slot} has {ndim} axes but {len(term)} subscripts")
         widest = max(widest, extra)
     named = [label for term in terms for label in term if label is not Ellipsis]
     if wanted is None:
@@ -449,7 +449,7 @@ def _filled(term: list[Any], extra: int) -> list[Label]:
 
 
 def _no_repeats(x: Any, labels: list[Label]) -> tuple[Any, list[Label]]:
-    """Return the diagonal wherever a label stands twice."""
+    """Return an operand with the diagonal taken for each label that occurs twice."""
     for label in [label for label in dict.fromkeys(labels) if labels.count(label) > 1]:
         while labels.count(label) > 1:
             first = labels.index(label)
@@ -466,7 +466,7 @@ def _no_repeats(x: Any, labels: list[Label]) -> tuple[Any, list[Label]]:
 
 
 def _diagonal(x: Any, offset: int) -> Any:
-    """Return the diagonals of the last two axes, as a slice of both laid out in one row."""
+    """Return the diagonals of the last two axes, as a slice with a step of both axes merged."""
     *lead, m, n = shape_of(x)
     count = max(0, min(m + min(offset, 0), n - max(offset, 0)))
     start = offset if offset >= 0 else -offset * n
@@ -488,7 +488,7 @@ def _sizes(pieces: Sequence[tuple[Any, list[Label]]]) -> dict[Label, int]:
 
 
 def _no_stretch(x: Any, labels: list[Label], sizes: dict[Label, int]) -> tuple[Any, list[Label]]:
-    """Drop the axes of length 1 that are longer elsewhere."""
+    """Drop axes of length 1 whose label is longer in another operand."""
     kept = [k for k, label in enumerate(labels) if shape_of(x)[k] == sizes[label]]
     return _shaped(x, [shape_of(x)[k] for k in kept]), [labels[k] for k in kept]
 
@@ -497,19 +497,19 @@ def _no_stretch(x: Any, labels: list[Label], sizes: dict[Label, int]) -> tuple[A
 def _path(
     terms: tuple[tuple[Label, ...], ...], shapes: tuple[tuple[int, ...], ...], wanted: tuple[Label, ...]
 ) -> list[tuple[int, ...]]:
-    """Return which operands are multiplied when; NumPy decides where there is a choice."""
+    """Return the order in which operands are contracted, chosen by NumPy if there are more than two."""
     if len(terms) <= 2:
         return [tuple(range(len(terms)))]
     numbers: dict[Label, int] = {}
     sublists = [[numbers.setdefault(label, len(numbers)) for label in term] for term in (*terms, wanted)]
     arrays = [np.broadcast_to(np.float64(0), shape) for shape in shapes]
     mixed: list[Any] = [item for pair in zip(arrays, sublists, strict=False) for item in pair]
-    found: list[tuple[int, ...]] = np.einsum_path(*mixed, sublists[-1], optimize="greedy")[0][1:]
-    return found
+    path: list[tuple[int, ...]] = np.einsum_path(*mixed, sublists[-1], optimize="greedy")[0][1:]
+    return path
 
 
 def _contracted(taken: Sequence[tuple[Any, list[Label]]], kept: set[Label]) -> tuple[Any, list[Label]]:
-    """Multiply operands one after the other, and sum what is not kept."""
+    """Multiply operands one after the other, and sum over labels that are not kept."""
     result, *others = taken
     while others:
         second, *others = others
@@ -531,25 +531,29 @@ def _pair(a: Any, of_a: list[Label], b: Any, of_b: list[Label], kept: set[Label]
     free_b = [label for label in of_b if label not in of_a]
     length = {**dict(zip(of_a, shape_of(a), strict=True)), **dict(zip(of_b, shape_of(b), strict=True))}
 
-    def laid(x: Any, labels: list[Label], *order: list[Label]) -> Any:
+    def put_in_order(x: Any, labels: list[Label], *order: list[Label]) -> Any:
         return _ordered(x, [labels.index(label) for group in order for label in group])
 
-    def lengths(labels: list[Label]) -> list[int]:
+    def lengths_of(labels: list[Label]) -> list[int]:
         return [length[label] for label in labels]
 
     final = [*batch, *free_a, *free_b]
     if not summed:
-        right = _shaped(laid(b, of_b, batch, free_b), [*lengths(batch), *(1 for _ in free_a), *lengths(free_b)])
-        left = _shaped(laid(a, of_a, batch, free_a), [*lengths(batch), *lengths(free_a), *(1 for _ in free_b)])
+        right = _shaped(
+            put_in_order(b, of_b, batch, free_b), [*lengths_of(batch), *(1 for _ in free_a), *lengths_of(free_b)]
+        )
+        left = _shaped(
+            put_in_order(a, of_a, batch, free_a), [*lengths_of(batch), *lengths_of(free_a), *(1 for _ in free_b)]
+        )
         return left * right, final
-    n = prod(lengths(free_a))
-    k = prod(lengths(summed))
-    m = prod(lengths(free_b))
+    n = prod(lengths_of(free_a))
+    k = prod(lengths_of(summed))
+    m = prod(lengths_of(free_b))
     y = TABLE["matmul"](
-        _shaped(laid(a, of_a, batch, free_a, summed), [*lengths(batch), n, k]),
-        _shaped(laid(b, of_b, batch, summed, free_b), [*lengths(batch), k, m]),
+        _shaped(put_in_order(a, of_a, batch, free_a, summed), [*lengths_of(batch), n, k]),
+        _shaped(put_in_order(b, of_b, batch, summed, free_b), [*lengths_of(batch), k, m]),
     )
-    return _shaped(y, lengths(final)), final
+    return _shaped(y, lengths_of(final)), final
 
 
 @function(
@@ -651,11 +655,11 @@ _RECTANGLES: tuple[tuple[Any, ...], ...] = (
     ((3, 1), {}),
     ((2, 1, 2, 2), {}),
 )
-"""Samples for functions of matrices that are not wider than high."""
+"""Samples for functions of matrices with at least as many rows as columns."""
 
 
 def _with(samples: Sequence[tuple[Any, ...]], **settings: Any) -> list[tuple[Any, ...]]:
-    return [(*shapes, {**given, **settings}) for *shapes, given in samples]
+    return [(*shapes, {**keywords, **settings}) for *shapes, keywords in samples]
 
 
 @function(
@@ -725,8 +729,9 @@ def pinv(a: Any, rcond: Any = None, hermitian: bool = False, **keywords: Any) ->
     if hermitian or keywords.keys() - {"rtol"} or np.ndim(rcond):
         raise TypeError("pinv takes rcond or rtol, one number, and no hermitian=True here")
     if "rtol" in keywords:
-        given = keywords["rtol"]
-        rcond = float(np.finfo(a.dtype).eps) * max(shape_of(a)[-2:]) if given is None else given
+        rcond = keywords["rtol"]
+        if rcond is None:
+            rcond = float(np.finfo(a.dtype).eps) * max(shape_of(a)[-2:])
     return TABLE["pinv"](a, rcond=None if rcond is None else float(rcond))
 
 
@@ -796,16 +801,16 @@ def multi_dot(arrays: Any) -> Any:
 
 
 def _splits(lengths: tuple[int, ...]) -> dict[tuple[int, int], int]:
-    """Return for each run of matrices where it is cut in two at the least cost."""
+    """Return for each run of matrices where to split it so that the product costs least."""
     count = len(lengths) - 1
     cost = {(k, k): 0 for k in range(count)}
     cut = {}
     for width in range(1, count):
         for i in range(count - width):
             j = i + width
-            found = [cost[i, k] + cost[k + 1, j] + lengths[i] * lengths[k + 1] * lengths[j + 1] for k in range(i, j)]
-            cost[i, j] = min(found)
-            cut[i, j] = i + found.index(min(found))
+            costs = [cost[i, k] + cost[k + 1, j] + lengths[i] * lengths[k + 1] * lengths[j + 1] for k in range(i, j)]
+            cost[i, j] = min(costs)
+            cut[i, j] = i + costs.index(min(costs))
     return cut
 
 

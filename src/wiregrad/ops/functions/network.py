@@ -1,6 +1,6 @@
-"""Functions of neural networks, with PyTorch's names and arguments, and NumPy's convolutions.
+"""Functions of neural networks with PyTorch's names and arguments, and NumPy's convolutions.
 
-Convolutions gather the windows of their input and end in one product of matrices.
+A convolution gathers the windows of its input and ends in one matrix product.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def _permute(x: Any, *axes: int) -> Any:
 
 
 def _pad(x: Any, widths: list[tuple[int, int]], value: float = 0.0) -> Any:
-    """Return x with a border along its last axes."""
+    """Return x padded along its last axes."""
     lead = len(shape_of(x)) - len(widths)
     if not any(map(any, widths)):
         return x
@@ -40,11 +40,11 @@ def _pad(x: Any, widths: list[tuple[int, int]], value: float = 0.0) -> Any:
 
 
 def _each(setting: Any, rank: int, name: str) -> Lengths:
-    """Return a setting that may be given once for all axes, for each of them."""
-    given = (setting,) * rank if np.ndim(setting) == 0 else tuple(setting)
-    if len(given) != rank:
+    """Return a setting, which may be one number for all axes, as one number for each axis."""
+    per_axis = (setting,) * rank if np.ndim(setting) == 0 else tuple(setting)
+    if len(per_axis) != rank:
         raise ValueError(f"{name} needs one number, or {rank}; got {setting}")
-    return tuple([int(n) for n in given])
+    return tuple([int(n) for n in per_axis])
 
 
 def _flip(x: Any) -> Any:
@@ -52,7 +52,7 @@ def _flip(x: Any) -> Any:
 
 
 def _with_batch(x: Any, rank: int, name: str) -> tuple[Any, bool]:
-    """Return images with a batch axis in front, and whether there was one."""
+    """Return the input with a batch axis in front, and whether it had one."""
     shape = shape_of(x)
     if len(shape) not in (rank + 1, rank + 2):
         raise ValueError(f"{name} needs input of {rank + 2} axes (batch, channels, ...), or without batch; got {shape}")
@@ -60,7 +60,7 @@ def _with_batch(x: Any, rank: int, name: str) -> tuple[Any, bool]:
 
 
 def _borders(padding: Any, size: Lengths, step: Lengths, dilation: Lengths) -> list[tuple[int, int]]:
-    """Return how much is added before and behind along each axis."""
+    """Return the padding before and after each axis."""
     if padding == "valid":
         return [(0, 0)] * len(size)
     if padding != "same":
@@ -78,7 +78,7 @@ def _add_bias(y: Any, bias: Any, rank: int) -> Any:
 def _conv(
     name: str, rank: int, x: Any, weight: Any, bias: Any, step: Any, padding: Any, dilation: Any, groups: int
 ) -> Any:
-    """Return the products of a kernel with every window of x."""
+    """Return the product of kernels with every window of x."""
     weight = lift(weight)
     x, batched = _with_batch(lift(x), rank, name)
     count, channels, *_ = shape_of(x)
@@ -114,7 +114,7 @@ def _conv_transpose(
     groups: int,
     dilation: Any,
 ) -> Any:
-    """Return what a convolution sends back: kernels scaled by the numbers of x, added up."""
+    """Return the transpose of a convolution: kernels scaled by the numbers of x and added up."""
     weight = lift(weight)
     x, batched = _with_batch(lift(x), rank, name)
     count, channels, *lengths = shape_of(x)
@@ -246,7 +246,7 @@ def conv_transpose2d(
 def _pool(
     name: str, rank: int, x: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, border: float
 ) -> tuple[Any, Lengths]:
-    """Return the windows of x, their elements in the last axes, and what the windows are."""
+    """Return the windows of x, with their elements in the last axes, and the size of a window."""
     size = _each(kernel, rank, "kernel_size")
     step = size if stride is None else _each(stride, rank, "stride")
     around = _each(padding, rank, "padding")
@@ -342,7 +342,7 @@ def avg_pool2d(
 
 
 def _slide(a: Any, v: Any, mode: str) -> Any:
-    """Return the products of v with every stretch of a, which is no shorter."""
+    """Return the product of v with every window of a, which is at least as long."""
     (size,) = shape_of(v)
     borders = {"valid": (0, 0), "same": (size // 2, size - 1 - size // 2), "full": (size - 1, size - 1)}
     if mode not in borders:
@@ -353,7 +353,7 @@ def _slide(a: Any, v: Any, mode: str) -> Any:
 
 
 def _signal(x: Any, name: str) -> Any:
-    """Return x as an array of one axis that is not empty."""
+    """Return x as a nonempty array of one axis."""
     x = lift(x)
     shape = shape_of(x) or (1,)
     if len(shape) > 1:
@@ -455,7 +455,7 @@ def layer_norm(input: Any, normalized_shape: Any, weight: Any = None, bias: Any 
 
 def _check_classes(classes: Any, count: int) -> None:
     if classes.size and (classes.min() < 0 or classes.max() >= count):
-        raise ValueError(f"classes go from 0 to {count - 1}; got {classes.min()} to {classes.max()}")
+        raise ValueError(f"classes must be 0 to {count - 1}; got {classes.min()} to {classes.max()}")
 
 
 @function()
@@ -493,7 +493,7 @@ def _reduced(loss: Any, reduction: str) -> Any:
 
 
 def _picks(target: Any, count: int) -> Any:
-    """Return, along a new last axis, whether each class is the one that is named."""
+    """Return, along a new last axis, whether each class is the target."""
     if issubclass(type(target), np.ndarray | np.generic):
         _check_classes(target, count)
     return TABLE["equal"](_reshape(target, (*shape_of(target), 1)), np.arange(count))

@@ -1,4 +1,4 @@
-"""Functions that put elements in order, and those that need them in order."""
+"""Functions that sort elements, and functions of sorted elements."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def argmin(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
 
 def _index_of(name: str, x: Any, axis: Any, keepdims: Any) -> Any:
     row, along = lined_up(x, axis)
-    found = TABLE[name](row, axis=along, keepdims=bool(keepdims))
-    return shaped(found, (1,) * ndim_of(x)) if keepdims and axis is None else found
+    index = TABLE[name](row, axis=along, keepdims=bool(keepdims))
+    return shaped(index, (1,) * ndim_of(x)) if keepdims and axis is None else index
 
 
 @function(np.searchsorted, method=True)
@@ -47,9 +47,9 @@ def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Any:
 def argsort(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> Any:
     """Indices that put an axis in order."""
     if order is not None:
-        raise TypeError("argsort has no fields to order by: order= is not supported")
+        raise TypeError("argsort does not support order=: arrays have no fields here")
     row, along = lined_up(a, axis)
-    # Of equal elements NumPy promises no order unless asked; here the first stays first, in every language.
+    # NumPy leaves the order of equal elements open by default; here it is stable, so that all languages agree.
     return TABLE["argsort"](row, axis=along, kind="stable" if stable or kind is None else kind)
 
 
@@ -73,7 +73,7 @@ def sort(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable:
 
 
 def _or_nan(row: Any, ordered: Any, y: Any) -> Any:
-    """Return y, but NaN (as is the gradient) for rows with a NaN, which comes last when they are in order."""
+    """Return y, but NaN with a NaN gradient for rows that contain a NaN, which is sorted to the end."""
     last = cut(ordered, -1, -1, None)
     return TABLE["where"](TABLE["isnan"](last), TABLE["sum"](row * math.nan, axes=(-1,), keepdims=True), y)
 
@@ -88,8 +88,8 @@ def median(a: Any, axis: Any = None, *, overwrite_input: bool = False, keepdims:
     ordered = sort(row)
     length = shape_of(row)[-1]
     middle = mean(cut(ordered, -1, (length - 1) // 2, length // 2 + 1), -1, keepdims=True)
-    found = _or_nan(row, ordered, middle) if length else middle
-    return shaped(found, kept(shape, axes) if keepdims else shape_of(found)[:-1])
+    y = _or_nan(row, ordered, middle) if length else middle
+    return shaped(y, kept(shape, axes) if keepdims else shape_of(y)[:-1])
 
 
 _SHAPE_OF_METHOD = {
@@ -103,7 +103,7 @@ _ROUNDED: dict[str, Callable[..., Any]] = {"lower": np.floor, "higher": np.ceil,
 
 
 def _places(method: str, length: int, q: Any) -> tuple[Any, Any, Any]:
-    """Return the indices on both sides of each quantile, and how far it is from the first to the second."""
+    """Return the two indices around each quantile, and its position between them; None if it is at an index."""
     if method in _ROUNDED:
         place = _ROUNDED[method]((length - 1) * q).astype(np.intp)
     elif method in _SHAPE_OF_METHOD:
@@ -118,7 +118,7 @@ def _places(method: str, length: int, q: Any) -> tuple[Any, Any, Any]:
     if np.asarray(place).dtype.kind == "i":
         return place, place, None
     before = np.floor(place)
-    # NumPy measures from the end of the row where it looks beyond it: the two neighbours are equal there.
+    # Beyond the end of the row NumPy uses index -1 for both neighbours and measures from there.
     low = np.where(place >= length - 1, -1.0, before)
     high = np.where(place >= length - 1, -1.0, before + 1.0)
     low = np.where(place < 0, 0.0, low)
@@ -128,7 +128,7 @@ def _places(method: str, length: int, q: Any) -> tuple[Any, Any, Any]:
 
 
 def _between(a: Any, b: Any, share: Any) -> Any:
-    """Return what lies between a and b, measured from the nearer one."""
+    """Interpolate linearly between a and b, starting from the nearer one."""
     gap = b - a
     low = a + gap * share
     high = b - gap * (1 - share)
@@ -145,14 +145,14 @@ def _quantile(a: Any, q: Any, axis: Any, method: str, keepdims: bool, weak: bool
     ordered = sort(row)
     rest = tuple(n for k, n in enumerate(shape) if k - len(shape) not in axes)
     low, high, share = _places(method, shape_of(row)[-1], q)
-    found = gathered(ordered, np.ravel(low), -1)
+    y = gathered(ordered, np.ravel(low), -1)
     if share is not None:
-        found = _between(found, gathered(ordered, np.ravel(high), -1), float(share) if weak else np.ravel(share))
-    found = _or_nan(row, ordered, found)
-    # The quantiles stand last here and first in NumPy's answer.
-    ndim = ndim_of(found)
-    found = TABLE["permute"](found, axes=(-1, *range(-ndim, -1)))
-    return shaped(found, (*np.shape(q), *(kept(shape, axes) if keepdims else rest)))
+        y = _between(y, gathered(ordered, np.ravel(high), -1), float(share) if weak else np.ravel(share))
+    y = _or_nan(row, ordered, y)
+    # The quantiles are the last axis here and the first in NumPy's result.
+    ndim = ndim_of(y)
+    y = TABLE["permute"](y, axes=(-1, *range(-ndim, -1)))
+    return shaped(y, (*np.shape(q), *(kept(shape, axes) if keepdims else rest)))
 
 
 _QUANTILES: tuple[Any, ...] = (

@@ -1,4 +1,4 @@
-"""Functions that give no gradient: what they answer depends on shapes and dtypes, or is a plain array or a truth."""
+"""Functions without a gradient: they depend on shapes and dtypes alone, or return a plain array or a truth value."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def size(x: Any, axis: Any = None) -> Any:
 
 
 def _stands_in(x: Any) -> Any:
-    """Return an array that takes no room, with shape and dtype of x."""
+    """Return an array with the shape and dtype of x that takes no memory."""
     x = lift(x)
     return np.broadcast_to(np.zeros((), dtype_of(x)), shape_of(x))
 
@@ -166,5 +166,5 @@ def diag_indices_from(x: Any) -> Any:
 def tolist(x: Any) -> Any:
     """Refuses: the gradient of a recorded value would be cut in silence."""
     if is_wire(x):
-        raise EscapeError(f"tolist() would cut the gradient in silence; use v.data.tolist(){user_line()}")
+        raise EscapeError(f"tolist() would silently cut the gradient; use v.data.tolist(){user_line()}")
     return np.asarray(x).tolist()

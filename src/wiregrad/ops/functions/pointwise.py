@@ -1,4 +1,4 @@
-"""Functions that work element by element and are made of other such ops."""
+"""Functions that work element by element, made of elementwise ops."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PLACES = np.array([[True, False, True], [False, False, True]])
 
 
 def _condition(x: Any) -> Any:
-    """Return what holds where x is true, as NumPy counts truth."""
+    """Return x as a condition, by NumPy's rules of truth."""
     x = lift(x)
     return x if dtype_of(x).kind == "b" else TABLE["not_equal"](x, 0)
 
@@ -135,8 +135,8 @@ def nan_to_num(
     limits = np.finfo(dtype_of(x))
     y = TABLE["where"](TABLE["isnan"](x), nan, x)
     for sign, bound, chosen in ((TABLE["greater"], limits.max, posinf), (TABLE["less"], limits.min, neginf)):
-        found = TABLE["logical_and"](TABLE["isinf"](x), sign(x, 0.0))
-        y = TABLE["where"](found, float(bound) if chosen is None else chosen, y)
+        is_infinite = TABLE["logical_and"](TABLE["isinf"](x), sign(x, 0.0))
+        y = TABLE["where"](is_infinite, float(bound) if chosen is None else chosen, y)
     return y
 
 
@@ -213,7 +213,7 @@ def rad2deg(x: Any) -> Any:
 
 
 def _factor(scale: np.ufunc, x: Any) -> float:
-    """Return what a function of NumPy's multiplies with, as it is rounded for the dtype of x."""
+    """Return the factor of a NumPy conversion such as np.deg2rad, rounded to the dtype of x."""
     return float(scale(dtype_of(x).type(1)))
 
 
@@ -232,7 +232,7 @@ def _wide(x: Any) -> Any:
 
 
 def _is_negative(x: Any) -> Any:
-    """Return whether the sign is a minus, which it may be for 0 too."""
+    """Return whether the sign bit is set, which is so for -0.0 too."""
     return TABLE["less"](TABLE["copysign"](1.0, x), 0.0)
 
 
@@ -328,7 +328,7 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None) -> Any
 
 
 def _between(x: Any, xp: Any, fp: Any) -> Any:
-    """Return the line between the two points around x, or its continuation."""
+    """Interpolate linearly between the two points around x, or extrapolate beyond the ends."""
     inner = TABLE["searchsorted"](pick(xp, slice(1, -1)), x, side="right")
     slopes = (pick(fp, slice(1, None)) - pick(fp, slice(None, -1))) / (
         pick(xp, slice(1, None)) - pick(xp, slice(None, -1))
