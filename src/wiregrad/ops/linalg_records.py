@@ -351,7 +351,7 @@ adjugate: General = register(
 adjugate_slope: General = register(
     General(
         name="adjugate_slope",
-        doc="How the adjugate of x moves when x moves along e; its own slope by x wants a regular matrix.",
+        doc="Derivative of the adjugate of x along e; its own slope with respect to x needs an invertible matrix.",
         inputs=("x", "e"),
         pattern=Pattern.SWAP,
         forward=lambda x, e: _each_or_nan(_adjugate_slope, x, e),
@@ -701,7 +701,7 @@ def _square_qr_ahead(q: Any, r: Any, t: Any) -> tuple[Any, Any]:
 qr: Decomposition = register(
     Decomposition(
         name="qr",
-        doc="Orthogonal columns and, below (or, for a wide matrix, beside) them, the upper triangle they are mixed by.",
+        doc="Orthogonal columns and, below (or, for a wide matrix, beside) them, the upper triangle.",
         inputs=("x",),
         pattern=Pattern.SCALE,
         forward=_qr,
@@ -824,7 +824,7 @@ lstsq: General = register(
 matrix_rank: Blocking = register(
     Blocking(
         name="matrix_rank",
-        doc="How many singular values count as more than 0.",
+        doc="Number of singular values that count as more than 0.",
         inputs=("x",),
         pattern=Pattern.BLOCK,
         forward=lambda x, *, rtol: np.linalg.matrix_rank(x, rtol=rtol),

@@ -629,7 +629,7 @@ _blocking(
 )
 _blocking(
     "argsort",
-    "Indices that put an axis in order.",
+    "Indices that sort an axis.",
     np.argsort,
     gap=_order_gap,
     before=lambda a, b: _or_nan(a < b, b, a),
@@ -660,7 +660,7 @@ _blocking(
 )
 _blocking(
     "searchsorted",
-    "Where elements belong in a row that is in order.",
+    "Indices at which to insert elements into a sorted row.",
     np.searchsorted,
     inputs=("row", "x"),
     batches=False,

@@ -61,7 +61,7 @@ def _sum_to_text(x: str, *, types: Types, rank: int, shape: tuple[int, ...]) -> 
 spread: Linear = register(
     Linear(
         name="spread",
-        doc="Copies a wire along new and stretched axes to a shape: broadcasting, written out.",
+        doc="Copies a wire along new and stretched axes to a shape: broadcasting as a node.",
         inputs=("x",),
         pattern=Pattern.DISTRIBUTE,
         forward=_spread,
@@ -79,7 +79,7 @@ spread: Linear = register(
 sum_to: Linear = register(
     Linear(
         name="sum_to",
-        doc="Adds up along the axes in which a shape is shorter: what spread does, backward.",
+        doc="Adds up along the axes that spread added or stretched: the transpose of spread.",
         inputs=("x",),
         pattern=Pattern.DISTRIBUTE,
         forward=_sum_to,
@@ -255,7 +255,7 @@ def put(x, index, shape):
 put_add: Linear = register(
     Linear(
         name="put_add",
-        doc="Puts elements into zeros of a shape at an index: what getitem does, backward.",
+        doc="Puts elements into zeros of a shape at an index: the transpose of getitem.",
         inputs=("x",),
         pattern=Pattern.DISTRIBUTE,
         forward=_put_add,
@@ -375,7 +375,7 @@ take: Linear = register(
 take_add: Linear = register(
     Linear(
         name="take_add",
-        doc="Adds slices into zeros along an axis at a row of indices: what take does, backward.",
+        doc="Adds slices into zeros along an axis at a row of indices: the transpose of take.",
         inputs=("x", "indices"),
         pattern=Pattern.DISTRIBUTE,
         forward=_take_add,
@@ -424,7 +424,7 @@ take_along_axis: Linear = register(
 along_axis_add: Linear = register(
     Linear(
         name="along_axis_add",
-        doc="Adds elements into zeros along an axis at indices: what take_along_axis does, backward.",
+        doc="Adds elements into zeros along an axis at indices: the transpose of take_along_axis.",
         inputs=("x", "indices"),
         pattern=Pattern.DISTRIBUTE,
         forward=_along_add,

@@ -141,7 +141,7 @@ def add_windows(x, step, dilation, shape):
 unwindows: Linear = TABLE.register(
     Linear(
         name="unwindows",
-        doc="Adds windows into zeros of a shape, each where it came from: what windows does, backward.",
+        doc="Adds windows into zeros of a shape, each where it came from: the transpose of windows.",
         inputs=("x",),
         pattern=Pattern.DISTRIBUTE,
         forward=_unwindows,

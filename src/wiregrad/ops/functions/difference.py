@@ -31,7 +31,7 @@ from wiregrad.ops.reduce_records import cut, head, tail
     ),
 )
 def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Any:
-    """Differences of neighbours along an axis, `n` times over."""
+    """Differences between neighbours along an axis, taken `n` times."""
     if n < 0:
         raise ValueError(f"order must be non-negative but got {n!r}")
     if n == 0:
@@ -73,7 +73,7 @@ def _upright(x: Any, ndim: int, axis: int) -> Any:
     ),
 )
 def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
-    """Area below a line through points, made of trapezoids."""
+    """Integral along an axis by the trapezoidal rule."""
     y = lift(y)
     along = one_axis(axis, ndim_of(y))
     if x is None:

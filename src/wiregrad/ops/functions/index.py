@@ -65,7 +65,7 @@ _INDICES = (
     ),
 )
 def getitem(x: Any, index: Any, /) -> Any:
-    """Elements by index: whole numbers, slices, None, ..., conditions and arrays of whole numbers."""
+    """Elements by index: integers, slices, None, ..., boolean masks and integer arrays."""
     x = lift(x)
     items = [_item(item) for item in (index if isinstance(index, tuple) else (index,))]
     if not any(is_wire(item) for item in items):
@@ -227,7 +227,7 @@ def stretch(x: Any, shape: tuple[int, ...]) -> Any:
     ),
 )
 def compress(condition: Any, x: Any, axis: int | None = None) -> Any:
-    """What stands along an axis where a condition holds."""
+    """Slices along an axis where a condition holds."""
     if np.ndim(condition) != 1:
         raise ValueError("condition must be a 1-d array")
     return take(x, np.flatnonzero(fixed(condition)), axis)
@@ -324,7 +324,7 @@ def like(values: Any, x: Any) -> Any:
     )
 )
 def put(x: Any, index: Any, values: Any) -> Any:
-    """The array with values at an index in place of what was there: what `x[index] = values` would make of a copy."""
+    """A copy of the array with values assigned at an index, as by `x[index] = values`."""
     x = lift(x)
     values = like(lift(values), x)
     shape = shape_of(values)
@@ -348,7 +348,7 @@ def put(x: Any, index: Any, values: Any) -> Any:
     )
 )
 def scatter_add(x: Any, index: Any, values: Any) -> Any:
-    """The array with values added at an index, as often as it names a place: what `np.add.at` would make of a copy."""
+    """A copy of the array with values added at an index, as often as it names an element, as by `np.add.at`."""
     x = lift(x)
     values = like(lift(values), x)
     shape = shape_of(x)
@@ -383,7 +383,7 @@ def argwhere(x: Any) -> Any:
 
 @function(np.copyto, np.put, np.place, np.putmask, np.fill_diagonal, np.put_along_axis, (np.add, "at"))
 def copyto(*_: Any, **__: Any) -> Any:
-    """Refuses: what is recorded does not change in place."""
+    """Refuses: a recorded value does not change in place."""
     raise MutationError(
         "a recorded value does not change in place; write x = wg.put(x, index, values), "
         f"wg.scatter_add(x, index, values) or np.where(mask, values, x){user_line()}"

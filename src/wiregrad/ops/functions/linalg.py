@@ -259,7 +259,7 @@ def outer(a: Any, b: Any) -> Any:
     ),
 )
 def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
-    """Sum of products over several axes: so many of the last and first ones, or two lists of them."""
+    """Sum of products over several axes: a number of last and first ones, or two lists of axes."""
     a = lift(a)
     b = lift(b)
     if np.ndim(axes) == 0 and not isinstance(axes, tuple | list):
@@ -384,7 +384,7 @@ Label = Hashable
     ),
 )
 def einsum(*operands: Any, optimize: Any = False, **keywords: Any) -> Any:
-    """Sums of products over named axes, as in "ij,jk->ik"; the order of the products is chosen by itself."""
+    """Sums of products over named axes, as in "ij,jk->ik"; the order of the products is chosen automatically."""
     if keywords:
         raise TypeError(f"einsum takes subscripts, arrays and optimize= here; got {', '.join(keywords)}=")
     terms, wanted, arrays = _parsed(operands)
@@ -698,7 +698,7 @@ def svdvals(x: Any, /) -> Any:
     samples=normal_samples(*_RECTANGLES, ((2, 4), {}), ((3, 3), {"mode": "complete"}), ((4, 2), {"mode": "r"})),
 )
 def qr(a: Any, mode: str = "reduced") -> Any:
-    """Orthogonal columns and the upper triangle that makes the matrix of them; the gradient wants full rank."""
+    """QR decomposition: orthogonal columns and an upper triangle; the gradient needs full rank."""
     a = lift(a)
     *_, m, n = shape_of(a)
     if mode not in ("reduced", "r") and (mode != "complete" or m > n):
@@ -858,7 +858,7 @@ def lstsq(a: Any, b: Any, rcond: Any = None) -> tuple[Any, Any, Any, Any]:
 
 @function(np.linalg.matrix_rank)
 def matrix_rank(a: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any = None) -> Any:
-    """How many singular values are more than a share of the largest; it has no gradient."""
+    """Number of singular values above a fraction of the largest; it has no gradient."""
     if tol is not None or hermitian or np.ndim(rtol):
         raise TypeError("matrix_rank takes rtol, one number, and no tol or hermitian=True here")
     return TABLE["matrix_rank"](lift(a), rtol=None if rtol is None else float(rtol))

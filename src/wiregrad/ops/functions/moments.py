@@ -102,7 +102,7 @@ def _fitted_weights(weights: Any, shape: tuple[int, ...], axis: Any) -> Any:
     ),
 )
 def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = False, *, keepdims: bool = False) -> Any:
-    """Mean in which each element counts as much as its weight."""
+    """Weighted mean along axes, or of everything."""
     a = lift(a)
     if weights is None:
         y = mean(a, axis, keepdims=keepdims)

@@ -38,14 +38,14 @@ def _index_of(name: str, x: Any, axis: Any, keepdims: Any) -> Any:
 
 @function(np.searchsorted, method=True)
 def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Any:
-    """Where elements belong in a row that is in order."""
+    """Indices at which to insert elements into a sorted row."""
     row = lift(a) if sorter is None else getitem(a, np.asarray(sorter))
     return TABLE["searchsorted"](row, v, side=side)
 
 
 @function(np.argsort, method=True)
 def argsort(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> Any:
-    """Indices that put an axis in order."""
+    """Indices that sort an axis."""
     if order is not None:
         raise TypeError("argsort does not support order=: arrays have no fields here")
     row, along = lined_up(a, axis)
@@ -67,7 +67,7 @@ def argsort(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stab
     ),
 )
 def sort(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> Any:
-    """The elements in order along an axis; each takes its gradient along."""
+    """The elements sorted along an axis; each keeps its gradient."""
     row, along = lined_up(a, axis)
     return TABLE["take_along_axis"](row, argsort(row, along, kind, order, stable=stable), axis=along)
 
@@ -175,7 +175,7 @@ _QUANTILES: tuple[Any, ...] = (
 def quantile(
     a: Any, q: Any, axis: Any = None, *, overwrite_input: bool = False, method: str = "linear", keepdims: bool = False
 ) -> Any:
-    """Element below which a share `q` of the elements lies; between two elements a line is drawn."""
+    """Quantiles at `q`, from 0 to 1, interpolated linearly between elements."""
     share = np.asanyarray(q)
     if not np.all((share >= 0) & (share <= 1)):
         raise ValueError("Quantiles must be in the range [0, 1]")
@@ -197,7 +197,7 @@ def quantile(
 def percentile(
     a: Any, q: Any, axis: Any = None, *, overwrite_input: bool = False, method: str = "linear", keepdims: bool = False
 ) -> Any:
-    """Element below which `q` percent of the elements lie; between two elements a line is drawn."""
+    """Quantiles at `q`, from 0 to 100, interpolated linearly between elements."""
     share = np.asanyarray(np.true_divide(q, 100))
     if not np.all((share >= 0) & (share <= 1)):
         raise ValueError("Percentiles must be in the range [0, 100]")

@@ -22,13 +22,13 @@ def shape(x: Any) -> Any:
 
 @function(np.ndim)
 def ndim(x: Any) -> Any:
-    """How many axes there are."""
+    """The number of axes."""
     return len(shape_of(lift(x)))
 
 
 @function(np.size)
 def size(x: Any, axis: Any = None) -> Any:
-    """How many elements there are, in all or along axes."""
+    """The number of elements, in all or along axes."""
     return np.size(hollow(shape_of(lift(x))), axis)
 
 
@@ -74,7 +74,7 @@ def result_type(*xs: Any) -> Any:
 
 @function(np.can_cast)
 def can_cast(from_: Any, to: Any, casting: Any = "safe") -> Any:
-    """Whether a dtype goes into another."""
+    """Whether a dtype can be cast to another."""
     return np.can_cast(dtype_of(from_) if is_wire(from_) else from_, to, casting)
 
 
@@ -164,7 +164,7 @@ def diag_indices_from(x: Any) -> Any:
 
 @function(method=True)
 def tolist(x: Any) -> Any:
-    """Refuses: the gradient of a recorded value would be cut in silence."""
+    """Refuses: it would silently cut the gradient of a recorded value."""
     if is_wire(x):
         raise EscapeError(f"tolist() would silently cut the gradient; use v.data.tolist(){user_line()}")
     return np.asarray(x).tolist()

@@ -107,7 +107,7 @@ def clip(x: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: 
     samples=points((N(2, 3),), (N(2, 3), 2), (N(2, 3), {"decimals": -1}), (N(), 1), (N(0, 2), 1), (N(1),)),
 )
 def round_(x: Any, decimals: int = 0) -> Any:
-    """The nearest number with so many decimals; halves go to the even one."""
+    """Numbers rounded to so many decimals; halves go to the even neighbour."""
     x = lift(x)
     scale = 10.0 ** abs(decimals)
     if decimals == 0:
@@ -196,7 +196,7 @@ def astype(x: Any, dtype: Any, order: str = "K", casting: str = "unsafe", subok:
 
 @function(np.copy, method=True, samples=_ONE)
 def copy(x: Any, order: str = "K", subok: bool = False) -> Any:
-    """The same array: a recorded one does not change, so it need not be copied."""
+    """The array itself: recorded arrays never change, so no copy is needed."""
     return x if is_wire(x) else np.array(x)
 
 
@@ -252,7 +252,7 @@ def divmod_(a: Any, b: Any) -> Any:
 
 @function(np.modf, samples=_ONE)
 def modf(x: Any) -> Any:
-    """The part behind the point and the whole part, both with the sign of the number."""
+    """Fractional and integral part, both with the sign of the number."""
     x = lift(x)
     infinite = TABLE["isinf"](x)
     finite = TABLE["where"](infinite, 0.0, x)
@@ -261,7 +261,7 @@ def modf(x: Any) -> Any:
 
 @function(np.signbit)
 def signbit(x: Any) -> Any:
-    """Whether the sign is a minus."""
+    """Whether the sign bit is set."""
     return _is_negative(lift(x))
 
 
@@ -270,7 +270,7 @@ def signbit(x: Any) -> Any:
     samples=points((N(3), N(2, 3)), (N(1), N(2)), (N(4), N()), (N(3), 0.7), (N(2), N(0)), ([1.0, 2.0, 0.5], N(2))),
 )
 def polyval(p: Any, x: Any) -> Any:
-    """The value of a polynomial, given its coefficients from the highest power down."""
+    """The value of a polynomial whose coefficients start with the highest power."""
     p = lift(p)
     x = lift(x)
     y: Any = np.zeros(shape_of(x), dtype_of(x))[()]
@@ -310,7 +310,7 @@ def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:  # no
     ),
 )
 def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None) -> Any:
-    """The broken line through points, at given places; beyond its ends the values there."""
+    """Linear interpolation between points; constant beyond the first and last."""
     x = _wide(x)
     xp = _wide(xp)
     fp = _wide(fp)

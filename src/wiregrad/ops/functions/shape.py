@@ -388,7 +388,7 @@ def append(x: Any, values: Any, axis: int | None = None) -> Any:
     ),
 )
 def block(xs: Any) -> Any:
-    """Arrays joined as the nested lists they stand in say: the innermost along the last axis, and so on outwards."""
+    """Arrays joined as nested lists arrange them: the innermost along the last axis, and so on outwards."""
     depth, ndim = _depth(xs)
     return _blocks(xs, depth, max(depth, ndim))
 
@@ -450,7 +450,7 @@ def split(x: Any, indices_or_sections: Any, axis: int = 0) -> Any:
     ),
 )
 def array_split(x: Any, indices_or_sections: Any, axis: int = 0) -> Any:
-    """An array cut along an axis, into parts as equal as can be or at indices."""
+    """An array cut along an axis, into nearly equal parts or at indices."""
     return _parted(x, indices_or_sections, axis, even=False)
 
 
@@ -559,7 +559,7 @@ def rot90(x: Any, k: int = 1, axes: Any = (0, 1)) -> Any:
     ),
 )
 def roll(x: Any, shift: Any, axis: Any = None) -> Any:
-    """The elements rolled along axes; what leaves at one end comes back at the other."""
+    """The elements rolled along axes; those that leave at one end come back at the other."""
     x = lift(x)
     if axis is None:
         return shaped(roll(flat(x), shift, 0), shape_of(x))
