@@ -168,14 +168,14 @@ class Linear(ArrayOp):
             return self.transpose(g, slot, *xs, **self.options)
         g = whole(g, y)
 
-        def back(flow: Any) -> Any:
+        def send_back(flow: Any) -> Any:
             return self.transpose(flow, slot, *xs, **self.options)
 
-        sent = back(settle(g))
+        sent = send_back(settle(g))
         if sent is None or not self.moves or not (self.partial or type(g) is Masked):
             return sent
         mask = g.mask if type(g) is Masked else np.broadcast_to(np.True_, shape_of(y))
-        present = _present(back(_number(mask)))
+        present = _present(send_back(_number(mask)))
         return sent if present is None else only(present, sent)
 
     def push(self, tangents: Sequence[Any], xs: Sequence[Any], y: Any, mode: int) -> Any:
@@ -189,12 +189,12 @@ class Linear(ArrayOp):
     def _push(self, slot: int, t: Any, xs: Sequence[Any]) -> Any:
         t = whole(t, xs[slot])
 
-        def on(flow: Any) -> Any:
+        def apply_to(flow: Any) -> Any:
             return self(*xs[:slot], flow, *xs[slot + 1 :])
 
         if not self.moves or type(t) is not Masked or len(xs) > 1:
-            return on(settle(t))
-        return only(TABLE["greater"](on(_number(t.mask)), 0.0), on(settle(t)))
+            return apply_to(settle(t))
+        return only(TABLE["greater"](apply_to(_number(t.mask)), 0.0), apply_to(settle(t)))
 
     def local(self, slot: int, xs: Sequence[Any], y: Any, mode: int) -> Any:
         """Return None: the derivative of an array with respect to an array is not a single number."""

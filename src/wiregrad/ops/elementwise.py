@@ -188,11 +188,13 @@ def _draw(op: Elementwise) -> itertools.chain[Sample]:
     arity = len(op.inputs)
     flags = [name in op.takes_bool for name in op.inputs]
 
-    def point(start: int, stride: int) -> Sample:
+    def point_at(start: int, stride: int) -> Sample:
         numbers = [POOL[(start + stride * k) % size] for k in range(arity)]
         return tuple(x > 0 if flag else x for x, flag in zip(numbers, flags, strict=True))
 
-    return itertools.chain.from_iterable([point(start, stride) for start in range(size)] for stride in (5, 3, 1, 4, 6))
+    return itertools.chain.from_iterable(
+        [point_at(start, stride) for start in range(size)] for stride in (5, 3, 1, 4, 6)
+    )
 
 
 def _overrule(slope: Any, kink: Kink, slot: int, mode: int, operands: tuple[Any, ...]) -> Any:

@@ -136,6 +136,16 @@ def _cov_weights(fweights: Any, aweights: Any) -> Any:
     return math.prod(factors[1:], start=factors[0]) if factors else None
 
 
+def _degrees_of_freedom(count: int, free: float, weights: Any, aweights: Any) -> Any:
+    """Return the divisor of a covariance of `count` observations, or of weighted ones."""
+    if weights is None:
+        return float(count - free)
+    total = np.sum(weights)
+    if not free:
+        return total
+    return total - (free if aweights is None else free * np.sum(weights * np.asarray(aweights)) / total)
+
+
 @function(
     np.cov,
     samples=points(
@@ -170,13 +180,10 @@ def cov(
     free = ddof
     if free is None:
         free = 0 if bias else 1
-    factor = float(shape_of(x)[1] - free)
     centre = mean(x, 1, keepdims=True)
     if weights is not None:
-        factor = np.sum(weights)
         centre = average(x, 1, weights, keepdims=True)
-        if free:
-            factor -= free if aweights is None else free * np.sum(weights * np.asarray(aweights)) / factor
+    factor = _degrees_of_freedom(shape_of(x)[1], free, weights, aweights)
     x = x - centre
     other = x if weights is None else x * weights
     covariances = TABLE["matmul"](x, conj(_turned(other))) * float(np.true_divide(1, max(factor, 0.0)))

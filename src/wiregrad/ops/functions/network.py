@@ -102,6 +102,20 @@ def _conv(
     return y if batched else _reshape(y, (outs, *lengths))
 
 
+def _scale_kernels(x: Any, weight: Any, groups: int) -> Any:
+    """Return the kernels scaled by each number of x, as windows: (batch, out, *places, *elements of a window)."""
+    count, channels, *lengths = shape_of(x)
+    _, share, *size = shape_of(weight)
+    rank = len(size)
+    kernel = _permute(_reshape(weight, (groups, channels // groups, share * math.prod(size))), 0, 2, 1)
+    channels_first = _permute(x, 1, 0, *range(2, 2 + rank))
+    columns = _reshape(channels_first, (groups, channels // groups, count * math.prod(lengths)))
+    product = _reshape(TABLE["matmul"](kernel, columns), (groups * share, *size, count, *lengths))
+    parts = range(1, 1 + rank)
+    places = range(2 + rank, 2 + 2 * rank)
+    return _permute(product, 1 + rank, 0, *places, *parts)
+
+
 def _conv_transpose(
     name: str,
     rank: int,
@@ -117,8 +131,8 @@ def _conv_transpose(
     """Return the transpose of a convolution: kernels scaled by the numbers of x and added up."""
     weight = lift(weight)
     x, batched = _with_batch(lift(x), rank, name)
-    count, channels, *lengths = shape_of(x)
-    ins, share, *size = shape_of(weight)
+    _, channels, *lengths = shape_of(x)
+    ins, _, *size = shape_of(weight)
     if len(size) != rank or ins != channels or channels % groups:
         wanted = f"({channels}, out/groups, {'size, ' * rank}".rstrip(", ") + ")"
         raise ValueError(f"{name} needs weight {wanted} and groups that divide {channels}; got {shape_of(weight)}")
@@ -128,13 +142,7 @@ def _conv_transpose(
     more = _each(extra, rank, "output_padding")
     if any(m >= s for m, s in zip(more, step, strict=True)):
         raise ValueError(f"{name} needs output_padding smaller than stride; got {more} and {step}")
-    kernel = _permute(_reshape(weight, (groups, channels // groups, share * math.prod(size))), 0, 2, 1)
-    points = _permute(x, 1, 0, *range(2, 2 + rank))
-    columns = _reshape(points, (groups, channels // groups, count * math.prod(lengths)))
-    product = _reshape(TABLE["matmul"](kernel, columns), (groups * share, *size, count, *lengths))
-    parts = range(1, 1 + rank)
-    places = range(2 + rank, 2 + 2 * rank)
-    windows = _permute(product, 1 + rank, 0, *places, *parts)
+    windows = _scale_kernels(x, weight, groups)
     full = tuple(
         [s * (n - 1) + d * (k - 1) + 1 + m for n, k, s, d, m in zip(lengths, size, step, dilation, more, strict=True)]
     )
