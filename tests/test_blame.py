@@ -5,15 +5,17 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import wiregrad as wg
-from wiregrad.errors import GradientError, NonFiniteError, OperandError
+from wiregrad.errors import GradientError, NonFiniteError, OperandError, RecordError
 from wiregrad.ops import TABLE, Elementwise
-from wiregrad.ops.advice import remedies_of
+from wiregrad.ops.advice import REMEDIES, remedies_of
+from wiregrad.ops.fault import Advice
 from wiregrad.ops.remedies import Remedy
 from wiregrad.testing.circuits import random_circuit, random_point
 
@@ -243,6 +245,17 @@ def test_every_remedy_names_ops_that_exist() -> None:
     for remedy in remedies:
         assert isinstance(remedy, Remedy)
         assert all(name in TABLE for step in (*remedy.of, *remedy.to) for name in step.split("|"))
+
+
+def test_every_kind_of_advice_has_remedies_and_is_named_by_a_record() -> None:
+    TABLE.load()
+
+    assert {*REMEDIES} == {*Advice} == {op.remedies for op in TABLE if op.remedies is not None}
+
+
+def test_a_record_that_names_its_remedies_by_a_string_is_refused() -> None:
+    with pytest.raises(RecordError, match="op log needs a member of Advice as remedies, or None; got 'LOG'"):
+        replace(TABLE["log"], remedies="LOG").check()
 
 
 def test_every_smooth_op_that_can_break_at_an_ordinary_number_has_a_remedy() -> None:

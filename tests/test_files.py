@@ -300,7 +300,7 @@ WRONG: list[tuple[Any, str]] = [
     (with_node(2, op="sum", inputs=[0], settings={**SUM, "where": True}), "has no setting 'where'"),
     (with_node(2, op="sum", inputs=[0], settings={**SUM, "axes": {"a": 1}}), "numbers, words and lists"),
     (with_node(2, op="sum", inputs=[0], settings={**SUM, "axes": [[[[[[1]]]]]]}), "levels of lists"),
-    (with_node(2, op="cast", inputs=[0], settings={"dtype": "V1000000000"}), "no wire carries such a dtype"),
+    (with_node(2, op="cast", inputs=[0], settings={"dtype": "V1000000000"}), "wires do not support this dtype"),
     (document(steered=[{"node": 9, "type": "bool", "value": True}]), "entry 0 of steered is node 9"),
     (document(steered=[{"node": 0, "type": "integer", "value": "x"}]), "steered: .*string of at most 400 digits"),
     (document(steered=[{"node": 0, "type": "integer", "value": 3}]), "string of at most 400 digits"),

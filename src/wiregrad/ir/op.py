@@ -68,8 +68,8 @@ class Op:
     """Spelling before one operand."""
     kinks: tuple[Any, ...] = ()
     """Where the op has no single slope (see `wiregrad.ops.kinks`)."""
-    remedies: str = ""
-    """What to write instead where the op breaks: the name of a list in `wiregrad.ops.advice`, loaded when needed."""
+    remedies: Enum | None = None
+    """What to write instead where the op breaks: a member of `Advice`, whose remedies are loaded when needed."""
     variadic: bool = False
     """Whether it takes any number of wires, all like the one input it names."""
     per_call: bool = False
@@ -187,6 +187,8 @@ class Op:
             raise RecordError(f"an op's name must be a plain identifier; got {self.name!r}")
         if not self.doc.strip():
             raise RecordError(f"op {self.name} has no doc")
+        if not isinstance(self.remedies, Enum | None):
+            raise RecordError(f"op {self.name} needs a member of Advice as remedies, or None; got {self.remedies!r}")
         if len(set(self.inputs)) != len(self.inputs) or len(self.defaults) > len(self.inputs):
             raise RecordError(f"op {self.name} has unusable inputs {self.inputs} with defaults {self.defaults}")
         for spelling in (*self.infix, *filter(None, [self.prefix])):

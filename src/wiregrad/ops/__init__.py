@@ -1,7 +1,7 @@
 """The op table and what its records are made of.
 
-Every record is also an attribute here: `ops.tanh` is the record of tanh, and calling it applies the op. The records of
-ops on whole arrays are loaded when the first of them is asked for.
+Every record is also an attribute: `ops.tanh` is the record of tanh, and calling it applies the op. The records of ops
+on whole arrays are loaded when the first of them is needed.
 """
 
 from __future__ import annotations

@@ -1,21 +1,39 @@
-"""The advice that op records give, each with the exact condition under which it helps.
+"""The advice for ops that break, each with the exact condition under which it helps.
 
-A record names its list, so that advice is loaded only where something broke. The lists run from the most particular to
-the most general. A test writes for every one of them a program that breaks
-and the same program as the advice has it, which must not.
+A record names its list, so that advice is loaded only when something broke. Lists run from the most specific to the
+most general. For each piece of advice, a test runs a program that breaks and the same program written as advised, which
+must not break.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from enum import Enum
 from typing import Any
 
 import numpy as np
 
 from wiregrad.ir import Op
-from wiregrad.ops import forms
-from wiregrad.ops.fault import Fault
+from wiregrad.ops.fault import Advice, Fault
+from wiregrad.ops.forms import (
+    adds_exponentials,
+    adds_squares,
+    averages_squares,
+    is_filled,
+    is_inverse,
+    is_one_minus,
+    is_one_plus,
+    is_tanh,
+    is_variance,
+    radicand,
+    softmax_weights,
+    squared,
+    sums_squares,
+)
 from wiregrad.ops.remedies import ANYWHERE, Around, Case, Remedy, Term, every, same
+
+FaultCondition = Callable[[Case], bool]
 
 
 def is_zero(x: Any) -> bool:
@@ -29,18 +47,18 @@ def below(x: Any, bound: float) -> bool:
 
 
 def finite(case: Case) -> bool:
-    """Return whether everything that went in is finite."""
+    """Return whether all inputs are finite."""
     return all(every(x, np.isfinite) for x in case.numbers)
 
 
 def overflows(case: Case) -> bool:
-    """Return whether finite numbers gave more than there are numbers for."""
-    # Sums of overflown products can be inf - inf.
+    """Return whether finite inputs gave a result beyond the largest number."""
+    # A matrix product adds up products that overflowed, which can be inf - inf.
     return case.forward and finite(case) and (not case.fault.op.by_element or every(case.value, np.isinf))
 
 
 def met(case: Case) -> bool:
-    """Return whether infinities went in and gave NaN."""
+    """Return whether infinite inputs gave NaN."""
     infinite = all(every(x, np.isinf) for x in case.numbers) if case.fault.op.by_element else not finite(case)
     return case.forward and infinite and every(case.value, np.isnan)
 
@@ -51,7 +69,7 @@ TOO_LARGE = Remedy(
 INFINITIES = Remedy(
     "two infinities met: write a large finite number instead (-1e9 in a mask), or leave those rows out", when=met
 )
-OF_SUM = (INFINITIES, TOO_LARGE)
+SUM_REMEDIES = (INFINITIES, TOO_LARGE)
 
 
 # Products with 0.
@@ -74,7 +92,7 @@ def _is_log_of(term: Term, p: Term) -> bool:
 
 
 def _masked_afterwards(case: Case) -> bool:
-    """Return whether an infinite slope met the 0 that the node was multiplied by."""
+    """Return whether the slope is infinite and a reader multiplies the node by 0."""
     if case.forward or not is_zero(case.upstream) or every(case.local, np.isfinite):
         return False
     others = (
@@ -88,22 +106,29 @@ def _masked_afterwards(case: Case) -> bool:
 
 
 MASKED_AFTERWARDS = Remedy(MASKED, when=_masked_afterwards)
-OF_PRODUCT = (
+PRODUCT_REMEDIES = (
     Remedy("p * log(p) is np.where(p > 0, p * np.log(p), 0.0): 0 * -inf is nan", when=_weighs_its_own_logarithm),
     Remedy(MASKED, when=_zero_meets_infinity),
     TOO_LARGE,
 )
 TOO_STEEP = ANYWHERE[0]
-OF_MATRIX_PRODUCT = (
+
+
+def _breaks_backward(case: Case) -> bool:
+    """Return whether finite inputs sent back something that is not finite."""
+    return not case.forward and finite(case)
+
+
+MATRIX_PRODUCT_REMEDIES = (
     Remedy(
         "an inf that was filled in met a 0 or another inf: replace it before the product, "
         "np.where(np.isfinite(x), x, 0.0)",
-        when=lambda case: case.forward and any(forms.is_filled(term) for term in case.term.terms),
+        when=lambda case: case.forward and any(is_filled(term) for term in case.term.terms),
     ),
     TOO_LARGE,
-    replace(TOO_STEEP, when=lambda case: not case.forward and finite(case)),
+    replace(TOO_STEEP, when=_breaks_backward),
 )
-OF_MANY_FACTORS = (
+MANY_FACTORS_REMEDIES = (
     Remedy(
         "the product is beyond the largest number, or that of some of the factors: scale them, or add up logarithms",
         when=finite,
@@ -116,7 +141,7 @@ OF_MANY_FACTORS = (
 
 
 def _at_zero(case: Case) -> bool:
-    """Return whether a root of 0 sent its infinite slope back."""
+    """Return whether a root of 0 sent back its infinite slope."""
     return (
         not case.forward
         and is_zero(case.numbers[0])
@@ -124,29 +149,34 @@ def _at_zero(case: Case) -> bool:
     )
 
 
-def _root_of(kind: Any) -> Any:
-    return lambda case: _at_zero(case) and kind(case.term.terms[0])
+def _root_of(is_kind: Callable[[Term], bool]) -> FaultCondition:
+    """Return the condition that a root broke at 0 and what stands under it is of a kind."""
+
+    def holds_for(case: Case) -> bool:
+        return _at_zero(case) and is_kind(case.term.terms[0])
+
+    return holds_for
 
 
 NORM = "use np.linalg.norm(x) instead of the root of a sum of squares: its gradient at 0 is 0"
 SPECIAL_ROOTS = (
     Remedy(
         "use np.std(x), whose gradient is 0 where nothing varies, or add a small eps under the root",
-        when=_root_of(forms.is_variance),
+        when=_root_of(is_variance),
     ),
     Remedy(
         "use np.linalg.norm(e) / np.sqrt(n) for the root of a mean of squares, or add a small eps under the root",
-        when=_root_of(forms.averages_squares),
+        when=_root_of(averages_squares),
     ),
     Remedy(
         "use np.hypot(a, b), or np.linalg.norm of more, instead of the root of a sum of squares: it has a slope at 0",
-        when=_root_of(forms.adds_squares),
+        when=_root_of(adds_squares),
     ),
-    Remedy(NORM, when=_root_of(forms.sums_squares)),
-    Remedy("use np.abs(x) for the root of a square", when=_root_of(lambda x: forms.squared(x) is not None)),
+    Remedy(NORM, when=_root_of(sums_squares)),
+    Remedy("use np.abs(x) for the root of a square", when=_root_of(lambda x: squared(x) is not None)),
     MASKED_AFTERWARDS,
 )
-OF_ROOT = (
+ROOT_REMEDIES = (
     *SPECIAL_ROOTS,
     Remedy(
         "the slope of a root at 0 is infinite: keep the argument above 0, np.sqrt(np.maximum(x, tiny)) or "
@@ -158,7 +188,7 @@ OF_ROOT = (
         when=lambda case: case.forward and below(case.numbers[0], 0),
     ),
 )
-OF_CUBE_ROOT = (
+CUBE_ROOT_REMEDIES = (
     MASKED_AFTERWARDS,
     Remedy(
         "the slope of a cube root at 0 is infinite: keep the argument from 0, np.cbrt(np.where(x == 0, eps, x))",
@@ -184,11 +214,15 @@ def _is_slope_at_zero(case: Case) -> bool:
     return not case.forward and case.fault.slot == 0 and is_zero(base) and below(exponent, 1)
 
 
+def _overflows_from_nonzero(case: Case) -> bool:
+    return overflows(case) and not is_zero(case.numbers[0])
+
+
 def _asks_for_the_exponent(case: Case) -> bool:
     return not case.forward and case.fault.slot == 1 and below(case.numbers[0], 0)
 
 
-OF_POWER = (
+POWER_REMEDIES = (
     *SPECIAL_ROOTS,
     Remedy(
         "a power with a negative exponent divides: keep the base from 0, np.where(x == 0, 1.0, x) ** p", when=_is_pole
@@ -205,7 +239,7 @@ OF_POWER = (
         "a power of a negative number has no slope along its exponent: x ** wg.stop_gradient(p), or np.abs(x) ** p",
         when=_asks_for_the_exponent,
     ),
-    replace(TOO_LARGE, when=lambda case: overflows(case) and not is_zero(case.numbers[0])),
+    replace(TOO_LARGE, when=_overflows_from_nonzero),
     Remedy(
         "the slope is beyond the largest number: scale the base",
         when=lambda case: not case.forward and not is_zero(case.numbers[0]) and every(case.local, np.isinf),
@@ -217,12 +251,12 @@ OF_POWER = (
 
 
 def _vanished(case: Case) -> bool:
-    """Return whether the logarithm is one of 0."""
+    """Return whether the argument of the logarithm is 0."""
     return is_zero(case.numbers[0])
 
 
 def _has_none(case: Case) -> bool:
-    """Return whether a number has no logarithm, or one whose slope is beyond the largest number."""
+    """Return whether the logarithm is undefined, or its slope beyond the largest number."""
     return case.forward or not every(case.local, np.isfinite)
 
 
@@ -232,18 +266,18 @@ def _factors(case: Case) -> Any:
 
 
 def _matrix(case: Case) -> tuple[Any, Any]:
-    """Return sign and logarithm of the determinant whose logarithm was taken."""
+    """Return the sign and the log of the absolute value of the determinant whose logarithm was taken."""
     matrix = np.asarray(_factors(case))
     return np.linalg.slogdet(matrix) if matrix.dtype.kind == "f" else (np.nan, np.nan)
 
 
 def _underflew(case: Case) -> bool:
-    """Return whether a product of positive numbers came out as 0."""
+    """Return whether a product of positive numbers underflowed to 0."""
     return _vanished(case) and every(_factors(case), lambda x: x > 0)
 
 
 def _logarithms(name: str) -> tuple[Remedy, ...]:
-    """Return what holds for a logarithm to any base."""
+    """Return the remedies for a logarithm to any base."""
     return (
         Remedy("take the sum of the logarithms, not the logarithm of the product", of=("prod",), when=_underflew),
         Remedy("take np.cumsum of the logarithms, not the logarithm of np.cumprod", of=("cumprod",), when=_underflew),
@@ -261,22 +295,23 @@ def _logarithms(name: str) -> tuple[Remedy, ...]:
     )
 
 
-OF_LOG2, OF_LOG10 = _logarithms("log2"), _logarithms("log10")
-OF_LOG = (
+LOG2_REMEDIES = _logarithms("log2")
+LOG10_REMEDIES = _logarithms("log10")
+LOG_REMEDIES = (
     Remedy("use wg.log_softmax(x), which never takes the logarithm of a probability", of=("softmax",), when=_vanished),
     Remedy(
         "use wg.log_softmax(x), which divides before it overflows or underflows",
-        when=lambda case: _vanished(case) and forms.softmax_weights(case.term.terms[0]) is not None,
+        when=lambda case: _vanished(case) and softmax_weights(case.term.terms[0]) is not None,
     ),
     Remedy("use wg.logsumexp(x), which neither overflows nor underflows", of=("sum", "exp"), when=_vanished),
     Remedy(
         "use np.logaddexp(a, b), which neither overflows nor underflows",
-        when=lambda case: _vanished(case) and forms.adds_exponentials(case.term.terms[0]),
+        when=lambda case: _vanished(case) and adds_exponentials(case.term.terms[0]),
     ),
     Remedy("log(sigmoid(x)) is -wg.softplus(-x), which is exact on both sides", of=("sigmoid",), when=_vanished),
     Remedy(
         "log(1 - sigmoid(x)) is -wg.softplus(x), which is exact on both sides",
-        when=lambda case: _vanished(case) and forms.is_one_minus(case.term.terms[0], "sigmoid"),
+        when=lambda case: _vanished(case) and is_one_minus(case.term.terms[0], "sigmoid"),
     ),
     Remedy(
         "use np.linalg.slogdet(a)[1], which neither overflows nor underflows",
@@ -295,11 +330,11 @@ OF_LOG = (
     ),
     Remedy(
         "write np.log1p(-np.minimum(p, 1 - eps)) for log(1 - p), which keeps p below 1",
-        when=lambda case: _has_none(case) and forms.is_one_minus(case.term.terms[0]),
+        when=lambda case: _has_none(case) and is_one_minus(case.term.terms[0]),
     ),
     *_logarithms("log"),
 )
-OF_LOG1P = (
+LOG1P_REMEDIES = (
     Remedy(
         "keep the argument above -1: np.log1p(np.maximum(x, -1 + eps))",
         when=lambda case: not every(case.numbers[0], lambda x: x > -1),
@@ -310,9 +345,13 @@ OF_LOG1P = (
 # Exponentials.
 
 
-def _read_as(kind: Any) -> Any:
+def _read_as(is_kind: Callable[[Term, Term], object]) -> FaultCondition:
     """Return the condition that an exponential overflowed and one of its readers is of a kind."""
-    return lambda case: overflows(case) and any(bool(kind(reader, case.term)) for reader in case.term.readers())
+
+    def holds_for(case: Case) -> bool:
+        return overflows(case) and any(bool(is_kind(reader, case.term)) for reader in case.term.readers())
+
+    return holds_for
 
 
 def _goes_to_log(term: Term) -> bool:
@@ -320,36 +359,40 @@ def _goes_to_log(term: Term) -> bool:
 
 
 def _becomes_sigmoid(reader: Term, e: Term) -> bool:
-    """Return whether a reader of e makes a sigmoid of it: 1 / (1 + e), or e / (1 + e)."""
+    """Return whether a reader of e is part of a sigmoid: 1 / (1 + e), or e / (1 + e)."""
     if reader.name == "divide":
-        return reader.reads(0, e) and forms.is_one_plus(reader.terms[1], e)
-    if not forms.is_one_plus(reader, e):
+        return reader.reads(0, e) and is_one_plus(reader.terms[1], e)
+    if not is_one_plus(reader, e):
         return False
     return any(
-        forms.is_inverse(above, reader) or (above.name == "divide" and above.reads(0, e)) for above in reader.readers()
+        is_inverse(above, reader) or (above.name == "divide" and above.reads(0, e)) for above in reader.readers()
     )
 
 
 def _shares_of(reader: Term, e: Term) -> list[Term]:
-    """Return the quotients that take shares of e in its sum, given what reads e: a quotient, or the sum."""
+    """Return the quotients e / sum(e), given a reader of e: the quotient itself, or the sum."""
     quotients = reader.readers() if reader.name == "sum" else [reader]
-    found = [(quotient, forms.softmax_weights(quotient)) for quotient in quotients]
-    return [quotient for quotient, weights in found if weights is not None and same(weights, e)]
+    shares = []
+    for quotient in quotients:
+        weights = softmax_weights(quotient)
+        if weights is not None and same(weights, e):
+            shares.append(quotient)
+    return shares
 
 
-OF_EXPONENT = (
+EXPM1_REMEDIES = (
     Remedy(
         "keep the argument below 709 (88 in float32): np.minimum(x, bound), or work with logarithms", when=overflows
     ),
     TOO_LARGE,
 )
-OF_EXP2 = (
+EXP2_REMEDIES = (
     Remedy(
         "keep the argument below 1024 (128 in float32): np.minimum(x, bound), or work with logarithms", when=overflows
     ),
     TOO_LARGE,
 )
-OF_EXP = (
+EXP_REMEDIES = (
     Remedy(
         "use wg.log_softmax(x), which takes the largest out first",
         when=_read_as(lambda reader, e: any(map(_goes_to_log, _shares_of(reader, e)))),
@@ -361,26 +404,24 @@ OF_EXP = (
     Remedy("use wg.logsumexp(x), which takes the largest out first", to=("sum", "log"), when=overflows),
     Remedy(
         "use wg.softplus(x) for log(1 + exp(x))",
-        when=_read_as(
-            lambda reader, e: reader.name == "log1p" or (forms.is_one_plus(reader, e) and _goes_to_log(reader))
-        ),
+        when=_read_as(lambda reader, e: reader.name == "log1p" or (is_one_plus(reader, e) and _goes_to_log(reader))),
     ),
     Remedy(
         "use np.logaddexp(a, b), which takes the larger out first",
-        when=_read_as(lambda reader, e: forms.adds_exponentials(reader) and _goes_to_log(reader)),
+        when=_read_as(lambda reader, e: adds_exponentials(reader) and _goes_to_log(reader)),
     ),
     Remedy(
         "write wg.sigmoid(x) for 1 / (1 + exp(-x)) and exp(x) / (1 + exp(x)): it does not overflow",
         when=_read_as(_becomes_sigmoid),
     ),
-    *OF_EXPONENT,
+    *EXPM1_REMEDIES,
 )
 
 
-OF_HYPERBOLA = (
+HYPERBOLIC_REMEDIES = (
     Remedy(
         "use np.tanh(x) for the quotient of sinh and cosh: it does not overflow",
-        when=_read_as(lambda reader, _: forms.is_tanh(reader)),
+        when=_read_as(lambda reader, _: is_tanh(reader)),
     ),
     TOO_LARGE,
 )
@@ -393,19 +434,23 @@ def _divides_by_zero(case: Case) -> bool:
     return case.forward and is_zero(case.numbers[-1])
 
 
-def _divisor(kind: Any) -> Any:
+def _divisor(is_kind: Callable[[Term], bool]) -> FaultCondition:
     """Return the condition that the divisor is 0 and of a kind."""
-    return lambda case: _divides_by_zero(case) and kind(case.term.terms[-1])
+
+    def holds_for(case: Case) -> bool:
+        return _divides_by_zero(case) and is_kind(case.term.terms[-1])
+
+    return holds_for
 
 
 def _is_deviation(term: Term) -> bool:
-    under = forms.radicand(term)
-    return under is not None and forms.is_variance(under)
+    under = radicand(term)
+    return under is not None and is_variance(under)
 
 
 def _is_length(term: Term) -> bool:
-    under = forms.radicand(term)
-    return term.name == "hypot" or (under is not None and forms.sums_squares(under))
+    under = radicand(term)
+    return term.name == "hypot" or (under is not None and sums_squares(under))
 
 
 def _is_too_small(case: Case) -> bool:
@@ -415,13 +460,13 @@ def _is_too_small(case: Case) -> bool:
 
 
 def _counts_nothing(case: Case) -> bool:
-    """Return whether the divisor is how much a mask lets through, and that is nothing."""
+    """Return whether the divisor counts the elements of a mask, and there are none."""
     count = case.term.terms[-1]
     if not _divides_by_zero(case) or count.name not in ("sum", "count_nonzero"):
         return False
     mask = count.terms[0]
-    marks = every(mask.number, lambda x: (x == 0) | (x == 1))
-    return count.name == "count_nonzero" or (marks and (_is_whole(mask) or _weighs(case, count)))
+    is_mask = every(mask.number, lambda x: (x == 0) | (x == 1))
+    return count.name == "count_nonzero" or (is_mask and (_is_whole(mask) or _weighs(case, count)))
 
 
 def _is_whole(term: Term) -> bool:
@@ -429,7 +474,7 @@ def _is_whole(term: Term) -> bool:
 
 
 def _weighs(case: Case, count: Term) -> bool:
-    """Return whether what is divided is a sum with the same mask as a factor."""
+    """Return whether the dividend is a sum of products with the same mask."""
     total = case.term.terms[0]
     if total.name == "sum" and total.terms[0].name == "multiply":
         return any(same(factor, count.terms[0]) for factor in total.terms[0].terms)
@@ -440,7 +485,7 @@ def _is_slope_of_angle(case: Case) -> bool:
     return finite(case) and (is_zero(case.numbers[-1]) or _is_too_small(case))
 
 
-OF_DIVISOR = (
+RECIPROCAL_REMEDIES = (
     Remedy("for an angle use np.arctan2(y, x), which has slopes at x = 0 too", to=("arctan",), when=_is_slope_of_angle),
     Remedy("nothing varies: add an eps to the divisor, x / (np.std(x) + eps)", when=_divisor(_is_deviation)),
     Remedy(
@@ -461,19 +506,19 @@ OF_DIVISOR = (
         complex=True,
     ),
 )
-OF_QUOTIENT = (
+QUOTIENT_REMEDIES = (
     Remedy(
         "use wg.softmax(x), which divides before it overflows or underflows",
-        when=lambda case: _divides_by_zero(case) and forms.softmax_weights(case.term) is not None,
+        when=lambda case: _divides_by_zero(case) and softmax_weights(case.term) is not None,
     ),
     Remedy(
         "the count is 0: divide by np.maximum(count, 1), or leave out what is empty with np.where",
         when=_counts_nothing,
     ),
-    *OF_DIVISOR,
+    *RECIPROCAL_REMEDIES,
     INFINITIES,
 )
-OF_REMAINDER = (Remedy("keep the divisor from 0: np.where(d == 0, 1.0, d)", when=_divides_by_zero),)
+REMAINDER_REMEDIES = (Remedy("keep the divisor from 0: np.where(d == 0, 1.0, d)", when=_divides_by_zero),)
 
 
 # Angles.
@@ -483,15 +528,15 @@ def _on_edge(case: Case) -> bool:
     return not every(case.numbers[0], lambda x: np.abs(x) < 1)
 
 
-OF_ANGLE = (
+ARC_ANGLE_REMEDIES = (
     MASKED_AFTERWARDS,
     Remedy(
         "keep the argument inside (-1, 1): np.clip(x, -1 + eps, 1 - eps); np.arctan2 has a slope everywhere",
         when=_on_edge,
     ),
 )
-OF_ARCTANH = (Remedy("keep the argument inside (-1, 1): np.clip(x, -1 + eps, 1 - eps)", when=_on_edge),)
-OF_ARCCOSH = (
+ARCTANH_REMEDIES = (Remedy("keep the argument inside (-1, 1): np.clip(x, -1 + eps, 1 - eps)", when=_on_edge),)
+ARCCOSH_REMEDIES = (
     MASKED_AFTERWARDS,
     Remedy(
         "keep the argument above 1: np.arccosh(np.maximum(x, 1 + eps))",
@@ -504,21 +549,22 @@ OF_ARCCOSH = (
 
 
 def _has_empty_row(case: Case) -> bool:
-    x, axes = np.asarray(case.numbers[0]), case.fault.op.options["axes"]
+    x = np.asarray(case.numbers[0])
+    axes = case.fault.op.options["axes"]
     return case.forward and bool(np.any(np.all(x == -np.inf, axis=axes)))
 
 
-OF_SHARES = (
+SOFTMAX_REMEDIES = (
     Remedy(
         "a whole row is -inf, so nothing is left to choose from: mask with -1e9, or leave such rows out",
         when=_has_empty_row,
     ),
 )
-OF_LOG_SHARES = (*OF_SHARES, TOO_LARGE)
+LOG_SOFTMAX_REMEDIES = (*SOFTMAX_REMEDIES, TOO_LARGE)
 
 
 def _is_singular(case: Case) -> bool:
-    """Return whether the matrix that went in has, to rounding, less than its full rank."""
+    """Return whether the input matrix has, up to rounding, less than full rank."""
     matrix = np.asarray(case.numbers[0])
     try:
         return finite(case) and bool(np.any(np.linalg.matrix_rank(matrix) < matrix.shape[-1]))
@@ -526,31 +572,60 @@ def _is_singular(case: Case) -> bool:
         return False
 
 
-OF_INVERSE = (
+INVERSE_REMEDIES = (
     Remedy(
         "the matrix is singular: add a little to its diagonal, a + eps * np.eye(n)", when=_is_singular, complex=True
     ),
 )
-OF_DETERMINANT = (
+DETERMINANT_REMEDIES = (
     Remedy("use np.linalg.slogdet(a), which neither overflows nor underflows", when=overflows, complex=True),
 )
 
-OF_SQUARE = (TOO_LARGE,)
+SQUARE_REMEDIES = (TOO_LARGE,)
+
+REMEDIES: Mapping[Enum, tuple[Remedy, ...]] = {
+    Advice.SUM: SUM_REMEDIES,
+    Advice.PRODUCT: PRODUCT_REMEDIES,
+    Advice.MANY_FACTORS: MANY_FACTORS_REMEDIES,
+    Advice.MATRIX_PRODUCT: MATRIX_PRODUCT_REMEDIES,
+    Advice.SQUARE: SQUARE_REMEDIES,
+    Advice.ROOT: ROOT_REMEDIES,
+    Advice.CUBE_ROOT: CUBE_ROOT_REMEDIES,
+    Advice.POWER: POWER_REMEDIES,
+    Advice.LOG: LOG_REMEDIES,
+    Advice.LOG2: LOG2_REMEDIES,
+    Advice.LOG10: LOG10_REMEDIES,
+    Advice.LOG1P: LOG1P_REMEDIES,
+    Advice.EXP: EXP_REMEDIES,
+    Advice.EXP2: EXP2_REMEDIES,
+    Advice.EXPM1: EXPM1_REMEDIES,
+    Advice.HYPERBOLIC: HYPERBOLIC_REMEDIES,
+    Advice.QUOTIENT: QUOTIENT_REMEDIES,
+    Advice.RECIPROCAL: RECIPROCAL_REMEDIES,
+    Advice.REMAINDER: REMAINDER_REMEDIES,
+    Advice.ARC_ANGLE: ARC_ANGLE_REMEDIES,
+    Advice.ARCTANH: ARCTANH_REMEDIES,
+    Advice.ARCCOSH: ARCCOSH_REMEDIES,
+    Advice.SOFTMAX: SOFTMAX_REMEDIES,
+    Advice.LOG_SOFTMAX: LOG_SOFTMAX_REMEDIES,
+    Advice.INVERSE: INVERSE_REMEDIES,
+    Advice.DETERMINANT: DETERMINANT_REMEDIES,
+}
+"""The remedies that each kind of advice stands for."""
 
 
 def remedies_of(op: Op) -> tuple[Remedy, ...]:
-    """Return what helps where an op breaks, the most particular first.
+    """Return the remedies for an op that breaks, the most specific first.
 
     >>> from wiregrad import ops
     >>> len(remedies_of(ops.log)) > 5, remedies_of(ops.tanh)
     (True, ())
     """
-    found: tuple[Remedy, ...] = globals()[op.remedies] if op.remedies else ()
-    return found
+    return () if op.remedies is None else REMEDIES[op.remedies]
 
 
 def remedy(node: int, around: Around, fault: Fault, *, general: bool = True) -> str:
-    """Return the advice that fits a fault best, on request only what is not general; empty if none does.
+    """Return the best advice for a fault, or an empty string; `general=False` leaves out general remedies.
 
     >>> from wiregrad import ops
     >>> from wiregrad.ops.fault import forward_fault
@@ -560,5 +635,5 @@ def remedy(node: int, around: Around, fault: Fault, *, general: bool = True) -> 
     """
     case = Case(Term(around, node), fault)
     with np.errstate(all="ignore"):
-        listed = [found for found in (*remedies_of(fault.op), *ANYWHERE) if general or not found.general]
-        return next((found.advice for found in listed if found.applies(case)), "")
+        candidates = [remedy for remedy in (*remedies_of(fault.op), *ANYWHERE) if general or not remedy.general]
+        return next((remedy.advice for remedy in candidates if remedy.applies(case)), "")

@@ -1,14 +1,14 @@
-"""Ops on whole arrays: what their records are made of.
+"""Kinds of ops on whole arrays, and what their records contain.
 
-Every op is written over trailing axes (axes are counted from the end, shapes are those of the last few axes), so any
-number of axes may stand in front: a batch runs through the same op with the same settings. Three kinds of rule:
+Every op works on trailing axes: axes are counted from the end, and shapes are those of the last few axes. So any number
+of axes may stand in front, and a batch runs through the same op with the same settings. There are three kinds of rule:
 
-- `Linear`: linear in each of its inputs alone; gives a transpose, the op itself pushes tangents;
-- `Reduction`: makes one number of many; gives its slope, from which both modes follow;
-- `General`: gives two rules.
+- `Linear` is linear in each input by itself and has a transpose; tangents are pushed by the op itself;
+- `Reduction` reduces axes to one number and has a slope, from which both modes follow;
+- `General` has one rule for each mode.
 
-A record also knows how the op is written in NumPy, for listings that need nothing else: a listing's shapes are fixed,
-so its axes are counted from the front, as people write them.
+A record also says how the op is written in NumPy, for listings. The shapes in a listing are fixed, so its axes are
+counted from the front, as people write them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from wiregrad.ops.room import check_room, check_settings, of_large
 Rule = Callable[..., Any]
 
 _REFUSALS = (ArithmeticError, AttributeError, LookupError, MemoryError, TypeError, ValueError)
-"""What NumPy and the records' own functions raise for types and settings that do not fit."""
+"""What NumPy and the records' own functions raise for types and settings they do not accept."""
 
 __all__ = [
     "ArrayOp",
@@ -55,32 +55,32 @@ class ArrayOp(Op):
     """An op on whole arrays."""
 
     samples: Callable[[np.random.Generator], Sequence[tuple[Any, ...]]] | None = None
-    """Points where it is checked: tuples of the inputs and, last, a dict of settings."""
+    """Makes the points where it is checked: tuples of the inputs and, last, a dict of settings."""
     batches: bool = True
-    """Whether axes may stand in front of those the settings speak of; else a batch is a loop."""
+    """Whether batch axes may stand in front of those the settings name; if not, a batch is run in a loop."""
 
     gap: Rule | None = None
-    """How far elements are from a tie that changes what it picks, `(x, y, **settings)` on arrays: 0 on a tie."""
+    """Distance of elements from a tie that would change which one is picked, `(x, y, **settings)` on arrays."""
 
     numpy: str | Callable[..., str] = ""
-    """How NumPy has it: the name of a function that takes the inputs and the settings, an expression with the inputs in
-    braces by name, or what writes one, `(*operands, types, **settings)`. Empty where `forward` is NumPy's own."""
+    """The op in NumPy: the name of a function of the inputs and settings, an expression with the input names in braces,
+    or a function that writes one, `(*operands, types, **settings)`. Empty if `forward` is a NumPy function."""
 
     numpy_needs: tuple[str, ...] = ()
-    """Definitions of functions, in NumPy alone, that the text calls."""
+    """Source of the helper functions that the NumPy text calls; they use nothing but NumPy."""
 
     by_elements: Callable[..., Any] | None = None
-    """The op on arrays of wires, written in wiregrad's scalar ops; where it is needed and `forward` will not do."""
+    """The op on arrays of wires, written in scalar ops; needed if `forward` does not accept such arrays."""
 
     step: Rule | None = None
-    """What an op that runs along axes does again and again, on numbers: `(so far, *elements)`. An op with `axes` begins
-    with what the step leaves as it is, an op with an `axis` with the first element of its last input."""
+    """One step, on numbers, of an op that runs along axes: `(result so far, *elements)`. An op with `axes` starts with
+    the neutral element of the step, an op with `axis` with the first element of its last input."""
 
     before: Rule | None = None
-    """Of an op that gives indices, which one of two elements comes first: `(a, b)` on numbers, a condition."""
+    """For an op that returns indices: whether element `a` comes before `b`, as a condition on numbers."""
 
     composite: Rule | None = None
-    """The op made of others, which are easier to write in a language without arrays."""
+    """The op written in other ops, for languages without arrays."""
 
     @property
     def expands(self) -> bool:
@@ -92,34 +92,36 @@ class ArrayOp(Op):
         return (self.by_elements or self.forward)(*xs, **self.options)
 
     def infer(self, types: tuple[WireType, ...]) -> WireType:
-        """Return what NumPy makes of arrays that stand in for others."""
+        """Return the type that NumPy returns for stand-in arrays of these types."""
         try:
             check_settings(self.options)
             with np.errstate(all="ignore"):
-                found = of_large(self, types, _stand_in)
-                if found is None:
+                kind = of_large(self, types, _stand_in)
+                if kind is None:
                     check_room(self, types)
                     y = np.asarray(self.compute(*map(_stand_in, types)))
-                    found = WireType(y.dtype, y.shape)
+                    kind = WireType(y.dtype, y.shape)
         except _REFUSALS as error:
             raise DomainError(f"{self.name} cannot take {', '.join(map(str, types))}: {error}") from None
-        if found.dtype not in DTYPES.values():
-            raise DomainError(f"{self.name} makes {found.dtype} of {', '.join(map(str, types))}, which no wire carries")
-        return found
+        if kind.dtype not in DTYPES.values():
+            inputs = ", ".join(map(str, types))
+            raise DomainError(f"{self.name} returns {kind.dtype} for {inputs}, which wires do not support")
+        return kind
 
     def numpy_text(self, types: tuple[WireType, ...]) -> str:
-        """Return the op as an expression in NumPy; operands are {0}, {1} and so on, other braces are doubled.
+        """Return the op as a NumPy expression; operands are {0}, {1} and so on, other braces are doubled.
 
-        What takes the place of an operand must be a name, or something else that binds as tightly.
+        An operand may be replaced by a name, or by something else that binds as tightly.
 
         >>> TABLE["sum"].bind({"axes": (-1,), "keepdims": False}).numpy_text((WireType(np.dtype(float), (2, 3)),))
         'np.sum({0}, axis=1)'
         """
-        operands, text = [f"{{{slot}}}" for slot in range(len(types))], self.numpy or _public_name(self.forward)
+        operands = [f"{{{slot}}}" for slot in range(len(types))]
+        text = self.numpy or _public_name(self.forward)
         if not text:
             raise NoRuleError(
-                f"{self.title} cannot be written in NumPy: its record has no text, and its forward is not a function "
-                "of NumPy's"
+                f"{self.title} cannot be written in NumPy: its record has no `numpy` text, and its forward is not a "
+                "NumPy function"
             )
         if callable(text):
             return text(*operands, types=types, **self.options)
@@ -129,13 +131,14 @@ class ArrayOp(Op):
         return numpy_call(text, *operands, ndim=len(types[0].shape), **self.options)
 
     def numpy_helpers(self, types: tuple[WireType, ...]) -> dict[str, str]:
-        """Return the definitions that the text for these types needs, by the name of the function.
+        """Return the source of the helpers that the text for these types calls, by function name.
 
         >>> list(TABLE["solve"].bind({"strict": False}).numpy_helpers((WireType(np.dtype(float), (2, 2)),) * 2))
         ['or_nan']
         """
-        called, needed = _words(self.numpy_text(types)), dict[str, str]()
-        # A helper stands behind those that it calls itself.
+        called = _words(self.numpy_text(types))
+        needed = dict[str, str]()
+        # A helper is listed after the helpers that it calls.
         for definition in reversed(self.numpy_needs):
             name = definition[4 : definition.index("(")]
             if name in called:
@@ -146,13 +149,13 @@ class ArrayOp(Op):
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Linear(ArrayOp):
-    """Linear in each input alone. `transpose(g, slot, *xs, **settings)` sends `g` back; None blocks the input."""
+    """Linear in each input by itself. `transpose(g, slot, *xs, **settings)` sends `g` back; None blocks the input."""
 
     transpose: Rule
     moves: bool = False
-    """It only moves, copies or adds up elements, so that absence can travel along."""
+    """Whether it only moves, copies or adds up elements, so that masks can be moved the same way."""
     partial: bool = False
-    """It may leave out elements of its input: their gradient is absent, not 0."""
+    """Whether it may leave out elements of its input, whose gradient is then absent, not 0."""
 
     @property
     def expands(self) -> bool:
@@ -160,25 +163,25 @@ class Linear(ArrayOp):
         return True
 
     def pull(self, slot: int, g: Any, xs: Sequence[Any], y: Any, mode: int) -> Any:
-        """Return the transpose applied to what arrived."""
+        """Return the transpose applied to the upstream gradient."""
         if not self.partial and type(g) is not Masked and shape_of(g) == shape_of(y):
             return self.transpose(g, slot, *xs, **self.options)
         g = whole(g, y)
 
-        def back(flow: Any) -> Any:
+        def send_back(flow: Any) -> Any:
             return self.transpose(flow, slot, *xs, **self.options)
 
-        sent = back(settle(g))
+        sent = send_back(settle(g))
         if sent is None or not self.moves or not (self.partial or type(g) is Masked):
             return sent
         mask = g.mask if type(g) is Masked else np.broadcast_to(np.True_, shape_of(y))
-        present = _present(back(_number(mask)))
+        present = _present(send_back(_number(mask)))
         return sent if present is None else only(present, sent)
 
     def push(self, tangents: Sequence[Any], xs: Sequence[Any], y: Any, mode: int) -> Any:
         """Return the sum of the op applied to each tangent in its input's place."""
         if self.variadic:
-            # It is linear in all of its inputs together: what does not move counts as 0.
+            # It is linear in all inputs together: an input without a tangent counts as 0.
             still = [np.zeros(shape_of(x), x.dtype) if t is None else t for t, x in zip(tangents, xs, strict=True)]
             return self(*(settle(whole(t, x)) for t, x in zip(still, xs, strict=True)))
         return reduce(plus, [self._push(k, t, xs) for k, t in enumerate(tangents) if t is not None], None)
@@ -186,32 +189,33 @@ class Linear(ArrayOp):
     def _push(self, slot: int, t: Any, xs: Sequence[Any]) -> Any:
         t = whole(t, xs[slot])
 
-        def on(flow: Any) -> Any:
+        def apply_to(flow: Any) -> Any:
             return self(*xs[:slot], flow, *xs[slot + 1 :])
 
         if not self.moves or type(t) is not Masked or len(xs) > 1:
-            return on(settle(t))
-        return only(TABLE["greater"](on(_number(t.mask)), 0.0), on(settle(t)))
+            return apply_to(settle(t))
+        return only(TABLE["greater"](apply_to(_number(t.mask)), 0.0), apply_to(settle(t)))
 
     def local(self, slot: int, xs: Sequence[Any], y: Any, mode: int) -> Any:
-        """No single number is the derivative of an array by an array."""
+        """Return None: the derivative of an array with respect to an array is not a single number."""
         return None
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Reduction(ArrayOp):
-    """Makes one number of many along `axes`. `slope(x, y, **settings)` has the shape of `x`; so has `y` there."""
+    """Reduces `axes` to one number. `slope(x, y, **settings)` has the shape of `x`; `y` is spread to that shape."""
 
     slope: Rule
 
     def pull(self, slot: int, g: Any, xs: Sequence[Any], y: Any, mode: int) -> Any:
-        """Return the slope times what arrived, spread along the axes."""
+        """Return the slope times the upstream gradient, spread along the axes."""
         (x,) = xs
         return times(self._along(whole(g, y), x), conj(self.slope(x, self._along(y, x), **self.options)))
 
     def push(self, tangents: Sequence[Any], xs: Sequence[Any], y: Any, mode: int) -> Any:
         """Return the sum of slope times tangent along the axes."""
-        (x,), (t,) = xs, tangents
+        (x,) = xs
+        (t,) = tangents
         moved = settle(times(whole(t, x), self.slope(x, self._along(y, x), **self.options)))
         return TABLE["sum"](whole(moved, x), **self.options)
 
@@ -221,7 +225,7 @@ class Reduction(ArrayOp):
         return unreduce(flow, shape_of(x), self.options["axes"], self.options["keepdims"])
 
     def local(self, slot: int, xs: Sequence[Any], y: Any, mode: int) -> Any:
-        """No single number is the derivative of a number by an array."""
+        """Return None: the derivative with respect to an array is not a single number."""
         return None
 
 
@@ -233,11 +237,11 @@ class General(ArrayOp):
     ahead: Rule
 
     def pull(self, slot: int, g: Any, xs: Sequence[Any], y: Any, mode: int) -> Any:
-        """Return what the backward rule sends."""
+        """Return what the backward rule sends back."""
         return self.back(slot, settle(whole(g, y)), xs, y, **self.options)
 
     def push(self, tangents: Sequence[Any], xs: Sequence[Any], y: Any, mode: int) -> Any:
-        """Return the sum of what the forward rule makes of each tangent."""
+        """Return the sum of what the forward rule returns for each tangent."""
         moved = [
             self.ahead(k, settle(whole(t, xs[k])), xs, y, **self.options)
             for k, t in enumerate(tangents)
@@ -246,48 +250,48 @@ class General(ArrayOp):
         return reduce(plus, moved, None)
 
     def local(self, slot: int, xs: Sequence[Any], y: Any, mode: int) -> Any:
-        """No single number is the derivative of an array by an array."""
+        """Return None: the derivative of an array with respect to an array is not a single number."""
         return None
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Blocking(ArrayOp):
-    """An op whose output moves in steps: nothing flows through it."""
+    """An op whose output changes in steps: no gradient flows through it."""
 
     def pull(self, slot: int, g: Any, xs: Sequence[Any], y: Any, mode: int) -> Any:
-        """Nothing is sent back."""
+        """Return None: nothing is sent back."""
         return None
 
     def push(self, tangents: Sequence[Any], xs: Sequence[Any], y: Any, mode: int) -> Any:
-        """Nothing moves."""
+        """Return None: the output has no tangent."""
         return None
 
 
 def folded(op: str) -> Rule:
-    """Return a reduction of wires by an op of two, one after the other."""
+    """Return a function that reduces arrays of wires with a binary op, one element after the other."""
 
-    def fold(x: Any, *, axes: tuple[int, ...], keepdims: bool) -> Any:
-        kept = [axis for axis in range(-x.ndim, 0) if axis not in axes]
-        moved = np.moveaxis(x, kept, range(len(kept)))
-        rows = moved.reshape(*moved.shape[: len(kept)], -1)
-        found = np.empty(rows.shape[:-1], object)
-        for index in np.ndindex(found.shape):
-            found[index] = reduce(TABLE[op], rows[index])
+    def fold_axes(x: Any, *, axes: tuple[int, ...], keepdims: bool) -> Any:
+        other_axes = [axis for axis in range(-x.ndim, 0) if axis not in axes]
+        in_front = np.moveaxis(x, other_axes, range(len(other_axes)))
+        rows = in_front.reshape(*in_front.shape[: len(other_axes)], -1)
+        y = np.empty(rows.shape[:-1], object)
+        for index in np.ndindex(y.shape):
+            y[index] = reduce(TABLE[op], rows[index])
         shape = tuple(1 if axis in axes else x.shape[axis] for axis in range(-x.ndim, 0))
-        return found.reshape(shape) if keepdims else found
+        return y.reshape(shape) if keepdims else y
 
-    return fold
+    return fold_axes
 
 
 def unreduce(flow: Any, shape: tuple[int, ...], axes: tuple[int, ...], keepdims: bool) -> Any:
-    """Return what a reduction along axes gave, spread back to the shape it was given."""
+    """Spread the result of a reduction along axes back to the shape of its input."""
     if len(axes) == len(shape) and isinstance(flow, float | np.generic):
-        # The same number everywhere: a flow may come without the axes it does not vary along.
+        # The same number everywhere: a flow may lack the axes along which it is constant.
         return flow
-    kept = tuple(1 if k - len(shape) in axes else n for k, n in enumerate(shape))
+    reduced_shape = tuple(1 if k - len(shape) in axes else n for k, n in enumerate(shape))
     if not keepdims and axes:
-        flow = TABLE["reshape"](flow, rank=len(shape_of(flow)), shape=kept)
-    return flow if kept == shape else TABLE["spread"](flow, rank=len(kept), shape=shape)
+        flow = TABLE["reshape"](flow, rank=len(shape_of(flow)), shape=reduced_shape)
+    return flow if reduced_shape == shape else TABLE["spread"](flow, rank=len(reduced_shape), shape=shape)
 
 
 def _number(mask: Any) -> Any:
@@ -295,7 +299,7 @@ def _number(mask: Any) -> Any:
 
 
 def _present(counts: Any) -> Any:
-    """Return the mask of what a count reaches; None if it reaches everything."""
+    """Return where counts are positive; None if they are everywhere."""
     if isinstance(counts, np.ndarray | np.generic):
         mask = np.greater(counts, 0)
         return None if np.all(mask) else mask
@@ -303,15 +307,15 @@ def _present(counts: Any) -> Any:
 
 
 def _stand_in(kind: WireType) -> Any:
-    """Return an array of a type that any op takes which takes the type."""
+    """Return an array of a type with elements that every op on this type accepts."""
     if kind.dtype.kind in "iu":
-        # Whole numbers are indices: 0 exists on every axis.
+        # Integers are indices, and index 0 exists on every axis.
         return np.zeros(kind.shape, kind.dtype)
-    found = np.ones(kind.shape, kind.dtype)
+    array = np.ones(kind.shape, kind.dtype)
     if kind.differentiable and len(kind.shape) > 1:
-        # A matrix of ones is singular; this one is positive definite.
-        found += np.eye(*kind.shape[-2:], dtype=kind.dtype)
-    return found
+        # A matrix of ones is singular; with 2 on the diagonal it is positive definite.
+        array += np.eye(*kind.shape[-2:], dtype=kind.dtype)
+    return array
 
 
 def _words(text: str) -> set[str]:
@@ -319,7 +323,7 @@ def _words(text: str) -> set[str]:
 
 
 def _public_name(function: Callable[..., Any]) -> str:
-    """Return what a NumPy function is called; nothing for other functions."""
+    """Return the public name of a NumPy function; empty for other functions."""
     name = getattr(function, "__name__", "")
     homes = {"np": np, "np.linalg": np.linalg}
     return next((f"{home}.{name}" for home, module in homes.items() if getattr(module, name, None) is function), "")
@@ -332,22 +336,26 @@ def literal(value: Any) -> str:
     ('(2, 3)', "'L'", '-np.inf')
     """
     if isinstance(value, float) and not math.isfinite(value):
-        return "np.nan" if math.isnan(value) else "np.inf" if value > 0 else "-np.inf"
+        if math.isnan(value):
+            return "np.nan"
+        return "np.inf" if value > 0 else "-np.inf"
     return repr(value).replace("{", "{{").replace("}", "}}")
 
 
 def from_front(axes: tuple[int, ...], ndim: int) -> Any:
-    """Return axes counted from the front as NumPy takes them: None for all, a number for one.
+    """Return axes counted from the front, in NumPy's form: None for all axes, an integer for one.
 
     >>> from_front((-2, -1), 2), from_front((-1,), 3), from_front((-3, -1), 3)
     (None, 2, (0, 2))
     """
-    found = tuple(axis % ndim for axis in axes)
-    return None if len(found) == ndim else found[0] if len(found) == 1 else found
+    from_start = tuple(axis % ndim for axis in axes)
+    if len(from_start) == ndim:
+        return None
+    return from_start[0] if len(from_start) == 1 else from_start
 
 
 def numpy_call(function: str, *operands: str, ndim: int, **settings: Any) -> str:
-    """Write a call; settings that are None or False, NumPy's usual defaults, are left out, and so are all axes.
+    """Write a call; an axis setting that means all axes is left out, and so are None and False, the usual defaults.
 
     >>> numpy_call("np.max", "x", ndim=2, axes=(-2,), keepdims=True), numpy_call("np.any", "x", ndim=1, axes=(-1,))
     ('np.max(x, axis=0, keepdims=True)', 'np.any(x)')
@@ -357,24 +365,24 @@ def numpy_call(function: str, *operands: str, ndim: int, **settings: Any) -> str
         named = {"axis": from_front(named.pop("axes"), ndim), **named}
     elif "axis" in named:
         named["axis"] %= ndim
-    given = [f"{name}={literal(value)}" for name, value in named.items() if value is not None and value is not False]
-    return f"{function}({', '.join([*operands, *given])})"
+    keywords = [f"{name}={literal(value)}" for name, value in named.items() if value is not None and value is not False]
+    return f"{function}({', '.join([*operands, *keywords])})"
 
 
 _ALL_AXES = [tuple(range(-ndim, 0)) for ndim in range(65)]
-"""All axes, counted from the end, by how many there are; NumPy allows 64."""
+"""All axes counted from the end, by the number of axes; NumPy allows 64."""
 
 
 def trailing(axes: Any, ndim: int) -> tuple[int, ...]:
-    """Return axes (None: all, one, or several) counted from the end, in order.
+    """Return axes (None for all, one, or several) counted from the end, in ascending order.
 
     >>> trailing((0, -1), 3), trailing(None, 2)
     ((-3, -1), (-2, -1))
     """
     if axes is None:
         return _ALL_AXES[ndim]
-    given = (axes,) if np.ndim(axes) == 0 else tuple(axes)
-    normal = [int(np.lib.array_utils.normalize_axis_index(int(axis), ndim)) - ndim for axis in given]
+    listed = (axes,) if np.ndim(axes) == 0 else tuple(axes)
+    normal = [int(np.lib.array_utils.normalize_axis_index(int(axis), ndim)) - ndim for axis in listed]
     if len(set(normal)) != len(normal):
         raise ValueError("duplicate value in 'axis'")
     return tuple(sorted(normal))

@@ -1,4 +1,4 @@
-"""The page of ops, written from the table."""
+"""The table of ops in the documentation, written from the op table."""
 
 from __future__ import annotations
 

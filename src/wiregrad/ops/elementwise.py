@@ -21,7 +21,7 @@ Partial = Callable[..., Any]
 Sample = tuple[float | bool, ...]
 
 POOL = (0.3, -0.7, 1.7, -1.3, 0.6, 2.4, -2.6, 0.9, -0.2, 3.2, 1.2, -3.7, 0.05, 4.8, 7.3, -5.9, 0.15, 2.1)
-"""Numbers from which samples are drawn for records that bring none."""
+"""Numbers from which sample points are drawn for records without `samples`."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -29,42 +29,42 @@ class Elementwise(Op):
     """An op that works element by element.
 
     `partials` has one rule per input, `(*inputs, output) -> slope`, written in wiregrad's ops; None blocks the input.
-    A rule that selects returns `only(mask, slope)`, so that what it blocks is absent and not merely 0.0.
+    A rule that selects returns `only(mask, slope)`: the gradient of what it blocks is absent, not 0.0.
     """
 
     by_element: bool = True
     partials: tuple[Partial | None, ...]
     domain: Callable[..., Any] | None = None
-    """True where the real function is defined, on NumPy numbers; None: everywhere."""
+    """Condition on NumPy numbers that the real function is defined there; None if it is defined everywhere."""
     samples: tuple[Sample, ...] = ()
-    """Points where value and derivatives are checked; drawn from `POOL` when left out."""
+    """Points where value and derivatives are checked; drawn from a pool of numbers if left out."""
     takes_bool: tuple[str, ...] = ()
     """Inputs that are conditions."""
     c: str = ""
-    """The op on doubles, as `wiregrad.ops.expressions` reads it: C99 with the inputs in braces; every language's text
-    is written from it."""
+    """The op on doubles: a C99 expression with the inputs in braces. It is parsed, and the text of every language is
+    written from it."""
     python: str = ""
-    """The op on Python floats where Python has shorter words than `c`; may raise where `c` answers inf or NaN."""
+    """The op on Python floats, if Python has a shorter form than `c`; may raise where `c` returns inf or NaN."""
     exact: Callable[..., Any] | None = None
-    """The op in exact arithmetic, `(mpmath, *inputs)`; not needed where mpmath or `forward` can do it."""
+    """The op in exact arithmetic, `(mpmath, *inputs)`; not needed if mpmath or `forward` can compute it."""
     ulps: float = 4.0
-    """How many units in the last place value and slopes may be off the exact ones at the samples."""
+    """Maximum error of value and slopes at the samples, in units in the last place."""
     because: str = ""
-    """Why more than 4 units are allowed."""
+    """Why `ulps` is more than 4."""
     neutral: tuple[float | None, ...] = ()
-    """Per input the constant that makes the op return its other input unchanged, bit for bit."""
+    """For each input, the constant for which the op returns its other input unchanged, bit for bit."""
     selects: bool = False
-    """It returns its second input where the first holds, else the third."""
+    """Whether it returns its second input where the first is true, else the third."""
     copies: bool = False
-    """It returns its input as it is."""
+    """Whether it returns its input unchanged."""
     involution: bool = False
-    """Applied twice it gives back its input."""
+    """Whether applying it twice returns the input."""
     of_complex: Callable[..., Any] | None = None
-    """What it is of complex numbers, in other ops; for an op that has no complex slope."""
+    """The op on complex numbers, written in other ops; for an op without a complex slope."""
     opaque: bool = False
-    """Its rules are a user's own code, which may look at anything."""
+    """Whether its rules are user code, which may read any input."""
     idempotent: bool = False
-    """Applied twice it does what it does once; a condition given twice is that condition."""
+    """Whether applying it twice equals applying it once; for a logic op, whether op(a, a) is a."""
 
     def check(self) -> None:
         """Raise `RecordError` if the record contradicts itself."""
@@ -80,7 +80,7 @@ class Elementwise(Op):
             raise RecordError(f"op {self.name} blocks, so its kinks are jumps")
 
     def infer(self, types: tuple[WireType, ...]) -> WireType:
-        """Return NumPy's own answer for the dtype; shapes must agree (broadcasting is a node of its own)."""
+        """Return the dtype that NumPy returns; shapes must be equal, as broadcasting is a node of its own."""
         shapes = {kind.shape for kind in types}
         if len(shapes) > 1:
             raise DomainError(f"{self.name} needs wires of one shape; got {', '.join(map(str, types))}")
@@ -93,13 +93,13 @@ class Elementwise(Op):
             raise DomainError(f"{self.name} cannot take {', '.join(map(str, types))}: write it with other ops")
         conditions = any(kind == BOOL.dtype for kind, _ in types)
         if dtype not in DTYPES.values() or (conditions and self.pattern is Pattern.SCALE and dtype.kind in "fc"):
-            # NumPy's exp(True) is a half, too coarse for a gradient, and a slope of a condition is never meant.
-            given = ", ".join(map(str, types))
-            raise DomainError(f"{self.name} cannot take {given}; make the condition a number first: (a > b) * 1")
+            # NumPy's exp(True) is a float16, too coarse for a gradient, and nobody wants the slope of a condition.
+            inputs = ", ".join(map(str, types))
+            raise DomainError(f"{self.name} cannot take {inputs}; make the condition a number first: (a > b) * 1")
         return WireType(dtype, shapes.pop())
 
     def default_mode(self, moves: Sequence[int], sources: Sequence[int]) -> int:
-        """Return which operands are literals, for an op where that matters."""
+        """Return the mode that says which operands are literals, for an op with kinks."""
         if not self.kinks or len(sources) == 1:
             return 0
         return encode(Convention.MIN_NORM, [slot for slot, source in enumerate(sources) if not moves[source]])
@@ -121,7 +121,7 @@ class Elementwise(Op):
         rule = self.partials[slot]
         local = None if rule is None else self.local(slot, xs, y, mode) if mode else rule(*xs, y)
         if type(g) is not Masked:
-            # Plain numbers and arrays, which are nearly all there is, take the short way.
+            # A shortcut for plain numbers and arrays, by far the most common case.
             if type(local) is np.ndarray and local.dtype.kind == "f":
                 return local if type(g) is float and g == 1.0 else g * local
             if type(local) is float and local == 1.0:
@@ -130,10 +130,10 @@ class Elementwise(Op):
 
     def reads(self, moving: tuple[bool, ...]) -> tuple[frozenset[int], bool]:
         """Return which inputs, and whether the output, the rules of the moving inputs read."""
-        found = self._reads.get(moving)
-        if found is None:
-            found = self._reads[moving] = _read_by(self, moving)
-        return found
+        reads = self._reads.get(moving)
+        if reads is None:
+            reads = self._reads[moving] = _read_by(self, moving)
+        return reads
 
     @cached_property
     def _reads(self) -> dict[tuple[bool, ...], tuple[frozenset[int], bool]]:
@@ -146,14 +146,14 @@ class Elementwise(Op):
 
     @property
     def analytic(self) -> bool:
-        """Whether `forward` extends to complex numbers, so that a complex step measures its slope."""
+        """Whether `forward` accepts complex numbers, so that a complex step can measure its slope."""
         smooth = self.pattern in (Pattern.DISTRIBUTE, Pattern.SWAP, Pattern.SCALE) and not self.kinks
         loops = self.forward.types if isinstance(self.forward, np.ufunc) else []
         return smooth and any(loop.endswith("D->D") for loop in loops)
 
     @cached_property
     def points(self) -> tuple[Sample, ...]:
-        """The samples, or points drawn from `POOL` inside the domain and away from the kinks."""
+        """The samples, or points drawn from a pool of numbers, inside the domain and away from the kinks."""
         return self.samples or tuple(itertools.islice(filter(self._is_regular, _draw(self)), 14))
 
     def _is_regular(self, point: Sample) -> bool:
@@ -164,9 +164,9 @@ class Elementwise(Op):
 
 
 def _read_by(op: Elementwise, moving: tuple[bool, ...]) -> tuple[frozenset[int], bool]:
-    """Find out what rules read by running them on the wires of a builder."""
+    """Return what the rules of moving inputs read, found by running them on the wires of a builder."""
     if op.kinks or op.opaque:
-        # Where a kink lies is asked of all inputs.
+        # The position of a kink may depend on all inputs.
         return frozenset(range(len(op.inputs))), True
     builder = Builder(finite=False)
     ports = [builder.input(name) for name in (*op.inputs, "y")]
@@ -184,18 +184,21 @@ def _read_by(op: Elementwise, moving: tuple[bool, ...]) -> tuple[frozenset[int],
 
 
 def _draw(op: Elementwise) -> itertools.chain[Sample]:
-    size, arity = len(POOL), len(op.inputs)
+    size = len(POOL)
+    arity = len(op.inputs)
     flags = [name in op.takes_bool for name in op.inputs]
 
-    def point(start: int, stride: int) -> Sample:
+    def point_at(start: int, stride: int) -> Sample:
         numbers = [POOL[(start + stride * k) % size] for k in range(arity)]
         return tuple(x > 0 if flag else x for x, flag in zip(numbers, flags, strict=True))
 
-    return itertools.chain.from_iterable([point(start, stride) for start in range(size)] for stride in (5, 3, 1, 4, 6))
+    return itertools.chain.from_iterable(
+        [point_at(start, stride) for start in range(size)] for stride in (5, 3, 1, 4, 6)
+    )
 
 
 def _overrule(slope: Any, kink: Kink, slot: int, mode: int, operands: tuple[Any, ...]) -> Any:
-    """Return the slope with the mode's choice in its place on the kink."""
+    """Return the slope with the mode's choice in place of it on the kink."""
     chosen = kink.slope(slot, mode)
     xs = operands[:-1]
     on_kink = TABLE["equal"](kink.at(*xs), 0.0) if kink.on is None else kink.on(*xs)

@@ -1,9 +1,9 @@
-"""The scalar text of an op: one C expression, read into a tree from which every language is written.
+"""The scalar text of an op: one C expression, parsed into a tree from which the text of every language is written.
 
-A record says once how its op is computed on numbers, as C99 has it: `{a} * {b}`, `exp({x})`,
-`{x} <= 0.0 ? 0.0 : {x}`. Inputs stand in braces. There are numbers, NAN, INFINITY, + - * /, comparisons, && || !, ?:,
-parentheses and calls: of a function of math.h, or else of another op by its name. The text follows IEEE 754
-everywhere, so it answers inf and NaN where Python would raise.
+A record states once, in C99, how its op is computed on numbers: `{a} * {b}`, `exp({x})`, `{x} <= 0.0 ? 0.0 : {x}`.
+Inputs stand in braces. The text may contain numbers, NAN, INFINITY, + - * /, comparisons, && || !, ?:, parentheses and
+calls: of a function in math.h, or of another op by its name. It follows IEEE 754, so it returns inf and NaN where
+Python would raise.
 """
 
 from __future__ import annotations
@@ -22,19 +22,21 @@ _TOKEN = re.compile(
 )
 NAMED = {"NAN": math.nan, "INFINITY": math.inf}
 LEVELS = {"||": 1, "&&": 2, "==": 3, "!=": 3, "<": 4, "<=": 4, ">": 4, ">=": 4, "+": 5, "-": 5, "*": 6, "/": 6}
-"""How tightly each sign between two operands binds; ?: binds less, a sign before an operand more."""
+"""Precedence of each binary operator; ?: binds less tightly, a prefix operator more tightly."""
 COMPARISONS = frozenset(sign for sign, level in LEVELS.items() if level in (3, 4))
 LOGIC = frozenset(["&&", "||", "!"])
-CHOICE, SIGN, ATOM = 0, 7, 8
+CHOICE = 0
+SIGN = 7
+ATOM = 8
 MATH_H = frozenset(
     "exp expm1 exp2 log log2 log10 log1p pow sqrt cbrt hypot fabs sin cos tan asin acos atan atan2 sinh cosh tanh "
     "asinh acosh atanh erf erfc floor ceil trunc rint fmod copysign".split()
 )
-"""The functions of C that a text may call; every other name is that of an op."""
+"""The C functions that a text may call; any other name is that of an op."""
 
 
 class Input(NamedTuple):
-    """What stands in an input's place."""
+    """An input, by name."""
 
     name: str
 
@@ -46,21 +48,21 @@ class Number(NamedTuple):
 
 
 class Call(NamedTuple):
-    """A function of other expressions."""
+    """A call of a C function or an op."""
 
     name: str
     arguments: tuple[Tree, ...]
 
 
 class Signed(NamedTuple):
-    """A sign before an expression: `-` or `!`."""
+    """A prefix operator applied to an expression: `-` or `!`."""
 
     sign: str
     operand: Tree
 
 
 class Between(NamedTuple):
-    """A sign between two expressions."""
+    """A binary operator between two expressions."""
 
     sign: str
     left: Tree
@@ -68,7 +70,7 @@ class Between(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """One expression where a condition holds, else another."""
+    """A conditional expression: one value if a condition is true, else another."""
 
     condition: Tree
     yes: Tree
@@ -80,7 +82,7 @@ Tree: TypeAlias = Input | Number | Call | Signed | Between | Choice
 
 @cache
 def parse(text: str) -> Tree:
-    """Read the text of an op.
+    """Parse the text of an op.
 
     >>> parse("{x} * 2.0")
     Between(sign='*', left=Input(name='x'), right=Number(value=2.0))
@@ -89,7 +91,7 @@ def parse(text: str) -> Tree:
 
 
 def parts(tree: Tree) -> tuple[Tree, ...]:
-    """Return the expressions that an expression is directly made of."""
+    """Return the direct parts of an expression."""
     match tree:
         case Call():
             return tree.arguments
@@ -104,16 +106,16 @@ def parts(tree: Tree) -> tuple[Tree, ...]:
 
 
 def walk(tree: Tree) -> Iterator[Tree]:
-    """Return an expression and everything inside it, the outside first."""
+    """Iterate over an expression and all expressions inside it, the outermost first."""
     waiting = [tree]
     while waiting:
-        found = waiting.pop()
-        yield found
-        waiting.extend(reversed(parts(found)))
+        inner = waiting.pop()
+        yield inner
+        waiting.extend(reversed(parts(inner)))
 
 
 def rebuilt(tree: Tree, change: Callable[[Tree], Tree]) -> Tree:
-    """Return the expression with each part, inside first, replaced by what `change` makes of it."""
+    """Return the expression with each part, the innermost first, replaced by what `change` returns for it."""
     match tree:
         case Call():
             tree = Call(tree.name, tuple(rebuilt(part, change) for part in tree.arguments))
@@ -127,25 +129,25 @@ def rebuilt(tree: Tree, change: Callable[[Tree], Tree]) -> Tree:
 
 
 def inlined(tree: Tree, text_of: Callable[[str], tuple[tuple[str, ...], str]]) -> Tree:
-    """Return the expression with calls of ops replaced by what they stand for; `text_of` says inputs and text of an op.
+    """Return the expression with each op call replaced by the op's text; `text_of` returns an op's inputs and text.
 
     >>> inlined(parse("twice({x} + 1.0)"), lambda name: (("a",), "{a} + {a}")) == parse("({x} + 1.0) + ({x} + 1.0)")
     True
     """
 
-    def change(found: Tree) -> Tree:
-        if not isinstance(found, Call) or found.name in MATH_H:
-            return found
-        inputs, text = text_of(found.name)
-        given = dict(zip(inputs, found.arguments, strict=True))
+    def inline_call(inner: Tree) -> Tree:
+        if not isinstance(inner, Call) or inner.name in MATH_H:
+            return inner
+        inputs, text = text_of(inner.name)
+        arguments = dict(zip(inputs, inner.arguments, strict=True))
         body = inlined(parse(text), text_of)
-        return rebuilt(body, lambda part: given[part.name] if isinstance(part, Input) else part)
+        return rebuilt(body, lambda part: arguments[part.name] if isinstance(part, Input) else part)
 
-    return rebuilt(tree, change)
+    return rebuilt(tree, inline_call)
 
 
 def is_condition(tree: Tree) -> bool:
-    """Return whether an expression is true or false by its form alone."""
+    """Return whether the form of an expression shows that it is boolean."""
     match tree:
         case Between():
             return tree.sign in COMPARISONS or tree.sign in LOGIC
@@ -158,24 +160,26 @@ def is_condition(tree: Tree) -> bool:
 
 
 class _Reader:
-    """Reads one expression, by levels."""
+    """A recursive-descent parser for one expression."""
 
     def __init__(self, text: str) -> None:
-        self.text, self.tokens, self.next = text, list[tuple[str, str]](), 0
+        self.text = text
+        self.tokens = list[tuple[str, str]]()
+        self.next = 0
         position = 0
         while text[position:].strip():
             match = _TOKEN.match(text, position)
             if match is None:
-                raise RecordError(f"the text {text!r} cannot be read at {text[position:]!r}")
+                raise RecordError(f"the text {text!r} cannot be parsed at {text[position:]!r}")
             assert match.lastgroup is not None
             self.tokens.append((match.lastgroup, match[match.lastgroup]))
             position = match.end()
 
     def whole(self) -> Tree:
-        found = self.choice()
+        tree = self.choice()
         if self.next < len(self.tokens):
-            raise RecordError(f"the text {self.text!r} goes on at {self.tokens[self.next][1]!r}, where it should end")
-        return found
+            raise RecordError(f"the text {self.text!r} should end before {self.tokens[self.next][1]!r}")
+        return tree
 
     def choice(self) -> Tree:
         condition = self.between(1)
@@ -203,9 +207,9 @@ class _Reader:
 
     def atom(self) -> Tree:
         if self.take("("):
-            found = self.choice()
+            tree = self.choice()
             self.want(")")
-            return found
+            return tree
         kind, text = self.tokens[self.next] if self.next < len(self.tokens) else ("end", "its end")
         self.next += 1
         if kind == "input":
@@ -227,21 +231,21 @@ class _Reader:
         self.want(")")
 
     def take(self, sign: str) -> bool:
-        found = self.next < len(self.tokens) and self.tokens[self.next] == ("sign", sign)
-        self.next += found
-        return found
+        is_next = self.next < len(self.tokens) and self.tokens[self.next] == ("sign", sign)
+        self.next += is_next
+        return is_next
 
     def want(self, sign: str) -> None:
         if not self.take(sign):
-            raise RecordError(f"the text {self.text!r} needs {sign!r} at its {self.next + 1}. word")
+            raise RecordError(f"the text {self.text!r} needs {sign!r} as token {self.next + 1}")
 
 
 ROUNDING = {"floor": "math.floor", "ceil": "math.ceil", "trunc": "math.trunc", "rint": "round"}
-"""C's functions that round, and what Python calls them."""
+"""The rounding functions of C, and their names in Python."""
 
 
 def rounded(name: str, x: str) -> str:
-    """Return Python for a function that rounds; its own gives a whole number, which has no sign at 0.
+    """Write a rounding function in Python, where it returns an int, which has no sign at 0.
 
     >>> rounded("rint", "a")
     'math.copysign(round(a), a)'
@@ -254,7 +258,7 @@ _SPELLED = {"&&": "and", "||": "or"}
 
 
 def in_python(tree: Tree) -> str:
-    """Write an expression for Python's own floats and `math`, inputs still in braces; it may raise where C answers.
+    """Write an expression for Python floats and `math`, inputs still in braces; may raise where C returns inf or NaN.
 
     >>> in_python(parse("{x} <= 0.0 ? 0.0 : log({x})"))
     '0.0 if {x} <= 0.0 else math.log({x})'
@@ -263,25 +267,26 @@ def in_python(tree: Tree) -> str:
 
 
 def _python(tree: Tree) -> tuple[str, int]:
-    """Return the text of an expression and how tightly its outermost sign binds."""
+    """Return the text of an expression and the precedence of its outermost operator."""
     match tree:
         case Input():
             return f"{{{tree.name}}}", ATOM
         case Number():
             return repr(tree.value), ATOM
         case Call():
-            given = [in_python(part) for part in tree.arguments]
+            arguments = [in_python(part) for part in tree.arguments]
             built_in = _BUILT_IN.get(tree.name)
-            return built_in.format(*given) if built_in else f"math.{tree.name}({', '.join(given)})", ATOM
+            return built_in.format(*arguments) if built_in else f"math.{tree.name}({', '.join(arguments)})", ATOM
         case Signed():
-            # `not` binds less tightly than a comparison.
+            # Python's `not` binds less tightly than a comparison.
             before, inside, own = ("not ", LEVELS["=="], LEVELS["&&"]) if tree.sign == "!" else ("-", SIGN, SIGN)
             return before + _held(tree.operand, inside), own
         case Between():
             level = LEVELS[tree.sign]
-            # Python chains comparisons, so one inside another needs its parentheses.
+            # Python chains comparisons, so one inside another needs parentheses.
             first = LEVELS["+"] if tree.sign in COMPARISONS else level
-            left, right = _held(tree.left, first), _held(tree.right, max(first, level + 1))
+            left = _held(tree.left, first)
+            right = _held(tree.right, max(first, level + 1))
             return f"{left} {_SPELLED.get(tree.sign, tree.sign)} {right}", level
         case Choice():
             parts = _held(tree.yes, 1), _held(tree.condition, 1), _held(tree.no, CHOICE)
@@ -289,6 +294,6 @@ def _python(tree: Tree) -> tuple[str, int]:
 
 
 def _held(tree: Tree, level: int) -> str:
-    """Return the text of an operand, in parentheses where it binds less tightly than a level."""
+    """Return the text of an operand, in parentheses if it binds less tightly than a level."""
     text, own = _python(tree)
     return text if own >= level else f"({text})"

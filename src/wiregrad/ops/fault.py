@@ -1,7 +1,7 @@
-"""Faults: where an op turns finite numbers into something that is not finite, forward or backward.
+"""Faults: where an op turns finite numbers into inf or NaN, forward or backward.
 
-What only hands on an inf or NaN that arrived is no fault of the op's. With ops that work by elements this is decided
-element by element, so a deliberate -inf in one place does not hide what breaks in another.
+An op that only passes on an inf or NaN it was given is not at fault. For elementwise ops this is decided element by
+element, so a deliberate -inf in one place does not hide a fault in another.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 import numpy as np
@@ -20,30 +21,61 @@ from wiregrad.ops.flow import settle
 Index = tuple[int, ...]
 
 
+class Advice(Enum):
+    """Which remedies help where an op breaks; a record names one, and `wiregrad.ops.advice` holds them."""
+
+    SUM = "sums and differences"
+    PRODUCT = "a product of two"
+    MANY_FACTORS = "a product along axes"
+    MATRIX_PRODUCT = "a product of matrices"
+    SQUARE = "squares and lengths"
+    ROOT = "a square root"
+    CUBE_ROOT = "a cube root"
+    POWER = "a power"
+    LOG = "a natural logarithm"
+    LOG2 = "a logarithm to base 2"
+    LOG10 = "a logarithm to base 10"
+    LOG1P = "log(1 + x)"
+    EXP = "an exponential"
+    EXP2 = "a power of 2"
+    EXPM1 = "exp(x) - 1"
+    HYPERBOLIC = "sinh and cosh"
+    QUOTIENT = "a quotient"
+    RECIPROCAL = "one over a number"
+    REMAINDER = "a division with remainder"
+    ARC_ANGLE = "arcsin and arccos"
+    ARCTANH = "arctanh"
+    ARCCOSH = "arccosh"
+    SOFTMAX = "shares of exponentials"
+    LOG_SOFTMAX = "logarithms of such shares"
+    INVERSE = "solving with a matrix"
+    DETERMINANT = "a determinant"
+
+
 @dataclass(frozen=True)
 class Fault:
-    """One op that broke, at the first element where it did."""
+    """One op that returned or sent back something that is not finite, at the first such element."""
 
     phase: str
-    """`forward`: its value is not finite; `backward`: what it sent back is not."""
+    """`forward` if its value is not finite, `backward` if what it sent back is not."""
     op: Op
     inputs: tuple[tuple[str, Any], ...]
-    """What went in, by input name; of arrays the element that broke, or the whole array."""
+    """The input values by name; for arrays the element that broke, or the whole array."""
     value: Any
-    """What came out."""
+    """The output value."""
     index: Index = ()
     """Which element broke; empty for numbers."""
     count: int = 1
     """How many elements broke."""
     slot: int = 0
-    """Backward: the input whose gradient broke."""
+    """Backward: the input whose gradient is not finite."""
     factors: tuple[Any, Any] | None = None
-    """Backward: upstream and local derivative; None for ops whose derivative is no single number."""
+    """Backward: the upstream gradient and the local derivative; None if the derivative is not a single number."""
     sent: Any = None
-    """Backward: what was sent."""
+    """Backward: the gradient that was sent."""
 
     def sentence(self, names: Sequence[str] = ()) -> str:
-        """Say what happened; inputs by the names given, or by the op's own.
+        """Describe the fault; inputs are called by the given names, or by the op's own.
 
         >>> from wiregrad import ops
         >>> forward_fault(ops.log, [np.float64(0.0)], np.float64(-np.inf)).sentence()
@@ -51,19 +83,19 @@ class Fault:
         """
         called = names or [name for name, _ in self.inputs]
         outside = self._domain()
-        # A number just outside must not be rounded back to the edge.
+        # A number just outside the domain must not be rounded to its edge.
         write = repr if outside else number
-        given = ", ".join(f"{name} = {write(value)}" for name, (_, value) in zip(called, self.inputs, strict=True))
+        inputs = ", ".join(f"{name} = {write(value)}" for name, (_, value) in zip(called, self.inputs, strict=True))
         spot = f" (element {list(self.index)}{self._others()})" if self.index else ""
         if self.phase == "forward":
-            return f"{self.op.title} gave {number(self.value)} at {given}{spot}{outside}"
+            return f"{self.op.title} gave {number(self.value)} at {inputs}{spot}{outside}"
         wire = called[self.slot]
         if self.factors is None:
-            return f"{self.op.title} sent {number(self.sent)} back to {wire} at {given}{spot}"
+            return f"{self.op.title} sent {number(self.sent)} back to {wire} at {inputs}{spot}"
         upstream, local = (operand(factor) for factor in self.factors)
         return (
             f"{self.op.title} sent {number(self.sent)} back to {wire}: upstream {upstream} times local {local}, "
-            f"at {given}{spot}"
+            f"at {inputs}{spot}"
         )
 
     def _others(self) -> str:
@@ -78,9 +110,9 @@ class Fault:
 
 
 def forward_fault(op: Op, xs: Sequence[Any], y: Any, *, only_nan: bool = False) -> Fault | None:
-    """Return what an op broke when it computed its value; None if nothing, or nothing of its own doing.
+    """Return the fault of an op whose value is not finite; None if it is, or if an input was not finite already.
 
-    With `only_nan`, infinities are numbers like others, and what makes NaN of them is at fault.
+    With `only_nan`, infinities count as numbers, and only an op that turns numbers into NaN is at fault.
     """
     broken = _own(op, y, xs, is_nan if only_nan else bad)
     if broken is None:
@@ -90,14 +122,15 @@ def forward_fault(op: Op, xs: Sequence[Any], y: Any, *, only_nan: bool = False) 
 
 
 def backward_fault(op: Op, slot: int, g: Any, xs: Sequence[Any], y: Any, mode: int, sent: Any) -> Fault | None:
-    """Return what an op broke when it sent a gradient back; None if nothing, or nothing of its own doing."""
-    upstream, sent = settle(g), settle(sent)
+    """Return the fault of an op that sent back something not finite; None if its operands were not finite already."""
+    upstream = settle(g)
+    sent = settle(sent)
     broken = _own(op, sent, [upstream, *xs, y], bad)
     if broken is None:
         return None
     index, count = _first(broken)
     with np.errstate(all="ignore"):
-        # Rules divide: Python's numbers would raise there, NumPy's do not.
+        # Rules divide, and by 0 Python's numbers would raise where NumPy's do not.
         local = op.local(slot, [np.asarray(x)[()] for x in xs], np.asarray(y)[()], mode)
     factors = None
     if local is not None:
@@ -109,37 +142,37 @@ def backward_fault(op: Op, slot: int, g: Any, xs: Sequence[Any], y: Any, mode: i
 
 
 def bad(x: Any) -> Any:
-    """Return where a number or array is not finite; what is no number is always fine.
+    """Return where a number or array is not finite; other dtypes than float and complex always are.
 
     >>> bad(np.array([1.0, np.nan])), bad(True)
     (array([False,  True]), np.False_)
     """
     if type(x) is np.float64:
-        # By far the most common, and math is quicker than NumPy on one number.
+        # By far the most common case, and math is faster than NumPy for one number.
         return np.False_ if math.isfinite(x) else np.True_
     array = np.asarray(x)
     return ~np.isfinite(array) if array.dtype.kind in "fc" else np.zeros(array.shape, bool)[()]
 
 
 def is_nan(x: Any) -> Any:
-    """Return where a number or array is NaN; what is no number never is."""
+    """Return where a number or array is NaN; other dtypes than float and complex never are."""
     if type(x) is np.float64:
         return np.True_ if math.isnan(x) else np.False_
     array = np.asarray(x)
     return np.isnan(array) if array.dtype.kind in "fc" else np.zeros(array.shape, bool)[()]
 
 
-def _own(op: Op, result: Any, given: Sequence[Any], test: Callable[[Any], Any]) -> Any:
-    """Return where a result fails a test though all that it was made from passes; None if nowhere."""
-    broken = test(result)
+def _own(op: Op, result: Any, operands: Sequence[Any], is_broken: Callable[[Any], Any]) -> Any:
+    """Return where a result is broken although none of its operands is; None if nowhere."""
+    broken = is_broken(result)
     if type(broken) is np.bool_:
-        # Numbers, quickly: what arrived spoiled was only handed on.
-        if not broken or any(type(x) is np.float64 and test(x) for x in given):
+        # A shortcut for numbers: an operand that was broken already is not the op's fault.
+        if not broken or any(type(x) is np.float64 and is_broken(x) for x in operands):
             return None
     elif not broken.any():
         return None
-    for x in given:
-        spoiled = test(x)
+    for x in operands:
+        spoiled = is_broken(x)
         if not spoiled.any():
             continue
         if not op.by_element:
@@ -161,7 +194,7 @@ def _inputs(op: Op, xs: Sequence[Any], result: Any, index: Index) -> tuple[tuple
 
 
 def _element(x: Any, like: Any, index: Index) -> Any:
-    """Return the element of an array that stands where another broke; what does not fit is returned whole."""
+    """Return the element at the index that broke in another array; an array of another shape is returned whole."""
     array = np.asarray(x)
     if array.shape == np.shape(like) and index:
         return plain(array[index])

@@ -1,9 +1,9 @@
-"""What flows back along wires, and how it is multiplied and added.
+"""Gradient flows: what is sent along wires in either mode, and how it is multiplied and added.
 
-A flow is one of three things: None (absent: a structural zero), a plain value (a number, an array, a port of a
-circuit that is being built), or a `Masked` value, present only where its mask is true. Absence is stronger than 0.0:
-the mask is applied after all products, so an inf or NaN in a branch that was not taken never leaks. With numbers a
-mask is decided at once; with arrays and ports it travels along.
+A flow is one of three things: None (absent: a structural zero), a plain value (a number, an array, or a port of a
+circuit that is being built), or a masked value that is present only where its mask is true. Absence is stronger than
+0.0: the mask is applied after all products, so an inf or NaN in a branch that was not taken never leaks. For numbers
+a mask is evaluated at once; for arrays and ports it is carried along.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def only(mask: Any, value: Any) -> Any:
 
 
 def times(one: Any, two: Any) -> Any:
-    """Multiply two flows; absent if one is."""
+    """Multiply two flows; the product is absent where either is."""
     if type(one) is not Masked and type(two) is not Masked:
         return None if one is None or two is None else _product(one, two)
     if one is None or two is None:
@@ -45,7 +45,7 @@ def times(one: Any, two: Any) -> Any:
 
 
 def plus(one: Any, two: Any) -> Any:
-    """Add two flows; absent if both are."""
+    """Add two flows; the sum is absent where both are."""
     if one is None or two is None:
         return two if one is None else one
     if type(one) is not Masked and type(two) is not Masked:
@@ -65,8 +65,8 @@ def settle(flow: Any, absent: float = 0.0) -> Any:
 
 def shape_of(x: Any) -> tuple[int, ...]:
     """Return the shape of a number, array, value or port."""
-    found: tuple[int, ...] = getattr(x, "shape", ())
-    return found
+    shape: tuple[int, ...] = getattr(x, "shape", ())
+    return shape
 
 
 def is_complex(x: Any) -> bool:
@@ -76,28 +76,30 @@ def is_complex(x: Any) -> bool:
 
 
 def conj(x: Any) -> Any:
-    """Return the conjugate of a complex flow, and a real one as it is."""
+    """Return the conjugate of a complex flow; a real flow is returned unchanged."""
     if type(x) is Masked:
         return Masked(x.mask, conj(x.value))
     return TABLE["conjugate"](x) if is_complex(x) else x
 
 
 def whole(flow: Any, like: Any) -> Any:
-    """Return a flow with the shape of its value; a flow that is the same all along an axis may come without it."""
+    """Broadcast a flow to the shape of its wire; a flow that is constant along an axis may lack that axis."""
     if type(flow) is Masked:
         return Masked(whole(flow.mask, like), whole(flow.value, like))
-    shape, wanted = shape_of(flow), shape_of(like)
+    shape = shape_of(flow)
+    wanted = shape_of(like)
     if shape == wanted:
         return flow
     return TABLE["spread"](flow, rank=len(shape), shape=wanted)
 
 
 def fit(flow: Any, x: Any) -> Any:
-    """Return a flow with the dtype of the value it belongs to; absent for a value that has no gradient."""
+    """Cast a flow to the dtype of its wire; the flow of a wire that is neither float nor complex is absent."""
     if type(flow) is Masked:
         fitted = fit(flow.value, x)
         return None if fitted is None else Masked(flow.mask, fitted)
-    wanted, given = getattr(x, "dtype", None), getattr(flow, "dtype", None)
+    wanted = getattr(x, "dtype", None)
+    given = getattr(flow, "dtype", None)
     if flow is None or (wanted is not None and wanted.kind not in "fc"):
         return None
     if wanted is None or given is None or wanted == given:
@@ -112,7 +114,7 @@ def _value(flow: Any) -> Any:
 
 
 def _product(one: Any, two: Any) -> Any:
-    # A rule's literal 1.0 or -1.0 needs no product: exact, and the backward circuit stays as small as the forward one.
+    # A literal slope of 1.0 or -1.0 needs no product: the result is exact and the backward circuit stays small.
     for factor, other in ((two, one), (one, two)):
         if type(factor) is float and factor in (1.0, -1.0) and not _is_condition(other):
             return other if factor == 1.0 else -other
@@ -120,6 +122,6 @@ def _product(one: Any, two: Any) -> Any:
 
 
 def _is_condition(x: Any) -> bool:
-    """Return whether a slope is a condition, as that of a product with one."""
+    """Return whether a slope is boolean, as it is for a product with a condition."""
     dtype = getattr(x, "dtype", None)
     return type(x) is bool or (dtype is not None and dtype.kind == "b")

@@ -1,7 +1,7 @@
-"""Forms: what a term is computed as, so that advice can be given for a formula and not for an op alone.
+"""Recognition of formulas, so that advice can be given for a formula and not just for one op.
 
-A form is recognised only where it is certain: two terms count as one if they are the same node, or the same ops on the
-same nodes, and a constant by its number.
+A formula is recognised only if it is certain: two terms are equal if they are the same node, or the same ops on the
+same nodes, and a constant is recognised by its number.
 """
 
 from __future__ import annotations
@@ -12,23 +12,24 @@ from wiregrad.ops.remedies import FAR, Term, same
 
 
 def squared(term: Term) -> Term | None:
-    """Return what a term is the square of; None if it is none."""
+    """Return what a term is the square of; None if it is not a square."""
     if term.name == "square" or (term.name == "power" and term.terms[1].is_constant(2)):
         return term.operands[0]
     return term.operands[0] if term.name == "multiply" and same(*term.operands) else None
 
 
 def adds_squares(term: Term) -> bool:
-    """Return whether a term adds squares up, one by one."""
-    stack, looked = [term], 0
-    while stack and looked < FAR:
+    """Return whether a term is a sum of squares written with +."""
+    stack = [term]
+    searched = 0
+    while stack and searched < FAR:
         part = stack.pop()
-        looked += 1
+        searched += 1
         if part.name == "add":
             stack.extend(part.terms)
         elif squared(part) is None:
             return False
-    return looked > 1 and not stack
+    return searched > 1 and not stack
 
 
 def sums_squares(term: Term) -> bool:
@@ -39,7 +40,7 @@ def sums_squares(term: Term) -> bool:
 
 
 def _is_dot_with_itself(term: Term) -> bool:
-    """Return whether a term is the product of a row and the same numbers as a column."""
+    """Return whether a term is the matrix product of a row with itself as a column."""
     if term.name != "matmul" or any(operand.name != "reshape" for operand in term.operands):
         return False
     row, column = term.operands
@@ -59,14 +60,15 @@ def is_variance(term: Term) -> bool:
     centred = squared(term.terms[0].terms[0])
     if centred is None or centred.bare.name != "subtract":
         return False
-    x, mean = centred.bare.operands[0], centred.bare.terms[1]
+    x = centred.bare.operands[0]
+    mean = centred.bare.terms[1]
     return mean.name == "divide" and mean.terms[0].name == "sum" and same(mean.terms[0].operands[0], x)
 
 
 def radicand(term: Term) -> Term | None:
-    """Return what a term is the square root of; None if it is none."""
+    """Return what a term is the square root of; None if it is not a root."""
     if term.name == "where":
-        # A root with a slope at 0 chooses between the root and what has its value and slope there.
+        # np.std and np.linalg.norm replace the root at 0 by a term that has a slope there.
         term = term.terms[2]
     if term.name == "sqrt" or (term.name == "power" and term.terms[1].is_constant(0.5)):
         return term.terms[0]
@@ -74,7 +76,7 @@ def radicand(term: Term) -> Term | None:
 
 
 def softmax_weights(term: Term) -> Term | None:
-    """Return the exponentials of which a term takes the share in their sum; None if it is no such share."""
+    """Return the exponentials e for which a term is e / sum(e); None if it is no such quotient."""
     if term.name != "divide":
         return None
     top, bottom = term.terms
@@ -88,7 +90,7 @@ def adds_exponentials(term: Term) -> bool:
 
 
 def is_one_minus(term: Term, name: str = "") -> bool:
-    """Return whether a term is 1 minus something, or minus what an op of a name gives."""
+    """Return whether a term is 1 - x; with a name, only if x is computed by the op of that name."""
     return term.name == "subtract" and term.terms[0].is_constant(1) and name in ("", term.terms[1].name)
 
 
@@ -113,6 +115,6 @@ def is_tanh(term: Term) -> bool:
 
 
 def is_filled(term: Term) -> bool:
-    """Return whether a term holds infinities that were written, such as those of a mask."""
+    """Return whether a term contains literal infinities, such as those a mask fills in."""
     parts = term.terms[1:] if term.name == "where" else [term]
     return any(part.name == "constant" and bool(np.any(np.isinf(part.number))) for part in parts)

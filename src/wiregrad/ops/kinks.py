@@ -9,32 +9,32 @@ from typing import Any
 from wiregrad.ir.mode import Convention, decode
 
 Slope = float | Callable[..., Any] | None
-"""A number, a rule `(*inputs, output) -> slope`, or None: the gradient is absent."""
+"""A number, a rule `(*inputs, output) -> slope`, or None if the gradient is absent."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Kink:
     """One set of points where an op's slopes differ from side to side.
 
-    `at` is 0 exactly on the kink and written in wiregrad's ops. `slopes` are the ones the op's own rule gives there
-    when every operand is a wire: the minimum-norm subgradient, jointly. `alone` are those when the other operands are
-    literals. A `jump` is a point where the value itself steps; every convention agrees there.
+    `at` is written in wiregrad's ops and is 0 exactly on the kink. `slopes` are what the op's own rule returns there if
+    every operand is a wire: together they are the minimum-norm subgradient. `alone` holds the slopes if the other
+    operands are literals. At a `jump` the value itself steps; there all conventions agree.
     """
 
     doc: str
     at: Callable[..., Any]
     slopes: tuple[Slope, ...]
     tied: tuple[int, ...] | None = None
-    """Inputs that meet on the kink; None: all of them. A literal elsewhere does not matter."""
+    """Inputs that meet on the kink; None means all. Whether another input is a literal does not matter."""
     alone: tuple[Slope, ...] | None = None
     torch: tuple[Slope, ...] | None = None
     jax: tuple[Slope, ...] | None = None
     jump: bool = False
     on: Callable[..., Any] | None = None
-    """Whether inputs are exactly on the kink, written in wiregrad's ops; `at` = 0 where left out."""
+    """Condition that inputs are exactly on the kink, written in wiregrad's ops; `at` = 0 if left out."""
 
     def slope(self, slot: int, mode: int) -> Slope:
-        """Return the slope for an input on this kink in a mode."""
+        """Return the slope that a mode takes for an input on this kink."""
         convention, literal = decode(mode)
         if convention is Convention.MIN_NORM:
             met = any(self.tied is None or k in self.tied for k in literal)

@@ -1,10 +1,10 @@
-"""Records of the ops of linear algebra: products of matrices, solving, determinants and decompositions.
+"""Records of the linear algebra ops: matrix products, solving, determinants and decompositions.
 
-Matrices are the last two axes; both factors of a product have the same axes in front (functions spread them first). A
-decomposition gives one array, its factors stacked as rows: a node drives exactly one wire. `_rows` takes them apart.
+Matrices are the last two axes. Both factors of a product have the same axes in front; the functions broadcast them
+first. A decomposition returns one array with its factors stacked as rows, because a node drives exactly one wire.
 
-Where a matrix is read as symmetric (cholesky, eigh, eigvalsh), NumPy looks at one triangle; the gradient is that of
-PyTorch and JAX all the same: shared evenly by both triangles, as if they had moved together.
+cholesky, eigh and eigvalsh read one triangle of a matrix, as NumPy does. The gradient is nevertheless shared evenly by
+both triangles, as in PyTorch and JAX: the matrix is assumed to stay symmetric.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import numpy as np
 
 from wiregrad.ir import TABLE, Pattern
 from wiregrad.ops.array import Blocking, General, Linear, conj, literal
+from wiregrad.ops.fault import Advice
 from wiregrad.ops.flow import Masked, settle, shape_of, whole
 
 register = TABLE.register
@@ -26,13 +27,13 @@ Samples = Callable[[np.random.Generator], Sequence[tuple[Any, ...]]]
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Decomposition(General):
-    """An op with several results in one array; `back` is given the flow with its mask, which says what was used."""
+    """An op with several results in one array; `back` gets the flow with its mask, which says what was used."""
 
     symmetric: bool = False
-    """The matrix is read as symmetric: derivatives are those along symmetric directions."""
+    """Whether the matrix is assumed to be symmetric; derivatives are then along symmetric directions."""
 
     def pull(self, slot: int, g: Any, xs: Sequence[Any], y: Any, mode: int) -> Any:
-        """Return what the backward rule makes of the flow."""
+        """Return what the backward rule sends for the flow."""
         return self.back(slot, whole(g, y), xs, y, **self.options)
 
 
@@ -49,7 +50,7 @@ def _symmetric(x: Any) -> Any:
 
 
 def _standing(x: Any) -> Any:
-    """Return numbers, one per matrix, with two axes of length 1 to multiply matrices with."""
+    """Return one number per matrix with two more axes of length 1, so that it can scale matrices."""
     return TABLE["reshape"](x, rank=0, shape=(1, 1))
 
 
@@ -75,13 +76,13 @@ def _on_diagonal(inside: Any, outside: Any, n: int) -> Any:
 
 
 def _triangle(x: Any, *, lower: bool) -> Any:
-    """Return a triangle of square matrices."""
+    """Return square matrices with 0 outside their lower or upper triangle."""
     mask = np.tri(shape_of(x)[-1], dtype=bool)
     return TABLE["where"](mask if lower else mask.T, x, 0.0)
 
 
 def _over_gaps(x: Any, gaps: Any) -> Any:
-    """Return x divided by gaps between values, 0 on the diagonal."""
+    """Return x divided by the gaps between eigenvalues, with 0 on the diagonal."""
     n = shape_of(gaps)[-1]
     return _on_diagonal(0.0, x / _on_diagonal(1.0, gaps, n), n)
 
@@ -89,7 +90,7 @@ def _over_gaps(x: Any, gaps: Any) -> Any:
 def _where_used(flow: Any, start: int, stop: int, x: Any) -> Any:
     """Return the columns of x whose vectors, rows `start` to `stop` of the packed flow, were used; 0 elsewhere.
 
-    So equal eigenvalues do no harm where nothing depends on the vectors that belong to them.
+    So equal eigenvalues do not spoil a gradient that does not depend on their eigenvectors.
     """
     if type(flow) is not Masked:
         return x
@@ -98,10 +99,10 @@ def _where_used(flow: Any, start: int, stop: int, x: Any) -> Any:
 
 
 def _each_or_nan(function: Callable[..., Any], *matrices: Any) -> Any:
-    """Apply a function of NumPy's to stacks of matrices; NaN where it refuses one, so that the others do not suffer."""
+    """Apply a NumPy function to stacks of matrices; only a matrix that it refuses gives NaN."""
     try:
         if not all(np.isfinite(x).all() for x in matrices):
-            # LAPACK may search for the singular values of infinite matrices for ever.
+            # LAPACK may not terminate for matrices that are not finite.
             raise np.linalg.LinAlgError
         return function(*matrices)
     except np.linalg.LinAlgError:
@@ -127,44 +128,44 @@ def or_nan(function, *matrices):
 
 
 def _strict_text(name: str) -> Callable[..., str]:
-    """Return what writes a function of NumPy's that refuses singular matrices, or gives NaN for them."""
+    """Return a writer of a NumPy function that refuses singular matrices, or returns NaN for them."""
 
-    def text(*operands: str, types: Any, strict: bool) -> str:
-        given = ", ".join(operands)
-        return f"np.linalg.{name}({given})" if strict else f"or_nan(np.linalg.{name}, {given})"
+    def write_text(*operands: str, types: Any, strict: bool) -> str:
+        arguments = ", ".join(operands)
+        return f"np.linalg.{name}({arguments})" if strict else f"or_nan(np.linalg.{name}, {arguments})"
 
-    return text
+    return write_text
 
 
 def normal_samples(*cases: tuple[Any, ...], shift: float = 0.0) -> Samples:
-    """Return a maker of samples: an array for each shape, square ones moved away from singular by `shift`."""
+    """Return a sampler of normal arrays of these shapes; `shift` is added to the diagonal of square ones."""
 
-    def draw(rng: np.random.Generator, item: Any) -> Any:
+    def draw_item(rng: np.random.Generator, item: Any) -> Any:
         if isinstance(item, list):
-            return [draw(rng, shape) for shape in item]
+            return [draw_item(rng, shape) for shape in item]
         if not isinstance(item, tuple):
             return item
         x = rng.normal(size=item)
         return x + shift * np.eye(item[-1]) if shift and item[-2:-1] == item[-1:] else x
 
-    return lambda rng: [tuple(draw(rng, item) for item in case) for case in cases]
+    return lambda rng: [tuple(draw_item(rng, item) for item in case) for case in cases]
 
 
 def definite_samples(*cases: tuple[Any, ...]) -> Samples:
-    """Return a maker of samples: symmetric positive definite matrices with distinct eigenvalues."""
+    """Return a sampler of symmetric positive definite matrices with distinct eigenvalues."""
 
-    def draw(rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
+    def draw_matrix(rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
         q = np.linalg.qr(rng.normal(size=shape))[0]
         x = (q * (np.arange(shape[-1]) + 1.0)) @ np.swapaxes(q, -1, -2)
         return (x + np.swapaxes(x, -1, -2)) / 2
 
-    return lambda rng: [(draw(rng, shape), settings) for shape, settings in cases]
+    return lambda rng: [(draw_matrix(rng, shape), settings) for shape, settings in cases]
 
 
 matmul: Linear = register(
     Linear(
         name="matmul",
-        remedies="OF_MATRIX_PRODUCT",
+        remedies=Advice.MATRIX_PRODUCT,
         doc="Product of matrices, the last two axes; upstream times the transpose of the other factor.",
         inputs=("a", "b"),
         pattern=Pattern.SWAP,
@@ -190,7 +191,7 @@ def _solve_back(slot: int, g: Any, xs: Any, y: Any, *, strict: bool) -> Any:
 solve: General = register(
     General(
         name="solve",
-        remedies="OF_INVERSE",
+        remedies=Advice.INVERSE,
         doc="The x for which a @ x = b, for matrices b; with strict=False NaN where a is singular.",
         inputs=("a", "b"),
         pattern=Pattern.SWAP,
@@ -211,7 +212,7 @@ solve: General = register(
 inv: General = register(
     General(
         name="inv",
-        remedies="OF_INVERSE",
+        remedies=Advice.INVERSE,
         doc="The inverse of a matrix; with strict=False NaN where it is singular.",
         inputs=("x",),
         pattern=Pattern.SCALE,
@@ -228,7 +229,7 @@ inv: General = register(
 
 
 def _others(x: Any) -> Any:
-    """Return along the last axis the product of all other elements."""
+    """Return for each element along the last axis the product of all others."""
     ones = np.ones_like(x[..., :1])
     before = np.cumprod(np.concatenate([ones, x[..., :-1]], -1), -1)
     after = np.cumprod(np.concatenate([ones, x[..., :0:-1]], -1), -1)[..., ::-1]
@@ -236,14 +237,14 @@ def _others(x: Any) -> Any:
 
 
 def _unitary_det(u: Any, vh: Any) -> Any:
-    found = np.linalg.det(u) * np.linalg.det(vh)
-    return (found / np.abs(found))[..., None, None]
+    product = np.linalg.det(u) * np.linalg.det(vh)
+    return (product / np.abs(product))[..., None, None]
 
 
 def _adjugate(x: Any) -> Any:
     if not x.size:
         return x
-    # Through singular values no step divides, so singular matrices have their cofactors too.
+    # Singular values avoid divisions, so that singular matrices have cofactors too.
     u, s, vh = np.linalg.svd(x)
     return (
         _unitary_det(u, vh)
@@ -256,7 +257,9 @@ def _adjugate_slope(x: Any, e: Any) -> Any:
     if not x.size:
         return e
     u, s, vh = np.linalg.svd(x)
-    uh, v, eye = np.swapaxes(u.conj(), -1, -2), np.swapaxes(vh.conj(), -1, -2), np.eye(s.shape[-1], dtype=bool)
+    uh = np.swapaxes(u.conj(), -1, -2)
+    v = np.swapaxes(vh.conj(), -1, -2)
+    eye = np.eye(s.shape[-1], dtype=bool)
     pairs = np.where(eye, 0, _others(np.where(eye, 1, s[..., None, :])))
     f = uh @ e @ v
     along = (pairs @ np.diagonal(f, axis1=-2, axis2=-1)[..., None]) * eye
@@ -301,11 +304,12 @@ def adjugate_slope(x, e):
 
 
 def _adjugate_bend(x: Any, e: Any, t: Any) -> Any:
-    """Return the second derivative of the adjugate along two directions, for regular matrices."""
+    """Return the second derivative of the adjugate along two directions, for invertible matrices."""
     if shape_of(x)[-1] < 3:
         return None
     r = inv(x, strict=False)
-    re, rt = matmul(r, e), matmul(r, t)
+    re = matmul(r, e)
+    rt = matmul(r, t)
     tr_e, tr_t = (TABLE["sum"](_on_diagonal(p, 0.0, shape_of(x)[-1]), axes=(-2, -1), keepdims=True) for p in (re, rt))
     both = matmul(re, rt)
     inner = tr_e * tr_t - _standing(_trace(re, rt))
@@ -320,7 +324,7 @@ def _sent_bend(bend: Any) -> Any:
 det: General = register(
     General(
         name="det",
-        remedies="OF_DETERMINANT",
+        remedies=Advice.DETERMINANT,
         doc="The determinant; its slope is the matrix of cofactors, for singular matrices too.",
         inputs=("x",),
         pattern=Pattern.SCALE,
@@ -347,7 +351,7 @@ adjugate: General = register(
 adjugate_slope: General = register(
     General(
         name="adjugate_slope",
-        doc="How the adjugate of x moves when x moves along e; its own slope by x wants a regular matrix.",
+        doc="Derivative of the adjugate of x along e; its own slope with respect to x needs an invertible matrix.",
         inputs=("x", "e"),
         pattern=Pattern.SWAP,
         forward=lambda x, e: _each_or_nan(_adjugate_slope, x, e),
@@ -365,27 +369,29 @@ adjugate_slope: General = register(
 
 
 def _signs(x: Any) -> tuple[Any, Any]:
-    """Return the packed sign and logarithm of slogdet, each with two axes of length 1 in its place."""
+    """Return the packed sign and logarithm of slogdet, each with two more axes of length 1."""
     sign, log = (TABLE["getitem"](x, index=(k,)) for k in (0, 1))
     return _standing(sign), _standing(log)
 
 
 def _slogdet_back(slot: int, flow: Any, xs: Any, y: Any) -> Any:
-    (sign, _), (g_sign, g_log) = _signs(y), _signs(settle(flow))
+    sign, _ = _signs(y)
+    g_sign, g_log = _signs(settle(flow))
     slope = _adjoint(inv(xs[0], strict=False))
     if _is_complex(xs[0]):
         turn = conj(g_sign) * sign
         return slope * (g_log - (turn - conj(turn)) * 0.5)
-    # The sign of a real determinant moves in steps: what depends on it alone is absent.
+    # The sign of a real determinant changes in steps: a gradient of the sign alone is absent.
     return Masked(_signs(flow.mask)[1], slope * g_log) if type(flow) is Masked else slope * g_log
 
 
 def _slogdet_ahead(slot: int, t: Any, xs: Any, y: Any) -> Any:
-    moved = _trace(inv(xs[0], strict=False), t)
+    change = _trace(inv(xs[0], strict=False), t)
     sign = TABLE["getitem"](y, index=(0,))
-    pair = (
-        [sign * (moved - conj(moved)) * 0.5, (moved + conj(moved)) * 0.5] if _is_complex(xs[0]) else [sign * 0.0, moved]
-    )
+    if _is_complex(xs[0]):
+        pair = [sign * (change - conj(change)) * 0.5, (change + conj(change)) * 0.5]
+    else:
+        pair = [sign * 0.0, change]
     return TABLE["concatenate"](*(TABLE["reshape"](x, rank=0, shape=(1,)) for x in pair), axis=-1)
 
 
@@ -397,7 +403,7 @@ def _is_complex(x: Any) -> bool:
 slogdet: Decomposition = register(
     Decomposition(
         name="slogdet",
-        remedies="OF_INVERSE",
+        remedies=Advice.INVERSE,
         doc="Sign and logarithm of the determinant, as two numbers in one array.",
         inputs=("x",),
         pattern=Pattern.SCALE,
@@ -411,7 +417,7 @@ slogdet: Decomposition = register(
 
 
 def _half_lower(x: Any) -> Any:
-    """Return the lower triangle with half the diagonal."""
+    """Return the lower triangle with half of the diagonal."""
     return _triangle(_on_diagonal(x * 0.5, x, shape_of(x)[-1]), lower=True)
 
 
@@ -429,8 +435,8 @@ def _cholesky_back(slot: int, flow: Any, xs: Any, y: Any, *, upper: bool) -> Any
 
 def _cholesky_ahead(slot: int, t: Any, xs: Any, y: Any, *, upper: bool) -> Any:
     l = _adjoint(y) if upper else y
-    moved = matmul(l, _half_lower(_between_inverses(l, _symmetric(t))))
-    return _adjoint(moved) if upper else moved
+    tangent = matmul(l, _half_lower(_between_inverses(l, _symmetric(t))))
+    return _adjoint(tangent) if upper else tangent
 
 
 cholesky: Decomposition = register(
@@ -460,7 +466,8 @@ def _eigh_parts(y: Any) -> tuple[Any, Any]:
 
 
 def _eigh_back(slot: int, flow: Any, xs: Any, y: Any, *, uplo: str) -> Any:
-    (v, w), (g_v, g_w) = _eigh_parts(y), _eigh_parts(settle(flow))
+    v, w = _eigh_parts(y)
+    g_v, g_w = _eigh_parts(settle(flow))
     turn = _over_gaps(matmul(_adjoint(v), g_v), w - _turned(w))
     inner = v * g_w + matmul(v, _where_used(flow, 0, shape_of(w)[-1], turn))
     return _symmetric(matmul(inner, _adjoint(v)))
@@ -468,9 +475,9 @@ def _eigh_back(slot: int, flow: Any, xs: Any, y: Any, *, uplo: str) -> Any:
 
 def _eigh_ahead(slot: int, t: Any, xs: Any, y: Any, *, uplo: str) -> Any:
     v, w = _eigh_parts(y)
-    moved = matmul(_adjoint(v), matmul(_symmetric(t), v))
-    turned = matmul(v, _over_gaps(moved, w - _turned(w)))
-    return _stacked(turned, _column_sums(_on_diagonal(moved, 0.0, shape_of(w)[-1])))
+    tangent = matmul(_adjoint(v), matmul(_symmetric(t), v))
+    vectors = matmul(v, _over_gaps(tangent, w - _turned(w)))
+    return _stacked(vectors, _column_sums(_on_diagonal(tangent, 0.0, shape_of(w)[-1])))
 
 
 _EIGH_ROWS = '''\
@@ -542,14 +549,17 @@ def _svd_gaps(s: Any) -> Any:
 
 def _svd_back(slot: int, flow: Any, xs: Any, y: Any) -> Any:
     shape = shape_of(xs[0])
-    (m, n), k = shape[-2:], shape_of(y)[-1]
-    (u, s, v), (g_u, g_s, g_v) = _svd_parts(y, shape), _svd_parts(settle(flow), shape)
-    turn_u, turn_v = matmul(_adjoint(u), g_u), matmul(_adjoint(v), g_v)
+    m, n = shape[-2:]
+    k = shape_of(y)[-1]
+    u, s, v = _svd_parts(y, shape)
+    g_u, g_s, g_v = _svd_parts(settle(flow), shape)
+    turn_u = matmul(_adjoint(u), g_u)
+    turn_v = matmul(_adjoint(v), g_v)
     in_u = _where_used(flow, 0, m, _over_gaps(turn_u, _svd_gaps(s)))
     in_v = _where_used(flow, m + 1, m + 1 + n, _over_gaps(turn_v, _svd_gaps(s)))
     inner = (in_u + _adjoint(in_u)) * s + _turned(s) * (in_v + _adjoint(in_v))
     if _is_complex(y):
-        # Singular values are complex only because they were packed.
+        # Singular values are complex only because they are packed with complex vectors.
         g_s = (g_s + conj(g_s)) * 0.5
         phase = _on_diagonal((turn_u - _adjoint(turn_u)) * 0.5 / s, 0.0, k)
         inner = inner + _where_used(flow, 0, m, phase)
@@ -564,14 +574,19 @@ def _svd_back(slot: int, flow: Any, xs: Any, y: Any) -> Any:
 
 def _svd_ahead(slot: int, t: Any, xs: Any, y: Any) -> Any:
     shape = shape_of(xs[0])
-    (m, n), k = shape[-2:], shape_of(y)[-1]
+    m, n = shape[-2:]
+    k = shape_of(y)[-1]
     u, s, v = _svd_parts(y, shape)
-    p, gaps = matmul(_adjoint(u), matmul(t, v)), _svd_gaps(s)
-    right, left = p * s, _turned(s) * p
-    turn_u, turn_v = _over_gaps(right + _adjoint(right), gaps), _over_gaps(left + _adjoint(left), gaps)
+    p = matmul(_adjoint(u), matmul(t, v))
+    gaps = _svd_gaps(s)
+    right = p * s
+    left = _turned(s) * p
+    turn_u = _over_gaps(right + _adjoint(right), gaps)
+    turn_v = _over_gaps(left + _adjoint(left), gaps)
     if _is_complex(y):
         turn_u = turn_u + _on_diagonal((p - _adjoint(p)) * 0.5 / s, 0.0, k)
-    moved_u, moved_v = matmul(u, turn_u), matmul(v, turn_v)
+    moved_u = matmul(u, turn_u)
+    moved_v = matmul(v, turn_v)
     if m > k:
         moved_u = moved_u + (matmul(t, v) - matmul(u, p)) / s
     if n > k:
@@ -646,12 +661,14 @@ def _half_diagonal(x: Any) -> Any:
 
 
 def _qr_back(slot: int, flow: Any, xs: Any, y: Any) -> Any:
-    (x,), shape = xs, shape_of(xs[0])
+    (x,) = xs
+    shape = shape_of(xs[0])
     m, n = shape[-2:]
-    (q, r), (g_q, g_r) = _qr_parts(y, shape), _qr_parts(settle(flow), shape)
+    q, r = _qr_parts(y, shape)
+    g_q, g_r = _qr_parts(settle(flow), shape)
     if m >= n:
         return _square_qr_back(q, r, g_q, g_r)
-    # A wide matrix has its orthogonal columns from the square on the left; the rest is seen through them.
+    # The orthogonal columns of a wide matrix come from its left square; the other columns are expressed in them.
     g_rest = _columns(g_r, m, n)
     g_q = g_q + matmul(_columns(x, m, n), _adjoint(g_rest))
     left = _square_qr_back(q, _columns(r, 0, m), g_q, _columns(g_r, 0, m))
@@ -664,7 +681,8 @@ def _square_qr_back(q: Any, r: Any, g_q: Any, g_r: Any) -> Any:
 
 
 def _qr_ahead(slot: int, t: Any, xs: Any, y: Any) -> Any:
-    (x,), shape = xs, shape_of(xs[0])
+    (x,) = xs
+    shape = shape_of(xs[0])
     m, n = shape[-2:]
     q, r = _qr_parts(y, shape)
     if m >= n:
@@ -675,15 +693,15 @@ def _qr_ahead(slot: int, t: Any, xs: Any, y: Any) -> Any:
 
 
 def _square_qr_ahead(q: Any, r: Any, t: Any) -> tuple[Any, Any]:
-    moved = _adjoint(solve(_adjoint(r), _adjoint(t), strict=False))
-    turn = _triangle(_half_diagonal(matmul(_adjoint(q), moved)), lower=False)
-    return moved - matmul(q, turn), matmul(turn, r)
+    tangent = _adjoint(solve(_adjoint(r), _adjoint(t), strict=False))
+    turn = _triangle(_half_diagonal(matmul(_adjoint(q), tangent)), lower=False)
+    return tangent - matmul(q, turn), matmul(turn, r)
 
 
 qr: Decomposition = register(
     Decomposition(
         name="qr",
-        doc="Orthogonal columns and, below (or, for a wide matrix, beside) them, the upper triangle they are mixed by.",
+        doc="Orthogonal columns and, below (or, for a wide matrix, beside) them, the upper triangle.",
         inputs=("x",),
         pattern=Pattern.SCALE,
         forward=_qr,
@@ -698,13 +716,15 @@ qr: Decomposition = register(
 
 
 def _left_over(x: Any, p: Any, y: Any) -> Any:
-    """Return y less what the projection x @ p makes of it."""
+    """Return y minus its projection x @ p @ y."""
     return y - matmul(x, matmul(p, y))
 
 
 def _pinv_back(slot: int, g: Any, xs: Any, y: Any, *, rcond: float | None) -> Any:
     (x,) = xs
-    p, ph, gh = y, _adjoint(y), _adjoint(g)
+    p = y
+    ph = _adjoint(y)
+    gh = _adjoint(g)
     columns = _left_over(x, p, matmul(gh, matmul(p, ph)))
     rows = _adjoint(_left_over(p, x, matmul(g, matmul(ph, p))))
     return columns + rows - matmul(ph, matmul(g, ph))
@@ -712,7 +732,9 @@ def _pinv_back(slot: int, g: Any, xs: Any, y: Any, *, rcond: float | None) -> An
 
 def _pinv_ahead(slot: int, t: Any, xs: Any, y: Any, *, rcond: float | None) -> Any:
     (x,) = xs
-    p, ph, th = y, _adjoint(y), _adjoint(t)
+    p = y
+    ph = _adjoint(y)
+    th = _adjoint(t)
     right = _adjoint(_left_over(x, p, matmul(t, matmul(p, ph))))
     left = _left_over(p, x, matmul(th, matmul(ph, p)))
     return right + left - matmul(p, matmul(t, p))
@@ -741,7 +763,7 @@ def _lstsq(a: Any, b: Any, *, rcond: float | None) -> Any:
 
 
 def _pseudo_inverse(a: Any, y: Any, rcond: float | None) -> Any:
-    """Return the pseudo-inverse with the singular values that lstsq looks at."""
+    """Return the pseudo-inverse that uses the same singular values as lstsq."""
     if rcond is None or rcond < 0:
         rcond = float(np.finfo(y.dtype).eps) * max(shape_of(a)[-2:])
     return pinv(a, rcond=rcond)
@@ -764,7 +786,8 @@ def _lstsq_ahead(slot: int, t: Any, xs: Any, y: Any, *, rcond: float | None) -> 
     p = _pseudo_inverse(a, y, rcond)
     if slot == 1:
         return matmul(p, t)
-    th, ph = _adjoint(t), _adjoint(p)
+    th = _adjoint(t)
+    ph = _adjoint(p)
     right = matmul(p, matmul(ph, matmul(th, b - matmul(a, y))))
     return right + _left_over(p, a, matmul(th, matmul(ph, y))) - matmul(p, matmul(t, y))
 
@@ -801,7 +824,7 @@ lstsq: General = register(
 matrix_rank: Blocking = register(
     Blocking(
         name="matrix_rank",
-        doc="How many singular values count as more than 0.",
+        doc="Number of singular values that count as more than 0.",
         inputs=("x",),
         pattern=Pattern.BLOCK,
         forward=lambda x, *, rtol: np.linalg.matrix_rank(x, rtol=rtol),

@@ -1,8 +1,8 @@
-"""The op table: one record per op, everything else is derived from it.
+"""The records of elementwise ops: one record per op, from which everything else is derived.
 
-Rules are written in wiregrad's own ops, so they can be differentiated again, and by the letters of the style guide:
-`x`, `a`, `b` in, `y` out. They name ops that stand further down; that is fine, because a rule is only run later. What
-each choice at an awkward point means is written in `docs/semantics.md`.
+Rules are written in wiregrad's own ops, so that they can be differentiated again; `x`, `a` and `b` are inputs, `y` is
+the output. A rule may use an op that is defined further down, because it runs later. `docs/semantics.md` explains the
+choices made at points without a unique derivative.
 """
 
 from __future__ import annotations
@@ -16,24 +16,26 @@ import numpy as np
 
 from wiregrad.ir import SPLIT, TABLE, Level, Pattern
 from wiregrad.ops.elementwise import Elementwise
+from wiregrad.ops.fault import Advice
 from wiregrad.ops.flow import conj, is_complex, only
 from wiregrad.ops.kinks import Kink
 
 register = TABLE.register
 
-LN2, LN10 = math.log(2.0), math.log(10.0)
+LN2 = math.log(2.0)
+LN10 = math.log(10.0)
 NAN = math.nan
 
 
 def _each(function: Callable[[float], float]) -> Callable[[Any], Any]:
-    """Return a function of the standard library that works on arrays and keeps their dtype."""
+    """Return a version of a standard library function that works on arrays and keeps their dtype."""
 
-    def forward(x: Any) -> Any:
+    def apply_to_array(x: Any) -> Any:
         array = np.asarray(x)
         dtype = array.dtype if array.dtype.kind == "f" else np.dtype(np.float64)
         return np.array([function(v) for v in array.ravel().tolist()], dtype).reshape(array.shape)[()]
 
-    return forward
+    return apply_to_array
 
 
 def _slope(name: str, doc: str, forward: Callable[..., Any], partial: Callable[..., Any], **facts: Any) -> Elementwise:
@@ -51,9 +53,9 @@ def _slope(name: str, doc: str, forward: Callable[..., Any], partial: Callable[.
 
 
 def _refuse_complex(x: Any) -> None:
-    """Raise for complex numbers, for an op whose formula holds for real ones alone."""
+    """Raise for complex numbers; for an op whose formula is valid for real ones only."""
     if is_complex(x):
-        raise TypeError("it is defined for real numbers, and these are complex")
+        raise TypeError("it is defined for real numbers; got complex ones")
 
 
 def _sigmoid(x: Any) -> Any:
@@ -68,12 +70,12 @@ def _softplus(x: Any) -> Any:
 
 
 def _gelu(x: Any) -> Any:
-    # erfc keeps the left tail, where 1 + erf cancels.
+    # erfc is accurate in the left tail, where 1 + erf cancels.
     return 0.5 * x * erfc.forward(-x * math.sqrt(0.5))
 
 
 def nonzero(x: Any) -> Any:
-    """Return x, or 1 where x is 0, to divide by."""
+    """Return x with 1 in place of 0, to divide by."""
     return where(equal(x, 0.0), 1.0, x)
 
 
@@ -83,12 +85,12 @@ def below(x: Any, bound: float) -> Any:
 
 
 def undefined(x: Any) -> Any:
-    """Return NaN whose derivatives are NaN too, at every order: the slope where an op is undefined."""
+    """Return the slope where an op is undefined: a NaN whose derivatives of every order are NaN too."""
     return exp(x * NAN)
 
 
 def nan_or(x: Any, slope: Any) -> Any:
-    """Return the slope, but NaN where x is NaN: an undefined value has no plausible gradient."""
+    """Return the slope, but NaN where x is NaN: an undefined value must not get a plausible gradient."""
     if isinstance(x, np.ndarray) and not np.isnan(x).any():
         return slope
     return where(isnan(x), undefined(x), slope)
@@ -96,33 +98,34 @@ def nan_or(x: Any, slope: Any) -> Any:
 
 def _gap(a: Any, b: Any) -> Any:
     """Return a - b, but 0 for two equal infinities."""
-    # 0.0 + a is a number where a is a condition, which cannot be subtracted.
+    # 0.0 + a turns a condition, which cannot be subtracted, into a number.
     return where(equal(a, b), 0.0, 0.0 + a - b)
 
 
 def tie_or(a: Any, b: Any, y: Any) -> Any:
-    """Return the slope of a winning wire: half on a tie, else all."""
+    """Return the slope of the wire that was selected: 0.5 on a tie, else 1."""
     return where(equal(a, b), 0.5, nan_or(y, 1.0))
 
 
 def _stays(x: Any, low: Any, high: Any, y: Any) -> Any:
-    """Return whether clip leaves x as it is."""
+    """Return whether clip returns x unchanged."""
     return logical_and(equal(x, y), less_equal(low, high))
 
 
 def _lifts(x: Any, low: Any, y: Any) -> Any:
-    """Return whether clip gives its lower bound."""
+    """Return whether clip returns its lower bound."""
     return logical_and(equal(low, y), greater_equal(low, x))
 
 
 def _share(own: Any, one: Any, two: Any, y: Any) -> Any:
-    """Return the slope of an input of clip that gave the output, shared with the other inputs that did too."""
-    both, either = logical_and(one, two), logical_or(one, two)
+    """Return the slope of an input that clip returned, shared with the other inputs that equal the output."""
+    both = logical_and(one, two)
+    either = logical_or(one, two)
     return only(logical_or(own, isnan(y)), where(both, 1 / 3, where(either, 0.5, nan_or(y, 1.0))))
 
 
 def _sinc_slope(x: Any) -> Any:
-    """Return the slope of sinc near 0 by its series: the closed form cancels there."""
+    """Return the slope of sinc near 0 by its power series, because the closed form cancels there."""
     t = math.pi * x
     total = 0.0 * t
     for k in range(11, 0, -1):
@@ -131,12 +134,12 @@ def _sinc_slope(x: Any) -> Any:
 
 
 def only_nan(y: Any) -> Any:
-    """Return the slope of a step: absent, or NaN where the output is NaN."""
+    """Return the slope of a step function: absent, but NaN where the output is NaN."""
     return only(isnan(y), undefined(y))
 
 
 def _rounding(name: str, doc: str, forward: Callable[..., Any], jumps: Callable[..., Any], **facts: Any) -> Elementwise:
-    """Register an op that rounds; `jumps` is 0 where it jumps."""
+    """Register a rounding op; `jumps` is 0 where its value jumps."""
     return register(
         Elementwise(
             name=name,
@@ -194,7 +197,7 @@ def _logic(name: str, doc: str, inputs: tuple[str, ...], **facts: Any) -> Elemen
 
 
 def _ask(name: str, doc: str, c: str) -> Elementwise:
-    """Register a question about one number."""
+    """Register a test of one number."""
     return register(
         Elementwise(
             name=name,
@@ -249,7 +252,7 @@ negative: Elementwise = register(
 add: Elementwise = register(
     Elementwise(
         name="add",
-        remedies="OF_SUM",
+        remedies=Advice.SUM,
         doc="Sum of two wires.",
         inputs=("a", "b"),
         pattern=Pattern.DISTRIBUTE,
@@ -264,7 +267,7 @@ add: Elementwise = register(
 subtract: Elementwise = register(
     Elementwise(
         name="subtract",
-        remedies="OF_SUM",
+        remedies=Advice.SUM,
         doc="Difference of two wires.",
         inputs=("a", "b"),
         pattern=Pattern.DISTRIBUTE,
@@ -279,7 +282,7 @@ subtract: Elementwise = register(
 multiply: Elementwise = register(
     Elementwise(
         name="multiply",
-        remedies="OF_PRODUCT",
+        remedies=Advice.PRODUCT,
         doc="Product of two wires.",
         inputs=("a", "b"),
         pattern=Pattern.SWAP,
@@ -294,7 +297,7 @@ multiply: Elementwise = register(
 divide: Elementwise = register(
     Elementwise(
         name="divide",
-        remedies="OF_QUOTIENT",
+        remedies=Advice.QUOTIENT,
         doc="Quotient of two wires.",
         inputs=("a", "b"),
         pattern=Pattern.SCALE,
@@ -309,7 +312,7 @@ divide: Elementwise = register(
 power: Elementwise = register(
     Elementwise(
         name="power",
-        remedies="OF_POWER",
+        remedies=Advice.POWER,
         aliases=("pow",),
         doc="First wire to the power of the second.",
         inputs=("a", "b"),
@@ -330,7 +333,7 @@ power: Elementwise = register(
 square: Elementwise = register(
     Elementwise(
         name="square",
-        remedies="OF_SQUARE",
+        remedies=Advice.SQUARE,
         doc="The wire times itself.",
         inputs=("x",),
         pattern=Pattern.SCALE,
@@ -342,7 +345,7 @@ square: Elementwise = register(
 reciprocal: Elementwise = register(
     Elementwise(
         name="reciprocal",
-        remedies="OF_DIVISOR",
+        remedies=Advice.RECIPROCAL,
         doc="One over the wire.",
         inputs=("x",),
         pattern=Pattern.SCALE,
@@ -354,7 +357,7 @@ reciprocal: Elementwise = register(
 sqrt: Elementwise = register(
     Elementwise(
         name="sqrt",
-        remedies="OF_ROOT",
+        remedies=Advice.ROOT,
         doc="Square root.",
         inputs=("x",),
         pattern=Pattern.SCALE,
@@ -368,7 +371,7 @@ sqrt: Elementwise = register(
 cbrt: Elementwise = register(
     Elementwise(
         name="cbrt",
-        remedies="OF_CUBE_ROOT",
+        remedies=Advice.CUBE_ROOT,
         exact=lambda mp, x: mp.sign(x) * mp.cbrt(abs(x)),
         doc="Cube root.",
         inputs=("x",),
@@ -396,7 +399,7 @@ absolute: Elementwise = register(
 hypot: Elementwise = register(
     Elementwise(
         name="hypot",
-        remedies="OF_SQUARE",
+        remedies=Advice.SQUARE,
         doc="Length of the vector (a, b); slopes 0 at the origin.",
         inputs=("a", "b"),
         pattern=Pattern.SCALE,
@@ -418,7 +421,9 @@ hypot: Elementwise = register(
     )
 )
 
-exp: Elementwise = _slope("exp", "e to the power of the wire.", np.exp, lambda x, y: y, c="exp({x})", remedies="OF_EXP")
+exp: Elementwise = _slope(
+    "exp", "e to the power of the wire.", np.exp, lambda x, y: y, c="exp({x})", remedies=Advice.EXP
+)
 exp2: Elementwise = _slope(
     "exp2",
     "2 to the power of the wire.",
@@ -426,7 +431,7 @@ exp2: Elementwise = _slope(
     lambda x, y: y * LN2,
     exact=lambda mp, x: mp.power(2, x),
     c="exp2({x})",
-    remedies="OF_EXP2",
+    remedies=Advice.EXP2,
 )
 expm1: Elementwise = _slope(
     "expm1",
@@ -434,7 +439,7 @@ expm1: Elementwise = _slope(
     np.expm1,
     lambda x, y: exp(x),
     c="expm1({x})",
-    remedies="OF_EXPONENT",
+    remedies=Advice.EXPM1,
 )
 
 log: Elementwise = _slope(
@@ -445,7 +450,7 @@ log: Elementwise = _slope(
     domain=lambda x: x >= 0,
     aliases=("ln",),
     c="log({x})",
-    remedies="OF_LOG",
+    remedies=Advice.LOG,
 )
 log2: Elementwise = _slope(
     "log2",
@@ -455,7 +460,7 @@ log2: Elementwise = _slope(
     exact=lambda mp, x: mp.log(x, 2),
     domain=lambda x: x >= 0,
     c="log2({x})",
-    remedies="OF_LOG2",
+    remedies=Advice.LOG2,
 )
 log10: Elementwise = _slope(
     "log10",
@@ -464,7 +469,7 @@ log10: Elementwise = _slope(
     lambda x, y: where(below(x, 0.0), undefined(x), 1.0 / (x * LN10 + 0.0)),
     domain=lambda x: x >= 0,
     c="log10({x})",
-    remedies="OF_LOG10",
+    remedies=Advice.LOG10,
 )
 log1p: Elementwise = _slope(
     "log1p",
@@ -473,7 +478,7 @@ log1p: Elementwise = _slope(
     lambda x, y: where(below(x, -1.0), undefined(x), 1.0 / (1.0 + x)),
     domain=lambda x: x >= -1,
     c="log1p({x})",
-    remedies="OF_LOG1P",
+    remedies=Advice.LOG1P,
 )
 
 sin: Elementwise = _slope("sin", "Sine of an angle in radians.", np.sin, lambda x, y: cos(x), c="sin({x})")
@@ -498,7 +503,7 @@ arcsin: Elementwise = _slope(
     samples=tuple((k / 8,) for k in range(-7, 8)),
     aliases=("asin",),
     c="asin({x})",
-    remedies="OF_ANGLE",
+    remedies=Advice.ARC_ANGLE,
 )
 arccos: Elementwise = _slope(
     "arccos",
@@ -509,7 +514,7 @@ arccos: Elementwise = _slope(
     samples=tuple((k / 8,) for k in range(-7, 8)),
     aliases=("acos",),
     c="acos({x})",
-    remedies="OF_ANGLE",
+    remedies=Advice.ARC_ANGLE,
 )
 arctan: Elementwise = _slope(
     "arctan",
@@ -520,10 +525,10 @@ arctan: Elementwise = _slope(
     c="atan({x})",
 )
 sinh: Elementwise = _slope(
-    "sinh", "Hyperbolic sine.", np.sinh, lambda x, y: cosh(x), c="sinh({x})", remedies="OF_HYPERBOLA"
+    "sinh", "Hyperbolic sine.", np.sinh, lambda x, y: cosh(x), c="sinh({x})", remedies=Advice.HYPERBOLIC
 )
 cosh: Elementwise = _slope(
-    "cosh", "Hyperbolic cosine.", np.cosh, lambda x, y: sinh(x), c="cosh({x})", remedies="OF_HYPERBOLA"
+    "cosh", "Hyperbolic cosine.", np.cosh, lambda x, y: sinh(x), c="cosh({x})", remedies=Advice.HYPERBOLIC
 )
 tanh: Elementwise = _slope(
     "tanh",
@@ -553,7 +558,7 @@ arccosh: Elementwise = _slope(
     samples=tuple((1.0 + k * k / 16,) for k in range(1, 13)),
     aliases=("acosh",),
     c="acosh({x})",
-    remedies="OF_ARCCOSH",
+    remedies=Advice.ARCCOSH,
 )
 arctanh: Elementwise = _slope(
     "arctanh",
@@ -566,7 +571,7 @@ arctanh: Elementwise = _slope(
     samples=tuple((k / 8,) for k in range(-7, 8)),
     aliases=("atanh",),
     c="atanh({x})",
-    remedies="OF_ARCTANH",
+    remedies=Advice.ARCTANH,
 )
 erf: Elementwise = _slope(
     "erf",
@@ -784,7 +789,7 @@ leaky_relu: Elementwise = register(
 
 
 def _tie(torch: tuple[float | None, float | None], jax: tuple[float | None, float | None]) -> Kink:
-    """Return the kink of an op that takes the better of two wires; frameworks differ on who wins a tie."""
+    """Return the kink of an op that selects one of two wires; frameworks differ on which wins a tie."""
     return Kink(
         doc="a = b",
         at=_gap,
@@ -796,7 +801,9 @@ def _tie(torch: tuple[float | None, float | None], jax: tuple[float | None, floa
     )
 
 
-HALVES, FIRST, SECOND = (0.5, 0.5), (1.0, None), (None, 1.0)
+HALVES = (0.5, 0.5)
+FIRST = (1.0, None)
+SECOND = (None, 1.0)
 
 maximum: Elementwise = register(
     Elementwise(
@@ -1023,7 +1030,7 @@ heaviside: Elementwise = register(
 floor_divide: Elementwise = register(
     Elementwise(
         name="floor_divide",
-        remedies="OF_REMAINDER",
+        remedies=Advice.REMAINDER,
         doc="Largest whole number not above a / b.",
         inputs=("a", "b"),
         pattern=Pattern.BLOCK,
@@ -1041,7 +1048,7 @@ floor_divide: Elementwise = register(
 mod: Elementwise = register(
     Elementwise(
         name="mod",
-        remedies="OF_REMAINDER",
+        remedies=Advice.REMAINDER,
         doc="Remainder of a / b, with the sign of b.",
         inputs=("a", "b"),
         pattern=Pattern.SCALE,

@@ -1,7 +1,8 @@
-"""Records of the ops that add up, reduce, scan and order.
+"""Records of the ops that reduce, scan and order elements.
 
-Rules never divide by an element: products of the others are made by running products from both sides, and what comes
-back through a running product is itself a recurrence, so zeros need no special case and all of it takes linear time.
+Rules never divide by an element: the product of all other elements is computed by running products from both sides, and
+the gradient of a running product is itself a recurrence. So zeros need no special case, and every rule takes linear
+time.
 """
 
 from __future__ import annotations
@@ -13,25 +14,26 @@ import numpy as np
 
 from wiregrad.ir import TABLE, Pattern
 from wiregrad.ops.array import Blocking, General, Linear, Reduction, folded, unreduce
+from wiregrad.ops.fault import Advice
 from wiregrad.ops.flow import conj, only, shape_of, whole
 from wiregrad.ops.records import nan_or
 
 register = TABLE.register
 
 FEW_ROWS = 8
-"""Up to so many rows a recurrence is run on Python numbers, row by row, and not on arrays, step by step."""
+"""Maximum number of rows for which a recurrence runs row by row on Python numbers, not step by step on arrays."""
 
 
 def total(x: Any, *axes: int) -> Any:
-    """Return the sum along axes, spread back along them."""
+    """Return the sum along axes, spread back to the shape of x."""
     return whole(TABLE["sum"](x, axes=axes, keepdims=True), x)
 
 
 def counted(mask: Any, like: Any) -> Any:
-    """Return 1 where a mask holds and 0 elsewhere, in the dtype of another value."""
-    found = TABLE["where"](mask, 1.0, 0.0)
-    dtype = getattr(like, "dtype", found.dtype)
-    return found if dtype == found.dtype else TABLE["cast"](found, dtype=dtype.name)
+    """Return 1 where a mask is true and 0 elsewhere, in the dtype of another value."""
+    numbers = TABLE["where"](mask, 1.0, 0.0)
+    dtype = getattr(like, "dtype", numbers.dtype)
+    return numbers if dtype == numbers.dtype else TABLE["cast"](numbers, dtype=dtype.name)
 
 
 def part(axis: int, start: int | None, stop: int | None) -> tuple[Any, ...]:
@@ -45,23 +47,23 @@ def cut(x: Any, axis: int, start: int | None, stop: int | None) -> Any:
 
 
 def head(x: Any, axis: int) -> Any:
-    """Return all but the last along an axis."""
+    """Return all but the last slice along an axis."""
     return cut(x, axis, None, -1)
 
 
 def tail(x: Any, axis: int) -> Any:
-    """Return all but the first along an axis."""
+    """Return all but the first slice along an axis."""
     return cut(x, axis, 1, None)
 
 
 def merged(x: Any, axes: tuple[int, ...]) -> Any:
-    """Return x with some axes made one, which comes last."""
+    """Return x with some axes merged into one, which comes last."""
     shape = shape_of(x)
-    kept = _others(len(shape), axes)
-    if (*kept, *axes) != tuple(range(-len(shape), 0)):
-        x = TABLE["permute"](x, axes=(*kept, *axes))
+    others = _others(len(shape), axes)
+    if (*others, *axes) != tuple(range(-len(shape), 0)):
+        x = TABLE["permute"](x, axes=(*others, *axes))
     length = int(np.prod([shape[axis] for axis in axes], dtype=np.int64))
-    return TABLE["reshape"](x, rank=len(shape), shape=(*(shape[axis] for axis in kept), length))
+    return TABLE["reshape"](x, rank=len(shape), shape=(*(shape[axis] for axis in others), length))
 
 
 def _unmerged(x: Any, shape: tuple[int, ...], axes: tuple[int, ...]) -> Any:
@@ -78,11 +80,11 @@ def _others(ndim: int, axes: tuple[int, ...]) -> tuple[int, ...]:
 register(
     Linear(
         name="sum",
-        remedies="OF_SUM",
+        remedies=Advice.SUM,
         doc="Sum along axes.",
         inputs=("x",),
         pattern=Pattern.DISTRIBUTE,
-        # What np.sum does, without its wrappers.
+        # The same as np.sum, without the cost of its wrappers.
         forward=lambda x, *, axes, keepdims: np.add.reduce(x, axis=axes, keepdims=keepdims),
         numpy="np.sum",
         transpose=lambda g, slot, x, *, axes, keepdims: unreduce(g, shape_of(x), axes, keepdims),
@@ -100,7 +102,7 @@ register(
 
 
 def _samples(rng: np.random.Generator) -> list[tuple[Any, ...]]:
-    """Return what every reduction of at least one number can take."""
+    """Return samples that every reduction of at least one number accepts."""
     return [
         (rng.normal(size=(2, 3)), {"axes": (-2, -1), "keepdims": False}),
         (rng.normal(size=(2, 3)), {"axes": (-1,), "keepdims": True}),
@@ -113,25 +115,25 @@ def _samples(rng: np.random.Generator) -> list[tuple[Any, ...]]:
 
 
 def _shares(x: Any, y: Any, axes: tuple[int, ...]) -> Any:
-    """Return what one element's share is among all that are equal to y."""
+    """Return 1 / n where n elements along the axes equal y."""
     return 1.0 / total(counted(TABLE["equal"](x, y), x), *axes)
 
 
 def _winners(x: Any, y: Any, *, axes: tuple[int, ...], keepdims: bool) -> Any:
-    """Return the slope of an op that picks an element: shared by all that are equal to it, NaN where it is NaN."""
+    """Return the slope of an op that picks an element: shared by all equal elements, NaN where the result is NaN."""
     won = TABLE["logical_or"](TABLE["equal"](x, y), TABLE["isnan"](y))
     return only(won, nan_or(y, _shares(x, y, axes)))
 
 
 def _distance(a: Any, b: Any) -> Any:
-    """Return |a - b| on arrays: 0 for two equal infinities, inf where one is NaN."""
+    """Return |a - b| for arrays, but 0 for equal infinities and inf where one is NaN."""
     with np.errstate(invalid="ignore"):
         apart = np.abs(a - b)
     return np.where(a == b, 0.0, np.where(np.isnan(apart), np.inf, apart))
 
 
 def _runner_up(x: Any, y: Any, *, axes: tuple[int, ...], keepdims: bool) -> Any:
-    """Return how far the element next to the one that was picked is from it; inf if there is no other."""
+    """Return the distance from the picked element to the nearest other one; inf if there is no other."""
     rows = merged(_distance(x, unreduce(y, shape_of(x), axes, keepdims)), axes)
     if rows.shape[-1] < 2:
         return np.full(shape_of(y), np.inf)
@@ -164,7 +166,7 @@ _extreme("nanmin", "Smallest element along axes; a NaN loses.", np.nanmin, "fmin
 
 
 def _before(y: Any, axis: int, *, reverse: bool) -> Any:
-    """Return running products without their last factor, given those with it."""
+    """Return each running product without its last factor, given the running products y."""
     shape = list(shape_of(y))
     shape[axis] = min(shape[axis], 1)
     ones = np.ones(shape, y.dtype)
@@ -172,7 +174,7 @@ def _before(y: Any, axis: int, *, reverse: bool) -> Any:
 
 
 def _product_of_others(x: Any, y: Any, *, axes: tuple[int, ...], keepdims: bool) -> Any:
-    """Return for each element the product of all others, without dividing by it."""
+    """Return for each element the product of all others, without dividing."""
     row = merged(x, axes)
     left, right = (_before(cumprod(row, axis=-1, reverse=way), -1, reverse=way) for way in (False, True))
     return _unmerged(left * right, shape_of(x), axes)
@@ -181,7 +183,7 @@ def _product_of_others(x: Any, y: Any, *, axes: tuple[int, ...], keepdims: bool)
 register(
     Reduction(
         name="prod",
-        remedies="OF_MANY_FACTORS",
+        remedies=Advice.MANY_FACTORS,
         doc="Product along axes; the slope of each factor is the product of the others.",
         inputs=("x",),
         pattern=Pattern.SWAP,
@@ -200,7 +202,7 @@ register(
 
 
 def _shifted_exp(x: Any, axes: tuple[int, ...]) -> tuple[Any, Any]:
-    """Return exp(x - m) and m, the largest x along axes; exp(x) and 0 if that is not finite."""
+    """Return exp(x - m) and m, the maximum of x along axes, or 0 if that is not finite."""
     top = np.max(x, axis=axes, keepdims=True, initial=-np.inf)
     top = np.where(np.isfinite(top), top, np.zeros_like(top))
     return np.exp(x - top), top
@@ -214,7 +216,7 @@ def _logsumexp(x: Any, *, axes: tuple[int, ...], keepdims: bool) -> Any:
 
 
 def _softmax(x: Any, *, axes: tuple[int, ...]) -> Any:
-    # All -inf is 0 / 0, which is NaN by definition and no surprise; so is inf / inf.
+    # A row of -inf gives 0 / 0 and one with inf gives inf / inf: both are NaN by definition, without a warning.
     with np.errstate(invalid="ignore", over="ignore"):
         powers, _ = _shifted_exp(x, axes)
         return powers / np.sum(powers, axis=axes, keepdims=True)
@@ -227,7 +229,7 @@ def _log_softmax(x: Any, *, axes: tuple[int, ...]) -> Any:
 
 
 def _scaled(x: Any, axes: tuple[int, ...]) -> tuple[Any, Any]:
-    """Return exp(x - m) and m in wiregrad's ops, as `_shifted_exp` does."""
+    """Return exp(x - m) and m as `_shifted_exp` does, in wiregrad's ops."""
     top = TABLE["max"](x, axes=axes, keepdims=True)
     top = TABLE["where"](TABLE["isfinite"](top), top, 0.0)
     return TABLE["exp"](x - whole(top, x)), top
@@ -238,8 +240,8 @@ def _log_of_scaled(x: Any, *, axes: tuple[int, ...], keepdims: bool) -> Any:
     y = TABLE["log"](TABLE["sum"](powers, axes=axes, keepdims=True)) + top
     if keepdims:
         return y
-    kept = tuple(shape_of(x)[axis] for axis in _others(len(shape_of(x)), axes))
-    return TABLE["reshape"](y, rank=len(shape_of(x)), shape=kept)
+    reduced_shape = tuple(shape_of(x)[axis] for axis in _others(len(shape_of(x)), axes))
+    return TABLE["reshape"](y, rank=len(shape_of(x)), shape=reduced_shape)
 
 
 def _shares_of_scaled(x: Any, *, axes: tuple[int, ...]) -> Any:
@@ -254,8 +256,8 @@ def _logs_of_shares(x: Any, *, axes: tuple[int, ...]) -> Any:
 
 
 def _weights(x: Any, y: Any, *, axes: tuple[int, ...], keepdims: bool) -> Any:
-    """Return the slope of logsumexp: softmax, but equal shares of an infinite one."""
-    # exp(x - y) would carry the rounding of y; softmax(1000, 1000) is exactly one half.
+    """Return the slope of logsumexp: softmax, or equal shares among infinite elements if the result is infinite."""
+    # exp(x - y) would have the rounding error of y; softmax(1000, 1000) is exactly one half.
     infinite = counted(TABLE["equal"](x, y), x) * _shares(x, y, axes)
     return TABLE["where"](TABLE["isinf"](y), infinite, softmax(x, axes=axes))
 
@@ -322,7 +324,7 @@ def _axes_samples(rng: np.random.Generator) -> list[tuple[Any, ...]]:
 
 
 def _softmax_rule(slot: int, flow: Any, xs: Any, y: Any, *, axes: tuple[int, ...]) -> Any:
-    """Return what softmax makes of a flow, in either direction: its matrix of slopes is symmetric."""
+    """Return the rule of softmax for either mode: its Jacobian is symmetric."""
     return y * (flow - total(y * flow, *axes))
 
 
@@ -337,7 +339,7 @@ def softmax(x, axis=None):
 softmax: General = register(
     General(
         name="softmax",
-        remedies="OF_SHARES",
+        remedies=Advice.SOFTMAX,
         doc="exp(x) / sum(exp(x)) along axes, without overflow.",
         inputs=("x",),
         pattern=Pattern.SCALE,
@@ -361,7 +363,7 @@ def log_softmax(x, axis=None):
 register(
     General(
         name="log_softmax",
-        remedies="OF_LOG_SHARES",
+        remedies=Advice.LOG_SOFTMAX,
         doc="log(softmax(x)) along axes, exact where softmax is nearly 0.",
         inputs=("x",),
         pattern=Pattern.SCALE,
@@ -377,24 +379,24 @@ register(
 
 
 def _along(run: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a scan along an axis that can also run backward."""
+    """Return a scan along an axis that can also run in reverse."""
 
-    def forward(x: Any, *, axis: int, reverse: bool) -> Any:
+    def scan_array(x: Any, *, axis: int, reverse: bool) -> Any:
         return np.flip(run(np.flip(x, axis), axis=axis), axis) if reverse else run(x, axis=axis)
 
-    return forward
+    return scan_array
 
 
 def _scan_text(name: str) -> Callable[..., str]:
-    """Return what writes a scan that can also run backward."""
+    """Return a writer of a scan that can also run in reverse."""
 
-    def text(x: str, *, types: Any, axis: int, reverse: bool) -> str:
+    def write_text(x: str, *, types: Any, axis: int, reverse: bool) -> str:
         front = axis % len(types[0].shape)
         turned = f"np.flip({x}, axis={front})" if reverse else x
         run = f"np.{name}({turned}, axis={front})"
         return f"np.flip({run}, axis={front})" if reverse else run
 
-    return text
+    return write_text
 
 
 def _scan_samples(rng: np.random.Generator) -> list[tuple[Any, ...]]:
@@ -411,7 +413,7 @@ def _scan_samples(rng: np.random.Generator) -> list[tuple[Any, ...]]:
 cumsum: Linear = register(
     Linear(
         name="cumsum",
-        remedies="OF_SUM",
+        remedies=Advice.SUM,
         doc="Running sum along an axis; backward it runs the other way.",
         inputs=("x",),
         pattern=Pattern.DISTRIBUTE,
@@ -426,14 +428,14 @@ cumsum: Linear = register(
 
 
 def _factors(x: Any, axis: int, *, reverse: bool) -> Any:
-    """Return the factors that lead from each running product to the next."""
+    """Return the factor from each running product to the next."""
     return head(x, axis) if reverse else tail(x, axis)
 
 
 cumprod: General = register(
     General(
         name="cumprod",
-        remedies="OF_MANY_FACTORS",
+        remedies=Advice.MANY_FACTORS,
         doc="Running product along an axis.",
         inputs=("x",),
         pattern=Pattern.SWAP,
@@ -457,13 +459,14 @@ cumprod: General = register(
 
 def _recurrence(a: Any, b: Any, *, axis: int, reverse: bool) -> Any:
     way = -1 if reverse else 1
-    links, terms = np.moveaxis(a, axis, 0)[::way], np.moveaxis(b, axis, 0)[::way]
+    links = np.moveaxis(a, axis, 0)[::way]
+    terms = np.moveaxis(b, axis, 0)[::way]
     dtype = np.result_type(a, b)
     if terms.size <= FEW_ROWS * len(terms):
         flat = [_run(*row) for row in zip(_rows(links), _rows(terms), strict=True)]
         h = np.array(flat, dtype).T.reshape(terms.shape)
     else:
-        # Python's numbers are float64, and a row must not depend on how many stand beside it.
+        # Python numbers are float64, and the result for a row must not depend on the number of rows.
         h = terms.astype(np.result_type(dtype, np.float64))
         for k in range(1, len(h)):
             h[k] += links[k - 1] * h[k - 1]
@@ -491,9 +494,9 @@ def _recurrence_back(slot: int, g: Any, xs: Any, y: Any, *, axis: int, reverse: 
 
 def _recurrence_ahead(slot: int, t: Any, xs: Any, y: Any, *, axis: int, reverse: bool) -> Any:
     if slot == 0:
-        moved = t * (tail(y, axis) if reverse else head(y, axis))
+        tangent = t * (tail(y, axis) if reverse else head(y, axis))
         index = part(axis, None, -1) if reverse else part(axis, 1, None)
-        t = TABLE["put_add"](moved, index=index, shape=shape_of(y)[axis:])
+        t = TABLE["put_add"](tangent, index=index, shape=shape_of(y)[axis:])
     return recurrence(xs[0], t, axis=axis, reverse=reverse)
 
 
@@ -532,7 +535,7 @@ recurrence: General = register(
 
 
 def _record_run(x: Any, y: Any, axis: int) -> tuple[Any, Any, Any]:
-    """Return where a record is set or met, 1 where it stands up to the next element, and how often it was met."""
+    """Return where x equals the running extreme, 1 where the next element keeps that extreme, and a count of ties."""
     stands = counted(TABLE["equal"](tail(y, axis), head(y, axis)), x)
     met = TABLE["equal"](x, y)
     return met, stands, recurrence(stands, counted(met, x), axis=axis, reverse=False)
@@ -551,13 +554,13 @@ def _record_ahead(slot: int, t: Any, xs: Any, y: Any, *, axis: int) -> Any:
 
 
 def _record_gap(x: Any, y: Any, *, axis: int) -> Any:
-    """Return how far each element is from the record up to the one before it; inf for the first."""
+    """Return the distance of each element from the extreme of those before it; inf for the first."""
     first = np.full_like(cut(y, axis, None, 1), np.nan)
     return _distance(x, np.concatenate([first, head(y, axis)], axis)) if x.size else np.zeros(x.shape)
 
 
 def _running_extreme(name: str, doc: str, ufunc: np.ufunc) -> General:
-    """Register the extreme of all elements up to each one."""
+    """Register a running maximum or minimum."""
     return register(
         General(
             name=name,
@@ -587,25 +590,25 @@ _running_extreme("cummin", "Smallest element so far along an axis; equal ones sh
 
 
 def _blocking(name: str, doc: str, forward: Callable[..., Any], **facts: Any) -> Blocking:
-    """Register an op that gives an index, a count or a condition."""
+    """Register an op that returns an index, a count or a condition."""
     facts.setdefault("inputs", ("x",))
     return register(Blocking(name=name, doc=doc, pattern=Pattern.BLOCK, forward=forward, **facts))
 
 
 def _picked_gap(x: Any, y: Any, *, axis: int, keepdims: bool) -> Any:
-    """Return how far the element next to the one that an index points at is from it."""
+    """Return the distance from the indexed element to the nearest other one."""
     place = y if keepdims else np.expand_dims(y, axis)
     return _runner_up(x, np.take_along_axis(x, place, axis), axes=(axis,), keepdims=True).reshape(shape_of(y))
 
 
 def _order_gap(x: Any, y: Any, *, axis: int, **_: Any) -> Any:
-    """Return how far neighbours in the order are apart."""
+    """Return the distances between neighbours in sorted order."""
     row = np.take_along_axis(x, y, axis)
     return _distance(tail(row, axis), head(row, axis))
 
 
 def _or_nan(comes: Any, first: Any, second: Any) -> Any:
-    """Return whether one of two elements comes first: by a comparison, or because it alone is NaN."""
+    """Return whether one of two elements comes first: by a comparison, or because only that one is NaN."""
     nan = TABLE["logical_and"](TABLE["isnan"](first), TABLE["logical_not"](TABLE["isnan"](second)))
     return TABLE["logical_or"](comes, nan)
 
@@ -626,7 +629,7 @@ _blocking(
 )
 _blocking(
     "argsort",
-    "Indices that put an axis in order.",
+    "Indices that sort an axis.",
     np.argsort,
     gap=_order_gap,
     before=lambda a, b: _or_nan(a < b, b, a),
@@ -649,7 +652,7 @@ _blocking(
     "count_nonzero",
     "How many elements along axes are not 0.",
     lambda x, *, axes, keepdims: np.count_nonzero(x, axis=axes, keepdims=keepdims),
-    # Without an axis older NumPy returns an int of Python's, which has no dtype to go by.
+    # Without an axis, older versions of NumPy return a Python int, which has no dtype.
     numpy=lambda x, *, types, axes, keepdims: (
         f"np.count_nonzero({x}, axis={tuple(axis % len(types[0].shape) for axis in axes)}"
         f"{', keepdims=True' if keepdims else ''})"
@@ -657,7 +660,7 @@ _blocking(
 )
 _blocking(
     "searchsorted",
-    "Where elements belong in a row that is in order.",
+    "Indices at which to insert elements into a sorted row.",
     np.searchsorted,
     inputs=("row", "x"),
     batches=False,

@@ -1,9 +1,9 @@
-"""Remedies: what to write instead where an op breaks, and how it is found out which of them fits.
+"""Remedies: what to write instead where an op breaks, and how the one that fits is chosen.
 
-They stand in the op's record, from the most particular to the most general: a logarithm of a sum of exponentials has a
-better answer than any logarithm. Each says exactly when it applies, by the numbers that went in and by what the node
-stands among; where none does, nothing is advised. What surrounds a node is asked through `Around`, so that a circuit
-and a recording that is still growing can both be asked.
+An op's record names its remedies, from the most specific to the most general: the logarithm of a sum of exponentials
+has a better remedy than any other logarithm. Each states exactly when it applies, by the input numbers and by the
+formula around the node; if none applies, nothing is advised. The surroundings of a node are read through callbacks, so
+both a circuit and a recording that is still growing can be searched.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ from wiregrad.ir import CONSTANT, INPUT, TABLE, Op
 from wiregrad.ops.fault import Fault
 
 FAR = 64
-"""How many nodes are looked at before a surrounding counts as not found."""
+"""Maximum number of nodes to search in the surroundings of a node."""
 
 
 @dataclass(frozen=True)
 class Around:
-    """What a node stands among, in a circuit or a recording."""
+    """The surroundings of a node in a circuit or a recording."""
 
     op: Callable[[int], Op]
     """The op of a node."""
     operands: Callable[[int], Iterable[tuple[int, Any]]]
-    """What a node reads, input by input: the node (negative for a number that was written there) and what it gave."""
+    """The operands of a node: for each input the node it reads (negative for a literal) and that node's value."""
     readers: Callable[[int], Iterable[int]]
-    """The nodes that read a node, as far as they are known."""
+    """The nodes that read a node, as far as known."""
 
 
 @dataclass(frozen=True)
 class Term:
-    """A node, or a number that was written where a node could stand, as part of what surrounds another."""
+    """A node or a literal, as part of the formula around the node that broke."""
 
     around: Around
     node: int
     number: Any = None
-    """What it carried; None for what reads the node that broke."""
+    """Its value; None for readers of the node that broke."""
 
     @property
     def op(self) -> Op:
@@ -55,31 +55,32 @@ class Term:
 
     @cached_property
     def operands(self) -> tuple[Term, ...]:
-        """What it reads."""
+        """The terms it reads."""
         if self.node < 0:
             return ()
         return tuple(Term(self.around, node, number) for node, number in self.around.operands(self.node))
 
     @cached_property
     def terms(self) -> tuple[Term, ...]:
-        """What it reads, behind ops that only copy or move."""
+        """The terms it reads, skipping ops that only copy or move elements."""
         return tuple(operand.bare for operand in self.operands)
 
     @property
     def bare(self) -> Term:
-        """The term behind ops that only copy or move."""
+        """The term itself, or the first one behind it that does more than copy or move elements."""
         term = self
         while term.node >= 0 and hands_on(term.op):
             term = term.operands[0]
         return term
 
     def readers(self) -> Iterator[Term]:
-        """Walk the terms that read it, behind ops that only copy or move."""
-        stack, looked = [self.node], 0
+        """Iterate over the terms that read it, skipping ops that only copy or move elements."""
+        stack = [self.node]
+        searched = 0
         while stack:
             for reader in self.around.readers(stack.pop()):
-                looked += 1
-                if looked > FAR:
+                searched += 1
+                if searched > FAR:
                     return
                 if hands_on(self.around.op(reader)):
                     stack.append(reader)
@@ -87,74 +88,74 @@ class Term:
                     yield Term(self.around, reader)
 
     def reads(self, slot: int, other: Term) -> bool:
-        """Return whether its input at a slot is another term, possibly moved."""
+        """Return whether its input at a slot is another term, possibly copied or moved."""
         return same(self.terms[slot], other)
 
     def is_constant(self, number: float) -> bool:
-        """Return whether it is a constant that is a number everywhere."""
+        """Return whether it is a constant that equals a number in every element."""
         return self.name == CONSTANT.name and every(self.number, lambda x: x == number)
 
 
 @dataclass(frozen=True)
 class Case:
-    """One op that broke, among what it stands in."""
+    """One op that broke, and the formula around it."""
 
     term: Term
     fault: Fault
 
     @property
     def forward(self) -> bool:
-        """Whether its value broke, not what it sent back."""
+        """Whether its value broke, rather than the gradient it sent back."""
         return self.fault.phase == "forward"
 
     @property
     def numbers(self) -> list[Any]:
-        """What went in, at the element that broke."""
+        """The inputs, at the element that broke."""
         return [x for _, x in self.fault.inputs]
 
     @property
     def value(self) -> Any:
-        """What broke: the value, or what was sent back."""
+        """What broke: the value, or the gradient sent back."""
         return self.fault.value if self.forward else self.fault.sent
 
     @property
     def upstream(self) -> Any:
-        """What arrived from the reader; NaN where it is not known."""
+        """The upstream gradient; NaN if it is not known."""
         return np.nan if self.fault.factors is None else self.fault.factors[0]
 
     @property
     def local(self) -> Any:
-        """The local derivative; NaN where it is no single number."""
+        """The local derivative; NaN if it is not a single number."""
         return np.nan if self.fault.factors is None else self.fault.factors[1]
 
     @property
     def is_complex(self) -> bool:
-        """Whether complex numbers are about."""
+        """Whether an input or the broken value is complex."""
         return any(np.iscomplexobj(x) for x in (*self.numbers, self.value))
 
 
 @dataclass(frozen=True)
 class Remedy:
-    """Advice, and where it applies.
+    """Advice, and when it applies.
 
-    `of` names the ops that an input is computed from, `to` those that the node is read by, nearest first; ops that only
-    copy or move are looked through.
+    `of` names the ops that an input is computed by, `to` those that read the node, nearest first; ops that only copy or
+    move elements are skipped.
     """
 
     advice: str
     when: Callable[[Case], bool] | None = None
-    """Whether it applies to a case; None: to all."""
+    """Condition for a case; None if there is none."""
     of: tuple[str, ...] = ()
     to: tuple[str, ...] = ()
     slot: int = 0
     """The input that `of` begins with."""
     complex: bool = False
-    """Whether it holds for complex numbers too."""
+    """Whether it also helps with complex numbers."""
     general: bool = False
-    """Whether it fits any such op, so that whoever knows what became of the result may know better."""
+    """Whether it is so general that a caller who knows how the result is used may have better advice."""
 
     def applies(self, case: Case) -> bool:
-        """Return whether it is of use to a case."""
+        """Return whether the remedy applies to a case."""
         return (
             (self.complex or not case.is_complex)
             and (not self.of or _made(case.term.terms[self.slot], self.of))
@@ -164,7 +165,7 @@ class Remedy:
 
 
 def _made(term: Term, steps: Sequence[str]) -> bool:
-    """Return whether ops of these names lead to a term, each from the first input of the one before."""
+    """Return whether a term is computed by ops of these names, each the first input of the one before."""
     for k, step in enumerate(steps):
         if k:
             term = term.terms[0]
@@ -174,14 +175,14 @@ def _made(term: Term, steps: Sequence[str]) -> bool:
 
 
 def _read(front: Sequence[Term], steps: Sequence[str]) -> bool:
-    """Return whether ops of these names lead away from terms."""
+    """Return whether terms are read by ops of these names, one after the other."""
     for step in steps:
         front = [reader for term in front[:FAR] for reader in term.readers() if reader.name == step]
     return bool(front)
 
 
 def every(number: Any, test: Callable[[Any], Any]) -> bool:
-    """Return whether a test holds for all elements of what a term carried; never for what is not known.
+    """Return whether a test is true for all elements of a value; False if the value is not known.
 
     >>> every(np.zeros(2), lambda x: x == 0), every(None, lambda x: x == 0)
     (True, False)
@@ -191,14 +192,15 @@ def every(number: Any, test: Callable[[Any], Any]) -> bool:
 
 
 def same(one: Term, other: Term) -> bool:
-    """Return whether two terms are the same for sure: one node, or the same ops on the same nodes."""
-    pairs, looked = [(one, other)], 0
+    """Return whether two terms are certainly equal: one node, or the same ops on the same nodes."""
+    pairs = [(one, other)]
+    compared = 0
     while pairs:
         a, b = (_original(term) for term in pairs.pop())
-        looked += 1
+        compared += 1
         if a.node == b.node >= 0:
             continue
-        if looked > FAR or not _alike(a, b):
+        if compared > FAR or not _alike(a, b):
             return False
         pairs.extend(zip(a.operands, b.operands, strict=True))
     return True
@@ -220,7 +222,7 @@ def _alike(a: Term, b: Term) -> bool:
 
 
 def hands_on(op: Op) -> bool:
-    """Return whether every element that an op gives is one that it was given.
+    """Return whether every element of an op's output is an element of its input.
 
     >>> [hands_on(TABLE[name]) for name in ("split", "reshape", "getitem", "sum", "exp")]
     [True, True, True, False, False]
@@ -232,13 +234,13 @@ def hands_on(op: Op) -> bool:
 
 @cache
 def _only_moves(name: str) -> bool:
-    """Return whether an op that moves or adds up elements adds none up, as its samples show."""
+    """Return whether an op that moves or adds up elements only moves them, judged by its samples."""
     op: Any = TABLE[name]
     samples = op.samples(np.random.default_rng(0)) if op.samples else []
     pairs = [(xs[0], op.bind(settings).compute(*xs)) for *xs, settings in samples]
-    # A cast rounds: what it gives is the same number as far as short floats can tell.
-    kept = [np.isin(np.asarray(y, np.complex64), np.asarray(x, np.complex64)).all() for x, y in pairs]
-    return bool(kept) and all(kept)
+    # A cast rounds, so elements are compared in single precision.
+    only_moved = [np.isin(np.asarray(y, np.complex64), np.asarray(x, np.complex64)).all() for x, y in pairs]
+    return bool(only_moved) and all(only_moved)
 
 
 def _is_finite(x: Any) -> bool:
@@ -252,4 +254,4 @@ ANYWHERE = (
         complex=True,
     ),
 )
-"""What applies to any op, after its own remedies."""
+"""Remedies for any op, tried after its own."""

@@ -1,9 +1,10 @@
-"""Types of large arrays, worked out without making them.
+"""Type inference for large arrays, without allocating them.
 
-The type of an array op's output is what NumPy makes of stand-ins. A circuit from outside can be a few letters long and
-ask for more than any machine has (`put_add` into a shape of its own, a column times a row), and a person's own circuit
-may hold arrays that nobody wants to fill twice. So what an op would make is bounded by shapes and settings first, and
-large operands are replaced where that changes nothing: by arrays that take no room, or by small ones.
+The output type of an array op is what NumPy returns for stand-in arrays. A circuit read from a file can be a few
+characters long and ask for more memory than any machine has (`put_add` into a shape of its own, a column times a row),
+and a user's own circuit may hold arrays too large to allocate twice. So the size of an op's output is bounded first, by
+shapes and settings alone, and large operands are replaced where that does not change the result: by arrays that take no
+memory, or by small ones.
 """
 
 from __future__ import annotations
@@ -20,35 +21,43 @@ from wiregrad.ir import Op
 
 Shape = tuple[int, ...]
 
-LARGE, MOST = 1_000_000, 10_000_000
-"""From how many elements on operands are replaced, and how many may be made or gone through."""
-MUCH_WORK, MOST_WORK, PER_MATRIX = 10**7, 5 * 10**8, 10_000
-"""The same for the steps of ops on matrices, and how many of them one matrix costs beside its elements."""
+LARGE = 1_000_000
+"""Operands with more elements than this are replaced by hollow or small ones."""
+MOST = 10_000_000
+"""Maximum number of elements that stand-ins or their result may have."""
+MUCH_WORK = 10**7
+"""Operands of matrix ops are replaced above this number of steps."""
+MOST_WORK = 5 * 10**8
+"""Maximum number of steps of a matrix op on stand-ins."""
+PER_MATRIX = 10_000
+"""Steps that one matrix costs in addition to those for its elements."""
 _SHORT = (5, 13, 29, 61), (7, 19, 41, 83)
-"""Two rows of lengths that stand in for long ones, each larger than twice the one before and one more."""
-_AXES, _LENGTHS = {"axis", "axes"}, {"index", "rank", "shape", "size", "length"}
-"""Settings that choose axes, and settings that speak of lengths."""
+"""Two choices of short lengths to stand in for long ones; each is more than twice the one before, plus one."""
+_AXES = {"axis", "axes"}
+"""Settings that choose axes."""
+_LENGTHS = {"index", "rank", "shape", "size", "length"}
+"""Settings that depend on the lengths of axes."""
 
 
 def check_settings(settings: Mapping[str, Any]) -> None:
-    """Raise if a setting by itself would make NumPy, or Python, make something large."""
+    """Raise if a setting alone would make NumPy or Python allocate something large."""
     if settings.get("dtype", "bool") not in DTYPES:
-        raise TypeError("no wire carries such a dtype")
+        raise TypeError("wires do not support this dtype")
     if not 0 <= settings.get("rank", 0) <= MAX_AXES:
         raise ValueError(f"an array has 0 to {MAX_AXES} axes")
 
 
 def check_room(op: Op, types: Sequence[WireType]) -> None:
-    """Raise if working out a type on stand-ins would make or go through too much."""
+    """Raise if inferring a type from stand-ins would take too much memory or work."""
     shapes = [kind.shape for kind in types]
     if _is_view(shapes, op.options):
         return
     if max(sum(map(prod, shapes)), room(shapes, op.options)) > MOST or _work(shapes, op.options) > MOST_WORK:
-        raise ValueError("arrays of this size are too large to work out a type from")
+        raise ValueError("arrays of this size are too large to infer a type from")
 
 
 def of_large(op: Op, types: Sequence[WireType], stand_in: Callable[[WireType], Any]) -> WireType | None:
-    """Return the type an op makes of large arrays, where it can be read off hollow or small ones; else None."""
+    """Infer an op's output type for large inputs from hollow or small arrays; None if not possible or not needed."""
     shapes = [kind.shape for kind in types]
     if any(0 in shape for shape in shapes):
         return None
@@ -61,7 +70,7 @@ def of_large(op: Op, types: Sequence[WireType], stand_in: Callable[[WireType], A
 
 
 def _work(shapes: Sequence[Shape], settings: Mapping[str, Any]) -> int:
-    """Return about how many steps an op on matrices takes; 0 for other ops, which take a few for each element."""
+    """Estimate the number of steps of a matrix op; 0 for other ops, which take a few steps per element."""
     if len(shapes) > 2 or (_AXES | _LENGTHS) & {*settings}:
         return 0
     matrices = [shape for shape in shapes if len(shape) > 1]
@@ -70,7 +79,7 @@ def _work(shapes: Sequence[Shape], settings: Mapping[str, Any]) -> int:
 
 
 def hollow(kind: WireType) -> Any:
-    """Return an array of a type that takes no room: every element is the same one.
+    """Return an array of a type that takes no memory: all its elements are one and the same.
 
     >>> hollow(WireType(np.dtype(float), (10**6, 10**6))).strides
     (0, 0)
@@ -79,24 +88,25 @@ def hollow(kind: WireType) -> Any:
 
 
 def _is_view(shapes: Sequence[Shape], settings: Mapping[str, Any]) -> bool:
-    """Return whether settings are those of an op that makes a view of its input."""
+    """Return whether the settings belong to an op that returns a view of its input."""
     if settings.keys() == {"rank", "shape"}:
-        # As many elements or more: what makes fewer of them adds up.
+        # A view has at least as many elements as its input; an op that returns fewer adds them up.
         return room(shapes, settings) >= prod(shapes[0])
     basic = all(item is None or type(item) in (int, tuple) for item in settings.get("index", ()))
     return "shape" not in settings and ("size" in settings or ("index" in settings and basic))
 
 
 def _of_small(op: Op, types: Sequence[WireType], stand_in: Callable[[WireType], Any]) -> WireType | None:
-    """Return the type read off small arrays, whose lengths are equal, or one longer than the other, where theirs are.
+    """Infer the output type from small arrays; lengths that are equal, or differ by one, stay so when shortened.
 
-    An op that speaks of no lengths makes axes as long as those it is given, or a sum of two of them. The op is tried on
-    two choices of short lengths: what both say is how the long ones make up the output.
+    Each output axis of an op without length settings is as long as an input axis, or as two of them together. The op
+    runs on two choices of short lengths; a length that both results agree on says how the long lengths combine.
     """
     lengths = sorted({n for kind in types for n in kind.shape if n > 1})
     if _LENGTHS & {*op.options} or len(lengths) > len(_SHORT[0]):
         return None
-    shapes, choices = [], [_shortened(lengths, row) for row in _SHORT]
+    shapes = []
+    choices = [_shortened(lengths, row) for row in _SHORT]
     for short in choices:
         small = [WireType(kind.dtype, tuple([short[n] for n in kind.shape])) for kind in types]
         y = np.asarray(op.compute(*map(stand_in, small)))
@@ -104,29 +114,32 @@ def _of_small(op: Op, types: Sequence[WireType], stand_in: Callable[[WireType], 
     if len(shapes[0]) != len(shapes[1]):
         return None
     known = _sums([(choices[0][n], choices[1][n], n) for n in lengths])
-    found = [known.get(pair, ()) for pair in zip(*shapes, strict=True)]
-    return WireType(y.dtype, tuple([each[0] for each in found])) if all(len(each) == 1 for each in found) else None
+    candidates = [known.get(pair, ()) for pair in zip(*shapes, strict=True)]
+    if any(len(each) != 1 for each in candidates):
+        return None
+    return WireType(y.dtype, tuple([each[0] for each in candidates]))
 
 
 def _shortened(lengths: Sequence[int], row: Sequence[int]) -> dict[int, int]:
-    """Return a short length for each long one, in the same order; what is one longer stays so."""
-    found, rest = {1: 1}, iter(row)
+    """Map each long length to a short one in the same order; two lengths that differ by one still do."""
+    short = {1: 1}
+    rest = iter(row)
     for n in lengths:
-        found[n] = found[n - 1] + 1 if n - 1 in found and n > 2 else next(rest)
-    return found
+        short[n] = short[n - 1] + 1 if n - 1 in short and n > 2 else next(rest)
+    return short
 
 
 def _sums(lengths: Sequence[tuple[int, int, int]]) -> dict[tuple[int, int], tuple[int, ...]]:
-    """Return what long length a pair of short ones stands for: a constant, a length, a sum of two, or one more."""
+    """Map each pair of short lengths to the long lengths it may stand for: 0 to 2, plus a length or a sum of two."""
     terms = [(0, 0, 0), *lengths]
-    found: dict[tuple[int, int], set[int]] = {}
+    sums: dict[tuple[int, int], set[int]] = {}
     for (a, b, long), (c, d, other), more in product(terms, terms, (0, 1, 2)):
-        found.setdefault((a + c + more, b + d + more), set()).add(long + other + more)
-    return {pair: tuple(each) for pair, each in found.items()}
+        sums.setdefault((a + c + more, b + d + more), set()).add(long + other + more)
+    return {pair: tuple(each) for pair, each in sums.items()}
 
 
 def room(shapes: Sequence[Shape], settings: Mapping[str, Any]) -> int:
-    """Return a number of elements that the output of an op does not exceed by much.
+    """Return an upper bound, up to a small factor, for the number of elements in an op's output.
 
     >>> room([(5,)], {"index": (3, ("slice", None, None, None)), "shape": (10**6, 5)})
     5000000
@@ -136,12 +149,12 @@ def room(shapes: Sequence[Shape], settings: Mapping[str, Any]) -> int:
         return int(prod(first) * prod(settings["shape"]))
     if "length" in settings or ("axis" in settings and len(shapes) == 2):
         return _along(shapes, settings)
-    # A sum along an axis of length 0 makes zeros along all others.
+    # A sum along an axis of length 0 returns zeros, as many as the other axes have.
     return _of_matrices(shapes) if len(shapes) == 2 else sum(prod(max(n, 1) for n in shape) for shape in shapes)
 
 
 def _core(shape: Shape, settings: Mapping[str, Any]) -> int:
-    """Return how many of the last axes of the input the new shape stands for."""
+    """Return how many of the input's last axes the `shape` setting replaces."""
     if "rank" in settings:
         return int(settings["rank"])
     if "size" in settings:
@@ -152,8 +165,10 @@ def _core(shape: Shape, settings: Mapping[str, Any]) -> int:
 
 
 def _along(shapes: Sequence[Shape], settings: Mapping[str, Any]) -> int:
-    """Return the elements of an array whose axis is as long as told, or as the indices that pick along it."""
-    x, indices, axis = shapes[0], shapes[-1], settings["axis"]
+    """Return the size of an array whose axis has the length of a setting, or that of the indices that pick along it."""
+    x = shapes[0]
+    indices = shapes[-1]
+    axis = settings["axis"]
     if len(x) == len(indices):
         wide = [max(pair) for pair in zip(x, indices, strict=True)]
         wide[axis] = indices[axis]
@@ -166,7 +181,7 @@ def _along(shapes: Sequence[Shape], settings: Mapping[str, Any]) -> int:
 
 
 def _of_matrices(shapes: Sequence[Shape]) -> int:
-    """Return the elements that can come of two matrices: as many rows and columns as the longest of each have."""
+    """Bound the size of what is computed from two matrices: the longest axis of each gives the rows and columns."""
     a, b = shapes
     if min(len(a), len(b)) < 2:
         return prod(a) + prod(b)

@@ -1,4 +1,4 @@
-"""Records of the ops that move elements: spread, reshape, permute, pick and put, join."""
+"""Records of the ops that move elements: spread, reshape, permute, pick, put and join."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ Types = tuple[WireType, ...]
 
 
 def _lead(x: Any, rank: int) -> tuple[int, ...]:
-    """Return the lengths of the axes that stand in front of the last `rank` ones."""
-    found: tuple[int, ...] = x.shape[: x.ndim - rank]
-    return found
+    """Return the lengths of the axes in front of the last `rank` ones."""
+    lengths: tuple[int, ...] = x.shape[: x.ndim - rank]
+    return lengths
 
 
 def _spread(x: Any, *, rank: int, shape: tuple[int, ...]) -> Any:
@@ -38,30 +38,30 @@ def _sum_to(x: Any, *, rank: int, shape: tuple[int, ...]) -> Any:
 
 
 def _spread_text(x: str, *, types: Types, rank: int, shape: tuple[int, ...]) -> str:
-    given = types[0].shape
-    cut = len(given) - rank
-    if cut and len(shape) > rank:
-        x = f"np.reshape({x}, {given[:cut] + (1,) * (len(shape) - rank) + given[cut:]})"
-    return f"np.broadcast_to({x}, {given[:cut] + shape})"
+    old_shape = types[0].shape
+    lead = len(old_shape) - rank
+    if lead and len(shape) > rank:
+        x = f"np.reshape({x}, {old_shape[:lead] + (1,) * (len(shape) - rank) + old_shape[lead:]})"
+    return f"np.broadcast_to({x}, {old_shape[:lead] + shape})"
 
 
 def _sum_to_text(x: str, *, types: Types, rank: int, shape: tuple[int, ...]) -> str:
-    given = types[0].shape
-    cut = len(given) - rank
+    old_shape = types[0].shape
+    lead = len(old_shape) - rank
     core = (1,) * (rank - len(shape)) + shape
-    axes = tuple(k - rank for k in range(rank) if core[k] == 1 and given[cut + k] != 1)
-    kept = bool(axes) and rank == len(shape)
+    axes = tuple(k - rank for k in range(rank) if core[k] == 1 and old_shape[lead + k] != 1)
+    keepdims = bool(axes) and rank == len(shape)
     if axes:
-        x = numpy_call("np.sum", x, ndim=len(given), axes=axes, keepdims=kept)
-    left = given if kept else tuple(n for k, n in enumerate(given) if k - len(given) not in axes)
-    wanted = given[:cut] + shape
-    return x if kept or left == wanted else f"np.reshape({x}, {wanted})"
+        x = numpy_call("np.sum", x, ndim=len(old_shape), axes=axes, keepdims=keepdims)
+    summed = tuple(n for k, n in enumerate(old_shape) if k - len(old_shape) not in axes)
+    wanted = old_shape[:lead] + shape
+    return x if keepdims or summed == wanted else f"np.reshape({x}, {wanted})"
 
 
 spread: Linear = register(
     Linear(
         name="spread",
-        doc="Copies a wire along new and stretched axes to a shape: broadcasting, written out.",
+        doc="Copies a wire along new and stretched axes to a shape: broadcasting as a node.",
         inputs=("x",),
         pattern=Pattern.DISTRIBUTE,
         forward=_spread,
@@ -79,7 +79,7 @@ spread: Linear = register(
 sum_to: Linear = register(
     Linear(
         name="sum_to",
-        doc="Adds up along the axes in which a shape is shorter: what spread does, backward.",
+        doc="Adds up along the axes that spread added or stretched: the transpose of spread.",
         inputs=("x",),
         pattern=Pattern.DISTRIBUTE,
         forward=_sum_to,
@@ -158,12 +158,12 @@ permute: Linear = register(
 
 
 def _index_of(index: tuple[Any, ...], lead: int) -> tuple[Any, ...]:
-    """Return an index as NumPy takes it, from the form it is stored in."""
+    """Convert a stored index to NumPy's form."""
     return (slice(None),) * lead + tuple(slice(*item[1:]) if isinstance(item, tuple) else item for item in index)
 
 
 def stored_index(index: tuple[Any, ...], ndim: int) -> tuple[Any, ...]:
-    """Return an index of whole numbers, slices, None and ... in the form it is kept in: one entry for every axis.
+    """Convert an index of integers, slices, None and ... to the form it is stored in: one entry for every axis.
 
     >>> stored_index((0, Ellipsis, slice(1, None)), 3)
     (0, ('slice', None, None, None), ('slice', 1, None, None))
@@ -186,23 +186,23 @@ def _rank(index: tuple[Any, ...]) -> int:
 
 
 def hollow(shape: tuple[int, ...]) -> Any:
-    """Return an array of a shape that takes no room: NumPy can be asked what it would do with such an array."""
+    """Return an array of a shape that takes no memory, to ask NumPy what it would do with such an array."""
     return np.ndarray(shape, np.bool_, bytes(1), 0, (0,) * len(shape))
 
 
 def _put_add(x: Any, *, index: tuple[Any, ...], shape: tuple[int, ...]) -> Any:
     x = np.asarray(x)
     lead = _lead(x, hollow(shape)[_index_of(index, 0)].ndim)
-    found = np.zeros(lead + shape, x.dtype)
-    found[_index_of(index, len(lead))] = x
-    return found
+    y = np.zeros(lead + shape, x.dtype)
+    y[_index_of(index, len(lead))] = x
+    return y
 
 
 ALL = ("slice", None, None, None)
 
 
 def _index_text(index: tuple[Any, ...], lead: int) -> str:
-    """Write an index as people do, without the whole axes at its end."""
+    """Write an index as people do, without full slices at its end."""
     parts = [ALL] * lead + list(index)
     while len(parts) > 1 and parts[-1] == ALL:
         parts.pop()
@@ -212,14 +212,14 @@ def _index_text(index: tuple[Any, ...], lead: int) -> str:
 def _getitem_text(x: str, *, types: Types, index: tuple[Any, ...]) -> str:
     shape = types[0].shape
     if not shape:
-        # A number of Python's cannot be indexed.
+        # A Python number cannot be indexed.
         return f"np.reshape({x}, {(1,) * len(index)})" if index else x
     return f"{x}[{_index_text(index, len(shape) - _rank(index))}]"
 
 
 def _put_text(x: str, *, types: Types, index: tuple[Any, ...], shape: tuple[int, ...]) -> str:
-    given = types[0].shape
-    lead = given[: len(given) - hollow(shape)[_index_of(index, 0)].ndim]
+    old_shape = types[0].shape
+    lead = old_shape[: len(old_shape) - hollow(shape)[_index_of(index, 0)].ndim]
     return f"put({x}, np.s_[{_index_text(index, len(lead))}], {lead + shape})"
 
 
@@ -255,7 +255,7 @@ def put(x, index, shape):
 put_add: Linear = register(
     Linear(
         name="put_add",
-        doc="Puts elements into zeros of a shape at an index: what getitem does, backward.",
+        doc="Puts elements into zeros of a shape at an index: the transpose of getitem.",
         inputs=("x",),
         pattern=Pattern.DISTRIBUTE,
         forward=_put_add,
@@ -274,11 +274,11 @@ put_add: Linear = register(
 
 
 def _flat_add(x: Any, places: Any, shape: tuple[int, ...]) -> Any:
-    """Return zeros of a shape with elements added at places, counted as if the shape were one long row."""
-    found = np.zeros(shape, x.dtype)
-    # One long row is what `add.at` is quick at.
-    np.add.at(found.reshape(-1), places.reshape(-1), x.reshape(-1))
-    return found
+    """Return zeros of a shape with elements added at places, which number the elements of the shape in C order."""
+    y = np.zeros(shape, x.dtype)
+    # `add.at` is fastest on one axis.
+    np.add.at(y.reshape(-1), places.reshape(-1), x.reshape(-1))
+    return y
 
 
 def _places(shape: tuple[int, ...]) -> Any:
@@ -301,15 +301,16 @@ def _take(x: Any, indices: Any, *, axis: int) -> Any:
 
 
 def _take_add(x: Any, indices: Any, *, axis: int, length: int) -> Any:
-    x, indices = np.asarray(x), np.asarray(indices)
+    x = np.asarray(x)
+    indices = np.asarray(indices)
     shape = _lengthened(x, axis, length)
     if indices.ndim == 1:
         places = np.where(indices < 0, indices + length, indices).astype(np.intp)
         if not places.size or np.bincount(places).max() == 1:
-            # Nothing meets, so nothing need be added; that is many times quicker.
-            found = np.zeros(shape, x.dtype)
-            found[(Ellipsis, places, *[slice(None)] * (-1 - axis))] = x
-            return found
+            # No place is used twice, so elements are assigned, which is many times faster than adding.
+            y = np.zeros(shape, x.dtype)
+            y[(Ellipsis, places, *[slice(None)] * (-1 - axis))] = x
+            return y
     return _flat_add(x, _take(_places(shape), indices, axis=axis), shape)
 
 
@@ -335,16 +336,17 @@ def add_along_axis(x, indices, axis, length):
 
 
 def _row_or_rows(row: str, rows: str) -> Any:
-    """Return what writes an op by a row of indices or, where each of many arrays has its own, by an array of them."""
+    """Return a writer of an op that takes one row of indices or, in a batch, a row for each array."""
 
-    def text(x: str, indices: str, *, types: Types, axis: int, **settings: int) -> str:
-        shape, given = types[0].shape, types[1].shape
-        if len(given) > 1:
-            core = range(len(given) - 1 - len(shape), 0)
-            indices = f"np.reshape({indices}, {(*given[:-1], *(given[-1] if k == axis else 1 for k in core))})"
-        return numpy_call(row if len(given) == 1 else rows, x, indices, ndim=len(shape), axis=axis, **settings)
+    def write_text(x: str, indices: str, *, types: Types, axis: int, **settings: int) -> str:
+        shape = types[0].shape
+        lengths = types[1].shape
+        if len(lengths) > 1:
+            core = range(len(lengths) - 1 - len(shape), 0)
+            indices = f"np.reshape({indices}, {(*lengths[:-1], *(lengths[-1] if k == axis else 1 for k in core))})"
+        return numpy_call(row if len(lengths) == 1 else rows, x, indices, ndim=len(shape), axis=axis, **settings)
 
-    return text
+    return write_text
 
 
 take: Linear = register(
@@ -373,7 +375,7 @@ take: Linear = register(
 take_add: Linear = register(
     Linear(
         name="take_add",
-        doc="Adds slices into zeros along an axis at a row of indices: what take does, backward.",
+        doc="Adds slices into zeros along an axis at a row of indices: the transpose of take.",
         inputs=("x", "indices"),
         pattern=Pattern.DISTRIBUTE,
         forward=_take_add,
@@ -422,7 +424,7 @@ take_along_axis: Linear = register(
 along_axis_add: Linear = register(
     Linear(
         name="along_axis_add",
-        doc="Adds elements into zeros along an axis at indices: what take_along_axis does, backward.",
+        doc="Adds elements into zeros along an axis at indices: the transpose of take_along_axis.",
         inputs=("x", "indices"),
         pattern=Pattern.DISTRIBUTE,
         forward=_along_add,
@@ -442,7 +444,7 @@ along_axis_add: Linear = register(
 
 
 def _pieces(xs: tuple[Any, ...], slot: int, axis: int) -> tuple[Any, ...]:
-    """Return the index of what one operand of concatenate became."""
+    """Return the index of one operand of concatenate in its result."""
     lengths = [shape_of(x)[axis] for x in xs]
     start = sum(lengths[:slot])
     rest = (ALL,) * (-1 - axis)
@@ -470,20 +472,21 @@ concatenate: Linear = register(
 
 
 def _recast(g: Any, x: Any) -> Any:
-    """Return a gradient in the dtype of the wire it belongs to; a real wire takes the real part."""
-    wanted, given = getattr(x, "dtype", np.dtype(np.float64)), getattr(g, "dtype", np.dtype(np.float64))
+    """Cast a gradient to the dtype of its wire; for a real wire the real part is taken."""
+    wanted = getattr(x, "dtype", np.dtype(np.float64))
+    dtype = getattr(g, "dtype", np.dtype(np.float64))
     if wanted.kind not in "fc":
         return None
-    if given == wanted:
+    if dtype == wanted:
         return g
-    return cast(real(g) if given.kind == "c" and wanted.kind == "f" else g, dtype=wanted.name)
+    return cast(real(g) if dtype.kind == "c" and wanted.kind == "f" else g, dtype=wanted.name)
 
 
 def _imaginary(x: Any) -> Any:
-    # A product with 1j would make NaN of inf.
-    found = np.zeros(np.shape(x), np.complex128)
-    found.imag = x
-    return found[()]
+    # A product with 1j would turn inf into NaN.
+    y = np.zeros(np.shape(x), np.complex128)
+    y.imag = x
+    return y[()]
 
 
 def _real_and_complex(rng: np.random.Generator) -> list[tuple[Any, ...]]:
@@ -498,7 +501,7 @@ def _cast_text(x: str, *, types: Types, dtype: str) -> str:
         x = f"np.real({x})"
     if types[0].shape:
         return f"{x}.astype({name})"
-    # NumPy, but not Python, has a whole number for NaN.
+    # NumPy, unlike Python, casts NaN to an integer.
     return f"{name}({x})" if wanted.kind in "fc" else f"np.asarray({x}).astype({name})[()]"
 
 
@@ -579,7 +582,7 @@ imaginary: Linear = register(
 
 
 def _turn(slot: int, flow: Any, xs: Any, y: Any) -> Any:
-    """Return what the direction of a complex number makes of a flow, in either mode: the part across, over |z|."""
+    """Return the rule of the direction of a complex number, in either mode: the flow's part across z, over |z|."""
     size = TABLE["absolute"](xs[0])
     across = flow - y * real(conjugate(y) * flow)
     return only(TABLE["not_equal"](size, 0.0), across / TABLE["where"](TABLE["equal"](size, 0.0), 1.0, size))

@@ -1,4 +1,4 @@
-"""Records of the ops that slide windows over arrays, from which convolutions and poolings are made."""
+"""Records of the ops that slide windows over arrays, from which convolutions and pooling are built."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ import numpy as np
 from wiregrad.ir import TABLE, Pattern
 from wiregrad.ops.array import Linear
 from wiregrad.ops.flow import Masked, shape_of
-
-register = TABLE.register
 
 Lengths = tuple[int, ...]
 
@@ -32,7 +30,7 @@ def _windows(x: Any, *, size: Lengths, step: Lengths, dilation: Lengths) -> Any:
     array = np.asarray(x)
     spans = tuple([d * (n - 1) + 1 for n, d in zip(size, dilation, strict=True)])
     if array.ndim < len(size) or min((*size, *step, *dilation)) < 1:
-        raise ValueError(f"windows {size} by steps {step}, dilated by {dilation}, of an array of shape {array.shape}")
+        raise ValueError(f"windows {size} with steps {step} and dilation {dilation} do not fit shape {array.shape}")
     view = np.lib.stride_tricks.sliding_window_view(array, spans, tuple(range(-len(size), 0)))
     skips: Any = (..., *(slice(None, None, n) for n in (*step, *dilation)))
     return view[skips]
@@ -41,19 +39,22 @@ def _windows(x: Any, *, size: Lengths, step: Lengths, dilation: Lengths) -> Any:
 def _unwindows(x: Any, *, size: Lengths, step: Lengths, dilation: Lengths, shape: Lengths) -> Any:
     array = np.asarray(x)
     rank = len(size)
-    counts, lead = array.shape[array.ndim - 2 * rank : array.ndim - rank], array.shape[: array.ndim - 2 * rank]
-    found = np.zeros(lead + shape, array.dtype)
+    counts = array.shape[array.ndim - 2 * rank : array.ndim - rank]
+    lead = array.shape[: array.ndim - 2 * rank]
+    y = np.zeros(lead + shape, array.dtype)
     axes = list(range(array.ndim))
-    outer, inner = axes[len(lead) : len(lead) + rank], axes[len(lead) + rank :]
+    outer = axes[len(lead) : len(lead) + rank]
+    inner = axes[len(lead) + rank :]
     if np.prod(size) <= np.prod(counts):
-        _add_in(found, array.transpose(inner + axes[: len(lead)] + outer), dilation, step)
+        _add_in(y, array.transpose(inner + axes[: len(lead)] + outer), dilation, step)
     else:
-        _add_in(found, array.transpose(outer + axes[: len(lead)] + inner), step, dilation)
-    return found
+        _add_in(y, array.transpose(outer + axes[: len(lead)] + inner), step, dilation)
+    return y
 
 
 def _windows_text(x: str, *, types: Any, size: Lengths, step: Lengths, dilation: Lengths) -> str:
-    ndim, rank = len(types[0].shape), len(size)
+    ndim = len(types[0].shape)
+    rank = len(size)
     spans = tuple(d * (n - 1) + 1 for n, d in zip(size, dilation, strict=True))
     axes = "" if rank == ndim else f", axis={tuple(range(ndim - rank, ndim))}"
     view = f"np.lib.stride_tricks.sliding_window_view({x}, {spans}{axes})"
@@ -61,8 +62,8 @@ def _windows_text(x: str, *, types: Any, size: Lengths, step: Lengths, dilation:
     return view if set(skips) == {":"} else f"{view}[{', '.join(['...', *skips])}]"
 
 
-def _add_in(found: Any, parts: Any, starts: Lengths, steps: Lengths) -> None:
-    """Add each part, by its place along the first axes, into a grid of `found`: as many additions as parts."""
+def _add_in(y: Any, parts: Any, starts: Lengths, steps: Lengths) -> None:
+    """Add each part to a grid of elements of `y`; the grid starts where the part's place along the first axes says."""
     rank = len(starts)
     lengths = parts.shape[parts.ndim - rank :]
     for place in itertools.product(*map(range, parts.shape[:rank])):
@@ -71,25 +72,26 @@ def _add_in(found: Any, parts: Any, starts: Lengths, steps: Lengths) -> None:
             slice(first, first + step * (n - 1) + 1, step)
             for first, step, n in zip(firsts, steps, lengths, strict=True)
         ]
-        found[(..., *grid)] += parts[place]
+        y[(..., *grid)] += parts[place]
 
 
 def _reached(length: int, size: int, step: int, dilation: int) -> Any:
-    """Return which elements along an axis some window holds."""
-    found = np.zeros(length, bool)
+    """Return which elements along an axis are inside some window."""
+    reached = np.zeros(length, bool)
     starts = np.arange(count_windows(length, size, step, dilation)) * step
-    found[starts[:, None] + np.arange(size) * dilation] = True
-    return found
+    reached[starts[:, None] + np.arange(size) * dilation] = True
+    return reached
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class _Windows(Linear):
-    """Windows leave elements out where their steps are wide: those have no gradient."""
+    """Sliding windows; elements that wide steps leave out have no gradient."""
 
     def pull(self, slot: int, g: Any, xs: Sequence[Any], y: Any, mode: int) -> Any:
-        """Return the windows added up; absent where no window was."""
+        """Return the gradients of all windows added up; absent for elements outside every window."""
         sent = super().pull(slot, g, xs, y, mode)
-        shape, settings = shape_of(xs[0]), (self.options["size"], self.options["step"], self.options["dilation"])
+        shape = shape_of(xs[0])
+        settings = (self.options["size"], self.options["step"], self.options["dilation"])
         core = shape[len(shape) - len(settings[0]) :]
         reached = [_reached(*along) for along in zip(core, *settings, strict=True)]
         if type(sent) is Masked or all(along.all() for along in reached):
@@ -97,7 +99,7 @@ class _Windows(Linear):
         return Masked(np.broadcast_to(reduce(np.logical_and.outer, reached), shape), sent)
 
 
-windows: Linear = register(
+windows: Linear = TABLE.register(
     _Windows(
         name="windows",
         doc="All windows of a size that fit along the last axes, each `step` further, every `dilation`-th element.",
@@ -136,10 +138,10 @@ def add_windows(x, step, dilation, shape):
         y[(..., *grid)] += x[(..., *place)]
     return y
 '''
-unwindows: Linear = register(
+unwindows: Linear = TABLE.register(
     Linear(
         name="unwindows",
-        doc="Adds windows into zeros of a shape, each where it came from: what windows does, backward.",
+        doc="Adds windows into zeros of a shape, each where it came from: the transpose of windows.",
         inputs=("x",),
         pattern=Pattern.DISTRIBUTE,
         forward=_unwindows,

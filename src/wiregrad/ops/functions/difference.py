@@ -1,4 +1,4 @@
-"""Functions of neighbours along an axis: differences, areas and slopes."""
+"""Functions of neighbours along an axis: differences, integrals and slopes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from wiregrad.ops.reduce_records import cut, head, tail
     ),
 )
 def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Any:
-    """Differences of neighbours along an axis, `n` times over."""
+    """Differences between neighbours along an axis, taken `n` times."""
     if n < 0:
         raise ValueError(f"order must be non-negative but got {n!r}")
     if n == 0:
@@ -48,7 +48,7 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = 
 
 
 def _border(x: Any, shape: tuple[int, ...], axis: int) -> Any:
-    """Return x, if it is one number as long as a shape in all axes but one."""
+    """Return x; a single number is spread to a shape, with length 1 along one axis."""
     x = lift(x)
     if shape_of(x):
         return x
@@ -56,7 +56,7 @@ def _border(x: Any, shape: tuple[int, ...], axis: int) -> Any:
 
 
 def _upright(x: Any, ndim: int, axis: int) -> Any:
-    """Return a row as an array that stands along one axis."""
+    """Return a row reshaped so that it lies along one axis of an array."""
     return shaped(x, tuple(shape_of(x)[0] if k == axis else 1 for k in range(-ndim, 0)))
 
 
@@ -73,7 +73,7 @@ def _upright(x: Any, ndim: int, axis: int) -> Any:
     ),
 )
 def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
-    """Area below a line through points, made of trapezoids."""
+    """Integral along an axis by the trapezoidal rule."""
     y = lift(y)
     along = one_axis(axis, ndim_of(y))
     if x is None:
@@ -84,21 +84,21 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
     return sum_(steps * (tail(y, along) + head(y, along)) / 2.0, along)
 
 
-def _spacings(given: tuple[Any, ...], shape: tuple[int, ...], axes: tuple[int, ...]) -> list[Any]:
-    """Return for each axis the distance of neighbours: one number, or one for each pair."""
-    if not given:
+def _spacings(spacings: tuple[Any, ...], shape: tuple[int, ...], axes: tuple[int, ...]) -> list[Any]:
+    """Return the distance between neighbours along each axis: one number, or one for each pair."""
+    if not spacings:
         return [1.0] * len(axes)
-    if len(given) == 1 and not shape_of(lift(given[0])):
-        return list(given) * len(axes)
-    if len(given) != len(axes):
+    if len(spacings) == 1 and not shape_of(lift(spacings[0])):
+        return list(spacings) * len(axes)
+    if len(spacings) != len(axes):
         raise TypeError("invalid number of arguments")
-    return [_spacing(each, shape[axis]) for each, axis in zip(given, axes, strict=True)]
+    return [_spacing(each, shape[axis]) for each, axis in zip(spacings, axes, strict=True)]
 
 
-def _spacing(given: Any, length: int) -> Any:
-    places = lift(given)
+def _spacing(spacing: Any, length: int) -> Any:
+    places = lift(spacing)
     if not shape_of(places):
-        return given
+        return spacing
     if ndim_of(places) != 1:
         raise ValueError("distances must be either scalars or 1d")
     if shape_of(places) != (length,):
@@ -109,13 +109,13 @@ def _spacing(given: Any, length: int) -> Any:
 
 
 def _weighted(f: Any, axis: int, weights: tuple[Any, Any, Any], starts: tuple[int, int, int], length: int) -> Any:
-    """Return the sum of three slices of f, each times a weight."""
+    """Return the weighted sum of three slices of f."""
     terms = [weight * cut(f, axis, start, start + length) for weight, start in zip(weights, starts, strict=True)]
     return functools.reduce(operator.add, terms)
 
 
 def _edge(f: Any, axis: int, steps: Any, order: int, *, last: bool) -> Any:
-    """Return the slope at an edge, from its two or three nearest points."""
+    """Return the slope at an edge, from the two or three points next to it."""
     length = shape_of(f)[axis]
     uniform = not isinstance(steps, tuple)
     if order == 1:
@@ -136,7 +136,8 @@ def _edge(f: Any, axis: int, steps: Any, order: int, *, last: bool) -> Any:
 
 
 def _gradient_along(f: Any, steps: Any, axis: int, order: int) -> Any:
-    length, ndim = shape_of(f)[axis], ndim_of(f)
+    length = shape_of(f)[axis]
+    ndim = ndim_of(f)
     if length < order + 1:
         raise ValueError(
             "Shape of array too small to calculate a numerical gradient, "
@@ -146,18 +147,19 @@ def _gradient_along(f: Any, steps: Any, axis: int, order: int) -> Any:
         inner = (cut(f, axis, 2, None) - cut(f, axis, None, -2)) / (2.0 * steps)
         first = last = steps
     else:
-        one, two = head(steps, -1), tail(steps, -1)
+        one = head(steps, -1)
+        two = tail(steps, -1)
         weights = (-two / (one * (one + two)), (two - one) / (one * two), one / (two * (one + two)))
         standing = tuple(_upright(weight, ndim, axis) for weight in weights)
         inner = _weighted(f, axis, (standing[0], standing[1], standing[2]), (0, 1, 2), length - 2)
-        first, last = (
-            (pick(steps, 0), pick(steps, 1 % (length - 1))),
-            (pick(steps, length - 2 - (length > 2)), pick(steps, -1)),
-        )
+        first = (pick(steps, 0), pick(steps, 1 % (length - 1)))
+        last = (pick(steps, length - 2 - (length > 2)), pick(steps, -1))
     edges = _edge(f, axis, first, order, last=False), _edge(f, axis, last, order, last=True)
-    found = TABLE["concatenate"](edges[0], inner, edges[1], axis=axis)
+    slopes = TABLE["concatenate"](edges[0], inner, edges[1], axis=axis)
     wanted = dtype_of(f)
-    return TABLE["cast"](found, dtype=wanted.name) if wanted.kind in "fc" and wanted != dtype_of(found) else found
+    if wanted.kind in "fc" and wanted != dtype_of(slopes):
+        return TABLE["cast"](slopes, dtype=wanted.name)
+    return slopes
 
 
 @function(
@@ -182,5 +184,5 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> An
     if edge_order not in (1, 2):
         raise ValueError("'edge_order' greater than 2 not supported")
     steps = _spacings(varargs, shape, axes)
-    found = [_gradient_along(f, step, each - len(shape), edge_order) for step, each in zip(steps, axes, strict=True)]
-    return found[0] if len(found) == 1 else tuple(found)
+    slopes = [_gradient_along(f, step, each - len(shape), edge_order) for step, each in zip(steps, axes, strict=True)]
+    return slopes[0] if len(slopes) == 1 else tuple(slopes)

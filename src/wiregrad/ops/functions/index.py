@@ -1,8 +1,8 @@
-"""Functions that pick elements, and put elements in place of others.
+"""Functions that pick elements, and functions that put elements in place of others.
 
-Whole numbers and slices are settings of `getitem`. Arrays of indices are operands of `take`, along one axis: the axes
-they speak of are brought together and counted as one. So an index may be large, or recorded itself, and any number of
-axes may stand in front.
+Integers and slices are settings of `getitem`. Index arrays are operands of `take`, along one axis: the axes they index
+are first brought together and merged into one. So an index may be large, or recorded itself, and any number of axes may
+stand in front.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from wiregrad.ops.shape_records import hollow, stored_index
 
 
 def flat(x: Any) -> Any:
-    """Return the elements of x in one row."""
+    """Return the elements of x as an array of one axis."""
     return x if ndim_of(x) == 1 else shaped(x, (int(np.prod(shape_of(x))),))
 
 
 def shaped(x: Any, shape: tuple[int, ...]) -> Any:
-    """Return the elements of x in a shape that has as many."""
+    """Return x reshaped to a shape of the same size."""
     return x if shape_of(x) == shape else TABLE["reshape"](x, rank=ndim_of(x), shape=shape)
 
 
 def gathered(x: Any, indices: Any, axis: int) -> Any:
-    """Return what stands at indices of any shape along an axis, which is counted from the end."""
+    """Return the slices at indices of any shape along an axis, which is counted from the end."""
     return shaped(TABLE["take"](x, flat(indices), axis=axis), replaced(shape_of(x), axis, *shape_of(indices)))
 
 
 def pick(x: Any, *items: Any) -> Any:
-    """Return elements by whole numbers, slices, None and ..."""
+    """Return elements by an index of integers, slices, None and ..."""
     return TABLE["getitem"](x, index=stored_index(items, ndim_of(x)))
 
 
@@ -65,10 +65,11 @@ _INDICES = (
     ),
 )
 def getitem(x: Any, index: Any, /) -> Any:
-    """Elements by index: whole numbers, slices, None, ..., conditions and arrays of whole numbers."""
-    x, items = lift(x), [_item(item) for item in (index if isinstance(index, tuple) else (index,))]
+    """Elements by index: integers, slices, None, ..., boolean masks and integer arrays."""
+    x = lift(x)
+    items = [_item(item) for item in (index if isinstance(index, tuple) else (index,))]
     if not any(is_wire(item) for item in items):
-        # NumPy itself refuses what does not fit.
+        # NumPy itself raises for an index that does not fit.
         hollow(shape_of(x))[tuple(items)]
     if any(isinstance(item, np.ndarray) or is_wire(item) for item in items):
         return _advanced(x, items)
@@ -76,7 +77,7 @@ def getitem(x: Any, index: Any, /) -> Any:
 
 
 def _item(item: Any) -> Any:
-    """Return part of an index as a slice, None, ..., a whole number, or an array or wire of whole numbers or bools."""
+    """Return an item of an index as a slice, None, ..., an integer, or an array or wire of integers or bools."""
     if item is None or item is Ellipsis or isinstance(item, slice):
         return item
     if is_wire(item):
@@ -90,14 +91,14 @@ def _item(item: Any) -> Any:
 
 
 class Pick(NamedTuple):
-    """An array of indices along one axis; `fresh` if that is an axis of length 1 which the index itself adds."""
+    """An index array along one axis; `fresh` if the index itself adds that axis, with length 1."""
 
     indices: Any
     fresh: bool = False
 
 
 def _picks(item: Any) -> list[Any]:
-    """Return a part of an index with whole numbers and conditions as arrays of indices."""
+    """Convert an item of an index to parts along one axis each, with integers and masks as index arrays."""
     if item is None or item is Ellipsis or isinstance(item, slice):
         return [item]
     if is_wire(item) or isinstance(item, int) or item.dtype.kind != "b":
@@ -115,27 +116,26 @@ def _advanced(x: Any, items: list[Any]) -> Any:
     x = _sliced(x, parts)
     chosen = [k for k, part in enumerate(parts) if isinstance(part, Pick)]
     rest = [k for k, part in enumerate(parts) if not isinstance(part, Pick)]
-    # NumPy puts the axes of arrays that stand apart in front.
+    # If index arrays are not adjacent, NumPy puts their axes in front.
     first = chosen[0] if adjacent else 0
     x = _ordered(x, [*rest[:first], *chosen, *rest[first:]])
-    shape, last = shape_of(x), first + len(chosen)
+    shape = shape_of(x)
+    last = first + len(chosen)
     merged = shaped(x, (*shape[:first], int(np.prod(shape[first:last])), *shape[last:]))
     return gathered(merged, _counted([parts[k].indices for k in chosen], shape[first:last]), last - 1 - len(shape))
 
 
 def _filled(parts: list[Any], ndim: int) -> list[Any]:
-    """Return the parts of an index with the slices that its ellipsis, or its end, stands for."""
+    """Return the parts of an index with full slices in place of its ellipsis, or at its end."""
     used = sum(isinstance(part, slice) or (isinstance(part, Pick) and not part.fresh) for part in parts)
     dots = next((k for k, part in enumerate(parts) if part is Ellipsis), len(parts))
     return [*parts[:dots], *[slice(None)] * (ndim - used), *parts[dots + 1 :]]
 
 
 def _sliced(x: Any, parts: list[Any]) -> Any:
-    """Return x with the slices of an index applied, and with an axis for each of its parts."""
-    basic = [
-        slice(None) if isinstance(part, Pick) and not part.fresh else part if isinstance(part, slice) else None
-        for part in parts
-    ]
+    """Return x with the slices of an index applied, and one axis for each part of the index."""
+    basic = [slice(None) if isinstance(part, Pick) and not part.fresh else part for part in parts]
+    basic = [part if isinstance(part, slice) else None for part in basic]
     return x if all(item == slice(None) for item in basic) else pick(x, *basic)
 
 
@@ -144,7 +144,7 @@ def _ordered(x: Any, order: list[int]) -> Any:
 
 
 def _counted(indices: list[Any], lengths: tuple[int, ...]) -> Any:
-    """Return indices along several axes as indices along one that has all their elements in a row."""
+    """Convert indices along several axes to indices along the axis they are merged into."""
     if len(indices) == 1:
         return indices[0]
     total: Any = 0
@@ -169,7 +169,8 @@ def _counted(indices: list[Any], lengths: tuple[int, ...]) -> Any:
 )
 def take(x: Any, indices: Any, axis: int | None = None, mode: str = "raise") -> Any:
     """Elements by index along an axis, or of all in a row."""
-    x, indices = lift(x), lift(indices)
+    x = lift(x)
+    indices = lift(indices)
     x, axis = (flat(x), -1) if axis is None else (x, one_axis(axis, ndim_of(x)))
     if mode not in ("raise", "wrap", "clip"):
         raise ValueError(f"clipmode must be one of 'clip', 'raise', or 'wrap' (got '{mode}')")
@@ -194,7 +195,8 @@ def take(x: Any, indices: Any, axis: int | None = None, mode: str = "raise") -> 
 )
 def take_along_axis(x: Any, indices: Any, axis: int | None = -1) -> Any:
     """Elements by an array of indices along an axis; in the other axes the two broadcast."""
-    x, indices = lift(x), lift(indices)
+    x = lift(x)
+    indices = lift(indices)
     x, axis = (flat(x), -1) if axis is None else (x, one_axis(axis, ndim_of(x)))
     if dtype_of(indices).kind not in "iu":
         raise IndexError("`indices` must be an integer array")
@@ -225,7 +227,7 @@ def stretch(x: Any, shape: tuple[int, ...]) -> Any:
     ),
 )
 def compress(condition: Any, x: Any, axis: int | None = None) -> Any:
-    """What stands along an axis where a condition holds."""
+    """Slices along an axis where a condition holds."""
     if np.ndim(condition) != 1:
         raise ValueError("condition must be a 1-d array")
     return take(x, np.flatnonzero(fixed(condition)), axis)
@@ -281,10 +283,12 @@ def insert(x: Any, index: Any, values: Any, axis: int | None = None) -> Any:
     """The array with values put between its slices along an axis."""
     x = lift(x)
     x, axis = (flat(x), -1) if axis is None else (x, one_axis(axis, ndim_of(x)))
-    shape, values = shape_of(x), like(lift(values), x)
-    length, count = shape[axis], np.insert(np.empty(shape[axis], bool), index, True).size - shape[axis]
+    shape = shape_of(x)
+    values = like(lift(values), x)
+    length = shape[axis]
+    count = np.insert(np.empty(shape[axis], bool), index, True).size - shape[axis]
     if count == 1:
-        # At one place a number inserts all the slices that the values have along the axis.
+        # At a single index, all slices that the values have along the axis are inserted.
         values = shaped(values, (1,) * (len(shape) - ndim_of(values)) + shape_of(values))
         if np.ndim(index) == 0 and not isinstance(index, slice):
             rest = list(range(1, len(shape)))
@@ -297,12 +301,13 @@ def insert(x: Any, index: Any, values: Any, axis: int | None = None) -> Any:
 
 
 def like(values: Any, x: Any) -> Any:
-    """Return values in the dtype of the array they are put into."""
-    given, wanted = dtype_of(values), dtype_of(x)
-    if given == wanted:
+    """Cast values to the dtype of the array they are put into."""
+    dtype = dtype_of(values)
+    wanted = dtype_of(x)
+    if dtype == wanted:
         return values
-    if not np.can_cast(given, wanted, "same_kind"):
-        raise TypeError(f"values of {given} do not fit into an array of {wanted}")
+    if not np.can_cast(dtype, wanted, "same_kind"):
+        raise TypeError(f"values of dtype {dtype} cannot be put into an array of dtype {wanted}")
     return TABLE["cast"](values, dtype=wanted.name)
 
 
@@ -319,7 +324,7 @@ def like(values: Any, x: Any) -> Any:
     )
 )
 def put(x: Any, index: Any, values: Any) -> Any:
-    """The array with values at an index in place of what was there: what `x[index] = values` would make of a copy."""
+    """A copy of the array with values assigned at an index, as by `x[index] = values`."""
     x = lift(x)
     values = like(lift(values), x)
     shape = shape_of(values)
@@ -343,7 +348,7 @@ def put(x: Any, index: Any, values: Any) -> Any:
     )
 )
 def scatter_add(x: Any, index: Any, values: Any) -> Any:
-    """The array with values added at an index, as often as it names a place: what `np.add.at` would make of a copy."""
+    """A copy of the array with values added at an index, as often as it names an element, as by `np.add.at`."""
     x = lift(x)
     values = like(lift(values), x)
     shape = shape_of(x)
@@ -354,7 +359,7 @@ def scatter_add(x: Any, index: Any, values: Any) -> Any:
 
 
 def _plain(index: Any) -> Any:
-    """Return an index with what is recorded in it as plain arrays."""
+    """Return an index with its recorded parts as plain arrays."""
     return tuple(fixed(item) if is_wire(item) else item for item in (index if isinstance(index, tuple) else (index,)))
 
 
@@ -378,7 +383,7 @@ def argwhere(x: Any) -> Any:
 
 @function(np.copyto, np.put, np.place, np.putmask, np.fill_diagonal, np.put_along_axis, (np.add, "at"))
 def copyto(*_: Any, **__: Any) -> Any:
-    """Refuses: what is recorded does not change in place."""
+    """Refuses: a recorded value does not change in place."""
     raise MutationError(
         "a recorded value does not change in place; write x = wg.put(x, index, values), "
         f"wg.scatter_add(x, index, values) or np.where(mask, values, x){user_line()}"

@@ -1,4 +1,4 @@
-"""Functions of linear algebra: products of arrays, einsum, and NumPy's `linalg`."""
+"""Functions of linear algebra: products of arrays, einsum, and the functions of `np.linalg`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SVDResult: Any = type(np.linalg.svd(np.eye(1)))
 SlogdetResult: Any = type(np.linalg.slogdet(np.eye(1)))
 
 ALL = ("slice", None, None, None)
-"""A whole axis, in an index that is stored."""
+"""A full slice, in the form in which an index is stored."""
 
 
 def _shaped(x: Any, shape: Sequence[int]) -> Any:
@@ -31,13 +31,13 @@ def _shaped(x: Any, shape: Sequence[int]) -> Any:
 
 
 def _ordered(x: Any, order: Sequence[int]) -> Any:
-    """Return x with its axes, counted from the front, in another order."""
+    """Return x with its axes in another order; axes are counted from the front."""
     ndim = ndim_of(x)
     return x if list(order) == list(range(ndim)) else TABLE["permute"](x, axes=tuple(k - ndim for k in order))
 
 
 def _moved(x: Any, axis: int, to: int) -> Any:
-    """Return x with one axis in another place."""
+    """Return x with one axis moved to another position."""
     ndim = ndim_of(x)
     axis, to = (int(np.lib.array_utils.normalize_axis_index(k, ndim)) for k in (axis, to))
     order = [k for k in range(ndim) if k != axis]
@@ -63,12 +63,12 @@ def _sum(x: Any, *axes: int) -> Any:
 
 
 def _real(x: Any) -> Any:
-    """Return the real part of what is complex only because it was packed."""
+    """Return the real part; for values that are complex only because they were packed with complex ones."""
     return TABLE["real"](x) if dtype_of(x).kind == "c" else x
 
 
 def _named(*names: str) -> list[Any]:
-    """Return those of NumPy's functions that this NumPy has."""
+    """Return the NumPy functions of these names, as far as this version has them."""
     return [getattr(np, name) for name in names if hasattr(np, name)]
 
 
@@ -90,10 +90,12 @@ def _named(*names: str) -> list[Any]:
 )
 def matmul(a: Any, b: Any, /) -> Any:
     """Product of matrices, the last two axes; the axes in front broadcast, and an array of one axis is a vector."""
-    a, b = lift(a), lift(b)
-    left, right = shape_of(a), shape_of(b)
+    a = lift(a)
+    b = lift(b)
+    left = shape_of(a)
+    right = shape_of(b)
     if not left or not right:
-        raise ValueError(f"matmul needs arrays, and one of them is a number; got a {left}, b {right}: use * instead")
+        raise ValueError(f"matmul needs arrays of one or more axes; got a {left}, b {right}: use * for numbers")
     if left[-1] != right[max(-2, -len(right))]:
         raise ValueError(f"matmul needs a (..., n, k) and b (..., k, m); got a {left}, b {right}")
     if len(left) > 1 and len(right) > 1:
@@ -104,13 +106,15 @@ def matmul(a: Any, b: Any, /) -> Any:
 
 
 def _matrix_product(a: Any, b: Any) -> Any:
-    (*lead, n, k), (*other, _, m) = shape_of(a), shape_of(b)
+    *lead, n, k = shape_of(a)
+    *other, _, m = shape_of(b)
     if lead and not other:
         # One large product instead of many small ones, and no copies of b.
         return _shaped(TABLE["matmul"](_shaped(a, (prod(lead) * n, k)), b), (*lead, n, m))
     if lead != other:
         both = np.broadcast_shapes(tuple(lead), tuple(other))
-        a, b = _spread(a, (*both, n, k)), _spread(b, (*both, k, m))
+        a = _spread(a, (*both, n, k))
+        b = _spread(b, (*both, k, m))
     return TABLE["matmul"](a, b)
 
 
@@ -130,7 +134,8 @@ def _matrix_product(a: Any, b: Any) -> Any:
 )
 def dot(a: Any, b: Any) -> Any:
     """Sum of products over the last axis of a and the last but one of b."""
-    a, b = lift(a), lift(b)
+    a = lift(a)
+    b = lift(b)
     if not ndim_of(a) or not ndim_of(b):
         return a * b
     if ndim_of(b) <= 2:
@@ -146,7 +151,8 @@ def dot(a: Any, b: Any) -> Any:
 )
 def vdot(a: Any, b: Any, /) -> Any:
     """Sum of the products of all elements, the first ones conjugated."""
-    a, b = lift(a), lift(b)
+    a = lift(a)
+    b = lift(b)
     return matmul(conj(_shaped(a, (prod(shape_of(a)),))), _shaped(b, (prod(shape_of(b)),)))
 
 
@@ -182,7 +188,8 @@ def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
 )
 def matvec(x1: Any, x2: Any, /) -> Any:
     """Products of matrices and vectors."""
-    a, b = lift(x1), lift(x2)
+    a = lift(x1)
+    b = lift(x2)
     y = matmul(a, _shaped(b, (*shape_of(b), 1)))
     return _shaped(y, shape_of(y)[:-1])
 
@@ -200,7 +207,8 @@ def matvec(x1: Any, x2: Any, /) -> Any:
 )
 def vecmat(x1: Any, x2: Any, /) -> Any:
     """Products of vectors, conjugated, and matrices."""
-    a, b = conj(lift(x1)), lift(x2)
+    a = conj(lift(x1))
+    b = lift(x2)
     y = matmul(_shaped(a, (*shape_of(a)[:-1], 1, *shape_of(a)[-1:])), b)
     return _shaped(y, (*shape_of(y)[:-2], *shape_of(y)[-1:]))
 
@@ -218,7 +226,8 @@ def vecmat(x1: Any, x2: Any, /) -> Any:
 )
 def inner(a: Any, b: Any, /) -> Any:
     """Sum of products over the last axes."""
-    a, b = lift(a), lift(b)
+    a = lift(a)
+    b = lift(b)
     return tensordot(a, b, (-1, -1)) if ndim_of(a) and ndim_of(b) else a * b
 
 
@@ -231,7 +240,8 @@ def inner(a: Any, b: Any, /) -> Any:
 )
 def outer(a: Any, b: Any) -> Any:
     """Products of every element of a with every element of b."""
-    a, b = lift(a), lift(b)
+    a = lift(a)
+    b = lift(b)
     return _shaped(a, (prod(shape_of(a)), 1)) * _shaped(b, (1, prod(shape_of(b))))
 
 
@@ -249,11 +259,12 @@ def outer(a: Any, b: Any) -> Any:
     ),
 )
 def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
-    """Sum of products over several axes: so many of the last and first ones, or two lists of them."""
-    a, b = lift(a), lift(b)
+    """Sum of products over several axes: a number of last and first ones, or two lists of axes."""
+    a = lift(a)
+    b = lift(b)
     if np.ndim(axes) == 0 and not isinstance(axes, tuple | list):
         axes = (range(-int(axes), 0), range(int(axes)))
-    summed_a, summed_b = (_axes(given, ndim_of(x)) for x, given in zip((a, b), axes, strict=True))
+    summed_a, summed_b = (_axes(summed, ndim_of(x)) for x, summed in zip((a, b), axes, strict=True))
     lengths = [[shape_of(x)[k] for k in chosen] for x, chosen in ((a, summed_a), (b, summed_b))]
     if lengths[0] != lengths[1]:
         raise ValueError("shape-mismatch for sum")
@@ -266,9 +277,9 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
     return _shaped(y, left + right)
 
 
-def _axes(given: Any, ndim: int) -> list[int]:
-    """Return one axis or several, in the order given, counted from the front."""
-    listed = list(given) if np.ndim(given) else [given]
+def _axes(axes: Any, ndim: int) -> list[int]:
+    """Return one axis or several as a list in the same order, counted from the front."""
+    listed = list(axes) if np.ndim(axes) else [axes]
     return [int(np.lib.array_utils.normalize_axis_index(int(axis), ndim)) for axis in listed]
 
 
@@ -286,7 +297,8 @@ def _axes(given: Any, ndim: int) -> list[int]:
 )
 def kron(a: Any, b: Any) -> Any:
     """A copy of b for each element of a, multiplied by it."""
-    a, b = lift(a), lift(b)
+    a = lift(a)
+    b = lift(b)
     ndim = max(ndim_of(a), ndim_of(b))
     left, right = ((1,) * (ndim - ndim_of(x)) + shape_of(x) for x in (a, b))
     blocks = _shaped(a, [length for n in left for length in (n, 1)]) * _shaped(
@@ -311,7 +323,8 @@ def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axi
     """The vector at right angles to two vectors of length 3 (or 2, whose third element is taken as 0)."""
     if axis is not None:
         axisa = axisb = axisc = axis
-    a, b = _moved(lift(a), axisa, -1), _moved(lift(b), axisb, -1)
+    a = _moved(lift(a), axisa, -1)
+    b = _moved(lift(b), axisb, -1)
     if not {shape_of(a)[-1], shape_of(b)[-1]} <= {2, 3}:
         raise ValueError("incompatible dimensions for cross product (dimension must be 2 or 3)")
     one, two = ([_last(x, k) for k in range(shape_of(x)[-1])] for x in (a, b))
@@ -327,7 +340,7 @@ def _times(one: Sequence[Any], two: Sequence[Any], i: int, j: int) -> Any:
 
 
 def _minus(one: Any, two: Any) -> Any:
-    """Return a difference of which one side may be 0, written None."""
+    """Return one - two, where None stands for 0."""
     if two is None:
         return one
     return -two if one is None else one - two
@@ -346,7 +359,7 @@ def matrix_transpose(x: Any, /) -> Any:
 
 
 Label = Hashable
-"""An index of einsum: a letter, a whole number, or a negative one for an axis that `...` stands for."""
+"""A label of an einsum axis: a letter, an integer, or a negative integer for an axis that `...` stands for."""
 
 
 @function(
@@ -371,7 +384,7 @@ Label = Hashable
     ),
 )
 def einsum(*operands: Any, optimize: Any = False, **keywords: Any) -> Any:
-    """Sums of products over named axes, as in "ij,jk->ik"; the order of the products is chosen by itself."""
+    """Sums of products over named axes, as in "ij,jk->ik"; the order of the products is chosen automatically."""
     if keywords:
         raise TypeError(f"einsum takes subscripts, arrays and optimize= here; got {', '.join(keywords)}=")
     terms, wanted, arrays = _parsed(operands)
@@ -388,26 +401,27 @@ def einsum(*operands: Any, optimize: Any = False, **keywords: Any) -> Any:
 
 
 def _parsed(operands: Sequence[Any]) -> tuple[list[list[Any]], list[Any] | None, list[Any]]:
-    """Return the labels of each operand, those of the output (None if not given), and the operands."""
+    """Return the labels of each operand, the labels of the output (None if left out), and the operands."""
     if not operands:
         raise ValueError("must specify the einstein sum subscripts string and at least one operand")
     if isinstance(operands[0], str):
         text, *arrays = operands
-        given, arrow, wanted = text.replace(" ", "").partition("->")
-        terms = [_letters(term) for term in given.split(",")]
+        inputs, arrow, wanted = text.replace(" ", "").partition("->")
+        terms = [_letters(term) for term in inputs.split(",")]
         if len(terms) != len(arrays):
             raise ValueError(f"einsum: {text!r} names {len(terms)} operands; got {len(arrays)}")
         return terms, _letters(wanted) if arrow else None, arrays
-    lists, arrays = list(operands[1::2]), list(operands[: len(operands) // 2 * 2 : 2])
+    lists = list(operands[1::2])
+    arrays = list(operands[: len(operands) // 2 * 2 : 2])
     return [list(term) for term in lists], list(operands[-1]) if len(operands) % 2 else None, arrays
 
 
 def _letters(term: str) -> list[Any]:
-    found = [Ellipsis if letter == "." else letter for letter in term.replace("...", ".")]
+    labels = [Ellipsis if letter == "." else letter for letter in term.replace("...", ".")]
     plain = term.replace("...", "", 1)
     if plain and not (plain.isascii() and plain.isalpha()):
         raise ValueError(f"einsum: subscripts are letters and at most one '...'; got {term!r}")
-    return found
+    return labels
 
 
 def _without_ellipsis(
@@ -417,7 +431,7 @@ def _without_ellipsis(
     for slot, (term, ndim) in enumerate(zip(terms, ndims, strict=True)):
         extra = ndim - len(term) + (Ellipsis in term)
         if extra < 0 or (extra and Ellipsis not in term):
-            raise ValueError(f"einsum: operand {slot} has {ndim} axes, its subscripts are {len(term)}")
+            raise ValueError(f"einsum: operand {slot} has {ndim} axes but {len(term)} subscripts")
         widest = max(widest, extra)
     named = [label for term in terms for label in term if label is not Ellipsis]
     if wanted is None:
@@ -435,7 +449,7 @@ def _filled(term: list[Any], extra: int) -> list[Label]:
 
 
 def _no_repeats(x: Any, labels: list[Label]) -> tuple[Any, list[Label]]:
-    """Return the diagonal wherever a label stands twice."""
+    """Return an operand with the diagonal taken for each label that occurs twice."""
     for label in [label for label in dict.fromkeys(labels) if labels.count(label) > 1]:
         while labels.count(label) > 1:
             first = labels.index(label)
@@ -452,7 +466,7 @@ def _no_repeats(x: Any, labels: list[Label]) -> tuple[Any, list[Label]]:
 
 
 def _diagonal(x: Any, offset: int) -> Any:
-    """Return the diagonals of the last two axes, as a slice of both laid out in one row."""
+    """Return the diagonals of the last two axes, as a slice with a step of both axes merged."""
     *lead, m, n = shape_of(x)
     count = max(0, min(m + min(offset, 0), n - max(offset, 0)))
     start = offset if offset >= 0 else -offset * n
@@ -474,7 +488,7 @@ def _sizes(pieces: Sequence[tuple[Any, list[Label]]]) -> dict[Label, int]:
 
 
 def _no_stretch(x: Any, labels: list[Label], sizes: dict[Label, int]) -> tuple[Any, list[Label]]:
-    """Drop the axes of length 1 that are longer elsewhere."""
+    """Drop axes of length 1 whose label is longer in another operand."""
     kept = [k for k, label in enumerate(labels) if shape_of(x)[k] == sizes[label]]
     return _shaped(x, [shape_of(x)[k] for k in kept]), [labels[k] for k in kept]
 
@@ -483,19 +497,19 @@ def _no_stretch(x: Any, labels: list[Label], sizes: dict[Label, int]) -> tuple[A
 def _path(
     terms: tuple[tuple[Label, ...], ...], shapes: tuple[tuple[int, ...], ...], wanted: tuple[Label, ...]
 ) -> list[tuple[int, ...]]:
-    """Return which operands are multiplied when; NumPy decides where there is a choice."""
+    """Return the order in which operands are contracted, chosen by NumPy if there are more than two."""
     if len(terms) <= 2:
         return [tuple(range(len(terms)))]
     numbers: dict[Label, int] = {}
     sublists = [[numbers.setdefault(label, len(numbers)) for label in term] for term in (*terms, wanted)]
     arrays = [np.broadcast_to(np.float64(0), shape) for shape in shapes]
     mixed: list[Any] = [item for pair in zip(arrays, sublists, strict=False) for item in pair]
-    found: list[tuple[int, ...]] = np.einsum_path(*mixed, sublists[-1], optimize="greedy")[0][1:]
-    return found
+    path: list[tuple[int, ...]] = np.einsum_path(*mixed, sublists[-1], optimize="greedy")[0][1:]
+    return path
 
 
 def _contracted(taken: Sequence[tuple[Any, list[Label]]], kept: set[Label]) -> tuple[Any, list[Label]]:
-    """Multiply operands one after the other, and sum what is not kept."""
+    """Multiply operands one after the other, and sum over labels that are not kept."""
     result, *others = taken
     while others:
         second, *others = others
@@ -511,27 +525,35 @@ def _summed(x: Any, labels: list[Label], kept: set[Label]) -> tuple[Any, list[La
 
 def _pair(a: Any, of_a: list[Label], b: Any, of_b: list[Label], kept: set[Label]) -> tuple[Any, list[Label]]:
     shared = [label for label in of_a if label in of_b]
-    batch, summed = [label for label in shared if label in kept], [label for label in shared if label not in kept]
-    free_a, free_b = [label for label in of_a if label not in of_b], [label for label in of_b if label not in of_a]
+    batch = [label for label in shared if label in kept]
+    summed = [label for label in shared if label not in kept]
+    free_a = [label for label in of_a if label not in of_b]
+    free_b = [label for label in of_b if label not in of_a]
     length = {**dict(zip(of_a, shape_of(a), strict=True)), **dict(zip(of_b, shape_of(b), strict=True))}
 
-    def laid(x: Any, labels: list[Label], *order: list[Label]) -> Any:
+    def put_in_order(x: Any, labels: list[Label], *order: list[Label]) -> Any:
         return _ordered(x, [labels.index(label) for group in order for label in group])
 
-    def lengths(labels: list[Label]) -> list[int]:
+    def lengths_of(labels: list[Label]) -> list[int]:
         return [length[label] for label in labels]
 
     final = [*batch, *free_a, *free_b]
     if not summed:
-        right = _shaped(laid(b, of_b, batch, free_b), [*lengths(batch), *(1 for _ in free_a), *lengths(free_b)])
-        left = _shaped(laid(a, of_a, batch, free_a), [*lengths(batch), *lengths(free_a), *(1 for _ in free_b)])
+        right = _shaped(
+            put_in_order(b, of_b, batch, free_b), [*lengths_of(batch), *(1 for _ in free_a), *lengths_of(free_b)]
+        )
+        left = _shaped(
+            put_in_order(a, of_a, batch, free_a), [*lengths_of(batch), *lengths_of(free_a), *(1 for _ in free_b)]
+        )
         return left * right, final
-    n, k, m = prod(lengths(free_a)), prod(lengths(summed)), prod(lengths(free_b))
+    n = prod(lengths_of(free_a))
+    k = prod(lengths_of(summed))
+    m = prod(lengths_of(free_b))
     y = TABLE["matmul"](
-        _shaped(laid(a, of_a, batch, free_a, summed), [*lengths(batch), n, k]),
-        _shaped(laid(b, of_b, batch, summed, free_b), [*lengths(batch), k, m]),
+        _shaped(put_in_order(a, of_a, batch, free_a, summed), [*lengths_of(batch), n, k]),
+        _shaped(put_in_order(b, of_b, batch, summed, free_b), [*lengths_of(batch), k, m]),
     )
-    return _shaped(y, lengths(final)), final
+    return _shaped(y, lengths_of(final)), final
 
 
 @function(
@@ -549,12 +571,14 @@ def _pair(a: Any, of_a: list[Label], b: Any, of_b: list[Label], kept: set[Label]
 )
 def solve(a: Any, b: Any) -> Any:
     """The x for which a @ x = b; b is one vector if it has one axis, else matrices."""
-    a, b = lift(a), lift(b)
+    a = lift(a)
+    b = lift(b)
     if ndim_of(a) < 2:
         raise np.linalg.LinAlgError(f"{ndim_of(a)}-dimensional array given. Array must be at least two-dimensional")
     vector = ndim_of(b) == 1
     matrices = _shaped(b, (*shape_of(b), 1)) if vector else b
-    (*lead, n, m), (*other, rows, columns) = shape_of(a), shape_of(matrices)
+    *lead, n, m = shape_of(a)
+    *other, rows, columns = shape_of(matrices)
     both = np.broadcast_shapes(tuple(lead), tuple(other))
     x = TABLE["solve"](_spread(a, (*both, n, m)), _spread(matrices, (*both, rows, columns)), strict=True)
     return _shaped(x, shape_of(x)[:-1]) if vector else x
@@ -631,11 +655,11 @@ _RECTANGLES: tuple[tuple[Any, ...], ...] = (
     ((3, 1), {}),
     ((2, 1, 2, 2), {}),
 )
-"""Samples for functions of matrices that are not wider than high."""
+"""Samples for functions of matrices with at least as many rows as columns."""
 
 
 def _with(samples: Sequence[tuple[Any, ...]], **settings: Any) -> list[tuple[Any, ...]]:
-    return [(*shapes, {**given, **settings}) for *shapes, given in samples]
+    return [(*shapes, {**keywords, **settings}) for *shapes, keywords in samples]
 
 
 @function(
@@ -674,7 +698,7 @@ def svdvals(x: Any, /) -> Any:
     samples=normal_samples(*_RECTANGLES, ((2, 4), {}), ((3, 3), {"mode": "complete"}), ((4, 2), {"mode": "r"})),
 )
 def qr(a: Any, mode: str = "reduced") -> Any:
-    """Orthogonal columns and the upper triangle that makes the matrix of them; the gradient wants full rank."""
+    """QR decomposition: orthogonal columns and an upper triangle; the gradient needs full rank."""
     a = lift(a)
     *_, m, n = shape_of(a)
     if mode not in ("reduced", "r") and (mode != "complete" or m > n):
@@ -683,9 +707,11 @@ def qr(a: Any, mode: str = "reduced") -> Any:
         )
     packed = TABLE["qr"](a)
     if m < n:
-        q, r = _columns(packed, 0, m), _columns(packed, m, m + n)
+        q = _columns(packed, 0, m)
+        r = _columns(packed, m, m + n)
     else:
-        q, r = _rows(packed, 0, m), _rows(packed, m, m + n)
+        q = _rows(packed, 0, m)
+        r = _rows(packed, m, m + n)
     return r if mode == "r" else QRResult(q, r)
 
 
@@ -703,8 +729,9 @@ def pinv(a: Any, rcond: Any = None, hermitian: bool = False, **keywords: Any) ->
     if hermitian or keywords.keys() - {"rtol"} or np.ndim(rcond):
         raise TypeError("pinv takes rcond or rtol, one number, and no hermitian=True here")
     if "rtol" in keywords:
-        given = keywords["rtol"]
-        rcond = float(np.finfo(a.dtype).eps) * max(shape_of(a)[-2:]) if given is None else given
+        rcond = keywords["rtol"]
+        if rcond is None:
+            rcond = float(np.finfo(a.dtype).eps) * max(shape_of(a)[-2:])
     return TABLE["pinv"](a, rcond=None if rcond is None else float(rcond))
 
 
@@ -723,16 +750,19 @@ def pinv(a: Any, rcond: Any = None, hermitian: bool = False, **keywords: Any) ->
 )
 def matrix_power(a: Any, n: Any) -> Any:
     """A square matrix to a whole power; negative powers are those of the inverse."""
-    a, n = lift(a), int(np.asarray(n).__index__())
+    a = lift(a)
+    n = int(np.asarray(n).__index__())
     if shape_of(a)[-2:-1] != shape_of(a)[-1:]:
         raise np.linalg.LinAlgError(f"matrix_power needs square matrices; got {shape_of(a)}")
     if n == 0:
         return TABLE["where"](np.broadcast_to(np.True_, shape_of(a)), np.eye(shape_of(a)[-1], dtype=a.dtype), a)
     if n < 0:
-        a, n = inv(a), -n
+        a = inv(a)
+        n = -n
     if n == 3:
         return matmul(matmul(a, a), a)
-    square, result = None, None
+    square = None
+    result = None
     while n:
         square = a if square is None else matmul(square, square)
         n, odd = divmod(n, 2)
@@ -757,7 +787,8 @@ def multi_dot(arrays: Any) -> Any:
     arrays = [lift(x) for x in arrays]
     if len(arrays) < 2:
         raise ValueError("Expecting at least two arrays.")
-    first, last = ndim_of(arrays[0]) == 1, ndim_of(arrays[-1]) == 1
+    first = ndim_of(arrays[0]) == 1
+    last = ndim_of(arrays[-1]) == 1
     if first:
         arrays[0] = _shaped(arrays[0], (1, *shape_of(arrays[0])))
     if last:
@@ -770,14 +801,16 @@ def multi_dot(arrays: Any) -> Any:
 
 
 def _splits(lengths: tuple[int, ...]) -> dict[tuple[int, int], int]:
-    """Return for each run of matrices where it is cut in two at the least cost."""
+    """Return for each run of matrices where to split it so that the product costs least."""
     count = len(lengths) - 1
-    cost, cut = {(k, k): 0 for k in range(count)}, {}
+    cost = {(k, k): 0 for k in range(count)}
+    cut = {}
     for width in range(1, count):
         for i in range(count - width):
             j = i + width
-            found = [cost[i, k] + cost[k + 1, j] + lengths[i] * lengths[k + 1] * lengths[j + 1] for k in range(i, j)]
-            cost[i, j], cut[i, j] = min(found), i + found.index(min(found))
+            costs = [cost[i, k] + cost[k + 1, j] + lengths[i] * lengths[k + 1] * lengths[j + 1] for k in range(i, j)]
+            cost[i, j] = min(costs)
+            cut[i, j] = i + costs.index(min(costs))
     return cut
 
 
@@ -804,13 +837,15 @@ def lstsq(a: Any, b: Any, rcond: Any = None) -> tuple[Any, Any, Any, Any]:
 
     The gradient is that among matrices of the same rank.
     """
-    a, b = lift(a), lift(b)
+    a = lift(a)
+    b = lift(b)
     if ndim_of(a) != 2:
         raise np.linalg.LinAlgError(f"{ndim_of(a)}-dimensional array given. Array must be two-dimensional")
     vector = ndim_of(b) == 1
     right = _shaped(b, (*shape_of(b), 1)) if vector else b
     x = TABLE["lstsq"](a, right, rcond=None if rcond is None else float(rcond))
-    (m, n), cut = shape_of(a), None if rcond is None or rcond < 0 else float(rcond)
+    m, n = shape_of(a)
+    cut = None if rcond is None or rcond < 0 else float(rcond)
     rank = TABLE["matrix_rank"](a, rtol=cut)
     residual = right - matmul(a, x)
     squares = _real(_sum(residual * conj(residual), -2))
@@ -823,7 +858,7 @@ def lstsq(a: Any, b: Any, rcond: Any = None) -> tuple[Any, Any, Any, Any]:
 
 @function(np.linalg.matrix_rank)
 def matrix_rank(a: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any = None) -> Any:
-    """How many singular values are more than a share of the largest; it has no gradient."""
+    """Number of singular values above a fraction of the largest; it has no gradient."""
     if tol is not None or hermitian or np.ndim(rtol):
         raise TypeError("matrix_rank takes rtol, one number, and no tol or hermitian=True here")
     return TABLE["matrix_rank"](lift(a), rtol=None if rtol is None else float(rtol))
@@ -855,9 +890,11 @@ def cond(x: Any, p: Any = None) -> Any:
 def _condition(x: Any, p: Any) -> Any:
     if p in (None, 2, -2):
         values = svdvals(x)
-        largest, least = _last(values, 0), _last(values, -1)
+        largest = _last(values, 0)
+        least = _last(values, -1)
         return least / largest if p == -2 else largest / least
-    norm, dtype = FUNCTIONS["norm"].run, dtype_of(x)
+    norm = FUNCTIONS["norm"].run
+    dtype = dtype_of(x)
     wide = x if dtype.kind == "c" else TABLE["cast"](x, dtype="float64")
     y = norm(x, p, axis=(-2, -1)) * norm(TABLE["inv"](wide, strict=False), p, axis=(-2, -1))
     return y if dtype_of(y).itemsize <= dtype.itemsize else TABLE["cast"](y, dtype=dtype.name)

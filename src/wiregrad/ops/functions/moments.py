@@ -1,4 +1,4 @@
-"""Functions that say how numbers spread and how they move together, and the lengths of vectors and matrices."""
+"""Variances, covariances and averages, and the norms of vectors and matrices."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from wiregrad.ops.reduce_records import merged
 
 
 def _square(x: Any) -> Any:
-    """Return the square of the magnitude."""
+    """Return the squared magnitude."""
     return TABLE["real"](conj(x) * x) if is_complex(x) else TABLE["square"](x)
 
 
 def _root(x: Any) -> Any:
-    """Return the root of a sum of squares; at 0 the gradient is 0, as of a length, and the second derivative NaN."""
+    """Return the root of a sum of squares; at 0 its gradient is 0, as for a norm, and the second derivative is NaN."""
     return TABLE["where"](TABLE["equal"](x, 0.0), TABLE["power"](x, 1.5), TABLE["sqrt"](x))
 
 
@@ -76,16 +76,16 @@ def std(
 
 
 def _fitted_weights(weights: Any, shape: tuple[int, ...], axis: Any) -> Any:
-    """Return weights that stretch to a shape, given for all of it or for some axes."""
+    """Return weights, given for a whole array or for some of its axes, in a form that broadcasts to its shape."""
     if shape_of(weights) == shape:
         return weights
     if axis is None:
         raise TypeError("Axis must be specified when shapes of a and weights differ.")
-    given = np.lib.array_utils.normalize_axis_tuple(axis, len(shape), argname="axis")
-    if shape_of(weights) != tuple(shape[each] for each in given):
+    axes = np.lib.array_utils.normalize_axis_tuple(axis, len(shape), argname="axis")
+    if shape_of(weights) != tuple(shape[each] for each in axes):
         raise ValueError("Shape of weights must be consistent with shape of a along specified axis.")
-    order = tuple(int(k) - len(given) for k in np.argsort(given))
-    fitting = tuple(n if k in given else 1 for k, n in enumerate(shape))
+    order = tuple(int(k) - len(axes) for k in np.argsort(axes))
+    fitting = tuple(n if k in axes else 1 for k, n in enumerate(shape))
     return shaped(TABLE["permute"](weights, axes=order), fitting)
 
 
@@ -102,18 +102,18 @@ def _fitted_weights(weights: Any, shape: tuple[int, ...], axis: Any) -> Any:
     ),
 )
 def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = False, *, keepdims: bool = False) -> Any:
-    """Mean in which each element counts as much as its weight."""
+    """Weighted mean along axes, or of everything."""
     a = lift(a)
     if weights is None:
-        found = mean(a, axis, keepdims=keepdims)
-        scale = np.full((), count(a, trailing(axis, ndim_of(a))), dtype_of(found))
+        y = mean(a, axis, keepdims=keepdims)
+        scale = np.full((), count(a, trailing(axis, ndim_of(a))), dtype_of(y))
     else:
         weights = _fitted_weights(lift(weights), shape_of(a), axis)
         scale = sum_(cast(weights, np.result_type(dtype_of(a), dtype_of(weights))), axis, keepdims=keepdims)
         if not is_wire(scale) and np.any(scale == 0.0):
             raise ZeroDivisionError("Weights sum to zero, can't be normalized")
-        found = sum_(a * weights, axis, keepdims=keepdims) / scale
-    return (found, whole(scale, found)) if returned else found
+        y = sum_(a * weights, axis, keepdims=keepdims) / scale
+    return (y, whole(scale, y)) if returned else y
 
 
 def _observations(x: Any, dtype: Any, *, rowvar: bool) -> Any:
@@ -130,10 +130,20 @@ def _turned(x: Any) -> Any:
 
 
 def _cov_weights(fweights: Any, aweights: Any) -> Any:
-    given = [np.asarray(weights, float) for weights in (fweights, aweights) if weights is not None]
-    if any(weights.ndim > 1 or np.any(weights < 0) for weights in given):
-        raise ValueError("weights must be one row of numbers that are not negative")
-    return math.prod(given[1:], start=given[0]) if given else None
+    factors = [np.asarray(weights, float) for weights in (fweights, aweights) if weights is not None]
+    if any(weights.ndim > 1 or np.any(weights < 0) for weights in factors):
+        raise ValueError("weights must have one axis and no negative numbers")
+    return math.prod(factors[1:], start=factors[0]) if factors else None
+
+
+def _degrees_of_freedom(count: int, free: float, weights: Any, aweights: Any) -> Any:
+    """Return the divisor of a covariance of `count` observations, or of weighted ones."""
+    if weights is None:
+        return float(count - free)
+    total = np.sum(weights)
+    if not free:
+        return total
+    return total - (free if aweights is None else free * np.sum(weights * np.asarray(aweights)) / total)
 
 
 @function(
@@ -166,17 +176,18 @@ def cov(
     x = _observations(m, wanted, rowvar=rowvar)
     if y is not None:
         x = TABLE["concatenate"](x, _observations(y, wanted, rowvar=rowvar), axis=-2)
-    weights, free = _cov_weights(fweights, aweights), (0 if bias else 1) if ddof is None else ddof
-    factor, centre = float(shape_of(x)[1] - free), mean(x, 1, keepdims=True)
+    weights = _cov_weights(fweights, aweights)
+    free = ddof
+    if free is None:
+        free = 0 if bias else 1
+    centre = mean(x, 1, keepdims=True)
     if weights is not None:
-        factor = np.sum(weights)
         centre = average(x, 1, weights, keepdims=True)
-        if free:
-            factor -= free if aweights is None else free * np.sum(weights * np.asarray(aweights)) / factor
+    factor = _degrees_of_freedom(shape_of(x)[1], free, weights, aweights)
     x = x - centre
     other = x if weights is None else x * weights
-    found = TABLE["matmul"](x, conj(_turned(other))) * float(np.true_divide(1, max(factor, 0.0)))
-    return shaped(found, tuple(n for n in shape_of(found) if n != 1))
+    covariances = TABLE["matmul"](x, conj(_turned(other))) * float(np.true_divide(1, max(factor, 0.0)))
+    return shaped(covariances, tuple(n for n in shape_of(covariances) if n != 1))
 
 
 @function(
@@ -185,14 +196,14 @@ def cov(
 )
 def corrcoef(x: Any, y: Any = None, rowvar: bool = True, *, dtype: Any = None) -> Any:
     """Correlations of variables, which are rows unless `rowvar` is false."""
-    found = cov(x, y, rowvar, dtype=dtype)
-    if not shape_of(found):
-        return found / found
-    size = shape_of(found)[0]
-    variance = gathered(flat(found), np.arange(0, size * size, size + 1), -1)
+    covariances = cov(x, y, rowvar, dtype=dtype)
+    if not shape_of(covariances):
+        return covariances / covariances
+    size = shape_of(covariances)[0]
+    variance = gathered(flat(covariances), np.arange(0, size * size, size + 1), -1)
     deviation = TABLE["sqrt"](_parts(variance)[0])
-    found = found / shaped(deviation, (size, 1)) / shaped(deviation, (1, size))
-    real, *imaginary = (TABLE["clip"](part, -1.0, 1.0) for part in _parts(found))
+    correlations = covariances / shaped(deviation, (size, 1)) / shaped(deviation, (1, size))
+    real, *imaginary = (TABLE["clip"](part, -1.0, 1.0) for part in _parts(correlations))
     return real + imaginary[0] * 1j if imaginary else real
 
 
@@ -219,7 +230,7 @@ def _vector_norm(x: Any, order: Any, axes: tuple[int, ...], keepdims: bool) -> A
         return TABLE["max" if order > 0 else "min"](size, axes=axes, keepdims=keepdims)
     total = TABLE["sum"](size ** float(order), axes=axes, keepdims=keepdims)
     length = total ** (1.0 / order)
-    # Lengths have no slope at 0, where the smallest subgradient is 0.
+    # A norm has no slope at 0; its minimum-norm subgradient there is 0.
     return TABLE["where"](TABLE["equal"](total, 0.0), total**1.5, length) if order > 0 else length
 
 
@@ -238,7 +249,7 @@ def _matrix_norm(x: Any, order: Any, row: int, column: int) -> Any:
         raise ValueError("Invalid norm order for matrices.")
     added, left = (row, column) if abs(order) == 1 else (column, row)
     sums = TABLE["sum"](abs(x), axes=(added,), keepdims=False)
-    # The other axis moved by one if the one that was added up stood behind it.
+    # The sum removed an axis, so the index from the end of an axis before it is now one less in magnitude.
     return TABLE["max" if order > 0 else "min"](sums, axes=(left + (left < added),), keepdims=False)
 
 
@@ -269,13 +280,17 @@ def _matrix_norm(x: Any, order: Any, row: int, column: int) -> Any:
 def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
     """Length of vectors or size of matrices; the gradient at 0 is 0."""
     x = lift(x)
-    shape, ndim = shape_of(x), ndim_of(x)
+    shape = shape_of(x)
+    ndim = ndim_of(x)
     everything = axis is None and (ord is None or (ord in ("f", "fro") and ndim == 2) or (ord == 2 and ndim == 1))
     if everything:
-        # NumPy takes an inner product here and a sum elsewhere: they round differently.
+        # NumPy uses an inner product here and a sum elsewhere, which round differently.
         square = functools.reduce(operator.add, [_inner(row) for row in _parts(flat(x))])
         return shaped(_root(square), (1,) * ndim if keepdims else ())
-    axes = tuple(range(ndim)) if axis is None else axis if isinstance(axis, tuple) else (axis,)
+    if axis is None:
+        axes: tuple[Any, ...] = tuple(range(ndim))
+    else:
+        axes = axis if isinstance(axis, tuple) else (axis,)
     if len(axes) == 1:
         return _vector_norm(x, ord, trailing(axes, ndim), bool(keepdims))
     if len(axes) != 2:
@@ -283,8 +298,8 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
     first, second = (one_axis(each, ndim) for each in axes)
     if first == second:
         raise ValueError("Duplicate axes given.")
-    found = _matrix_norm(x, ord, first, second)
-    return shaped(found, kept(shape, (first, second))) if keepdims else found
+    y = _matrix_norm(x, ord, first, second)
+    return shaped(y, kept(shape, (first, second))) if keepdims else y
 
 
 @function(
@@ -302,8 +317,8 @@ def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any
     """Length of vectors, along one axis or several."""
     shape = shape_of(x)
     axes = trailing(axis, len(shape))
-    found = _vector_norm(merged(x, axes), ord, (-1,), keepdims=False)
-    return shaped(found, kept(shape, axes)) if keepdims else found
+    y = _vector_norm(merged(x, axes), ord, (-1,), keepdims=False)
+    return shaped(y, kept(shape, axes)) if keepdims else y
 
 
 @function(

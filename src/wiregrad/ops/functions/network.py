@@ -1,6 +1,6 @@
-"""Functions of neural networks, with PyTorch's names and arguments, and NumPy's convolutions.
+"""Functions of neural networks with PyTorch's names and arguments, and NumPy's convolutions.
 
-Convolutions gather the windows of their input and end in one product of matrices.
+A convolution gathers the windows of its input and ends in one matrix product.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def _permute(x: Any, *axes: int) -> Any:
 
 
 def _pad(x: Any, widths: list[tuple[int, int]], value: float = 0.0) -> Any:
-    """Return x with a border along its last axes."""
+    """Return x padded along its last axes."""
     lead = len(shape_of(x)) - len(widths)
     if not any(map(any, widths)):
         return x
@@ -40,11 +40,11 @@ def _pad(x: Any, widths: list[tuple[int, int]], value: float = 0.0) -> Any:
 
 
 def _each(setting: Any, rank: int, name: str) -> Lengths:
-    """Return a setting that may be given once for all axes, for each of them."""
-    given = (setting,) * rank if np.ndim(setting) == 0 else tuple(setting)
-    if len(given) != rank:
+    """Return a setting, which may be one number for all axes, as one number for each axis."""
+    per_axis = (setting,) * rank if np.ndim(setting) == 0 else tuple(setting)
+    if len(per_axis) != rank:
         raise ValueError(f"{name} needs one number, or {rank}; got {setting}")
-    return tuple([int(n) for n in given])
+    return tuple([int(n) for n in per_axis])
 
 
 def _flip(x: Any) -> Any:
@@ -52,7 +52,7 @@ def _flip(x: Any) -> Any:
 
 
 def _with_batch(x: Any, rank: int, name: str) -> tuple[Any, bool]:
-    """Return images with a batch axis in front, and whether there was one."""
+    """Return the input with a batch axis in front, and whether it had one."""
     shape = shape_of(x)
     if len(shape) not in (rank + 1, rank + 2):
         raise ValueError(f"{name} needs input of {rank + 2} axes (batch, channels, ...), or without batch; got {shape}")
@@ -60,7 +60,7 @@ def _with_batch(x: Any, rank: int, name: str) -> tuple[Any, bool]:
 
 
 def _borders(padding: Any, size: Lengths, step: Lengths, dilation: Lengths) -> list[tuple[int, int]]:
-    """Return how much is added before and behind along each axis."""
+    """Return the padding before and after each axis."""
     if padding == "valid":
         return [(0, 0)] * len(size)
     if padding != "same":
@@ -78,17 +78,20 @@ def _add_bias(y: Any, bias: Any, rank: int) -> Any:
 def _conv(
     name: str, rank: int, x: Any, weight: Any, bias: Any, step: Any, padding: Any, dilation: Any, groups: int
 ) -> Any:
-    """Return the products of a kernel with every window of x."""
+    """Return the product of kernels with every window of x."""
     weight = lift(weight)
     x, batched = _with_batch(lift(x), rank, name)
-    (count, channels, *_), (outs, share, *size) = shape_of(x), shape_of(weight)
+    count, channels, *_ = shape_of(x)
+    outs, share, *size = shape_of(weight)
     if len(size) != rank or share * groups != channels or outs % groups:
         wanted = f"(out, {channels}/groups, {'size, ' * rank}".rstrip(", ") + ")"
         raise ValueError(f"{name} needs weight {wanted} with out a multiple of {groups}; got {shape_of(weight)}")
-    step, dilation = _each(step, rank, "stride"), _each(dilation, rank, "dilation")
+    step = _each(step, rank, "stride")
+    dilation = _each(dilation, rank, "dilation")
     x = _pad(x, _borders(padding, tuple(size), step, dilation))
     cut = TABLE["windows"](x, size=tuple(size), step=step, dilation=dilation)
-    places, parts = tuple(range(2, 2 + rank)), tuple(range(2 + rank, 2 + 2 * rank))
+    places = tuple(range(2, 2 + rank))
+    parts = tuple(range(2 + rank, 2 + 2 * rank))
     lengths = shape_of(cut)[2 : 2 + rank]
     columns = _reshape(
         _permute(cut, 1, *parts, 0, *places), (groups, share * math.prod(size), count * math.prod(lengths))
@@ -97,6 +100,20 @@ def _conv(
     product = _reshape(TABLE["matmul"](kernel, columns), (outs, count, *lengths))
     y = _add_bias(_permute(product, 1, 0, *places), bias, rank)
     return y if batched else _reshape(y, (outs, *lengths))
+
+
+def _scale_kernels(x: Any, weight: Any, groups: int) -> Any:
+    """Return the kernels scaled by each number of x, as windows: (batch, out, *places, *elements of a window)."""
+    count, channels, *lengths = shape_of(x)
+    _, share, *size = shape_of(weight)
+    rank = len(size)
+    kernel = _permute(_reshape(weight, (groups, channels // groups, share * math.prod(size))), 0, 2, 1)
+    channels_first = _permute(x, 1, 0, *range(2, 2 + rank))
+    columns = _reshape(channels_first, (groups, channels // groups, count * math.prod(lengths)))
+    product = _reshape(TABLE["matmul"](kernel, columns), (groups * share, *size, count, *lengths))
+    parts = range(1, 1 + rank)
+    places = range(2 + rank, 2 + 2 * rank)
+    return _permute(product, 1 + rank, 0, *places, *parts)
 
 
 def _conv_transpose(
@@ -111,23 +128,21 @@ def _conv_transpose(
     groups: int,
     dilation: Any,
 ) -> Any:
-    """Return what a convolution sends back: kernels scaled by the numbers of x, added up."""
+    """Return the transpose of a convolution: kernels scaled by the numbers of x and added up."""
     weight = lift(weight)
     x, batched = _with_batch(lift(x), rank, name)
-    (count, channels, *lengths), (ins, share, *size) = shape_of(x), shape_of(weight)
+    _, channels, *lengths = shape_of(x)
+    ins, _, *size = shape_of(weight)
     if len(size) != rank or ins != channels or channels % groups:
         wanted = f"({channels}, out/groups, {'size, ' * rank}".rstrip(", ") + ")"
         raise ValueError(f"{name} needs weight {wanted} and groups that divide {channels}; got {shape_of(weight)}")
-    step, dilation = _each(step, rank, "stride"), _each(dilation, rank, "dilation")
-    border, more = _each(padding, rank, "padding"), _each(extra, rank, "output_padding")
+    step = _each(step, rank, "stride")
+    dilation = _each(dilation, rank, "dilation")
+    border = _each(padding, rank, "padding")
+    more = _each(extra, rank, "output_padding")
     if any(m >= s for m, s in zip(more, step, strict=True)):
         raise ValueError(f"{name} needs output_padding smaller than stride; got {more} and {step}")
-    kernel = _permute(_reshape(weight, (groups, channels // groups, share * math.prod(size))), 0, 2, 1)
-    points = _permute(x, 1, 0, *range(2, 2 + rank))
-    columns = _reshape(points, (groups, channels // groups, count * math.prod(lengths)))
-    product = _reshape(TABLE["matmul"](kernel, columns), (groups * share, *size, count, *lengths))
-    parts, places = range(1, 1 + rank), range(2 + rank, 2 + 2 * rank)
-    windows = _permute(product, 1 + rank, 0, *places, *parts)
+    windows = _scale_kernels(x, weight, groups)
     full = tuple(
         [s * (n - 1) + d * (k - 1) + 1 + m for n, k, s, d, m in zip(lengths, size, step, dilation, more, strict=True)]
     )
@@ -239,7 +254,7 @@ def conv_transpose2d(
 def _pool(
     name: str, rank: int, x: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, border: float
 ) -> tuple[Any, Lengths]:
-    """Return the windows of x, their elements in the last axes, and what the windows are."""
+    """Return the windows of x, with their elements in the last axes, and the size of a window."""
     size = _each(kernel, rank, "kernel_size")
     step = size if stride is None else _each(stride, rank, "stride")
     around = _each(padding, rank, "padding")
@@ -335,7 +350,7 @@ def avg_pool2d(
 
 
 def _slide(a: Any, v: Any, mode: str) -> Any:
-    """Return the products of v with every stretch of a, which is no shorter."""
+    """Return the product of v with every window of a, which is at least as long."""
     (size,) = shape_of(v)
     borders = {"valid": (0, 0), "same": (size // 2, size - 1 - size // 2), "full": (size - 1, size - 1)}
     if mode not in borders:
@@ -346,7 +361,7 @@ def _slide(a: Any, v: Any, mode: str) -> Any:
 
 
 def _signal(x: Any, name: str) -> Any:
-    """Return x as an array of one axis that is not empty."""
+    """Return x as a nonempty array of one axis."""
     x = lift(x)
     shape = shape_of(x) or (1,)
     if len(shape) > 1:
@@ -370,7 +385,8 @@ def _signal(x: Any, name: str) -> Any:
 )
 def convolve(a: Any, v: Any, mode: str = "full") -> Any:
     """Slide one signal, turned around, over another."""
-    a, v = _signal(a, "a"), _signal(v, "v")
+    a = _signal(a, "a")
+    v = _signal(v, "v")
     if shape_of(v)[0] > shape_of(a)[0]:
         a, v = v, a
     return _slide(a, _flip(v), mode)
@@ -390,7 +406,8 @@ def convolve(a: Any, v: Any, mode: str = "full") -> Any:
 )
 def correlate(a: Any, v: Any, mode: str = "valid") -> Any:
     """Slide one signal over another, without turning it around."""
-    a, v = _signal(a, "first array argument"), conj(_signal(v, "second array argument"))
+    a = _signal(a, "first array argument")
+    v = conj(_signal(v, "second array argument"))
     if shape_of(v)[0] > shape_of(a)[0]:
         return _flip(_slide(v, a, mode))
     return _slide(a, v, mode)
@@ -408,7 +425,8 @@ def correlate(a: Any, v: Any, mode: str = "valid") -> Any:
 )
 def linear(input: Any, weight: Any, bias: Any = None) -> Any:
     """Multiply vectors (..., in) by a matrix (out, in) and add a bias."""
-    x, weight = lift(input), lift(weight)
+    x = lift(input)
+    weight = lift(weight)
     *lead, ins = shape_of(x)
     outs, wanted = shape_of(weight)
     if ins != wanted:
@@ -445,7 +463,7 @@ def layer_norm(input: Any, normalized_shape: Any, weight: Any = None, bias: Any 
 
 def _check_classes(classes: Any, count: int) -> None:
     if classes.size and (classes.min() < 0 or classes.max() >= count):
-        raise ValueError(f"classes go from 0 to {count - 1}; got {classes.min()} to {classes.max()}")
+        raise ValueError(f"classes must be 0 to {count - 1}; got {classes.min()} to {classes.max()}")
 
 
 @function()
@@ -483,7 +501,7 @@ def _reduced(loss: Any, reduction: str) -> Any:
 
 
 def _picks(target: Any, count: int) -> Any:
-    """Return, along a new last axis, whether each class is the one that is named."""
+    """Return, along a new last axis, whether each class is the target."""
     if issubclass(type(target), np.ndarray | np.generic):
         _check_classes(target, count)
     return TABLE["equal"](_reshape(target, (*shape_of(target), 1)), np.arange(count))
@@ -508,7 +526,8 @@ def _classes_last(x: Any) -> Any:
 )
 def cross_entropy(input: Any, target: Any, reduction: str = "mean") -> Any:
     """Return minus the logarithm of the softmax of the right class; target is classes, or a probability for each."""
-    scores, target = _classes_last(lift(input)), lift(target)
+    scores = _classes_last(lift(input))
+    target = lift(target)
     total = FUNCTIONS["logsumexp"].run(scores, axis=-1, keepdims=True)
     if target.dtype.kind == "f":
         return _reduced(TABLE["sum"](_classes_last(target) * (total - scores), axes=(-1,), keepdims=False), reduction)
@@ -544,8 +563,10 @@ def mse_loss(input: Any, target: Any, reduction: str = "mean") -> Any:
 )
 def multi_margin_loss(input: Any, target: Any, p: int = 1, margin: float = 1.0, reduction: str = "mean") -> Any:
     """Return how far each wrong class comes within a margin of the right one: the hinge loss of several classes."""
-    scores, target = lift(input), lift(target)
-    picks, count = _picks(target, shape_of(scores)[-1]), shape_of(scores)[-1]
+    scores = lift(input)
+    target = lift(target)
+    picks = _picks(target, shape_of(scores)[-1])
+    count = shape_of(scores)[-1]
     chosen = TABLE["sum"](TABLE["where"](picks, scores, 0.0), axes=(-1,), keepdims=True)
     short = TABLE["maximum"](margin - chosen + scores, 0.0) ** p
     loss = TABLE["sum"](TABLE["where"](picks, 0.0, short), axes=(-1,), keepdims=False) / count

@@ -1,4 +1,4 @@
-"""Functions that put elements in order, and those that need them in order."""
+"""Functions that sort elements, and functions of sorted elements."""
 
 from __future__ import annotations
 
@@ -32,24 +32,24 @@ def argmin(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
 
 def _index_of(name: str, x: Any, axis: Any, keepdims: Any) -> Any:
     row, along = lined_up(x, axis)
-    found = TABLE[name](row, axis=along, keepdims=bool(keepdims))
-    return shaped(found, (1,) * ndim_of(x)) if keepdims and axis is None else found
+    index = TABLE[name](row, axis=along, keepdims=bool(keepdims))
+    return shaped(index, (1,) * ndim_of(x)) if keepdims and axis is None else index
 
 
 @function(np.searchsorted, method=True)
 def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Any:
-    """Where elements belong in a row that is in order."""
+    """Indices at which to insert elements into a sorted row."""
     row = lift(a) if sorter is None else getitem(a, np.asarray(sorter))
     return TABLE["searchsorted"](row, v, side=side)
 
 
 @function(np.argsort, method=True)
 def argsort(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> Any:
-    """Indices that put an axis in order."""
+    """Indices that sort an axis."""
     if order is not None:
-        raise TypeError("argsort has no fields to order by: order= is not supported")
+        raise TypeError("argsort does not support order=: arrays have no fields here")
     row, along = lined_up(a, axis)
-    # Of equal elements NumPy promises no order unless asked; here the first stays first, in every language.
+    # NumPy leaves the order of equal elements open by default; here it is stable, so that all languages agree.
     return TABLE["argsort"](row, axis=along, kind="stable" if stable or kind is None else kind)
 
 
@@ -67,13 +67,13 @@ def argsort(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stab
     ),
 )
 def sort(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> Any:
-    """The elements in order along an axis; each takes its gradient along."""
+    """The elements sorted along an axis; each keeps its gradient."""
     row, along = lined_up(a, axis)
     return TABLE["take_along_axis"](row, argsort(row, along, kind, order, stable=stable), axis=along)
 
 
 def _or_nan(row: Any, ordered: Any, y: Any) -> Any:
-    """Return y, but NaN (as is the gradient) for rows with a NaN, which comes last when they are in order."""
+    """Return y, but NaN with a NaN gradient for rows that contain a NaN, which is sorted to the end."""
     last = cut(ordered, -1, -1, None)
     return TABLE["where"](TABLE["isnan"](last), TABLE["sum"](row * math.nan, axes=(-1,), keepdims=True), y)
 
@@ -85,10 +85,11 @@ def median(a: Any, axis: Any = None, *, overwrite_input: bool = False, keepdims:
     shape = shape_of(a)
     axes = trailing(axis, len(shape))
     row = merged(a, axes)
-    ordered, length = sort(row), shape_of(row)[-1]
+    ordered = sort(row)
+    length = shape_of(row)[-1]
     middle = mean(cut(ordered, -1, (length - 1) // 2, length // 2 + 1), -1, keepdims=True)
-    found = _or_nan(row, ordered, middle) if length else middle
-    return shaped(found, kept(shape, axes) if keepdims else shape_of(found)[:-1])
+    y = _or_nan(row, ordered, middle) if length else middle
+    return shaped(y, kept(shape, axes) if keepdims else shape_of(y)[:-1])
 
 
 _SHAPE_OF_METHOD = {
@@ -102,7 +103,7 @@ _ROUNDED: dict[str, Callable[..., Any]] = {"lower": np.floor, "higher": np.ceil,
 
 
 def _places(method: str, length: int, q: Any) -> tuple[Any, Any, Any]:
-    """Return the indices on both sides of each quantile, and how far it is from the first to the second."""
+    """Return the two indices around each quantile, and its position between them; None if it is at an index."""
     if method in _ROUNDED:
         place = _ROUNDED[method]((length - 1) * q).astype(np.intp)
     elif method in _SHAPE_OF_METHOD:
@@ -117,17 +118,20 @@ def _places(method: str, length: int, q: Any) -> tuple[Any, Any, Any]:
     if np.asarray(place).dtype.kind == "i":
         return place, place, None
     before = np.floor(place)
-    # NumPy measures from the end of the row where it looks beyond it: the two neighbours are equal there.
-    low, high = np.where(place >= length - 1, -1.0, before), np.where(place >= length - 1, -1.0, before + 1.0)
-    low, high = np.where(place < 0, 0.0, low), np.where(place < 0, 0.0, high)
+    # Beyond the end of the row NumPy uses index -1 for both neighbours and measures from there.
+    low = np.where(place >= length - 1, -1.0, before)
+    high = np.where(place >= length - 1, -1.0, before + 1.0)
+    low = np.where(place < 0, 0.0, low)
+    high = np.where(place < 0, 0.0, high)
     share = np.where(place % 1 == 0, 0.0, 0.5) if method == "midpoint" else place - low
     return low.astype(np.intp), high.astype(np.intp), np.asarray(share, np.asarray(place).dtype)
 
 
 def _between(a: Any, b: Any, share: Any) -> Any:
-    """Return what lies between a and b, measured from the nearer one."""
+    """Interpolate linearly between a and b, starting from the nearer one."""
     gap = b - a
-    low, high = a + gap * share, b - gap * (1 - share)
+    low = a + gap * share
+    high = b - gap * (1 - share)
     if np.ndim(share) == 0:
         return high if share >= 0.5 else low
     return TABLE["where"](share >= 0.5, high, low)
@@ -138,16 +142,17 @@ def _quantile(a: Any, q: Any, axis: Any, method: str, keepdims: bool, weak: bool
     shape = shape_of(a)
     axes = trailing(axis, len(shape))
     row = merged(a, axes)
-    ordered, rest = sort(row), tuple(n for k, n in enumerate(shape) if k - len(shape) not in axes)
+    ordered = sort(row)
+    rest = tuple(n for k, n in enumerate(shape) if k - len(shape) not in axes)
     low, high, share = _places(method, shape_of(row)[-1], q)
-    found = gathered(ordered, np.ravel(low), -1)
+    y = gathered(ordered, np.ravel(low), -1)
     if share is not None:
-        found = _between(found, gathered(ordered, np.ravel(high), -1), float(share) if weak else np.ravel(share))
-    found = _or_nan(row, ordered, found)
-    # The quantiles stand last here and first in NumPy's answer.
-    ndim = ndim_of(found)
-    found = TABLE["permute"](found, axes=(-1, *range(-ndim, -1)))
-    return shaped(found, (*np.shape(q), *(kept(shape, axes) if keepdims else rest)))
+        y = _between(y, gathered(ordered, np.ravel(high), -1), float(share) if weak else np.ravel(share))
+    y = _or_nan(row, ordered, y)
+    # The quantiles are the last axis here and the first in NumPy's result.
+    ndim = ndim_of(y)
+    y = TABLE["permute"](y, axes=(-1, *range(-ndim, -1)))
+    return shaped(y, (*np.shape(q), *(kept(shape, axes) if keepdims else rest)))
 
 
 _QUANTILES: tuple[Any, ...] = (
@@ -170,7 +175,7 @@ _QUANTILES: tuple[Any, ...] = (
 def quantile(
     a: Any, q: Any, axis: Any = None, *, overwrite_input: bool = False, method: str = "linear", keepdims: bool = False
 ) -> Any:
-    """Element below which a share `q` of the elements lies; between two elements a line is drawn."""
+    """Quantiles at `q`, from 0 to 1, interpolated linearly between elements."""
     share = np.asanyarray(q)
     if not np.all((share >= 0) & (share <= 1)):
         raise ValueError("Quantiles must be in the range [0, 1]")
@@ -192,7 +197,7 @@ def quantile(
 def percentile(
     a: Any, q: Any, axis: Any = None, *, overwrite_input: bool = False, method: str = "linear", keepdims: bool = False
 ) -> Any:
-    """Element below which `q` percent of the elements lie; between two elements a line is drawn."""
+    """Quantiles at `q`, from 0 to 100, interpolated linearly between elements."""
     share = np.asanyarray(np.true_divide(q, 100))
     if not np.all((share >= 0) & (share <= 1)):
         raise ValueError("Percentiles must be in the range [0, 100]")

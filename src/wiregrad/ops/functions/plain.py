@@ -1,4 +1,4 @@
-"""Functions that give no gradient: what they answer depends on shapes and dtypes, or is a plain array or a truth."""
+"""Functions without a gradient: they depend on shapes and dtypes alone, or return a plain array or a truth value."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ def shape(x: Any) -> Any:
 
 @function(np.ndim)
 def ndim(x: Any) -> Any:
-    """How many axes there are."""
+    """The number of axes."""
     return len(shape_of(lift(x)))
 
 
 @function(np.size)
 def size(x: Any, axis: Any = None) -> Any:
-    """How many elements there are, in all or along axes."""
+    """The number of elements, in all or along axes."""
     return np.size(hollow(shape_of(lift(x))), axis)
 
 
 def _stands_in(x: Any) -> Any:
-    """Return an array that takes no room, with shape and dtype of x."""
+    """Return an array with the shape and dtype of x that takes no memory."""
     x = lift(x)
     return np.broadcast_to(np.zeros((), dtype_of(x)), shape_of(x))
 
@@ -74,7 +74,7 @@ def result_type(*xs: Any) -> Any:
 
 @function(np.can_cast)
 def can_cast(from_: Any, to: Any, casting: Any = "safe") -> Any:
-    """Whether a dtype goes into another."""
+    """Whether a dtype can be cast to another."""
     return np.can_cast(dtype_of(from_) if is_wire(from_) else from_, to, casting)
 
 
@@ -164,7 +164,7 @@ def diag_indices_from(x: Any) -> Any:
 
 @function(method=True)
 def tolist(x: Any) -> Any:
-    """Refuses: the gradient of a recorded value would be cut in silence."""
+    """Refuses: it would silently cut the gradient of a recorded value."""
     if is_wire(x):
-        raise EscapeError(f"tolist() would cut the gradient in silence; use v.data.tolist(){user_line()}")
+        raise EscapeError(f"tolist() would silently cut the gradient; use v.data.tolist(){user_line()}")
     return np.asarray(x).tolist()

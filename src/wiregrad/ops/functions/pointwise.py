@@ -1,4 +1,4 @@
-"""Functions that work element by element and are made of other such ops."""
+"""Functions that work element by element, made of elementwise ops."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PLACES = np.array([[True, False, True], [False, False, True]])
 
 
 def _condition(x: Any) -> Any:
-    """Return what holds where x is true, as NumPy counts truth."""
+    """Return x as a condition, by NumPy's rules of truth."""
     x = lift(x)
     return x if dtype_of(x).kind == "b" else TABLE["not_equal"](x, 0)
 
@@ -92,7 +92,8 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
 )
 def clip(x: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: Any = None) -> Any:
     """The array between two bounds, either of which may be None."""
-    low, high = (a_min if min is None else min), (a_max if max is None else max)
+    low = a_min if min is None else min
+    high = a_max if max is None else max
     if low is None or high is None:
         bounded = x if low is None else TABLE["maximum"](x, low)
         return TABLE["positive"](lift(bounded)) if high is None else TABLE["minimum"](bounded, high)
@@ -106,8 +107,9 @@ def clip(x: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: 
     samples=points((N(2, 3),), (N(2, 3), 2), (N(2, 3), {"decimals": -1}), (N(), 1), (N(0, 2), 1), (N(1),)),
 )
 def round_(x: Any, decimals: int = 0) -> Any:
-    """The nearest number with so many decimals; halves go to the even one."""
-    x, scale = lift(x), 10.0 ** abs(decimals)
+    """Numbers rounded to so many decimals; halves go to the even neighbour."""
+    x = lift(x)
+    scale = 10.0 ** abs(decimals)
     if decimals == 0:
         return TABLE["round"](x)
     return TABLE["round"](x * scale) / scale if decimals > 0 else TABLE["round"](x / scale) * scale
@@ -133,8 +135,8 @@ def nan_to_num(
     limits = np.finfo(dtype_of(x))
     y = TABLE["where"](TABLE["isnan"](x), nan, x)
     for sign, bound, chosen in ((TABLE["greater"], limits.max, posinf), (TABLE["less"], limits.min, neginf)):
-        found = TABLE["logical_and"](TABLE["isinf"](x), sign(x, 0.0))
-        y = TABLE["where"](found, float(bound) if chosen is None else chosen, y)
+        is_infinite = TABLE["logical_and"](TABLE["isinf"](x), sign(x, 0.0))
+        y = TABLE["where"](is_infinite, float(bound) if chosen is None else chosen, y)
     return y
 
 
@@ -185,7 +187,8 @@ def angle(x: Any, deg: bool = False) -> Any:
 )
 def astype(x: Any, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True, copy: bool = True) -> Any:
     """The same numbers in another dtype."""
-    wanted, x = np.dtype(dtype), lift(x)
+    wanted = np.dtype(dtype)
+    x = lift(x)
     if not np.can_cast(dtype_of(x), wanted, casting):  # type: ignore[arg-type]
         raise TypeError(f"Cannot cast array data from {dtype_of(x)} to {wanted} according to the rule '{casting}'")
     return TABLE["cast"](x, dtype=wanted.name)
@@ -193,7 +196,7 @@ def astype(x: Any, dtype: Any, order: str = "K", casting: str = "unsafe", subok:
 
 @function(np.copy, method=True, samples=_ONE)
 def copy(x: Any, order: str = "K", subok: bool = False) -> Any:
-    """The same array: a recorded one does not change, so it need not be copied."""
+    """The array itself: recorded arrays never change, so no copy is needed."""
     return x if is_wire(x) else np.array(x)
 
 
@@ -210,7 +213,7 @@ def rad2deg(x: Any) -> Any:
 
 
 def _factor(scale: np.ufunc, x: Any) -> float:
-    """Return what a function of NumPy's multiplies with, as it is rounded for the dtype of x."""
+    """Return the factor of a NumPy conversion such as np.deg2rad, rounded to the dtype of x."""
     return float(scale(dtype_of(x).type(1)))
 
 
@@ -229,7 +232,7 @@ def _wide(x: Any) -> Any:
 
 
 def _is_negative(x: Any) -> Any:
-    """Return whether the sign is a minus, which it may be for 0 too."""
+    """Return whether the sign bit is set, which is so for -0.0 too."""
     return TABLE["less"](TABLE["copysign"](1.0, x), 0.0)
 
 
@@ -249,7 +252,7 @@ def divmod_(a: Any, b: Any) -> Any:
 
 @function(np.modf, samples=_ONE)
 def modf(x: Any) -> Any:
-    """The part behind the point and the whole part, both with the sign of the number."""
+    """Fractional and integral part, both with the sign of the number."""
     x = lift(x)
     infinite = TABLE["isinf"](x)
     finite = TABLE["where"](infinite, 0.0, x)
@@ -258,7 +261,7 @@ def modf(x: Any) -> Any:
 
 @function(np.signbit)
 def signbit(x: Any) -> Any:
-    """Whether the sign is a minus."""
+    """Whether the sign bit is set."""
     return _is_negative(lift(x))
 
 
@@ -267,8 +270,9 @@ def signbit(x: Any) -> Any:
     samples=points((N(3), N(2, 3)), (N(1), N(2)), (N(4), N()), (N(3), 0.7), (N(2), N(0)), ([1.0, 2.0, 0.5], N(2))),
 )
 def polyval(p: Any, x: Any) -> Any:
-    """The value of a polynomial, given its coefficients from the highest power down."""
-    p, x = lift(p), lift(x)
+    """The value of a polynomial whose coefficients start with the highest power."""
+    p = lift(p)
+    x = lift(x)
     y: Any = np.zeros(shape_of(x), dtype_of(x))[()]
     for k in range(shape_of(p)[0]):
         y = y * x + pick(p, k)
@@ -306,8 +310,10 @@ def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:  # no
     ),
 )
 def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None) -> Any:
-    """The broken line through points, at given places; beyond its ends the values there."""
-    x, xp, fp = _wide(x), _wide(xp), _wide(fp)
+    """Linear interpolation between points; constant beyond the first and last."""
+    x = _wide(x)
+    xp = _wide(xp)
+    fp = _wide(fp)
     if ndim_of(xp) != 1 or ndim_of(fp) != 1:
         raise ValueError("object too deep for desired array")
     count = shape_of(xp)[0]
@@ -322,7 +328,7 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None) -> Any
 
 
 def _between(x: Any, xp: Any, fp: Any) -> Any:
-    """Return the line between the two points around x, or its continuation."""
+    """Interpolate linearly between the two points around x, or extrapolate beyond the ends."""
     inner = TABLE["searchsorted"](pick(xp, slice(1, -1)), x, side="right")
     slopes = (pick(fp, slice(1, None)) - pick(fp, slice(None, -1))) / (
         pick(xp, slice(1, None)) - pick(xp, slice(None, -1))

@@ -1,4 +1,4 @@
-"""Functions that add up, multiply, compare and scan; what NumPy computes in steps is computed by the same steps."""
+"""Reductions and scans; what NumPy computes in steps is computed by the same steps, so that results round alike."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ from wiregrad.ops.functions.support import N, lift, ndim_of, one_axis, points
 
 
 def cast(x: Any, dtype: Any) -> Any:
-    """Return x in another dtype, if one is given."""
+    """Cast x to a dtype, unless that is None."""
     return lift(x) if dtype is None else TABLE["cast"](x, dtype=np.dtype(dtype).name)
 
 
 def lined_up(x: Any, axis: Any) -> tuple[Any, int]:
-    """Return x and an axis counted from the end; x in one row if the axis is None."""
+    """Return x and an axis counted from the end; if the axis is None, x is flattened."""
     x = lift(x)
     return (flat(x), -1) if axis is None else (x, one_axis(axis, ndim_of(x)))
 
 
 def count(x: Any, axes: tuple[int, ...]) -> int:
-    """Return how many elements are made one along axes."""
+    """Return the number of elements that a reduction along axes makes one."""
     return math.prod(shape_of(x)[axis] for axis in axes)
 
 
 def kept(shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[int, ...]:
-    """Return a shape in which some axes have length 1."""
+    """Return a shape with length 1 for some axes, as `keepdims` keeps them."""
     return tuple(1 if k - len(shape) in axes else n for k, n in enumerate(shape))
 
 
 def reduced(name: str, x: Any, axis: Any, keepdims: Any) -> Any:
-    """Return a reduction of x along axes given as NumPy takes them."""
+    """Reduce x along axes in NumPy's form with the op of a name."""
     x = lift(x)
     return _reduction(name, tuple(axis) if isinstance(axis, list) else axis, ndim_of(x), bool(keepdims))(x)
 
@@ -269,7 +269,7 @@ def cummin(x: Any, axis: int) -> Any:
 
 
 def _ufunc_reduce(ufunc: np.ufunc, run: Callable[..., Any], samples: Samples | None) -> None:
-    """Register `ufunc.reduce`, whose axis is the first one if none is given."""
+    """Register `ufunc.reduce`, whose default axis is the first."""
 
     def reduce_(array: Any, axis: Any = 0, dtype: Any = None, keepdims: bool = False) -> Any:
         return run(cast(array, dtype), axis, keepdims=keepdims)
@@ -279,7 +279,7 @@ def _ufunc_reduce(ufunc: np.ufunc, run: Callable[..., Any], samples: Samples | N
 
 
 def _ufunc_accumulate(ufunc: np.ufunc, run: Callable[..., Any]) -> None:
-    """Register `ufunc.accumulate`, whose axis is the first one if none is given."""
+    """Register `ufunc.accumulate`, whose default axis is the first."""
 
     def accumulate(array: Any, axis: Any = 0, dtype: Any = None) -> Any:
         return run(cast(array, dtype), one_axis(axis, ndim_of(array)))

@@ -1,4 +1,4 @@
-"""Functions of arrays that are made of ops: they have NumPy's names and signatures and need no rule of their own."""
+"""The registry of array functions that are made of ops, with NumPy's names and signatures and no rules of their own."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 Samples = Callable[[np.random.Generator], Sequence[tuple[Any, ...]]]
-"""Makes points to check a function at: tuples of positional arguments, with a dict of keywords last."""
+"""Makes calls at which a function is checked: tuples of positional arguments and, last, a dict of keywords."""
 
 
 @dataclass(frozen=True, eq=False)
 class Function:
-    """One function: what it is called, what it stands for, how it runs."""
+    """One function: its name, the NumPy functions it stands for, and its implementation."""
 
     name: str
     run: Callable[..., Any]
@@ -23,7 +23,7 @@ class Function:
     method: bool = False
     """Whether values have it as a method."""
     samples: Samples | None = None
-    """Points where it is checked; None for functions that have no gradient."""
+    """Calls at which it is checked; None for functions without a gradient."""
 
     @property
     def doc(self) -> str:
@@ -40,12 +40,12 @@ BY_NUMPY: dict[Any, Function] = {}
 def function(
     *numpy: Any, method: bool = False, samples: Samples | None = None, name: str | None = None
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register the decorated function for values, under its own name and for NumPy functions."""
+    """Register the decorated function under its own name and for NumPy functions."""
 
-    def register(run: Callable[..., Any]) -> Callable[..., Any]:
+    def add_entry(run: Callable[..., Any]) -> Callable[..., Any]:
         entry = Function(name or run.__name__.rstrip("_"), run, numpy, method, samples)
         FUNCTIONS[entry.name] = entry
         BY_NUMPY.update(dict.fromkeys(numpy, entry))
         return run
 
-    return register
+    return add_entry

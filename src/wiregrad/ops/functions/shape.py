@@ -1,7 +1,7 @@
-"""Functions that change shapes, join arrays and take them apart.
+"""Functions that change shapes, join arrays and split them.
 
-Where a function only gives elements another shape or its axes another order, NumPy is asked what it would do with an
-array that takes no room; so it is NumPy that reads the arguments, and refuses them.
+Where a function only changes the shape or the order of axes, NumPy is asked what it would do with an array that takes
+no memory. So NumPy itself reads the arguments, and raises if they are wrong.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ from wiregrad.ops.shape_records import hollow
 
 
 def _reshaped(x: Any, change: Callable[[Any], Any]) -> Any:
-    """Return the elements of x in the shape that a function of NumPy's would give them."""
+    """Reshape x to the shape that a NumPy function would return."""
     x = lift(x)
     return shaped(x, change(hollow(shape_of(x))).shape)
 
 
 def _moved(x: Any, change: Callable[[Any], Any]) -> Any:
-    """Return x with its axes in the order that a function of NumPy's would give them."""
+    """Permute the axes of x to the order that a NumPy function would return."""
     x = lift(x)
     ndim = ndim_of(x)
-    # The strides tell the axes apart.
+    # Each axis is marked by its stride.
     marked = np.ndarray((1,) * ndim, np.bool_, bytes(1), 0, tuple(range(ndim)))
     order = change(marked).strides
     return x if order == tuple(range(ndim)) else TABLE["permute"](x, axes=tuple(k - ndim for k in order))
 
 
 def _in_order(x: Any, order: str, what: Callable[[Any], Any]) -> Any:
-    """Return what is made of the elements, read in C order or (F) with the first axis fastest."""
+    """Return what a function returns for the elements in C order or, for "F", with the first axis varying fastest."""
     if order not in ("C", "F", "A", "K"):
         raise ValueError(f"order must be one of 'C', 'F', 'A', or 'K' (got '{order}')")
     if order in ("A", "K") and ndim_of(lift(x)) > 1:
-        raise ValueError(f"order {order!r} goes by how an array lies in memory, which values do not have; take C or F")
+        raise ValueError(f"order {order!r} depends on memory layout, which values do not have; use C or F")
     return what(transpose(x)) if order == "F" else what(x)
 
 
@@ -63,8 +63,9 @@ def reshape(x: Any, /, *lengths: Any, shape: Any = None, order: str = "C", copy:
     """The same elements in another shape; one length may be -1."""
     if lengths and isinstance(lengths[-1], str):
         *lengths, order = lengths  # type: ignore[assignment]
-    given = shape if shape is not None else lengths[0] if len(lengths) == 1 else tuple(lengths)
-    wanted = np.reshape(hollow(shape_of(lift(x))), given).shape
+    if shape is None:
+        shape = lengths[0] if len(lengths) == 1 else tuple(lengths)
+    wanted = np.reshape(hollow(shape_of(lift(x))), shape).shape
     if order == "F":
         return transpose(shaped(transpose(x), wanted[::-1]))
     return _in_order(x, order, lambda x: shaped(lift(x), wanted))
@@ -109,8 +110,8 @@ _FEW_AXES = points((N(),), (N(3),), (N(2, 3),), (N(2, 3, 2),), (N(0),), (N(1),))
 
 
 def _each(xs: Sequence[Any], change: Callable[[Any], Any]) -> Any:
-    found = tuple(_reshaped(x, change) for x in xs)
-    return found[0] if len(found) == 1 else found
+    arrays = tuple(_reshaped(x, change) for x in xs)
+    return arrays[0] if len(arrays) == 1 else arrays
 
 
 @function(np.atleast_1d, samples=_FEW_AXES)
@@ -146,9 +147,9 @@ def atleast_3d(*xs: Any) -> Any:
 )
 def transpose(x: Any, /, *order: Any, axes: Any = None) -> Any:
     """The axes in another order; reversed if none is given."""
-    given = axes if not order else order[0] if len(order) == 1 and np.ndim(order[0]) != 0 else order
-    nothing = len(order) == 1 and order[0] is None
-    return _moved(x, lambda y: np.transpose(y, None if nothing else given))
+    if order:
+        axes = order[0] if len(order) == 1 and (order[0] is None or np.ndim(order[0]) != 0) else order
+    return _moved(x, lambda y: np.transpose(y, axes))
 
 
 _MATRICES = points((N(2, 3),), (N(2, 2),), (N(1, 3),), (N(2, 3, 4),), (N(0, 2),), (N(1, 1),))
@@ -248,17 +249,17 @@ def meshgrid(*xs: Any, copy: bool = True, sparse: bool = False, indexing: str = 
     lifted = [lift(x) for x in xs]
     asked = [hollow((int(np.prod(shape_of(x))),)) for x in lifted]
     grid = [y.shape for y in np.meshgrid(*asked, copy=False, sparse=True, indexing=indexing)]  # type: ignore[call-overload]
-    found = [shaped(x, shape) for x, shape in zip(lifted, grid, strict=True)]
-    return tuple(found) if sparse or not found else broadcast_arrays(*found)
+    coordinates = [shaped(x, shape) for x, shape in zip(lifted, grid, strict=True)]
+    return tuple(coordinates) if sparse or not coordinates else broadcast_arrays(*coordinates)
 
 
 def _pieces(xs: Any) -> list[Any]:
-    """Return what is to be joined: the parts of a list, or the slices of an array along its first axis."""
+    """Return the arrays to join: the items of a list, or the slices of an array along its first axis."""
     return [pick(xs, k) for k in range(shape_of(xs)[0])] if is_wire(xs) else [lift(x) for x in xs]
 
 
 def _join(xs: Sequence[Any], axis: int) -> Any:
-    """Return arrays joined along an axis, counted as NumPy does."""
+    """Join arrays along an axis, which NumPy's rules count."""
     if not xs:
         raise ValueError("need at least one array to concatenate")
     return TABLE["concatenate"](*xs, axis=one_axis(axis, ndim_of(xs[0])))
@@ -387,13 +388,13 @@ def append(x: Any, values: Any, axis: int | None = None) -> Any:
     ),
 )
 def block(xs: Any) -> Any:
-    """Arrays joined as the nested lists they stand in say: the innermost along the last axis, and so on outwards."""
+    """Arrays joined as nested lists arrange them: the innermost along the last axis, and so on outwards."""
     depth, ndim = _depth(xs)
     return _blocks(xs, depth, max(depth, ndim))
 
 
 def _depth(xs: Any) -> tuple[int, int]:
-    """Return how deep lists are nested, and how many axes the arrays in them have at most."""
+    """Return the depth of nested lists, and the maximum number of axes of the arrays in them."""
     if not isinstance(xs, list):
         return 0, ndim_of(lift(xs))
     if not xs:
@@ -412,7 +413,7 @@ def _blocks(xs: Any, depth: int, ndim: int) -> Any:
 
 
 def _cuts(sections: Any, length: int, *, even: bool) -> list[int]:
-    """Return where an axis is cut, its ends included."""
+    """Return the positions at which an axis is split, including both ends."""
     if np.ndim(sections):
         return [0, *(int(k) for k in sections), length]
     count = int(sections)
@@ -449,7 +450,7 @@ def split(x: Any, indices_or_sections: Any, axis: int = 0) -> Any:
     ),
 )
 def array_split(x: Any, indices_or_sections: Any, axis: int = 0) -> Any:
-    """An array cut along an axis, into parts as equal as can be or at indices."""
+    """An array cut along an axis, into nearly equal parts or at indices."""
     return _parted(x, indices_or_sections, axis, even=False)
 
 
@@ -535,7 +536,7 @@ def flipud(x: Any) -> Any:
 def rot90(x: Any, k: int = 1, axes: Any = (0, 1)) -> Any:
     """The array turned by quarters in the plane of two axes."""
     x = lift(x)
-    # Refuses what does not fit.
+    # NumPy raises for arguments that do not fit.
     np.rot90(hollow(shape_of(x)), k, axes)
     if k % 4 == 2:
         return flip(x, axes)
@@ -558,7 +559,7 @@ def rot90(x: Any, k: int = 1, axes: Any = (0, 1)) -> Any:
     ),
 )
 def roll(x: Any, shift: Any, axis: Any = None) -> Any:
-    """The elements rolled along axes; what leaves at one end comes back at the other."""
+    """The elements rolled along axes; those that leave at one end come back at the other."""
     x = lift(x)
     if axis is None:
         return shaped(roll(flat(x), shift, 0), shape_of(x))
@@ -635,7 +636,7 @@ def repeat(x: Any, repeats: Any, axis: int | None = None) -> Any:
 
 
 def _pairs(given: Any, ndim: int) -> Any:
-    """Return what `pad` was given for the two sides of every axis."""
+    """Return an argument of `pad` as one pair for the two sides of each axis."""
     return np.broadcast_to(np.asarray(given), (ndim, 2)).tolist()
 
 
@@ -659,7 +660,7 @@ def pad(x: Any, pad_width: Any, mode: str = "constant", *, constant_values: Any 
     x = lift(x)
     ndim = ndim_of(x)
     if mode not in ("constant", "edge", "reflect", "symmetric", "wrap") or reflect_type != "even":
-        raise TypeError(f"pad has rules for constant, edge, even reflect, even symmetric and wrap; got {mode!r}")
+        raise TypeError(f"pad supports constant, edge, even reflect, even symmetric and wrap; got {mode!r}")
     if isinstance(pad_width, dict):
         pad_width = [pad_width.get(k, pad_width.get(k - ndim, (0, 0))) for k in range(ndim)]
         pad_width = [(w, w) if np.ndim(w) == 0 else w for w in pad_width]
