@@ -44,6 +44,7 @@ LIMIT = 64
 MAX_CHANGES = 3
 """A function is not recorded again after this many recordings that changed outside state."""
 CHANGES = "it changes what it uses from outside"
+NOT_REPRODUCIBLE = "a replay at once gave another result: it depends on something else"
 MOST_SHOWN = 20
 """Maximum number of variants that `info` prints."""
 
@@ -331,8 +332,7 @@ class CompiledFunction(ComparesItself):
             self._records += 1
         replay = None if recording.leak else replay_of(recording)
         if replay is None:
-            reason = recording.leak or "a replay at once gave another result: it depends on something else"
-            self._fallbacks[reason] += 1
+            self._fallbacks[recording.leak or NOT_REPRODUCIBLE] += 1
             return unflatten(recording.tree, recording.results) if f is self._f else f(*args, **kwargs)
         variant = Variant(recording, replay, flip(cache, key, call.inputs), self._records)
         if not cache.outside.changed():

@@ -113,13 +113,19 @@ def _nodes(circuit: Circuit, tensors: Tensors | None) -> Iterator[dict[str, Any]
         if row.op is CONSTANT:
             fields |= _constant(row.node, constants[row.node], tensors)
         fields |= _written_op(row, 0 if usual is None else int(usual[row.node]))
-        place = circuit.columns.places.at(row.node)
-        if place is not None:
-            fields["place"] = _written_place(place)
-        group = circuit.columns.groups.at(row.node)
-        if group:
-            fields["group"] = group
-        yield fields
+        yield fields | _describe_origin(circuit, row.node)
+
+
+def _describe_origin(circuit: Circuit, node: int) -> dict[str, Any]:
+    """Return the place and the group of a node, if it has them."""
+    fields: dict[str, Any] = {}
+    place = circuit.columns.places.at(node)
+    if place is not None:
+        fields["place"] = _written_place(place)
+    group = circuit.columns.groups.at(node)
+    if group:
+        fields["group"] = group
+    return fields
 
 
 def _written_op(row: Row, usual: int) -> dict[str, Any]:

@@ -195,9 +195,9 @@ class Recording:
         if order is not None:
             # Types of nodes that read later ones were unknown when these nodes were added.
             inputs = {node: type_table[types[node]] for node in np.flatnonzero(codes == INPUT_CODE).tolist()}
-            shown = [self.name_of(node) for node in order]
+            names = [self.name_of(node) for node in order]
             rows = _rows(codes, starts, sources, settings)
-            types, type_table = infer_types(rows, inputs, constants, shown.__getitem__)
+            types, type_table = infer_types(rows, inputs, constants, names.__getitem__)
         modes = self._column(self._modes, DERIVE, order).tolist()
         columns = Columns(
             name=name,

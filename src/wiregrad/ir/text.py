@@ -236,15 +236,20 @@ class _Reader:
             return statement
         self._settings(statement)
         if statement.operands and statement.operands[-1].startswith("kink="):
-            mode = parse_mode(statement.operands.pop()[len("kink=") :], statement.op.inputs)
-            if mode is None or not statement.op.kinks:
-                raise _wrong(line, "wanted kink=CONVENTION:INPUTS, after an op that has kinks", tokens[-1])
-            statement.mode = mode
+            self._read_kink(statement)
         try:
             statement.op.complete(statement.operands)
         except ArityError as error:
             raise ArityError(f"line {line}: {error}") from None
         return statement
+
+    def _read_kink(self, statement: _Statement) -> None:
+        """Move the kink mode, which is the last operand, to its own field."""
+        token = statement.operands.pop()
+        mode = parse_mode(token[len("kink=") :], statement.op.inputs)
+        if mode is None or not statement.op.kinks:
+            raise _wrong(statement.line, "wanted kink=CONVENTION:INPUTS, after an op that has kinks", token)
+        statement.mode = mode
 
     def _settings(self, statement: _Statement) -> None:
         """Move the settings (`name=value`) from the operands to the op."""

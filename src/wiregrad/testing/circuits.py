@@ -37,12 +37,7 @@ def random_circuit(rng: np.random.Generator, *, nodes: int = 12, ops: Sequence[E
         op = choices[int(rng.integers(len(choices)))]
         if op.takes_bool and not bools:
             continue
-        operands = [
-            bools[rng.integers(len(bools))]
-            if name in op.takes_bool or (bools and rng.random() < 0.05)
-            else _operand(rng, builder, floats)
-            for name in op.inputs
-        ]
+        operands = _random_operands(rng, builder, op, floats, bools)
         place = Place("model.py", int(rng.integers(1, 50))) if rng.random() < 0.3 else None
         try:
             with builder.at(place, str(rng.choice(["", "net", "net/layer 1"]))):
@@ -54,6 +49,18 @@ def random_circuit(rng: np.random.Generator, *, nodes: int = 12, ops: Sequence[E
             builder.name(port, builder.recording.free_name(f"{op.name}_{rng.integers(100)}"))
         (bools if builder.type_of(port) == BOOL else floats).append(port)
     return builder.build(floats[-1])
+
+
+def _random_operands(
+    rng: np.random.Generator, builder: Builder, op: Elementwise, floats: list[Port], bools: list[Port]
+) -> list[Port]:
+    """Return an operand for each input; now and then a condition in the place of a number."""
+    return [
+        bools[rng.integers(len(bools))]
+        if name in op.takes_bool or (bools and rng.random() < 0.05)
+        else _operand(rng, builder, floats)
+        for name in op.inputs
+    ]
 
 
 def random_point(rng: np.random.Generator, circuit: Circuit) -> dict[str, float]:

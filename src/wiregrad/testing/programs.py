@@ -409,8 +409,9 @@ def _norm_fits(x: Array, ord: Any = None, axis: Any = None, keepdims: bool = Fal
         return ord not in {np.inf, -np.inf} or untied(abs(x), axis)
     if ord not in {1, np.inf}:
         return True
-    summed_axis = axis[0 if ord == 1 else 1] if axis else None
-    return untied(np.sum(abs(x), axis=summed_axis))
+    if not axis:
+        return untied(np.sum(abs(x), axis=None))
+    return untied(np.sum(abs(x), axis=axis[0] if ord == 1 else axis[1]))
 
 
 def _separate(x: Array, n: int) -> bool:
