@@ -119,7 +119,7 @@ def test_a_wrong_record_fails_its_own_checks(changes: dict[str, object], message
         ({"partials": ()}, "one partial"),
         ({"infix": ("*",)}, "multiply's"),
         ({"prefix": "-"}, "negative's"),
-        ({"inputs": ("x", "x"), "partials": (None, None)}, "unusable inputs"),
+        ({"inputs": ("x", "x"), "partials": (None, None)}, "needs distinct inputs"),
         ({"pattern": Pattern.BLOCK, "kinks": (Kink(doc="0", at=lambda x: x, slopes=(0.0,)),)}, "jumps"),
     ],
 )

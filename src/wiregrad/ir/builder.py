@@ -264,7 +264,7 @@ class Builder:
             and isinstance(value, np.ndarray | np.generic)
             and (value.ndim or value.dtype != FLOAT.dtype)
         ):
-            # A derivative rule's own mask or array.
+            # A mask or an array that a derivative rule uses.
             return self.place_constant(value)
         number = as_float(value)
         if number is None:

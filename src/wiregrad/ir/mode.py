@@ -96,7 +96,7 @@ def check_mode(mode: object, op: Op) -> None:
     if type(mode) is int and mode == DERIVE:
         return
     if type(mode) is not int or not 0 <= mode < 4 << len(op.inputs) or mode & 3 >= len(Convention):
-        raise OperandError(f"a mode is made by encode(convention, literal slots); got {shown(mode)}")
+        raise OperandError(f"a kink mode encodes a convention and literal slots of {op.name}; got {shown(mode)}")
     if mode and not op.kinks:
         raise OperandError(f"{op.name} has no kinks, so it has no kink mode")
 

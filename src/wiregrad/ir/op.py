@@ -188,7 +188,10 @@ class Op:
         if not self.doc.strip():
             raise RecordError(f"op {self.name} has no doc")
         if len(set(self.inputs)) != len(self.inputs) or len(self.defaults) > len(self.inputs):
-            raise RecordError(f"op {self.name} has unusable inputs {self.inputs} with defaults {self.defaults}")
+            raise RecordError(
+                f"op {self.name} needs distinct inputs and at most as many defaults; got inputs {self.inputs} with "
+                f"defaults {self.defaults}"
+            )
         for spelling in (*self.infix, *filter(None, [self.prefix])):
             if not _SPELLING.fullmatch(spelling) or spelling == "=":
                 raise RecordError(
@@ -310,7 +313,7 @@ class OpTable:
         return code
 
     def callable_names(self) -> list[str]:
-        """Names of the ops a person can apply (not inputs and constants), other names included."""
+        """Return the names of the ops that users can apply (not inputs and constants), aliases included."""
         self.load()
         return [
             *(op.name for op in self._records if op.pattern is not Pattern.SOURCE and not op.per_call),
@@ -318,15 +321,15 @@ class OpTable:
         ]
 
     def scalar_names(self) -> list[str]:
-        """Names of the ops that work on numbers, as formulas have them."""
+        """Return the names of the ops that work on single numbers, as formulas use them."""
         return [name for name in self.callable_names() if self.is_scalar(name)]
 
     def is_scalar(self, name: str) -> bool:
-        """Return whether an op of this name works on numbers."""
+        """Return whether the op of this name works on single numbers."""
         return name in self and self[name].by_element
 
     def reserve(self, names: Iterable[str]) -> None:
-        """Keep names from ops, because they mean something else where ops are looked up as attributes."""
+        """Forbid names for ops, because they are other attributes where ops are attributes too."""
         self._reserved.update(names)
 
     def by_code(self) -> Sequence[Op]:
