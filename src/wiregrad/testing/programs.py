@@ -24,6 +24,8 @@ Operand = str | float | int
 """The name of an input, a constant or an earlier result; or a literal."""
 Fits = Callable[..., bool]
 """A function of operands, as arrays, and settings: whether the step is smooth there."""
+DrawSettings = Callable[["Draft", Shape], Settings]
+"""A function that draws settings for an operand of a shape."""
 
 LARGEST = 20.0
 """Maximum magnitude of an element of a result."""
@@ -473,9 +475,7 @@ def two(d: Draft) -> Drawn | None:
     return None if pair is None else Drawn(pair)
 
 
-def with_shape(
-    operand: Callable[[Draft], str | None], settings: Callable[[Draft, Shape], Settings]
-) -> Callable[[Draft], Drawn | None]:
+def with_shape(operand: Callable[[Draft], str | None], settings: DrawSettings) -> Callable[[Draft], Drawn | None]:
     """Return a function that draws an operand, and settings that fit its shape."""
 
     def draw_with_settings(d: Draft) -> Drawn | None:
@@ -655,19 +655,19 @@ def _spread_out(x: Array, axis: Any, keepdims: bool, ddof: int) -> bool:
     return count > 1 and above(np.std(x, axis=axis), 0.1)
 
 
-def reduction(name: str, fits: Fits = lambda *_, **__: True, settings: Any = reduced, more: str = "") -> Entry:
+def reduction(name: str, fits: Fits = lambda *_, **__: True, settings: DrawSettings = reduced, more: str = "") -> Entry:
     """Return the catalogue entry of a reduction, as a function and as a method."""
     keywords = f"axis={{axis}}, keepdims={{keepdims}}{more}"
     method = f"{{0}}.{name}({keywords})"
     return Entry(name, f"np.{name}({{0}}, {keywords})", with_shape(array, settings), fits, (method,))
 
 
-def along(name: str, template: str, fits: Fits = lambda *_, **__: True, settings: Any = one_axis) -> Entry:
+def along(name: str, template: str, fits: Fits = lambda *_, **__: True, settings: DrawSettings = one_axis) -> Entry:
     """Return the catalogue entry of a function along an axis."""
     return Entry(name, template, with_shape(array, settings), fits)
 
 
-def named(*functions: str, settings: Any = one_axis) -> Callable[[Draft, Shape], Settings]:
+def named(*functions: str, settings: DrawSettings = one_axis) -> Callable[[Draft, Shape], Settings]:
     """Return a function that draws one of these functions besides the settings."""
     return lambda d, shape: {**settings(d, shape), "function": Code(d.choice(functions))}
 
