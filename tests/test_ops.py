@@ -85,7 +85,7 @@ def test_adding_an_op_is_one_record() -> None:
         ({"domain": lambda x: x > 0, "samples": ((-1.0,),) * 10}, "samples"),
         ({"partials": (lambda x, y: np.float64(3.0) * x * x,)}, "float64 from float32"),
         ({"kinks": (Kink(doc="x = 1", at=lambda x: x - 1.0, slopes=(0.5,)),)}, r"3\.0, not 0\.5"),
-        ({"partials": (None,)}, "moves with x, which has no rule"),
+        ({"partials": (None,)}, "depends on x, which has no rule"),
         ({"pattern": Pattern.DISTRIBUTE}, "not what DISTRIBUTE says"),
         ({"pattern": Pattern.BLOCK}, "not what BLOCK says"),
         ({"copies": True}, "cube: .* is not"),
