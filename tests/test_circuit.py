@@ -188,7 +188,7 @@ def test_a_circuit_cannot_be_changed() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"sources": np.array([0, 1, 4, 2], np.int32)}, "node 4 reads node 4, which does not stand before it"),
+        ({"sources": np.array([0, 1, 4, 2], np.int32)}, "node 4 reads node 4, which does not come before it"),
         ({"sources": np.array([0, 1, -1, 2], np.int32)}, "node 4 reads node -1"),
         ({"sources": np.array([0, 1, 3], np.int32)}, "starts must run from 0 to the number of wires"),
         ({"starts": np.array([0, 0, 0, 0, 1, 4], np.int32)}, "node 3 applies add to 1 wires; it takes 2"),

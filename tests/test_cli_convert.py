@@ -252,7 +252,7 @@ BROKEN = {
     "cut.wg": (b"\x10\0\0\0\0\0\0\0{", "cut.wg cannot be read as a circuit: it is cut off"),
     "empty.wg": (b"", "it has 0 bytes"),
     "list.json": (b"[1, 2]", "cannot read list.json as a circuit: not a circuit: wanted an object"),
-    "twice.json": (b'{"a": 1, "a": 2}', "the key 'a' stands twice in one object"),
+    "twice.json": (b'{"a": 1, "a": 2}', "the key 'a' appears twice in one object"),
     "half.json": (b"{", "not JSON"),
     "bytes.txt": (b"\xff\xfe\0", "cannot read bytes.txt: it is not utf-8 text"),
     "names.txt": (b"circuit f\ninput x\nf = add x q\noutput f\n", "names.txt as a circuit: line 3: no node is called"),

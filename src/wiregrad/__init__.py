@@ -1,6 +1,6 @@
 """wiregrad: autodiff you can see through.
 
-A formula, a Python function or a hand-built circuit runs forward and backward, and every wire can be looked at: its
+A formula, a Python function or a hand-built circuit runs forward and backward, and every wire can be inspected: its
 value, its local derivative, the gradient that came back along it.
 
 >>> import wiregrad as wg
@@ -85,25 +85,25 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    # Values and transforms, and the functions made of ops (wg.softmax, wg.conv2d), are loaded when first asked for.
+    # Values, transforms and the functions made of ops (wg.softmax, wg.conv2d) are loaded on first use.
     if name.startswith("_"):
         raise AttributeError(name)
     values = import_module("wiregrad.api.values")
     if name in values.__all__:
-        found = getattr(values, name)
+        attribute = getattr(values, name)
     elif name in __all__:
-        # What is asked seldom is loaded last.
-        found = getattr(import_module("wiregrad.api.asking"), name)
+        # Rarely used, so loaded separately.
+        attribute = getattr(import_module("wiregrad.api.asking"), name)
     elif name in values.FUNCTIONS:
-        found = values.FUNCTIONS[name].run
+        attribute = values.FUNCTIONS[name].run
     elif name in ops.TABLE.callable_names():
-        # Not kept: an op of the user's own may be defined again.
+        # Not cached: users may define their own op again.
         return ops.TABLE[name]
     else:
         known = [*__all__, *values.FUNCTIONS, *ops.TABLE.callable_names()]
         raise AttributeError(f"wiregrad has no {name!r}{suggest(name, known)}")
-    globals()[name] = found
-    return found
+    globals()[name] = attribute
+    return attribute
 
 
 def __dir__() -> list[str]:

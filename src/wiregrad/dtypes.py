@@ -1,6 +1,6 @@
 """What a wire carries: a dtype and a shape.
 
-Scalar circuits use two types only, `FLOAT` and `BOOL`; arrays are the same thing with a shape that is not empty.
+Scalar circuits use only two types, `FLOAT` and `BOOL`; the types of arrays have a shape that is not empty.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ class WireType(NamedTuple):
 
 
 MAX_AXES = 64
-"""How many axes NumPy allows."""
+"""Maximum number of axes of a NumPy array."""
 FLOAT = WireType(np.dtype("float64"))
 BOOL = WireType(np.dtype("bool"))
 
 
 def parse_type(text: str) -> WireType | None:
-    """Read what `str(WireType)` wrote; None if it is not a type.
+    """Parse what `str(WireType)` wrote; return None if the text is not a type.
 
     >>> parse_type("float64") == FLOAT
     True
@@ -52,12 +52,13 @@ def parse_type(text: str) -> WireType | None:
     match = _WRITTEN.fullmatch(text)
     if match is None or match[1] not in DTYPES:
         return None
-    dtype, shape = DTYPES[match[1]], tuple(map(int, match[2].split(","))) if match[2] else ()
+    dtype = DTYPES[match[1]]
+    shape = tuple(map(int, match[2].split(","))) if match[2] else ()
     return WireType(dtype, shape) if can_be(dtype, shape) else None
 
 
 def can_be(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bool:
-    """Return whether NumPy has arrays of a shape: it refuses long axes beside one of length 0 too.
+    """Return whether NumPy can hold an array of a shape; it counts axes of length 0 as 1 when it checks the size.
 
     >>> can_be(FLOAT.dtype, (0, 10**9)), can_be(FLOAT.dtype, (0, 10**9, 10**9, 10**9))
     (True, False)
@@ -66,7 +67,7 @@ def can_be(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bool:
 
 
 def plain(value: Any) -> Any:
-    """Return a NumPy number as the Python number it is, and anything else as it is.
+    """Convert a NumPy scalar to the equal Python number; return anything else unchanged.
 
     >>> plain(np.float64(2.0)), plain(np.bool_(True))
     (2.0, True)
@@ -75,7 +76,7 @@ def plain(value: Any) -> Any:
 
 
 def as_float(value: Any) -> np.float64 | None:
-    """Return a real number as float64; None for what is none (bool, text, complex, arrays).
+    """Return a real number as float64; None for anything else (bool, text, complex, arrays).
 
     >>> as_float(2), as_float(True), as_float("2")
     (np.float64(2.0), None, None)
@@ -90,7 +91,7 @@ def as_float(value: Any) -> np.float64 | None:
 
 
 def number(value: Any) -> str:
-    """Write a number for people: six digits, no trailing zeros; of a large array the first and last elements.
+    """Format a number with six digits and no trailing zeros, and a large array by its first and last elements.
 
     >>> number(-10.0), number(0.7071067811865476), number(True)
     ('-10', '0.707107', 'true')
@@ -101,7 +102,7 @@ def number(value: Any) -> str:
 
 
 def operand(value: Any) -> str:
-    """Write a number to stand beside a sign of arithmetic.
+    """Format a number as an operand: a negative one gets parentheses.
 
     >>> operand(2.0), operand(-3.0)
     ('2', '(-3)')
@@ -111,7 +112,7 @@ def operand(value: Any) -> str:
 
 
 def counted(count: int, noun: str) -> str:
-    """Write how many there are of something.
+    """Format a count with its noun, in the plural unless the count is 1.
 
     >>> counted(1, "node"), counted(12345, "node")
     ('1 node', '12,345 nodes')

@@ -1,7 +1,8 @@
 """The errors wiregrad raises.
 
-Every class is a `WiregradError` and also the built-in kind a caller would expect, so both `except WiregradError`
-and `except ValueError` work. A message says what was wanted, what came, where, and what to try.
+Every class is a `WiregradError` and also the built-in exception that a caller would expect, so both
+`except WiregradError` and `except ValueError` work. A message says what was expected, what was given, where it was
+recorded, and what to try.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ _NUMPY = dirname(np.__file__) + "/"
 _PYTHON = dirname(warnings.__file__) + "/"
 
 MOST_NAMES = 10_000
-"""Among how many names the nearest one is looked for."""
+"""Maximum number of names that are compared when a similar name is suggested."""
 
 
 class WiregradError(Exception):
     """Base of every error that wiregrad raises on purpose."""
 
     def __str__(self) -> str:
-        # KeyError would show the message in quotes.
+        # KeyError would print the message in quotes.
         return str(self.args[0]) if self.args else ""
 
 
@@ -37,23 +38,23 @@ class CircuitError(WiregradError, ValueError):
 
 
 class CycleError(CircuitError):
-    """Nodes feed each other in a ring, so no order can run them."""
+    """Nodes depend on each other in a cycle, so they cannot be ordered."""
 
 
 class FanoutError(CircuitError):
-    """A strict builder saw a wire with two readers and no splitter."""
+    """In a strict builder, a wire has two readers and no splitter."""
 
 
 class DuplicateNameError(CircuitError):
-    """Two nodes or outputs ask for one name."""
+    """Two nodes, or two outputs, have the same name."""
 
 
 class NameSyntaxError(CircuitError):
-    """A name has characters that names may not have."""
+    """A name contains characters that are not allowed."""
 
 
 class TextError(CircuitError):
-    """The text form of a circuit cannot be read."""
+    """The text form of a circuit cannot be parsed."""
 
 
 class FileFormatError(CircuitError):
@@ -61,7 +62,7 @@ class FileFormatError(CircuitError):
 
 
 class FileAccessError(WiregradError, OSError):
-    """A file cannot be opened, read or written: it is missing, forbidden, a folder, or the disk is full."""
+    """A file cannot be opened, read or written: it is missing, not permitted or a folder, or the disk is full."""
 
 
 class UnknownNameError(WiregradError, KeyError):
@@ -77,7 +78,7 @@ class ArityError(WiregradError, TypeError):
 
 
 class OperandError(WiregradError, TypeError):
-    """A thing was used as a wire that is none."""
+    """An operand is not a wire, a number or the name of a node."""
 
 
 class LiteralError(WiregradError, ValueError):
@@ -85,15 +86,15 @@ class LiteralError(WiregradError, ValueError):
 
 
 class InputError(WiregradError, TypeError):
-    """A call misses an input, has one too many, or gives one that is not a number."""
+    """A call lacks an input, has an unknown one, or one that is not a number."""
 
 
 class SettingError(WiregradError, ValueError):
-    """An environment variable has a value that it cannot have."""
+    """An environment variable has a value that is not allowed."""
 
 
 class OutputError(WiregradError, ValueError):
-    """A question about the one output was asked of a circuit that has several, or none."""
+    """A circuit with several outputs, or none, was asked for its only output."""
 
 
 class DomainError(WiregradError, TypeError):
@@ -101,31 +102,31 @@ class DomainError(WiregradError, TypeError):
 
 
 class ShapeError(WiregradError, ValueError):
-    """Shapes do not fit each other or the op."""
+    """Shapes do not match each other, or not the op."""
 
 
 class IndexingError(WiregradError, IndexError):
-    """An index lies outside the axis it points into, or is none."""
+    """An index is out of range for its axis, or is not an index."""
 
 
 class SingularError(WiregradError, np.linalg.LinAlgError):
-    """A matrix has no inverse, or a decomposition does not exist."""
+    """A matrix is singular, or a decomposition does not exist."""
 
 
 class NoRuleError(WiregradError, TypeError):
-    """A NumPy function has no derivative rule here."""
+    """A NumPy function has no derivative rule in wiregrad."""
 
 
 class NotNativeError(NoRuleError):
-    """A circuit, or this machine, cannot be served by native code; the interpreter can."""
+    """A circuit cannot run as native code, or not on this machine; the interpreter can run it."""
 
 
 class EscapeError(WiregradError, TypeError):
-    """A recorded value was about to become a plain number, which would cut its gradient in silence."""
+    """A recorded value was about to become a plain number, which would silently lose its gradient."""
 
 
 class AmbiguousIndexError(EscapeError):
-    """A recorded condition is an index, and cannot tell whether of a list or of an array."""
+    """A recorded condition is used as an index, and it is unknown whether of a list or of an array."""
 
 
 class MutationError(WiregradError, TypeError):
@@ -133,7 +134,7 @@ class MutationError(WiregradError, TypeError):
 
 
 class GradientError(WiregradError, TypeError):
-    """A derivative was asked of something that has none, or in a direction that does not exist."""
+    """A derivative was requested of something that has none, or in a direction that does not exist."""
 
 
 class NonFiniteError(WiregradError, FloatingPointError):
@@ -141,7 +142,8 @@ class NonFiniteError(WiregradError, FloatingPointError):
 
     def __init__(self, message: str, *, fault: object = None, place: object = None) -> None:
         super().__init__(message)
-        self.fault, self.place = fault, place
+        self.fault = fault
+        self.place = place
 
 
 class CheckError(WiregradError, AssertionError):
@@ -153,7 +155,7 @@ class CheckError(WiregradError, AssertionError):
 
 
 class BranchError(WiregradError, ValueError):
-    """A traced circuit was run where its function would go another way; `place` is the line of the branch."""
+    """A traced circuit was run at inputs where its function would take another branch; `place` is the branch's line."""
 
     def __init__(self, message: str, *, place: object = None) -> None:
         super().__init__(message)
@@ -168,7 +170,9 @@ class FormulaError(WiregradError, ValueError):
     """A formula cannot be read; `line` and `column` (from 1) say where."""
 
     def __init__(self, message: str, text: str = "", offset: int = 0) -> None:
-        self.message, self.text, self.offset = message, text, offset
+        self.message = message
+        self.text = text
+        self.offset = offset
         self.line, self.column = position(text, offset)
         picture = f"\n  at line {self.line}, column {self.column}\n{self._picture()}" if text else ""
         super().__init__(message + picture)
@@ -188,7 +192,7 @@ class LimitError(FormulaError):
 
 
 def user_line() -> str:
-    """Return '; recorded at FILE:LINE' for the nearest frame outside wiregrad, or nothing."""
+    """Format the nearest frame outside wiregrad as a line below a message: `recorded at FILE:LINE`; empty if none."""
     frame = user_frame()
     return "" if frame is None else f"\n  recorded at {frame.f_code.co_filename}:{frame.f_lineno}"
 
@@ -203,13 +207,13 @@ def user_frame() -> FrameType | None:
 
 @lru_cache(4096)
 def is_own(file: str) -> bool:
-    """Return whether a file is none of the user's: wiregrad's, NumPy's, or part of Python itself."""
-    python = file.startswith(_PYTHON) and "-packages" not in file
-    return python or file.startswith((_OWN, _NUMPY, "<wiregrad", "<frozen"))
+    """Return whether a file belongs to wiregrad, NumPy or the standard library rather than to the user."""
+    in_stdlib = file.startswith(_PYTHON) and "-packages" not in file
+    return in_stdlib or file.startswith((_OWN, _NUMPY, "<wiregrad", "<frozen"))
 
 
 def position(text: str, offset: int) -> tuple[int, int]:
-    """Return line and column, both from 1, of a place in a text.
+    """Return the line and the column, both counted from 1, of an offset in a text.
 
     >>> position("a\\nbc", 3)
     (2, 2)
@@ -219,22 +223,22 @@ def position(text: str, offset: int) -> tuple[int, int]:
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
-    """Return '; did you mean ...?' for the nearest known name, or nothing.
+    """Return `; did you mean ...?` with the most similar known name; empty if none is similar.
 
     >>> suggest("mulitply", ["add", "multiply"]), suggest("max", ["fmax", "maximum"])
     ('; did you mean multiply?', '; did you mean maximum?')
     """
     from difflib import get_close_matches  # noqa: PLC0415 - only a failing call pays for it
 
-    # Each name takes some microseconds to compare, and a circuit may have millions.
+    # Comparing a name takes some microseconds, and a circuit may have millions of names.
     names = list(islice(known, MOST_NAMES))
-    longer = [text for text in names if len(name) > 1 and text.startswith(name)]
-    near = sorted(longer, key=len)[:1] or get_close_matches(name, names, n=1)
-    return f"; did you mean {near[0]}?" if near else ""
+    completions = [text for text in names if len(name) > 1 and text.startswith(name)]
+    nearest = sorted(completions, key=len)[:1] or get_close_matches(name, names, n=1)
+    return f"; did you mean {nearest[0]}?" if nearest else ""
 
 
 def shown(value: object, width: int = 40) -> str:
-    """Write a value into a message, cut to a width.
+    """Return the repr of a value for a message, cut to a maximum width.
 
     >>> shown("a" * 100, 10)
     "'aaaaaa..."
@@ -242,6 +246,6 @@ def shown(value: object, width: int = 40) -> str:
     try:
         text = repr(value)
     except ValueError:
-        # Python refuses to write integers of many thousand digits.
+        # Python refuses to convert integers of many thousand digits to text.
         return "a very long number"
     return text if len(text) <= width else text[: width - 3] + "..."

@@ -1,6 +1,6 @@
-"""The environment variables that wiregrad reads, and the values they may have.
+"""The environment variables that wiregrad reads, and their allowed values.
 
-A variable with any other value is an error, never a setting that is passed over. An empty one counts as not set.
+Any other value raises an error; it is never ignored. An empty variable counts as not set.
 """
 
 from __future__ import annotations
@@ -9,18 +9,22 @@ import os
 
 from wiregrad.errors import SettingError, shown, suggest
 
-NATIVE, VECTOR_MATH, CONVENTION = "WIREGRAD_NATIVE", "WIREGRAD_VECTOR_MATH", "WIREGRAD_CONVENTION"
-OFF, ON, LLVM = "0", "1", "llvm"
+NATIVE = "WIREGRAD_NATIVE"
+VECTOR_MATH = "WIREGRAD_VECTOR_MATH"
+CONVENTION = "WIREGRAD_CONVENTION"
+OFF = "0"
+ON = "1"
+LLVM = "llvm"
 ALLOWED = {
     NATIVE: (OFF, ON, LLVM),
     VECTOR_MATH: ("polynomial", "libmvec", "scalar"),
     CONVENTION: ("min_norm", "torch", "jax"),
 }
-"""The values of each variable."""
+"""The allowed values of each variable."""
 
 
 def read_setting(variable: str) -> str:
-    """Return the value of an environment variable, empty if it is not set.
+    """Return the value of an environment variable; empty if it is not set.
 
     >>> os.environ[NATIVE] = "bogus"
     >>> read_setting(NATIVE)
@@ -31,7 +35,8 @@ def read_setting(variable: str) -> str:
     >>> read_setting(NATIVE)
     ''
     """
-    value, allowed = os.environ.get(variable, ""), ALLOWED[variable]
+    value = os.environ.get(variable, "")
+    allowed = ALLOWED[variable]
     if value and value not in allowed:
         near = suggest(value, allowed)
         raise SettingError(
@@ -41,6 +46,6 @@ def read_setting(variable: str) -> str:
 
 
 def check_settings() -> None:
-    """Raise unless every variable has a value that it may have."""
+    """Raise `SettingError` if a variable has a value that is not allowed."""
     for variable in ALLOWED:
         read_setting(variable)

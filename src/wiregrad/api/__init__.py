@@ -1,7 +1,8 @@
-"""The one place that joins front ends, passes, a backend and the questions a person asks.
+"""What users import: the one place that joins front ends, passes, a backend and the questions about a run.
 
-`circuits` is loaded with the package; `values` (define-by-run, transforms, tracing) and `asking` (blame, checks, the
-flight recorder) on first use.
+Start with `circuits`: the public classes `Circuit`, `Run` and `Builder`, loaded with the package. `values`
+(define-by-run, transforms, tracing) and `asking` (blame, checks of gradients, the flight recorder) are loaded on first
+use.
 """
 
 from wiregrad.api.circuits import Builder, Circuit, Run, circuit, diff, load

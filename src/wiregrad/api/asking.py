@@ -1,4 +1,4 @@
-"""Questions about functions and values, as users see them; what answers them is loaded with this module."""
+"""Questions about functions and values: `blame`, `check_grads`, `explain`, `record`. Loaded on first use."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ __all__ = ["anomaly", "blame", "check_grads", "explain", "record"]
 
 
 def blame(f: Callable[..., Any] | Value, /, *args: Any, **kwargs: Any) -> Blame:
-    """Find the op of a function that first made something non-finite, forward or backward, with its line.
+    """Find the op of a function that first produced a non-finite number, forward or backward, with its line.
 
     >>> import numpy as np
     >>> def distance(x, y):
     ...     return np.sqrt(np.sum((x - y) ** 2))
-    >>> found = blame(distance, np.ones(3), np.ones(3))
-    >>> found.origins[0].op, found.origins[0].factors
+    >>> origin = blame(distance, np.ones(3), np.ones(3)).origins[0]
+    >>> origin.op, origin.factors
     ('sqrt', (1.0, inf))
-    >>> found.origins[0].suggestion
+    >>> origin.suggestion
     'use np.linalg.norm(x) instead of the root of a sum of squares: its gradient at 0 is 0'
     """
     with np.errstate(all="ignore"):
@@ -43,10 +43,10 @@ def blame(f: Callable[..., Any] | Value, /, *args: Any, **kwargs: Any) -> Blame:
 def check_grads(
     f: Callable[..., Any] | Circuit, /, *args: Any, order: int = 2, raises: bool = True, **kwargs: Any
 ) -> Checked:
-    """Compare the derivative of every op that a function (or circuit) uses with a numeric one, at the values it sees.
+    """Compare the derivative of every op that a function (or circuit) uses with a numerical one, at the values it sees.
 
     A wrong rule raises `CheckError`, which names the op, the wire, the line and both numbers; with `raises=False` it is
-    in the report instead. Kinks, and points where numbers cannot decide, are listed.
+    only reported. The report lists kinks, and points where numerical derivatives cannot decide.
 
     >>> print(check_grads(lambda x, w: np.tanh(x * w), 0.5, -1.2))
     2 nodes, 3 wires, 3 rules to second order: all rules hold
@@ -58,10 +58,10 @@ def check_grads(
 
 
 def record(capacity: int = 2000, **options: Any) -> Flight:
-    """Return a flight recorder of a training: per step and group statistics, in bounded memory.
+    """Return a flight recorder for a training run: statistics per step and group, in bounded memory.
 
-    Give it each step's loss, parameters and gradients; it finds the first step at which something vanished, exploded
-    or went non-finite. With `on_event="raise"` it stops the training there.
+    Give it each step's loss, parameters and gradients. It finds the first step at which a gradient vanished, exploded
+    or became non-finite; with `on_event="raise"` it stops the training there.
 
     >>> flight = record()
     >>> for step in range(3):
@@ -73,7 +73,7 @@ def record(capacity: int = 2000, **options: Any) -> Flight:
 
 
 def explain(value: Value) -> Explanation:
-    """Say why a value of define-by-run code has the gradient it has; of a function ask `wg.run(f, ...).explain(name)`.
+    """Explain the gradient of a value of define-by-run code; for a function use `wg.run(f, ...).explain(name)`.
 
     >>> w = Value(2.0, name="w")
     >>> explain(w).kind

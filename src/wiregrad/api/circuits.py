@@ -1,6 +1,6 @@
-"""The public classes: a circuit and a run with everything the layers below can do with them.
+"""The public classes: a circuit and a run, with everything that the layers below can do with them.
 
-This is the one place that joins a front end, passes, a backend and the questions a person asks.
+This is the one place that joins a front end, passes, a backend and the questions about a run.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ if TYPE_CHECKING:
 
 
 def explorer(module: str) -> Any:
-    """Return a module of the explorer, which most programs never open."""
+    """Import a module of the explorer, which most programs never need."""
     return import_module(f"wiregrad.explorer.{module}")
 
 
 class Drawable:
-    """What can be drawn: a circuit, and a run, which shows what flowed on every wire."""
+    """Something that can be drawn: a circuit, or a run, which shows the values and gradients on every wire."""
 
     __slots__ = ()
 
@@ -49,7 +49,7 @@ class Drawable:
         raise NotImplementedError
 
     def to_svg(self, **options: Any) -> str:
-        """Return the picture as SVG: `theme` (auto, light, dark), `down`, `split`, `depth`, `opened`, `cap`, `digits`.
+        """Draw as SVG. Options: `theme` (auto, light, dark), `down`, `split`, `depth`, `opened`, `cap`, `digits`.
 
         >>> circuit("x * x").to_svg().startswith("<svg")
         True
@@ -57,7 +57,7 @@ class Drawable:
         return export.to_svg(*self._drawn, **options)
 
     def to_dot(self, **options: Any) -> str:
-        """Return the picture in Graphviz's language, with the options of `to_svg` but the theme.
+        """Draw in Graphviz's language, with the options of `to_svg` except the theme.
 
         >>> circuit("y = tanh(x)").to_dot().splitlines()[0]
         'digraph "y" {'
@@ -65,7 +65,7 @@ class Drawable:
         return export.to_dot(*self._drawn, **options)
 
     def to_mermaid(self, **options: Any) -> str:
-        """Return the picture in Mermaid's language, which many Markdown viewers draw.
+        """Draw in Mermaid's language, which many Markdown viewers render.
 
         >>> circuit("y = tanh(x)").to_mermaid().splitlines()[0]
         'flowchart LR'
@@ -73,7 +73,7 @@ class Drawable:
         return export.to_mermaid(*self._drawn, **options)
 
     def to_unicode(self, **options: Any) -> str:
-        """Return the picture for a terminal: `width`, `ascii`, and the options of what is drawn.
+        """Draw for a terminal. Options: `width`, `ascii`, and those of `to_svg` except the theme.
 
         >>> print(circuit("y = tanh(x)").to_unicode())
         y: 1 input, 1 node
@@ -87,9 +87,9 @@ class Drawable:
     def to_html(
         self, path: str | PathLike[str] | None = None, *, title: str | None = None, source: bool = False
     ) -> str:
-        """Return the explorer on this circuit as one HTML file, and write it if a path is given.
+        """Return the explorer with this circuit as one HTML page, and write it to a file if a path is given.
 
-        It works from disk and asks no network for anything. With `source` it holds the lines of code, and whole paths.
+        The page works from disk and needs no network. With `source` it contains the lines of code and full paths.
 
         >>> circuit("y = tanh(x)").run(x=1).to_html().startswith("<!doctype html>")
         True
@@ -100,10 +100,10 @@ class Drawable:
         return text
 
     def explore(self, *, port: int = 0, browser: bool = True, wait: bool = True, source: bool = False) -> Any:
-        """Open the explorer on this circuit in the browser, from a server on this machine; Ctrl-C ends it.
+        """Open the explorer with this circuit in the browser, from a server on this machine; Ctrl-C ends it.
 
-        With `wait=False` it goes on in the background; what is returned has `url` and `stop()`. In a notebook the
-        explorer is shown below the cell instead, or the picture where the extra `notebook` is missing.
+        With `wait=False` the server runs in the background; the returned object has `url` and `stop()`. In a notebook
+        the explorer is shown below the cell instead, or the picture if the extra `notebook` is not installed.
         """
         if explorer("widget").in_notebook():
             return explorer("widget").show(*self._drawn, source=source)
@@ -111,12 +111,12 @@ class Drawable:
         return explorer("serving").explore(exhibit, port=port, browser=browser, wait=wait)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        """Return what a notebook shows: the picture, and text where there are no pictures."""
+        """Return what a notebook shows: the picture, and text for notebooks without pictures."""
         return export.mimebundle(*self._drawn)
 
 
 class Run(BareRun, Drawable):
-    """One forward and backward pass, kept: ask it for values, gradients, wires and steps.
+    """The result of one forward and one backward pass: values, gradients, wires and steps.
 
     >>> run = circuit("e = a + b; f = e * c").run(a=2, b=-3, c=10)
     >>> run.output, run.grads
@@ -131,20 +131,20 @@ class Run(BareRun, Drawable):
 
     @classmethod
     def of(cls, bare: BareRun) -> Run:
-        """Return what a backend kept, with the questions that can be asked of it."""
+        """Return a backend's run as a public one, with the questions that can be asked about it."""
         return cls(bare.circuit, bare.values, bare.flows, bare.sent)
 
     def steps(self) -> Iterator[Step]:
-        """Walk through the run: forward, seed, backward; `str(step)` is a sentence.
+        """Iterate over the steps of the run: forward, seed, backward; `str(step)` is a sentence.
 
         >>> print([*circuit("e = a + b; f = e * c").run(a=2, b=-3, c=10).steps()][-2])
         f = e * c sends 10 to e and -1 to c
         """
-        found: Iterator[Step] = answer("steps")(self)
-        return found
+        steps: Iterator[Step] = answer("steps")(self)
+        return steps
 
     def blame(self) -> Blame:
-        """Find the op that first made something non-finite, forward or backward: its factors, its line, what to try.
+        """Find the op that first produced a non-finite number, forward or backward: its factors, its line, advice.
 
         >>> print(circuit("y = log(x)").run(x=0.0).blame())
         log gave -inf at x = 0
@@ -153,41 +153,41 @@ class Run(BareRun, Drawable):
           y = -inf (formula:1:5) -> gradient of x = inf
           try: guard the argument: np.log(np.maximum(x, tiny)), or np.where(x > 0, np.log(x), 0.0)
         """
-        found: Blame = answer("blame")(self)
-        return found
+        blame: Blame = answer("blame")(self)
+        return blame
 
     def explain(self, name: str) -> Explanation:
-        """Say why the gradient of a node is zero, tiny, huge, absent or what it is.
+        """Explain why the gradient of a node is zero, tiny, huge, absent or ordinary.
 
         >>> print(circuit("y = tanh(w * x)").run(w=50.0, x=2.0).explain("x"))
         the gradient of x is 0: what flows back is 0
           tanh is flat at t1 = 100: saturated, its slope is 0 (formula:1:5)
         """
-        found: Explanation = answer("explain")(self, name)
-        return found
+        explanation: Explanation = answer("explain")(self, name)
+        return explanation
 
     def paths(self, name: str, k: int = 10) -> Paths:
-        """Return the largest contributions to a gradient path by path, how many paths there are, how much they cancel.
+        """Return the paths that contribute most to a gradient, the number of all paths, and how much they cancel.
 
         >>> print(circuit("e = a + b; f = e * c + a * a").run(a=2, b=-3, c=10).paths("a", k=1))
         a reaches f along 3 paths; its gradient is 14
           10 = 1 x 10 x 1 x 1   a -> e -> t1 -> f
           4 along the other 2 paths
         """
-        found: Paths = answer("paths")(self, name, k)
-        return found
+        paths: Paths = answer("paths")(self, name, k)
+        return paths
 
     def branches(self, name: str) -> Branches:
-        """Return what each use of a value sends back: which one drives its gradient.
+        """Return what each use of a value contributes to its gradient.
 
         >>> [(use.op, use.sent) for use in circuit("f = x * x + x").run(x=3).branches("x").branches]
         [('multiply', 3.0), ('multiply', 3.0), ('add', 1.0)]
         """
-        found: Branches = answer("branches")(self, name)
-        return found
+        branches: Branches = answer("branches")(self, name)
+        return branches
 
     def kinks(self, within: float = 1e-6) -> Kinks:
-        """List the nodes on or near a kink: distance, convention used, and what the others would give.
+        """List the nodes on or near a kink: distance, convention used, and the gradients under the other conventions.
 
         >>> print(circuit("y = abs(x)").run(x=0).kinks())
         1 node on a kink, 0 near one, 0 on or near a step
@@ -195,39 +195,39 @@ class Run(BareRun, Drawable):
         by torch no gradient would change
         by jax gradients would be x 0 -> 1
         """
-        found: Kinks = answer("kinks")(self, within)
-        return found
+        kinks: Kinks = answer("kinks")(self, within)
+        return kinks
 
     def rounding(self, names: Sequence[str] | None = None) -> Rounding:
         """Estimate the rounding error of the output and of the gradients (all, or those named), by node and op.
 
-        >>> found = circuit("y = (1 + x) - 1").run(x=1e-9).rounding()
-        >>> f"{found.output.error:.2e}", found.output.worst[0].op
+        >>> rounding = circuit("y = (1 + x) - 1").run(x=1e-9).rounding()
+        >>> f"{rounding.output.error:.2e}", rounding.output.worst[0].op
         ('8.27e-17', 'add')
         """
-        found: Rounding = answer("rounding")(self, names)
-        return found
+        rounding: Rounding = answer("rounding")(self, names)
+        return rounding
 
     def flow(self, **options: Any) -> Flow:
-        """Return how the gradient changes from group to group over depth; `by` group, rank or input; `.to_svg()`.
+        """Return the size of the gradient over depth, layer by layer; `by` is group, rank or input; `.to_svg()` plots.
 
-        >>> found = circuit("y = tanh(tanh(0.5 * x))").run(x=1.0).flow(by="rank")
-        >>> [layer.name for layer in found.layers]
+        >>> flow = circuit("y = tanh(tanh(0.5 * x))").run(x=1.0).flow(by="rank")
+        >>> [layer.name for layer in flow.layers]
         ['y', 't2', 't1', 'x']
         """
-        found: Flow = answer("flow")(self, **options)
-        return found
+        flow: Flow = answer("flow")(self, **options)
+        return flow
 
     def histogram(self, name: str | None = None, *, of: str = "grad") -> Histogram:
-        """Return how large the gradients (or with `of="value"` the values) of a node, or of all, are; `.to_svg()`.
+        """Return a histogram of the gradients (with `of="value"` the values) of one node or of all; `.to_svg()` plots.
 
         >>> print(circuit("y = a * b").run(a=2.0, b=3.0).histogram())
         gradients of all nodes: 3 numbers
                   0 │0
           +1 to +10 │████████████████████████████████ 3
         """
-        found: Histogram = answer("histogram")(self, name, of=of)
-        return found
+        histogram: Histogram = answer("histogram")(self, name, of=of)
+        return histogram
 
 
 class Circuit(ir.Circuit, Drawable):
@@ -246,30 +246,30 @@ class Circuit(ir.Circuit, Drawable):
         return self, None
 
     def _ipython_key_completions_(self) -> list[str]:
-        """Return the names that can stand in `circuit[...]`."""
+        """Return the names that `circuit[...]` accepts, for completion."""
         return [name for _, name in self.columns.names]
 
     def __call__(self, /, *vector: Any, **inputs: Any) -> Any:
-        """Compute the output (a dict of them if there are several) from inputs by name, or one vector or mapping.
+        """Compute the output (a dict of outputs if there are several) from inputs by name, or one vector or mapping.
 
-        A traced circuit raises `BranchError` where its function would go another way; `check=False` lets it answer
-        there all the same. (If an input is called `check`, use `unchecked()`.)
+        A traced circuit raises `BranchError` where its function would take another branch; with `check=False` it
+        computes a result there too. (If an input is called `check`, use `unchecked()`.)
 
         >>> circuit("(a + b) * c")(a=2, b=-3, c=10)
         -10.0
         """
         check = ir.certificates.take_option(self, inputs)
-        found = interpreter.outputs(self, interpreter.bind(self, vector, inputs), check=check)
-        values = {label: plain(value) for label, value in found.items()}
+        outputs = interpreter.outputs(self, interpreter.bind(self, vector, inputs), check=check)
+        values = {label: plain(value) for label, value in outputs.items()}
         return values if len(values) > 1 else values[self.output]
 
     def run(self, /, *vector: Any, **inputs: Any) -> Run:
-        """Run forward and backward and keep every wire; certificates are checked as in a call."""
+        """Run forward and backward, and keep every value and gradient; certificates are checked as in a call."""
         check = ir.certificates.take_option(self, inputs)
         return Run.of(interpreter.run(self, interpreter.bind(self, vector, inputs), check=check))
 
     def jvp(self, point: Mapping[str, Any], tangents: Mapping[str, Any], *, check: bool = True) -> tuple[Any, Any]:
-        """Return the output and its directional derivative, by forward mode; inputs without a tangent stand still.
+        """Return the output and its directional derivative, by forward mode; inputs without a tangent have tangent 0.
 
         >>> circuit("x * y").jvp({"x": 2, "y": 3}, {"x": 1})
         (6.0, 3.0)
@@ -279,32 +279,32 @@ class Circuit(ir.Circuit, Drawable):
             raise InputError(f"tangents are a mapping of input name to number; got {type(tangents).__name__}")
         interpreter.check_known(tangents, self.inputs)
         seeds = {self.index(name): interpreter.number(f"the tangent of {name}", t) for name, t in tangents.items()}
-        moved = interpreter.tangents(self, values, seeds)[self.root()]
-        return plain(values[self.root()]), 0.0 if moved is None else plain(moved)
+        tangent = interpreter.tangents(self, values, seeds)[self.root()]
+        return plain(values[self.root()]), 0.0 if tangent is None else plain(tangent)
 
     def compile(self, dtype: Any = None, *, check: bool = True) -> Compiled:
-        """Return the circuit as an object to call often: native code where there is any for it, else the interpreter.
+        """Return the circuit as an object for many calls: native code if possible, otherwise the interpreter.
 
         It has `value_and_grad`, `jacobian`, `hessian`, `batch`, `batch_value_and_grad` and `info`; `dtype` is float64
-        or float32, usually the type of the circuit. What was traced is checked on every call, unless `check=False`.
+        or float32, by default that of the circuit. Certificates are checked on every call, unless `check=False`.
 
         >>> compiled = circuit("e = a + b; f = e * c").compile()
         >>> compiled.value_and_grad(a=2.0, b=-3.0, c=10.0)
         (-10.0, {'a': 10.0, 'b': 10.0, 'c': -1.0})
         """
-        made: Compiled = import_module("wiregrad.backends.compiled").Compiled(self, dtype, check=check)
-        return made
+        compiled: Compiled = import_module("wiregrad.backends.compiled").Compiled(self, dtype, check=check)
+        return compiled
 
     def split(self) -> Circuit:
-        """Return the split form: every fan-out a tree of two-way splitters, each wire one reader."""
+        """Return the split form: every fan-out is made of two-way splitters, so that each wire has one reader."""
         return Circuit(passes.split(self).columns)
 
     def expand(self) -> Circuit:
-        """Return the scalar circuit behind a small array circuit: one node per number."""
+        """Return a small array circuit as a scalar circuit, with one node per number."""
         return Circuit(passes.expand(self).columns)
 
     def simplify(self) -> Circuit:
-        """Return a smaller circuit with the same values: dead nodes, constants, common subexpressions, identities."""
+        """Return a smaller equal circuit: no dead nodes, folded constants, shared subexpressions, fewer identities."""
         return Circuit(passes.simplify(self).columns)
 
     def backward_circuit(self) -> Circuit:
@@ -316,7 +316,7 @@ class Circuit(ir.Circuit, Drawable):
         return Circuit(passes.backward_circuit(self).columns)
 
     def with_convention(self, convention: str, nodes: Iterable[str] | None = None) -> Circuit:
-        """Return the circuit with another choice at its kinks (`min_norm`, `torch`, `jax`): at all, or at some nodes.
+        """Return the circuit with another kink convention (`min_norm`, `torch`, `jax`), at all nodes or at some.
 
         >>> circuit("y = abs(x)").with_convention("jax").run(x=0).grads
         {'x': 1.0}
@@ -337,18 +337,18 @@ class Circuit(ir.Circuit, Drawable):
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Circuit:
-        """Read a circuit from a JSON document; one from anybody is safe to read."""
+        """Read a circuit from a JSON document; documents from untrusted sources are safe to read."""
         return cls(export.parse_json(text).columns)
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the circuit to a file, which `wiregrad.load` reads: arrays as safetensors, no pickle."""
+        """Write the circuit to a file that `wiregrad.load` reads: arrays as safetensors, no pickle."""
         export.save(self, path)
 
     def to_python(self, function: str = "value_and_grad", *, name: str | None = None, check: bool = True) -> str:
-        """Return the circuit as plain Python, forward and backward, line by line; it runs alone.
+        """Return the circuit as plain Python, forward and backward, line by line; the code needs no package.
 
-        `function` is `value`, `value_and_grad`, `jacobian` or `hessian`; `name` is what it is called. The listing of a
-        traced circuit raises where its function would go another way, unless `check=False`.
+        `function` is `value`, `value_and_grad`, `jacobian` or `hessian`; `name` is the function's name in the code. The
+        code of a traced circuit raises where its function would take another branch, unless `check=False`.
 
         >>> print(circuit("e = a + b; f = e * c").to_python("value"))
         \"""Value of f, written by wiregrad from a circuit of 2 nodes.\"""
@@ -365,7 +365,7 @@ class Circuit(ir.Circuit, Drawable):
         return codegen.write(self if check else self.unchecked(), "python", function, name)
 
     def to_numpy(self, function: str = "value_and_grad", *, name: str | None = None, check: bool = True) -> str:
-        """Return the circuit as NumPy code: arrays, and batches of a scalar circuit; like `to_python` otherwise.
+        """Return the circuit as NumPy code, for arrays and for batches of a scalar circuit; options as in `to_python`.
 
         >>> "np.tanh(x)" in circuit("y = tanh(x)").to_numpy()
         True
@@ -382,11 +382,12 @@ class Circuit(ir.Circuit, Drawable):
         test: Mapping[str, Any] | None = None,
         check: bool = True,
     ) -> str:
-        """Return the circuit as C99 in doubles or floats (`real`); numbers in the order of `inputs`.
+        """Return the circuit as C99 in doubles or floats (`real`); the numbers are in the order of `inputs`.
 
-        With `header` its header instead. With a point as `test` the listing has a self-test: a `main`, compiled with
-        -DWIREGRAD_TEST, that runs the function there and compares with what the circuit gives. Where the function of a
-        traced circuit would go another way, results are NaN and NAME_branch(x) is not 0, unless `check=False`.
+        With `header`, return the header file instead. With a point as `test`, the code has a self-test: a `main`,
+        compiled with -DWIREGRAD_TEST, that runs the function there and compares the result with the circuit's. Where
+        the function of a traced circuit would take another branch, results are NaN and NAME_branch(x) is not 0, unless
+        `check=False`.
 
         >>> "double value_and_grad(const double *x, double *grad)" in circuit("a * b").to_c()
         True
@@ -398,7 +399,7 @@ class Circuit(ir.Circuit, Drawable):
     def to_js(self, function: str = "value_and_grad", *, name: str | None = None, check: bool = True) -> str:
         """Return the circuit as an ES module: `valueAndGrad(x)` takes an object and returns {value, grads}.
 
-        The listing of a traced circuit throws where its function would go another way, unless `check=False`.
+        The code of a traced circuit throws where its function would take another branch, unless `check=False`.
 
         >>> "export function valueAndGrad(x)" in circuit("a * b").to_js()
         True
@@ -415,7 +416,7 @@ class Circuit(ir.Circuit, Drawable):
     ) -> str:
         """Return the circuit as CUDA C++: a device function, and a kernel over a batch of points.
 
-        At points where the function of a traced circuit would go another way results are NaN, unless `check=False`.
+        Where the function of a traced circuit would take another branch, results are NaN, unless `check=False`.
 
         >>> 'extern "C" __global__ void value_and_grad_batch' in circuit("a * b").to_cuda()
         True
@@ -423,15 +424,15 @@ class Circuit(ir.Circuit, Drawable):
         return codegen.write(self if check else self.unchecked(), "cuda", function, name, real=real)
 
     def receipt(self, points: int | Sequence[Mapping[str, Any]] = 24, *, seed: int = 0) -> Receipt:
-        """Run the listings in every language there is here; say how far each op and the whole is from the interpreter.
+        """Run the generated code in every language available here; report how far it is from the interpreter, by op.
 
-        `points` is how many random points to take, ordinary and awkward ones, or the points themselves.
+        `points` is the number of random points (ordinary and awkward ones), or the points themselves.
 
         >>> circuit("f = a * b + c").receipt(points=4).ok
         True
         """
-        found: Receipt = answer("receipt")(self, points, seed=seed)
-        return found
+        receipt: Receipt = answer("receipt")(self, points, seed=seed)
+        return receipt
 
     @classmethod
     def from_text(cls, text: str) -> Circuit:
@@ -443,7 +444,7 @@ class Circuit(ir.Circuit, Drawable):
 
 
 class Builder(ir.Builder):
-    """Makes a circuit one node at a time; every op of the table is a method.
+    """Builds a circuit one node at a time; every op of the table is a method.
 
     >>> b = Builder(strict=True)
     >>> p, q = b.split(b.input("x"))
@@ -454,14 +455,14 @@ class Builder(ir.Builder):
     def build(
         self, *outputs: ir.Port | str, name: str | None = None, labels: Mapping[str, ir.Port] | None = None
     ) -> Circuit:
-        """Return the circuit with these outputs; `labels` gives outputs names of their own."""
+        """Return the circuit with these outputs; `labels` maps names to further outputs."""
         return Circuit(super().build(*outputs, name=name, labels=labels).columns)
 
 
 def circuit(formula: Any) -> Circuit:
-    """Return the circuit of a formula, or of what was recorded for a value.
+    """Return the circuit of a formula, or the circuit that was recorded for a value.
 
-    Statements of a formula are separated by `;` or new lines; the last one is the output. Inner nodes can be named.
+    The statements of a formula are separated by `;` or new lines; the last one is the output. Inner nodes can be named.
 
     >>> circuit("e = a + b; f = e * c")["e"].inputs
     ('a', 'b')
@@ -471,7 +472,7 @@ def circuit(formula: Any) -> Circuit:
 
 
 def load(path: str | PathLike[str]) -> Circuit:
-    """Read a circuit from a file that `circuit.save` wrote; a file from anybody is safe to read.
+    """Read a circuit from a file that `circuit.save` wrote; files from untrusted sources are safe to read.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -489,5 +490,5 @@ def diff(one: Circuit | Run, two: Circuit | Run, rtol: float = 0.0, atol: float 
     the second has an extra node: t2 = tanh(t1) (formula:1:5)
     everything after it matches; 1 wire reads t2 in place of t1
     """
-    found: Difference = answer("diff")(one, two, rtol, atol)
-    return found
+    difference: Difference = answer("diff")(one, two, rtol, atol)
+    return difference

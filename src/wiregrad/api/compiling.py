@@ -1,9 +1,9 @@
-"""wg.compile: a Python function that is recorded once and replayed natively, as long as it goes the same way.
+"""wg.compile: a Python function that is recorded once and replayed natively, as long as it takes the same branches.
 
-Kept true: no stale answer. A replay counts only if everything that steered Python carries the bits it carried when the
-function was recorded; otherwise another recording is tried, and if none holds the function runs and is recorded anew.
-What a recording takes for granted about a call (structure, shapes, dtypes, arguments that are no real numbers, the
-convention for kinks) tells recordings apart.
+Kept true: no stale result. A replay counts only if everything that steered Python has the same bits as when the
+function was recorded. Otherwise another recording is tried; if none is valid, the function runs and is recorded anew.
+Recordings are told apart by what they assume about a call: structure, shapes, dtypes, arguments that are no real
+numbers, the convention for kinks.
 """
 
 from __future__ import annotations
@@ -38,21 +38,22 @@ from wiregrad.ir import Circuit, Place, certificates
 from wiregrad.ir.mode import CHOICES, chosen_convention
 
 ERROR_SETTINGS: Any = getattr(sys.modules.get("numpy._core.umath"), "_extobj_contextvar", None)
-"""The context variable in which NumPy keeps what it does about errors, where it has one."""
+"""The context variable that holds NumPy's error handling, if this version of NumPy has one."""
 LIMIT = 64
-"""How many recordings of one function are kept."""
+"""Default number of recordings of one function that are kept."""
 MAX_CHANGES = 3
-"""After so many recordings that changed what is outside, a function is not recorded again."""
+"""A function is not recorded again after this many recordings that changed outside state."""
 CHANGES = "it changes what it uses from outside"
+NOT_REPRODUCIBLE = "a replay at once gave another result: it depends on something else"
 MOST_SHOWN = 20
-"""How many of them `info` writes out."""
+"""Maximum number of variants that `info` prints."""
 
 
 def compile(f: Callable[..., Any], *, argnums: Argnums = 0, limit: int = LIMIT) -> CompiledFunction:
-    """Return a function that records f when it is first called and replays the recording, natively where it can.
+    """Return a function that records f on its first call and then replays the recording, natively if possible.
 
-    A branch that goes another way is recorded too; at most `limit` recordings are kept. `argnums` says what
-    `value_and_grad` differentiates by.
+    A call that takes another branch is recorded too; at most `limit` recordings are kept. `argnums` selects the
+    arguments that `value_and_grad` differentiates by.
 
     >>> def huber(x):
     ...     return 0.5 * x * x if abs(x) < 1.0 else abs(x) - 0.5
@@ -68,7 +69,7 @@ def compile(f: Callable[..., Any], *, argnums: Argnums = 0, limit: int = LIMIT) 
     if isinstance(f, Circuit):
         raise OperandError("wg.compile takes a Python function; a circuit compiles itself: circuit.compile()")
     if type(limit) is not int or limit < 1:
-        raise OperandError(f"limit is how many recordings are kept, at least 1; got {shown(limit)}")
+        raise OperandError(f"limit is the number of recordings to keep, at least 1; got {shown(limit)}")
     return CompiledFunction(f, argnums, limit)
 
 
@@ -83,7 +84,7 @@ class VariantInfo(Report):
     """Why it is not replayed natively; empty if it is."""
     hits: int
     flip: str
-    """What made it be recorded."""
+    """Why it was recorded."""
 
     def lines(self) -> Iterator[str]:
         """Return one line."""
@@ -101,7 +102,7 @@ class CompileInfo(Report):
     records: int
     variants: tuple[VariantInfo, ...]
     fallbacks: tuple[tuple[str, int], ...]
-    """Why the function itself was called, and how often."""
+    """The reasons why the function itself was called, with counts."""
 
     def lines(self) -> Iterator[str]:
         """Return a line per variant and per reason."""
@@ -112,87 +113,95 @@ class CompileInfo(Report):
 
 
 class Variant:
-    """A recording that is kept: how it is replayed and what its results are made of."""
+    """A recording that is kept: how it is replayed, and how its results are put together."""
 
-    __slots__ = ("_single", "flip", "found", "hits", "is_real", "number", "quick", "replay")
+    __slots__ = ("_single", "flip", "hits", "is_real", "number", "quick", "recording", "replay")
 
-    def __init__(self, found: Certified, replay: Replay, flip: str, number: int) -> None:
-        self.replay, self.flip, self.number, self.hits = replay, flip, number, 0
-        self._single = found.tree.kind is LEAF and bool(found.moving)
+    def __init__(self, recording: Certified, replay: Replay, flip: str, number: int) -> None:
+        self.replay = replay
+        self.flip = flip
+        self.number = number
+        self.hits = 0
+        self._single = recording.tree.kind is LEAF and bool(recording.moving)
         self.quick = replay.quick() if self._single and isinstance(replay, Native) else None
-        """What takes floats and answers with the result, or with None if Python would go another way."""
-        self.is_real = self._single and isinstance(found.results[0], float | np.floating)
+        """A function of floats that returns the result, or None if Python would take another branch."""
+        self.is_real = self._single and isinstance(recording.results[0], float | np.floating)
         """Whether the result is one real number that depends on the inputs."""
-        constants = [None if k in found.moving else result for k, result in enumerate(found.results)]
-        # What the arguments and results were is no longer needed, and may be large.
-        self.found = replace(found, inputs=[], results=constants)
+        constants = [None if k in recording.moving else result for k, result in enumerate(recording.results)]
+        # The arguments and results of the recorded call are no longer needed, and may be large.
+        self.recording = replace(recording, inputs=[], results=constants)
 
     def value(self, inputs: Sequence[Any]) -> Any:
-        """Return the function's result at a point, `FLIPPED` if Python would go another way."""
-        found = self.replay.values(inputs)
-        if found is None:
+        """Return the function's result at a point, or `FLIPPED` if Python would take another branch."""
+        outputs = self.replay.values(inputs)
+        if outputs is None:
             return FLIPPED
-        return found[0] if self._single else self._built(found)
+        return outputs[0] if self._single else self._built(outputs)
 
     def _built(self, outputs: Sequence[Any]) -> Any:
-        # An array that is a constant of the recording is handed out as a copy, since its receiver may change it.
-        leaves = [x.copy() if type(x) is np.ndarray else x for x in self.found.results]
-        for k, output in zip(self.found.moving, outputs, strict=True):
+        # Arrays that are constants of the recording are copied, since the caller may change them.
+        leaves = [x.copy() if type(x) is np.ndarray else x for x in self.recording.results]
+        for k, output in zip(self.recording.moving, outputs, strict=True):
             leaves[k] = output
-        return unflatten(self.found.tree, leaves)
+        return unflatten(self.recording.tree, leaves)
 
     def pulled(self, inputs: Sequence[Any]) -> Any:
-        """Return the result and its gradient by every input, `FLIPPED` if Python would go another way."""
-        found = self.replay.gradient(inputs) if self.is_real else None
-        return FLIPPED if found is None else found
+        """Return the result and its gradient by every input, or `FLIPPED` if Python would take another branch."""
+        value_and_gradient = self.replay.gradient(inputs) if self.is_real else None
+        return FLIPPED if value_and_gradient is None else value_and_gradient
 
     def info(self) -> VariantInfo:
-        """Return what there is to know."""
-        circuit, replay = self.found.circuit, self.replay
+        """Return a summary of the recording."""
+        circuit = self.recording.circuit
+        replay = self.replay
         nodes = 0 if circuit is None else len(circuit)
-        return VariantInfo(nodes, len(self.found.checks), replay.tier, replay.reason, self.hits, self.flip)
+        return VariantInfo(nodes, len(self.recording.checks), replay.tier, replay.reason, self.hits, self.flip)
 
 
 class Kept:
-    """The recordings that were made with one state of what is outside."""
+    """The recordings that were made with one state of everything that the function reads from outside."""
 
     def __init__(self, f: Callable[..., Any]) -> None:
         self._f = f
         self.groups: dict[Any, list[Variant]] = {}
         self.quick: dict[tuple[Any, ...], list[Variant]] = {}
-        """The groups by what tells simple calls apart."""
+        """The groups by `quick_key`, for simple calls."""
         self.direct: str | None = None
-        """Why the function itself must run."""
+        """Why the function itself must run; None if it can be replayed."""
 
     @functools.cached_property
     def outside(self) -> OutsideState:
-        """What the function reads besides its arguments; looked at when it is first called, not when it is defined."""
+        """What the function reads besides its arguments, inspected on the first call, not at the definition."""
         return OutsideState(self._f)
 
 
 FLIPPED = object()
-"""Stands for the result of a replay that does not count."""
+"""Returned in place of a result when a replay is not valid."""
 
 
 class CompiledFunction(ComparesItself):
-    """A function that is replayed where it can be; `wg.compile` makes it."""
+    """A function that is replayed where possible; `wg.compile` returns it."""
 
     def __init__(self, f: Callable[..., Any], argnums: Argnums, limit: int) -> None:
         functools.update_wrapper(self, f, updated=())
-        self._f, self._argnums, self._limit = f, argnums, limit
-        # A collection of garbage inside may call anything, this function too.
+        self._f = f
+        self._argnums = argnums
+        self._limit = limit
+        # Reentrant, because garbage collection may call anything while the lock is held, this function too.
         self._lock = threading.RLock()
         self._differentiated = value_and_grad(f, argnums)
         self._chosen = chosen(argnums)
         self.clear()
 
     def clear(self) -> None:
-        """Forget all recordings and counts: what the function uses from outside is looked at again."""
+        """Forget all recordings and counts; what the function reads from outside is inspected again."""
         self._fallbacks: Counter[str] = Counter()
-        self._calls, self._records, self._warned = 0, 0, False
+        self._calls = 0
+        self._records = 0
+        self._warned = False
         self._changes = 0
-        """How often a recording changed what is outside, and had to be undone."""
-        self._kept = Kept(self._f)
+        """How often a recording changed outside state and had to be undone."""
+        self._cache = Kept(self._f)
 
     def __get__(self, thing: Any, owner: Any = None) -> Any:
         return self if thing is None else MethodType(self, thing)
@@ -201,7 +210,7 @@ class CompiledFunction(ComparesItself):
         return f"wg.compile({name_of(self._f)})"
 
     def __reduce__(self) -> Any:
-        # Code lives in one process: what is pickled or copied is compiled again where it arrives.
+        # Native code is valid in one process only: a copy is compiled again.
         name = getattr(self._f, "__qualname__", "")
         module = sys.modules.get(getattr(self._f, "__module__", None) or "")
         if getattr(module, name, None) is self:
@@ -214,17 +223,17 @@ class CompiledFunction(ComparesItself):
         if not kwargs:
             single = len(args) == 1 and type(args[0]) is not float
             key, inputs = quick_key(args[0]) if single else (tuple(map(type, args)), args)
-            kept = self._kept
-            group = kept.quick.get(key)
-            if group and not disturbed(kept):
+            cache = self._cache
+            group = cache.quick.get(key)
+            if group and not disturbed(cache):
                 variant = group[0]
-                found = None if variant.quick is None else variant.quick(*inputs)
-                if found is not None:
+                result = None if variant.quick is None else variant.quick(*inputs)
+                if result is not None:
                     variant.hits += 1
-                    return found
-                found = self._search(group, Variant.value, inputs)
-                if found is not FLIPPED:
-                    return found
+                    return result
+                result = self._search(group, Variant.value, inputs)
+                if result is not FLIPPED:
+                    return result
         return self._answer(args, kwargs, self._f, Variant.value)
 
     def value_and_grad(self, /, *args: Any, **kwargs: Any) -> Any:
@@ -233,65 +242,65 @@ class CompiledFunction(ComparesItself):
         if not kwargs and len(args) > self._chosen[1]:
             single = len(args) == 1 and type(args[0]) is not float
             key, inputs = quick_key(args[0]) if single else (tuple(map(type, args)), args)
-            kept = self._kept
-            group = kept.quick.get(key)
-            if group and not disturbed(kept):
-                found = self._search(group, Variant.pulled, inputs)
-                if found is not FLIPPED:
-                    value, grads = found
+            cache = self._cache
+            group = cache.quick.get(key)
+            if group and not disturbed(cache):
+                result = self._search(group, Variant.pulled, inputs)
+                if result is not FLIPPED:
+                    value, grads = result
                     return value, self._chosen[0](like(args[0], grads) if single else grads)
         return self._answer(args, kwargs, self._differentiated, self._pulled(args, kwargs))
 
     @property
     def info(self) -> CompileInfo:
-        """Recordings, how often each was replayed, where branches flipped, and when the function itself was called."""
+        """The recordings, how often each was replayed, where branches flipped, and why the function itself ran."""
         with self._lock:
-            kept = [variant for group in self._kept.groups.values() for variant in group]
-            variants = [variant.info() for variant in sorted(kept, key=lambda variant: variant.number)]
+            recorded = [variant for group in self._cache.groups.values() for variant in group]
+            variants = [variant.info() for variant in sorted(recorded, key=lambda variant: variant.number)]
             reasons = tuple(self._fallbacks.most_common())
         return CompileInfo(name_of(self._f), self._calls, self._records, tuple(variants), reasons)
 
     def _answer(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], f: Callable[..., Any], ask: Callable[[Variant, Any], Any]
     ) -> Any:
-        """Return what the variants say, or else what the function says."""
+        """Return the result of a valid variant, otherwise that of the function itself."""
         reason = self._reason_around()
         call: Signature | str = reason or signature_of(args, kwargs)
         if isinstance(call, str):
             return self._itself(f, args, kwargs, call)
-        kept = self._kept
+        cache = self._cache
         key = (chosen_convention(), call.key)
-        found = self._search(kept.groups.get(key, []), ask, call.inputs)
-        return self._recorded(args, kwargs, f, ask, key, call, kept) if found is FLIPPED else found
+        result = self._search(cache.groups.get(key, []), ask, call.inputs)
+        return self._recorded(args, kwargs, f, ask, key, call, cache) if result is FLIPPED else result
 
     def _reason_around(self) -> str | None:
-        """Return why the function itself has to run, whatever it is called with; forgets recordings that are stale."""
+        """Return why the function itself has to run for any arguments, or None; drop recordings that are stale."""
         if STATE.tape is not None or STATE.careful:
-            # Inside another recording the function is recorded with it, so that everything composes.
+            # Inside another recording the function becomes part of that recording, so that transforms compose.
             return "inside a transform, a trace or wg.anomaly()"
         if errors_are_visible():
             return "np.errstate or np.seterr makes numbers raise or call a function"
-        if self._kept.outside.changed():
-            # What other threads still put there is forgotten too.
-            self._kept = Kept(self._f)
-        kept = self._kept
-        return kept.direct or kept.outside.opaque or (CHANGES if self._changes >= MAX_CHANGES else None)
+        if self._cache.outside.changed():
+            # Recordings that other threads still add to the old object are dropped with it.
+            self._cache = Kept(self._f)
+        cache = self._cache
+        return cache.direct or cache.outside.opaque or (CHANGES if self._changes >= MAX_CHANGES else None)
 
     def _search(self, group: list[Variant], ask: Callable[[Variant, Any], Any], inputs: Sequence[Any]) -> Any:
-        """Return what the first variant that holds says; it is asked first next time."""
+        """Return the result of the first valid variant, which is asked first next time; `FLIPPED` if none is valid."""
         for variant in tuple(group):
-            found = ask(variant, inputs)
-            if found is not FLIPPED:
+            result = ask(variant, inputs)
+            if result is not FLIPPED:
                 variant.hits += 1
                 if group[0] is not variant:
                     with self._lock:
-                        # In one step, since other threads read: a list that is being sorted is empty.
+                        # In one step, since other threads read the list; while it is sorted in place it looks empty.
                         group[:] = [variant, *(other for other in group if other is not variant)]
-                return found
+                return result
         return FLIPPED
 
     def _itself(self, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], reason: str) -> Any:
-        """Call the function itself, and say why."""
+        """Call the function itself, and count the reason."""
         self._fallbacks[reason] += 1
         return f(*args, **kwargs)
 
@@ -303,80 +312,80 @@ class CompiledFunction(ComparesItself):
         ask: Callable[[Variant, Any], Any],
         key: Any,
         call: Signature,
-        kept: Kept,
+        cache: Kept,
     ) -> Any:
-        """Run and record the function; returns what it gave."""
+        """Run and record the function; return its result."""
         full = self._records >= self._limit
         if full:
             self._warn()
         with self._lock:
-            kept.outside.follow(*call.named)
-        if kept.outside.opaque is not None:
-            return self._itself(f, args, kwargs, kept.outside.opaque)
-        found = self._certified(args, kwargs, kept, keep=not full)
-        if not isinstance(found, Certified):
-            return self._itself_after(found, f, args, kwargs)
+            cache.outside.follow(*call.named)
+        if cache.outside.opaque is not None:
+            return self._itself(f, args, kwargs, cache.outside.opaque)
+        recording = self._certified(args, kwargs, cache, keep=not full)
+        if not isinstance(recording, Certified):
+            return self._itself_after(recording, f, args, kwargs)
         if full:
             self._fallbacks[f"recorded {self._limit} times, which is the limit"] += 1
-            return unflatten(found.tree, found.results) if f is self._f else f(*args, **kwargs)
+            return unflatten(recording.tree, recording.results) if f is self._f else f(*args, **kwargs)
         with self._lock:
             self._records += 1
-        replay = None if found.leak else replay_of(found)
+        replay = None if recording.leak else replay_of(recording)
         if replay is None:
-            self._fallbacks[found.leak or "a replay at once gave another result: it depends on something else"] += 1
-            return unflatten(found.tree, found.results) if f is self._f else f(*args, **kwargs)
-        variant = Variant(found, replay, flip(kept, key, call.inputs), self._records)
-        if not kept.outside.changed():
-            # Otherwise another thread has changed something meanwhile.
-            self._keep(kept, key, variant, args, kwargs)
+            self._fallbacks[recording.leak or NOT_REPRODUCIBLE] += 1
+            return unflatten(recording.tree, recording.results) if f is self._f else f(*args, **kwargs)
+        variant = Variant(recording, replay, flip(cache, key, call.inputs), self._records)
+        if not cache.outside.changed():
+            # A change means that another thread has interfered, so the recording is not kept.
+            self._keep(cache, key, variant, args, kwargs)
         answer = ask(variant, call.inputs)
         return f(*args, **kwargs) if answer is FLIPPED else answer
 
     def _certified(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any], kept: Kept, *, keep: bool
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], cache: Kept, *, keep: bool
     ) -> Certified | BaseException:
-        """Return a recording of the function, or what kept it from being recorded: then no effects of it are left."""
+        """Return a recording of the function, or the error that prevented it; then its effects were undone."""
         try:
-            found = certify(self._f, args, kwargs, keep=keep)
+            recording = certify(self._f, args, kwargs, keep=keep)
         except BaseException as error:
-            self._undo(kept)
+            self._undo(cache)
             if isinstance(error, KeyboardInterrupt):
                 raise
             if isinstance(error, NotReplayableError):
-                kept.direct = str(error)
+                cache.direct = str(error)
             return error
-        return NotReplayableError(CHANGES) if self._undo(kept) else found
+        return NotReplayableError(CHANGES) if self._undo(cache) else recording
 
     def _itself_after(
         self, error: BaseException, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        """Call the function itself where it could not be recorded."""
+        """Call the function itself after it could not be recorded."""
         if isinstance(error, NotReplayableError):
             return self._itself(f, args, kwargs, str(error))
         try:
             return self._itself(f, args, kwargs, f"recording it raised {type(error).__name__}")
         except AttributeError:
-            # It uses methods that only recorded numbers have, so what was wrong with these is what is wrong.
+            # It uses methods that only recorded numbers have, so the error of the recording is the relevant one.
             raise error from None
 
-    def _undo(self, kept: Kept) -> bool:
-        """Undo what a recording has changed outside, where it left recorded values; returns whether it changed it.
+    def _undo(self, cache: Kept) -> bool:
+        """Undo what a recording has changed outside, where it left recorded values; return whether it changed anything.
 
-        What changes while other threads run, and code that writes nothing is recorded, was changed by those threads.
+        If other threads run and the recorded code writes nothing, those threads made the changes.
         """
-        if not kept.outside.changed() or (threading.active_count() > 1 and not kept.outside.mutates):
+        if not cache.outside.changed() or (threading.active_count() > 1 and not cache.outside.mutates):
             return False
-        kept.outside.restore()
+        cache.outside.restore()
         self._changes += 1
         return True
 
-    def _keep(self, kept: Kept, key: Any, variant: Variant, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _keep(self, cache: Kept, key: Any, variant: Variant, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         with self._lock:
-            group = kept.groups.setdefault(key, [])
+            group = cache.groups.setdefault(key, [])
             group.insert(0, variant)
             if not kwargs and not CHOICES.active() and is_quick(args):
                 single = len(args) == 1 and type(args[0]) is not float
-                kept.quick[quick_key(args[0])[0] if single else tuple(map(type, args))] = group
+                cache.quick[quick_key(args[0])[0] if single else tuple(map(type, args))] = group
 
     def _warn(self) -> None:
         if not self._warned:
@@ -389,38 +398,43 @@ class CompiledFunction(ComparesItself):
             )
 
     def _pulled(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[[Variant, Any], Any]:
-        """Return what asks a variant for value and gradient."""
+        """Return a function that asks a variant for value and gradient."""
 
         def ask(variant: Variant, inputs: Sequence[Any]) -> Any:
             parts = self._parts(args) if variant.is_real else None
             if parts is None:
-                # Not something a gradient is taken of: the transform says so, unless a branch has flipped.
+                # There is no gradient: the transform raises the error, unless a branch has flipped.
                 flipped = variant.value(inputs) is FLIPPED
                 return FLIPPED if flipped else self._differentiated(*args, **kwargs)
-            found = variant.replay.gradient(inputs)
-            if found is None:
+            value_and_gradient = variant.replay.gradient(inputs)
+            if value_and_gradient is None:
                 return FLIPPED
-            grads = [unflatten(tree, list(found[1][start:stop])) for tree, start, stop in parts]
-            return found[0], grads[0] if isinstance(self._argnums, int) else tuple(grads)
+            value, gradient = value_and_gradient
+            grads = [unflatten(tree, list(gradient[start:stop])) for tree, start, stop in parts]
+            return value, grads[0] if isinstance(self._argnums, int) else tuple(grads)
 
         return ask
 
     def _parts(self, args: tuple[Any, ...]) -> list[tuple[Any, int, int]] | None:
-        """Return structure and range among the inputs of each argument to differentiate by; None if it has others."""
-        starts, trees = [0], []
+        """Return the structure and the range of inputs of each argument to differentiate by.
+
+        Return None if `argnums` is wrong, or if such an argument contains something besides real numbers.
+        """
+        starts = [0]
+        trees = []
         for arg in args:
             trees.append(flatten(arg))
             starts.append(starts[-1] + len(Signature(arg).inputs))
         numbers = [self._argnums] if isinstance(self._argnums, int) else list(self._argnums)
         if not all(isinstance(k, int) and -len(args) <= k < len(args) for k in numbers):
             return None
-        found = [(trees[k][1], starts[k % len(args)], starts[k % len(args) + 1]) for k in numbers]
-        whole = all(len(trees[k][0]) == stop - start for k, (_, start, stop) in zip(numbers, found, strict=True))
-        return found if whole and len({k % len(args) for k in numbers}) == len(numbers) else None
+        parts = [(trees[k][1], starts[k % len(args)], starts[k % len(args) + 1]) for k in numbers]
+        all_real = all(len(trees[k][0]) == stop - start for k, (_, start, stop) in zip(numbers, parts, strict=True))
+        return parts if all_real and len({k % len(args) for k in numbers}) == len(numbers) else None
 
 
 def signature_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Signature | str:
-    """Return the signature of a call, or why it has none.
+    """Return the signature of a call, or the reason why it has none.
 
     >>> signature_of(({1.0},), {})
     'an argument is a set, which may change between calls; a method is compiled by wg.compile(object.method)'
@@ -435,20 +449,24 @@ def signature_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Signature | s
         return "an argument is nested too deeply, or contains itself"
 
 
-def disturbed(kept: Kept) -> bool:
-    """Return whether something around the call counts: a transform, a watcher, a chosen convention, what is outside."""
-    # The first question is quick: whether there is anything of the kind at all. Who watches, watches carefully.
+def disturbed(cache: Kept) -> bool:
+    """Return whether a quick replay is not allowed.
+
+    That is so inside a transform or a watcher, with another kink convention, with error handling of NumPy that shows
+    errors, or after a change of outside state.
+    """
+    # The first test is fast: whether there is anything of the kind at all.
     around = STATE.innermost is not None or WATCHES.opened or CHOICES.opened
     if around and (STATE.tape is not None or STATE.careful or CHOICES.active()):
         return True
     unknown = ERROR_SETTINGS is None or ERROR_SETTINGS.get() is not _harmless[0]
     if unknown and errors_are_visible():
         return True
-    return kept.outside.changed()
+    return cache.outside.changed()
 
 
 def errors_are_visible() -> bool:
-    """Return whether NumPy raises, or calls a function of the user's, where a number overflows; a replay does not.
+    """Return whether NumPy raises, logs or calls a user's function on overflow and the like; a replay does not.
 
     >>> with np.errstate(divide="raise"):
     ...     errors_are_visible()
@@ -463,11 +481,11 @@ def errors_are_visible() -> bool:
 
 
 _harmless: list[Any] = [None]
-"""The settings of NumPy for errors that were last seen to raise nothing; reading them is slow, comparing is not."""
+"""NumPy's error handling when it was last known to raise nothing; reading the settings is slow, comparing is not."""
 
 
 def chosen(argnums: Argnums) -> tuple[Callable[[Any], Any], float]:
-    """Return what picks the gradients that are wanted, and the largest of the numbers they are picked by.
+    """Return a function that picks the gradients `argnums` selects, and the largest of these argument numbers.
 
     >>> pick, largest = chosen((2, 0))
     >>> pick([10.0, 20.0, 30.0]), largest
@@ -475,28 +493,28 @@ def chosen(argnums: Argnums) -> tuple[Callable[[Any], Any], float]:
     """
     if type(argnums) is int and argnums >= 0:
         return operator.itemgetter(argnums), argnums
-    whole = isinstance(argnums, list | tuple) and all(type(k) is int and k >= 0 for k in argnums)
-    if isinstance(argnums, int) or not whole or len(set(argnums)) < len(argnums) or not argnums:
-        # Counted from the end, or wrong: the long way knows.
+    is_simple = isinstance(argnums, list | tuple) and all(type(k) is int and k >= 0 for k in argnums)
+    if isinstance(argnums, int) or not is_simple or len(set(argnums)) < len(argnums) or not argnums:
+        # Counted from the end, or wrong: left to the slow path, since no call has so many arguments.
         return operator.itemgetter(0), math.inf
     numbers = list(argnums)
     return lambda grads: tuple([grads[k] for k in numbers]), max(numbers)
 
 
 def quick_key(item: Any) -> tuple[tuple[Any, ...], Sequence[Any]]:
-    """Return what tells the only argument of a call apart, and its numbers, without walking into it."""
+    """Return a key for the only argument of a call, and its numbers, without recursing into it."""
     kind = type(item)
     if kind is list or kind is tuple:
         return (kind, len(item), *map(type, item)), item
     if kind is dict:
         numbers = tuple(item.values())
-        # Another text may equal a key, such as a member of an enumeration.
+        # The types of the keys count too: a member of an enumeration may equal a string.
         return (kind, *map(type, item), *item, *map(type, numbers)), numbers
     return (None, kind), ()
 
 
 def is_quick(args: tuple[Any, ...]) -> bool:
-    """Return whether arguments are floats, or one list, tuple or dict of floats, with text for keys."""
+    """Return whether arguments are floats, or one list, tuple or dict (with string keys) of floats."""
     only: Any = args[0] if len(args) == 1 else None
     if type(only) is dict:
         return all(type(key) is str for key in only) and all(type(number) is float for number in only.values())
@@ -504,38 +522,38 @@ def is_quick(args: tuple[Any, ...]) -> bool:
 
 
 def like(item: Any, grads: Sequence[Any]) -> list[Any]:
-    """Return gradients as the list, tuple or dict that was given, as that of one argument."""
+    """Return gradients in a container like the argument (a list, tuple or dict), in a list of one argument."""
     return [dict(zip(item, grads, strict=True)) if type(item) is dict else type(item)(grads)]
 
 
-def flip(kept: Kept, key: Any, inputs: Sequence[Any]) -> str:
-    """Say what made a call be recorded: which certificate of the variant that was used last does not hold."""
-    group = kept.groups.get(key)
+def flip(cache: Kept, key: Any, inputs: Sequence[Any]) -> str:
+    """Explain why a call was recorded: which certificate of the variant used last does not hold."""
+    group = cache.groups.get(key)
     if not group:
-        return "first call" if not kept.groups else "first call with arguments of this kind"
-    return flip_of(group[0].found, inputs)
+        return "first call" if not cache.groups else "first call with arguments of this kind"
+    return flip_of(group[0].recording, inputs)
 
 
-def flip_of(found: Certified, inputs: Sequence[Any]) -> str:
-    """Say which certificate of a recording does not hold at a point.
+def flip_of(recording: Certified, inputs: Sequence[Any]) -> str:
+    """Describe the certificate of a recording that does not hold at a point.
 
-    >>> found = certify(lambda x: x if x > 0 else -x, (3.0,), {})
-    >>> flip_of(found, [-1.0]).partition(": ")[2]
+    >>> recording = certify(lambda x: x if x > 0 else -x, (3.0,), {})
+    >>> flip_of(recording, [-1.0]).partition(": ")[2]
     'x > 0.0 was True, now False'
     """
-    circuit = found.circuit
+    circuit = recording.circuit
     if circuit is None:
         return "nothing in it depends on the arguments"
-    interpreted = Interpreted(found, "")
+    interpreted = Interpreted(recording, "")
     values = interpreted.evaluated(inputs)
     if values is None:
         return "an op refused its operands"
     k = interpreted.flipped(values)
     if k is None:
-        return "it hangs on the last bit"
-    check = found.checks[k]
+        return "it depends on the last bit"
+    check = recording.checks[k]
     text = certificates.condition(circuit, check)
-    was, now = (_told(plain_result(x)) for x in (found.expected[k], values[check.node]))
+    was, now = (_told(plain_result(x)) for x in (recording.expected[k], values[check.node]))
     return f"flipped at {_at(check.place)}: {text} was {was}, now {now}"
 
 

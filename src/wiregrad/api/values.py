@@ -1,4 +1,4 @@
-"""Values, transforms and tracing, as users see them."""
+"""Values, transforms and tracing: what `wg.Value`, `wg.grad`, `wg.trace` and their like are. Loaded on first use."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ __all__ = [
 def trace(f: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Circuit:
     """Return the circuit of a function at a point.
 
-    Real and complex arguments become its inputs, under the names of the parameters; inner nodes have the names of the
-    variables that held them, the lines they were written on and the functions they were written in. What steered
-    Python is kept in `circuit.certificates`.
+    Real and complex arguments become its inputs, named after the parameters. Inner nodes are named after the variables
+    that held them, and know the line and the function they were written in. The values that steered Python are in
+    `circuit.certificates`.
 
     >>> import numpy as np
     >>> def neuron(x, w, b):
@@ -69,12 +69,12 @@ def trace(f: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Circuit:
 
 
 def run(f: Callable[..., Any] | Value, /, *args: Any, **kwargs: Any) -> Run:
-    """Trace a function at a point and run its circuit there, forward and backward, with every wire kept.
+    """Trace a function at a point and run its circuit there, forward and backward; every value and gradient is kept.
 
-    Of a value, what was recorded for it is run.
+    For a `Value`, the circuit that was recorded for it is run.
 
-    >>> found = run(lambda x, w: x * w + w, 2.0, -3.0)
-    >>> found.output, found.grads
+    >>> result = run(lambda x, w: x * w + w, 2.0, -3.0)
+    >>> result.output, result.grads
     (-9.0, {'x': -3.0, 'w': 3.0})
     >>> a = Value(2.0, name="a")
     >>> run(a * a).grads
@@ -85,12 +85,12 @@ def run(f: Callable[..., Any] | Value, /, *args: Any, **kwargs: Any) -> Run:
 
 
 def traced(f: Callable[..., Any] | Value, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Circuit, list[Any]]:
-    """Return the circuit of a function at a point, or of what was recorded for a value, and its inputs there."""
+    """Return the circuit of a function at a point, or the circuit recorded for a value, and its inputs there."""
     if not isinstance(f, Value):
         circuit, inputs = tracing.trace_at(f, args, kwargs)
         return Circuit(circuit.columns), inputs
     if args or kwargs:
-        given = shown((*args, *kwargs.values()))
-        raise OperandError(f"a value takes no arguments: it knows what it was computed from; got {given}")
+        arguments = shown((*args, *kwargs.values()))
+        raise OperandError(f"a wg.Value already has its inputs, so it takes no arguments; got {arguments}")
     circuit, inputs = recorded(f)
     return Circuit(circuit.columns), inputs

@@ -1,6 +1,7 @@
-"""The circuit and what it is made of; NumPy alone beneath it.
+"""The circuit and what it is made of: nodes, wires, op records. NumPy is the only package beneath it.
 
-The text form is loaded when it is first asked for.
+Start with `circuit` (the circuit as users see it) and `op` (what an op record is). Other rooms import what `__all__`
+lists from here. The text form is loaded when it is first used.
 """
 
 from importlib import import_module

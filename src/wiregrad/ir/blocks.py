@@ -1,11 +1,11 @@
-"""Blocks: `with` statements that change what happens to the code inside them, such as `no_grad`.
+"""Settings that `with` blocks change for the code inside them, such as `no_grad`.
 
-A block holds for what its body calls: not for other threads, not for other asyncio tasks (a task begins with the blocks
+A block applies to what its body calls: not to other threads, not to other asyncio tasks (a task starts with the blocks
 around the place where it was created), and not while the generator that entered it is suspended.
 
-An interrupt at any moment leaves no block behind. Python runs the handlers of signals between two instructions, so
-also at the beginning of an `__exit__` that is written in Python, which then never runs. Therefore a block is entered
-and left by methods written in C, and who asks for the active blocks drops those that are over.
+An interrupt at any moment leaves no block behind. Python runs signal handlers between two instructions, so also at the
+beginning of an `__exit__` that is written in Python, which then never runs. Therefore a block is entered and left by
+methods written in C, and whoever asks for the active blocks drops those that have ended.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ SUSPENDABLE = GENERATOR | inspect.CO_COROUTINE
 
 
 class _Enter:
-    """The method `__enter__`: getting it makes everything ready, and calling it is one call of a method in C."""
+    """The method `__enter__`: looking it up does all the work, and calling it is one call of a method written in C."""
 
     def __get__(self, entry: Entry | None, owner: type) -> Any:
         if entry is None:
-            # contextlib.ExitStack asks the class.
+            # contextlib.ExitStack looks the method up on the class.
             return lambda entry: entry.__enter__()
         entry.make_ready(sys._getframe(1))
         return entry.unused.clear
 
 
 class _Exit:
-    """The method `__exit__`: one call of a method written in C."""
+    """The method `__exit__`: calling it is one call of a method written in C."""
 
     def __get__(self, entry: Entry | None, owner: type) -> Any:
         if entry is None:
@@ -47,7 +47,7 @@ class _Exit:
 
 
 class Entry:
-    """Something that a `with` statement enters once, and no interrupt leaves half entered or half left."""
+    """A context that a `with` statement enters once, and that no interrupt leaves half entered or half left."""
 
     __slots__ = ("held", "unused")
 
@@ -56,25 +56,25 @@ class Entry:
 
     def __init__(self) -> None:
         self.unused = [True]
-        """Not empty until it is entered."""
+        """Not empty until the context is entered."""
         self.held = allocate_lock()
-        """Held from just before it is entered until it is left: a flag, since nobody ever waits for it."""
+        """Locked from just before the context is entered until it is left; used as a flag, nothing waits for it."""
 
     @property
     def is_held(self) -> bool:
-        """Whether it is entered, or about to be, and not left."""
+        """Whether the context is entered, or about to be, and not left."""
         return self.held.locked()
 
     @property
     def is_active(self) -> bool:
-        """Whether it was entered and not left."""
+        """Whether the context was entered and not left."""
         return not self.unused and self.held.locked()
 
     def begin(self, frame: FrameType) -> None:
-        """Do what is to be done when a frame is about to enter."""
+        """Called just before a frame enters the context; subclasses override it."""
 
     def make_ready(self, frame: FrameType) -> None:
-        """Begin, unless this was entered before."""
+        """Prepare to be entered; raise if the context was entered before."""
         if not self.unused:
             raise RuntimeError("a block can be entered once; make a new one for every with statement")
         self.held.acquire(blocking=False)
@@ -86,20 +86,22 @@ class Entry:
 
 
 class Block(Entry, Generic[T]):
-    """One use of a setting in a `with` statement; also a decorator, for functions that run inside such a block."""
+    """One use of a setting in a `with` statement; also a decorator for functions that run inside such a block."""
 
     __slots__ = ("also", "frame", "inside", "setting", "value")
 
     def __init__(self, setting: Setting[T], value: T, also: Callable[[], None] | None = None) -> None:
         super().__init__()
-        self.setting, self.value, self.also = setting, value, also
+        self.setting = setting
+        self.value = value
+        self.also = also
         self.frame = 0
-        """The id of the generator's frame that entered the block; 0 if no generator did."""
+        """Id of the frame of the generator that entered the block; 0 if no generator did."""
         self.inside: frozenset[int] = frozenset()
-        """The ids of the generators' frames that entered blocks and were running when this block was entered."""
+        """Ids of the frames of generators that had entered blocks and were running when this block was entered."""
 
     def begin(self, frame: FrameType) -> None:
-        """Make the block known."""
+        """Register the block with its setting."""
         if self.also is not None:
             self.also()
         self.setting.add(self, frame)
@@ -108,34 +110,35 @@ class Block(Entry, Generic[T]):
         """Return a function that runs in a block like this one."""
 
         @functools.wraps(f)
-        def inside(*args: Any, **kwargs: Any) -> Any:
+        def run_inside(*args: Any, **kwargs: Any) -> Any:
             with Block(self.setting, self.value, self.also):
                 return f(*args, **kwargs)
 
-        return inside
+        return run_inside
 
 
 Opened: TypeAlias = dict[int, Block[Any]]
 
 
 class Setting(Generic[T]):
-    """Something that blocks change."""
+    """A setting whose value blocks change."""
 
     def __init__(self, name: str, *gates: Opened) -> None:
         self.opened: Opened = {}
-        """The blocks of all threads that may be active: while this is empty, nothing is changed anywhere."""
+        """The blocks of all threads that may be active: while this is empty, the setting is changed nowhere."""
         self._gates = (self.opened, *gates)
-        """Where else the blocks are noted, for who looks at several settings at once."""
+        """All dicts that list the blocks: its own, and those that several settings share."""
         self._entered: ContextVar[tuple[Block[T], ...]] = ContextVar(name, default=())
-        """The blocks of a context that no generator entered."""
+        """The blocks of a context that were not entered by a generator."""
 
     def block(self, value: T, also: Callable[[], None] | None = None) -> Block[T]:
         """Return a block that gives the setting a value; `also` is called when the block is entered."""
         return Block(self, value, also)
 
     def add(self, block: Block[T], frame: FrameType) -> None:
-        """Make a block known that a frame enters."""
-        owner, owned = _owner(frame), self._owned()
+        """Register a block that a frame is about to enter."""
+        owner = _owner(frame)
+        owned = self._owned()
         if owned:
             block.inside = frozenset(_running(owned))
         if owner is None:
@@ -146,7 +149,7 @@ class Setting(Generic[T]):
             gate[id(block)] = block
 
     def active(self) -> list[Block[T]]:
-        """Return the blocks that hold for the code that asks, the innermost last."""
+        """Return the blocks that apply to the calling code, the innermost last."""
         if not self.opened:
             return []
         owned = self._owned()
@@ -154,30 +157,30 @@ class Setting(Generic[T]):
         return _merge(blocks, [block for block in owned if block.is_active]) if owned else blocks
 
     def is_active(self) -> bool:
-        """Return whether a block holds for the code that asks; quicker than to list them."""
+        """Return whether a block applies to the calling code; faster than listing the blocks."""
         for block in self._entered.get():
             if not block.unused and block.held.locked():
                 return True
         return bool(self.opened) and bool(self.active())
 
     def _owned(self) -> list[Block[T]]:
-        """Return the blocks that generators entered; those that are over are dropped, whoever entered them."""
-        found = []
+        """Return the blocks that generators entered; forget all blocks that have ended."""
+        entered_by_generators = []
         for block in list(self.opened.values()):
             if not block.held.locked():
                 for gate in self._gates:
                     gate.pop(id(block), None)
             elif block.frame:
-                found.append(block)
-        return found
+                entered_by_generators.append(block)
+        return entered_by_generators
 
     def values(self) -> list[T]:
-        """Return the values that the active blocks give, the innermost last."""
+        """Return the values of the active blocks, the innermost last."""
         return [block.value for block in self.active()]
 
 
 def _merge(blocks: list[Block[T]], owned: list[Block[T]]) -> list[Block[T]]:
-    """Put the blocks of the generators that are running where they belong among other blocks."""
+    """Insert the blocks of the running generators where they belong among the other blocks."""
     for frame in _running(owned):
         first_inside = next((k for k, block in enumerate(blocks) if frame in block.inside), len(blocks))
         blocks[first_inside:first_inside] = [block for block in owned if block.frame == frame]
@@ -185,20 +188,22 @@ def _merge(blocks: list[Block[T]], owned: list[Block[T]]) -> list[Block[T]]:
 
 
 def _running(owned: list[Block[Any]]) -> list[int]:
-    """Return which of the frames that own blocks are running in this thread, by id, the outermost first."""
-    wanted, found = {block.frame for block in owned}, list[int]()
+    """Return the ids of the frames that own blocks and are running in this thread, the outermost first."""
+    owners = {block.frame for block in owned}
+    running: list[int] = []
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
-        if id(frame) in wanted:
-            found.append(id(frame))
+        if id(frame) in owners:
+            running.append(id(frame))
         frame = frame.f_back
-    return found[::-1]
+    return running[::-1]
 
 
 def _owner(frame: FrameType) -> FrameType | None:
-    """Return the generator's frame that enters a block; None if the block belongs to the context.
+    """Return the frame of the generator that enters a block; None if the block belongs to the context.
 
-    A generator that a context manager runs (`@contextlib.contextmanager`) enters it for whoever enters the manager.
+    A generator that a context manager runs (`@contextlib.contextmanager`) enters it on behalf of whoever enters the
+    manager.
     """
     entering: FrameType | None = frame
     while entering is not None and _enters_for_another(entering):
@@ -224,7 +229,7 @@ def _is_manager(frame: FrameType) -> bool:
 
 
 def _is_of_task(frame: FrameType) -> bool:
-    """Return whether the asyncio task that is running, which has a context of its own, waits for a coroutine."""
+    """Return whether a coroutine belongs to the running asyncio task, which has a context of its own."""
     asyncio = sys.modules.get("asyncio")
     try:
         task = asyncio.current_task() if asyncio is not None else None

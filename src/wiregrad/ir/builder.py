@@ -1,7 +1,7 @@
 """Build circuits by hand, node by node.
 
-Not strict, a wire may be read any number of times and splitters are implied; strict, each wire has one reader and
-fan-out is written with `split`. A call that is refused leaves the builder as it was.
+In a strict builder each wire has one reader, and fan-out is written with `split`. Otherwise a wire may be read any
+number of times and splitters are implied. A call that raises leaves the builder as it was.
 """
 
 from __future__ import annotations
@@ -35,25 +35,27 @@ from wiregrad.ir.recording import Recording
 
 
 class Port(Operators):
-    """The output wire of a node that a builder has made; operators and ops applied to it add nodes."""
+    """The output wire of a node of a builder; operators and ops applied to it add nodes."""
 
     __slots__ = ("branch", "builder", "index")
-    __array_ufunc__ = None  # NumPy leaves operators with a port to the port
+    __array_ufunc__ = None  # so that NumPy leaves operators with a port to the port
 
     def __init__(self, builder: Builder, index: int, branch: int = 0) -> None:
-        self.builder, self.index, self.branch = builder, index, branch
+        self.builder = builder
+        self.index = index
+        self.branch = branch
 
     def __wiregrad_apply__(self, op: Op, operands: tuple[Any, ...]) -> Port:
         return self.builder.apply(op, *operands)
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of what the wire carries."""
+        """Shape of the value on the wire."""
         return self.builder.type_of(self).shape
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The dtype of what the wire carries."""
+        """Dtype of the value on the wire."""
         return self.builder.type_of(self).dtype
 
     def __bool__(self) -> bool:
@@ -67,15 +69,15 @@ class Port(Operators):
 
 
 Operand = Port | str | np.float64
-"""What an operand is once it was checked: a port, the name of a node that is still to come, or a literal."""
+"""An operand after it was checked: a port, the name of a node that is added later, or a literal."""
 
 
 class Builder:
-    """Makes a circuit one node at a time.
+    """Builds a circuit one node at a time.
 
-    Every op of the table is a method. Operands are ports, finite numbers, or names of nodes, which may come later:
-    the nodes are put in order when the circuit is built. With `finite=False` literals may be NaN or inf, as derivative
-    rules need them.
+    Every op of the table is a method. Operands are ports, finite numbers, or names of nodes, which may be added later:
+    the nodes are put in order when the circuit is built. With `finite=False` literals may be NaN or infinite, as
+    derivative rules need them.
 
     >>> b = Builder(strict=True)
     >>> p, q = b.split(b.input("x"))
@@ -84,7 +86,8 @@ class Builder:
     """
 
     def __init__(self, *, strict: bool = False, finite: bool = True) -> None:
-        self.strict, self.finite = strict, finite
+        self.strict = strict
+        self.finite = finite
         self.recording = Recording()
         self._awaited: dict[str, int] = {}
         self._claims = _Claims()
@@ -100,7 +103,8 @@ class Builder:
         def apply(*operands: Any, name: str | None = None, **settings: Any) -> Port:
             return self.apply(op.bind(settings) if settings else op, *operands, name=name)
 
-        apply.__name__, apply.__doc__ = op.name, op.doc
+        apply.__name__ = op.name
+        apply.__doc__ = op.doc
         return apply
 
     def __dir__(self) -> list[str]:
@@ -117,7 +121,7 @@ class Builder:
         return self.place_constant(self._literal(value), name)
 
     def place_constant(self, value: Any, name: str | None = None) -> Port:
-        """Add a constant that is a NumPy value already."""
+        """Add a constant that already is a NumPy value."""
         if name is not None:
             self.recording.check_free(name)
         port = Port(self, self.recording.append_constant(value))
@@ -126,7 +130,7 @@ class Builder:
         return port
 
     def split(self, wire: Port | str, ways: int = 2) -> tuple[Port, ...]:
-        """Copy a wire to `ways` readers with `ways - 1` splitters; returns one port per reader."""
+        """Copy a wire to `ways` readers with `ways - 1` splitters; return one port per reader."""
         if not isinstance(ways, int) or ways < 2:
             raise CircuitError(f"a wire is split 2 ways or more; got {shown(ways)}")
         ports: list[Port] = []
@@ -144,7 +148,8 @@ class Builder:
             raise OperandError(f"wanted an op or its name; got {shown(op)}")
         if record.pattern is Pattern.SOURCE:
             raise OperandError(f"{record.name} is not applied to wires; use builder.{record.name}(...)")
-        code, wires = TABLE.code(record), self._wires(record, operands)
+        code = TABLE.code(record)
+        wires = self._wires(record, operands)
         if record.by_element and len(wires) > 1:
             wires = self._spread(wires)
         kind = self.recording.type_table.infer(record, tuple([self._kind(wire) for wire in wires]))
@@ -153,7 +158,7 @@ class Builder:
             self.recording.check_free(name)
         if self.strict:
             self._claims.add(wires, record, name or f"{automatic(len(self))} ({record.name})")
-        # Nothing is added before everything is checked.
+        # Everything was checked before the first node is added, so that an error changes nothing.
         indices = [self._index(wire) for wire in wires]
         port = Port(self, self.recording.append(code, indices, kind, mode))
         self.recording.note(port.index, record, len(indices))
@@ -162,16 +167,16 @@ class Builder:
         return port
 
     def type_of(self, port: Port) -> WireType:
-        """Return the type of a wire, as far as it is known."""
+        """Return the type of a wire, which must not depend on a node that is added later."""
         return self.recording.type_table.type(self.recording.kind_of(self._own(port, "the wire").index))
 
     def name(self, port: Port, name: str) -> None:
-        """Give a node one more name; the first one given is the one shown."""
+        """Give a node another name; the first name that it was given is the one shown."""
         self.recording.name(self._own(port, "what is named").index, name)
 
     @contextmanager
     def group(self, label: str) -> Iterator[None]:
-        """Put the nodes made inside into a group; groups nest."""
+        """Put the nodes that are added inside the block into a group; groups nest."""
         if not is_group_label(label):
             raise CircuitError(f"a group's label must be printable text without '/'; got {shown(label)}")
         around = self.recording.group
@@ -180,7 +185,7 @@ class Builder:
 
     @contextmanager
     def at(self, place: Place | None, group: str | None = None) -> Iterator[None]:
-        """Mark the nodes made inside as written at a place, and in a group by its whole path."""
+        """Mark the nodes that are added inside the block with a place in the source and the full path of a group."""
         if place is not None and not (isinstance(place, Place) and place.is_valid()):
             raise CircuitError(f"a place is Place(file, line, column), counted from 1; got {shown(place)}")
         recording = self.recording
@@ -192,18 +197,19 @@ class Builder:
             recording.move_to(*before)
 
     def build(self, *outputs: Port | str, name: str | None = None, labels: Mapping[str, Port] | None = None) -> Circuit:
-        """Return the circuit with these outputs; `labels` gives outputs names of their own.
+        """Return the circuit with these outputs; `labels` maps names to further outputs.
 
-        An output that has no name is called `f`. The builder can go on: what was built does not change.
+        An output without a name is called `f`. The builder can still be used: the circuit does not change with it.
         """
-        recording, roots = self.recording, self._roots(outputs, labels or {})
+        labels = labels or {}
+        recording = self.recording
+        roots = self._roots(outputs, labels)
         awaited = {index: self._found(text) for text, index in self._awaited.items()}
         title = check_name(name) if name else next(iter(roots))
         if self.strict:
             self._claims.check(recording, roots)
         indices = {label: port.index for label, port in roots.items()}
-        given = labels or {}
-        unnamed = {label: k for label, k in indices.items() if not recording.has_name(k) and label not in given}
+        unnamed = {label: k for label, k in indices.items() if not recording.has_name(k) and label not in labels}
         for label, index in unnamed.items():
             recording.name(index, label)
         try:
@@ -226,7 +232,7 @@ class Builder:
         return self._literal(operand)
 
     def _spread(self, wires: list[Operand]) -> list[Operand]:
-        """Return operands of one shape: what is smaller is spread; literals take the dtype they stand beside."""
+        """Broadcast operands to one shape; literals take the dtype of the operands beside them."""
         types = [self.type_of(wire) for wire in wires if isinstance(wire, Port) and self._kind(wire) != UNKNOWN]
         if all(not kind.shape and kind.dtype in (FLOAT.dtype, BOOL.dtype) for kind in types):
             return wires
@@ -258,7 +264,7 @@ class Builder:
             and isinstance(value, np.ndarray | np.generic)
             and (value.ndim or value.dtype != FLOAT.dtype)
         ):
-            # A derivative rule's own mask or array.
+            # A mask or an array that a derivative rule uses.
             return self.place_constant(value)
         number = as_float(value)
         if number is None:
@@ -281,7 +287,8 @@ class Builder:
         return self.recording.names[name]
 
     def _roots(self, outputs: Sequence[Port | str], labels: Mapping[str, Port]) -> dict[str, Port]:
-        recording, roots = self.recording, dict[str, Port]()
+        recording = self.recording
+        roots: dict[str, Port] = {}
         for output in outputs:
             port = self._output(output)
             named = recording.has_name(port.index)
@@ -304,8 +311,8 @@ class Builder:
 
 
 def _checked_labels(circuit: Circuit, recording: Recording, indices: Mapping[str, int]) -> Circuit:
-    """Return the circuit, unless an output has the name of a node with another value."""
-    # Only a label that names another node needs the walk through the splitters.
+    """Return the circuit; raise if an output has the name of a node with another value."""
+    # The walk through the splitters is needed only if a label is also the name of another node.
     doubtful = any(recording.names.get(label, index) != index for label, index in indices.items())
     wrong = circuit.misnamed_output() if doubtful else None
     if wrong is not None:
@@ -314,13 +321,13 @@ def _checked_labels(circuit: Circuit, recording: Recording, indices: Mapping[str
 
 
 class _Claims:
-    """Who reads what, in a strict builder: each branch of each node, by name while the node is still to come."""
+    """The reader of each branch of each node in a strict builder; nodes that are added later are known by name."""
 
     def __init__(self) -> None:
         self._readers: dict[tuple[int | str, int], str] = {}
 
     def add(self, wires: Sequence[Operand], op: Op, reader: str) -> None:
-        """Note that a node reads these wires; raise if one of them is read already."""
+        """Register that a node reads these wires; raise if one of them already has a reader."""
         claimed: dict[tuple[int | str, int], str] = {}
         for slot, wire in enumerate(wires):
             input_ = op.input_name(slot)
@@ -331,13 +338,13 @@ class _Claims:
         self._readers.update(claimed)
 
     def check(self, recording: Recording, roots: Mapping[str, Port]) -> None:
-        """Raise if a branch has two readers once all names are known; outputs read too."""
-        found: dict[tuple[int | str, int], str] = {}
+        """Raise if a branch has two readers now that all names are known; outputs count as readers."""
+        readers: dict[tuple[int | str, int], str] = {}
         claims = [((recording.names.get(str(node), node), branch), by) for (node, branch), by in self._readers.items()]
         claims += [((port.index, port.branch), f"the output {label}") for label, port in roots.items()]
         for (node, branch), by in claims:
             assert isinstance(node, int)
-            _claim(found, (node, branch), by, recording.name_of(node))
+            _claim(readers, (node, branch), by, recording.name_of(node))
 
 
 def _claim(

@@ -1,8 +1,8 @@
-"""Certificates: what steered Python when a circuit was traced, and whether it would steer it the same way elsewhere.
+"""Certificates: the values that steered Python when a circuit was traced, and checks that they are still the same.
 
-A circuit that was traced holds one way through its function. It gives what the function gives wherever every certified
-node carries what it carried then, bit for bit; NaN is NaN, whatever its bits. Everything that runs such a circuit asks
-here, so that no answer comes from a way that the function would not go.
+A traced circuit contains one path through its function. It computes what the function computes wherever every certified
+node has the value that it had then, bit for bit (all NaNs count as equal). Everything that runs such a circuit checks
+its certificates here, so that no result comes from a branch that the function would not take.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ from wiregrad.ir.flat import Certificate, Place
 from wiregrad.ir.op import Pattern
 
 MAX_INPUTS = 4
-"""How many inputs a message names."""
+"""Maximum number of inputs that a message lists."""
 MAX_DEPTH = 3
-"""How many levels of nodes without a name are written out in a condition."""
+"""Maximum depth to which unnamed nodes are written out in a condition."""
 _STATEMENT = re.compile(r"^(?:if|elif|while|assert|return) |:$")
 
 
 class Checked(NamedTuple):
-    """A circuit whose certified nodes are outputs behind its own, and what they are to carry."""
+    """A circuit whose certified nodes are added to its outputs, and the certificates in the same order."""
 
     circuit: Circuit
     certificates: tuple[Certificate, ...]
 
     def expected(self) -> list[Any]:
-        """Return what each certified node carried, as its wire carries it."""
+        """Return the value of each certified node when the circuit was traced, in the type of its wire."""
         return [expected(self.circuit, certificate) for certificate in self.certificates]
 
 
 def checked(circuit: Circuit) -> Checked:
-    """Return a circuit with its certified nodes as further outputs, each once.
+    """Return a circuit with its certified nodes as additional outputs, each once.
 
     >>> import wiregrad as wg
     >>> checked(wg.trace(lambda x: x * x if x > 1.0 else x, 3.0)).circuit.outputs
@@ -60,15 +60,15 @@ def checked(circuit: Circuit) -> Checked:
 
 
 def distinct(circuit: Circuit) -> tuple[Certificate, ...]:
-    """Return the first certificate of each node: a loop may ask for one value many times."""
-    found: dict[int, Certificate] = {}
+    """Return the first certificate of each node; a loop may test the same value many times."""
+    first: dict[int, Certificate] = {}
     for certificate in circuit.certificates:
-        found.setdefault(certificate.node, certificate)
-    return tuple(found.values())
+        first.setdefault(certificate.node, certificate)
+    return tuple(first.values())
 
 
 def expected(circuit: Circuit, certificate: Certificate) -> Any:
-    """Return what a certified node carried, with the type and shape of its wire."""
+    """Return the value of a certified node when the circuit was traced, with the type and shape of its wire."""
     kind = circuit.type_of(certificate.node)
     with np.errstate(over="ignore"):
         outcome = np.asarray(certificate.outcome).astype(kind.dtype)
@@ -76,12 +76,13 @@ def expected(circuit: Circuit, certificate: Certificate) -> Any:
 
 
 def agree(one: Any, two: Any) -> bool:
-    """Return whether two numbers or arrays are the same, bit for bit; NaN is NaN.
+    """Return whether two numbers or arrays are equal bit for bit; all NaNs count as equal.
 
     >>> agree(np.float64(0.0), np.float64(-0.0)), agree(np.float64("nan"), -np.float64("nan"))
     (False, True)
     """
-    a, b = np.asarray(one), np.asarray(two)
+    a = np.asarray(one)
+    b = np.asarray(two)
     if a.dtype != b.dtype or a.shape != b.shape:
         return False
     if a.tobytes() == b.tobytes():
@@ -93,21 +94,21 @@ def agree(one: Any, two: Any) -> bool:
 
 
 def agree_each(values: Any, wanted: Any) -> NDArray[np.bool_]:
-    """Return for each of many numbers whether it is the one that is wanted, bit for bit; NaN is NaN.
+    """Return for each number whether it equals the wanted one bit for bit; all NaNs count as equal.
 
     >>> agree_each(np.array([0.0, -0.0, 1.0]), np.float64(0.0)).tolist()
     [True, False, False]
     """
-    found = np.asarray(values)
-    if found.dtype.kind != "f":
-        return np.asarray(found == wanted)
+    numbers = np.asarray(values)
+    if numbers.dtype.kind != "f":
+        return np.asarray(numbers == wanted)
     if np.isnan(wanted):
-        return np.asarray(np.isnan(found))
-    return np.asarray((found == wanted) & (np.signbit(found) == np.signbit(wanted)))
+        return np.asarray(np.isnan(numbers))
+    return np.asarray((numbers == wanted) & (np.signbit(numbers) == np.signbit(wanted)))
 
 
 def flipped(circuit: Circuit, values: Sequence[Any]) -> Certificate | None:
-    """Return the first certificate that does not hold, given what every node carries."""
+    """Return the first certificate that does not hold for these values of all nodes, or None."""
     for certificate in circuit.columns.certificates:
         if not agree(values[certificate.node], expected(circuit, certificate)):
             return certificate
@@ -115,20 +116,20 @@ def flipped(circuit: Circuit, values: Sequence[Any]) -> Certificate | None:
 
 
 def check(circuit: Circuit, values: Sequence[Any]) -> None:
-    """Raise `BranchError` unless every certificate holds, given what every node carries."""
+    """Raise `BranchError` if a certificate does not hold for these values of all nodes."""
     certificate = flipped(circuit, values)
     if certificate is not None:
         raise BranchError(explain(circuit, values, certificate), place=certificate.place)
 
 
 def take_option(circuit: Circuit, inputs: dict[str, Any]) -> bool:
-    """Take `check=...` out of the keywords of a call; returns whether certificates are to be checked.
+    """Remove `check=...` from the keyword arguments of a call; return whether certificates are to be checked.
 
-    An input may be called `check` too. Then the keyword is the input, and `circuit.unchecked()` opts out.
+    If an input is called `check`, the keyword is that input, and `circuit.unchecked()` turns the checks off.
 
     >>> import wiregrad as wg
-    >>> given = {"x": 1.0, "check": False}
-    >>> take_option(wg.circuit("x * x"), given), given
+    >>> inputs = {"x": 1.0, "check": False}
+    >>> take_option(wg.circuit("x * x"), inputs), inputs
     (False, {'x': 1.0})
     """
     if "check" not in inputs:
@@ -147,23 +148,23 @@ def take_option(circuit: Circuit, inputs: dict[str, Any]) -> bool:
 
 
 def explain(circuit: Circuit, values: Sequence[Any], certificate: Certificate) -> str:
-    """Return what to say of a certificate that does not hold: the condition, its line, and the inputs."""
+    """Explain a certificate that does not hold: the condition, its line, and the inputs that it depends on."""
     now = _brief(values[certificate.node])
-    given = _inputs(circuit, values, certificate.node)
-    at = f"at {given}" if given else "now"
+    inputs = _inputs(circuit, values, certificate.node)
+    at = f"at {inputs}" if inputs else "now"
     advice = "trace it there, use wg.compile(f), or pass check=False"
-    said = describe(circuit, certificate)
+    then = describe(circuit, certificate)
     if isinstance(certificate.outcome, bool | np.bool_):
-        return f"this circuit was traced where {said}; {at} it is {now}, so the function would go another way; {advice}"
+        return f"this circuit was traced where {then}; {at} it is {now}, so the function would go another way; {advice}"
     return (
-        f"this circuit was traced where {said}; {at} it is {now}. What Python did with a number that left the "
+        f"this circuit was traced where {then}; {at} it is {now}. What Python did with a number that left the "
         f"recording (print it, index with it, compute with it) is fixed, so the circuit is valid at that number only; "
         f"{advice}"
     )
 
 
 def describe(circuit: Circuit, certificate: Certificate) -> str:
-    """Say what a certificate certifies: the condition, how it came out, and the line.
+    """Describe a certificate: the condition, its outcome, and the line.
 
     >>> import wiregrad as wg
     >>> circuit = wg.trace(lambda x: x * x if abs(x) < 1.0 else x, 0.5)
@@ -179,7 +180,7 @@ def describe(circuit: Circuit, certificate: Certificate) -> str:
 
 
 def condition(circuit: Circuit, certificate: Certificate) -> str:
-    """Write what a certified node computes; the line of code, where nodes without a name would say less."""
+    """Write what a certified node computes, or its line of code if the text would contain unnamed nodes."""
     text = write_node(circuit, certificate.node)
     if "%" not in text or certificate.place is None:
         return text
@@ -187,14 +188,15 @@ def condition(circuit: Circuit, certificate: Certificate) -> str:
 
 
 def write_node(circuit: Circuit, node: int, depth: int = MAX_DEPTH) -> str:
-    """Write what a node computes, with nodes that have no name written out a few levels deep.
+    """Write what a node computes; unnamed nodes are written out down to a depth.
 
     >>> import wiregrad as wg
     >>> circuit = wg.trace(lambda x: abs(x) < 1.0, 2.0)
     >>> write_node(circuit, circuit.root())
     'abs(x) < 1.0'
     """
-    op, sources = circuit.op_of(node), circuit.sources_of(node)
+    op = circuit.op_of(node)
+    sources = circuit.sources_of(node)
     if not sources:
         return _operand(circuit, node)
     texts = [
@@ -205,8 +207,8 @@ def write_node(circuit: Circuit, node: int, depth: int = MAX_DEPTH) -> str:
         return texts[0]
     if op.name == "absolute":
         return f"abs({texts[0]})"
-    inside = [f"({text})" if " " in text and op.infix and not text.endswith(")") else text for text in texts]
-    return op.expression(*inside)
+    operands = [f"({text})" if " " in text and op.infix and not text.endswith(")") else text for text in texts]
+    return op.expression(*operands)
 
 
 def _is_nameless(circuit: Circuit, node: int) -> bool:
@@ -225,7 +227,8 @@ def _line(place: Place) -> str:
 
 def _inputs(circuit: Circuit, values: Sequence[Any], node: int) -> str:
     """Write the inputs that a node depends on, with their values."""
-    seen, stack = set[int](), [node]
+    seen: set[int] = set()
+    stack = [node]
     while stack:
         current = stack.pop()
         if current not in seen:
@@ -237,7 +240,7 @@ def _inputs(circuit: Circuit, values: Sequence[Any], node: int) -> str:
 
 
 def _brief(value: Any) -> str:
-    """Write a number so that it can be told from its neighbours, and a large array by its shape."""
+    """Write a number with all its digits, and a large array by its shape."""
     array = np.asarray(value)
     if array.size > 6:
         return f"an array of shape {array.shape}"

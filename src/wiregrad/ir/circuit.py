@@ -1,4 +1,4 @@
-"""The circuit as people see it: names, and light views of nodes and wires made on demand."""
+"""The circuit as users see it: names, and light views of nodes and wires that are made on demand."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SPLIT = "split"
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """One input of one node. `x * x` has two wires from x: a wire is its reader and slot."""
+    """One input of one node, identified by its reader and slot: `x * x` has two wires from x."""
 
     reader: str
     slot: int
@@ -37,17 +37,17 @@ class Node:
 
     @property
     def name(self) -> str:
-        """The name to show: the one given, or `%` and the index."""
+        """The name to show: the first that was given, else `%` and the index."""
         return self.circuit.name_of(self.index)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Every name the node answers to."""
+        """All names of the node."""
         return self.circuit.columns.names.of(self.index) or (automatic(self.index),)
 
     @property
     def op(self) -> Op:
-        """The record of the op the node applies."""
+        """The record of the op that the node applies."""
         return self.circuit.op_of(self.index)
 
     @property
@@ -61,7 +61,7 @@ class Node:
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """Names of the nodes whose output this one reads."""
+        """Names of the nodes that this one reads."""
         return tuple(wire.source for wire in self.wires)
 
     @property
@@ -76,13 +76,13 @@ class Node:
 
     @property
     def place(self) -> Place | None:
-        """Where in the source the node was written."""
-        found: Place | None = self.circuit.columns.places.at(self.index)
-        return found
+        """Where in the source code the node was written."""
+        place: Place | None = self.circuit.columns.places.at(self.index)
+        return place
 
     @property
     def group(self) -> str:
-        """Path of the groups around the node, like `net/layer1`; empty at the top."""
+        """Path of the groups that contain the node, such as `net/layer1`; empty at the top level."""
         return self.circuit.columns.groups.at(self.index) or ""
 
     @property
@@ -92,7 +92,7 @@ class Node:
         return 0 if modes is None else int(modes[self.index])
 
     def expression(self) -> str:
-        """Write what the node computes, as `e * c` or `tanh(n)`."""
+        """Write what the node computes, such as `e * c` or `tanh(n)`."""
         if self.op.pattern is Pattern.SOURCE:
             return self.op.name if self.constant is None else repr_number(self.constant)
         return self.op.expression(*map(self.circuit.operand_text, self.circuit.sources_of(self.index)))
@@ -107,7 +107,7 @@ class Node:
 class Circuit(Flat):
     """A circuit of nodes and wires: inputs on the left, outputs on the right.
 
-    `len(circuit)` counts the function nodes, as `repr` does: inputs, constants and splitters are counted apart.
+    `len(circuit)` counts the function nodes, as `repr` does; inputs, constants and splitters are counted separately.
     """
 
     __slots__ = ()
@@ -135,12 +135,12 @@ class Circuit(Flat):
 
     @property
     def certificates(self) -> tuple[Certificate, ...]:
-        """What steered Python when the circuit was traced: node, outcome and line."""
+        """The values that steered Python when the circuit was traced: node, outcome and line."""
         return self.columns.certificates
 
     @property
     def nodes(self) -> tuple[Node, ...]:
-        """The function nodes, in an order that can be run."""
+        """The function nodes, in topological order."""
         return self._views(lambda op: op.pattern not in (Pattern.SOURCE, Pattern.MERGE))
 
     @property
@@ -149,21 +149,21 @@ class Circuit(Flat):
         return self._views(lambda op: op.pattern is Pattern.MERGE)
 
     def _views(self, keep: Callable[[Op], bool]) -> tuple[Node, ...]:
-        wanted = np.array([keep(op) for op in TABLE])[self.columns.codes]
-        return tuple(Node(self, node) for node in np.flatnonzero(wanted).tolist())
+        is_kept = np.array([keep(op) for op in TABLE])[self.columns.codes]
+        return tuple(Node(self, node) for node in np.flatnonzero(is_kept).tolist())
 
     def __len__(self) -> int:
         return self.count()[1]
 
     def __bool__(self) -> bool:
-        # A circuit without function nodes is a circuit all the same.
+        # Without this, a circuit without function nodes would be false, since its length is 0.
         return True
 
     def __iter__(self) -> Iterator[Node]:
         return iter(self.nodes)
 
     def count(self) -> tuple[int, int, int]:
-        """Return how many inputs, function nodes and splitters there are."""
+        """Return the numbers of inputs, function nodes and splitters."""
         counts = np.bincount(self.columns.codes, minlength=len(TABLE))
         splitters = int(counts[TABLE.code(TABLE[SPLIT])])
         leaves = int(counts[INPUT_CODE] + counts[CONSTANT_CODE])
@@ -181,14 +181,14 @@ class Circuit(Flat):
         return f"Circuit({', '.join(parts)}, output{'s' * (len(self.outputs) != 1)} {listed(self.outputs)})"
 
     def index(self, name: str) -> int:
-        """Return the index of the node of this name."""
-        found = self._find(name)
-        if found is None:
+        """Return the index of the node with a name."""
+        node = self._find(name)
+        if node is None:
             raise UnknownNameError(f"the circuit has no node called {shown(name)}{self._instead(name)}")
-        return found
+        return node
 
     def _instead(self, name: str) -> str:
-        """Return what to say of a name that there is not: the nearest, the parts of a container, the inputs."""
+        """Return a hint for an unknown name: the parts of a container of that name, or the nearest name; the inputs."""
         known = [text for _, text in self.columns.names][:1000]
         parts = [text for text in known if name and text.startswith(f"{name}_")]
         near = f"; did you mean {listed(parts[:3])}?" if parts else suggest(name, known)
@@ -205,10 +205,10 @@ class Circuit(Flat):
             node = int(name[1:])
             return node if node < self.size and not self.columns.names.of(node) else None
         name = normal(name)
-        found = self.columns.names.find(name)
-        if found is None and name in self.columns.labels:
+        node_index = self.columns.names.find(name)
+        if node_index is None and name in self.columns.labels:
             return int(self.columns.outputs[self.columns.labels.index(name)])
-        return found
+        return node_index
 
     def with_output(self, name: str) -> Self:
         """Return the same circuit with the named node or output as its only output."""
@@ -219,17 +219,17 @@ class Circuit(Flat):
         return type(self)(replace(self.columns, outputs=node, labels=(label,), name=label))
 
     def unchecked(self) -> Self:
-        """Return the same circuit without its certificates: it goes the way that was traced, whatever its inputs."""
+        """Return the same circuit without its certificates: it takes the branches that were traced at any inputs."""
         return type(self)(replace(self.columns, certificates=()))
 
     def operand_text(self, node: int) -> str:
-        """Return what stands for a node inside an expression: its name, or the number if it is a nameless constant."""
+        """Return how a node is written inside an expression: its name, or the number if it is an unnamed constant."""
         constant = None if self.columns.names.of(node) else self.constant_of(node)
         return self.name_of(node) if constant is None else repr_number(constant)
 
 
 def repr_number(value: Any) -> str:
-    """Write a number so that it is read back exactly, in the shortest way.
+    """Write a number in the shortest way that is read back exactly.
 
     >>> repr_number(np.float64(0.1)), repr_number(np.bool_(True))
     ('0.1', 'true')
@@ -240,7 +240,7 @@ def repr_number(value: Any) -> str:
 
 
 def plural(count: int, word: str) -> str:
-    """Write how many there are of something, digits without a comma.
+    """Format a count with its noun, in the plural unless the count is 1; digits without commas.
 
     >>> plural(1, "input"), plural(2, "node")
     ('1 input', '2 nodes')

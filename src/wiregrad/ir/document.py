@@ -1,4 +1,4 @@
-"""The JSON form of a circuit: one document with a version, nodes in an order that can be run.
+"""The JSON form of a circuit: one document with a version and the nodes in topological order.
 
     {"format": "wiregrad-circuit", "version": 1, "name": "f", "nodes": [
       {"op": "input", "names": ["a"]},
@@ -6,9 +6,9 @@
       {"op": "add", "inputs": [0, 1], "names": ["f"], "place": ["formula", 1, 1]}
     ], "outputs": [{"name": "f", "node": 2}]}
 
-`docs/circuit.schema.json` says what each field is. A document is data from anywhere: a field that is not known, a key
-that stands twice, a node that reads one behind it or states a type that is not its own is refused, and the verifier
-sees what is left. In a circuit file, `tensor` stands in the place of a constant's `value`.
+`docs/circuit.schema.json` describes the fields. A document is untrusted: an unknown field, a key that appears twice, a
+node that reads a later one or claims a wrong type is refused, and the verifier checks the rest. In a circuit file,
+`tensor` takes the place of a constant's `value`.
 """
 
 from __future__ import annotations
@@ -34,9 +34,10 @@ from wiregrad.ir.op import CONSTANT, INPUT, TABLE, Op
 from wiregrad.ir.recording import Recording
 from wiregrad.ir.verify import verify
 
-FORMAT, VERSION = "wiregrad-circuit", 1
+FORMAT = "wiregrad-circuit"
+VERSION = 1
 MAX_STRING = 100_000
-"""How long the path of a place or a group may be."""
+"""Maximum length of a string in a document, such as the path of a file or a group."""
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 
@@ -44,7 +45,7 @@ Tensors = dict[str, NDArray[Any]]
 
 
 def write_json(circuit: Circuit, tensors: Tensors | None = None) -> str:
-    """Return the JSON form of a circuit, a line for each node; arrays go into `tensors` if that is given.
+    """Return the JSON form of a circuit, one line per node; if `tensors` is given, arrays are put there instead.
 
     >>> import wiregrad as wg
     >>> print(write_json(wg.circuit("y = exp(x)")))
@@ -84,9 +85,9 @@ def _dumped(value: Any) -> str:
         try:
             text.encode()
         except UnicodeEncodeError:
-            raise FileFormatError(f"no file can hold {shown(value)}: it has half of a surrogate pair") from None
+            raise FileFormatError(f"no file can hold {shown(value)}: it has an unpaired surrogate") from None
     if not text.isprintable():
-        # A terminal would obey some of these letters, and turn the line round at others.
+        # Escaped, because a terminal would execute some of these characters and reverse the line at others.
         text = "".join([letter if letter.isprintable() else json.dumps(letter)[1:-1] for letter in text])
     return text
 
@@ -98,41 +99,48 @@ def _outputs(circuit: Circuit) -> Iterator[dict[str, Any]]:
 
 def _nodes(circuit: Circuit, tensors: Tensors | None) -> Iterator[dict[str, Any]]:
     usual = derive_modes(((row.op, row.sources) for row in circuit.rows()), [DERIVE] * circuit.size)
-    names, constants = circuit.columns.names.by_node(), circuit.constants()
-    places, groups = circuit.columns.places, circuit.columns.groups
+    names = circuit.columns.names.by_node()
+    constants = circuit.constants()
     for row in circuit.rows():
-        found: dict[str, Any] = {"op": row.op.name}
+        fields: dict[str, Any] = {"op": row.op.name}
         if row.sources:
-            found["inputs"] = row.sources
+            fields["inputs"] = row.sources
         if row.node in names:
-            found["names"] = names[row.node]
+            fields["names"] = names[row.node]
         kind = circuit.type_of(row.node)
         if kind not in (FLOAT, BOOL) or (row.op is not CONSTANT and kind == BOOL):
-            found["type"] = str(kind)
+            fields["type"] = str(kind)
         if row.op is CONSTANT:
-            found |= _constant(row.node, constants[row.node], tensors)
-        found |= _written_op(row, 0 if usual is None else int(usual[row.node]))
-        place, group = places.at(row.node), groups.at(row.node)
-        if place is not None:
-            found["place"] = _written_place(place)
-        if group:
-            found["group"] = group
-        yield found
+            fields |= _constant(row.node, constants[row.node], tensors)
+        fields |= _written_op(row, 0 if usual is None else int(usual[row.node]))
+        yield fields | _describe_origin(circuit, row.node)
+
+
+def _describe_origin(circuit: Circuit, node: int) -> dict[str, Any]:
+    """Return the place and the group of a node, if it has them."""
+    fields: dict[str, Any] = {}
+    place = circuit.columns.places.at(node)
+    if place is not None:
+        fields["place"] = _written_place(place)
+    group = circuit.columns.groups.at(node)
+    if group:
+        fields["group"] = group
+    return fields
 
 
 def _written_op(row: Row, usual: int) -> dict[str, Any]:
-    """Return what a node has that its op's name does not say."""
+    """Return the settings of a node, and its kink mode if it is not the usual one."""
     if row.op.per_call:
         raise FileFormatError(
             f"node {automatic(row.node)} applies {row.op.title}, a Python function of the user's own, which no file "
             "can hold; write it in wiregrad's ops, or register an op for it"
         )
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     if row.op.settings:
-        found["settings"] = {name: _written_setting(value) for name, value in row.op.settings}
+        fields["settings"] = {name: _written_setting(value) for name, value in row.op.settings}
     if row.mode != usual:
-        found["kink"] = write_mode(row.mode, row.op.inputs)
-    return found
+        fields["kink"] = write_mode(row.mode, row.op.inputs)
+    return fields
 
 
 def _written_setting(value: Any) -> Any:
@@ -145,7 +153,8 @@ def _written_setting(value: Any) -> Any:
 
 def _constant(node: int, value: Any, tensors: Tensors | None) -> dict[str, Any]:
     if type_of_constant(value).dtype not in DTYPES.values():
-        raise FileFormatError(f"node {automatic(node)} is a constant of {type_of_constant(value)}, which no file holds")
+        kind = type_of_constant(value)
+        raise FileFormatError(f"node {automatic(node)} is a constant of type {kind}, which no file can hold")
     if tensors is None or not np.ndim(value):
         return {"value": write_elements(value)}
     name = f"constant.{node}"
@@ -160,12 +169,12 @@ def _written_place(place: Place) -> list[Any]:
 def _steered(certificate: Certificate) -> dict[str, Any]:
     node, outcome, place = certificate
     kind, value = write_outcome(outcome)
-    found: dict[str, Any] = {"node": node, "type": kind, "value": value}
-    return found if place is None else found | {"place": _written_place(place)}
+    fields: dict[str, Any] = {"node": node, "type": kind, "value": value}
+    return fields if place is None else fields | {"place": _written_place(place)}
 
 
 def parse_json(text: str | bytes, tensors: Mapping[str, Any] | None = None) -> Circuit:
-    """Read a circuit from its JSON form; `tensors` are the arrays that stand beside it in a file.
+    """Read a circuit from its JSON form; `tensors` are the arrays that a file holds beside the document.
 
     >>> import wiregrad as wg
     >>> parse_json(write_json(wg.circuit("y = exp(x)"))) == wg.circuit("y = exp(x)")
@@ -173,8 +182,8 @@ def parse_json(text: str | bytes, tensors: Mapping[str, Any] | None = None) -> C
     """
     document = strictjson.loads(text)
     if type(document) is not dict or document.get("format") != FORMAT:
-        found = document.get("format") if type(document) is dict else document
-        raise FileFormatError(f'not a circuit: wanted an object with "format": "{FORMAT}"; got {shown(found)}')
+        got = document.get("format") if type(document) is dict else document
+        raise FileFormatError(f'not a circuit: wanted an object with "format": "{FORMAT}"; got {shown(got)}')
     version = document.get("version")
     if type(version) is not int or version not in READERS:
         raise unknown_version(version)
@@ -182,7 +191,7 @@ def parse_json(text: str | bytes, tensors: Mapping[str, Any] | None = None) -> C
 
 
 def unknown_version(version: Any) -> FileFormatError:
-    """Return the error for a version that nothing here reads.
+    """Return the error for a version of the format that cannot be read.
 
     >>> print(unknown_version(2))
     version 2 of the circuit format is not known here (1 is); a newer wiregrad wrote it: update to read it
@@ -204,18 +213,18 @@ def _read_1(document: dict[str, Any], tensors: Mapping[str, Any]) -> Circuit:
     recording = reader.finish()
     roots = dict(_read_output(k, item, len(nodes)) for k, item in enumerate(outputs))
     if len(roots) < len(outputs):
-        raise FileFormatError("two outputs have one name")
+        raise FileFormatError("two outputs have the same name")
     recording.certificates = [_read_steered(k, item, len(nodes)) for k, item in enumerate(steered)]
     if not nodes or not roots:
         raise FileFormatError("a circuit needs at least one node and one output")
     try:
         return verify(recording.freeze(roots, _name("the document", document["name"])))
     except WiregradError as error:
-        raise FileFormatError(f"the document is no circuit: {error}") from None
+        raise FileFormatError(f"the document is not a circuit: {error}") from None
 
 
 READERS: dict[int, Callable[[dict[str, Any], Mapping[str, Any]], Circuit]] = {1: _read_1}
-"""What reads each version: a version that was ever written stays here."""
+"""The function that reads each version; no version that was ever written is removed."""
 
 _SHARED = ("op", "names", "type", "place", "group")
 _FIELDS: dict[str, tuple[str, ...]] = {INPUT.name: _SHARED, CONSTANT.name: (*_SHARED, "value", "tensor")}
@@ -232,16 +241,16 @@ class _Reader:
         self._places: dict[Any, Place] = {}
 
     def add(self, index: int, node: Any) -> None:
-        """Read a node; what is wrong with it is said with its index."""
+        """Read a node; errors name its index and op."""
         try:
             self._add(index, node)
         except WiregradError as error:
-            op = node.get("op") if type(node) is dict else None
-            named = f" ({op})" if type(op) is str and op in TABLE else ""
-            raise FileFormatError(f"node {index}{named}: {error}") from None
+            name = node.get("op") if type(node) is dict else None
+            op = f" ({name})" if type(name) is str and name in TABLE else ""
+            raise FileFormatError(f"node {index}{op}: {error}") from None
 
     def finish(self) -> Recording:
-        """Return the recording, unless a tensor belongs to no node."""
+        """Return the recording; raise if a tensor belongs to no node."""
         if self._unused:
             raise FileFormatError(f"the tensor {shown(min(self._unused))} belongs to no node")
         return self.recording
@@ -265,11 +274,12 @@ class _Reader:
             self.recording.name(index, name)
 
     def _apply(self, index: int, op: Op, node: dict[str, Any], stated: WireType | None) -> None:
-        recording, table = self.recording, self.recording.type_table
+        recording = self.recording
+        table = recording.type_table
         sources = _list("inputs", node.get("inputs", []))
         for source in sources:
             if type(source) is not int or not 0 <= source < index:
-                raise FileFormatError(f"it reads {_shown_index(source)}: a node reads only nodes that stand before it")
+                raise FileFormatError(f"it reads {_shown_index(source)}: a node reads only nodes that come before it")
         op.complete(sources)
         if len(sources) < len(op.inputs):
             raise FileFormatError(f"{op.name} takes {len(op.inputs)} wires; got {len(sources)}")
@@ -304,13 +314,13 @@ class _Reader:
         if "place" not in node:
             return None
         place = _read_place(node["place"])
-        # One object for all nodes of a line: a large circuit has few lines.
+        # All nodes of a line share one object: a large circuit has many nodes but few lines.
         return self._places.setdefault(place, place)
 
 
 def _paired(name: str, value: NDArray[Any]) -> Any:
     if value.dtype != np.float64 or value.shape[-1:] != (2,):
-        raise FileFormatError(f"the tensor {name} is no row of pairs of float64, which complex numbers are")
+        raise FileFormatError(f"the tensor {name} must hold complex numbers as pairs of float64")
     return from_pairs(value)
 
 
@@ -326,15 +336,15 @@ def _read_op(node: Any) -> Op:
     return TABLE[name]
 
 
-def _check_fields(what: str, found: Any, needed: tuple[str, ...], allowed: tuple[str, ...]) -> None:
-    if type(found) is not dict:
-        raise FileFormatError(f"{what} must be an object; got {shown(found)}")
-    for key in found:
+def _check_fields(what: str, item: Any, needed: tuple[str, ...], allowed: tuple[str, ...]) -> None:
+    if type(item) is not dict:
+        raise FileFormatError(f"{what} must be an object; got {shown(item)}")
+    for key in item:
         if key not in needed and key not in allowed:
             near = suggest(key, (*needed, *allowed))
             raise FileFormatError(f"{what} has an unknown field {shown(key)}{near}")
     for key in needed:
-        if key not in found:
+        if key not in item:
             raise FileFormatError(f"{what} has no field {key!r}")
 
 
@@ -348,7 +358,7 @@ def _string(what: str, value: Any) -> str:
     if type(value) is not str or len(value) > MAX_STRING:
         raise FileFormatError(f"{what} must be a string of at most {MAX_STRING:,} characters; got {shown(value)}")
     if not value.isascii() and any("\ud800" <= letter <= "\udfff" for letter in value):
-        raise FileFormatError(f"{what} has half of a surrogate pair: {shown(value)}")
+        raise FileFormatError(f"{what} has an unpaired surrogate: {shown(value)}")
     return value
 
 
@@ -371,14 +381,14 @@ def _read_kink(op: Op, text: Any) -> int:
     return mode
 
 
-def _read_settings(given: Any) -> dict[str, Any]:
-    if type(given) is not dict:
-        raise FileFormatError(f"settings must be an object; got {shown(given)}")
-    return {name: _read_setting(value) for name, value in given.items()}
+def _read_settings(settings: Any) -> dict[str, Any]:
+    if type(settings) is not dict:
+        raise FileFormatError(f"settings must be an object; got {shown(settings)}")
+    return {name: _read_setting(value) for name, value in settings.items()}
 
 
 def _read_setting(value: Any) -> Any:
-    # No deeper than the depth that was checked when the text was read.
+    # The depth of the recursion was checked when the JSON was read.
     if type(value) is list:
         return [_read_setting(item) for item in value]
     if type(value) is dict and set(value) == {"number"}:

@@ -1,8 +1,8 @@
-"""The elements of constants as JSON has them: every number comes back with the same bits.
+"""Constants as nested lists that JSON can hold: every number is read back with the same bits.
 
-JSON has no NaN and no infinities: they are the strings `nan`, `inf` and `-inf`; a NaN with other bits than the usual
-one carries them, `nan:fff8000000000000`. A complex number is a pair, real part first. Nothing here recurses. JSON and
-the text form read with the same functions, so that neither takes what the other refuses.
+JSON has no NaN and no infinities: they become the strings `nan`, `inf` and `-inf`; a NaN with unusual bits includes
+them, `nan:fff8000000000000`. A complex number is a pair, real part first. Nothing here recurses. The JSON form and the
+text form read with the same functions, so that neither accepts what the other refuses.
 """
 
 from __future__ import annotations
@@ -19,13 +19,15 @@ from wiregrad.dtypes import DTYPES, MAX_AXES, WireType, parse_type, plain
 from wiregrad.errors import FileFormatError, shown
 
 WORDS = {"nan": np.nan, "inf": np.inf, "-inf": -np.inf}
-INTEGER, MAX_DIGITS = "integer", 400
-"""What a whole number that no wire can carry is called, and how many digits it may have."""
+INTEGER = "integer"
+"""The type that is written for an integer that no wire can carry."""
+MAX_DIGITS = 400
+"""Maximum number of digits of such an integer."""
 _BITS = re.compile(r"nan:([0-9a-f]{8}|[0-9a-f]{16})")
 
 
 def write_elements(value: Any) -> Any:
-    """Return a number or an array as nested lists of what JSON can hold.
+    """Return a number or an array as nested lists of values that JSON can hold.
 
     >>> write_elements(np.array([1.5, np.nan, -np.inf]))
     [1.5, 'nan', '-inf']
@@ -34,10 +36,10 @@ def write_elements(value: Any) -> Any:
     if array.dtype.kind != "f" or np.isfinite(array).all():
         return array.tolist()
     flat = array.reshape(-1)
-    found = np.array(flat.tolist(), object)
+    elements = np.array(flat.tolist(), object)
     for k in np.flatnonzero(~np.isfinite(flat)).tolist():
-        found[k] = _word(flat[k])
-    return found.reshape(array.shape).tolist()
+        elements[k] = _word(flat[k])
+    return elements.reshape(array.shape).tolist()
 
 
 def _word(value: Any) -> str:
@@ -49,14 +51,21 @@ def _word(value: Any) -> str:
 
 
 def as_pairs(array: NDArray[Any]) -> NDArray[Any]:
-    """Return complex numbers as pairs along one more axis, and any other array as it is."""
-    if array.dtype.kind == "c" and array.ndim == MAX_AXES:
-        raise FileFormatError(f"complex numbers of {MAX_AXES} axes have no place for pairs; drop an axis first")
-    return np.stack([array.real, array.imag], -1) if array.dtype.kind == "c" else array
+    """Return a complex array as pairs of real numbers along one more axis, and any other array unchanged."""
+    if array.dtype.kind != "c":
+        return array
+    _check_complex_axes(array.ndim)
+    return np.stack([array.real, array.imag], -1)
+
+
+def _check_complex_axes(ndim: int) -> None:
+    """Raise if a complex array has no axis left for its pairs."""
+    if ndim >= MAX_AXES:
+        raise FileFormatError(f"a complex array may have at most {MAX_AXES - 1} axes; got {ndim}: drop an axis first")
 
 
 def from_pairs(array: NDArray[Any]) -> NDArray[Any]:
-    """Return complex numbers from the pairs that `as_pairs` made.
+    """Return the complex array of the pairs that `as_pairs` made.
 
     >>> from_pairs(np.array([[1.0, 2.0]]))
     array([1.+2.j])
@@ -65,16 +74,16 @@ def from_pairs(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def read_elements(kind: WireType, value: Any) -> Any:
-    """Return the NumPy value of a type whose elements these are; raise if a length or an element does not fit.
+    """Return the NumPy value with a type and these elements; raise if a length or an element does not fit.
 
     >>> from wiregrad.dtypes import parse_type
     >>> read_elements(parse_type("float32[2]"), [1, "inf"])
     array([ 1., inf], dtype=float32)
     """
     paired = kind.dtype.kind == "c"
+    if paired:
+        _check_complex_axes(len(kind.shape))
     shape = (*kind.shape, 2) if paired else kind.shape
-    if len(shape) > MAX_AXES:
-        raise FileFormatError(f"complex numbers of {MAX_AXES} axes have no place for pairs")
     flat = _flattened(kind, shape, value)
     dtype = np.dtype(np.float64) if paired else kind.dtype
     array = {"f": _floats, "b": _bools, "i": _wholes}[dtype.kind](kind, dtype, flat).reshape(shape)
@@ -82,7 +91,7 @@ def read_elements(kind: WireType, value: Any) -> Any:
 
 
 def read_type(text: Any) -> WireType:
-    """Return the type that a text stands for, or raise.
+    """Parse a type; raise `FileFormatError` if the text is none.
 
     >>> str(read_type("float32[3,4]"))
     'float32[3,4]'
@@ -102,14 +111,14 @@ def write_outcome(outcome: Any) -> tuple[str, Any]:
     array = np.asarray(outcome)
     if array.dtype in DTYPES.values():
         return str(WireType(array.dtype, array.shape)), write_elements(array)
-    # int(x) of a large float64 is longer than any int64.
+    # int(x) of a large float64 does not fit into int64.
     if isinstance(outcome, int) and abs(outcome) < 10**MAX_DIGITS:
         return INTEGER, str(outcome)
-    raise FileFormatError(f"{shown(outcome)} steered Python, which no text and no file can hold")
+    raise FileFormatError(f"{shown(outcome)} steered Python; no text and no file can hold such a value")
 
 
 def read_outcome(kind: Any, value: Any) -> Any:
-    """Return the value that steered Python, of what `write_outcome` wrote.
+    """Return the value that steered Python, from what `write_outcome` wrote.
 
     >>> read_outcome("float64", 2.5)
     2.5
@@ -119,20 +128,20 @@ def read_outcome(kind: Any, value: Any) -> Any:
         if not digits.isascii() or not digits.isdigit() or len(digits) > MAX_DIGITS:
             raise FileFormatError(f"wanted a string of at most {MAX_DIGITS} digits; got {shown(value)}")
         return int(value)
-    found = read_elements(read_type(kind), value)
-    return found if isinstance(found, np.float32) else plain(found)
+    outcome = read_elements(read_type(kind), value)
+    return outcome if isinstance(outcome, np.float32) else plain(outcome)
 
 
 def _flattened(kind: WireType, shape: tuple[int, ...], value: Any) -> list[Any]:
-    """Return the elements in one row, every list as long as the shape says."""
+    """Return the elements as one flat list; raise unless every list is as long as the shape says."""
     flat = [value]
     for axis, length in enumerate(shape):
         for item in flat:
             if type(item) is not list or len(item) != length:
-                came = f"a list of {len(item):,}" if type(item) is list else shown(item)
-                raise FileFormatError(f"wanted {length:,} elements along axis {axis} of {kind}; got {came}")
+                got = f"a list of {len(item):,}" if type(item) is list else shown(item)
+                raise FileFormatError(f"wanted {length:,} elements along axis {axis} of {kind}; got {got}")
         flat = list(chain.from_iterable(flat))
-    # An axis of length 0 ends the lists: nothing says how long the axes behind it are, and nothing need.
+    # After an axis of length 0 there are no lists left to check.
     assert len(flat) == prod(shape)
     return flat
 
@@ -162,7 +171,7 @@ def _special(kind: WireType, item: Any) -> float | str:
 def _bits_of(kind: WireType, digits: str) -> NDArray[Any]:
     bits = np.array([int(digits, 16)], f"u{len(digits) // 2}").view(f"f{len(digits) // 2}")
     if not np.isnan(bits[0]):
-        raise FileFormatError(f"'nan:{digits}' stands for bits of {kind} that are no NaN")
+        raise FileFormatError(f"the bits of 'nan:{digits}' are not a NaN of {kind}")
     return bits
 
 

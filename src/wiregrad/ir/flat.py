@@ -21,22 +21,22 @@ from wiregrad.ir.op import CONSTANT_CODE, INPUT_CODE, TABLE, Op, Pattern
 
 
 class Place(NamedTuple):
-    """Where in the source a node was written: file (or `formula`), line and column from 1; column 0 is unknown."""
+    """A place in the source: file (or `formula`), line and column, counted from 1; column 0 means unknown."""
 
     file: str
     line: int
     column: int = 0
 
     def is_valid(self) -> bool:
-        """Whether the numbers can stand in a text form."""
-        numbers = type(self.line) is int and type(self.column) is int
-        return numbers and isinstance(self.file, str) and 0 < self.line < 10**9 and 0 <= self.column < 10**9
+        """Whether line and column are in the range that the text form can hold."""
+        are_integers = type(self.line) is int and type(self.column) is int
+        return are_integers and isinstance(self.file, str) and 0 < self.line < 10**9 and 0 <= self.column < 10**9
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}" + (f":{self.column}" if self.column else "")
 
     def without_folder(self) -> Place:
-        """Return the place with no more of the file than its name: the folders around it are nobody's business.
+        """Return the place with the name of the file alone, so that messages do not reveal folders.
 
         >>> str(Place("somewhere/net/model.py", 12).without_folder()), str(Place("net\\\\m.py", 3).without_folder())
         ('model.py:12', 'm.py:3')
@@ -45,7 +45,7 @@ class Place(NamedTuple):
 
 
 class Certificate(NamedTuple):
-    """A value that steered Python while it was traced: which node, what came out, and where."""
+    """A value that steered Python while a function was traced: which node, its value then, and where."""
 
     node: int
     outcome: Any
@@ -53,7 +53,7 @@ class Certificate(NamedTuple):
 
 
 class Row(NamedTuple):
-    """One node, as loops over a circuit see it."""
+    """One node, as a loop over a circuit sees it."""
 
     node: int
     op: Op
@@ -63,18 +63,18 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Labels:
-    """One label per node out of a few: indices into `table`, which may be left out when no node has one."""
+    """A label for each node, out of a small table: `index` points into `table`; it is None if no node has a label."""
 
     table: tuple[Any, ...] = ()
     index: NDArray[np.int32] | None = None
 
     @classmethod
     def of(cls, table: tuple[Any, ...], index: NDArray[np.int32]) -> Labels:
-        """Return the labels in their one form: without an index where no node has a label."""
+        """Return the labels in their canonical form: without an index if no node has a label."""
         return cls(table, index) if (index >= 0).any() else cls()
 
     def at(self, node: int) -> Any:
-        """Return the node's label or None."""
+        """Return the label of a node, or None."""
         k = -1 if self.index is None else int(self.index[node])
         return None if k < 0 else self.table[k]
 
@@ -87,11 +87,11 @@ class Labels:
     __hash__ = None  # type: ignore[assignment]
 
     def filtered(self, keep: NDArray[np.bool_]) -> Labels:
-        """Return the labels of the nodes to keep."""
+        """Return the labels of the nodes that are kept."""
         return self if self.index is None else Labels.of(self.table, self.index[keep])
 
     def nbytes(self) -> int:
-        """Return how much memory the labels take, the table left out."""
+        """Return the memory that the labels take, in bytes, without the table."""
         return 0 if self.index is None else self.index.nbytes
 
 
@@ -109,7 +109,7 @@ class Columns:
     constants: tuple[Any, ...]
     """Values of the constant nodes, in order."""
     modes: NDArray[np.uint8] | None
-    """How each node treats its kinks; None: every node the plain way."""
+    """How each node treats its kinks; None if every node has mode 0."""
     names: NameTable
     places: Labels
     groups: Labels
@@ -117,12 +117,12 @@ class Columns:
     labels: tuple[str, ...]
     """The names of the outputs."""
     settings: Labels = field(default_factory=Labels)
-    """What the nodes of ops that have settings were set to."""
+    """The settings of the nodes whose ops have any."""
     certificates: tuple[Certificate, ...] = ()
-    """What steered Python when the circuit was traced."""
+    """The values that steered Python when the circuit was traced."""
 
     def nbytes(self) -> int:
-        """Return how much memory the circuit takes, the interned tables left out."""
+        """Return the memory that the circuit takes, in bytes, without the shared tables."""
         arrays: list[NDArray[Any]] = [
             self.codes,
             self.starts,
@@ -137,7 +137,7 @@ class Columns:
 
 
 class Flat:
-    """The columns of a circuit and what they say of nodes by index."""
+    """A circuit seen by index: its columns, and what they say about each node."""
 
     __slots__ = ("__weakref__", "columns")
 
@@ -150,7 +150,7 @@ class Flat:
 
     @property
     def size(self) -> int:
-        """How many entries the arrays have: inputs, constants, splitters and function nodes."""
+        """Number of all nodes: inputs, constants, splitters and function nodes."""
         return len(self.columns.codes)
 
     def root(self) -> int:
@@ -163,12 +163,12 @@ class Flat:
         return int(self.columns.outputs[0])
 
     def origins(self) -> NDArray[np.intp]:
-        """Return, for each node, the node whose value it is: itself, or for a splitter what entered the first one."""
-        found = np.arange(self.size)
+        """Return for each node the node that computed its value: itself, or for splitters what the first one reads."""
+        origins = np.arange(self.size)
         merges = np.array([op.pattern is Pattern.MERGE for op in TABLE])[self.columns.codes]
         for node in np.flatnonzero(merges).tolist():
-            found[node] = found[self.columns.sources[self.columns.starts[node]]]
-        return found
+            origins[node] = origins[self.columns.sources[self.columns.starts[node]]]
+        return origins
 
     def misnamed_output(self) -> str | None:
         """Return an output whose label is the name of a node with another value, if there is one."""
@@ -180,19 +180,19 @@ class Flat:
         return None
 
     def filtered(self, keep: NDArray[np.bool_]) -> Self:
-        """Return the circuit of the nodes to keep, which must read only each other and include the outputs."""
+        """Return the circuit of the nodes that are kept; they must read only each other and include the outputs."""
         c = self.columns
         lengths = np.diff(c.starts)
         position = (np.cumsum(keep) - 1).astype(np.int32)
-        kept = keep[c.constant_nodes]
+        kept_constants = keep[c.constant_nodes]
         columns = replace(
             c,
             codes=c.codes[keep],
             starts=np.concatenate([[0], np.cumsum(lengths[keep])]).astype(np.int32),
             sources=position[c.sources[np.repeat(keep, lengths)]],
             types=c.types[keep],
-            constant_nodes=position[c.constant_nodes[kept]],
-            constants=tuple(compress(c.constants, kept)),
+            constant_nodes=position[c.constant_nodes[kept_constants]],
+            constants=tuple(compress(c.constants, kept_constants)),
             modes=None if c.modes is None else c.modes[keep],
             names=c.names.filtered(keep, position),
             places=c.places.filtered(keep),
@@ -209,7 +209,8 @@ class Flat:
 
     def sources_of(self, node: int) -> list[int]:
         """Return the indices of the nodes that a node reads."""
-        first, last = self.columns.starts[node], self.columns.starts[node + 1]
+        first = self.columns.starts[node]
+        last = self.columns.starts[node + 1]
         return [int(k) for k in self.columns.sources[first:last]]
 
     def name_of(self, node: int) -> str:
@@ -228,17 +229,19 @@ class Flat:
         return self.columns.constants[int(np.searchsorted(self.columns.constant_nodes, node))]
 
     def rows(self, *, backward: bool = False) -> Iterator[Row]:
-        """Walk the nodes in order (or in reverse), as plain Python numbers."""
-        ops, codes = TABLE.by_code(), self.columns.codes.tolist()
+        """Iterate over the nodes in order (or in reverse), as plain Python numbers."""
+        ops = TABLE.by_code()
+        codes = self.columns.codes.tolist()
         bound = {} if self.columns.settings.index is None else self._bound()
-        starts, sources = self.columns.starts.tolist(), self.columns.sources.tolist()
+        starts = self.columns.starts.tolist()
+        sources = self.columns.sources.tolist()
         modes = None if self.columns.modes is None else self.columns.modes.tolist()
         for i in reversed(range(len(codes))) if backward else range(len(codes)):
             op = bound.get(i) or ops[codes[i]]
             yield Row(i, op, sources[starts[i] : starts[i + 1]], 0 if modes is None else modes[i])
 
     def _bound(self) -> dict[int, Op]:
-        """Return the op, with its settings, of every node that has some."""
+        """Return the op of every node that has settings, bound to them."""
         index = self.columns.settings.index
         return {} if index is None else {node: self.op_of(node) for node in np.flatnonzero(index >= 0).tolist()}
 
@@ -253,34 +256,36 @@ class Flat:
         return dict(zip(self.columns.constant_nodes.tolist(), self.columns.constants, strict=True))
 
     def active(self) -> bytearray:
-        """Return 1 for each node through which a gradient can reach an input, else 0."""
+        """Return 1 for each node through which a gradient can reach an input, 0 for the others."""
         carries = [self.columns.type_table[t].differentiable for t in range(len(self.columns.type_table))]
         types = self.columns.types.tolist()
-        found = bytearray(self.size)
+        active = bytearray(self.size)
         for node in self.input_indices():
-            found[node] = carries[types[node]]
-        starts, sources = self.columns.starts.tolist(), self.columns.sources.tolist()
+            active[node] = carries[types[node]]
+        starts = self.columns.starts.tolist()
+        sources = self.columns.sources.tolist()
         for node in range(self.size):
-            if carries[types[node]] and any(found[source] for source in sources[starts[node] : starts[node + 1]]):
-                found[node] = 1
-        return found
+            if carries[types[node]] and any(active[source] for source in sources[starts[node] : starts[node + 1]]):
+                active[node] = 1
+        return active
 
     def readers(self) -> list[list[tuple[int, int]]]:
-        """Return, for each node, its readers as (node, slot) in order."""
-        found: list[list[tuple[int, int]]] = [[] for _ in range(self.size)]
-        for i, _, sources, _ in self.rows():
+        """Return for each node its readers as (node, slot), in order."""
+        readers: list[list[tuple[int, int]]] = [[] for _ in range(self.size)]
+        for node, _, sources, _ in self.rows():
             for slot, source in enumerate(sources):
-                found[source].append((i, slot))
-        return found
+                readers[source].append((node, slot))
+        return readers
 
     def nbytes(self) -> int:
-        """Return how many bytes the circuit's arrays take."""
+        """Return the memory that the circuit's arrays take, in bytes."""
         return self.columns.nbytes()
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Flat):
             return NotImplemented
-        a, b = self.columns, other.columns
+        a = self.columns
+        b = other.columns
         return (
             a.name == b.name
             and a.labels == b.labels
@@ -301,7 +306,7 @@ class Flat:
 
 
 def listed(names: Sequence[str], most: int = 5) -> str:
-    """List names in a message, the first few of them.
+    """Join names for a message: the first few, then the number of the others.
 
     >>> listed(["a", "b", "c"], 2)
     'a, b and 1 more'
@@ -310,11 +315,12 @@ def listed(names: Sequence[str], most: int = 5) -> str:
 
 
 def _same_bits(a: Any, b: Any) -> bool:
-    # The same constant, not the same number: NaN equals NaN here, and 0.0 differs from -0.0.
-    one, two = np.asarray(a), np.asarray(b)
-    same_type = one.dtype == two.dtype and one.shape == two.shape
-    both_nan = one.dtype.kind == two.dtype.kind == "f" and bool(np.all(np.isnan(one) & np.isnan(two)))
-    return same_type and (both_nan or one.tobytes() == two.tobytes())
+    # Constants are compared, not numbers: NaN equals NaN here, and 0.0 differs from -0.0.
+    x = np.asarray(a)
+    y = np.asarray(b)
+    same_type = x.dtype == y.dtype and x.shape == y.shape
+    both_nan = x.dtype.kind == y.dtype.kind == "f" and bool(np.all(np.isnan(x) & np.isnan(y)))
+    return same_type and (both_nan or x.tobytes() == y.tobytes())
 
 
 def _dense(modes: NDArray[np.uint8] | None, size: int) -> NDArray[np.uint8]:

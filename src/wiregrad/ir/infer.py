@@ -1,4 +1,4 @@
-"""Work out what is never believed: the type of every node, and the kink mode of nodes that were given none."""
+"""Infer the type of every node, and the kink mode of nodes that were given none; neither is taken from outside."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from wiregrad.errors import CircuitError, DomainError
 from wiregrad.ir.op import CONSTANT, INPUT, Op
 
 DERIVE = -1
-"""Stands in a mode column for 'as this op treats its kinks by default'."""
+"""In a column of modes: the default mode of the node's op."""
 UNKNOWN = np.iinfo(np.uint16).max
-"""Stands in a type column for 'reads a node that is still to come'."""
+"""In a column of types: not known yet, because the node reads one that is added later."""
 
 
 class TypeTable:
-    """The types that occur in a circuit, by number, and what each op makes of them."""
+    """The types that occur in a circuit, by number, and the types that ops infer from them."""
 
     def __init__(self) -> None:
         self.numbers: dict[WireType, int] = {}
@@ -30,24 +30,24 @@ class TypeTable:
         """Return the number of a type."""
         if len(self.numbers) >= UNKNOWN and kind not in self.numbers:
             raise CircuitError(f"a circuit can hold at most {UNKNOWN:,} different types")
-        found = self.numbers.setdefault(kind, len(self.numbers))
-        if found == len(self._types):
+        number = self.numbers.setdefault(kind, len(self.numbers))
+        if number == len(self._types):
             self._types.append(kind)
-        return found
+        return number
 
     def type(self, number: int) -> WireType:
-        """Return the type of a number."""
+        """Return the type with a number."""
         return self._types[number]
 
     def infer(self, op: Op, kinds: tuple[int, ...]) -> int:
-        """Return the number of the type that an op makes of types; unknown if one of them is."""
-        found = self._known.get((op.name, op.settings, kinds))
-        if found is None:
+        """Return the number of an op's output type for inputs of these types; `UNKNOWN` if one of them is."""
+        number = self._known.get((op.name, op.settings, kinds))
+        if number is None:
             if UNKNOWN in kinds:
                 return UNKNOWN
             types = tuple([self._types[kind] for kind in kinds])
-            found = self._known[op.name, op.settings, kinds] = self.number(op.infer(types))
-        return found
+            number = self._known[op.name, op.settings, kinds] = self.number(op.infer(types))
+        return number
 
 
 def type_of_constant(value: Any) -> WireType:
@@ -63,37 +63,39 @@ def infer_types(
     name_of: Callable[[int], str],
 ) -> tuple[NDArray[np.uint16], tuple[WireType, ...]]:
     """Return the type of every node as an index into a table of types."""
-    table, values, found = TypeTable(), iter(constants), list[int]()
+    table = TypeTable()
+    values = iter(constants)
+    numbers: list[int] = []
     for node, (op, sources) in enumerate(rows):
         if op is INPUT:
-            found.append(table.number(inputs[node]))
+            numbers.append(table.number(inputs[node]))
         elif op is CONSTANT:
-            found.append(table.number(type_of_constant(next(values))))
+            numbers.append(table.number(type_of_constant(next(values))))
         else:
             try:
-                found.append(table.infer(op, tuple([found[source] for source in sources])))
+                numbers.append(table.infer(op, tuple([numbers[source] for source in sources])))
             except DomainError as error:
                 raise DomainError(f"{error} (at node {name_of(node)})") from None
-    return np.array(found, np.uint16), tuple(table.numbers)
+    return np.array(numbers, np.uint16), tuple(table.numbers)
 
 
-def derive_modes(rows: Iterable[tuple[Op, Sequence[int]]], given: Sequence[int]) -> NDArray[np.uint8] | None:
-    """Fill in the modes that are `DERIVE`; None if every node ends up with mode 0.
+def derive_modes(rows: Iterable[tuple[Op, Sequence[int]]], modes: Sequence[int]) -> NDArray[np.uint8] | None:
+    """Replace the modes that are `DERIVE` by their ops' defaults; return None if every node ends up with mode 0.
 
-    An input that no circuit input can move counts as a literal: this is decided here, once, so that passes which fold
-    or merge nodes later cannot change a gradient.
+    An operand that depends on no input of the circuit counts as a literal. This is decided here, once, so that passes
+    which fold or merge nodes later cannot change a gradient.
     """
-    moves = bytearray(len(given))
-    found = np.zeros(len(given), np.uint8)
+    moves = bytearray(len(modes))
+    derived = np.zeros(len(modes), np.uint8)
     for node, (op, sources) in enumerate(rows):
         for source in sources:
             if moves[source]:
                 moves[node] = 1
         if op is INPUT:
             moves[node] = 1
-        mode = given[node]
+        mode = modes[node]
         if mode == DERIVE:
             mode = op.default_mode(moves, sources)
         if mode:
-            found[node] = mode
-    return found if found.any() else None
+            derived[node] = mode
+    return derived if derived.any() else None

@@ -1,4 +1,4 @@
-"""How a node treats its kinks, as the byte that is stored with the node when it is recorded.
+"""Kink modes: how a node treats its kinks, as one byte that is stored with the node when it is recorded.
 
 The low two bits are the convention; bit 2 + k says that input k was a literal, which counts as a constant.
 """
@@ -17,7 +17,7 @@ from wiregrad.ir.op import Op
 
 MAX_SLOTS = 6
 VARIABLE = settings.CONVENTION
-"""The environment variable that names the convention recordings use unless told otherwise."""
+"""The environment variable that names the default convention of recordings."""
 
 
 class Convention(IntEnum):
@@ -29,42 +29,42 @@ class Convention(IntEnum):
 
     @property
     def label(self) -> str:
-        """The name that people give: `min_norm`, `torch` or `jax`."""
+        """The name that users write: `min_norm`, `torch` or `jax`."""
         return self.name.lower()
 
 
 def named_convention(name: object) -> Convention:
-    """Return the convention of a name.
+    """Return the convention with a name.
 
     >>> named_convention("torch")
     <Convention.TORCH: 1>
     """
     known = {convention.label: convention for convention in Convention}
-    found = known.get(name) if isinstance(name, str) else None
-    if found is None:
+    convention = known.get(name) if isinstance(name, str) else None
+    if convention is None:
         near = suggest(name, known) if isinstance(name, str) else ""
         raise OperandError(f"a kink convention is one of {', '.join(known)}; got {shown(name)}{near}")
-    return found
+    return convention
 
 
 @cache
 def default_convention() -> Convention:
-    """Return the convention of recordings that were told none; the environment is read once, when first asked."""
+    """Return the convention of recordings outside all blocks; the environment is read once, on first use."""
     return named_convention(settings.read_setting(VARIABLE) or Convention.MIN_NORM.label)
 
 
 CHOICES: Setting[Convention] = Setting("wiregrad_conventions")
-"""The conventions that blocks have chosen."""
+"""The conventions that `with` blocks have chosen."""
 
 
 def chosen_convention() -> Convention:
-    """Return the convention of nodes that are recorded now."""
+    """Return the convention that nodes get when they are recorded here and now."""
     choices = CHOICES.values()
     return choices[-1] if choices else default_convention()
 
 
 def encode(convention: Convention, literal: Iterable[int]) -> int:
-    """Return the mode for a convention and the slots that are literals.
+    """Return the mode of a convention and the slots whose operands are literals.
 
     >>> encode(Convention.MIN_NORM, [1])
     8
@@ -87,28 +87,28 @@ def switched(mode: int, convention: Convention) -> int:
 
 
 def has_kinks(op: Op) -> bool:
-    """Return whether conventions can differ on an op; where only its value steps, they agree."""
+    """Return whether conventions can differ on an op; at a jump of its value they agree."""
     return any(not kink.jump for kink in op.kinks)
 
 
 def check_mode(mode: object, op: Op) -> None:
-    """Raise unless this is a mode that a node of the op can have."""
+    """Raise `OperandError` unless this is a valid mode of a node of the op."""
     if type(mode) is int and mode == DERIVE:
         return
     if type(mode) is not int or not 0 <= mode < 4 << len(op.inputs) or mode & 3 >= len(Convention):
-        raise OperandError(f"a mode is made by encode(convention, literal slots); got {shown(mode)}")
+        raise OperandError(f"a kink mode encodes a convention and literal slots of {op.name}; got {shown(mode)}")
     if mode and not op.kinks:
         raise OperandError(f"{op.name} has no kinks, so it has no kink mode")
 
 
 def write_mode(mode: int, inputs: tuple[str, ...]) -> str:
-    """Write a mode as `min_norm:b` (convention, then the inputs that are literals)."""
+    """Write a mode as text such as `min_norm:b`: the convention, then the inputs that are literals."""
     convention, literal = decode(mode)
     return convention.label + (":" + ",".join(inputs[slot] for slot in literal) if literal else "")
 
 
 def parse_mode(text: str, inputs: tuple[str, ...]) -> int | None:
-    """Read what `write_mode` wrote; None if it is not a mode."""
+    """Parse what `write_mode` wrote; return None if the text is not a mode."""
     name, _, literal = text.partition(":")
     names = literal.split(",") if literal else []
     if name.upper() not in Convention.__members__ or not set(names) <= set(inputs[:MAX_SLOTS]):

@@ -1,6 +1,6 @@
 """Names of nodes, kept in a few flat arrays.
 
-A node may have several names (the first is the one shown; the others stay when passes merge nodes). A node without a
+A node may have several names; the first is the one shown, and the others stay when passes merge nodes. A node without a
 name answers to `%` and its index, which no user can type as a name. A million named nodes take about 20 bytes each
 plus the letters, where a dict of strings would take over a hundred.
 """
@@ -22,7 +22,7 @@ _PARTS = re.compile(r"\.|(?:\[[0-9]+\])+(?:\.|$)")
 
 
 def normal(name: str) -> str:
-    """Return a name as Python would have it: letters that look alike and mean the same become one.
+    """Normalize a name as Python normalizes identifiers (NFKC): equivalent letters become one.
 
     >>> normal("\\u00b5") == "\\u03bc"
     True
@@ -31,7 +31,7 @@ def normal(name: str) -> str:
 
 
 def check_name(name: object) -> str:
-    """Return the name in its normal form, or raise if it is not one.
+    """Return the name in its normal form; raise if it is not a valid name.
 
     >>> check_name("layers[0].w")
     'layers[0].w'
@@ -53,12 +53,12 @@ def check_name(name: object) -> str:
 
 
 def automatic(index: int) -> str:
-    """Return the name of a node that was given none."""
+    """Return the automatic name of a node that was given none."""
     return f"%{index}"
 
 
 def is_group_label(label: object) -> bool:
-    """Return whether a group can be called so: printable text that is no path.
+    """Return whether this is a valid label of a group: printable text without `/`.
 
     >>> is_group_label("layer 1"), is_group_label("a/b")
     (True, False)
@@ -67,7 +67,7 @@ def is_group_label(label: object) -> bool:
 
 
 def is_automatic(name: str) -> bool:
-    """Return whether this is the name of a node that was given none.
+    """Return whether this is the automatic name of a node that was given none.
 
     >>> is_automatic("%12"), is_automatic("x")
     (True, False)
@@ -76,7 +76,7 @@ def is_automatic(name: str) -> bool:
 
 
 class NameTable:
-    """Pairs of node and name, ordered by node, then by when they were given."""
+    """Pairs of node and name, ordered by node, then in the order in which the names were given."""
 
     __slots__ = ("_blob", "_ends", "_index", "nodes")
 
@@ -108,16 +108,16 @@ class NameTable:
     __hash__ = None  # type: ignore[assignment]
 
     def __reduce__(self) -> tuple[type[NameTable], tuple[list[tuple[int, str]]]]:
-        # The index holds hashes, which differ from process to process.
+        # The index holds hashes of strings, which differ from process to process.
         return NameTable, (list(self),)
 
     def of(self, node: int) -> tuple[str, ...]:
-        """Return every name of a node, the one to show first."""
+        """Return the names of a node, the one to show first."""
         first, last = np.searchsorted(self.nodes, [node, node + 1])
         return tuple(self._text(k) for k in range(first, last))
 
     def find(self, name: str) -> int | None:
-        """Return the node of this name."""
+        """Return the node with a name, or None."""
         for k in self._candidates(name):
             if self._text(k) == name:
                 return int(self.nodes[k])
@@ -127,26 +127,26 @@ class NameTable:
         """Return a name that two entries share, if there is one."""
         hashes, order = self._hashed()
         for k in np.flatnonzero(hashes[1:] == hashes[:-1]).tolist():
-            one, two = self._text(int(order[k])), self._text(int(order[k + 1]))
-            if one == two:
-                return one
+            name = self._text(int(order[k]))
+            if name == self._text(int(order[k + 1])):
+                return name
         return None
 
     def by_node(self) -> dict[int, list[str]]:
         """Return the names of every named node, for loops over the whole circuit."""
-        found: dict[int, list[str]] = {}
+        names: dict[int, list[str]] = {}
         for node, name in self:
-            found.setdefault(node, []).append(name)
-        return found
+            names.setdefault(node, []).append(name)
+        return names
 
     def filtered(self, keep: NDArray[np.bool_], position: NDArray[np.int32]) -> NameTable:
-        """Return the names of the nodes to keep, each moved to its new position."""
+        """Return the names of the nodes that are kept, at their new positions."""
         if not len(self):
             return self
         return NameTable((int(position[node]), name) for node, name in self if keep[node])
 
     def nbytes(self) -> int:
-        """Return how much memory the names take."""
+        """Return the memory that the names take, in bytes."""
         return self.nodes.nbytes + self._ends.nbytes + len(self._blob)
 
     def _text(self, k: int) -> str:
@@ -154,7 +154,8 @@ class NameTable:
 
     def _candidates(self, name: str) -> list[int]:
         hashes, order = self._hashed()
-        first, last = np.searchsorted(hashes, hash(name)), np.searchsorted(hashes, hash(name), side="right")
+        first = np.searchsorted(hashes, hash(name))
+        last = np.searchsorted(hashes, hash(name), side="right")
         return [int(k) for k in order[first:last]]
 
     def _hashed(self) -> tuple[NDArray[np.int64], NDArray[np.intp]]:

@@ -1,7 +1,7 @@
 """Op records and the table that holds them.
 
 An op is one frozen record. Everything else (both modes of differentiation, the formula language, builder methods, docs,
-tests) is looked up from the table, so no other list of op names exists. The records themselves stand in `wiregrad.ops`;
+tests) is looked up in the table, so there is no other list of op names. The records themselves are in `wiregrad.ops`;
 this module knows only what every record has.
 """
 
@@ -34,7 +34,7 @@ class Pattern(Enum):
 
 
 class Level(IntEnum):
-    """How tightly an operator binds; a sign before an operand stands between products and powers."""
+    """Operator precedence, loosest first; a sign before an operand binds tighter than products, looser than powers."""
 
     COMPARISON = 0
     SUM = 1
@@ -47,8 +47,8 @@ class Level(IntEnum):
 class Op:
     """What every op has: a name, inputs, a pattern and a forward function.
 
-    Calling a record applies the op to whatever is given: numbers and arrays are computed with NumPy, anything that
-    defines `__wiregrad_apply__(op, operands)` (a builder's port, a recorded value) decides for itself.
+    Calling a record applies the op to its operands: numbers and arrays are computed with NumPy; an operand that defines
+    `__wiregrad_apply__(op, operands)` (a builder's port, a recorded value) decides for itself what happens.
     """
 
     name: str
@@ -57,30 +57,30 @@ class Op:
     pattern: Pattern
     forward: Callable[..., Any]
     defaults: tuple[float, ...] = ()
-    """Values of the last inputs when they are left out."""
+    """Default values of the last inputs."""
     aliases: tuple[str, ...] = ()
-    """Other names it goes by."""
+    """Other names of the op."""
     infix: tuple[str, ...] = ()
-    """Spellings between two operands, the usual one first."""
+    """Signs that stand between two operands, the usual one first."""
     level: Level = Level.SUM
-    """How tightly the infix spelling binds."""
+    """Precedence of the infix signs."""
     prefix: str = ""
-    """Spelling before one operand."""
+    """Sign that stands before one operand."""
     kinks: tuple[Any, ...] = ()
     """Where the op has no single slope (see `wiregrad.ops.kinks`)."""
     remedies: Enum | None = None
     """What to write instead where the op breaks: a member of `Advice`, whose remedies are loaded when needed."""
     variadic: bool = False
-    """Whether it takes any number of wires, all like the one input it names."""
+    """Whether it takes any number of wires, all like the single input it names."""
     per_call: bool = False
-    """Whether its settings belong to one call (a user's function): it has no name to people and cannot be written."""
+    """Whether its settings belong to one call (of a user's function): it cannot be written to text or to a file."""
     by_element: bool = False
-    """Whether it works element by element, so that operands of different shapes are spread to one."""
+    """Whether it works element by element, so that operands of different shapes are broadcast to one shape."""
     settings: tuple[tuple[str, Any], ...] = ()
-    """What a node of this op was set to (an axis, a shape), by name; empty in the table's own record."""
+    """The settings of a node (an axis, a shape), by name; empty in the table's own record."""
 
     def __call__(self, *operands: Any, **settings: Any) -> Any:
-        """Apply the op, with its settings if it has any."""
+        """Apply the op to operands, with these settings."""
         op = self.bind(settings) if settings else self
         for operand in operands:
             apply = getattr(operand, "__wiregrad_apply__", None)
@@ -89,18 +89,19 @@ class Op:
         return op.compute(*op.complete(operands))
 
     def bind(self, settings: Mapping[str, Any]) -> Self:
-        """Return the op with its settings, which are numbers, strings and tuples of them."""
-        known, given = self._bound, tuple(settings.items())
-        found = known.get(given)
-        if found is None:
-            if len(known) >= 4096:
-                known.clear()
-            ordered = tuple(sorted(given))
-            found = known[given] = known.setdefault(ordered, replace(self, settings=ordered))
-        return found
+        """Return the op with settings: numbers, strings and tuples of them. Equal settings give the same object."""
+        cache = self._bound
+        items = tuple(settings.items())
+        op = cache.get(items)
+        if op is None:
+            if len(cache) >= 4096:
+                cache.clear()
+            ordered = tuple(sorted(items))
+            op = cache[items] = cache.setdefault(ordered, replace(self, settings=ordered))
+        return op
 
     def once(self, **settings: Any) -> Self:
-        """Return the op with settings that belong to one call alone, such as what a user's backward saved."""
+        """Return the op with settings that belong to a single call, such as what a user's `backward` saved."""
         return replace(self, settings=tuple(settings.items()))
 
     @cached_property
@@ -114,9 +115,9 @@ class Op:
 
     @cached_property
     def title(self) -> str:
-        """The name to show to people: of a user's own function that function's."""
-        called = (getattr(value, "called", None) for _, value in self.settings) if self.per_call else ()
-        return next((str(name) for name in called if name), self.name)
+        """The name to show: the op's, or for a user's own function the name of that function."""
+        names = (getattr(value, "called", None) for _, value in self.settings) if self.per_call else ()
+        return next((str(name) for name in names if name), self.name)
 
     def compute(self, *xs: Any) -> Any:
         """Compute the output from the inputs, given as NumPy values."""
@@ -128,43 +129,40 @@ class Op:
 
     def complete(self, operands: Sequence[Any]) -> tuple[Any, ...]:
         """Check the number of operands and fill in the defaults."""
-        wanted, given = len(self.inputs), len(operands)
-        if self.variadic and given:
+        arity = len(self.inputs)
+        count = len(operands)
+        if count == arity or (self.variadic and count):
             return tuple(operands)
-        if wanted - len(self.defaults) <= given <= wanted:
-            return (
-                (*operands, *self.defaults[len(self.defaults) - (wanted - given) :])
-                if given < wanted
-                else tuple(operands)
-            )
-        least = f"{wanted - len(self.defaults)} to " if self.defaults else ""
+        if arity - len(self.defaults) <= count < arity:
+            return (*operands, *self.defaults[len(self.defaults) - (arity - count) :])
+        least = f"{arity - len(self.defaults)} to " if self.defaults else ""
         raise ArityError(
-            f"{self.name} takes {least}{wanted} {'wire' if wanted == 1 else 'wires'} "
-            f"({', '.join(self.inputs)}); got {given}"
+            f"{self.name} takes {least}{arity} {'wire' if arity == 1 else 'wires'} "
+            f"({', '.join(self.inputs)}); got {count}"
         )
 
     def infer(self, types: tuple[WireType, ...]) -> WireType:
-        """Return the type of the output for inputs of these types."""
+        """Infer the type of the output from the types of the inputs."""
         raise DomainError(f"{self.name} has no rule for the type of its output")
 
     def local(self, slot: int, xs: Sequence[Any], y: Any, mode: int) -> Any:
-        """Return the local derivative for input `slot`; None where it is blocked, or no single slope."""
+        """Return the local derivative with respect to input `slot`; None where it is blocked or is not one slope."""
         return None
 
     def pull(self, slot: int, g: Any, xs: Sequence[Any], y: Any, mode: int) -> Any:
-        """Return what is sent back along input `slot` when `g` arrives; None is absent."""
+        """Return the gradient sent back along input `slot` for the upstream gradient `g`; None if there is none."""
         raise DomainError(f"{self.name} has no derivative")
 
     def push(self, tangents: Sequence[Any], xs: Sequence[Any], y: Any, mode: int) -> Any:
-        """Return the tangent of the output for tangents of the inputs; None is absent."""
+        """Return the tangent of the output for tangents of the inputs; None if there is none."""
         raise DomainError(f"{self.name} has no derivative")
 
     def default_mode(self, moves: Sequence[int], sources: Sequence[int]) -> int:
-        """Return the kink mode of a node that reads `sources`; `moves` says which nodes an input can move."""
+        """Return the kink mode of a node that reads `sources`; `moves` marks the nodes that depend on an input."""
         return 0
 
     def expression(self, *operands: str) -> str:
-        """Write the op applied to operands as a person would.
+        """Write the op applied to operands, the way a person would write it.
 
         >>> from wiregrad import ops
         >>> ops.multiply.expression("e", "c"), ops.tanh.expression("n")
@@ -175,8 +173,10 @@ class Op:
         index = self.options.get("index")
         if isinstance(index, tuple) and len(operands) == 1:
             return f"{operands[0]}[{written_index(index)}]"
+        if self.prefix:
+            return f"{self.prefix}{operands[0]}"
         settings = [] if self.per_call else [f"{name}={value!r}" for name, value in self.settings]
-        return f"{self.prefix}{operands[0]}" if self.prefix else f"{self.title}({', '.join([*operands, *settings])})"
+        return f"{self.title}({', '.join([*operands, *settings])})"
 
     def __repr__(self) -> str:
         return f"<op {self.expression(*([f'{self.inputs[0]}...'] if self.variadic else self.inputs))}>"
@@ -184,22 +184,26 @@ class Op:
     def check(self) -> None:
         """Raise `RecordError` if the record contradicts itself."""
         if not (self.name.isidentifier() and self.name.isascii()) or keyword.iskeyword(self.name):
-            raise RecordError(f"an op's name must be a plain identifier; got {self.name!r}")
+            raise RecordError(f"an op's name must be a plain identifier (ASCII, no keyword); got {self.name!r}")
         if not self.doc.strip():
             raise RecordError(f"op {self.name} has no doc")
         if not isinstance(self.remedies, Enum | None):
             raise RecordError(f"op {self.name} needs a member of Advice as remedies, or None; got {self.remedies!r}")
         if len(set(self.inputs)) != len(self.inputs) or len(self.defaults) > len(self.inputs):
-            raise RecordError(f"op {self.name} has unusable inputs {self.inputs} with defaults {self.defaults}")
+            raise RecordError(
+                f"op {self.name} needs distinct inputs and at most as many defaults; got inputs {self.inputs} with "
+                f"defaults {self.defaults}"
+            )
         for spelling in (*self.infix, *filter(None, [self.prefix])):
             if not _SPELLING.fullmatch(spelling) or spelling == "=":
                 raise RecordError(
-                    f"op {self.name} cannot be spelled {spelling!r}: wanted signs, not ( ) , ; or = alone"
+                    f"op {self.name} cannot be spelled {spelling!r}: a spelling consists of signs other than ( ) , ; "
+                    "and is not = alone"
                 )
 
 
 def written_index(index: tuple[Any, ...]) -> str:
-    """Write an index as Python has it; a slice is a tuple of the word and its three bounds.
+    """Write an index in Python's syntax; a slice is stored as a tuple of the word `slice` and its three bounds.
 
     >>> written_index((1, ("slice", None, 3, None), ("slice", 0, None, 2)))
     '1, :3, 0::2'
@@ -218,7 +222,7 @@ OpT = TypeVar("OpT", bound=Op)
 
 
 class OpTable:
-    """All registered ops, by name, by code and by spelling."""
+    """The registered ops, by name, by code and by spelling."""
 
     def __init__(self) -> None:
         self._records: list[Op] = []
@@ -230,19 +234,19 @@ class OpTable:
         self.prefix: dict[str, Op] = {}
 
     def register(self, op: OpT) -> OpT:
-        """Add a record and return it."""
+        """Add a record to the table and return it."""
         op.check()
         for name in (op.name, *op.aliases):
             if name in self:
                 raise RecordError(
-                    f"op {op.name} wants the name {name}, which is {self[name].name}'s: registered already"
+                    f"cannot register op {op.name}: the name {name} is registered already, by {self[name].name}"
                 )
             if name in self._reserved:
-                raise RecordError(f"an op cannot be called {name}: a builder or wiregrad.ops has something else there")
+                raise RecordError(f"an op cannot be called {name}: a builder or wiregrad.ops has such an attribute")
         for spelling in (*op.infix, op.prefix):
-            taken = (self.prefix if spelling == op.prefix else self.infix).get(spelling)
-            if spelling and taken:
-                raise RecordError(f"op {op.name} wants the spelling {spelling!r}, which is {taken.name}'s")
+            owner = (self.prefix if spelling == op.prefix else self.infix).get(spelling)
+            if spelling and owner:
+                raise RecordError(f"op {op.name} wants the spelling {spelling!r}, which is {owner.name}'s")
         self._codes[op.name] = len(self._records)
         self._records.append(op)
         self._aliases.update(dict.fromkeys(op.aliases, op.name))
@@ -252,17 +256,17 @@ class OpTable:
         return op
 
     def replace(self, old: Op, new: OpT) -> OpT:
-        """Put a record in the place of another of the same name; circuits that use it mean the new one."""
+        """Replace a record by another of the same name; existing circuits use the new one."""
         new.check()
         if new.name != old.name:
-            raise RecordError(f"{old.name} can only be replaced by an op of its name; got {new.name}")
+            raise RecordError(f"{old.name} can only be replaced by an op of the same name; got {new.name}")
         self._records[self.code(old)] = new
         return new
 
     def forget(self, op: Op) -> None:
-        """Take the newest record out again; circuits that use it become unreadable."""
+        """Remove the record that was registered last; circuits that use it can no longer be read."""
         if not self._records or self._records[-1] is not op:
-            raise RecordError(f"only the op registered last can be forgotten, and that is not {op.name}")
+            raise RecordError(f"only the op registered last can be removed, and that is not {op.name}")
         self._records.pop()
         del self._codes[op.name]
         for alias in op.aliases:
@@ -272,12 +276,13 @@ class OpTable:
                 del spellings[spelling]
 
     def defer(self, load: Callable[[], object]) -> None:
-        """Have more records loaded when a name is asked for that the table does not have yet."""
+        """Set a function that loads more records; it is called when an unknown name is looked up."""
         self._deferred = load
 
     def load(self) -> bool:
-        """Load what was deferred; returns whether there was something."""
-        load, self._deferred = self._deferred, None
+        """Load the deferred records, once; return whether there were any."""
+        load = self._deferred
+        self._deferred = None
         if load is None:
             return False
         load()
@@ -303,14 +308,14 @@ class OpTable:
         return len(self._records)
 
     def code(self, op: Op) -> int:
-        """Return the number that stands for a record in a circuit's arrays."""
+        """Return the number that represents a record in a circuit's arrays."""
         code = self._codes.get(op.name)
         if code is None or (self._records[code] is not op and not op.settings):
             raise UnknownOpError(f"op {op.name} is not registered; call wiregrad.ops.register(record) first")
         return code
 
     def callable_names(self) -> list[str]:
-        """Names of the ops a person can apply (not inputs and constants), other names included."""
+        """Return the names of the ops that users can apply (not inputs and constants), aliases included."""
         self.load()
         return [
             *(op.name for op in self._records if op.pattern is not Pattern.SOURCE and not op.per_call),
@@ -318,15 +323,15 @@ class OpTable:
         ]
 
     def scalar_names(self) -> list[str]:
-        """Names of the ops that work on numbers, as formulas have them."""
+        """Return the names of the ops that work on single numbers, as formulas use them."""
         return [name for name in self.callable_names() if self.is_scalar(name)]
 
     def is_scalar(self, name: str) -> bool:
-        """Return whether an op of this name works on numbers."""
+        """Return whether the op of this name works on single numbers."""
         return name in self and self[name].by_element
 
     def reserve(self, names: Iterable[str]) -> None:
-        """Keep names from ops, because they mean something else where ops are looked up as attributes."""
+        """Forbid names for ops, because they are other attributes where ops are attributes too."""
         self._reserved.update(names)
 
     def by_code(self) -> Sequence[Op]:
@@ -359,4 +364,5 @@ CONSTANT = TABLE.register(
         forward=_no_forward,
     )
 )
-INPUT_CODE, CONSTANT_CODE = TABLE.code(INPUT), TABLE.code(CONSTANT)
+INPUT_CODE = TABLE.code(INPUT)
+CONSTANT_CODE = TABLE.code(CONSTANT)

@@ -1,4 +1,4 @@
-"""Python's operators for things that ops can be applied to."""
+"""Python's operators for objects that ops can be applied to."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from wiregrad.ir.op import TABLE
 ARITHMETIC = {"+": "add", "-": "sub", "*": "mul", "/": "truediv", "**": "pow", "%": "mod", "//": "floordiv"}
 COMPARISONS = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge", "==": "eq", "!=": "ne"}
 SIGNS = {"-": "neg", "+": "pos"}
-"""What Python calls the operators of each spelling, between double underscores."""
+"""The special methods of each operator, without the double underscores."""
 
 
 class Operators:
-    """Spells ops as operators. `==` stays Python's own: two ports are equal if they are one object."""
+    """Operators that apply ops. `==` stays Python's own: two ports are equal if they are the same object."""
 
     __slots__ = ()
 

@@ -9,9 +9,9 @@ from wiregrad.errors import CycleError
 
 
 def topological(inputs: Sequence[Sequence[int]], name: Callable[[int], str]) -> list[int]:
-    """Return node indices in an order that can be run (Kahn's method, earlier nodes first).
+    """Return the nodes in topological order (Kahn's method; of several that are ready the earliest comes first).
 
-    A ring of nodes raises `CycleError` that names it.
+    A cycle raises `CycleError`, which names its nodes.
 
     >>> topological([[1], [], [0]], str)
     [1, 0, 2]

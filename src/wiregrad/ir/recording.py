@@ -1,8 +1,8 @@
 """A circuit that is still growing: flat columns, appended to node by node, frozen when it is done.
 
-Appending is the innermost step of everything that records, so what most nodes do not have (a mode, a type other than
-float64, another place than the node before) costs nothing: it is kept beside the columns, by index. It knows nodes by
-index only. What people write (ports, literals, strictness) is the builder's business.
+Appending is the innermost step of everything that records. What most nodes do not have (a mode, a type other than
+float64, another place than the node before) therefore costs nothing: it is kept beside the columns, by index. Nodes are
+known by index only; what people write (ports, literals, strictness) is the builder's business.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from wiregrad.ir.order import topological
 
 
 class Recording:
-    """Columns that grow. A negative source is a node that is still to come, resolved when the recording is frozen."""
+    """Columns that grow. A negative source stands for a node that is added later; freezing resolves it."""
 
     def __init__(self) -> None:
         self.codes = array("H")
@@ -37,20 +37,21 @@ class Recording:
         self._types: dict[int, int] = {}
         self._modes: dict[int, int] = {}
         self._arities: dict[int, int] = {}
-        """How many wires the nodes of variadic ops have."""
+        """Number of wires of each node of a variadic op."""
         self._settings: dict[int, tuple[tuple[str, Any], ...]] = {}
         self.certificates: list[Certificate] = []
-        self._places, self._groups = _Runs(), _Runs()
+        self._places = _Runs()
+        self._groups = _Runs()
         self.names: dict[str, int] = {}
         self._first_name: dict[int, str] = {}
         self._numbers: dict[str, int] = {}
-        """Which number to try first behind a name that is taken."""
+        """The first number to try as a suffix of a name that is taken."""
 
     def __len__(self) -> int:
         return len(self.codes)
 
     def append(self, code: int, sources: Iterable[int], kind: int, mode: int = DERIVE) -> int:
-        """Add a node at the current place and group, with its type's number; returns its index."""
+        """Add a node at the current place and group; `kind` is the number of its type. Return its index."""
         index = len(self.codes)
         self.codes.append(code)
         self._sources.extend(sources)
@@ -61,13 +62,13 @@ class Recording:
         return index
 
     def append_op(self, op: Op, sources: Sequence[int], kind: WireType, mode: int = DERIVE) -> int:
-        """Add a node of an op, which may have settings and any number of wires; returns its index."""
+        """Add a node of an op, which may have settings and any number of wires; return its index."""
         index = self.append(TABLE.code(op), sources, self.type_table.number(kind), mode if op.kinks else DERIVE)
         self.note(index, op, len(sources))
         return index
 
     def note(self, index: int, op: Op, arity: int) -> None:
-        """Keep what a node has that its op's record does not say."""
+        """Store what a node has that the table's record does not say: its settings and, if variadic, its arity."""
         if op.settings:
             self._settings[index] = op.settings
         if op.variadic:
@@ -81,7 +82,7 @@ class Recording:
         return index
 
     def append_constant(self, value: Any) -> int:
-        """Add a constant, given as the NumPy value it is."""
+        """Add a constant, which is a NumPy value."""
         kind = self.type_table.number(type_of_constant(value))
         self._constants.append(value)
         return self.append(CONSTANT_CODE, (), kind)
@@ -92,33 +93,33 @@ class Recording:
 
     @property
     def place(self) -> Place | None:
-        """Where the nodes that come next were written."""
+        """The place in the source of the nodes that are added next."""
         place: Place | None = self._places.current
         return place
 
     @property
     def group(self) -> str:
-        """The group that the nodes that come next belong to."""
+        """The group of the nodes that are added next."""
         return self._groups.current or ""
 
     def move_to(self, place: Place | None, group: str) -> None:
-        """Mark the nodes that come next as written at a place and in a group."""
+        """Set the place and the group of the nodes that are added next."""
         self._places.change(len(self), place)
         self._groups.change(len(self), group or None)
 
     def follow(self, circuit: Circuit, node: int) -> None:
-        """Mark the nodes that come next as written where a circuit's node was."""
+        """Set the place and the group of the nodes that are added next to those of a circuit's node."""
         self.move_to(circuit.columns.places.at(node), circuit.columns.groups.at(node) or "")
 
     def copy(self, circuit: Circuit, row: Row, sources: Sequence[int]) -> int:
-        """Add a circuit's node with new sources; place, group and mode come along, its names do not."""
+        """Add a copy of a circuit's node with new sources; place, group and mode are copied, names are not."""
         self.follow(circuit, row.node)
         if row.op is CONSTANT:
             self._constants.append(circuit.constant_of(row.node))
         return self.append_op(row.op, sources, circuit.type_of(row.node), row.mode)
 
     def load(self, circuit: Circuit) -> None:
-        """Begin with all nodes of a circuit, at the same indices; outputs are left out."""
+        """Start from all nodes of a circuit, at the same indices; its outputs are not copied."""
         if len(self):
             raise CircuitError("only an empty recording can load a circuit")
         columns = circuit.columns
@@ -129,7 +130,7 @@ class Recording:
         unusual = np.flatnonzero(numbers != self._float)
         self._types = dict(zip(unusual.tolist(), numbers[unusual].tolist(), strict=True))
         modes = np.zeros(circuit.size, np.uint8) if columns.modes is None else columns.modes
-        # A mode that was decided stays as it is, 0 too, which a node might not derive again.
+        # Modes are kept as they were decided, 0 included: deriving them again might give another mode.
         self._modes = {node: int(mode) for node, mode in enumerate(modes.tolist()) if _may_kink(columns.codes[node])}
         for node in np.flatnonzero(_variadic()[columns.codes]).tolist():
             self._arities[node] = int(columns.starts[node + 1] - columns.starts[node])
@@ -143,23 +144,23 @@ class Recording:
             self.name(node, name)
 
     def name(self, index: int, name: str) -> None:
-        """Give a node one more name; the first one given is the one shown."""
+        """Give a node another name; the first name that it was given is the one shown."""
         name = self.check_free(name)
         self.names[name] = index
         self._first_name.setdefault(index, name)
 
     def check_free(self, name: str) -> str:
-        """Return the name in its normal form; raise if it is none or a node has it."""
+        """Return the name in its normal form; raise if it is not a valid name or is taken."""
         name = check_name(name)
         if name in self.names:
             raise DuplicateNameError(f"the name {name} is taken already; every node needs its own")
         return name
 
     def free_name(self, wanted: str) -> str:
-        """Return the wanted name, with a number behind it if it is taken."""
+        """Return the wanted name, with a number as suffix if it is taken."""
         if wanted not in self.names:
             return wanted
-        # All smaller numbers are taken: without this, naming the same variable again and again takes ever longer.
+        # All smaller numbers are taken; trying them again would make naming the same variable ever slower.
         number = self._numbers.get(wanted, 1)
         while (name := f"{wanted}_{number}") in self.names:
             number += 1
@@ -175,14 +176,14 @@ class Recording:
         return self._first_name.get(index, automatic(index))
 
     def forget_name(self, index: int, name: str) -> None:
-        """Take back the only name that a node was given."""
+        """Remove the only name that a node was given."""
         del self.names[name], self._first_name[index]
         wanted, _, number = name.rpartition("_")
         if number.isdecimal() and 0 < int(number) < self._numbers.get(wanted, 0):
             self._numbers[wanted] = int(number)
 
     def freeze(self, roots: Mapping[str, int], name: str, awaited: Mapping[int, int] | None = None) -> Circuit:
-        """Return the circuit so far; `awaited` says which nodes the negative sources turned out to be."""
+        """Return the circuit so far; `awaited` maps the negative sources to the nodes that they stand for."""
         sources, order = self._ordered(awaited or {})
         codes = _permuted(np.array(self.codes, np.uint16), order)
         starts = self._starts(codes, order)
@@ -192,10 +193,11 @@ class Recording:
         types = self._column(self._types, self._float, order).astype(np.uint16)
         type_table = tuple(self.type_table.numbers)
         if order is not None:
+            # Types of nodes that read later ones were unknown when these nodes were added.
             inputs = {node: type_table[types[node]] for node in np.flatnonzero(codes == INPUT_CODE).tolist()}
-            shown = [self.name_of(node) for node in order]
+            names = [self.name_of(node) for node in order]
             rows = _rows(codes, starts, sources, settings)
-            types, type_table = infer_types(rows, inputs, constants, shown.__getitem__)
+            types, type_table = infer_types(rows, inputs, constants, names.__getitem__)
         modes = self._column(self._modes, DERIVE, order).tolist()
         columns = Columns(
             name=name,
@@ -218,7 +220,7 @@ class Recording:
         return Circuit(columns)
 
     def _starts(self, codes: NDArray[np.uint16], order: list[int] | None) -> NDArray[np.int32]:
-        """Return where the sources of each node begin, in the order given."""
+        """Return where the sources of each node begin, for the nodes in this order."""
         arities = np.array([len(op.inputs) for op in TABLE])[codes]
         if self._arities:
             position = np.arange(len(codes)) if order is None else np.argsort(order)
@@ -231,7 +233,7 @@ class Recording:
         return _permuted(column, order)
 
     def _ordered(self, awaited: Mapping[int, int]) -> tuple[list[int], list[int] | None]:
-        """Return the sources, and the order to put the nodes in if some were read before they came."""
+        """Return the sources, and the topological order of the nodes if some were read before they were added."""
         sources = self._sources.tolist()
         if not awaited:
             return sources, None
@@ -250,7 +252,7 @@ class Recording:
 
 
 class _Runs:
-    """A growing column of labels, kept as the points where the label changes."""
+    """A growing column of labels, stored as the points where the label changes."""
 
     def __init__(self) -> None:
         self.current: Any = None
@@ -258,17 +260,16 @@ class _Runs:
         self._labels: list[Any] = [None]
 
     def change(self, index: int, label: Any) -> None:
-        """Give the nodes from an index on a label."""
+        """Set the label of the nodes from an index on."""
         if label != self.current:
             self.current = label
             self._since.append(index)
             self._labels.append(label)
 
     def load(self, labels: Labels) -> None:
-        """Take over the labels of a circuit."""
+        """Copy the labels of a circuit."""
         if labels.index is not None:
-            changes = np.flatnonzero(np.diff(labels.index, prepend=-1)).tolist()
-            for index in changes:
+            for index in np.flatnonzero(np.diff(labels.index, prepend=-1)).tolist():
                 self.change(index, labels.at(index))
 
     def labels(self, size: int, order: list[int] | None) -> Labels:
@@ -284,17 +285,17 @@ def _may_kink(code: int) -> bool:
 
 
 def _variadic() -> NDArray[np.bool_]:
-    """Return, per op code, whether its nodes have any number of wires."""
+    """Return for each op code whether the op takes any number of wires."""
     return np.array([op.variadic for op in TABLE])
 
 
-def _labels(given: Mapping[int, Any], size: int, order: list[int] | None) -> Labels:
-    """Return labels of which few nodes have one."""
-    if not given:
+def _labels(label_of_node: Mapping[int, Any], size: int, order: list[int] | None) -> Labels:
+    """Return the labels of a circuit in which few nodes have one."""
+    if not label_of_node:
         return Labels()
     table: dict[Any, int] = {}
     index = np.full(size, -1, np.int32)
-    for node, label in given.items():
+    for node, label in label_of_node.items():
         index[node] = table.setdefault(label, len(table))
     return Labels.of(tuple(table), _permuted(index, order))
 
@@ -309,7 +310,9 @@ def _permuted(column: NDArray[ScalarT], order: list[int] | None) -> NDArray[Scal
 def _rows(
     codes: NDArray[np.uint16], starts: NDArray[np.int32], sources: list[int], settings: Labels
 ) -> Iterator[tuple[Op, list[int]]]:
-    ops, begin = TABLE.by_code(), starts.tolist()
+    ops = TABLE.by_code()
+    begin = starts.tolist()
     for i, code in enumerate(codes.tolist()):
         own = settings.at(i)
-        yield ops[code] if own is None else ops[code].bind(dict(own)), sources[begin[i] : begin[i + 1]]
+        op = ops[code] if own is None else ops[code].bind(dict(own))
+        yield op, sources[begin[i] : begin[i + 1]]

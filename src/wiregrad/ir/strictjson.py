@@ -1,8 +1,8 @@
-"""Read JSON that nobody vouches for.
+"""Read JSON from untrusted sources.
 
-Kept true of what is returned: no key stood twice in one object, nothing is nested deeper than allowed, every number is
-finite and no whole number is longer than a machine's. What does not fit is refused before it can cost time or room:
-brackets and commas are counted first, a block at a time.
+What is returned is known to have no key twice in one object, no nesting deeper than allowed, finite numbers only, and
+no integer with more digits than int64 has. What does not fit is refused before it can cost time or memory: brackets
+and commas are counted first, a block at a time.
 """
 
 from __future__ import annotations
@@ -17,24 +17,25 @@ from numpy.typing import NDArray
 from wiregrad.errors import FileFormatError, shown
 
 MAX_BYTES = 256 * 2**20
-"""How long a text may be."""
+"""Maximum length of a text."""
 MAX_DEPTH = 80
-"""How deep lists and objects may nest: an array of 64 axes fits."""
+"""Maximum nesting of lists and objects: an array of 64 axes fits."""
 MAX_ITEMS = 30_000_000
-"""How many lists, objects and commas a text may have: each takes a hundred bytes or so, and two letters can be one."""
+"""Maximum number of lists, objects and commas: two characters can become an object of a hundred bytes."""
 MAX_DIGITS = 20
-"""How many characters a whole number may have: those of int64 fit."""
+"""Maximum number of characters of an integer: every int64 fits."""
 MARK = b"\xef\xbb\xbf"
-"""What editors of some systems put before a text."""
+"""The byte order mark that some editors put before a text."""
 
 _BLOCK = 2**18
 _STEPS = np.zeros(256, np.int8)
-_STEPS[list(b"[{")], _STEPS[list(b"]}")] = 1, -1
+_STEPS[list(b"[{")] = 1
+_STEPS[list(b"]}")] = -1
 _ITEMS = np.isin(np.arange(256), list(b"[{,"))
 
 
 def loads(text: str | bytes) -> Any:
-    """Read JSON, or raise `FileFormatError` saying what is wrong and where.
+    """Parse JSON; raise `FileFormatError`, which says what is wrong and where.
 
     >>> loads('{"a": [1, 2.5]}')
     {'a': [1, 2.5]}
@@ -48,7 +49,7 @@ def loads(text: str | bytes) -> Any:
     if not data.strip():
         raise FileFormatError("not JSON: the text is empty")
     try:
-        # As text: from bytes, json guesses an encoding.
+        # Decoded first, because json guesses the encoding of bytes.
         return json.loads(
             data.decode(), object_pairs_hook=_object, parse_int=whole, parse_float=finite, parse_constant=_none
         )
@@ -57,7 +58,7 @@ def loads(text: str | bytes) -> Any:
 
 
 def is_json(data: bytes) -> bool:
-    """Return whether data begins as an object of JSON does.
+    """Return whether data begins like a JSON object.
 
     >>> is_json(b' {"a": 1}'), is_json(b"circuit f")
     (True, False)
@@ -76,14 +77,17 @@ def _encoded(text: str | bytes | bytearray) -> bytes:
 
 
 def check_room(data: bytes) -> None:
-    """Raise if lists and objects nest too deep, or there are too many of them and of commas; strings do not count.
+    """Raise if lists and objects nest too deeply, or if there are too many of them and of commas outside strings.
 
     >>> check_room(b"[" * 100)
     Traceback (most recent call last):
         ...
     wiregrad.errors.FileFormatError: lists and objects nest deeper than 80 levels; no deeper ones are read
     """
-    depth, items, inside, escaped = 0, 0, False, False
+    depth = 0
+    items = 0
+    inside = False
+    escaped = False
     for start in range(0, len(data), _BLOCK):
         block = np.frombuffer(data, np.uint8, min(_BLOCK, len(data) - start), start)
         quotes, escaped = _quotes(block, escaped)
@@ -100,12 +104,12 @@ def check_room(data: bytes) -> None:
 
 
 def _quotes(block: NDArray[np.uint8], escaped: bool) -> tuple[NDArray[np.bool_], bool]:
-    """Return which bytes are quotes that no backslash stands for, and whether the first byte behind is escaped."""
+    """Return which bytes are unescaped quotes, and whether the first byte after the block is escaped."""
     quotes = block == ord('"')
     slashes = block == ord("\\")
     if not escaped and not slashes.any():
         return quotes, False
-    # An odd number of backslashes before a byte escapes it: count from the last byte that is none.
+    # An odd number of backslashes before a byte escapes it: count from the last byte that is no backslash.
     place = np.arange(len(block), dtype=np.int32)
     last = np.maximum.accumulate(np.where(slashes, np.int32(-1), place))
     odd = (place - last + (last < 0) * escaped) % 2 == 1
@@ -113,16 +117,16 @@ def _quotes(block: NDArray[np.uint8], escaped: bool) -> tuple[NDArray[np.bool_],
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    members = dict(pairs)
+    if len(members) < len(pairs):
         seen: set[str] = set()
-        twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
-        raise FileFormatError(f"the key {shown(twice)} stands twice in one object; which one counts nobody can say")
-    return found
+        repeated = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+        raise FileFormatError(f"the key {shown(repeated)} appears twice in one object, so its value is ambiguous")
+    return members
 
 
 def whole(text: str) -> int | float:
-    """Read a whole number; -0 is a float, for no whole number has its sign.
+    """Parse an integer; -0 becomes a float, since no integer has that sign.
 
     >>> whole("12"), whole("-0")
     (12, -0.0)
@@ -133,7 +137,7 @@ def whole(text: str) -> int | float:
 
 
 def finite(text: str) -> float:
-    """Read a number that is not larger than any float64.
+    """Parse a number that float64 can hold.
 
     >>> finite("2.5e3")
     2500.0
@@ -145,4 +149,4 @@ def finite(text: str) -> float:
 
 
 def _none(text: str) -> Any:
-    raise FileFormatError(f"{text} is no JSON; write the string {text.lower().replace('infinity', 'inf')!r}")
+    raise FileFormatError(f"{text} is not JSON; write the string {text.lower().replace('infinity', 'inf')!r}")

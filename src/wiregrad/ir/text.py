@@ -1,4 +1,4 @@
-"""The text form: one node per line, readable, diffable, read back exactly.
+"""The text form of a circuit: one node per line, readable, diffable, read back exactly.
 
     circuit f
     input a, b, c
@@ -6,11 +6,11 @@
     f = multiply e c   # formula:1:1
     output f
 
-Nodes without a name are written `%` and a number. `e = g = add a b` gives a node two names. What an op is set to
-stands behind its wires: `y = sum x axes=[-1] keepdims=false`. A kink mode is written only where it is not the op's
-default. `steered %12 true` says that a node's value decided what Python did. Elements of arrays, and numbers that are
-neither float64 nor bool, stand behind their type as in JSON: `w = constant float32[2] [1.5,"nan"]`. Behind `#` stand
-place and group; anything else there is a comment. Lines may come in any order: they are sorted when read.
+Nodes without a name are written as `%` and a number. `e = g = add a b` gives a node two names. Settings of an op follow
+its wires: `y = sum x axes=[-1] keepdims=false`. A kink mode is written only where it is not the op's default.
+`steered %12 true` says that the value of a node decided what Python did. Elements of arrays, and numbers that are
+neither float64 nor bool, follow their type as in JSON: `w = constant float32[2] [1.5,"nan"]`. After `#` come place and
+group; any other text there is a comment. The lines may be in any order: nodes are sorted when the text is read.
 """
 
 from __future__ import annotations
@@ -52,10 +52,12 @@ _SHAPE_OR_COMMA = re.compile(r"\[[^\]]*+\]?|,")
 _NUMBER = re.compile(r"-?(?:[0-9]+(?:\.[0-9]*)?(?:e[-+]?[0-9]+)?|inf|nan)")
 _INTEGER = re.compile(r"-?[0-9]+")
 _CONSTANTS = {"NaN": "nan", "Infinity": "inf", "-Infinity": "-inf"}
-"""Words that json knows, and how elements have them."""
+"""Python's json words for numbers that are not finite, and the words of elements."""
 _LISTS = ("input", "output")
-MAX_WORDS, MAX_LETTERS = 2 * MAX_NODES, 1_000_000
-"""How many words a line may have, and how many characters if some are not ASCII: one can stand for 18 others."""
+MAX_WORDS = 2 * MAX_NODES
+"""Maximum number of words in a line."""
+MAX_LETTERS = 1_000_000
+"""Maximum length of a line that is not ASCII: normalizing it can turn one character into 18."""
 _PLAIN = re.compile(r"[\w./\\<>-]+")
 _QUOTED = r'[\w./\\<>-]+|"(?:[^"\\]|\\.)*"'
 _NOTE = re.compile(rf'(?:({_QUOTED}):([0-9]{{1,9}})(?::([0-9]{{1,9}}))?)?(?:(?:^| )in ("(?:[^"\\]|\\.)*"))?')
@@ -90,7 +92,8 @@ def _names_of(node: int, names: dict[int, list[str]]) -> list[str]:
 def _lines(circuit: Circuit, names: dict[int, list[str]]) -> Iterator[tuple[str, str]]:
     usual = derive_modes(((row.op, row.sources) for row in circuit.rows()), [DERIVE] * circuit.size)
     constants = circuit.constants()
-    places, groups = circuit.columns.places, circuit.columns.groups
+    places = circuit.columns.places
+    groups = circuit.columns.groups
     inputs: list[str] = []
     for row in circuit.rows():
         own = " = ".join(_names_of(row.node, names))
@@ -115,7 +118,7 @@ def _write_constant(value: Any) -> str:
 
 
 def _written(kind: str, value: Any) -> str:
-    """Return a number as it is where that says its type, else the type and its elements."""
+    """Write a number alone if it implies its type, otherwise the type and the elements."""
     if type(value) is bool or kind == INTEGER:
         return str(value).lower()
     usual = type(value) is float or (type(value) is str and value in WORDS)
@@ -123,7 +126,7 @@ def _written(kind: str, value: Any) -> str:
 
 
 def _write_json(value: Any) -> str:
-    # One token: no space, and nothing that begins a comment.
+    # The result must be one token: no space, no sign that begins a comment or a setting.
     text = json.dumps(value, separators=(",", ":"))
     return text.replace(" ", "\\u0020").replace("#", "\\u0023").replace("=", "\\u003d")
 
@@ -155,7 +158,7 @@ def _quoted(text: str) -> str:
 
 @dataclass(slots=True)
 class _Statement:
-    """One node of the text, before names are looked up."""
+    """One node of the text, before its operands are resolved."""
 
     line: int
     names: list[str]
@@ -173,7 +176,7 @@ def parse_text(text: str) -> Circuit:
 
 
 class _Reader:
-    """Reads the lines, then looks names up, then builds."""
+    """Reads all lines, then resolves names and builds the circuit."""
 
     def __init__(self, text: str) -> None:
         if not isinstance(text, str):
@@ -217,12 +220,13 @@ class _Reader:
             )
 
     def _node(self, line: int, tokens: list[str], note: str) -> _Statement:
-        names, k = [], 0
+        names = []
+        k = 0
         while k + 1 < len(tokens) and tokens[k + 1] == "=":
             names.append(tokens[k])
             k += 2
         if k >= len(tokens):
-            raise _wrong(line, "wanted an op behind '='", " ".join(tokens))
+            raise _wrong(line, "wanted an op after '='", " ".join(tokens))
         if tokens[k] not in TABLE or tokens[k] == INPUT.name:
             raise _unknown_op(line, tokens[k:])
         statement = _Statement(line, names, TABLE[tokens[k]], tokens[k + 1 :], note=note)
@@ -232,27 +236,32 @@ class _Reader:
             return statement
         self._settings(statement)
         if statement.operands and statement.operands[-1].startswith("kink="):
-            mode = parse_mode(statement.operands.pop()[len("kink=") :], statement.op.inputs)
-            if mode is None or not statement.op.kinks:
-                raise _wrong(line, "wanted kink=CONVENTION:INPUTS, behind an op that has kinks", tokens[-1])
-            statement.mode = mode
+            self._read_kink(statement)
         try:
             statement.op.complete(statement.operands)
         except ArityError as error:
             raise ArityError(f"line {line}: {error}") from None
         return statement
 
+    def _read_kink(self, statement: _Statement) -> None:
+        """Move the kink mode, which is the last operand, to its own field."""
+        token = statement.operands.pop()
+        mode = parse_mode(token[len("kink=") :], statement.op.inputs)
+        if mode is None or not statement.op.kinks:
+            raise _wrong(statement.line, "wanted kink=CONVENTION:INPUTS, after an op that has kinks", token)
+        statement.mode = mode
+
     def _settings(self, statement: _Statement) -> None:
-        """Take `name=value` from the operands and bind the op to them."""
-        found: dict[str, Any] = {}
+        """Move the settings (`name=value`) from the operands to the op."""
+        settings: dict[str, Any] = {}
         for token in [token for token in statement.operands if "=" in token and not token.startswith("kink=")]:
             name, _, text = token.partition("=")
-            if not name.isidentifier() or name in found:
+            if not name.isidentifier() or name in settings:
                 raise _wrong(statement.line, "wanted NAME=VALUE once for each setting", token)
-            found[name] = _read_json(statement.line, text, float)
+            settings[name] = _read_json(statement.line, text, float)
             statement.operands.remove(token)
         try:
-            statement.op = bound(statement.op, found)
+            statement.op = bound(statement.op, settings)
         except CircuitError as error:
             raise TextError(f"line {statement.line}: {error}") from None
 
@@ -278,10 +287,10 @@ class _Reader:
         self.statements.append(statement)
 
     def _find(self, name: str, line: int) -> int:
-        found = self.index.get(name)
-        if found is None:
+        node = self.index.get(name)
+        if node is None:
             raise TextError(f"line {line}: no node is called {shown(name)}{suggest(name, self.index)}")
-        return found
+        return node
 
     def circuit(self) -> Circuit:
         check_count(len(self.statements))
@@ -323,8 +332,8 @@ class _Reader:
 
 
 def _items(text: str) -> list[str]:
-    """Return what stands between the commas outside of shapes, in time that grows with the text alone."""
-    return _SHAPE_OR_COMMA.sub(lambda found: "\n" if found[0] == "," else found[0], text).split("\n")
+    """Split a text at the commas outside of shapes, in linear time."""
+    return _SHAPE_OR_COMMA.sub(lambda match: "\n" if match[0] == "," else match[0], text).split("\n")
 
 
 def _checked(name: object, line: int) -> str:
@@ -338,7 +347,7 @@ def _read_constant(line: int, operands: list[str]) -> Any:
     if len(operands) == 1:
         if operands[0] in ("true", "false"):
             return np.bool_(operands[0] == "true")
-        # float() alone would take '1_0' and other spellings that are never written.
+        # float() alone would accept '1_0' and other spellings that are never written.
         if _NUMBER.fullmatch(operands[0]):
             value = np.float64(operands[0])
             if np.isfinite(value) or operands[0].endswith(("inf", "nan")):
@@ -348,12 +357,12 @@ def _read_constant(line: int, operands: list[str]) -> Any:
         with _at(line):
             return read_elements(kind, _read_json(line, operands[1]))
     raise _wrong(
-        line, "wanted one number, true or false, or a type and its elements behind 'constant'", " ".join(operands)
+        line, "wanted one number, true or false, or a type and its elements after 'constant'", " ".join(operands)
     )
 
 
 def _read_outcome(line: int, operands: list[str]) -> Any:
-    """Return the outcome that steered Python: written as a constant is, but a whole number is one."""
+    """Return the outcome that steered Python: written like a constant, except that integers stay integers."""
     if len(operands) == 1 and _INTEGER.fullmatch(operands[0]):
         with _at(line):
             return read_outcome(INTEGER, operands[0])
@@ -365,7 +374,7 @@ def _read_outcome(line: int, operands: list[str]) -> Any:
 
 @contextmanager
 def _at(line: int) -> Iterator[None]:
-    """Say of a value that does not fit which line it stands in."""
+    """Name the line in errors about a value."""
     try:
         yield
     except FileFormatError as error:
@@ -373,7 +382,7 @@ def _at(line: int) -> Iterator[None]:
 
 
 def _read_json(line: int, text: str, special: Callable[[str], Any] = _CONSTANTS.__getitem__) -> Any:
-    """Read a value as strictly as a file; `special` makes something of NaN and the infinities."""
+    """Parse a value as strictly as a file; `special` converts the words for NaN and the infinities."""
     with _at(line):
         try:
             if len(text) > 1000:
@@ -387,7 +396,7 @@ def _read_json(line: int, text: str, special: Callable[[str], Any] = _CONSTANTS.
 
 
 def _no_object(_: Any) -> Any:
-    raise ValueError("no setting is an object")
+    raise ValueError("a setting cannot be an object")
 
 
 def _read_note(note: str) -> tuple[Place | None, str | None]:

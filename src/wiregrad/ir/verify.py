@@ -1,4 +1,4 @@
-"""The verifier: what must hold for arrays to be a circuit. What comes from outside is checked here, never trusted."""
+"""The verifier: what must hold for arrays to form a circuit. Circuits from outside are checked here, never trusted."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from wiregrad.ir.op import CONSTANT_CODE, INPUT_CODE, TABLE
 
 
 def verify(circuit: Circuit) -> Circuit:
-    """Return the circuit if it is well formed, else raise `CircuitError`."""
+    """Return the circuit if it is well formed; raise `CircuitError` otherwise."""
     check_arrays(circuit.columns)
     _check_names(circuit)
     _check_types(circuit)
@@ -22,7 +22,7 @@ def verify(circuit: Circuit) -> Circuit:
 
 
 def check_arrays(columns: Columns) -> None:
-    """Raise `CircuitError` unless the arrays are those of some circuit: all that native code relies on."""
+    """Raise `CircuitError` unless the arrays form a circuit; native code relies on no more than this."""
     _check_shape(columns)
     _check_order(columns)
     _check_arity(columns)
@@ -60,18 +60,18 @@ def _check_order(c: Columns) -> None:
     wrong = np.flatnonzero((c.sources < 0) | (c.sources >= readers))
     if len(wrong):
         k = int(wrong[0])
-        raise CircuitError(f"node {readers[k]} reads node {c.sources[k]}, which does not stand before it")
+        raise CircuitError(f"node {readers[k]} reads node {c.sources[k]}, which does not come before it")
 
 
 def _check_arity(c: Columns) -> None:
-    wanted = np.array([len(op.inputs) for op in TABLE])[c.codes]
-    given = np.diff(c.starts)
+    arities = np.array([len(op.inputs) for op in TABLE])[c.codes]
+    counts = np.diff(c.starts)
     variadic = np.array([op.variadic for op in TABLE])[c.codes]
-    wrong = np.flatnonzero((wanted != given) & ~(variadic & (given > 0)))
+    wrong = np.flatnonzero((arities != counts) & ~(variadic & (counts > 0)))
     if len(wrong):
         k = int(wrong[0])
         op = TABLE.by_code()[c.codes[k]]
-        raise CircuitError(f"node {k} applies {op.name} to {np.diff(c.starts)[k]} wires; it takes {wanted[k]}")
+        raise CircuitError(f"node {k} applies {op.name} to {counts[k]} wires; it takes {arities[k]}")
 
 
 def _check_leaves(c: Columns) -> None:
@@ -91,10 +91,10 @@ def _check_names(circuit: Circuit) -> None:
         "a name must belong to one of the nodes",
     )
     if len(set(c.labels)) != len(c.labels):
-        raise DuplicateNameError("two outputs have one label")
-    twice = c.names.duplicate()
-    if twice is not None:
-        raise DuplicateNameError(f"two nodes are called {twice}")
+        raise DuplicateNameError("two outputs have the same label")
+    duplicate = c.names.duplicate()
+    if duplicate is not None:
+        raise DuplicateNameError(f"two nodes are called {duplicate}")
     wrong = circuit.misnamed_output()
     _require(wrong is None, f"output {wrong} is not the node called {wrong}")
     unnamed = np.setdiff1d(np.flatnonzero(c.codes == INPUT_CODE), c.names.nodes)
@@ -106,6 +106,6 @@ def _check_types(circuit: Circuit) -> None:
     rows = ((row.op, row.sources) for row in circuit.rows())
     inputs = {node: circuit.type_of(node) for node in circuit.input_indices()}
     types, table = infer_types(rows, inputs, c.constants, circuit.name_of)
-    for node, (given, found) in enumerate(zip(c.types.tolist(), types.tolist(), strict=True)):
-        if c.type_table[given] != table[found]:
-            raise CircuitError(f"node {node} claims type {c.type_table[given]}; it is {table[found]}")
+    for node, (claimed, inferred) in enumerate(zip(c.types.tolist(), types.tolist(), strict=True)):
+        if c.type_table[claimed] != table[inferred]:
+            raise CircuitError(f"node {node} claims type {c.type_table[claimed]}; it is {table[inferred]}")

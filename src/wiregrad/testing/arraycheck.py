@@ -1,4 +1,4 @@
-"""Checks of elementwise ops on arrays that follow from their records: what one number does, each of many does too."""
+"""Checks of elementwise ops on arrays that follow from their records: every element behaves like a single number."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from wiregrad.testing.opcheck import smooth_slots
 
 
 def array_checks(op: Elementwise) -> Iterator[Check]:
-    """Return the checks of an elementwise op on arrays: of size 0 and 1, stretched, in every dtype and layout."""
+    """Return the checks of an elementwise op on arrays: of size 0 and 1, broadcast, in every dtype and layout."""
     for what, columns in _variants(op):
         for dtype in (FLOAT64, FLOAT32):
             for layout in layouts_for(columns):
@@ -39,7 +39,7 @@ def array_checks(op: Elementwise) -> Iterator[Check]:
 
 
 def _variants(op: Elementwise) -> Iterator[tuple[str, list[Any]]]:
-    """Return arrays made of the samples of an op, one per input."""
+    """Return operands made of the samples of an op, one array per input, with a label."""
     points = op.points
     columns = [np.array([point[k] for point in points]) for k in range(len(op.inputs))]
     even = len(points) // 2 * 2
@@ -60,11 +60,13 @@ class Spread:
     """An elementwise op on arrays whose shapes broadcast."""
 
     def __init__(self, op: Elementwise, name: str, xs: Sequence[Any]) -> None:
-        self.op, self.name, self.xs = op, name, list(xs)
+        self.op = op
+        self.name = name
+        self.xs = list(xs)
         self.slots = [k for k, x in enumerate(xs) if x.dtype.kind == "f"]
 
     def checks(self) -> Iterator[Check]:
-        """Return the checks: value, type, gradients, modes, and that nothing changes in place."""
+        """Return the checks: value, type, gradients, both modes, vmap, and that nothing changes in place."""
         checked = [("value", self.check_value), ("type", self.check_type)]
         for slot in self.slots:
             checked.append((f"gradient type {self.op.inputs[slot]}", partial(self.check_gradient_type, slot)))
@@ -78,7 +80,7 @@ class Spread:
             yield Check(f"{self.name}: {what}", quietly(run))
 
     def call(self, *leaves: Any) -> Any:
-        """Apply the op to other numbers in the places of its real inputs."""
+        """Apply the op with other numbers for its real inputs."""
         rest = iter(leaves)
         return self.op(*[next(rest) if k in self.slots else x for k, x in enumerate(self.xs)])
 
@@ -89,29 +91,29 @@ class Spread:
 
     @cached_property
     def wanted(self) -> Any:
-        """What NumPy gives."""
+        """The output of the record's `forward`."""
         return np.asarray(self.op.forward(*self.xs))
 
     @cached_property
     def weights(self) -> Any:
-        """Fixed numbers by which the outputs are weighed."""
+        """Fixed weights of the outputs."""
         return np.asarray(normal(np.random.default_rng(5), self.wanted))
 
     @cached_property
     def gradients(self) -> dict[int, Any]:
-        """The gradient of the weighed outputs by each input."""
+        """The gradient of the weighted sum of the outputs by each input."""
         values, y = self._run
         if isinstance(y, Value):
             y.backward(self.weights[()])
         zeros = [np.zeros_like(self.xs[slot]) for slot in self.slots]
-        found = [
+        gradients = [
             zero if value.grad is None else np.asarray(value.grad) for value, zero in zip(values, zeros, strict=True)
         ]
-        return dict(zip(self.slots, found, strict=True))
+        return dict(zip(self.slots, gradients, strict=True))
 
     def check_value(self) -> None:
         """The value is what `forward` gives, bit for bit."""
-        # A number is computed by Python's own library, whose last bit may not be NumPy's.
+        # Single numbers are computed by Python's math library, whose last bit may differ from NumPy's.
         assert_near(data_of(self._run[1]), self.wanted, 0.0 if self.wanted.ndim else 1e-15)
 
     def check_type(self) -> None:
@@ -123,13 +125,14 @@ class Spread:
 
     def check_gradient_type(self, slot: int) -> None:
         """A gradient has its argument's dtype and shape."""
-        got, wanted = self.gradients[slot], self.xs[slot]
+        got = self.gradients[slot]
+        wanted = self.xs[slot]
         assert (got.dtype, got.shape) == (wanted.dtype, wanted.shape), (
             f"{got.dtype}{got.shape}, wanted {wanted.dtype}{wanted.shape}"
         )
 
     def check_gradient(self, slot: int) -> None:
-        """The gradient is the sum of what numbers, one by one, send back."""
+        """The gradient is the sum of the gradients of single numbers."""
         columns = [x.ravel().tolist() for x in np.broadcast_arrays(*self.xs)]
         sent = [_slopes(self.op, point)[slot] for point in zip(*columns, strict=True)]
         if not isinstance(self._run[1], Value):
@@ -173,7 +176,7 @@ class Spread:
 
 @cache
 def _slopes(op: Elementwise, point: tuple[Any, ...]) -> tuple[float, ...]:
-    """Return what an op on plain numbers sends back to each of them, 0 where nothing."""
+    """Return the slopes of an op at single numbers; 0 where there is none."""
     values = [Value(x) if isinstance(x, float) else x for x in point]
     y = op(*values)
     if isinstance(y, Value) and y.op is not None:
@@ -182,5 +185,5 @@ def _slopes(op: Elementwise, point: tuple[Any, ...]) -> tuple[float, ...]:
 
 
 def elementwise() -> list[Elementwise]:
-    """Return every elementwise op with something to differentiate or to compare."""
+    """Return every elementwise op that can be differentiated or takes numbers."""
     return [op for op in TABLE if isinstance(op, Elementwise) and (smooth_slots(op) or not op.takes_bool)]

@@ -1,7 +1,7 @@
-"""Random circuits that shrink: typed, seeded, made of whatever the op table holds.
+"""Random circuits that shrink: typed, seeded, made of all elementwise ops of the table.
 
-A test draws circuits from a seed and checks a property; when it fails, `shrink` looks for the smallest circuit that
-still fails, and the failure shows its text and seed.
+A test draws circuits from a seed and checks a property. If the check fails, `shrink` looks for a smallest circuit that
+still fails, and the error shows its text and the seed.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from wiregrad.passes.rewrite import Rewriter
 from wiregrad.passes.simplify import prune
 
 Check = Callable[[Circuit], None]
-"""Raises AssertionError (or anything else) for a circuit that does not hold."""
+"""A function that raises AssertionError (or any other error) if a circuit fails the check."""
 
 
 def random_circuit(rng: np.random.Generator, *, nodes: int = 12, ops: Sequence[Elementwise] | None = None) -> Circuit:
-    """Return a random circuit of about so many nodes.
+    """Return a random circuit of at most about `nodes` nodes.
 
     >>> random_circuit(np.random.default_rng(0)).inputs
     ('a', 'b', 'c', 'd')
@@ -37,18 +37,13 @@ def random_circuit(rng: np.random.Generator, *, nodes: int = 12, ops: Sequence[E
         op = choices[int(rng.integers(len(choices)))]
         if op.takes_bool and not bools:
             continue
-        operands = [
-            bools[rng.integers(len(bools))]
-            if name in op.takes_bool or (bools and rng.random() < 0.05)
-            else _operand(rng, builder, floats)
-            for name in op.inputs
-        ]
+        operands = _random_operands(rng, builder, op, floats, bools)
         place = Place("model.py", int(rng.integers(1, 50))) if rng.random() < 0.3 else None
         try:
             with builder.at(place, str(rng.choice(["", "net", "net/layer 1"]))):
                 port = builder.apply(op, *operands, mode=_mode(rng, op))
         except DomainError:
-            # A condition where NumPy wants a number.
+            # The op does not accept a condition as a number.
             continue
         for _ in range(int(rng.choice([0, 0, 0, 1, 2]))):
             builder.name(port, builder.recording.free_name(f"{op.name}_{rng.integers(100)}"))
@@ -56,8 +51,20 @@ def random_circuit(rng: np.random.Generator, *, nodes: int = 12, ops: Sequence[E
     return builder.build(floats[-1])
 
 
+def _random_operands(
+    rng: np.random.Generator, builder: Builder, op: Elementwise, floats: list[Port], bools: list[Port]
+) -> list[Port]:
+    """Return an operand for each input; now and then a condition in the place of a number."""
+    return [
+        bools[rng.integers(len(bools))]
+        if name in op.takes_bool or (bools and rng.random() < 0.05)
+        else _operand(rng, builder, floats)
+        for name in op.inputs
+    ]
+
+
 def random_point(rng: np.random.Generator, circuit: Circuit) -> dict[str, float]:
-    """Return a value for every input: mostly ordinary, sometimes exactly on a kink, seldom infinite or NaN."""
+    """Return a value for every input: mostly ordinary, sometimes exactly on a kink, rarely infinite or NaN."""
     ordinary = rng.normal(size=len(circuit.inputs)) * 2.0
     awkward = rng.choice([0.0, 0.0, 1.0, 1.0, -1.0, 0.5, 6.0, np.inf, np.nan], size=len(circuit.inputs))
     values = np.where(rng.random(len(circuit.inputs)) < 0.15, awkward, ordinary)
@@ -65,7 +72,7 @@ def random_point(rng: np.random.Generator, circuit: Circuit) -> dict[str, float]
 
 
 def check_random(check: Check, *, count: int, seed: int = 0, nodes: int = 20) -> None:
-    """Check `count` random circuits; on a failure raise with the seed and the smallest circuit that still fails."""
+    """Check `count` random circuits; a failure names the seed and a smallest circuit that still fails."""
     for k in range(count):
         rng = np.random.default_rng([seed, k])
         circuit = random_circuit(rng, nodes=int(rng.integers(1, nodes + 1)))
@@ -79,12 +86,11 @@ def check_random(check: Check, *, count: int, seed: int = 0, nodes: int = 20) ->
 
 
 def shrink(circuit: Circuit, fails: Callable[[Circuit], bool]) -> Circuit:
-    """Return a circuit that still fails and of which no smaller variant does."""
-    found = True
-    while found:
+    """Return a circuit that still fails and none of whose smaller variants does."""
+    smaller: Circuit | None = circuit
+    while smaller is not None:
+        circuit = smaller
         smaller = next((variant for variant in _variants(circuit) if fails(variant)), None)
-        found = smaller is not None
-        circuit = circuit if smaller is None else smaller
     return circuit
 
 
@@ -93,7 +99,7 @@ def _all_ops() -> list[Elementwise]:
 
 
 def _mode(rng: np.random.Generator, op: Elementwise) -> int:
-    """Return how a node treats its kinks: mostly as its op does, sometimes by another convention."""
+    """Return a kink mode: mostly the op's default, sometimes with another convention and literal inputs."""
     if not op.kinks or rng.random() < 0.8:
         return DERIVE
     literal = [slot for slot in range(len(op.inputs)) if rng.random() < 0.3]
@@ -103,7 +109,7 @@ def _mode(rng: np.random.Generator, op: Elementwise) -> int:
 def _operand(rng: np.random.Generator, builder: Builder, pool: list[Port]) -> Port:
     if rng.random() < 0.15:
         return builder.constant(float(rng.choice([0.0, 1.0, -1.0, 2.0, 0.5, -0.0, 3.0])))
-    # Recent nodes are likelier, so circuits grow deep as well as wide.
+    # Recent nodes are more likely, so that circuits become deep as well as wide.
     return pool[max(rng.integers(len(pool)), rng.integers(len(pool)))]
 
 
@@ -111,7 +117,7 @@ def _fails(check: Check, circuit: Circuit) -> bool:
     try:
         check(circuit)
     except WiregradError:
-        # A variant that is no circuit of its own kind shows nothing.
+        # A variant that cannot run does not count as a failure.
         return False
     except Exception:
         return True
@@ -119,7 +125,7 @@ def _fails(check: Check, circuit: Circuit) -> bool:
 
 
 def _variants(circuit: Circuit) -> Iterator[Circuit]:
-    """Return smaller circuits: an inner node as the output, or a node replaced by one of its own inputs."""
+    """Return smaller circuits: with an inner node as output, or with a node replaced by one of its inputs."""
     for node in range(circuit.size):
         if node != circuit.root() and circuit.type_of(node) == circuit.type_of(circuit.root()):
             smaller = Circuit(prune(circuit.with_output(circuit.name_of(node))).columns)

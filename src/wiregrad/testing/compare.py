@@ -1,4 +1,4 @@
-"""What checks of functions and ops on arrays have in common: layouts, directions, and how numbers are compared."""
+"""Helpers of the checks of functions and of ops on arrays: memory layouts, directions, comparing numbers."""
 
 from __future__ import annotations
 
@@ -11,20 +11,25 @@ import numpy as np
 from wiregrad.api.values import Value
 from wiregrad.frontends.lift import own
 
-FLOAT64, FLOAT32 = np.dtype(np.float64), np.dtype(np.float32)
+FLOAT64 = np.dtype(np.float64)
+FLOAT32 = np.dtype(np.float32)
 LAYOUTS = ("given", "fortran", "strided", "negative", "readonly")
-STENCIL, SECOND, MODES, LAYOUT, NARROW = 1e-7, 1e-6, 1e-12, 1e-12, 1e-3
-"""How far two numbers may be apart, relative to the larger of 1 and what is wanted."""
+STENCIL = 1e-7
+SECOND = 1e-6
+MODES = 1e-12
+LAYOUT = 1e-12
+NARROW = 1e-3
+"""Tolerances, relative to the larger of 1 and the wanted number."""
 
 
 class Check(NamedTuple):
-    """One comparison that can be made."""
+    """One comparison that can be run later."""
 
     label: str
     run: Callable[[], None]
 
     def failure(self) -> str:
-        """Run the check and return what is wrong; empty if nothing is."""
+        """Run the check; return a description of the failure, empty if it passes."""
         try:
             self.run()
         except Exception as error:
@@ -33,62 +38,64 @@ class Check(NamedTuple):
 
 
 def laid_out(array: Any, layout: str) -> Any:
-    """Return a copy of an array in a layout; unless as given, it is a view of what values need not copy."""
+    """Return a copy of an array in a memory layout; unless `given`, it is read-only, so that values do not copy it."""
     if layout == "given" or not array.ndim:
         return array.copy(order="K")
     if layout == "strided":
         base = np.zeros((*array.shape[:-1], 2 * array.shape[-1]), array.dtype)
         base[..., ::2] = array
         return own(base)[..., ::2]
-    turn = (slice(None, None, -1),) * array.ndim
+    reverse = (slice(None, None, -1),) * array.ndim
     if layout == "negative":
-        return own(array[turn])[turn]
+        return own(array[reverse])[reverse]
     return own(array.copy(order="F" if layout == "fortran" else "C"))
 
 
 def layouts_for(arrays: Iterable[Any]) -> list[str]:
-    """Return the layouts that differ for some of these arrays."""
-    most = max([np.ndim(x) if np.size(x) > 1 else 0 for x in arrays], default=0)
-    return [layout for layout in LAYOUTS if most > 1 or (most == 1 and layout != "fortran") or layout == "given"]
+    """Return the layouts that differ for at least one of these arrays."""
+    ndim = max([np.ndim(x) if np.size(x) > 1 else 0 for x in arrays], default=0)
+    return [layout for layout in LAYOUTS if ndim > 1 or (ndim == 1 and layout != "fortran") or layout == "given"]
 
 
 def quietly(run: Callable[[], None]) -> Callable[[], None]:
-    """Return a check that runs with NumPy's warnings off: means of nothing and the like are meant."""
+    """Return a check that runs without NumPy's warnings: means of empty arrays and the like are intended."""
 
-    def quiet() -> None:
+    def run_quietly() -> None:
         with np.errstate(all="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)
             run()
 
-    return quiet
+    return run_quietly
 
 
 def data_of(output: Any) -> Any:
-    """Return an output, a value or plain, as an array."""
+    """Return an output, a value or a plain number, as an array."""
     return np.asarray(output.data if isinstance(output, Value) else output)
 
 
 def normal(rng: np.random.Generator, like: Any) -> Any:
-    """Return random numbers of a shape and dtype."""
-    shape, dtype = np.shape(like), np.asarray(like).dtype
-    found = rng.normal(size=shape) + 1j * rng.normal(size=shape) if dtype.kind == "c" else rng.normal(size=shape)
-    return np.asarray(found).astype(dtype)[()]
+    """Return normally distributed numbers with the shape and dtype of an array."""
+    shape = np.shape(like)
+    dtype = np.asarray(like).dtype
+    numbers = rng.normal(size=shape) + 1j * rng.normal(size=shape) if dtype.kind == "c" else rng.normal(size=shape)
+    return np.asarray(numbers).astype(dtype)[()]
 
 
 def inner(one: Any, two: Any) -> float:
-    """Return the inner product of two arrays as arrays of real numbers."""
+    """Return the inner product of two arrays; complex numbers count as pairs of real ones."""
     return float(np.sum(np.conjugate(one) * two).real)
 
 
 def size_of(wanted: Any) -> float:
-    """Return the largest finite number of an array, at least 1: what a tolerance is relative to."""
+    """Return the largest finite magnitude in an array, at least 1; tolerances are relative to it."""
     finite = np.abs(wanted[np.isfinite(wanted)]) if wanted.dtype.kind in "fc" else np.zeros(0)
     return max(1.0, float(finite.max())) if finite.size else 1.0
 
 
 def assert_near(got: Any, wanted: Any, tolerance: float, scale: Any = 1.0) -> None:
-    """Raise unless two arrays are equal (NaN to NaN), or near, relative to the larger of `scale` and what is wanted."""
-    got, wanted = np.asarray(got), np.asarray(wanted)
+    """Raise unless two arrays are equal (NaN to NaN) or close, relative to the larger of `scale` and `wanted`."""
+    got = np.asarray(got)
+    wanted = np.asarray(wanted)
     assert got.shape == wanted.shape, f"shape {got.shape}, wanted {wanted.shape}"
     if wanted.dtype.kind not in "fc":
         assert np.array_equal(got, wanted), f"{got}, wanted {wanted}"

@@ -1,7 +1,7 @@
 """Checks of functions and of ops on arrays that follow from their samples alone.
 
-Every check is made in advance and run later: `checks(subject)` says what will be compared, so that checks can be
-counted without running one. A check that fails raises AssertionError with name, sample, variant and numbers.
+Checks are planned first and run later: `checks(subject)` lists what will be compared, so that checks can be counted
+without running them. A check that fails raises AssertionError with name, sample, variant and numbers.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from wiregrad.testing.compare import (
 )
 
 STEP = 2e-5
-"""How far a stencil reaches; samples may stand close to a pole, where a wider one would measure something else."""
+"""Step of the finite differences; samples may be close to a pole, where a larger step would be inaccurate."""
 ELEMENTS = 10
-"""How many elements of an argument are moved one by one; the others move together, in a random direction."""
+"""Maximum number of elements of an argument that are moved one by one; the others move in a random direction."""
 
 _PRODUCTS = "made of matrix products, which add up in another order than NumPy's own loops"
 ROUNDED: dict[str, str] = {
@@ -48,12 +48,12 @@ ROUNDED: dict[str, str] = {
     "float_power": "NumPy's two powers round differently",
     **dict.fromkeys("norm vector_norm".split(), "a root of a number and of an array differ in NumPy, in the last bit"),
 }
-"""Functions whose value is NumPy's up to rounding only, and why."""
+"""Functions whose value differs from NumPy's by rounding, and why."""
 
 
 @dataclass(frozen=True)
 class Subject:
-    """What is checked: a function made of ops, or the record of an op on arrays."""
+    """What is checked: a function composed of ops, or the record of an op on arrays."""
 
     name: str
     run: Callable[..., Any]
@@ -61,15 +61,15 @@ class Subject:
     reference: Callable[..., Any] | None = None
     """The NumPy function that it must equal."""
     tolerance: float = 0.0
-    """How far its value may be from the reference's."""
+    """Tolerance of the comparison with the reference."""
     blocking: bool = False
-    """Whether nothing flows through it."""
+    """Whether no gradient flows through it."""
 
 
 def subjects() -> list[Subject]:
     """Return every function and every op on arrays that has samples."""
-    found = [_of_function(entry) for entry in FUNCTIONS.values() if entry.samples is not None]
-    return found + [_of_record(op) for op in TABLE if isinstance(op, ArrayOp) and op.samples is not None]
+    functions = [_of_function(entry) for entry in FUNCTIONS.values() if entry.samples is not None]
+    return functions + [_of_record(op) for op in TABLE if isinstance(op, ArrayOp) and op.samples is not None]
 
 
 def _of_function(entry: Function) -> Subject:
@@ -86,18 +86,19 @@ def _of_record(op: ArrayOp) -> Subject:
 
 
 def unsampled() -> list[str]:
-    """Return the differentiable records and functions that have no samples."""
+    """Return the names of differentiable records and functions that have no samples."""
     records = [op for op in TABLE if isinstance(op, ArrayOp) and not isinstance(op, Blocking) and not op.samples]
-    # What runs a function of the user's has its rules from there.
+    # Ops that run a user's function have the user's rules.
     return [op.name for op in records if not op.per_call] + [
         entry.name for entry in FUNCTIONS.values() if entry.samples is None and _passes_gradients(entry)
     ]
 
 
 def _passes_gradients(entry: Function) -> bool:
-    """Return whether a function that was called with a value or two sends something back to them."""
+    """Return whether a function called with one or two values sends a gradient back to them."""
     for shape in ((2, 2), (3,)):
-        x, y = Value(0.5 + np.arange(np.prod(shape)).reshape(shape)), Value(np.full(shape, 0.3))
+        x = Value(0.5 + np.arange(np.prod(shape)).reshape(shape))
+        y = Value(np.full(shape, 0.3))
         for args in ((x,), (x, y), ([x, y],)):
             try:
                 results = [z for z in _flat(entry.run(*args)) if isinstance(z, Value) and z.op is not None]
@@ -111,30 +112,32 @@ def _passes_gradients(entry: Function) -> bool:
 
 
 def checks(subject: Subject) -> Iterator[Check]:
-    """Return all checks of a subject: per sample, dtype and layout."""
+    """Return all checks of a subject: for each sample, dtype and layout."""
     for number, (*args, settings) in enumerate(subject.samples(np.random.default_rng(7))):
-        given = Case(subject, f"{subject.name}, sample {number}", args, settings)
-        yield from given.checks()
-        for dtype in [FLOAT64] if given.is_complex else [FLOAT64, FLOAT32]:
-            for layout in given.layouts:
+        case = Case(subject, f"{subject.name}, sample {number}", args, settings)
+        yield from case.checks()
+        for dtype in [FLOAT64] if case.is_complex else [FLOAT64, FLOAT32]:
+            for layout in case.layouts:
                 if (dtype, layout) != (FLOAT64, "given"):
-                    yield from Variant(given, dtype, layout).checks()
+                    yield from Variant(case, dtype, layout).checks()
 
 
 class Case:
     """A subject at one sample."""
 
-    dtype, layout = FLOAT64, "given"
+    dtype = FLOAT64
+    layout = "given"
 
     def __init__(self, subject: Subject, name: str, args: Sequence[Any], settings: dict[str, Any]) -> None:
-        self.subject, self.name = subject, name
+        self.subject = subject
+        self.name = name
         self.args = [_converted(arg, self.dtype, self.layout) for arg in args]
         self.settings = {key: _converted(value, self.dtype, self.layout) for key, value in settings.items()}
         self.leaves = list(_leaves(self.args))
 
     @property
     def flows(self) -> bool:
-        """Whether there is something to differentiate by."""
+        """Whether there is an argument to differentiate by, and gradients flow to it."""
         return bool(self.leaves) and not self.subject.blocking
 
     @property
@@ -144,11 +147,11 @@ class Case:
 
     @property
     def layouts(self) -> list[str]:
-        """The layouts that differ for these arguments."""
+        """The memory layouts that differ for these arguments."""
         return layouts_for(self.leaves)
 
     def checks(self) -> Iterator[Check]:
-        """Return the checks at this sample as it is given."""
+        """Return the checks of this sample in its own dtype and layout."""
         yield from self._common()
         if self.flows:
             for slot in [slot for slot, leaf in enumerate(self.leaves) if np.size(leaf)]:
@@ -173,7 +176,7 @@ class Case:
                 yield self._check("vmap", self.check_vmap)
             if self.flows:
                 yield self._check("vmap gradient", self.check_vmap_gradient)
-            # In the other layouts nobody can write to the arguments.
+            # In the other layouts the arguments are read-only.
             yield self._check("kept", self.check_kept)
 
     def _check(self, what: str, run: Callable[[], None]) -> Check:
@@ -185,7 +188,7 @@ class Case:
         return _flat(run(*[_refilled(arg, rest) for arg in self.args], **self.settings))
 
     def moving(self, *leaves: Any) -> tuple[Any, ...]:
-        """Return the outputs that depend on the leaves, of the subject called with them."""
+        """Call the subject with other leaves; return the outputs that depend on them."""
         outputs = self.call(self.subject.run, leaves)
         return tuple(output for output, moves in zip(outputs, self.moves, strict=True) if moves)
 
@@ -196,40 +199,40 @@ class Case:
 
     @cached_property
     def moves(self) -> list[bool]:
-        """Which outputs are values."""
+        """For each output, whether it is a value, so that it depends on the leaves."""
         return [isinstance(output, Value) for output in self._run[1]]
 
     @cached_property
     def outputs(self) -> list[Any]:
-        """What the subject gave for values."""
+        """The outputs of the subject for values, as arrays."""
         return [data_of(output) for output in self._run[1]]
 
     @cached_property
     def wanted(self) -> list[Any]:
-        """What NumPy gives for the same arguments."""
+        """The outputs of NumPy's function for the same arguments."""
         return [np.asarray(output) for output in self.call(self.subject.reference or self.subject.run, self.leaves)]
 
     @cached_property
     def weights(self) -> list[Any]:
-        """Fixed numbers by which the moving outputs are weighed, which makes one number of them."""
+        """Fixed weights of the moving outputs, whose weighted sum is differentiated."""
         rng = np.random.default_rng(3)
         return [normal(rng, output) for output, moves in zip(self.outputs, self.moves, strict=True) if moves]
 
     @cached_property
     def direction(self) -> list[Any]:
-        """A fixed direction to move the leaves in."""
+        """A fixed direction in which the leaves are moved."""
         rng = np.random.default_rng(4)
         return [self._allowed(normal(rng, leaf)) for leaf in self.leaves]
 
     def _allowed(self, step: Any) -> Any:
-        # NumPy reads one triangle; the gradient is that of a symmetric matrix, as in PyTorch and JAX.
+        # NumPy reads one triangle of the matrix; the gradient is that of a symmetric matrix, as in PyTorch and JAX.
         name = self.subject.name.removeprefix("op_")
         symmetric = name in TABLE and getattr(TABLE[name], "symmetric", False)
         return step + np.conjugate(np.swapaxes(step, -1, -2)) if symmetric else step
 
     @cached_property
     def gradients(self) -> list[Any]:
-        """The gradient of the weighed outputs, by reverse mode."""
+        """The gradient of the weighted sum of the outputs, by reverse mode."""
         values, outputs = self._run
         return self._pull(values, outputs)
 
@@ -239,7 +242,7 @@ class Case:
         return [np.zeros_like(leaf) if v.grad is None else v.grad for v, leaf in zip(values, self.leaves, strict=True)]
 
     def weighed(self, leaves: Sequence[Any]) -> float:
-        """Return the weighed outputs at other leaves, computed without wiregrad where NumPy has the function."""
+        """Return the weighted sum of the outputs at other leaves, computed by NumPy where it has the function."""
         outputs = self.call(self.subject.reference or self.subject.run, leaves)
         moving = [output for output, moves in zip(outputs, self.moves, strict=True) if moves]
         return sum(inner(weight, np.asarray(output)) for weight, output in zip(self.weights, moving, strict=True))
@@ -286,8 +289,9 @@ class Case:
         assert before == [array.tobytes() for array in arrays], "an argument was changed in place"
 
     def check_gradient_type(self, slot: int) -> None:
-        """A gradient has its argument's dtype and shape, and is no value."""
-        got, wanted = self.gradients[slot], np.asarray(self.leaves[slot])
+        """A gradient has its argument's dtype and shape, and is not a value."""
+        got = self.gradients[slot]
+        wanted = np.asarray(self.leaves[slot])
         assert not isinstance(got, Value), "the gradient is a value"
         kind = np.asarray(got)
         assert (kind.dtype, kind.shape) == (wanted.dtype, wanted.shape), (
@@ -308,14 +312,14 @@ class Case:
         self._assert_slope(slot, np.asarray(self.direction[slot]))
 
     def _assert_slope(self, slot: int, step: Any) -> None:
-        def at(distance: float) -> float:
-            moved = np.asarray(self.leaves[slot]) + distance * step
-            return self.weighed([*self.leaves[:slot], moved[()], *self.leaves[slot + 1 :]])
+        def value_at(distance: float) -> float:
+            leaf = np.asarray(self.leaves[slot]) + distance * step
+            return self.weighed([*self.leaves[:slot], leaf[()], *self.leaves[slot + 1 :]])
 
-        height = abs(at(0.0))
+        height = abs(value_at(0.0))
         if np.isfinite(height):
             got = inner(np.asarray(self.gradients[slot]), step)
-            assert_near(got, _stencil(at), STENCIL, max(1.0, height))
+            assert_near(got, _stencil(value_at), STENCIL, max(1.0, height))
 
     def check_modes(self) -> None:
         """Forward and reverse mode agree: <v, J u> = <J' v, u>."""
@@ -339,26 +343,27 @@ class Case:
         wanted = [output for output, moves in zip(self.outputs, self.moves, strict=True) if moves]
         recorded = trace(self.moving, *self.leaves)
         for circuit in (recorded, recorded.simplify()):
-            found = circuit(dict(zip(recorded.inputs, [np.asarray(x)[()] for x in self.leaves], strict=True)))
-            for got, output in zip(found.values() if isinstance(found, dict) else [found], wanted, strict=True):
+            result = circuit(dict(zip(recorded.inputs, [np.asarray(x)[()] for x in self.leaves], strict=True)))
+            for got, output in zip(result.values() if isinstance(result, dict) else [result], wanted, strict=True):
                 assert_near(np.asarray(got), output, 0.0)
 
     def gradient(self, *leaves: Any) -> tuple[Any, ...]:
         """Return the gradient at other leaves; it can be differentiated again."""
         _, pull = vjp(self.moving, *leaves)
-        found: tuple[Any, ...] = pull(tuple(self.weights))
-        return found
+        gradient: tuple[Any, ...] = pull(tuple(self.weights))
+        return gradient
 
     @cached_property
     def _second(self) -> list[Any]:
-        """How the gradient moves in the direction, by a stencil."""
+        """The directional derivative of the gradient, by a five-point stencil."""
 
-        def at(distance: float) -> list[Any]:
-            moved = [np.asarray(x) + distance * np.asarray(u) for x, u in zip(self.leaves, self.direction, strict=True)]
-            return [np.asarray(g) for g in self.gradient(*[x[()] for x in moved])]
+        def gradient_at(distance: float) -> list[Any]:
+            pairs = zip(self.leaves, self.direction, strict=True)
+            leaves = [np.asarray(x) + distance * np.asarray(u) for x, u in pairs]
+            return [np.asarray(g) for g in self.gradient(*[x[()] for x in leaves])]
 
-        found = [at(distance * STEP) for distance in (-2.0, -1.0, 1.0, 2.0)]
-        return [(a - 8.0 * b + 8.0 * c - d) / (12.0 * STEP) for a, b, c, d in zip(*found, strict=True)]
+        gradients = [gradient_at(distance * STEP) for distance in (-2.0, -1.0, 1.0, 2.0)]
+        return [(a - 8.0 * b + 8.0 * c - d) / (12.0 * STEP) for a, b, c, d in zip(*gradients, strict=True)]
 
     def check_forward_over_reverse(self) -> None:
         """Forward mode over reverse mode gives the Hessian times a direction."""
@@ -372,9 +377,9 @@ class Case:
             _, pull = vjp(self.gradient, *self.leaves)
             self._assert_second(pull(tuple(self.direction)))
 
-    def _assert_second(self, found: Sequence[Any]) -> None:
+    def _assert_second(self, products: Sequence[Any]) -> None:
         scale = max([1.0, *(float(np.abs(g).max()) for g in self.gradients if np.size(g))])
-        for got, wanted in zip(found, self._second, strict=True):
+        for got, wanted in zip(products, self._second, strict=True):
             assert_near(np.asarray(got), wanted, SECOND, scale)
 
     @cached_property
@@ -397,27 +402,29 @@ class Case:
         if any(self.moves):
             singles = [self.gradient(*[x[()] for x in leaves]) for leaves in self._batch]
             _, pull = vjp(vmap(self.moving), *_stacked(self._batch))
-            found = pull(tuple(np.stack([w] * 3) for w in self.weights))
-            for got, wanted in zip(found, _stacked(singles), strict=True):
+            gradients = pull(tuple(np.stack([w] * 3) for w in self.weights))
+            for got, wanted in zip(gradients, _stacked(singles), strict=True):
                 assert np.shape(got) == wanted.shape, f"shape {np.shape(got)}, wanted {wanted.shape}"
                 assert_near(np.asarray(got), wanted, LAYOUT if self.dtype == FLOAT64 else NARROW)
 
 
 class Variant(Case):
-    """A case again, in another dtype and layout."""
+    """A case in another dtype or layout."""
 
-    def __init__(self, given: Case, dtype: Any, layout: str) -> None:
-        self.given, self.dtype, self.layout = given, dtype, layout
-        super().__init__(given.subject, given.name, given.args, given.settings)
+    def __init__(self, original: Case, dtype: Any, layout: str) -> None:
+        self.original = original
+        self.dtype = dtype
+        self.layout = layout
+        super().__init__(original.subject, original.name, original.args, original.settings)
 
     @cached_property
     def weights(self) -> list[Any]:
-        """The weights of the case itself, in this dtype."""
+        """The weights of the original case, in this dtype."""
         moving = [output for output, moves in zip(self.outputs, self.moves, strict=True) if moves]
-        return [np.asarray(w).astype(y.dtype)[()] for w, y in zip(self.given.weights, moving, strict=True)]
+        return [np.asarray(w).astype(y.dtype)[()] for w, y in zip(self.original.weights, moving, strict=True)]
 
     def checks(self) -> Iterator[Check]:
-        """Return the checks of the variant: those that do not measure, and comparisons with the case itself."""
+        """Return the checks of the variant: those without finite differences, and comparisons with the original."""
         yield from self._common()
         if self.dtype == FLOAT32:
             yield self._check("near float64", self.check_near)
@@ -431,12 +438,12 @@ class Variant(Case):
 
     def check_near(self) -> None:
         """The value is near that in float64."""
-        for got, wanted in zip(self.outputs, self.given.outputs, strict=True):
+        for got, wanted in zip(self.outputs, self.original.outputs, strict=True):
             assert_near(got, wanted, NARROW, size_of(wanted))
 
     def check_gradient(self, slot: int) -> None:
-        """The gradient is that of the case itself."""
-        wanted = np.asarray(self.given.gradients[slot])
+        """The gradient is that of the original case."""
+        wanted = np.asarray(self.original.gradients[slot])
         assert_near(np.asarray(self.gradients[slot]), wanted, self._tolerance, size_of(wanted))
 
 
@@ -445,7 +452,7 @@ def _stencil(at: Callable[[float], float]) -> float:
 
 
 def _converted(arg: Any, dtype: Any, layout: str) -> Any:
-    """Return an argument in a dtype and layout; what is no array stays as it is."""
+    """Return an argument in a dtype and layout; anything but arrays and floats is unchanged."""
     if isinstance(arg, np.ndarray):
         return laid_out(arg.astype(dtype) if arg.dtype.kind == "f" else arg, layout)
     if isinstance(arg, float) and dtype == FLOAT32:
@@ -460,7 +467,7 @@ def _is_leaf(arg: Any) -> bool:
 
 
 def _leaves(args: Sequence[Any]) -> Iterator[Any]:
-    """Return what is differentiated: real and complex arrays and floats, and such arrays in lists."""
+    """Return what is differentiated by: real and complex arrays, floats, and such arrays in lists."""
     for arg in args:
         if _is_leaf(arg):
             yield arg

@@ -18,7 +18,9 @@ from wiregrad.ops import Elementwise
 from wiregrad.ops.elementwise import POOL, Sample
 from wiregrad.ops.kinks import Kink
 
-STENCIL, COMPLEX_STEP = 1e-8, 1e-12
+STENCIL = 1e-8
+COMPLEX_STEP = 1e-12
+"""Tolerances of the derivatives by a five-point stencil and by a complex step."""
 
 
 def circuit_of(op: Elementwise) -> Circuit:
@@ -31,16 +33,16 @@ def circuit_of(op: Elementwise) -> Circuit:
 
 def numbers(point: Sample) -> tuple[float, ...]:
     """Return a sample as numbers: a condition that holds is 1.0, one that does not is -1.0."""
-    return tuple((1.0 if x else -1.0) if isinstance(x, bool) else x for x in point)
+    return tuple(2.0 * x - 1.0 if isinstance(x, bool) else x for x in point)
 
 
 def smooth_slots(op: Elementwise) -> list[int]:
-    """Return the inputs along which the op can be differentiated."""
+    """Return the inputs by which the op can be differentiated."""
     return [slot for slot, rule in enumerate(op.partials) if rule is not None]
 
 
 def check_samples(op: Elementwise) -> None:
-    """A record has ten samples or more, inside its domain (ops on conditions alone have as many as there are cases)."""
+    """A record has ten samples or more inside its domain, or all combinations if every input is a condition."""
     wanted = min(10, 2 ** len(op.inputs)) if len(op.takes_bool) == len(op.inputs) else 10
     assert len(set(op.points)) >= wanted, f"{op.name} has {len(set(op.points))} samples; wanted {wanted}"
     for point in op.points:
@@ -53,17 +55,19 @@ def check_value(op: Elementwise) -> None:
     if reference is not None:
         circuit = circuit_of(op)
         for point in op.points:
-            got, wanted = circuit(numbers(point)), reference(*point)
+            got = circuit(numbers(point))
+            wanted = reference(*point)
             assert got == wanted, f"{op.name}{point} = {got}, not {wanted}"
 
 
 def check_accuracy(op: Elementwise) -> None:
-    """Value and slopes are the exact ones, at 50 digits, to within a few units in the last place."""
-    import mpmath  # noqa: PLC0415 - a package of tests, not of wiregrad
+    """Value and slopes agree with exact ones, computed with 50 digits, to a few units in the last place."""
+    import mpmath  # noqa: PLC0415 - a dependency of the tests, not of wiregrad
 
     if op.pattern is Pattern.BLOCK or op.takes_bool:
         return
-    circuit, exact = circuit_of(op), _exact(op, mpmath)
+    circuit = circuit_of(op)
+    exact = _exact(op, mpmath)
     for point in op.points:
         run = circuit.run(point)
         with mpmath.workdps(50):
@@ -83,7 +87,7 @@ def _exact_slope(exact: Callable[..., Any], mp: Any, point: Sample, slot: int) -
 
 
 def _exact(op: Elementwise, mp: Any) -> Callable[..., Any]:
-    """Return the op in exact arithmetic: the record's, mpmath's own, or NumPy's on mpmath's numbers."""
+    """Return the op in exact arithmetic: the record's own, mpmath's, or the forward function on mpmath's numbers."""
     if op.exact is not None:
         return partial(op.exact, mp)
     named = [getattr(mp, name) for name in (op.name, *op.aliases) if hasattr(mp, name)]
@@ -105,7 +109,8 @@ def check_slopes(op: Elementwise) -> None:
 
 def check_modes(op: Elementwise) -> None:
     """Forward and reverse mode agree: <v, J u> = <J' v, u>."""
-    circuit, rng = circuit_of(op), np.random.default_rng(0)
+    circuit = circuit_of(op)
+    rng = np.random.default_rng(0)
     for point in op.points:
         direction = dict(zip(op.inputs, rng.normal(size=len(op.inputs)), strict=True))
         _, pushed = circuit.jvp(dict(zip(op.inputs, numbers(point), strict=True)), direction)
@@ -128,7 +133,7 @@ def check_second_order(op: Elementwise) -> None:
 
 
 def check_float32(op: Elementwise) -> None:
-    """In float32 value and slopes are float32 and near those in float64."""
+    """In float32, value and slopes are float32 and close to those in float64."""
     for point in op.points:
         wide = [x if isinstance(x, bool) else np.float64(x) for x in point]
         narrow = [x if isinstance(x, bool) else np.float32(x) for x in point]
@@ -156,7 +161,7 @@ def check_domain(op: Elementwise) -> None:
 
 
 def check_nan(op: Elementwise) -> None:
-    """A NaN that reaches the output is in the gradient too, unless the slopes are the same everywhere."""
+    """If the output is NaN, so is the gradient, unless the slopes are constant."""
     if op.pattern in (Pattern.DISTRIBUTE, Pattern.MERGE):
         return
     circuit = circuit_of(op)
@@ -186,17 +191,18 @@ def check_kinks(op: Elementwise) -> None:
 
 
 def _check_on(op: Elementwise, kink: Kink) -> None:
-    """What says that inputs are on a kink agrees with how far they are from it."""
+    """The test `kink.on` agrees with the distance `kink.at`: on the kink it is 0."""
     assert kink.on is not None
     grid = [0.0, -0.0, 0.5, 1.0, 1.5, -1.5, 1e-310, 2e-310, 1e308, np.inf, -np.inf, np.nan]
     for values in np.stack(np.meshgrid(*[grid] * len(op.inputs)), -1).reshape(-1, len(op.inputs)):
         with np.errstate(all="ignore"):
-            got, wanted = bool(kink.on(*values)), bool(kink.at(*values) == 0)
+            got = bool(kink.on(*values))
+            wanted = bool(kink.at(*values) == 0)
         assert got == wanted, f"{op.name}{tuple(values)} is{'' if wanted else ' not'} on the kink {kink.doc}"
 
 
 def check_alone(op: Elementwise) -> None:
-    """On a kink with the other operands literal, the slope is the least of those between the two sides."""
+    """On a kink whose other operands are literals, the slope is the smallest between those of the two sides."""
     for point in (point for kink in op.kinks if not kink.jump for point in _on_kink(op, kink.at, alone=False)):
         for slot in smooth_slots(op):
             left, right = (_one_sided(op, point, slot, side) for side in (-1.0, 1.0))
@@ -208,17 +214,17 @@ def check_alone(op: Elementwise) -> None:
 
 
 def check_blocked(op: Elementwise) -> None:
-    """An input without a rule does not move the output."""
+    """The output does not depend on an input without a rule."""
     circuit = circuit_of(op)
     for slot, (name, rule) in enumerate(zip(op.inputs, op.partials, strict=True)):
         if rule is None and name not in op.takes_bool:
             for point in op.points:
-                moved = _stencil(lambda xs: float(circuit(xs)), numbers(point), slot)
-                assert abs(moved) <= STENCIL, f"{op.name}{point} moves with {name}, which has no rule"
+                slope = _stencil(lambda xs: float(circuit(xs)), numbers(point), slot)
+                assert abs(slope) <= STENCIL, f"{op.name}{point} depends on {name}, which has no rule"
 
 
 def check_pattern(op: Elementwise) -> None:
-    """The pattern says what the slopes are."""
+    """The slopes are what the pattern says."""
     for point in op.points:
         xs = [np.bool_(x) if isinstance(x, bool) else np.float64(x) for x in point]
         slopes = [op.local(slot, xs, op.forward(*xs), 0) for slot in range(len(xs))]
@@ -233,7 +239,7 @@ def check_pattern(op: Elementwise) -> None:
 
 
 def check_identities(op: Elementwise) -> None:
-    """What the record says of repeated and neutral operands is true, bit for bit."""
+    """What the record claims about repeated and neutral operands is true, bit for bit."""
     values = [np.float64(x) for x in (*POOL, 0.0, -0.0, np.inf, -np.inf, 5e-324)]
     twice = [(op.forward(op.forward(x)), x if op.involution else op.forward(x)) for x in values if _repeats(op)]
     conditions = [np.bool_(True), np.bool_(False)]
@@ -280,13 +286,13 @@ def _slope_at(op: Elementwise, point: Sequence[float], slot: int, mode: int) -> 
 
 
 def _one_sided(op: Elementwise, point: Sequence[float], slot: int, side: float, h: float = 1e-7) -> float:
-    moved = [np.float64(x + side * h * (k == slot)) for k, x in enumerate(point)]
+    shifted = [np.float64(x + side * h * (k == slot)) for k, x in enumerate(point)]
     with np.errstate(all="ignore"):
-        return float((op.forward(*moved) - op.forward(*map(np.float64, point))) / (side * h))
+        return float((op.forward(*shifted) - op.forward(*map(np.float64, point))) / (side * h))
 
 
 def _on_kink(op: Elementwise, at: Callable[..., Any], *, alone: bool = True) -> Iterator[tuple[float, ...]]:
-    """Return points on a kink; with `alone`, on no other kink."""
+    """Return points on a kink; with `alone`, only those on no other kink."""
     grid = [0.0, 0.5, 1.0, 1.5, 6.0, -1.5]
     for values in np.stack(np.meshgrid(*[grid] * len(op.inputs)), -1).reshape(-1, len(op.inputs)).tolist():
         with np.errstate(all="ignore"):
@@ -311,12 +317,12 @@ def _complex_step(op: Elementwise, point: Sample, slot: int) -> float:
 
 
 def _stencil(f: Callable[[Sequence[float]], float], point: Sequence[float], slot: int, h: float = 1e-4) -> float:
-    def at(step: float) -> float:
-        moved = list(point)
-        moved[slot] += step * h
-        return f(moved)
+    def value_at(step: float) -> float:
+        shifted = list(point)
+        shifted[slot] += step * h
+        return f(shifted)
 
-    return (at(-2.0) - 8.0 * at(-1.0) + 8.0 * at(1.0) - at(2.0)) / (12.0 * h)
+    return (value_at(-2.0) - 8.0 * value_at(-1.0) + 8.0 * value_at(1.0) - value_at(2.0)) / (12.0 * h)
 
 
 def _assert_close(op: Elementwise, point: Sample, slot: int, got: float, wanted: float, tolerance: float) -> None:

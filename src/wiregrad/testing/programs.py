@@ -1,9 +1,9 @@
-"""Random programs in plain NumPy: seeded, typed, smooth where they are run, and shrinking.
+"""Random programs in plain NumPy: seeded, typed, smooth where they are run, and able to shrink.
 
-A program is data: steps that apply an entry of the catalogue to names, with settings. Its source is ordinary NumPy, run
-unchanged on arrays and on values; a peer that spells things otherwise reads the steps. A program is drawn by running
-it, so every shape is known when the next step is chosen, and a step is taken only where its result is small and finite
-and its operands are away from kinks, ties and the ends of domains.
+A program is data: steps that apply an entry of the catalogue to names, with settings. Its source is ordinary NumPy code
+that runs unchanged on arrays and on values; tests of a peer with other spellings read the steps instead. A program is
+drawn by running it, so that every shape is known when the next step is chosen. A step is added only if its result is
+small and finite, and its operands are away from kinks, ties and the ends of domains.
 """
 
 from __future__ import annotations
@@ -23,15 +23,21 @@ Settings = dict[str, Any]
 Operand = str | float | int
 """The name of an input, a constant or an earlier result; or a literal."""
 Fits = Callable[..., bool]
-"""Says of operands, as arrays, and settings whether the step is smooth there."""
+"""A function of operands, as arrays, and settings: whether the step is smooth there."""
+DrawSettings = Callable[["Draft", Shape], Settings]
+"""A function that draws settings for an operand of a shape."""
 
-LARGEST, SIZE, NDIM = 20.0, 60, 4
-"""What the elements, the size and the number of axes of a result may be at most."""
+LARGEST = 20.0
+"""Maximum magnitude of an element of a result."""
+SIZE = 60
+"""Maximum size of a result."""
+NDIM = 4
+"""Maximum number of axes of a result."""
 APART = 1e-3
-"""How far a point has to be from a kink or a tie."""
+"""Minimum distance of a point from a kink or a tie."""
 
 
-# What NumPy has not, for runs on plain arrays.
+# Functions that NumPy does not have, for runs on plain arrays.
 
 
 def _softmax(x: Any, axis: Any = -1) -> Any:
@@ -59,11 +65,11 @@ PLAIN = SimpleNamespace(
         leaky_relu=lambda x, slope: np.where(x > 0, x, slope * x),
     ),
 )
-"""Stands for `wg` where a program runs on plain arrays."""
+"""Takes the place of `wg` where a program runs on plain arrays."""
 
 
 class Code(str):
-    """A setting that stands in the source as it is: the name of a function, a sign."""
+    """A setting that is copied into the source without quotes: the name of a function, an operator."""
 
     __slots__ = ()
 
@@ -80,7 +86,7 @@ class Step:
 
     @property
     def source(self) -> str:
-        """The step as NumPy source, of one or more lines."""
+        """The step as NumPy source code of one or more lines."""
         targets = ", ".join(self.targets)
         template = self.template if "{t}" in self.template else "{t} = " + self.template
         settings = {name: spelled(value) for name, value in self.settings.items()}
@@ -88,17 +94,19 @@ class Step:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The operands that are no literals."""
+        """The operands that are not literals."""
         return tuple(name for name in self.operands if isinstance(name, str))
 
 
 def spelled_operand(operand: Operand) -> str:
-    """Return an operand as source; a negative literal in parentheses, so that `**` and `-` read it whole."""
-    return operand if isinstance(operand, str) else f"({operand!r})" if operand < 0 else repr(operand)
+    """Write an operand as source code; a negative literal gets parentheses, because of `**` and `-`."""
+    if isinstance(operand, str):
+        return operand
+    return f"({operand!r})" if operand < 0 else repr(operand)
 
 
 def spelled(value: Any) -> str:
-    """Return a setting as source.
+    """Write a setting as source code.
 
     >>> spelled((slice(None, None, -1), None, Ellipsis, np.array([0, 2])))
     '::-1, None, ..., np.array([0, 2])'
@@ -112,7 +120,9 @@ def spelled(value: Any) -> str:
         return f"np.array({value.tolist()!r})"
     if isinstance(value, float) and math.isinf(value):
         return "np.inf" if value > 0 else "-np.inf"
-    return "..." if value is ... else str(value) if isinstance(value, Code) else repr(value)
+    if value is ...:
+        return "..."
+    return str(value) if isinstance(value, Code) else repr(value)
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,13 +139,13 @@ class Program:
     constants: dict[str, Any]
     steps: tuple[Step, ...]
     weights: dict[str, str]
-    """The constants that the results are weighed by in the sum that is returned."""
+    """The results whose weighted sum is returned, and the constants that are their weights."""
     values: dict[str, Any]
-    """Every name's value, as NumPy finds it."""
+    """The value of every name, computed by NumPy."""
 
     @property
     def value(self) -> Any:
-        """The result as NumPy finds it."""
+        """The result, computed by NumPy."""
         return sum(np.sum(self.constants[weight] * self.values[name]) for name, weight in self.weights.items())
 
     @property
@@ -159,13 +169,13 @@ class Program:
 
     def __str__(self) -> str:
         used = {name for step in self.steps for name in step.names} | set(self.weights.values())
-        given = {**self.inputs, **{name: value for name, value in self.constants.items() if name in used}}
-        lines = [f"{name} = {spelled(value)}" for name, value in given.items()]
+        constants = {name: value for name, value in self.constants.items() if name in used}
+        lines = [f"{name} = {spelled(value)}" for name, value in {**self.inputs, **constants}.items()]
         return "\n".join([f"# seed {self.seed}", *lines, self.source])
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as an input: a Python number, or an array of its own."""
+    """Return a value as an input: a Python number, or a new array."""
     return float(value) if not np.ndim(value) else np.array(value, order="C")
 
 
@@ -174,7 +184,7 @@ def _plain(value: Any) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Drawn:
-    """What a catalogue entry chose: operands, settings, and how the step is written."""
+    """What a catalogue entry has drawn: operands, settings, and the template of the source."""
 
     operands: tuple[Operand, ...]
     settings: Settings = field(default_factory=dict)
@@ -184,14 +194,14 @@ class Drawn:
 
 @dataclass(frozen=True, eq=False)
 class Entry:
-    """One kind of step: how it is drawn and written, and where it is smooth."""
+    """One kind of step: how it is drawn, how it is written, and where it is smooth."""
 
     name: str
     template: str
     draw: Callable[[Draft], Drawn | None]
     fits: Fits = lambda *_, **__: True
     methods: tuple[str, ...] = ()
-    """Other ways to write it where the first operand is an array, as methods or operators."""
+    """Other templates, with methods or operators, if the first operand is an array."""
 
 
 class Draft:
@@ -214,31 +224,31 @@ class Draft:
         return tuple(self.array(operand).shape)
 
     def chance(self, probability: float) -> bool:
-        """Return True so often."""
+        """Return True with a probability."""
         return bool(self.rng.random() < probability)
 
     def integer(self, low: int, high: int) -> int:
-        """Return an integer between the two, both included."""
+        """Return a random integer between the two, both included."""
         return int(self.rng.integers(low, high + 1))
 
     def choice(self, items: Sequence[Any]) -> Any:
-        """Return one of the items."""
+        """Return one of the items at random."""
         return items[int(self.rng.integers(len(items)))]
 
     def literal(self) -> float:
-        """Return a short number that is not near zero; now and then one that rules may take a shortcut for."""
+        """Return a random number of two decimals, not near zero; sometimes 1 or -1, for which rules have shortcuts."""
         if self.chance(0.1):
             return float(self.choice([-1.0, 1.0]))
         return round(float(self.rng.uniform(0.3, 1.8) * self.rng.choice([-1.0, 1.0])), 2)
 
     def constant(self, value: Any) -> str:
-        """Keep a constant and return its name."""
+        """Add a constant and return its name."""
         name = f"c{len(self.constants)}"
         self.constants[name] = self.values[name] = value
         return name
 
     def pick(self, ok: Callable[[Array], bool] = lambda _: True, *, other: Operand | None = None) -> str | None:
-        """Return a name whose value is as wanted, rather an unused one, and another than the one given if possible."""
+        """Return a name whose value passes the test, preferably an unused one, and if possible not `other`."""
         names = [name for name, value in self.values.items() if name not in self.constants and ok(np.asarray(value))]
         names = [name for name in names if name != other] or names
         if not names:
@@ -247,7 +257,7 @@ class Draft:
         return str(self.choice(fresh if fresh and self.chance(0.6) else names))
 
     def array_of(self, least: int = 1, most: int = NDIM, *, length: int = 1) -> str | None:
-        """Return a name with so many axes, each of at least this length."""
+        """Return a name whose value has `least` to `most` axes, each of at least this length."""
         return self.pick(lambda x: least <= x.ndim <= most and min(x.shape, default=length) >= length)
 
     def square(self) -> str | None:
@@ -255,11 +265,11 @@ class Draft:
         return self.pick(lambda x: x.ndim >= 2 and x.shape[-1] == x.shape[-2] >= 2)
 
     def axis(self, ndim: int) -> int:
-        """Return an axis, counted from either end."""
+        """Return a random axis, counted from either end."""
         return self.integer(-ndim, ndim - 1)
 
     def axes(self, ndim: int) -> Any:
-        """Return what reductions take: None, an axis, or several."""
+        """Return the axes of a reduction: None, an axis, or several."""
         if not ndim or self.chance(0.2):
             return None
         if ndim == 1 or self.chance(0.7):
@@ -270,10 +280,10 @@ class Draft:
     def partner(self, operand: Operand) -> Operand:
         """Return something that broadcasts with an operand: another name, a literal or a constant array."""
         shape = self.shape(operand)
-        found = self.pick(lambda x: _broadcast(x.shape, shape) is not None, other=operand)
+        name = self.pick(lambda x: _broadcast(x.shape, shape) is not None, other=operand)
         kind = self.rng.random()
-        if kind < 0.6 and found is not None:
-            return found
+        if kind < 0.6 and name is not None:
+            return name
         if kind < 0.8 or not shape:
             return self.literal() if self.chance(0.7) else int(self.choice([2, 3, -1]))
         return self.constant(self._constant_like(shape))
@@ -293,25 +303,25 @@ class Draft:
         return (one, two) if self.chance(0.5) else (two, one)
 
     def prepared(self, ok: Callable[[Array], bool], template: str, op: str, **settings: Any) -> str | None:
-        """Return a name whose value is as wanted, made from another by a step of its own if there is none."""
-        found = self.pick(ok)
-        if found is not None and self.chance(0.7):
-            return found
+        """Return a name whose value passes the test, or make one by an additional step."""
+        name = self.pick(ok)
+        if name is not None and self.chance(0.7):
+            return name
         source = self.pick()
         return None if source is None else self.add(op, template, Drawn((source,), settings))
 
     def positive(self) -> str | None:
-        """Return the name of something well above zero."""
+        """Return the name of a value well above zero."""
         return self.prepared(
             lambda x: bool(np.all(x > 0.2)), "{0} * {0} + {shift}", "lifted", shift=abs(self.literal())
         )
 
     def unit(self) -> str | None:
-        """Return the name of something well between -1 and 1."""
+        """Return the name of a value well between -1 and 1."""
         return self.prepared(lambda x: bool(np.all(abs(x) < 0.8)), "{scale} * np.sin({0})", "squeezed_in", scale=0.8)
 
     def gram(self) -> str | None:
-        """Return the name of a well-conditioned matrix, or a stack of them, made for the purpose."""
+        """Make a well-conditioned matrix, or a stack of them, and return its name."""
         source = self.square()
         if source is None:
             return None
@@ -319,7 +329,7 @@ class Draft:
         return self.add("gram", "{0} @ np.swapaxes({0}, -1, -2) + {n} * np.eye({n})", drawn)
 
     def add(self, op: str, template: str, drawn: Drawn, fits: Fits = lambda *_, **__: True) -> str | None:
-        """Add a step if its operands fit and its results are small and finite; return the last result's name."""
+        """Add a step if it is smooth at its operands and its results are small and finite; return its last result."""
         if not fits(*map(self.array, drawn.operands), **drawn.settings):
             return None
         first = len(self.values) - len(self.constants) - len(self.inputs)
@@ -334,7 +344,7 @@ class Draft:
         return targets[-1]
 
     def finished(self, seed: int) -> Program:
-        """Return the program, whose result is a weighted sum of all that no step has used."""
+        """Return the program; its result is a weighted sum of all values that no step has used."""
         results = [name for step in self.steps for name in step.targets if name not in self.used]
         shapes = {name: self.shape(name) for name in results}
         weights = {
@@ -366,7 +376,7 @@ def _broadcast(*shapes: Shape) -> Shape | None:
         return None
 
 
-# Where functions are smooth.
+# Tests of whether functions are smooth at their operands.
 
 
 def away(x: Array, *points: float | Array) -> bool:
@@ -388,7 +398,7 @@ def untied(x: Array, axis: Any = None) -> bool:
 
 
 def above(x: Array, least: float) -> bool:
-    """Return whether every element is above a number."""
+    """Return whether every element is above a bound."""
     return bool(np.all(x > least))
 
 
@@ -399,7 +409,11 @@ def _norm_fits(x: Array, ord: Any = None, axis: Any = None, keepdims: bool = Fal
         return False
     if isinstance(axis, int) or x.ndim == 1:
         return ord not in {np.inf, -np.inf} or untied(abs(x), axis)
-    return ord not in {1, np.inf} or untied(np.sum(abs(x), axis=axis[0 if ord == 1 else 1] if axis else None))
+    if ord not in {1, np.inf}:
+        return True
+    if not axis:
+        return untied(np.sum(abs(x), axis=None))
+    return untied(np.sum(abs(x), axis=axis[0] if ord == 1 else axis[1]))
 
 
 def _separate(x: Array, n: int) -> bool:
@@ -423,7 +437,7 @@ def _stops(x: Array, bound: float, scale: float) -> bool:
 # The catalogue.
 
 CATALOGUE: dict[str, list[Entry]] = {}
-"""Every entry, by group."""
+"""All entries, by group."""
 OFTEN = {
     "unary": 3,
     "binary": 3,
@@ -435,9 +449,9 @@ OFTEN = {
     "linalg": 2,
     "flow": 1,
 }
-"""How often groups are drawn, relative to each other."""
+"""Relative frequencies of the groups."""
 SCALAR_GROUPS = ("unary", "unary", "binary", "binary", "choice", "flow")
-"""What fits programs whose inputs are all Python numbers."""
+"""The groups for programs whose inputs are all Python numbers, as often as they are drawn."""
 
 
 def entries(group: str, *found: Entry) -> None:
@@ -446,13 +460,13 @@ def entries(group: str, *found: Entry) -> None:
 
 
 def one(operand: Callable[[Draft], str | None], **settings: Callable[[Draft], Any]) -> Callable[[Draft], Drawn | None]:
-    """Return what draws an operand and settings that do not depend on it."""
+    """Return a function that draws an operand, and settings that do not depend on it."""
 
-    def draw(d: Draft) -> Drawn | None:
+    def draw_one(d: Draft) -> Drawn | None:
         x = operand(d)
-        return None if x is None else Drawn((x,), {name: drawn(d) for name, drawn in settings.items()})
+        return None if x is None else Drawn((x,), {name: draw_setting(d) for name, draw_setting in settings.items()})
 
-    return draw
+    return draw_one
 
 
 def two(d: Draft) -> Drawn | None:
@@ -461,16 +475,14 @@ def two(d: Draft) -> Drawn | None:
     return None if pair is None else Drawn(pair)
 
 
-def with_shape(
-    operand: Callable[[Draft], str | None], settings: Callable[[Draft, Shape], Settings]
-) -> Callable[[Draft], Drawn | None]:
-    """Return what draws an operand, and settings that fit its shape."""
+def with_shape(operand: Callable[[Draft], str | None], settings: DrawSettings) -> Callable[[Draft], Drawn | None]:
+    """Return a function that draws an operand, and settings that fit its shape."""
 
-    def draw(d: Draft) -> Drawn | None:
+    def draw_with_settings(d: Draft) -> Drawn | None:
         x = operand(d)
         return None if x is None else Drawn((x,), settings(d, d.shape(x)))
 
-    return draw
+    return draw_with_settings
 
 
 def anything(d: Draft) -> str | None:
@@ -494,7 +506,7 @@ def unary(
     fits: Fits = lambda *_: True,
     template: str = "np.{name}({0})",
 ) -> Entry:
-    """Return the entry of an elementwise function of one operand."""
+    """Return the catalogue entry of an elementwise function of one operand."""
     return Entry(name, template.replace("{name}", name), one(operand), fits)
 
 
@@ -566,7 +578,7 @@ entries(
 
 
 def comparison(d: Draft) -> Drawn | None:
-    """Draw two operands that are compared, and two that are chosen from."""
+    """Draw two operands that are compared, and two to choose from."""
     pair = d.pair()
     if pair is None:
         return None
@@ -580,7 +592,7 @@ def comparison(d: Draft) -> Drawn | None:
 
 
 def masked(d: Draft) -> Drawn | None:
-    """Draw an operand, a literal it is compared with and an operand that the mask is multiplied with."""
+    """Draw an operand, a literal to compare it with, and an operand to multiply by the mask."""
     x = d.pick()
     y = None if x is None else d.pick(lambda y: _broadcast(y.shape, d.shape(x)) is not None)
     return None if x is None or y is None else Drawn((x, y), {"bound": d.literal()})
@@ -589,7 +601,9 @@ def masked(d: Draft) -> Drawn | None:
 def bounds(d: Draft) -> Settings:
     """Return literal bounds, one of which may be missing."""
     low, high = sorted([d.literal(), d.literal()])
-    return {"low": None if d.chance(0.2) else low, "high": high} if d.chance(0.8) else {"low": low, "high": None}
+    if not d.chance(0.8):
+        return {"low": low, "high": None}
+    return {"low": None if d.chance(0.2) else low, "high": high}
 
 
 def _clip_fits(x: Array, low: float | None, high: float | None) -> bool:
@@ -641,20 +655,20 @@ def _spread_out(x: Array, axis: Any, keepdims: bool, ddof: int) -> bool:
     return count > 1 and above(np.std(x, axis=axis), 0.1)
 
 
-def reduction(name: str, fits: Fits = lambda *_, **__: True, settings: Any = reduced, more: str = "") -> Entry:
-    """Return the entry of a reduction, as a function and as a method."""
+def reduction(name: str, fits: Fits = lambda *_, **__: True, settings: DrawSettings = reduced, more: str = "") -> Entry:
+    """Return the catalogue entry of a reduction, as a function and as a method."""
     keywords = f"axis={{axis}}, keepdims={{keepdims}}{more}"
     method = f"{{0}}.{name}({keywords})"
     return Entry(name, f"np.{name}({{0}}, {keywords})", with_shape(array, settings), fits, (method,))
 
 
-def along(name: str, template: str, fits: Fits = lambda *_, **__: True, settings: Any = one_axis) -> Entry:
-    """Return the entry of a function along an axis."""
+def along(name: str, template: str, fits: Fits = lambda *_, **__: True, settings: DrawSettings = one_axis) -> Entry:
+    """Return the catalogue entry of a function along an axis."""
     return Entry(name, template, with_shape(array, settings), fits)
 
 
-def named(*functions: str, settings: Any = one_axis) -> Callable[[Draft, Shape], Settings]:
-    """Return what draws one of these functions besides the settings."""
+def named(*functions: str, settings: DrawSettings = one_axis) -> Callable[[Draft, Shape], Settings]:
+    """Return a function that draws one of these functions besides the settings."""
     return lambda d, shape: {**settings(d, shape), "function": Code(d.choice(functions))}
 
 
@@ -732,21 +746,22 @@ entries(
 
 
 def factored(d: Draft, shape: Shape) -> Settings:
-    """Return another shape of the same size, with one length left to be found out now and then."""
+    """Return another shape of the same size; sometimes one length is -1, to be inferred."""
     rest = math.prod(shape)
-    found: list[int] = []
-    while rest > 1 and len(found) < 3:
+    lengths: list[int] = []
+    while rest > 1 and len(lengths) < 3:
         length = d.choice([k for k in range(1, rest + 1) if rest % k == 0])
-        found.append(length)
+        lengths.append(length)
         rest //= length
-    found = [*found, rest] if rest > 1 or not found else found
+    if rest > 1 or not lengths:
+        lengths.append(rest)
     if d.chance(0.4):
-        found[d.integer(0, len(found) - 1)] = -1
-    return {"shape": tuple(found)}
+        lengths[d.integer(0, len(lengths) - 1)] = -1
+    return {"shape": tuple(lengths)}
 
 
 def permuted(d: Draft, shape: Shape) -> Settings:
-    """Return an order of axes."""
+    """Return a permutation of the axes."""
     return {"axes": tuple(int(axis) for axis in d.rng.permutation(len(shape)))}
 
 
@@ -756,19 +771,19 @@ def two_axes(d: Draft, shape: Shape) -> Settings:
 
 
 def rolled(d: Draft, shape: Shape) -> Settings:
-    """Return a shift, and the axis or axes along which."""
+    """Return a shift, and its axis or axes."""
     if len(shape) >= 2 and d.chance(0.3):
         return {"shift": (d.integer(-3, 3), d.integer(-3, 3)), "axis": (0, len(shape) - 1)}
     return {"shift": d.integer(-3, 3), **maybe_axis(d, shape)}
 
 
 def tiled(d: Draft, shape: Shape) -> Settings:
-    """Return how often to lay an array out along its last axes, or along more than it has."""
+    """Return the repetitions of `tile` along the last axes, or along more axes than the array has."""
     return {"reps": tuple(d.integer(1, 2) for _ in range(d.integer(1, len(shape) + 1)))}
 
 
 def repeated(d: Draft, shape: Shape) -> Settings:
-    """Return how often to repeat every element along an axis: as often, or each its own count."""
+    """Return the repetitions of `repeat` along an axis: one number, or a count for each element."""
     axis = None if d.chance(0.2) else d.axis(len(shape))
     length = math.prod(shape) if axis is None else shape[axis]
     counts = d.rng.integers(0, 3, size=length)
@@ -783,12 +798,12 @@ def padded(d: Draft, shape: Shape) -> Settings:
 
 
 def with_offset(d: Draft, shape: Shape) -> Settings:
-    """Return a diagonal that the last two axes have."""
+    """Return the offset of a diagonal that exists in the last two axes."""
     return {"k": d.integer(1 - shape[-2], shape[-1] - 1)}
 
 
 def diagonal_axes(d: Draft, shape: Shape) -> Settings:
-    """Return two different axes and a diagonal that they have."""
+    """Return two different axes and the offset of a diagonal that exists in them."""
     a, b = (int(axis) for axis in d.rng.permutation(len(shape))[:2])
     return {"k": d.integer(1 - shape[a], shape[b] - 1), "a": a, "b": b}
 
@@ -802,17 +817,17 @@ def squeezable(d: Draft) -> Drawn | None:
 
 
 def joined(d: Draft) -> Drawn | None:
-    """Draw two or three arrays that differ in length along one axis at most."""
+    """Draw two or three arrays whose shapes differ along at most one axis."""
     x = d.array_of(1)
     if x is None:
         return None
     shape = d.shape(x)
     axis = d.integer(0, len(shape) - 1)
 
-    def matches(y: Array) -> bool:
+    def can_join(y: Array) -> bool:
         return y.ndim == len(shape) and all(y.shape[k] == n for k, n in enumerate(shape) if k != axis)
 
-    more = [d.pick(matches, other=x) for _ in range(d.integer(1, 2))]
+    more = [d.pick(can_join, other=x) for _ in range(d.integer(1, 2))]
     operands = [x, *(y for y in more if y is not None)]
     if d.chance(0.2):
         operands[d.integer(1, len(operands) - 1)] = d.constant(np.round(d.rng.normal(size=shape), 2))
@@ -829,13 +844,13 @@ def alike(d: Draft) -> list[str]:
 
 
 def stacked(d: Draft) -> Drawn | None:
-    """Draw operands of one shape and an axis that is new."""
+    """Draw operands of one shape and the position of a new axis."""
     operands = alike(d)
     return _listed(operands, "np.stack", {"axis": d.axis(len(d.shape(operands[0])) + 1)}) if operands else None
 
 
 def piled(function: str) -> Callable[[Draft], Drawn | None]:
-    """Return what draws operands of one shape."""
+    """Return a function that draws operands of one shape for a NumPy function of a list."""
     return lambda d: _listed(operands, function, {}) if (operands := alike(d)) else None
 
 
@@ -845,19 +860,20 @@ def _listed(operands: list[str], function: str, settings: Settings) -> Drawn:
 
 
 def appended(d: Draft) -> Drawn | None:
-    """Draw two arrays whose elements are put behind each other."""
-    a, b = d.pick(), d.pick()
+    """Draw two arrays for `append`."""
+    a = d.pick()
+    b = d.pick()
     return None if a is None or b is None else Drawn((a, b))
 
 
 def deleted(d: Draft, shape: Shape) -> Settings:
-    """Return an element, or a few, along an axis."""
+    """Return the index of an element to delete along an axis, or a few indices."""
     axis = d.axis(len(shape))
     return {"obj": d.choice([d.integer(0, shape[axis] - 1), -1, np.array([0, -1])]), "axis": axis}
 
 
 def cut(d: Draft) -> Drawn | None:
-    """Draw an array and where to cut it along an axis; every part is a result."""
+    """Draw an array and the positions at which to split it along an axis; every part is a result."""
     x = d.array_of(1, length=2)
     if x is None:
         return None
@@ -918,7 +934,7 @@ entries(
 
 
 def index_item(d: Draft, length: int, picks: Shape | None) -> Any:
-    """Return what may stand for one axis in an index; integer arrays have the shape given, as they broadcast."""
+    """Return the part of an index for one axis; integer arrays have the shape `picks`, so that they broadcast."""
     kind = d.rng.random()
     if kind < 0.25:
         return slice(None)
@@ -988,20 +1004,20 @@ entries("index", Entry("unpack", "{0}", unpacked))
 
 
 def product(matches: Callable[[Shape, Shape], bool]) -> Callable[[Draft], Drawn | None]:
-    """Return what draws two arrays whose shapes match."""
+    """Return a function that draws two arrays whose shapes match."""
 
-    def draw(d: Draft) -> Drawn | None:
+    def draw_pair(d: Draft) -> Drawn | None:
         a = d.array_of(1, 3)
         if a is None:
             return None
         shape = d.shape(a)
         b: Operand | None = d.pick(lambda x: x.ndim >= 1 and matches(shape, x.shape), other=a)
         if b is None or d.chance(0.2):
-            made = [s for s in ((shape[-1],), (shape[-1], 2), shape) if matches(shape, s)]
-            b = d.constant(np.round(d.rng.normal(size=d.choice(made)), 2)) if made else b
+            shapes = [s for s in ((shape[-1],), (shape[-1], 2), shape) if matches(shape, s)]
+            b = d.constant(np.round(d.rng.normal(size=d.choice(shapes)), 2)) if shapes else b
         return None if b is None else Drawn((a, b))
 
-    return draw
+    return draw_pair
 
 
 def _inner_lengths(a: Shape, b: Shape) -> bool:
@@ -1013,8 +1029,9 @@ def _matmul_shapes(a: Shape, b: Shape) -> bool:
 
 
 def contracted(d: Draft) -> Drawn | None:
-    """Draw two arrays and pairs of axes of the same length that are summed over."""
-    a, b = d.array_of(1, 3), d.array_of(1, 3)
+    """Draw two arrays and pairs of axes of the same length to sum over."""
+    a = d.array_of(1, 3)
+    b = d.array_of(1, 3)
     if a is None or b is None:
         return None
     pairs = [(i, j) for i, m in enumerate(d.shape(a)) for j, n in enumerate(d.shape(b)) if m == n]
@@ -1027,29 +1044,31 @@ def contracted(d: Draft) -> Drawn | None:
 
 
 def summed(d: Draft) -> Drawn | None:
-    """Draw up to three arrays and subscripts that give every length its own letters."""
+    """Draw up to three arrays and subscripts for `einsum`; axes of different lengths have different letters."""
     operands = [x for x in (d.array_of(1, 3) for _ in range(d.choice([1, 2, 2, 3]))) if x is not None]
     if not operands:
         return None
     letters = ["".join("abcdefghijkl"[2 * min(n, 5) + int(d.chance(0.3))] for n in d.shape(x)) for x in operands]
     if any(n > 5 for x in operands for n in d.shape(x)):
         return None
-    found = sorted(set("".join(letters)))
-    kept = "".join(found[k] for k in d.rng.permutation(len(found))[: d.integer(0, min(3, len(found)))])
+    distinct = sorted(set("".join(letters)))
+    output = "".join(distinct[k] for k in d.rng.permutation(len(distinct))[: d.integer(0, min(3, len(distinct)))])
     places = ", ".join(f"{{{k}}}" for k in range(len(operands)))
-    subscripts = f"{','.join(letters)}->{kept}"
+    subscripts = f"{','.join(letters)}->{output}"
     return Drawn(tuple(operands), {"subscripts": subscripts}, f"np.einsum({{subscripts}}, {places})")
 
 
 def convolved(d: Draft) -> Drawn | None:
-    """Draw two vectors and a mode."""
-    a, b = d.array_of(1, 1), d.array_of(1, 1)
+    """Draw two vectors and the mode of a convolution."""
+    a = d.array_of(1, 1)
+    b = d.array_of(1, 1)
     return None if a is None or b is None else Drawn((a, b), {"mode": d.choice(["full", "same", "valid"])})
 
 
 def outer(d: Draft) -> Drawn | None:
-    """Draw two operands of any shapes and the function that is applied to all pairs of their elements."""
-    a, b = d.pick(), d.pick()
+    """Draw two operands of any shapes and the ufunc to apply to all pairs of their elements."""
+    a = d.pick()
+    b = d.pick()
     function = Code(d.choice(["add", "subtract", "multiply"]))
     return None if a is None or b is None else Drawn((a, b), {"function": function})
 
@@ -1068,9 +1087,9 @@ def solved(d: Draft) -> Drawn | None:
 
 
 def definite(name: str, template: str, fits: Fits = lambda *_, **__: True) -> Entry:
-    """Return the entry of a function of a symmetric matrix, which is made in the same step so that it stays one."""
-    made = template.replace("{A}", "{0} @ np.swapaxes({0}, -1, -2) + {n} * np.eye({n})")
-    return Entry(name, made, with_shape(Draft.square, lambda d, shape: {"n": shape[-1]}), fits)
+    """Return the entry of a function of a symmetric matrix, made in the same step so that it always is symmetric."""
+    source = template.replace("{A}", "{0} @ np.swapaxes({0}, -1, -2) + {n} * np.eye({n})")
+    return Entry(name, source, with_shape(Draft.square, lambda d, shape: {"n": shape[-1]}), fits)
 
 
 ANY: Callable[[Shape, Shape], bool] = lambda a, b: True  # noqa: E731 - a predicate beside its users
@@ -1106,7 +1125,7 @@ entries(
     Entry("matrix_power", "np.linalg.matrix_power({0}, {n})", one(Draft.square, n=lambda d: d.integer(0, 4))),
     Entry("pinv", "np.linalg.pinv({0})", one(matrix), _ranks),
     Entry("svdvals", "np.linalg.svd({0}, compute_uv=False)", one(matrix), _ranks),
-    # Signs and order of the vectors are anybody's choice; what they span is not.
+    # Signs and order of the vectors are arbitrary; the space that they span is not.
     Entry(
         "column_space",
         "q, r = np.linalg.qr({0})\n{t} = q @ np.swapaxes(q, -1, -2)",
@@ -1122,7 +1141,7 @@ entries(
 
 
 def looped(d: Draft) -> Drawn | None:
-    """Draw a start, and what is added to it in every round."""
+    """Draw the initial value of a loop, and what is added in every iteration."""
     x = d.pick()
     y = None if x is None else d.pick(lambda y: _broadcast(y.shape, d.shape(x)) == d.shape(x))
     function = Code(d.choice(["sin", "cos", "tanh", "arctan"]))
@@ -1131,15 +1150,16 @@ def looped(d: Draft) -> Drawn | None:
 
 
 def rows(d: Draft) -> Drawn | None:
-    """Draw an array that is walked through, and a start of the shape of its rows."""
+    """Draw an array to iterate over, and an initial value with the shape of its rows."""
     x = d.array_of(1, 3)
     y = None if x is None else d.pick(lambda y: y.shape == d.shape(x)[1:])
     return None if x is None or y is None else Drawn((x, y), {"scale": d.literal()})
 
 
 def branched(d: Draft) -> Drawn | None:
-    """Draw what is compared with a bound, and two operands of which the branches are made."""
-    x, pair = d.pick(), d.pair()
+    """Draw an operand to compare with a bound, and two operands for the branches."""
+    x = d.pick()
+    pair = d.pair()
     if x is None or pair is None:
         return None
     test = "{0}" if not d.shape(x) else "np.sum({0})"
@@ -1149,8 +1169,8 @@ def branched(d: Draft) -> Drawn | None:
 
 def scalars(d: Draft) -> Drawn | None:
     """Draw three numbers."""
-    found = [d.pick(lambda x: x.ndim == 0) for _ in range(3)]
-    return None if None in found else Drawn(tuple(x for x in found if x is not None))
+    names = [d.pick(lambda x: x.ndim == 0) for _ in range(3)]
+    return None if None in names else Drawn(tuple(name for name in names if name is not None))
 
 
 entries(
@@ -1187,7 +1207,7 @@ entries(
 
 
 def random_inputs(rng: np.random.Generator) -> dict[str, Any]:
-    """Return up to four inputs: for one program in four Python numbers alone, else arrays of lengths that recur."""
+    """Return up to four inputs: in one of four programs Python numbers only, otherwise arrays that share lengths."""
     lengths = rng.choice([1, 2, 3, 4, 5], size=3, p=[0.1, 0.25, 0.35, 0.2, 0.1])
     scalar = rng.random() < 0.25
     shapes: list[Shape] = []
@@ -1199,7 +1219,7 @@ def random_inputs(rng: np.random.Generator) -> dict[str, Any]:
 
 
 def random_program(seed: int, *, least: int = 4, most: int = 14) -> Program:
-    """Return the program of a seed, with so many steps.
+    """Return the program of a seed, with `least` to `most` steps or a few more.
 
     >>> random_program(3).source == random_program(3).source
     True
@@ -1227,7 +1247,7 @@ def _try(draft: Draft, entry: Entry) -> None:
 
 
 def drawn_counts(programs: Sequence[Program]) -> Counter[str]:
-    """Return how often every entry of the catalogue was drawn."""
+    """Count how often every entry of the catalogue was drawn."""
     return Counter(step.op for program in programs for step in program.steps)
 
 
@@ -1235,7 +1255,7 @@ def drawn_counts(programs: Sequence[Program]) -> Counter[str]:
 
 
 def shrink(program: Program, fails: Callable[[Program], bool]) -> Program:
-    """Return a program that still fails and of which no smaller variant does."""
+    """Return a program that still fails and none of whose smaller variants does."""
     smaller: Program | None = program
     while smaller is not None:
         program = smaller
@@ -1244,7 +1264,7 @@ def shrink(program: Program, fails: Callable[[Program], bool]) -> Program:
 
 
 def variants(program: Program) -> Iterator[Program]:
-    """Return smaller programs: with an inner result alone or one result less, or with a step's results as inputs."""
+    """Return smaller programs: only one result is returned, or one less, or the results of a step become inputs."""
     for step in program.steps:
         for name in step.targets:
             if [name] != list(program.weights):
@@ -1252,10 +1272,11 @@ def variants(program: Program) -> Iterator[Program]:
     for name in program.weights if len(program.weights) > 1 else ():
         yield _pruned(replace(program, weights={n: w for n, w in program.weights.items() if n != name}))
     for step in program.steps[:-1]:
-        given = {name: _plain(program.values[name]) for name in step.targets}
+        results = {name: _plain(program.values[name]) for name in step.targets}
+        inputs = {**program.inputs, **results}
         rest = tuple(other for other in program.steps if other is not step)
-        kept = {name: weight for name, weight in program.weights.items() if name not in given}
-        yield _pruned(replace(program, inputs={**program.inputs, **given}, steps=rest, weights=kept or program.weights))
+        weights = {name: weight for name, weight in program.weights.items() if name not in results}
+        yield _pruned(replace(program, inputs=inputs, steps=rest, weights=weights or program.weights))
 
 
 def _returning(program: Program, name: str) -> Program:

@@ -1,1 +1,1 @@
-"""Measuring wiregrad: workloads, races in which entrants take turns, and tables that say what was wanted."""
+"""Benchmarks: workloads, races in which entrants take turns, and tables that compare the times with targets."""

@@ -1,7 +1,7 @@
-"""Who takes part without any other framework: wiregrad's tiers, the interpreter, plain Python, and C and LLVM.
+"""The entrants that need no other framework: wiregrad's tiers, the interpreter, plain Python, C and LLVM.
 
-Loops over runs are in native code wherever the work is, so that no call from Python is measured but where calls are
-the subject. Compilers are called as people call them, in a folder of their own that goes when the process does.
+Where the work is native, the loop over runs is native too, so that calls from Python are measured only where they are
+the subject. Compilers run as users run them, in a temporary folder that is removed when the process ends.
 """
 
 from __future__ import annotations
@@ -28,18 +28,23 @@ from wiregrad.testing.bench.race import Entrant, MissingError, Numbers, Task
 from wiregrad.testing.bench.tape import c_batch, llvm_loop, repeated
 from wiregrad.testing.bench.workloads import Workload
 
-STENCILS, LLVM_TIER, TWO = "wiregrad", "wiregrad, LLVM tier", "wiregrad, 2 threads"
-FLAT, WHOLE = "flat C, gcc -O3", "LLVM -O2, whole circuit"
-SIMD, SIMD_TWO = "C in vectors, gcc -O3 -ffast-math", "C in vectors, 2 threads"
-INTERPRETER, PYTHON = "wiregrad, interpreter", "Python listing"
+STENCILS = "wiregrad"
+LLVM_TIER = "wiregrad, LLVM tier"
+TWO = "wiregrad, 2 threads"
+FLAT = "flat C, gcc -O3"
+WHOLE = "LLVM -O2, whole circuit"
+SIMD = "C in vectors, gcc -O3 -ffast-math"
+SIMD_TWO = "C in vectors, 2 threads"
+INTERPRETER = "wiregrad, interpreter"
+PYTHON = "Python listing"
 FLAT_FLAGS = ("-O3", "-march=native", "-ffp-contract=off", "-fPIC")
 SIMD_FLAGS = (
     *("-O3", "-march=native", "-fopenmp-simd", "-ffast-math", "-mprefer-vector-width=512", "-fPIC"),
-    # Without these gcc 12 moves calls of exp and tanh into branches and joins sin to cos, and makes no vectors then.
+    # Without these, gcc 12 moves calls of exp and tanh into branches and joins sin with cos, and does not vectorize.
     *("-fno-tree-sink", "-fno-builtin-sin", "-fno-builtin-cos"),
 )
 PATIENT = 900.0
-"""Seconds that a compiler may take."""
+"""Maximum time of a compiler, in seconds."""
 C_LOOP = """
 double value_and_grad(const double *x, double *grad);
 void loop(long n, const double *x, double *y) {
@@ -49,60 +54,62 @@ void loop(long n, const double *x, double *y) {
 
 
 def answers(points: Numbers) -> Numbers:
-    """Return room for a value and a gradient per point."""
+    """Allocate an array for a value and a gradient per point."""
     return np.zeros((len(points), 1 + points.shape[1]))
 
 
 def interpreter(workload: Workload, points: Numbers) -> Task:
     """Run the interpreter at each point."""
-    found = answers(points)
+    results = answers(points)
 
-    def run(times: int) -> None:
+    def run_many(times: int) -> None:
         for _ in range(times):
             for row, point in enumerate(points):
-                done = workload.circuit.run(point)
-                found[row] = [done.values[workload.circuit.root()], *done.grads.values()]
+                run = workload.circuit.run(point)
+                results[row] = [run.values[workload.circuit.root()], *run.grads.values()]
 
-    return Task(run, lambda: found)
+    return Task(run_many, lambda: results)
 
 
 def python_listing(workload: Workload, points: Numbers) -> Task:
-    """Run the listing in plain Python at each point."""
+    """Run the generated plain Python code at each point."""
     circuit = workload.circuit
     call = defined(Text(circuit.to_python(), "value_and_grad", circuit.inputs, circuit.outputs))
     rows = points.tolist()
-    last = list[Any]()
+    last: list[Any] = []
 
-    def run(times: int) -> None:
+    def run_many(times: int) -> None:
         for _ in range(times):
             last[:] = [call(*row) for row in rows]
 
-    return Task(run, lambda: np.array([[value, *grads.values()] for value, grads in last]))
+    return Task(run_many, lambda: np.array([[value, *grads.values()] for value, grads in last]))
 
 
 def stencils(workload: Workload, points: Numbers) -> Task:
-    """Run wiregrad's native code at one point, in a native loop that hands inputs in and results out."""
+    """Run wiregrad's native code at one point, in a native loop that copies inputs in and results out."""
     return _looped(_native(workload), points)
 
 
 def llvm_tier(workload: Workload, points: Numbers) -> Task:
-    """Run the same steps after wiregrad had LLVM compile them as a whole."""
+    """Run the same program after wiregrad's LLVM tier has compiled it as a whole."""
     return _looped(tiers.improved(_native(workload)), points)
 
 
 def _looped(program: Program, points: Numbers) -> Task:
-    work, given, found = program.initial.copy(), np.ascontiguousarray(points[0]), answers(points)
+    buffer = program.initial.copy()
+    point = np.ascontiguousarray(points[0])
+    results = answers(points)
     call = _code_loop(program.inputs, program.outputs)
 
-    def run(times: int) -> None:
-        call(times, program.entry, work.ctypes.data, given.ctypes.data, found.ctypes.data)
+    def run_many(times: int) -> None:
+        call(times, program.entry, buffer.ctypes.data, point.ctypes.data, results.ctypes.data)
 
-    return Task(run, lambda: found)
+    return Task(run_many, lambda: results)
 
 
 @cache
 def _code_loop(inputs: int, outputs: int) -> Any:
-    """Return a native loop that runs a program again and again, its inputs and results copied each time."""
+    """Return a native loop that runs a program repeatedly and copies its inputs and results each time."""
     arguments = "ptr %code, ptr %w, ptr %x, ptr %y"
     text = f"""
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
@@ -129,17 +136,17 @@ def _native(workload: Workload, lanes: int = 1) -> Program:
 def vectors(threads: int) -> Callable[[Workload, Numbers], Task]:
     """Return the entrant that runs wiregrad's vector code on a batch."""
 
-    def prepare(workload: Workload, points: Numbers) -> Task:
+    def prepare_vectors(workload: Workload, points: Numbers) -> Task:
         program = _native(workload, _lanes())
-        last = list[Any]()
+        last: list[Any] = []
 
-        def run(times: int) -> None:
+        def run_many(times: int) -> None:
             for _ in range(times):
                 last[:] = batch.run(program, points, gradient=True, threads=threads)
 
-        return Task(run, lambda: np.column_stack(last))
+        return Task(run_many, lambda: np.column_stack(last))
 
-    return prepare
+    return prepare_vectors
 
 
 def _lanes() -> int:
@@ -150,36 +157,38 @@ def _lanes() -> int:
 
 
 def compiling(workload: Workload, points: Numbers) -> Task:
-    """Compile with wiregrad, each time a circuit that it has not seen."""
+    """Compile with wiregrad, each time a new circuit object, so that nothing is cached."""
     _native(workload)
-    last = list[Program]()
+    last: list[Program] = []
 
-    def run(times: int) -> None:
+    def compile_many(times: int) -> None:
         for _ in range(times):
             last[:] = [build(Circuit(workload.circuit.columns), 0)]
 
-    def answer() -> Numbers:
+    def run_compiled() -> Numbers:
         task = _looped(last[0], points)
         task.run(1)
         return task.answer()
 
-    return Task(run, answer)
+    return Task(compile_many, run_compiled)
 
 
 def calling(workload: Workload, points: Numbers) -> Task:
     """Call `compiled.value_and_grad` from Python."""
-    call, point, last = workload.circuit.compile().value_and_grad, points[0].copy(), list[Any]()
+    call = workload.circuit.compile().value_and_grad
+    point = points[0].copy()
+    last: list[Any] = []
 
-    def run(times: int) -> None:
+    def call_many(times: int) -> None:
         for _ in range(times):
-            found = call(point)
-        last[:] = found
+            value_and_gradient = call(point)
+        last[:] = value_and_gradient
 
-    return Task(run, lambda: np.array([[last[0], *last[1]]]))
+    return Task(call_many, lambda: np.array([[last[0], *last[1]]]))
 
 
 def flat_c(workload: Workload, points: Numbers) -> Task:
-    """Run the C listing at one point."""
+    """Run the generated C code at one point."""
     folder = _compiled_c(workload)
     compiler = _compiler()
     _compile(compiler, folder, {"loop.c": C_LOOP}, ["-O3", "-shared", "-fPIC", "-o", "flat.so", "flat.o"])
@@ -194,46 +203,48 @@ def _compiled_c(workload: Workload) -> Path:
 
 
 def compiling_c(workload: Workload, points: Numbers) -> Task:
-    """Compile the C listing with gcc."""
-    compiler, text, folder = _compiler(), workload.circuit.to_c(), scratch()
+    """Compile the generated C code with gcc."""
+    compiler = _compiler()
+    text = workload.circuit.to_c()
+    folder = scratch()
 
-    def run(times: int) -> None:
+    def compile_many(times: int) -> None:
         for _ in range(times):
             _compile(compiler, folder, {"flat.c": text}, [*FLAT_FLAGS, "-c", "-o", "flat.o"])
 
-    def answer() -> Numbers:
+    def run_compiled() -> Numbers:
         _compile(compiler, folder, {"loop.c": C_LOOP}, ["-O3", "-shared", "-fPIC", "-o", "flat.so", "flat.o"])
         task = _c_task(ctypes.CDLL(str(folder / "flat.so")).loop, points)
         task.run(1)
         return task.answer()
 
-    return Task(run, answer)
+    return Task(compile_many, run_compiled)
 
 
 def simd_c(threads: int) -> Callable[[Workload, Numbers], Task]:
-    """Return the entrant that runs C in vectors on a batch whose numbers stand in columns, as C likes them.
+    """Return the entrant that runs vectorized C on a batch that is stored in columns, the layout that suits C.
 
-    Threads have a part of the batch each: how much faster they are is what the machine gives two threads at the time.
+    Each thread has a part of the batch: the speed-up shows what the machine gives two threads at the time.
     """
 
-    def prepare(workload: Workload, points: Numbers) -> Task:
+    def prepare_simd(workload: Workload, points: Numbers) -> Task:
         library = _simd_library(workload)
         parts = [np.ascontiguousarray(part.T) for part in np.array_split(points, threads)]
-        found = [np.zeros((1 + points.shape[1], part.shape[1])) for part in parts]
+        results = [np.zeros((1 + points.shape[1], part.shape[1])) for part in parts]
 
-        def work(k: int) -> None:
-            library.batch(ctypes.c_long(parts[k].shape[1]), *map(_pointer, (parts[k], found[k], found[k][1:])))
+        def run_part(k: int) -> None:
+            library.batch(ctypes.c_long(parts[k].shape[1]), *map(_pointer, (parts[k], results[k], results[k][1:])))
 
-        def run(times: int) -> None:
+        def run_many(times: int) -> None:
             for _ in range(times):
-                helpers = [_pool().submit(work, k) for k in range(1, threads)]
-                work(0)
+                helpers = [_pool().submit(run_part, k) for k in range(1, threads)]
+                run_part(0)
                 for helper in helpers:
                     helper.result()
 
-        return Task(run, lambda: np.concatenate([own.T for own in found]))
+        return Task(run_many, lambda: np.concatenate([result.T for result in results]))
 
-    return prepare
+    return prepare_simd
 
 
 @cache
@@ -245,30 +256,31 @@ def _pool() -> ThreadPoolExecutor:
 def _simd_library(workload: Workload) -> ctypes.CDLL:
     folder = scratch()
     _compile(_compiler(), folder, {"simd.c": c_batch(workload.circuit)}, [*SIMD_FLAGS, "-c", "-o", "simd.o"])
-    # Linked without -ffast-math, which would have the library flush subnormals to zero for the whole process.
+    # Linked without -ffast-math, because such a library flushes subnormals to zero in the whole process.
     _compile(_compiler(), folder, {}, ["-shared", "-o", "simd.so", "simd.o"])
     return ctypes.CDLL(str(folder / "simd.so"))
 
 
 def whole_llvm(workload: Workload, points: Numbers) -> Task:
-    """Run LLVM's code of the whole circuit at one point."""
+    """Run the whole circuit, compiled by LLVM as one function, at one point."""
     return _c_task(_llvm_function(_llvm_loop(workload)), points)
 
 
 def compiling_llvm(workload: Workload, points: Numbers) -> Task:
     """Compile the whole circuit with LLVM at level 2."""
-    text, last = _llvm_text(workload), list[int]()
+    text = _llvm_text(workload)
+    last: list[int] = []
 
-    def run(times: int) -> None:
+    def compile_many(times: int) -> None:
         for _ in range(times):
             last[:] = machine.compiled(text, "loop")
 
-    def answer() -> Numbers:
+    def run_compiled() -> Numbers:
         task = _c_task(_llvm_function(last[0]), points)
         task.run(1)
         return task.answer()
 
-    return Task(run, answer)
+    return Task(compile_many, run_compiled)
 
 
 @lru_cache(maxsize=4)
@@ -289,12 +301,13 @@ def _llvm_function(address: int) -> Any:
 
 
 def _c_task(loop: Any, points: Numbers) -> Task:
-    given, found = np.ascontiguousarray(points[0]), answers(points)
+    point = np.ascontiguousarray(points[0])
+    results = answers(points)
 
-    def run(times: int) -> None:
-        loop(ctypes.c_long(times), _pointer(given), _pointer(found))
+    def run_many(times: int) -> None:
+        loop(ctypes.c_long(times), _pointer(point), _pointer(results))
 
-    return Task(run, lambda: found)
+    return Task(run_many, lambda: results)
 
 
 def _pointer(array: Numbers) -> ctypes.c_void_p:
@@ -302,10 +315,10 @@ def _pointer(array: Numbers) -> ctypes.c_void_p:
 
 
 def _compiler() -> Tool:
-    found = c_compiler()
-    if found is None:
+    compiler = c_compiler()
+    if compiler is None:
         raise MissingError("there is no C compiler here")
-    return found
+    return compiler
 
 
 def _compile(tool: Tool, folder: Path, sources: dict[str, str], flags: list[str]) -> None:
@@ -316,7 +329,7 @@ def _compile(tool: Tool, folder: Path, sources: dict[str, str], flags: list[str]
 
 
 def scratch() -> Path:
-    """Return a new folder that is removed when the process ends."""
+    """Make a temporary folder that is removed when the process ends."""
     folder = tempfile.mkdtemp(prefix="wiregrad-bench-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return Path(folder)
@@ -344,4 +357,4 @@ BATCH = (
     Entrant(SIMD_TWO, simd_c(2)),
 )
 CALL = (Entrant(STENCILS, calling), Entrant(PYTHON, python_listing), Entrant(INTERPRETER, interpreter))
-"""Who takes part in which race."""
+"""The entrants of each race."""

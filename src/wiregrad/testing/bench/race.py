@@ -1,8 +1,8 @@
 """Races: entrants do the same work in turns, in one process, after their answers were compared.
 
-Turns are taken A B C A B C, so that a slow minute slows all of them; a turn is as many runs as fill 20 ms; times are
-medians over turns, and ratios are medians of the ratios within a turn. Nobody is timed whose answer is wrong, and
-nobody is left out without a reason that stands in the table.
+Turns are taken in the order A B C A B C, so that a slow minute slows down all of them. A turn has as many runs as fill
+20 ms; times are medians over turns, and ratios are medians of the ratios within a turn. An entrant with a wrong answer
+is not timed, and the table gives the reason for every entrant that is missing.
 """
 
 from __future__ import annotations
@@ -24,28 +24,28 @@ from wiregrad.testing.bench.workloads import Workload
 
 TURNS = 7
 LEAST = 0.02
-"""How many seconds a turn takes at least."""
+"""Minimum length of a turn, in seconds."""
 PATIENCE = 60.0
-"""How many seconds all turns of one entrant may take; one that is slower takes fewer turns, but at least one."""
+"""Maximum time of all turns of one entrant, in seconds; a slower one takes fewer turns, but at least one."""
 FEW = 3
-"""A ratio of fewer turns says so."""
+"""A verdict that rests on fewer turns says so."""
 SLACK = 10.0
-"""How many times its own bound on rounding an answer may be off: peers round otherwise, and vector math to 4 ulp."""
+"""Tolerance of answers, in multiples of the rounding bound: peers round differently, vector math to 4 ulp."""
 
 Numbers = NDArray[np.float64]
 
 
 class MissingError(Exception):
-    """An entrant cannot take part; says why."""
+    """An entrant cannot take part; the message says why."""
 
 
 class DisagreementError(AssertionError):
-    """An entrant gives another answer."""
+    """An entrant gives a different answer."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """What an entrant does: so many runs in a row; and what it answers, a row of value and gradient per point."""
+    """An entrant's work: `run(times)` repeats it, `answer()` returns a row of value and gradient per point."""
 
     run: Callable[[int], object]
     answer: Callable[[], Numbers]
@@ -53,19 +53,19 @@ class Task:
 
 @dataclass(frozen=True)
 class Entrant:
-    """Somebody who takes part: how to get ready for a workload at points, and up to which size that makes sense."""
+    """A participant of a race: how it prepares a workload at points, and up to which size it takes part."""
 
     name: str
     prepare: Callable[[Workload, Numbers], Task]
     largest: float = math.inf
-    """Nodes times points of the largest race."""
+    """Nodes times points of the largest race it takes part in."""
     why: str = ""
-    """Why not at larger ones."""
+    """Why it does not take part in larger ones."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """Something wanted, and what was found; `passed` is None where it could not be measured."""
+    """A target and what was measured; `passed` is None if it could not be measured."""
 
     wanted: str
     found: str
@@ -73,35 +73,35 @@ class Verdict:
 
     @property
     def word(self) -> str:
-        """PASS, MISS, or a dash where nothing was measured."""
+        """PASS, MISS or "not measured"."""
         return {True: "PASS", False: "MISS", None: "not measured"}[self.passed]
 
 
 @dataclass(frozen=True)
 class Want:
-    """A wish: `subject` should be at least so many times faster than `other`; below 1, at most that much slower."""
+    """A target: `subject` should be at least `least` times faster than `other`; below 1, at most that much slower."""
 
     subject: str
     other: str
     least: float
 
     def verdict(self, result: Result) -> Verdict:
-        """Say whether a race fulfils it."""
+        """Return whether a race meets the target."""
         within = self.least < 1.0
-        sense = f"within {1 / self.least:.3g}x of" if within else f"at least {self.least:,g}x faster than"
-        wanted = f"{self.subject} {sense} {self.other}"
+        relation = f"within {1 / self.least:.3g}x of" if within else f"at least {self.least:,g}x faster than"
+        wanted = f"{self.subject} {relation} {self.other}"
         absent = [name for name in (self.subject, self.other) if name not in result.times]
         if absent:
             return Verdict(wanted, f"{absent[0]}: {result.missing.get(absent[0], 'did not take part')}", None)
         ratio = result.ratio(self.other, self.subject)
         turns = min(len(result.times[self.subject]), len(result.times[self.other]))
         few = f", of {counted(turns, 'turn')} only" if turns < FEW else ""
-        found = f"{1 / ratio:.2f}x" if within else multiple(ratio)
-        return Verdict(wanted, f"{found}{few}", ratio >= self.least)
+        measured = f"{1 / ratio:.2f}x" if within else multiple(ratio)
+        return Verdict(wanted, f"{measured}{few}", ratio >= self.least)
 
 
 def multiple(ratio: float) -> str:
-    """Write how many times longer something takes.
+    """Format a ratio of times.
 
     >>> multiple(1.234), multiple(12345.6)
     ('1.23x', '12,346x')
@@ -111,11 +111,11 @@ def multiple(ratio: float) -> str:
 
 @dataclass(frozen=True)
 class Result:
-    """How a race ended: seconds per run, turn by turn, and who was missing why."""
+    """The result of a race: seconds per run, turn by turn, and why entrants were missing."""
 
     title: str
     work: float
-    """Nodes times points: what the time of a run is divided by."""
+    """Nodes times points, by which the time of a run is divided."""
     times: Mapping[str, Sequence[float]]
     missing: Mapping[str, str] = field(default_factory=dict)
     verdicts: Sequence[Verdict] = ()
@@ -125,7 +125,7 @@ class Result:
         return statistics.median(self.times[name])
 
     def ratio(self, slow: str, fast: str) -> float:
-        """Return how many times longer the one takes than the other: the median over the turns that both took.
+        """Return how many times longer `slow` takes than `fast`: the median over the turns that both took.
 
         >>> Result("", 1, {"a": [1.0, 2.0, 9.0], "b": [2.0, 4.0, 9.0]}).ratio("b", "a")
         2.0
@@ -133,7 +133,7 @@ class Result:
         return statistics.median(b / a for b, a in zip(self.times[slow], self.times[fast], strict=False))
 
     def judged(self, *wants: Want | Verdict) -> Result:
-        """Return the result with what was wanted of it."""
+        """Return the result with verdicts on these targets added."""
         verdicts = [want if isinstance(want, Verdict) else want.verdict(self) for want in wants]
         return Result(self.title, self.work, self.times, self.missing, [*self.verdicts, *verdicts])
 
@@ -149,7 +149,8 @@ def race(
     patience: float = PATIENCE,
 ) -> Result:
     """Let entrants take turns at a workload, after their answers were compared with the interpreter's."""
-    tasks, missing = dict[str, Task](), dict[str, str]()
+    tasks: dict[str, Task] = {}
+    missing: dict[str, str] = {}
     for entrant in entrants:
         progress(f"{title}: {entrant.name} gets ready")
         try:
@@ -164,7 +165,7 @@ def race(
 
 
 def take_turns(title: str, tasks: Mapping[str, Task], *, turns: int, least: float, patience: float) -> Result:
-    """Let tasks take turns whose answers were compared before, or that are not the same work.
+    """Let tasks take turns without comparing their answers.
 
     >>> task = Task(lambda runs: None, lambda: np.zeros((1, 1)))
     >>> len(take_turns("", {"a": task}, turns=2, least=0.0, patience=1.0).times["a"])
@@ -190,7 +191,7 @@ def _paces(title: str, tasks: Mapping[str, Task], least: float, patience: float)
 
 @dataclass(frozen=True)
 class _Pace:
-    """How many runs a turn has, how many turns there may be, and how long the first run took."""
+    """The number of runs per turn, the maximum number of turns, and the time of the first run."""
 
     runs: int
     turns: int
@@ -198,33 +199,35 @@ class _Pace:
 
 
 def _pace(title: str, task: Task, least: float, patience: float) -> _Pace:
-    """Warm up, and find out how many runs fill a turn."""
+    """Warm up, and find the number of runs that fills a turn."""
     progress(f"{title} warms up")
-    runs, first = 1, seconds(task, 1)
+    runs = 1
+    first = seconds(task, 1)
     if first > patience / 2:
         return _Pace(1, 0, first)
-    taken = seconds(task, 1)
-    while taken < least:
-        runs = max(2 * runs, round(1.2 * runs * least / max(taken, 1e-9))) if taken < least / 4 else 2 * runs
-        taken = seconds(task, runs)
-    return _Pace(runs, max(1, round(patience / taken)), taken / runs)
+    elapsed = seconds(task, 1)
+    while elapsed < least:
+        estimate = round(1.2 * runs * least / max(elapsed, 1e-9)) if elapsed < least / 4 else 0
+        runs = max(2 * runs, estimate)
+        elapsed = seconds(task, runs)
+    return _Pace(runs, max(1, round(patience / elapsed)), elapsed / runs)
 
 
 def seconds(task: Task, runs: int) -> float:
-    """Return how long so many runs take, with no collection in between."""
-    was = gc.isenabled()
+    """Return the time of a number of runs in seconds, with garbage collection off."""
+    was_enabled = gc.isenabled()
     gc.disable()
     try:
         start = time.perf_counter()
         task.run(runs)
         return time.perf_counter() - start
     finally:
-        if was:
+        if was_enabled:
             gc.enable()
 
 
 def check(workload: Workload, points: Numbers, answers: Mapping[str, Numbers]) -> None:
-    """Raise unless all answers are the interpreter's at some of the points, and agree with each other at all."""
+    """Raise unless all answers agree with the interpreter's at some points, and with each other at all points."""
     some = np.unique(np.linspace(0, len(points) - 1, SAMPLES).round().astype(int))
     wanted, tolerance = reference(workload, points[some])
     first = next(iter(answers.values()), None)
@@ -232,18 +235,20 @@ def check(workload: Workload, points: Numbers, answers: Mapping[str, Numbers]) -
         if answer.shape != (len(points), 1 + points.shape[1]):
             raise DisagreementError(f"{name} answers with shape {answer.shape} for {len(points)} points")
         _near(name, "the interpreter", answer[some], wanted, tolerance)
-        # Elsewhere rounding may be worse than where it was measured, and a gradient that was 0 there need not be.
+        # At other points rounding may be worse than where it was measured, and gradients that were 0 may not be.
         _near(name, next(iter(answers)), answer, first, np.full(len(tolerance), SLACK * tolerance.max()))
 
 
 SAMPLES = 3
-"""At how many points of a batch the interpreter is asked too."""
-FEWER, MOST = 2_000, 200_000
-"""In circuits of more nodes the roundings of gradients, and those of values, take too long to measure."""
+"""Number of points of a batch at which the interpreter runs too."""
+FEWER = 2_000
+"""Maximum number of nodes of circuits whose gradients' rounding is estimated; larger ones take too long."""
+MOST = 200_000
+"""Maximum number of nodes of circuits whose value's rounding is estimated."""
 
 
 def reference(workload: Workload, points: Numbers) -> tuple[Numbers, Numbers]:
-    """Return the interpreter's answers, and how far others may be from them: by the run's own estimate of rounding.
+    """Return the interpreter's answers, and the tolerance for others, from the run's own estimate of rounding.
 
     >>> from wiregrad.testing.bench.workloads import bounded
     >>> workload = bounded(20)
@@ -252,7 +257,8 @@ def reference(workload: Workload, points: Numbers) -> tuple[Numbers, Numbers]:
     ((2, 11), True)
     """
     root = workload.circuit.root()
-    answers, bounds = np.zeros((len(points), 1 + points.shape[1])), np.zeros((len(points), 1 + points.shape[1]))
+    answers = np.zeros((len(points), 1 + points.shape[1]))
+    bounds = np.zeros_like(answers)
     for row, point in enumerate(points):
         run = workload.circuit.run(point)
         answers[row] = [run.values[root], *run.grads.values()]
@@ -261,22 +267,23 @@ def reference(workload: Workload, points: Numbers) -> tuple[Numbers, Numbers]:
 
 
 def _bounds(run: Run, answer: Numbers) -> Numbers:
-    """Return how far rounding can have moved value and gradients; in large circuits some of it is guessed."""
-    scale, nodes = np.abs(answer).max(), len(run.circuit)
+    """Return bounds on the rounding errors of value and gradients; in large circuits some are guessed."""
+    scale = np.abs(answer).max()
+    nodes = len(run.circuit)
     if nodes > MOST:
         return np.full(len(answer), nodes * np.finfo(np.float64).eps * scale)
-    found = run.rounding(None if nodes <= FEWER else [])
-    # Where gradients were not looked at, each is taken to be a hundred times worse than the value.
-    guess = 100.0 * found.output.bound / max(abs(answer[0]), 1e-3) * scale
-    gradients = [found.gradients[name].bound if name in found.gradients else guess for name in run.grads]
-    return np.array([found.output.bound, *gradients])
+    rounding = run.rounding(None if nodes <= FEWER else [])
+    # Gradients that were not estimated are assumed to be a hundred times less accurate than the value.
+    guess = 100.0 * rounding.output.bound / max(abs(answer[0]), 1e-3) * scale
+    gradients = [rounding.gradients[name].bound if name in rounding.gradients else guess for name in run.grads]
+    return np.array([rounding.output.bound, *gradients])
 
 
 def _near(name: str, other: str, answer: Numbers, wanted: Numbers | None, tolerance: Numbers) -> None:
     if wanted is None:
         return
     off = np.abs(answer - wanted)
-    # A NaN is never near.
+    # Written so that a NaN counts as wrong.
     wrong = ~(off <= tolerance)
     if wrong.any():
         row, column = (int(k) for k in np.argwhere(wrong)[0])
@@ -288,7 +295,7 @@ def _near(name: str, other: str, answer: Numbers, wanted: Numbers | None, tolera
 
 
 def progress(text: str) -> None:
-    """Show what is being done, on one line of stderr, where a person is watching."""
+    """Show progress on stderr: on one line in a terminal, otherwise line by line."""
     if sys.stderr.isatty():
         sys.stderr.write(f"\r\x1b[K{text[:100]}")
         sys.stderr.flush()

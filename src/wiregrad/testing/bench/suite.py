@@ -1,7 +1,7 @@
-"""The suite: one table per workload, what was wanted of it, and the whole as Markdown and JSON.
+"""The benchmark suite: one table per workload with targets and results, and all of it as Markdown and JSON.
 
-Anybody may bring further entrants. What is wanted of wiregrad is written here, once, and holds whoever takes part: of
-somebody who is missing a table says so.
+Callers may add entrants of other frameworks. The targets for wiregrad are written here, once, whoever takes part; the
+tables name the entrants that are missing.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ from wiregrad.testing.bench.race import (
 from wiregrad.testing.bench.workloads import Workload, bounded, mechanics
 
 GROWTH = 13.0
-"""How many times longer it may take to compile ten times the nodes."""
+"""Target: compiling ten times the nodes takes at most this many times longer."""
 PER_NODE = 1e-6
-"""Seconds that compiling may take per node, at a hundred thousand."""
+"""Target: compile time per node, in seconds, of a circuit of 100,000 nodes."""
 PER_CALL = 2e-6
-"""Seconds that one gradient of ten nodes may take, called from Python."""
+"""Target: time of one gradient of ten nodes, called from Python, in seconds."""
 SEED = 1
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """How large the workloads are."""
+    """The sizes of the workloads, and how long races last."""
 
     compile: Sequence[int] = (1_000, 10_000, 100_000, 1_000_000)
     point: Sequence[int] = (100, 1_000, 10_000, 100_000)
@@ -64,14 +64,14 @@ class Sizes:
     patience: float = PATIENCE
 
     def pace(self) -> dict[str, Any]:
-        """Return how long a race takes."""
+        """Return the options of `race` that say how long it lasts."""
         return {"turns": self.turns, "least": self.least, "patience": self.patience}
 
 
 FULL = Sizes()
 QUICK = Sizes((1_000, 10_000), (100, 1_000), ((10_000, 100),), patience=10.0)
 TINY = Sizes((20, 40), (20,), ((16, 20),), bodies=2, steps=1, turns=1, least=0.0)
-"""Sizes that show only that everything runs."""
+"""Sizes for a test that everything runs."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class Peers:
 
 @dataclass(frozen=True)
 class Section:
-    """Races of one kind, and a sentence that says how they were run."""
+    """Races of one kind, with a paragraph about how they were run."""
 
     title: str
     about: str
@@ -95,19 +95,19 @@ class Section:
 
 @dataclass(frozen=True)
 class Suite:
-    """Everything that was measured, and on what machine."""
+    """All results, and the machine they were measured on."""
 
     machine: Mapping[str, str]
     sections: Sequence[Section] = field(default_factory=list)
 
     def verdicts(self) -> Iterator[tuple[str, Verdict]]:
-        """Return everything that was wanted, with the table it stands in."""
+        """Return all verdicts with the titles of their tables."""
         for section in self.sections:
             for result in section.results:
                 yield from ((result.title, verdict) for verdict in result.verdicts)
 
     def markdown(self) -> str:
-        """Return the page: what was wanted first, then every table."""
+        """Return the report as Markdown: the verdicts first, then every table."""
         lines = ["## Wanted and found", "", *_table(["workload", *VERDICT], self._wanted()), "", "## Measured on", ""]
         lines += [f"- {name}: {value}" for name, value in self.machine.items()]
         for section in self.sections:
@@ -117,7 +117,7 @@ class Suite:
         return "\n".join(lines) + "\n"
 
     def document(self) -> dict[str, Any]:
-        """Return everything for programs, with the time of every turn."""
+        """Return the report as a JSON document, with the time of every turn."""
         return asdict(self)
 
     def _wanted(self) -> list[list[str]]:
@@ -128,7 +128,7 @@ VERDICT = ["wanted", "found", "verdict"]
 
 
 def rows_of(result: Result) -> list[str]:
-    """Return the table of a race, and what was wanted of it."""
+    """Return the table of a race and the table of its verdicts, as lines of Markdown."""
     head = ["who", "time", "per node and point", "of wiregrad's time", "quartiles", "turns"]
     order = sorted(result.times, key=result.seconds)
     rows = [_row(result, name) for name in order]
@@ -156,7 +156,7 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def duration(seconds: float) -> str:
-    """Write a time for people.
+    """Format a time with a suitable unit.
 
     >>> duration(0.0123), duration(4.5e-6), duration(1.1e-9)
     ('12.3 ms', '4.5 us', '1.1 ns')
@@ -171,18 +171,18 @@ def measure(
     sizes: Sizes = FULL,
     peers: Peers | None = None,
     parts: Sequence[str] = (),
-    told: Callable[[Suite], object] = lambda suite: None,
+    on_part: Callable[[Suite], object] = lambda suite: None,
 ) -> Suite:
-    """Run all races, or some parts; `told` is called with what there is after each part, in case the rest is stopped.
+    """Run all parts of the suite, or some; `on_part` is called with the results so far after each part.
 
     >>> print(*PARTS)
     compile point batch call memory
     """
-    found = Suite(machine_facts())
+    report = Suite(machine_facts())
     for part in parts or PARTS:
-        found = Suite(found.machine, [*found.sections, PARTS[part](sizes, peers or Peers())])
-        told(found)
-    return found
+        report = Suite(report.machine, [*report.sections, PARTS[part](sizes, peers or Peers())])
+        on_part(report)
+    return report
 
 
 @lru_cache(maxsize=8)
@@ -191,7 +191,8 @@ def _random(nodes: int) -> Workload:
 
 
 def _compile(sizes: Sizes, peers: Peers) -> Section:
-    results, cold = list[Result](), _stencil_seconds(_random(sizes.compile[0]))
+    results: list[Result] = []
+    cold = _stencil_seconds(_random(sizes.compile[0]))
     for nodes in sizes.compile:
         workload = _random(nodes)
         result = race(
@@ -228,13 +229,13 @@ def _compile_wants(nodes: int, result: Result) -> list[Want | Verdict]:
 
 
 def _growth(sizes: Sizes) -> Result:
-    """Compile circuits of all sizes in turns, so that the load of the machine is the same for all."""
+    """Compile circuits of all sizes in turns, so that the load of the machine affects all of them alike."""
     workloads = {f"{STENCILS}, {_random(nodes).nodes:,} nodes": _random(nodes) for nodes in sizes.compile}
     tasks = {name: entrants.compiling(workload, workload.points(1)) for name, workload in workloads.items()}
     result = take_turns("Compile, size by size", tasks, **sizes.pace())
     verdicts = list[Verdict]()
     for small, large in pairwise(workloads):
-        # Circuits have a few nodes more than was asked for.
+        # Circuits have a few more nodes than requested.
         growth = 10.0 * result.ratio(large, small) * workloads[small].nodes / workloads[large].nodes
         wanted = f"10x the nodes of {workloads[small].nodes:,} within {GROWTH:g}x the time"
         verdicts.append(Verdict(wanted, multiple(growth), growth <= GROWTH))
@@ -242,7 +243,7 @@ def _growth(sizes: Sizes) -> Result:
 
 
 def _stencil_seconds(workload: Workload) -> float:
-    """Return how long it takes to make the stencils of a circuit that are not there yet."""
+    """Return the time it takes to make those stencils of a circuit that do not exist yet, in seconds."""
     try:
         return build(workload.circuit, 0).stencil_seconds
     except NotNativeError:
@@ -271,7 +272,8 @@ def _point(sizes: Sizes, peers: Peers) -> Section:
 
 
 def _point_wants(workload: Workload) -> list[Want]:
-    nodes, wants = workload.nodes, list[Want]()
+    nodes = workload.nodes
+    wants: list[Want] = []
     if nodes <= 20_000:
         wants += [Want(STENCILS, FLAT, 1 / 1.5), Want(LLVM_TIER, FLAT, 1 / 1.1)]
     if nodes >= 800:
@@ -317,8 +319,8 @@ def _calls(sizes: Sizes, peers: Peers) -> Section:
     )
     wants: list[Want | Verdict] = [Want(STENCILS, "jax.jit", 15.0)]
     if STENCILS in result.times:
-        taken = result.seconds(STENCILS)
-        wants.append(Verdict(f"one call within {duration(PER_CALL)}", duration(taken), taken <= PER_CALL))
+        seconds = result.seconds(STENCILS)
+        wants.append(Verdict(f"one call within {duration(PER_CALL)}", duration(seconds), seconds <= PER_CALL))
     about = "The loop is Python's: `compiled.value_and_grad(x)` on a vector, beside others called as usual."
     return Section("Calls from Python", about, [result.judged(*wants)])
 
@@ -332,9 +334,10 @@ def _memory(sizes: Sizes, peers: Peers) -> Section:
             lines.append(Verdict(workload.name, str(error), None))
             continue
         naive = 16 * (workload.nodes + len(workload.circuit.inputs))
-        found = f"{program.initial.nbytes:,} bytes, {program.code_bytes / workload.nodes:,.0f} bytes of code per node"
+        code = f"{program.code_bytes / workload.nodes:,.0f} bytes of code per node"
         wanted = f"{workload.name}: less than two numbers per node, {naive:,} bytes"
-        lines.append(Verdict(wanted, found, program.initial.nbytes < naive))
+        measured = f"{program.initial.nbytes:,} bytes, {code}"
+        lines.append(Verdict(wanted, measured, program.initial.nbytes < naive))
     about = "The working buffer of value and gradient at one point, beside a number per node and one for its gradient."
     return Section("Memory", about, [Result("Working memory", 0.0, {}, {}, lines)])
 
@@ -349,7 +352,7 @@ PARTS: dict[str, Callable[[Sizes, Peers], Section]] = {
 
 
 def machine_facts() -> dict[str, str]:
-    """Return what this was measured on: processor, cores, versions.
+    """Describe this machine: processor, cores, versions of Python, compiler and packages.
 
     >>> machine_facts()["Python"] == platform.python_version()
     True

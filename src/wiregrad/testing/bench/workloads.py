@@ -1,9 +1,8 @@
 """Circuits to measure: random ones whose values stay bounded, and steps of mechanics written in plain Python.
 
-A random circuit is drawn node by node. Every node carries an interval that holds its value wherever the inputs stand in
-their box, so nothing overflows or comes near a division by 0 at any point of a batch. Operands may be any nodes
-before, so that depth grows with the logarithm of the size and gradients neither vanish nor explode; every node reaches
-the output.
+A random circuit is drawn node by node. Every node has an interval that contains its value for all inputs in their box,
+so that nothing overflows or divides by almost 0 at any point of a batch. Operands may be any earlier nodes, so that the
+depth grows with the logarithm of the size and gradients neither vanish nor explode. The output depends on every node.
 """
 
 from __future__ import annotations
@@ -26,18 +25,21 @@ from wiregrad.ir import TABLE, Port
 
 INPUTS = 10
 BOUND = 8.0
-"""How large a value may be."""
+"""Maximum magnitude of a value."""
 STEEP = 2.0
-"""How large the argument of exp may be."""
+"""Maximum magnitude of the argument of exp."""
 NEAREST = 0.125
-"""How near to 0 a divisor may come."""
+"""Minimum magnitude of a divisor."""
 WIDTH = 0.25
-"""How far the inputs move from the middle of their box."""
+"""Half the width of the box of the inputs."""
 UNREAD = 0.9
-"""How often the first operand is one that nobody has read yet."""
+"""Probability that the first operand is a node without readers."""
 TRIES = 20
-STEPS, STEP = 3, 0.01
-"""How many steps of mechanics there are, and how long each is."""
+"""Maximum number of attempts to find operands for a node."""
+STEPS = 3
+"""Number of steps of the mechanics workloads."""
+STEP = 0.01
+"""Length of a step."""
 
 Interval = tuple[float, float]
 
@@ -66,7 +68,7 @@ class Workload:
 
 
 def bounded(nodes: int, seed: int = 0) -> Workload:
-    """Return a random circuit of so many nodes, or a few more, with bounded values.
+    """Return a random circuit of `nodes` nodes, or a few more, with bounded values.
 
     >>> bounded(100, seed=1).circuit
     Circuit(10 inputs, 102 nodes, 0 splitters, output y)
@@ -75,7 +77,7 @@ def bounded(nodes: int, seed: int = 0) -> Workload:
 
 
 def nbody(*state: Any, steps: int = STEPS) -> Any:
-    """Return the energy of bodies in the plane after a few leapfrog steps, written as anybody writes it.
+    """Return the energy of bodies in the plane after a few leapfrog steps, in plain Python.
 
     >>> round(float(nbody(0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 1.0)), 6)
     -0.499495
@@ -92,7 +94,7 @@ def nbody(*state: Any, steps: int = STEPS) -> Any:
 
 
 def rigid_body(*state: Any, steps: int = STEPS) -> Any:
-    """Return the energy of a spinning top after a few Runge-Kutta steps: quaternion, angular momentum, heavy centre.
+    """Return the energy of a heavy top after a few Runge-Kutta steps; its state is a quaternion and angular momentum.
 
     >>> round(float(rigid_body(1.0, 0.0, 0.0, 0.0, 0.1, 0.2, 0.3)), 6)
     1.105
@@ -112,7 +114,7 @@ def rigid_body(*state: Any, steps: int = STEPS) -> Any:
 
 
 def mechanics(bodies: int = 5, steps: int = STEPS) -> list[Workload]:
-    """Return the steps of mechanics, traced from plain Python.
+    """Return the mechanics workloads, traced from plain Python.
 
     >>> [workload.name for workload in mechanics()]
     ['5-body problem, 3 steps', 'rigid body, 3 steps']
@@ -137,14 +139,17 @@ def _traced(name: str, function: Callable[..., Any], middle: NDArray[np.float64]
 
 
 def _kick(xs: list[Any], ys: list[Any], us: list[Any], vs: list[Any], time: float) -> None:
-    """Change the speeds by the pull of all pairs; nobody pulls harder than at a softened distance."""
+    """Change the velocities by the attraction between all pairs, with a softened distance."""
     for i in range(len(xs)):
         for j in range(i):
-            dx, dy = xs[j] - xs[i], ys[j] - ys[i]
+            dx = xs[j] - xs[i]
+            dy = ys[j] - ys[i]
             square = dx * dx + dy * dy + 1e-3
             pull = time / (square * np.sqrt(square))
-            us[i], vs[i] = us[i] + pull * dx, vs[i] + pull * dy
-            us[j], vs[j] = us[j] - pull * dx, vs[j] - pull * dy
+            us[i] = us[i] + pull * dx
+            vs[i] = vs[i] + pull * dy
+            us[j] = us[j] - pull * dx
+            vs[j] = vs[j] - pull * dy
 
 
 def _energy(xs: Sequence[Any], ys: Sequence[Any], us: Sequence[Any], vs: Sequence[Any]) -> Any:
@@ -152,17 +157,19 @@ def _energy(xs: Sequence[Any], ys: Sequence[Any], us: Sequence[Any], vs: Sequenc
     for i in range(1, len(xs)):
         total = total + 0.5 * (us[i] * us[i] + vs[i] * vs[i])
         for j in range(i):
-            dx, dy = xs[j] - xs[i], ys[j] - ys[i]
+            dx = xs[j] - xs[i]
+            dy = ys[j] - ys[i]
             total = total - 1.0 / np.sqrt(dx * dx + dy * dy + 1e-3)
     return total
 
 
 def _turned(state: Sequence[Any]) -> list[Any]:
-    """Return how quaternion and angular momentum change, by Euler's equations with a weight off the centre."""
+    """Return the time derivatives of quaternion and angular momentum, by Euler's equations with gravity."""
     w, x, y, z, *momentum = state
     p, q, r = (m / inertia for m, inertia in zip(momentum, INERTIA, strict=True))
-    # The direction of the weight, seen from the body.
-    gx, gy = 2.0 * (x * z - w * y), 2.0 * (y * z + w * x)
+    # The direction of gravity, in the frame of the body.
+    gx = 2.0 * (x * z - w * y)
+    gy = 2.0 * (y * z + w * x)
     return [
         -0.5 * (x * p + y * q + z * r),
         0.5 * (w * p + y * r - z * q),
@@ -207,16 +214,16 @@ def _sin(a: Interval) -> Interval:
 
 
 def _relu(a: Interval) -> Interval | None:
-    # One that never switches is no relu.
+    # A relu that never switches would only copy its argument, or be 0.
     return (0.0, a[1]) if a[0] < 0.0 < a[1] else None
 
 
 class Drawn(NamedTuple):
-    """An op of random circuits."""
+    """An op of random circuits, on numbers and on intervals."""
 
     value: Callable[..., float]
     interval: Callable[..., Interval | None]
-    """Where the value may stand, given where the operands may; None where they do not suit."""
+    """The interval of the value for intervals of the operands; None if these are not allowed."""
 
 
 PAIRS = {
@@ -232,14 +239,16 @@ ALONE = {
     "relu": Drawn(lambda x: max(x, 0.0), _relu),
 }
 DRAWN = {**PAIRS, **ALONE}
-NAMES, PAIR_NAMES = tuple(DRAWN), tuple(PAIRS)
+NAMES = tuple(DRAWN)
+PAIR_NAMES = tuple(PAIRS)
 
 
 class _Growth:
     """A random circuit while it grows."""
 
     def __init__(self, nodes: int, seed: int) -> None:
-        self.nodes, self.rng = nodes, Random(seed)
+        self.nodes = nodes
+        self.rng = Random(seed)
         self.builder = Builder()
         self.middle = [self.rng.uniform(-1.5, 1.5) for _ in range(INPUTS)]
         self.ports: list[Port] = [self.builder.input(f"x{k}") for k in range(INPUTS)]
@@ -247,11 +256,12 @@ class _Growth:
         self.values = list(self.middle)
         """The values in the middle of the box."""
         self.unread = list(range(INPUTS))
-        """Nodes that nobody has read yet, and where each of them stands in the list."""
+        """The nodes that have no reader yet."""
         self.places = {node: node for node in range(INPUTS)}
+        """The position of each of them in that list."""
 
     def workload(self) -> Workload:
-        """Grow, then join the loose ends, so that every node reaches the output."""
+        """Grow the circuit, then join the nodes without readers, so that the output depends on every node."""
         while len(self.ports) - INPUTS + len(self.unread) <= self.nodes:
             self._grow(self.rng.choice(NAMES))
         while len(self.unread) > 1:
@@ -261,19 +271,20 @@ class _Growth:
         return Workload(f"{len(circuit):,} random nodes", circuit, middle - WIDTH, middle + WIDTH)
 
     def _grow(self, name: str) -> None:
-        """Add a node of this op, unless no operands that suit it are found soon."""
+        """Add a node of this op, unless no suitable operands are found after a few attempts."""
         for _ in range(TRIES):
             first = self._loose() if self.rng.random() < UNREAD else self._any()
             sources = (first, self._any()) if name in PAIRS else (first,)
-            # x - x and x / x are constants.
+            # The operands differ, because x - x and x / x are constants.
             if len({*sources}) == len(sources) and self._add(name, sources):
                 return
 
     def _join(self) -> None:
-        """Make one loose end of two; where no pair suits, one of them is made smaller first."""
+        """Join two nodes without readers by an op; if no pair is suitable, apply tanh to one of them first."""
         for _ in range(TRIES):
-            one, two = self._loose(), self._loose()
-            # Where a factor is 0, as after a relu, nothing would flow back to whatever hangs on the other one.
+            one = self._loose()
+            two = self._loose()
+            # If a factor is 0, as after a relu, no gradient would flow back to the other one.
             flows = min(abs(self.values[one]), abs(self.values[two])) > NEAREST
             name = self.rng.choice(PAIR_NAMES if flows else PAIR_NAMES[:2])
             if one != two and self._add(name, (one, two)):
@@ -294,12 +305,13 @@ class _Growth:
         return True
 
     def _read(self, node: int) -> None:
-        """Take a node out of those that nobody has read; the last of them takes its place."""
+        """Remove a node from those without readers; the last of them takes its place in the list."""
         place = self.places.pop(node, None)
         if place is not None:
             last = self.unread.pop()
             if last != node:
-                self.unread[place], self.places[last] = last, place
+                self.unread[place] = last
+                self.places[last] = place
 
     def _loose(self) -> int:
         return self.unread[int(self.rng.random() * len(self.unread))]
