@@ -118,7 +118,9 @@ class Sweep(Hooks):
 
     def __init__(self, watch: Watch, span: Span, values: Numbers) -> None:
         super().__init__(span)
-        self.watch, self.span, self.values = watch, span, values
+        self.watch = watch
+        self.span = span
+        self.values = values
         self.upstream: Any = None
         self.place: Place | None = None
         self.op: Op | None = None
@@ -127,7 +129,8 @@ class Sweep(Hooks):
     def node(self, row: Row, upstream: Any) -> Any:
         """Keep what arrived; the hooks may change it."""
         self.close()
-        self.place, self.op = self.span.tape.places.get(self.span.start + row.node * STRIDE), row.op
+        self.place = self.span.tape.places.get(self.span.start + row.node * STRIDE)
+        self.op = row.op
         changed = super().node(row, upstream)
         self.upstream = upstream if changed is None else changed
         if not self.watch.tolerates(_plain(self.upstream)):
@@ -148,14 +151,17 @@ class Sweep(Hooks):
 
     def wire(self, row: Row, slot: int, sent: Any) -> None:
         """Raise if what was sent is not finite though all it was made from is."""
-        sent, g = _plain(sent), _plain(self.upstream)
+        sent = _plain(sent)
+        g = _plain(self.upstream)
         if self.watch.tolerates(sent):
             return
-        xs, y = [data_of(self.values[source]) for source in row.sources], data_of(self.values[row.node])
+        xs = [data_of(self.values[source]) for source in row.sources]
+        y = data_of(self.values[row.node])
         if any(type(x) is Gone for x in (*xs, y)):
             return
         fault = backward_fault(row.op, slot, g, xs, y, row.mode, sent)
-        offset, tape = self.span.start + row.node * STRIDE, self.span.tape
+        offset = self.span.start + row.node * STRIDE
+        tape = self.span.tape
         if fault is not None:
             raise _error(fault, self.place, remedy(offset, _around(tape), fault))
         if self.watch.tolerates(g) and np.any(is_nan(sent)):

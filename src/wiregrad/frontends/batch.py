@@ -97,7 +97,8 @@ def _stacked(rows: list[Any], f: Callable[..., Any]) -> Any:
 
 def _replay(traced: Traced, leaves: list[Any], batched: list[bool], size: int) -> list[tuple[Any, bool]] | None:
     """Run a recording again, on all examples; None if what it was given cannot be told apart."""
-    tape, roots = traced.tape, traced.roots()
+    tape = traced.tape
+    roots = traced.roots()
     lifted = [(leaf, flag) for leaf, flag in zip(leaves, batched, strict=True) if _lifts(leaf)]
     if len(lifted) != len(traced.inputs) or any(
         flag and not _lifts(leaf) for leaf, flag in zip(leaves, batched, strict=True)

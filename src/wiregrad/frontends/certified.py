@@ -134,7 +134,8 @@ def plain_result(data: Any, *, in_python: bool = True) -> Any:
 
 def _needed_checks(tape: Tape, inputs: Sequence[int]) -> list[Certificate]:
     """Return one certificate per node that depends on an input: what depends on none cannot change."""
-    given, depends = set(inputs), dict[int, bool]()
+    given = set(inputs)
+    depends = dict[int, bool]()
     found: dict[int, Certificate] = {}
     for certificate in tape.certificates:
         if certificate.node not in found and _depends(tape, certificate.node, given, depends):

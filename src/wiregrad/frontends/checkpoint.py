@@ -66,7 +66,9 @@ class Segment:
     """A call whose inside is recorded only while its gradient is computed."""
 
     def __init__(self, f: Callable[..., Any], leaves: list[Any], values: list[int], tree: Tree) -> None:
-        self.f, self.values, self.tree = f, values, tree
+        self.f = f
+        self.values = values
+        self.tree = tree
         self.called = f"checkpoint of {name_of(f)}"
         self.convention = chosen_convention().label
         kept = [own(leaf) if type(leaf) is np.ndarray else leaf for leaf in leaves]
@@ -119,7 +121,8 @@ class Segment:
 
     def _check(self, results: list[Any], y: Any) -> None:
         """Raise if the function did not do again what it did the first time."""
-        again, first = self.parts.pack([data_of(result) for result in results]), data_of(y)
+        again = self.parts.pack([data_of(result) for result in results])
+        first = data_of(y)
         if not np.array_equal(again, first, equal_nan=True):
             raise GradientError(
                 "a checkpointed function gave another result when it was computed again: it depends on something "

@@ -112,7 +112,8 @@ def _arithmetic(spelling: str, *, reflected: bool) -> Callable[[Any, Any], Any]:
 
 def _arithmetic_of_numpy(spelling: str, *, reflected: bool) -> Callable[[Any, Any], Any]:
     """Return an operator of what NumPy computed; beside a list or text, NumPy and Python decide what it means."""
-    op, name = TABLE.infix[spelling], ARITHMETIC[spelling]
+    op = TABLE.infix[spelling]
+    name = ARITHMETIC[spelling]
 
     def method(self: Discrete, other: Any) -> Any:
         a, b = (other, self) if reflected else (self, other)

@@ -131,7 +131,9 @@ class _Call:
     """One call of a `Function`: what its backward needs. It holds no recorded value, so there is no ring."""
 
     def __init__(self, cls: type[Function], args: tuple[Any, ...], values: tuple[int, ...]) -> None:
-        self.cls, self.args, self.values = cls, args, values
+        self.cls = cls
+        self.args = args
+        self.values = values
         self.needs = tuple(k in values for k in range(len(args)))
         self.parts = Parts(())
         self._latest: tuple[Any, Any, Sequence[Any]] | None = None
@@ -157,7 +159,8 @@ class _Call:
 
     def keep(self, run: ForwardRun) -> Any:
         """Keep the run that is recorded; returns its results as one array, which only the recording keeps."""
-        self._run, self.parts = run, Parts(run.outputs)
+        self._run = run
+        self.parts = Parts(run.outputs)
         packed = self.parts.pack(run.outputs)
         run.outputs = []
         return packed

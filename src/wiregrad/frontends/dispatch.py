@@ -220,7 +220,8 @@ def _as_method(op: Op) -> Callable[..., Any]:
         except ArityError as error:
             raise ArityError(f"{error}{user_line()}") from None
 
-    method.__name__, method.__doc__ = op.name, op.doc
+    method.__name__ = op.name
+    method.__doc__ = op.doc
     return method
 
 
@@ -233,7 +234,8 @@ def _checked(function: Callable[..., Any], name: str) -> Callable[..., Any]:
                 raise
         return run_without_rule(_call_method, (name, self, *args), kwargs)
 
-    method.__name__, method.__doc__ = name, function.__doc__
+    method.__name__ = name
+    method.__doc__ = function.__doc__
     return method
 
 

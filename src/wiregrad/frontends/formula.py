@@ -150,7 +150,9 @@ class _Parser:
             self._fail(f"{target.text} is given twice; every wire has one name of its own", target.offset)
 
     def _expression(self, tokens: list[Token]) -> _Operand:
-        self.operands, self.pending, self.depth = [], [], 0
+        self.operands = []
+        self.pending = []
+        self.depth = 0
         wants_operand = True
         for token, after in zip(tokens, [*tokens[1:], tokens[-1]], strict=True):
             wants_operand = self._take_operand(token, after) if wants_operand else self._take_operator(token)
@@ -254,7 +256,8 @@ class _Parser:
                 operand = self.operands.pop()
                 self._push(self._apply(TABLE.prefix[operator.text].name, [operand], operator.offset), operator.offset)
             else:
-                right, left = self.operands.pop(), self.operands.pop()
+                right = self.operands.pop()
+                left = self.operands.pop()
                 self._push(self._apply(TABLE.infix[operator.text].name, [left, right], left.offset), left.offset)
 
     def _close(self, token: Token) -> None:

@@ -139,7 +139,8 @@ def questions_of(code: CodeType) -> Questions:
     compared = set[str]()
     for k, step in enumerate(steps):
         if step.opname == "IS_OP":
-            one, two = steps[k - 2], steps[k - 1]
+            one = steps[k - 2]
+            two = steps[k - 1]
             if two.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
                 compared.add(two.argval)
             else:

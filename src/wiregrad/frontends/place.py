@@ -23,7 +23,8 @@ class Stand(NamedTuple):
 
 def stand() -> Stand:
     """Walk out from here to the function that is traced."""
-    frames, call = list[FrameType](), None
+    frames = list[FrameType]()
+    call = None
     names = _names()
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:

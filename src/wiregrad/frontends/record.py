@@ -100,7 +100,8 @@ def _quietly(op: Op, xs: Sequence[Any]) -> Any:
 
 def _record_alike(tape: Tape, op: Any, operands: Sequence[Any]) -> Any:
     """Record an op on arrays of one shape that stand on the running recording; None if that is not what they are."""
-    sources, xs = list[int](), list[Any]()
+    sources = list[int]()
+    xs = list[Any]()
     literals = len(operands) == len(op.inputs) and _gather(tape, operands, sources, xs)
     if len(xs) != len(op.inputs):
         return None
@@ -113,18 +114,21 @@ def _record_alike(tape: Tape, op: Any, operands: Sequence[Any]) -> Any:
     if type(y) is not np.ndarray or y.dtype.kind != "f":
         return None
     y.setflags(write=False)
-    kept, mode = y, mode_of(op, sources) if op.kinks else 0
+    kept = y
+    mode = mode_of(op, sources) if op.kinks else 0
     if literals or y.size > KEEP:
         kept = _keep_read(op, sources, xs, y, mode)
     value: Value = new(Value)
-    value._data, value._tape = y, tape
+    value._data = y
+    value._tape = tape
     value._index = tape.append(new_extra((op, tuple(sources), tuple(xs), kept, mode)))
     return value
 
 
 def _gather(tape: Tape, operands: Sequence[Any], sources: list[int], xs: list[Any]) -> bool:
     """Collect operands while they are alike; returns whether one of them is a literal that has to be looked after."""
-    shape, literals = None, False
+    shape = None
+    literals = False
     for x in operands:
         kind = type(x)
         if kind is Value and x._tape is tape:
@@ -178,7 +182,8 @@ def _record_one(tape: Tape, op: Op, value: Value) -> Any:
         found._data = y
     else:
         return finish(tape, op, (value,), (x,), y)
-    found._tape, found._index = tape, tape.append(new_extra((op, (value._index,), (x,), y, 0)))
+    found._tape = tape
+    found._index = tape.append(new_extra((op, (value._index,), (x,), y, 0)))
     return found
 
 
@@ -267,7 +272,9 @@ def common_tape(operands: Sequence[Any]) -> Tape | None:
     """Return the recording that an op on these operands goes to; None if it is not to be recorded."""
     if PAUSES.opened and STATE.paused and not tracing():
         return None
-    me, found, moving = threading.get_ident(), None, False
+    me = threading.get_ident()
+    found = None
+    moving = False
     for x in operands:
         if isinstance(x, Value):
             tape = x._tape
@@ -353,7 +360,8 @@ def _moved(tape: Tape, home: Tape, source: int) -> int:
 
 def _import(tape: Tape, home: Tape, root: int) -> None:
     """Copy a node of another recording, and all it was computed from, to this one."""
-    wanted, stack = set[int](), [root]
+    wanted = set[int]()
+    stack = [root]
     while stack:
         offset = stack.pop()
         if offset in wanted or (home.serial, offset) in tape.known:

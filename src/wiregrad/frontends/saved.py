@@ -189,7 +189,9 @@ class RecordedContext:
     def __init__(
         self, call: Rerunnable, run: ForwardRun, xs: Sequence[Any], outputs: Callable[[], Sequence[Any]]
     ) -> None:
-        self.call, self.run, self.xs = call, run, xs
+        self.call = call
+        self.run = run
+        self.xs = xs
         origins = {tie.origin for ties in run.ties.values() for tie in ties}
         self.outputs = outputs() if Origin.OUTPUT in origins else ()
         self.again: Context | None = None
@@ -326,5 +328,6 @@ def _is_recorded(item: Any) -> bool:
 def _same_bits(one: Any, two: Any) -> bool:
     if one is two:
         return True
-    a, b = np.asarray(one), np.asarray(two)
+    a = np.asarray(one)
+    b = np.asarray(two)
     return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()

@@ -182,7 +182,8 @@ def _unary(op: Elementwise, flavour: Flavour) -> str | None:
         return None
     (x,) = op.inputs
     words = {"name": op.name, "operands": "(self,)", **flavour.words()}
-    forward, divert = _written(op, op.inputs), _divert(op, "(self,)", flavour)
+    forward = _written(op, op.inputs)
+    divert = _divert(op, "(self,)", flavour)
     head = _ONE.format(x=x, divert=divert, forward=forward, slopes=slopes.text(12), **words)
     entered = _ENTER.format(masks=slopes.masks("i"), **words)
     row = _APPEND.format(p=slopes.names[0], q="0.0", i="i", j="LITERAL", code=TABLE.code(op), **words)
@@ -196,8 +197,10 @@ def _binary(op: Elementwise, flavour: Flavour, *, reflected: bool) -> str | None
     one = Slopes.of(op, mode, [wires])
     if both is None or one is None:
         return None
-    own, other = op.inputs[wires], op.inputs[literal]
-    forward, code = _written(op, op.inputs), TABLE.code(op)
+    own = op.inputs[wires]
+    other = op.inputs[literal]
+    forward = _written(op, op.inputs)
+    code = TABLE.code(op)
     operands = "(other, self)" if reflected else "(self, other)"
     words = {"name": op.name, "operands": operands, "code": code, **flavour.words()}
     row = (
@@ -248,7 +251,9 @@ class Slopes:
 
     def __init__(self, circuit: Circuit, slots: list[int]) -> None:
         self.slots = slots
-        self.lines, self.names, self.conditions = list[str](), dict[int, str](), dict[int, str]()
+        self.lines = list[str]()
+        self.names = dict[int, str]()
+        self.conditions = dict[int, str]()
         self._write(circuit)
 
     @classmethod

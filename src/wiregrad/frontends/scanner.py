@@ -42,7 +42,8 @@ class Scanner:
         raise FormulaError(message, self.text, offset)
 
     def _tokens(self) -> Iterator[Token]:
-        offset, pattern = 0, _tokenizer()
+        offset = 0
+        pattern = _tokenizer()
         while offset < len(self.text):
             match = pattern.match(self.text, offset)
             if match is None:
@@ -76,7 +77,8 @@ class Scanner:
             if token.kind == "end":
                 if len(statement) > 1:
                     yield statement
-                statement, depth = [], 0
+                statement = []
+                depth = 0
 
 
 def target_of(tokens: list[Token]) -> Token | None:

@@ -303,7 +303,8 @@ class Call:
         """Return one leaf per lifted leaf as the arguments were: one container, or a tuple of them."""
         if self.single and len(leaves) == 1:
             return unflatten(self.trees[0], leaves)
-        rest, parts = iter(leaves), []
+        rest = iter(leaves)
+        parts = []
         for tree, count in zip(self.trees, self.counts, strict=True):
             parts.append(unflatten(tree, [next(rest) for _ in range(count)]))
         return parts[0] if self.single else tuple(parts)

@@ -51,7 +51,8 @@ def _steps(code: CodeType) -> list[dis.Instruction]:
 
 def _container(steps: list[dis.Instruction], at: int, frame: FrameType) -> Any:
     """Return what is subscripted at a step; `UNKNOWN` if it is no variable, constant or display."""
-    pushed, start = 0, at
+    pushed = 0
+    start = at
     while pushed < 1 and start > 0:
         start -= 1
         step = steps[start]

@@ -47,7 +47,8 @@ class Gone:
     __slots__ = ("dtype", "shape")
 
     def __init__(self, array: Any) -> None:
-        self.dtype, self.shape = array.dtype, array.shape
+        self.dtype = array.dtype
+        self.shape = array.shape
 
 
 KEEP = 4096
@@ -291,7 +292,8 @@ class SweptGradients:
 
     def at(self, tape: Tape, offset: int) -> Any:
         """Return what was left at a node: a flow, `PASSED`, or None if the pass did not come past it."""
-        index, adjoints = offset // STRIDE, self._adjoints
+        index = offset // STRIDE
+        adjoints = self._adjoints
         if isinstance(adjoints, dict):
             return adjoints.get(index)
         flow = adjoints[index] if index < len(adjoints) else None
@@ -336,7 +338,8 @@ def mode_of(op: Op, sources: Sequence[int]) -> int:
     """Return how a node that is recorded now treats its kinks: by the convention that its thread or task has chosen."""
     if not op.kinks:
         return 0
-    mode, chosen = usual_mode(op, sources), chosen_convention()
+    mode = usual_mode(op, sources)
+    chosen = chosen_convention()
     return switched(mode, chosen) if chosen and has_kinks(op) else mode
 
 
@@ -364,7 +367,8 @@ def pull_back(
     if len(tape.extras) * STRIDE == len(tape.buffer) and not tape.hooks:
         _pull_extras(tape.extras, adjoints, start, keep=keep, spend=spend)
         return adjoints
-    below, columns = len(adjoints), _columns(tape, start, stop)
+    below = len(adjoints)
+    columns = _columns(tape, start, stop)
     for offset in sorted(tape.hooks, reverse=True):
         if start <= offset < stop:
             hooked = (offset - start) // STRIDE
@@ -399,9 +403,12 @@ def _columns(tape: Tape, start: int, stop: int) -> Any:
 def _pull_rows(tape: Tape, columns: Any, adjoints: list[Any], start: int, low: int, high: int) -> None:
     """Pass on the gradients of the nodes from `high` (not included) down to `low`."""
     part = columns[low:high][::-1]
-    first, second = _relative(part["a"], start), _relative(part["b"], start)
+    first = _relative(part["a"], start)
+    second = _relative(part["b"], start)
     ahead = reversed(adjoints) if high == len(adjoints) else _backwards(adjoints, high)
-    p, q, nodes = part["p"].tolist(), part["q"].tolist(), range(high - 1, low - 1, -1)
+    p = part["p"].tolist()
+    q = part["q"].tolist()
+    nodes = range(high - 1, low - 1, -1)
     for node, g, a, b, slope_a, slope_b in zip(nodes, ahead, first, second, p, q, strict=False):
         if g is None:
             continue
@@ -436,7 +443,8 @@ def _backwards(items: list[Any], high: int) -> Iterator[Any]:
 
 def reached(tape: Tape, adjoints: list[Any]) -> bytearray:
     """Return 1 for each node that a sweep came past without leaving a gradient there: its zero is one by structure."""
-    found, stack = bytearray(len(adjoints)), list[int]()
+    found = bytearray(len(adjoints))
+    stack = list[int]()
     columns = _columns(tape, 0, len(adjoints) * STRIDE)
     for name in "ab":
         for node in np.flatnonzero(columns[name] <= BLOCKED).tolist():
@@ -459,7 +467,8 @@ def _pull_extra(node: Extra, g: Any, adjoints: list[Any], start: int) -> None:
     for slot in range(len(sources) - 1, -1, -1):
         source = sources[slot]
         if source >= start:
-            sent, x = op.pull(slot, g, xs, y, mode), xs[slot]
+            sent = op.pull(slot, g, xs, y, mode)
+            x = xs[slot]
             if type(sent) is not np.ndarray or sent.dtype is not x.dtype:
                 sent = fitted(sent, x)
             if sent is not None:
@@ -589,7 +598,9 @@ class Span:
     """The nodes of a recording between two offsets, as the sweeps see a circuit: by index, from 0."""
 
     def __init__(self, tape: Tape, start: int, stop: int, roots: Iterable[int]) -> None:
-        self.tape, self.start, self.size = tape, start, (stop - start) // STRIDE
+        self.tape = tape
+        self.start = start
+        self.size = (stop - start) // STRIDE
         self._nodes = [node for _, node in tape.nodes(start, stop)][::-1]
         self._roots = {self.index(offset) for offset in roots}
         self.literals: dict[int, Any] = {}

@@ -100,7 +100,9 @@ def _assigned(x: Value, index: Any, value: Any) -> Any:
 
 def _become(clone: ClonedValue, value: Value) -> ClonedValue:
     """Let a clone stand for another value; what was computed from it before is not changed."""
-    clone._data, clone._tape, clone._index = value._data, value._tape, value._index
+    clone._data = value._data
+    clone._tape = value._tape
+    clone._index = value._index
     clone._notes = getattr(value, "_notes", None)
     return clone
 
@@ -156,7 +158,8 @@ def _method(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     def method(self: Value, *args: Any, **kwargs: Any) -> Any:
         return run(function, name, (self, *args), kwargs)
 
-    method.__name__, method.__doc__ = name, function.__doc__
+    method.__name__ = name
+    method.__doc__ = function.__doc__
     return method
 
 

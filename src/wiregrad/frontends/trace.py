@@ -49,7 +49,11 @@ class Traced:
         names: dict[int, str],
         holders: Mapping[int, str] | None = None,
     ) -> None:
-        self.tape, self.inputs, self.results, self.tree, self.names = tape, inputs, results, tree, names
+        self.tape = tape
+        self.inputs = inputs
+        self.results = results
+        self.tree = tree
+        self.names = names
         self.holders = holders or {}
 
     def roots(self) -> list[int]:
@@ -59,7 +63,8 @@ class Traced:
 
     def needed(self, roots: Sequence[int]) -> list[int]:
         """Return the nodes that some nodes depend on, in order; themselves included."""
-        wanted, stack = set[int](), [root for root in roots if root >= 0]
+        wanted = set[int]()
+        stack = [root for root in roots if root >= 0]
         while stack:
             offset = stack.pop()
             if offset not in wanted:
@@ -133,7 +138,8 @@ def _names_of_locals(tape: Tape) -> dict[int, str]:
 
 def _holders(tape: Tape, f: Callable[..., Any]) -> dict[int, str]:
     """Return which variables of the functions that ran hold values, by the id of the value; outer functions count."""
-    code, frames = getattr(f, "__code__", None), tape.frames or {}
+    code = getattr(f, "__code__", None)
+    frames = tape.frames or {}
     scopes = [_variables(frame.f_code, frame.f_globals, frame.f_locals) for frame in _inner_first(frames)]
     if code is not None:
         cells = zip(code.co_freevars, getattr(f, "__closure__", None) or (), strict=True)
@@ -287,7 +293,9 @@ class Writer:
     """Writes a traced recording as a circuit."""
 
     def __init__(self, traced: Traced, input_names: list[str], name: str) -> None:
-        self.traced, self.tape, self.name = traced, traced.tape, name
+        self.traced = traced
+        self.tape = traced.tape
+        self.name = name
         self.recording = Recording()
         self.where: dict[int, int] = {}
         self._constants: dict[Any, int] = {}
@@ -298,7 +306,8 @@ class Writer:
 
     def circuit(self) -> Circuit:
         """Return the circuit."""
-        traced, recording = self.traced, self.recording
+        traced = self.traced
+        recording = self.recording
         roots = traced.roots()
         certified = [certificate.node for certificate in self.tape.certificates]
         for offset in traced.needed([*roots, *certified]):

@@ -21,7 +21,10 @@ class Tree:
     __slots__ = ("attributes", "children", "keys", "kind")
 
     def __init__(self, kind: Any, children: list[Tree], keys: list[Any], attributes: dict[str, Any]) -> None:
-        self.kind, self.children, self.keys, self.attributes = kind, children, keys, attributes
+        self.kind = kind
+        self.children = children
+        self.keys = keys
+        self.attributes = attributes
 
     def build(self, leaves: Iterator[Any]) -> Any:
         """Return the container with these leaves."""

@@ -63,7 +63,8 @@ class Notes:
         """Where the backward passes were called whose gradients have added up here, the first few of them."""
         self.hooks: list[Callable[[Any], Any]] = []
         self.name: str | None = None
-        self.serial, self.offset = 0, 0
+        self.serial = 0
+        self.offset = 0
         self.born = 0
         """Which recording was running when the leaf was made, by its serial."""
         self.home: weakref.ref[Tape] | None = None
@@ -135,7 +136,8 @@ class Value(Operators):
         if self._tape is not None:
             raise MutationError("only a leaf's gradient can be set: a recorded value's is worked out by backward()")
         notes = notes_of(self)
-        notes.grad, notes.passes = grad, []
+        notes.grad = grad
+        notes.passes = []
 
     @property
     def name(self) -> str | None:
@@ -402,7 +404,8 @@ def _is_same_node(one: Value, two: Value) -> bool:
         return False
     if one._index == two._index:
         return True
-    node, other = tape.node_at(one._index), tape.node_at(two._index)
+    node = tape.node_at(one._index)
+    other = tape.node_at(two._index)
     if node.op != other.op or node.sources != other.sources or not node.sources:
         return False
     pairs = zip(node.sources, node.xs, other.xs, strict=True)
@@ -515,7 +518,9 @@ def as_numpy(value: Any) -> Any:
 
 def _retyped(value: Value, kind: type[Value]) -> Any:
     found = new(kind)
-    found._data, found._tape, found._index = value._data, value._tape, value._index
+    found._data = value._data
+    found._tape = value._tape
+    found._index = value._index
     notes = getattr(value, "_notes", None)
     if notes is not None:
         found._notes = notes
@@ -544,7 +549,10 @@ def array_class(data: Any) -> type[Value]:
 def leaf(data: Any, *, constant: bool = False, number: type[Scalar] = Scalar) -> Value:
     """Return a value that belongs to no recording; `number` is its class if it is a real number."""
     value: Value = new(number if type(data) is float else array_class(data))
-    value._data, value._tape, value._index, value._notes = data, None, 0, Notes(constant=constant)
+    value._data = data
+    value._tape = None
+    value._index = 0
+    value._notes = Notes(constant=constant)
     return value
 
 
@@ -586,7 +594,9 @@ def wrapped(tape: Tape, offset: int, data: Any, number: type[Scalar] = NumpyScal
     else:
         kind = array_class(data)
     value: Value = new(kind)
-    value._data, value._tape, value._index = data, tape, offset
+    value._data = data
+    value._tape = tape
+    value._index = offset
     return value
 
 
@@ -639,14 +649,16 @@ def deliver(tape: Tape, sweep: SweptGradients) -> None:
     for offset, value in tape.leaves.items():
         left = sweep.at(tape, offset)
         if left is not None:
-            flow, notes = _unless_passed(left), notes_of(value)
+            flow = _unless_passed(left)
+            notes = notes_of(value)
             notes.home = None
             for hook in notes.hooks:
                 flow = hooked(hook, value._data, flow)
             _accumulate(value, flow, here)
     homes: dict[int, tuple[Tape, list[Any]]] = {}
     for offset, (source, origin) in tape.imports.items():
-        home, left = source(), sweep.at(tape, offset)
+        home = source()
+        left = sweep.at(tape, offset)
         if home is not None and left is not None:
             _, adjoints = homes.setdefault(home.serial, (home, []))
             adjoints.extend([None] * (origin // STRIDE + 1 - len(adjoints)))
@@ -661,7 +673,8 @@ def _unless_passed(left: Any) -> Any:
 
 
 def _accumulate(value: Value, flow: Any, here: Place | None) -> None:
-    notes, fresh = notes_of(value), settled(flow, value._data)
+    notes = notes_of(value)
+    fresh = settled(flow, value._data)
     if len(notes.passes) < PASSES:
         notes.passes.append(here)
     if notes.grad is not None:
@@ -683,7 +696,8 @@ def hooked(hook: Callable[[Any], Any], data: Any, flow: Any) -> Any:
 
 def _escape(value: Value, outcome: Any) -> None:
     """Note that a traced value's number left the recording, and so may have steered Python."""
-    tape, running = value._tape, STATE.tape
+    tape = value._tape
+    running = STATE.tape
     if running is not None and running.tracing and tape is not running and not is_constant(value):
         running.escapes.append((value, outcome, user_place()))
     if tape is None:

@@ -60,8 +60,10 @@ def reads_of(code: CodeType) -> CodeReads:
     >>> found.global_names, ("math", "pi") in found.pairs, "math" in found.escaping
     (('abs', 'math'), True, False)
     """
-    global_names, names = set[str](), set[str]()
-    pairs, escaping = set[tuple[str, str]](), set[str]()
+    global_names = set[str]()
+    names = set[str]()
+    pairs = set[tuple[str, str]]()
+    escaping = set[str]()
     imports: list[tuple[str, int]] = []
     stored = set[str]()
     makes_classes = mutates = False

@@ -124,7 +124,8 @@ class OutsideState:
         self._home: dict[str, Any] | None = None
         """The globals of the function that was given first."""
         self._snapshot = OutsideSnapshot()
-        self.changed, self.restore = self._snapshot.changed, self._snapshot.restore
+        self.changed = self._snapshot.changed
+        self.restore = self._snapshot.restore
         self.follow(*things)
 
     def follow(self, *things: Any) -> None:

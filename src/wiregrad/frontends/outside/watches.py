@@ -168,7 +168,8 @@ class ModuleScope:
     """A module, and the names it is bound to where it is used."""
 
     def __init__(self, module: ModuleType, path: str) -> None:
-        self.module, self.path = module, path
+        self.module = module
+        self.path = path
         name = vars(module).get("__name__")
         self.known = is_known_module(name) and sys.modules.get(str(name)) is module
         self.bindings: set[str] = set()
@@ -179,7 +180,9 @@ class Scope:
     """The attributes of an object: which there are, and what those are that code reads."""
 
     def __init__(self, owner: Any, path: str, *, whole: bool = False) -> None:
-        self.owner, self.path, self.whole = owner, path, whole
+        self.owner = owner
+        self.path = path
+        self.whole = whole
         """`whole`: whether everything is read, because code reads it that was not followed."""
         self.kind = type(owner)
         self.layout = [*self.attributes()]
@@ -315,7 +318,8 @@ class Container:
         """Give the container back its elements."""
         if not self.changed():
             return
-        thing, base = self.thing, _base_of(self.thing)
+        thing = self.thing
+        base = _base_of(self.thing)
         base.clear(thing)
         if issubclass(base, dict | set):
             (dict if base is defaultdict else base).update(thing, self.copy)
@@ -328,7 +332,9 @@ class ArrayCopy:
 
     def __init__(self, thing: Any) -> None:
         self.array = thing
-        self.dtype, self.shape, self.strides = thing.dtype, thing.shape, thing.strides
+        self.dtype = thing.dtype
+        self.shape = thing.shape
+        self.strides = thing.strides
         # The names of fields can be changed in place.
         self.fields = thing.dtype.names
         self.writeable = thing.flags.writeable
