@@ -45,7 +45,7 @@ def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Callable
     check_function(f)
 
     @functools.wraps(f, updated=())
-    def mapped(*args: Any, **kwargs: Any) -> Any:
+    def call_batched(*args: Any, **kwargs: Any) -> Any:
         leaves, tree = flatten((args, kwargs))
         axes = [*_leaf_axes(in_axes, args, f), *_axes_for(0, kwargs)]
         size = _size(leaves, axes, f)
@@ -56,7 +56,7 @@ def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Callable
         results = [_back(y, axis, size) for y, axis in zip(outputs, outs, strict=True)]
         return unflatten(shape, distinct(results, [(None, leaf) for leaf in leaves]))
 
-    return mapped
+    return call_batched
 
 
 def _run(
@@ -64,19 +64,19 @@ def _run(
 ) -> tuple[list[tuple[Any, bool]], Tree]:
     """Return the results and their structure; each result with a flag: whether its first axis is that of examples."""
 
-    def example(k: int) -> list[Any]:
+    def take_example(k: int) -> list[Any]:
         return [leaf[k] if flag else leaf for leaf, flag in zip(leaves, batched, strict=True)]
 
     if size == 0:
         raise ShapeError(f"vmap needs at least one example to run {name_of(f)} on{user_line()}")
-    traced = run_traced(f, *unflatten(tree, example(0)))
+    traced = run_traced(f, *unflatten(tree, take_example(0)))
     if not traced.tape.certificates and traced.tape.leak is None and traced.tape.identity.unforeseen is None:
         results = _replay(traced, leaves, batched, size)
         if results is not None:
             return results, traced.tree
     rows = []
     for k in range(size):
-        args, kwargs = unflatten(tree, example(k))
+        args, kwargs = unflatten(tree, take_example(k))
         rows.append(flatten(f(*args, **kwargs)))
     for _, shape in rows:
         if shape != traced.tree:

@@ -73,8 +73,8 @@ def certify(f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], 
     if keep and (moving or checks):
         values = [wrapped(tape, check.node, tape.value_at(check.node)) for check in checks]
         outputs = [*(traced.results[k] for k in moving), *values]
-        whole = Traced(tape, traced.inputs, outputs, flatten(outputs)[1], traced.names)
-        writer = Writer(whole, input_names(f, args, kwargs), getattr(f, "__name__", "f"))
+        with_checks = Traced(tape, traced.inputs, outputs, flatten(outputs)[1], traced.names)
+        writer = Writer(with_checks, input_names(f, args, kwargs), getattr(f, "__name__", "f"))
         circuit = writer.circuit()
         checks = [check._replace(node=writer.where[check.node]) for check in checks]
     if tape.identity.unforeseen is not None:

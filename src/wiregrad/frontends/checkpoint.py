@@ -42,7 +42,7 @@ def checkpoint(f: Callable[..., Any]) -> Callable[..., Any]:
     check_function(f)
 
     @functools.wraps(f, updated=())
-    def computed(*args: Any, **kwargs: Any) -> Any:
+    def call_checkpointed(*args: Any, **kwargs: Any) -> Any:
         leaves, tree = flatten((args, kwargs))
         values = [k for k, leaf in enumerate(leaves) if isinstance(leaf, Value)]
         tape = STATE.tape
@@ -59,7 +59,7 @@ def checkpoint(f: Callable[..., Any]) -> Callable[..., Any]:
         packed = finish(home, op, operands, [data_of(x) for x in operands], segment.parts.pack(outputs))
         return unflatten(segment.out_tree, segment.in_python(segment.parts.unpack(packed)))
 
-    return computed
+    return call_checkpointed
 
 
 class Segment:

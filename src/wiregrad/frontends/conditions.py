@@ -251,6 +251,13 @@ def install() -> None:
         for spelling, name in ARITHMETIC.items():
             setattr(owner, f"__{name}__", arithmetic(spelling, reflected=False))
             setattr(owner, f"__r{name}__", arithmetic(spelling, reflected=True))
+    _install_python_operators()
+    _install_number_methods()
+    _install_discrete_operators()
+
+
+def _install_python_operators() -> None:
+    """Give traced Python numbers their comparisons and signs."""
     for kind in (PythonFloat, PythonInt):
         for spelling, name in COMPARISONS.items():
             setattr(kind, f"__{name}__", _compare(spelling))
@@ -258,6 +265,10 @@ def install() -> None:
             setattr(kind, f"__{name}__", _sign(spelling))
         setattr(kind, "__abs__", _absolute)  # noqa: B010 - what is typed is Value's
         kind.__hash__ = Value.__hash__  # type: ignore[method-assign]
+
+
+def _install_number_methods() -> None:
+    """Give traced numbers `divmod`, `round`, and the parts of a complex number."""
     methods = {"divmod": _divmod, "rdivmod": _rdivmod, "round": _round}
     for name, method in methods.items():
         for number in (Scalar, PythonFloat, Discrete):
@@ -266,6 +277,10 @@ def install() -> None:
     for name, part in parts.items():
         for python in (Scalar, PythonFloat, PythonInt):
             setattr(python, name, part)
+
+
+def _install_discrete_operators() -> None:
+    """Give traced conditions and whole numbers their bitwise operators, and the text of the plain object."""
     for spelling, name in BITWISE.items():
         setattr(Discrete, f"__{name}__", _bitwise(spelling, reflected=False))
         setattr(Discrete, f"__r{name}__", _bitwise(spelling, reflected=True))

@@ -185,11 +185,11 @@ class _Call:
         if slot == 0:
             self._latest = None
         sent = latest[2][self.values[slot]]
-        wanted = np.shape(data_of(xs[slot]))
-        if sent is not None and np.shape(data_of(sent)) != wanted:
+        shape = np.shape(data_of(xs[slot]))
+        if sent is not None and np.shape(data_of(sent)) != shape:
             raise GradientError(
                 f"{self.called}.backward returns shape {np.shape(data_of(sent))} for input {self.values[slot]}, "
-                f"which has shape {wanted}"
+                f"which has shape {shape}"
             )
         return sent if recorded else data_of(sent)
 
@@ -326,15 +326,8 @@ def _check_function_class(cls: type[Function], args: Sequence[Any]) -> None:
     if not values or any(args[k].dtype.kind != "f" for k in values):
         return
     plain = [np.asarray(data_of(arg), float) if k in values else arg for k, arg in enumerate(args)]
-
-    def run(inputs: Sequence[Any]) -> list[Any]:
-        with no_grad():
-            constants = [leaf(_number(x), constant=True) if k in values else x for k, x in enumerate(inputs)]
-            outputs = flatten(cls._forward(Context((True,) * len(args)), constants))[0]
-            return [np.asarray(data_of(part)) for part in outputs]
-
     with np.errstate(all="ignore"):
-        first = run(plain)
+        first = _forward_on_numbers(cls, plain, values)
         if any(part.dtype.kind not in "fiub" for part in first):
             # A numeric derivative of complex numbers would need two directions; text has no derivative.
             return
@@ -349,16 +342,27 @@ def _check_function_class(cls: type[Function], args: Sequence[Any]) -> None:
         reduce(add, terms).backward()
         for k in values:
             direction = rng.normal(size=np.shape(plain[k]))
-            wanted = _slope(lambda xs: _dot(weights, run(xs)), plain, k, direction)
-            grad = fresh[k].grad
-            got = float(np.sum(np.asarray(0.0 if grad is None else grad) * direction))
-            if np.isfinite(wanted) and not abs(got - wanted) <= 1e-4 * max(1.0, abs(wanted)):
-                raise RecordError(
-                    f"{cls.__name__}.backward is wrong for input {k} ({_parameter(cls, k)}) at "
-                    f"{shown(_number(plain[k]))}: "
-                    f"it gives {got:.6g} along a test direction, the numeric derivative is {wanted:.6g}; "
-                    f"set check = False in the class if it is meant to differ{user_line()}"
-                )
+            slope = _slope(lambda xs: _dot(weights, _forward_on_numbers(cls, xs, values)), plain, k, direction)
+            _compare_slopes(cls, k, plain[k], fresh[k].grad, direction, slope)
+
+
+def _forward_on_numbers(cls: type[Function], inputs: Sequence[Any], values: Sequence[int]) -> list[Any]:
+    """Run forward without recording, with constants at the positions of the values; returns arrays."""
+    with no_grad():
+        constants = [leaf(_number(x), constant=True) if k in values else x for k, x in enumerate(inputs)]
+        outputs = flatten(cls._forward(Context((True,) * len(inputs)), constants))[0]
+        return [np.asarray(data_of(part)) for part in outputs]
+
+
+def _compare_slopes(cls: type[Function], k: int, x: Any, grad: Any, direction: Any, slope: float) -> None:
+    """Raise if the gradient of an input, along a direction, is not the numeric slope."""
+    got = float(np.sum(np.asarray(0.0 if grad is None else grad) * direction))
+    if np.isfinite(slope) and not abs(got - slope) <= 1e-4 * max(1.0, abs(slope)):
+        raise RecordError(
+            f"{cls.__name__}.backward is wrong for input {k} ({_parameter(cls, k)}) at {shown(_number(x))}: "
+            f"it gives {got:.6g} along a test direction, the numeric derivative is {slope:.6g}; "
+            f"set check = False in the class if it is meant to differ{user_line()}"
+        )
 
 
 def _parameter(cls: type[Function], k: int) -> str:
@@ -378,10 +382,10 @@ def _dot(weights: Sequence[Any], parts: Sequence[Any]) -> float:
 def _slope(f: Callable[[Sequence[Any]], float], xs: Sequence[Any], slot: int, direction: Any, h: float = 1e-4) -> float:
     """Return the directional derivative of f by one of its inputs, with a five-point stencil."""
 
-    def at(step: float) -> float:
+    def value_at(step: float) -> float:
         return f([x + step * h * direction if k == slot else x for k, x in enumerate(xs)])
 
-    return (at(-2.0) - 8.0 * at(-1.0) + 8.0 * at(1.0) - at(2.0)) / (12.0 * h)
+    return (value_at(-2.0) - 8.0 * value_at(-1.0) + 8.0 * value_at(1.0) - value_at(2.0)) / (12.0 * h)
 
 
 def op(
@@ -408,7 +412,7 @@ def op(
     if function is not None or not callable(partials):
         raise OperandError("wg.op needs the local derivatives: write @wg.op(partials=lambda x, y: (slope,))")
 
-    def make(function: Callable[..., Any]) -> Elementwise:
+    def make_op(function: Callable[..., Any]) -> Elementwise:
         parameters = inspect.signature(function).parameters.values()
         inputs = tuple(p.name for p in parameters if p.default is p.empty)
         title = name or function.__name__
@@ -424,15 +428,20 @@ def op(
         )
         if check:
             _check_partials(record)
-        known = OWN.get(title)
-        if known is not None and title in TABLE and TABLE[title] is known:
-            # Running a notebook cell again redefines its op.
-            OWN[title] = TABLE.replace(known, record)
-            return OWN[title]
-        OWN[title] = TABLE.register(record)
-        return OWN[title]
+        return _register_user_op(record)
 
-    return make
+    return make_op
+
+
+def _register_user_op(record: Elementwise) -> Elementwise:
+    """Add a user's op to the op table, or replace the user's earlier op of the same name."""
+    earlier = OWN.get(record.name)
+    if earlier is not None and record.name in TABLE and TABLE[record.name] is earlier:
+        # Running a notebook cell again redefines its op.
+        OWN[record.name] = TABLE.replace(earlier, record)
+    else:
+        OWN[record.name] = TABLE.register(record)
+    return OWN[record.name]
 
 
 OWN: dict[str, Elementwise] = {}
@@ -442,14 +451,14 @@ OWN: dict[str, Elementwise] = {}
 def _partial(partials: Callable[..., Any], slot: int, count: int, name: str) -> Callable[..., Any]:
     """Return the function that computes one of the slopes that `partials` returns."""
 
-    def rule(*operands: Any) -> Any:
+    def compute_slope(*operands: Any) -> Any:
         slopes = partials(*operands)
         slopes = slopes if isinstance(slopes, tuple | list) else (slopes,)
         if len(slopes) != count:
             raise RecordError(f"partials of {name} must give one slope per input ({count}); got {len(slopes)}")
         return slopes[slot]
 
-    return rule
+    return compute_slope
 
 
 def _check_partials(record: Elementwise) -> None:
@@ -463,14 +472,14 @@ def _check_partials(record: Elementwise) -> None:
             if not np.isfinite(y):
                 continue
             for slot, input_ in enumerate(record.inputs):
-                wanted = _slope(lambda moved: float(record.forward(*moved)), xs, slot, 1.0)
+                numeric = _slope(lambda moved: float(record.forward(*moved)), xs, slot, 1.0)
                 slope = record.local(slot, xs, y, 0)
                 got = 0.0 if slope is None else float(slope)
                 tried += 1
-                if np.isfinite(wanted) and not abs(got - wanted) <= 1e-4 * max(1.0, abs(wanted)):
+                if np.isfinite(numeric) and not abs(got - numeric) <= 1e-4 * max(1.0, abs(numeric)):
                     raise RecordError(
                         f"the slope of {record.name} for input {input_} is wrong at {tuple(map(float, point))}: "
-                        f"partials give {got:.6g}, the numeric derivative is {wanted:.6g}; "
+                        f"partials give {got:.6g}, the numeric derivative is {numeric:.6g}; "
                         f"check=False if it is meant to differ{user_line()}"
                     )
     if not tried:

@@ -37,7 +37,7 @@ def jacobian(f: Callable[..., Any], argnums: Argnums = 0, mode: str | None = Non
         raise OperandError(f"mode is 'forward', 'reverse' or None; got {shown(mode)}")
 
     @functools.wraps(f, updated=())
-    def computed(*args: Any, **kwargs: Any) -> Any:
+    def compute_jacobian(*args: Any, **kwargs: Any) -> Any:
         call = Call(f, args, kwargs, argnums)
         session = call.session
         results, tree = flatten(call.result)
@@ -50,7 +50,7 @@ def jacobian(f: Callable[..., Any], argnums: Argnums = 0, mode: str | None = Non
         session.finish()
         return unflatten(tree, [call.shaped(row) for row in blocks])
 
-    return computed
+    return compute_jacobian
 
 
 def cheaper(inputs: Sequence[Any], outputs: Sequence[Any]) -> str:

@@ -214,10 +214,10 @@ def _binary(op: Elementwise, flavour: Flavour, *, reflected: bool) -> str | None
     if not reflected or flavour is NUMPY:
         # Of two `Scalar` operands Python always calls the method of the first, so the reflected method never sees both.
         text += _two(op, both, flavour, words, reflected=reflected)
-    way = {"divert": _divert(op, operands, flavour), "forward": forward, "slopes": one.text(12)}
+    lines = {"divert": _divert(op, operands, flavour), "forward": forward, "slopes": one.text(12)}
     return (
         text
-        + _LITERAL.format(x=own, literal=other, **way, **words)
+        + _LITERAL.format(x=own, literal=other, **lines, **words)
         + _ENTER.format(masks=one.masks("i"), **words)
         + _APPEND.format(**row, **words)
         + _REST.format(**words)
@@ -228,9 +228,9 @@ def _two(op: Elementwise, slopes: Slopes, flavour: Flavour, words: dict[str, Any
     """Return the lines for two scalar operands."""
     a, b = op.inputs
     one, two = ("other", "self") if reflected else ("self", "other")
-    way = {"a": a, "b": b, "one": one, "two": two, "both": flavour.both, "forward": _written(op, op.inputs)}
+    fields = {"a": a, "b": b, "one": one, "two": two, "both": flavour.both, "forward": _written(op, op.inputs)}
     divert = _divert(op, f"({one}, {two})", flavour)
-    head = _TWO.format(divert=divert, slopes=slopes.text(12), masks=slopes.masks("ij"), **way, **words)
+    head = _TWO.format(divert=divert, slopes=slopes.text(12), masks=slopes.masks("ij"), **fields, **words)
     return head + _APPEND.format(p=slopes.names[0], q=slopes.names[1], i="i", j="j", **words)
 
 
@@ -269,7 +269,11 @@ class Slopes:
         labels: dict[str, Any] = {}
         for slot in slots:
             flow = op.local(slot, ports, y, mode)
-            mask, slope = (flow.mask, flow.value) if type(flow) is Masked else (None, 0.0 if flow is None else flow)
+            slope = 0.0 if flow is None else flow
+            mask = None
+            if type(flow) is Masked:
+                slope = flow.value
+                mask = flow.mask
             labels[f"slope{slot}"] = slope if hasattr(slope, "builder") else builder.constant(slope)
             if flow is None:
                 labels[f"mask{slot}"] = builder.apply("isnan", builder.constant(0.0))
@@ -311,7 +315,7 @@ class Slopes:
     def masks(self, letters: str) -> str:
         """Return the lines that block a wire where the mask of its slope is false."""
         wires = dict(zip(self.slots, letters, strict=True))
-        lines = [f"if not ({held}): {wires[slot]} = BLOCKED - {wires[slot]}" for slot, held in self.conditions.items()]
+        lines = [f"if not ({mask}): {wires[slot]} = BLOCKED - {wires[slot]}" for slot, mask in self.conditions.items()]
         return "\n        ".join(lines or ["pass"])
 
 
@@ -372,39 +376,41 @@ def _general(op: Elementwise, operands: tuple[Any, ...]) -> Any:
 def _in_python(function: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap a function of an op and its operands: the result is a Python number if all operands are."""
 
-    def helper(op: Elementwise, operands: tuple[Any, ...]) -> Any:
+    def apply_in_python(op: Elementwise, operands: tuple[Any, ...]) -> Any:
         result = function(op, operands)
         return as_python(result) if all(map(is_python, operands)) else result
 
-    return helper
+    return apply_in_python
 
 
 def _lazily(op: Elementwise, name: str, owner: type[Scalar], *, reflected: bool = False) -> Callable[..., Any]:
     """Return a method that replaces itself by the generated one when it is first called."""
 
-    def first(self: Scalar, *other: Any) -> Any:
-        made = scalar_function(op, reflected=reflected, flavour=FLAVOURS[owner])
+    def generate_and_call(self: Scalar, *other: Any) -> Any:
+        generated = scalar_function(op, reflected=reflected, flavour=FLAVOURS[owner])
 
-        def fallback(self: Scalar, *rest: Any) -> Any:
+        def record_instead(self: Scalar, *rest: Any) -> Any:
             helper = NAMESPACE[f"{FLAVOURS[owner].prefix}recorded"]
             return helper(op, (*rest, self) if reflected else (self, *rest))
 
-        chosen = made or fallback
+        chosen = generated or record_instead
         setattr(owner, name, chosen)
         return chosen(self, *other)
 
-    return first
+    return generate_and_call
 
 
 def _applied(op: Elementwise) -> Callable[..., Any]:
     """Return a function that applies an op to operands, at least one of them a scalar; the result is NumPy's."""
 
-    def apply(*operands: Any) -> Any:
+    def apply_to_scalars(*operands: Any) -> Any:
         reflected = type(operands[0]) not in FLAVOURS
-        made = scalar_function(op, reflected=reflected, flavour=NUMPY)
-        return record(op, operands) if made is None else made(*reversed(operands) if reflected else operands)
+        generated = scalar_function(op, reflected=reflected, flavour=NUMPY)
+        if generated is None:
+            return record(op, operands)
+        return generated(*reversed(operands) if reflected else operands)
 
-    return apply
+    return apply_to_scalars
 
 
 def _operators(owner: type[Scalar]) -> None:

@@ -225,14 +225,14 @@ def lifted(tape: Tape, data: Any, number: type[Scalar] = NumpyScalar) -> Value:
     return as_python(value) if number is Scalar else value
 
 
-def distinct(results: list[Any], given: Iterable[tuple[Any, Any]]) -> list[Any]:
+def distinct(results: list[Any], passed: Iterable[tuple[Any, Any]]) -> list[Any]:
     """Copy results where needed, so that none shares memory with another one or with what was passed in."""
-    taken = {id(seed) for _, seed in given}
+    used = {id(array) for _, array in passed}
     for k, result in enumerate(results):
         if type(result) is np.ndarray:
-            if result.base is not None or not result.flags.writeable or id(result) in taken:
+            if result.base is not None or not result.flags.writeable or id(result) in used:
                 results[k] = result.copy()
-            taken.add(id(results[k]))
+            used.add(id(results[k]))
     return results
 
 

@@ -82,7 +82,7 @@ def run_traced(
     tape.identity = IdentityScan()
     inputs: list[int] = []
 
-    def lift(leaf: Any) -> Any:
+    def lift_leaf(leaf: Any) -> Any:
         raw = leaf._data if isinstance(leaf, Value) else leaf
         if not isinstance(leaf, Value) and not _is_input(raw):
             # The function may run again; what it writes to an array must not reach the caller twice.
@@ -94,7 +94,7 @@ def run_traced(
 
     with STATE.on(tape), nullcontext() if replayed else carefully():
         leaves, shape = flatten((tuple(args), dict(kwargs)))
-        lifted_args, lifted_kwargs = unflatten(shape, [lift(leaf) for leaf in leaves])
+        lifted_args, lifted_kwargs = unflatten(shape, [lift_leaf(leaf) for leaf in leaves])
         tape.frames = {} if named else None
         try:
             result = call_traced(f, lifted_args, lifted_kwargs)
@@ -397,14 +397,16 @@ def _wire_dtype(array: Any) -> type:
 def _strong(x: Any, node: Extra) -> Any:
     """Convert a Python number to the dtype that NumPy promotes it to beside the other operands."""
     others = [other for other in node.xs if hasattr(other, "dtype")]
-    if isinstance(x, bool) or not others:
-        return np.asarray(x)[()] if isinstance(x, bool) else np.float64(x)
+    if isinstance(x, bool):
+        return np.asarray(x)[()]
+    if not others:
+        return np.float64(x)
     numbers = [other.dtype for other in others if other.dtype.kind != "b"]
-    wanted = np.result_type(*numbers, x) if numbers else np.asarray(node.y).dtype
-    if wanted.kind in "iub":
+    dtype = np.result_type(*numbers, x) if numbers else np.asarray(node.y).dtype
+    if dtype.kind in "iub":
         # An int with conditions and whole numbers gives a whole number.
-        wanted = np.dtype(np.int64 if type(x) is int and np.asarray(node.y).dtype.kind == "i" else np.float64)
-    return np.asarray(x).astype(wanted)[()]
+        dtype = np.dtype(np.int64 if type(x) is int and np.asarray(node.y).dtype.kind == "i" else np.float64)
+    return np.asarray(x).astype(dtype)[()]
 
 
 def _is_name(text: str) -> bool:

@@ -40,11 +40,11 @@ def grad(
     compute = value_and_grad(f, argnums, has_aux, holomorphic)
 
     @functools.wraps(f, updated=())
-    def gradient(*args: Any, **kwargs: Any) -> Any:
+    def compute_gradient(*args: Any, **kwargs: Any) -> Any:
         value, grads = compute(*args, **kwargs)
         return (grads, value[1]) if has_aux else grads
 
-    return gradient
+    return compute_gradient
 
 
 def value_and_grad(
@@ -58,7 +58,7 @@ def value_and_grad(
     check_function(f)
 
     @functools.wraps(f, updated=())
-    def computed(*args: Any, **kwargs: Any) -> Any:
+    def compute_both(*args: Any, **kwargs: Any) -> Any:
         call = Call(f, args, kwargs, argnums)
         session = call.session
         result, aux = _with_aux(call.result) if has_aux else (call.result, None)
@@ -71,7 +71,7 @@ def value_and_grad(
         value = released(result, session)
         return (value, all_released(aux, session)) if has_aux else value, call.shaped(grads)
 
-    return computed
+    return compute_both
 
 
 def _with_aux(result: Any) -> tuple[Any, Any]:

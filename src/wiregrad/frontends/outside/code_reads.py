@@ -60,49 +60,74 @@ def reads_of(code: CodeType) -> CodeReads:
     >>> reads.global_names, ("math", "pi") in reads.pairs, "math" in reads.escaping
     (('abs', 'math'), True, False)
     """
-    global_names = set[str]()
-    names = set[str]()
-    pairs = set[tuple[str, str]]()
-    escaping = set[str]()
-    imports: list[tuple[str, int]] = []
-    stored = set[str]()
-    makes_classes = mutates = False
+    collector = _ReadCollector()
     for inner in nested_codes(code):
-        texts = set(names_in(inner.co_consts))
-        names.update(inner.co_names, texts)
-        escaping.update(texts)
-        steps = [step for step in dis.get_instructions(inner) if step.opname not in IGNORED]
+        collector.add_code(inner)
+    return collector.collect_reads()
+
+
+class _ReadCollector:
+    """Collects the names in code objects, instruction by instruction."""
+
+    def __init__(self) -> None:
+        self.global_names = set[str]()
+        self.names = set[str]()
+        self.pairs = set[tuple[str, str]]()
+        self.escaping = set[str]()
+        self.imports: list[tuple[str, int]] = []
+        self.stored = set[str]()
+        self.makes_classes = False
+        self.mutates = False
+
+    def add_code(self, code: CodeType) -> None:
+        """Add the names in one code object."""
+        texts = set(names_in(code.co_consts))
+        self.names.update(code.co_names, texts)
+        self.escaping.update(texts)
+        steps = [step for step in dis.get_instructions(code) if step.opname not in IGNORED]
         for index, step in enumerate(steps):
-            if step.opname in GLOBAL_READS or step.opname in GLOBAL_WRITES:
-                global_names.add(step.argval)
-            if step.opname == "IMPORT_NAME":
-                imports.append((step.argval, _level(steps, index)))
-            elif step.opname == "IMPORT_FROM":
-                escaping.add(step.argval)
-            makes_classes = makes_classes or step.opname == "LOAD_BUILD_CLASS"
-            mutates = mutates or step.opname in WRITES or _is_in_place(step) or _writes_around(step, inner)
-            if step.opname == "STORE_ATTR":
-                stored.add(step.argval)
-            *others, last = _loaded(step)
-            escaping.update(others)
-            if last == "__class__":
-                # A variable that methods have for `super()`; code that names it gets the class.
-                names.add(last)
-            following = steps[index + 1] if index + 1 < len(steps) else None
-            if following is not None and following.opname in ATTRIBUTE_READS:
-                pairs.add((last, _attribute(following)))
-            else:
-                escaping.add(last)
-    return CodeReads(
-        tuple(sorted(global_names)),
-        frozenset(names),
-        frozenset(pairs),
-        frozenset(escaping - {""}),
-        tuple(imports),
-        makes_classes,
-        frozenset(stored),
-        mutates or not MUTATORS.isdisjoint(names),
-    )
+            self._add_instruction(steps, index)
+            self._add_loads(step, steps[index + 1] if index + 1 < len(steps) else None)
+            self.mutates = self.mutates or _writes_around(step, code)
+
+    def _add_instruction(self, steps: list[dis.Instruction], index: int) -> None:
+        """Add the globals, imports and writes of an instruction."""
+        step = steps[index]
+        if step.opname in GLOBAL_READS or step.opname in GLOBAL_WRITES:
+            self.global_names.add(step.argval)
+        if step.opname == "IMPORT_NAME":
+            self.imports.append((step.argval, _level(steps, index)))
+        elif step.opname == "IMPORT_FROM":
+            self.escaping.add(step.argval)
+        elif step.opname == "STORE_ATTR":
+            self.stored.add(step.argval)
+        self.makes_classes = self.makes_classes or step.opname == "LOAD_BUILD_CLASS"
+        self.mutates = self.mutates or step.opname in WRITES or _is_in_place(step)
+
+    def _add_loads(self, step: dis.Instruction, following: dis.Instruction | None) -> None:
+        """Add the variables that an instruction loads; they escape unless the next one reads an attribute."""
+        *others, last = _loaded(step)
+        self.escaping.update(others)
+        if last == "__class__":
+            # A variable that methods have for `super()`; code that names it gets the class.
+            self.names.add(last)
+        if following is not None and following.opname in ATTRIBUTE_READS:
+            self.pairs.add((last, _attribute(following)))
+        else:
+            self.escaping.add(last)
+
+    def collect_reads(self) -> CodeReads:
+        """Return everything that was collected."""
+        return CodeReads(
+            tuple(sorted(self.global_names)),
+            frozenset(self.names),
+            frozenset(self.pairs),
+            frozenset(self.escaping - {""}),
+            tuple(self.imports),
+            self.makes_classes,
+            frozenset(self.stored),
+            self.mutates or not MUTATORS.isdisjoint(self.names),
+        )
 
 
 def nested_codes(code: CodeType) -> Iterator[CodeType]:
