@@ -135,7 +135,7 @@ class Sweep(Hooks):
         self.upstream = upstream if changed is None else changed
         if not self.watch.tolerates(_plain(self.upstream)):
             # Every wire was checked, so each summand is finite and the sum overflowed.
-            message = f"the gradients that come back to {row.op.title} add up to more than there are numbers for"
+            message = f"the gradients that flow back to {row.op.title} overflow when they are added"
             raise NonFiniteError(_message(message, self.place, "scale the result down"), place=self.place)
         return changed
 

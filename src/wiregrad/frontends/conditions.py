@@ -131,7 +131,7 @@ def _compare(spelling: str) -> Callable[[Any, Any], Any]:
         if not is_operand(other):
             return NotImplemented
         if type(other) is int and abs(other) > MAX_EXACT and float(other) != other:
-            raise OperandError(f"no float64 is equal to {other}, which a traced number is compared with{user_line()}")
+            raise OperandError(f"a traced number is compared with {other}, which no float64 equals{user_line()}")
         result = record(op, (self, other))
         return as_python(result) if is_python(other) else result
 
@@ -226,8 +226,8 @@ def _index(self: Discrete) -> int:
     if type(self) is PythonInt and _is_condition(self) and (frame is None or not counts_as_int(frame)):
         # After this error NumPy converts the index to an array, and so sees a condition.
         raise AmbiguousIndexError(
-            "a recorded condition is used as an index, and a list would take it for 0 or 1 where an array would not: "
-            f"write items[int(condition)], or give what is indexed a name{user_line()}"
+            "a recorded condition is used as an index; a list would read it as 0 or 1, an array as a mask: write "
+            f"items[int(condition)], or assign the indexed object to a variable{user_line()}"
         )
     return operator.index(concrete(self))
 

@@ -22,7 +22,7 @@ from wiregrad.frontends.place import place_of
 MAX_FUNCTIONS = 500
 """Maximum number of functions searched for one trace; if there are more, conditions are plain."""
 UNFORESEEN = (
-    "{} is in a function that asks whether a condition `is` True (or `type(c) is bool`), after conditions were "
+    "{} is in a function that tests whether a condition `is` True (or `type(c) is bool`), after conditions were "
     "recorded elsewhere: a recorded condition never is; write `if c:` or `c == True`"
 )
 """The message for a recording that may have taken another branch than the function would."""

@@ -84,8 +84,8 @@ def refuse_subclass(data: Any, what: str) -> None:
     if isinstance(data, np.ndarray) and type(data) not in ALIKE:
         name = type(data).__name__
         raise OperandError(
-            f"{what} is a {name}, and what its operators do is its own; hand over np.asarray(x) to have plain "
-            f"elementwise arithmetic, with @ for products of matrices{user_line()}"
+            f"{what} is a {name}, whose operators differ from those of np.ndarray; pass np.asarray(x) for elementwise "
+            f"arithmetic, with @ for products of matrices{user_line()}"
         )
 
 
@@ -118,7 +118,7 @@ def literal(operand: Any, op: Op) -> Any:
     """Convert an operand that is not a value; arrays are copied, so that later edits have no effect."""
     kind = type(operand)
     if kind is int and abs(operand) > MOST:
-        raise OperandError(f"{op.name} was given a whole number that no float64 holds: {shown(operand)}{user_line()}")
+        raise OperandError(f"{op.name} got a whole number that is too large for float64: {shown(operand)}{user_line()}")
     if kind is float or kind is int or kind is bool or kind is complex or isinstance(operand, np.generic):
         return operand
     if isinstance(operand, np.ndarray):

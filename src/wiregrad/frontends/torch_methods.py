@@ -79,7 +79,7 @@ class ClonedValue(Value):
         if any(view() is not None and view() is not source for view in self.views):
             raise MutationError(
                 "a part of this clone was taken before (a slice, .T, reshape) and would not see what is assigned now; "
-                f"assign first, or take the part of another clone{user_line()}"
+                f"assign first, or take the part from another clone{user_line()}"
             )
         self.views.clear()
         return _become(self, assigned)

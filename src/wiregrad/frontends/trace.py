@@ -223,8 +223,8 @@ def _check_origin(value: Value) -> None:
         tape.leak = "a circuit was traced inside"
     elif tape.of_transform and tape.owner is not None:
         raise EscapeError(
-            "a circuit was asked for inside a transform, of a value that is being differentiated; its gradient would "
-            f"be cut in silence: call the function itself, or hand in v.item(){user_line()}"
+            "a circuit was made inside a transform, from a value that is being differentiated; its gradient would be "
+            f"silently lost: call the function itself, or pass v.item(){user_line()}"
         )
 
 

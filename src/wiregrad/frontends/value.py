@@ -134,7 +134,9 @@ class Value(Operators):
     @grad.setter
     def grad(self, grad: Any) -> None:
         if self._tape is not None:
-            raise MutationError("only a leaf's gradient can be set: a recorded value's is worked out by backward()")
+            raise MutationError(
+                "only the gradient of a leaf can be set; that of a recorded value is computed by backward()"
+            )
         notes = notes_of(self)
         notes.grad = grad
         notes.passes = []
@@ -325,7 +327,7 @@ class Value(Operators):
             return object.__hash__(self)
         if STATE.tape is None:
             raise OperandError(
-                "a value that a transform recorded is looked up by its number while the transform runs, and no longer: "
+                "a value recorded by a transform can be looked up in a dict or set only while the transform runs: "
                 f"write v.item() for its number, or id(v) for the value itself{user_line()}"
             )
         _escape(self, self._data)
@@ -392,7 +394,7 @@ def refuse_lookup(one: Value, two: Value) -> None:
     if [_instruction(sys._getframe(2))] == LOOKUPS and np.array_equal(one._data, two._data):
         raise OperandError(
             f"a dict, set or cache holds a recorded number that equals this one ({_brief(one._data)}) but was computed "
-            "in another way, so its gradient is another; do without the cache, or look up v.item()"
+            "in another way, so it has another gradient; do without the cache, or look up v.item()"
             f"{user_line()}"
         )
 
@@ -535,9 +537,9 @@ def number_class(data: Any) -> type[Scalar]:
     return NumpyScalar if isinstance(data, np.generic | np.ndarray) else Scalar
 
 
-OUTSIDE = "it uses a wg.Value from outside; hand it in as an argument"
+OUTSIDE = "it uses a wg.Value from outside; pass it as an argument"
 _ESCAPE = (
-    "a recorded value cannot become {}: its gradient would be cut in silence; "
+    "a recorded value cannot become {}: its gradient would be silently lost; "
     "use v.item() or v.data to take the number, or wg.stop_gradient(v)"
 )
 
@@ -587,7 +589,7 @@ def view(tape: Tape, offset: int) -> Value:
 def wrapped(tape: Tape, offset: int, data: Any, number: type[Scalar] = NumpyScalar) -> Value:
     """Make a value for the node at an offset; `number` is its class if it is a real number and not traced."""
     if type(data) is Gone:
-        raise GradientError("this array was not kept: no derivative needs it; ask for it while the function runs")
+        raise GradientError("this array was dropped because no derivative needs it; read it while the function runs")
     if type(data) is float and not tape.tracing:
         kind: type[Value] = number
     elif tape.tracing and data.dtype.kind not in "fc":
@@ -629,11 +631,11 @@ def _seed(value: Value, gradient: Any) -> Any:
         if np.ndim(data):
             raise GradientError(
                 f"backward() starts from a number; this value has shape {np.shape(data)}: "
-                f"reduce it (v.sum().backward()) or give v.backward(gradient){user_line()}"
+                f"reduce it (v.sum().backward()) or call v.backward(gradient){user_line()}"
             )
         if type(data) is not float and data.dtype.kind == "c":
             raise GradientError(
-                f"backward() starts from a real number; this one is complex: take its real part, abs, or give "
+                f"backward() starts from a real number; this one is complex: take its real part or abs, or call "
                 f"v.backward(gradient){user_line()}"
             )
         return 1.0 if type(data) is float else data.dtype.type(1)

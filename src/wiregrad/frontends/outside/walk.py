@@ -167,7 +167,7 @@ class OutsideState:
         self._byte_room -= count
         if self._byte_room < 0:
             size = f"{MAX_BYTES >> 20} MiB of arrays"
-            self._stop(f"it uses more than {size} from outside, {path} among them; give them as arguments")
+            self._stop(f"it uses more than {size} from outside, {path} among them; pass them as arguments")
         return self._byte_room >= 0 and self._take(1, path)
 
     def _visit(self, thing: Any, path: str, binding: str) -> None:
