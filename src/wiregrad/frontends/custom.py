@@ -21,7 +21,6 @@ from wiregrad.frontends.record import common_tape, finish, no_grad, record
 from wiregrad.frontends.saved import Context, ForwardRun, RecordedContext, on_constants, running_backward
 from wiregrad.frontends.session import data_of, transposed
 from wiregrad.frontends.tape import STATE, UNCHECKED, Tape
-from wiregrad.frontends.transforms import stop_gradient
 from wiregrad.frontends.tree import flatten, unflatten
 from wiregrad.frontends.value import Value, leaf
 from wiregrad.ir import TABLE, Pattern
@@ -169,7 +168,8 @@ class _Call:
     def outputs(self, packed: Any) -> list[Any]:
         """Return the results, given the differentiable ones joined to one array or value."""
         parts = self.parts.unpack(packed)
-        return [stop_gradient(part) if k in self._run.blocked else part for k, part in enumerate(parts)]
+        blocked = self._run.blocked
+        return [part.detach() if k in blocked and isinstance(part, Value) else part for k, part in enumerate(parts)]
 
     def back(self, slot: int, g: Any, xs: Sequence[Any], y: Any) -> Any:
         """Return the gradient of one of the values."""
