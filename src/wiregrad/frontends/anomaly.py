@@ -31,10 +31,10 @@ def anomaly(*, infinite: bool = True) -> Block[Any]:
     by itself, call `run.blame()`. An infinity in the inputs (a mask of -inf) is allowed; an op that makes NaN of it
     raises. With `infinite=False` infinities are allowed everywhere, and only NaN raises.
 
-    >>> from wiregrad.frontends.value import Value
+    >>> import wiregrad as wg
     >>> try:
     ...     with anomaly():
-    ...         Value(0.0).log()
+    ...         wg.Value(0.0).log()
     ... except NonFiniteError as error:
     ...     error.fault.sentence()
     'log gave -inf at x = 0'

@@ -335,7 +335,7 @@ class Value(Operators):
         return hash(_key(self))
 
     if TYPE_CHECKING:
-        # Methods, operators and NumPy's protocols are set by `wiregrad.frontends.dispatch` from the op table. A real
+        # Methods, operators and NumPy's protocols are set by `dispatch.py` from the op table. A real
         # `__getattr__` would slow down every attribute of a value.
         def __getattr__(self, name: str) -> Any: ...
         def __getitem__(self, index: Any) -> Any: ...
