@@ -1,9 +1,9 @@
 """The walk through everything a function reads besides its arguments.
 
 Starting from a function, the walk follows its variables, the objects they refer to, and the functions that these can
-call, as long as all objects are of kinds that can be compared (`outside_rules`). At the first object of any other kind it
-stops, and `opaque` names that object: the function itself has to run then, since a change could not be noticed. So the
-rule is a list of what is known to be safe, not of what is suspected.
+call, as long as all objects are of kinds that can be compared (`outside_rules`). At the first object of another kind
+it stops, and `opaque` names that object: the function itself has to run then, since a change could not be noticed. So
+the rule is a list of what is known to be safe, not of what is suspected.
 
 The walk runs no user code: it looks only at the types of objects.
 
