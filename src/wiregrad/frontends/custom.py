@@ -359,8 +359,8 @@ def _compare_slopes(cls: type[Function], k: int, x: Any, grad: Any, direction: A
     got = float(np.sum(np.asarray(0.0 if grad is None else grad) * direction))
     if np.isfinite(slope) and not abs(got - slope) <= 1e-4 * max(1.0, abs(slope)):
         raise RecordError(
-            f"{cls.__name__}.backward is wrong for input {k} ({_parameter(cls, k)}) at {shown(_number(x))}: "
-            f"it gives {got:.6g} along a test direction, the numeric derivative is {slope:.6g}; "
+            f"{cls.__name__}.backward is wrong for input {k} ({_parameter(cls, k)}) at "
+            f"{shown(_number(x))}: it gives {got:.6g} along a test direction, the numeric derivative is {slope:.6g}; "
             f"set check = False in the class if it is meant to differ{user_line()}"
         )
 

@@ -393,8 +393,8 @@ def refuse_lookup(one: Value, two: Value) -> None:
         return
     if [_instruction(sys._getframe(2))] == LOOKUPS and np.array_equal(one._data, two._data):
         raise OperandError(
-            f"a dict, set or cache holds a recorded number that equals this one ({_brief(one._data)}) but was computed "
-            "in another way, so it has another gradient; do without the cache, or look up v.item()"
+            f"a dict, set or cache holds a recorded number that equals this one ({_brief(one._data)}) but was "
+            "computed in another way, so it has another gradient; do without the cache, or look up v.item()"
             f"{user_line()}"
         )
 
