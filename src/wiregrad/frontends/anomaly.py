@@ -1,7 +1,7 @@
-"""Anomaly mode: the first op that makes something non-finite, forward or backward, raises and says why.
+"""Anomaly mode: the first op that produces a non-finite number, forward or backward, raises and says why.
 
-While it is on, every op is recorded in full and with its line, and looked at as it is recorded; a backward pass is
-looked at wire by wire, and an error there points at the line that was written forward.
+While it is on, every op is recorded in full with its line and checked at once. A backward pass is checked wire by wire,
+and an error there points at the line of the forward op.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from wiregrad.passes import reverse
 
 
 def anomaly(*, infinite: bool = True) -> Block[Any]:
-    """Raise `NonFiniteError` at the first op that makes something non-finite, with its factors and its line.
+    """Raise `NonFiniteError` at the first op that produces a non-finite number, with its factors and its line.
 
-    What is recorded, swept back, pushed forward or batched in this thread is looked at; of a circuit that is run by
-    itself, ask `run.blame()`. An infinity that is given (a mask of -inf) may pass; what makes NaN of it raises. With
-    `infinite=False` any infinity may pass, and only NaN raises.
+    Everything recorded, swept backward, pushed forward or batched in this thread is checked; for a circuit that is run
+    by itself, call `run.blame()`. An infinity in the inputs (a mask of -inf) is allowed; an op that makes NaN of it
+    raises. With `infinite=False` infinities are allowed everywhere, and only NaN raises.
 
-    >>> from wiregrad.frontends.value import Value
+    >>> import wiregrad as wg
     >>> try:
     ...     with anomaly():
-    ...         Value(0.0).log()
+    ...         wg.Value(0.0).log()
     ... except NonFiniteError as error:
     ...     error.fault.sentence()
     'log gave -inf at x = 0'
@@ -43,19 +43,19 @@ def anomaly(*, infinite: bool = True) -> Block[Any]:
 
 
 def _note_leak() -> None:
-    """Say of a recording that is to be replayed that a replay would not raise."""
+    """Mark a traced recording as not replayable, because a replay would not raise."""
     if STATE.tape is not None and STATE.tape.tracing:
         STATE.tape.leak = "it uses wg.anomaly(), under which numbers may raise"
 
 
 class Watch:
-    """Looks at every op as it is recorded, and at every wire of a backward pass."""
+    """Checks every op as it is recorded, and every wire of a backward pass."""
 
     def __init__(self, infinite: bool) -> None:
         self.infinite = infinite
 
     def __call__(self, tape: Tape, offset: int, op: Op, xs: Sequence[Any], y: Any) -> None:
-        """Raise if the op that was recorded last broke, or was given a NaN that nobody had seen."""
+        """Raise if the op that was just recorded produced a non-finite number, or got NaN from outside."""
         if self.tolerates(y):
             return
         place = tape.places.get(offset)
@@ -63,33 +63,33 @@ class Watch:
         if fault is not None:
             raise _error(fault, place, remedy(offset, _around(tape), fault))
         for slot, (source, x) in enumerate(zip(tape.node_at(offset).sources, xs, strict=True)):
-            given = source == LITERAL or tape.node_at(source).op is INPUT
-            if given and np.any(is_nan(x)):
+            from_outside = source == LITERAL or tape.node_at(source).op is INPUT
+            if from_outside and np.any(is_nan(x)):
                 name = f"{op.title} was given {'an array with ' if np.ndim(x) else ''}NaN as {op.input_name(slot)}"
                 raise NonFiniteError(_message(name, place, "look at where this value comes from"), place=place)
 
     def apart(self, op: Op, xs: Sequence[Any], y: Any, place: Place | None = None, within: Op | None = None) -> None:
-        """Raise if an op broke that is not recorded: under `no_grad`, or on all examples of a batch.
+        """Raise if an unrecorded op produced a non-finite number: under `no_grad`, or on the examples of a batch.
 
-        `within` is the op whose rule applies it.
+        `within` is the op whose derivative rule applied it.
         """
         fault = None if self.tolerates(y) else self.fault(op, xs, y)
         if fault is not None:
-            said = f"in the derivative of {within.title}: " if within is not None else ""
+            context = f"in the derivative of {within.title}: " if within is not None else ""
             place = place or user_place()
-            raise NonFiniteError(_message(said + fault.sentence(), place, ""), fault=fault, place=place)
+            raise NonFiniteError(_message(context + fault.sentence(), place, ""), fault=fault, place=place)
 
     def fault(self, op: Op, xs: Sequence[Any], y: Any) -> Fault | None:
-        """Return what an op broke: finite numbers, or an infinity of which it made NaN."""
+        """Return the fault of an op: infinity or NaN from finite numbers, or NaN from an infinity."""
         own = forward_fault(op, xs, y) if self.infinite else None
         return own or forward_fault(op, xs, y, only_nan=True)
 
     def tolerates(self, y: Any) -> bool:
-        """Return whether nothing is wrong with a number or array."""
+        """Return whether a number or array is acceptable: finite, or at least not NaN."""
         return not np.any(bad(y) if self.infinite else is_nan(y))
 
     def pull_back(self, tape: Tape, seeds: Sequence[tuple[int, Any]], start: int = 0) -> list[Any]:
-        """Run the reverse sweep on numbers, wire by wire; returns one gradient per node, as `tape.pull_back` does."""
+        """Run the reverse sweep on numbers and check every wire; returns one gradient per node, as `tape.pull_back`."""
         stop = max(offset for offset, _ in seeds) + STRIDE
         leaves = [offset for offset, node in tape.nodes(start, stop) if node.op is INPUT]
         span = Span(tape, start, stop, leaves)
@@ -98,46 +98,49 @@ class Watch:
             return reverse(span, Numbers(span), span.seeded(seeds), sweep)
 
     def pushed(self, span: Span, values: Numbers, tangents: Sequence[Any]) -> None:
-        """Raise if a tangent is not finite though those that it was made from are."""
+        """Raise if a tangent is not finite although the tangents it was computed from are."""
         for row in span.rows():
             arrived = [_plain(tangents[k]) for k in row.sources if k >= 0 and tangents[k] is not None]
             if row.sources and not self.tolerates(_plain(tangents[row.node])) and all(map(self.tolerates, arrived)):
                 place = span.tape.places.get(span.start + row.node * STRIDE)
-                given = ", ".join(number(plain(data_of(values[k]))) for k in row.sources)
+                operands = ", ".join(number(plain(data_of(values[k]))) for k in row.sources)
                 raise NonFiniteError(
-                    _message(f"the tangent of {row.op.title} is not finite at {given}", place, ""), place=place
+                    _message(f"the tangent of {row.op.title} is not finite at {operands}", place, ""), place=place
                 )
 
     def sweeping(self, span: Span, values: Numbers) -> Sweep:
-        """Return what looks at the wires of a sweep."""
+        """Return the observer that checks the wires of a sweep."""
         return Sweep(self, span, values)
 
 
 class Sweep(Hooks):
-    """Looks at what goes back along each wire; runs the hooks too."""
+    """Checks the gradient on each wire of a sweep, and runs the hooks."""
 
     def __init__(self, watch: Watch, span: Span, values: Numbers) -> None:
         super().__init__(span)
-        self.watch, self.span, self.values = watch, span, values
+        self.watch = watch
+        self.span = span
+        self.values = values
         self.upstream: Any = None
         self.place: Place | None = None
         self.op: Op | None = None
         self.marked = len(span.tape.buffer)
 
     def node(self, row: Row, upstream: Any) -> Any:
-        """Keep what arrived; the hooks may change it."""
+        """Remember the upstream gradient of a node, after its hooks; raises if it is not finite."""
         self.close()
-        self.place, self.op = self.span.tape.places.get(self.span.start + row.node * STRIDE), row.op
+        self.place = self.span.tape.places.get(self.span.start + row.node * STRIDE)
+        self.op = row.op
         changed = super().node(row, upstream)
         self.upstream = upstream if changed is None else changed
         if not self.watch.tolerates(_plain(self.upstream)):
-            # No wire raised, so each part is finite.
-            said = f"the gradients that come back to {row.op.title} add up to more than there are numbers for"
-            raise NonFiniteError(_message(said, self.place, "scale the result down"), place=self.place)
+            # Every wire was checked, so each summand is finite and the sum overflowed.
+            message = f"the gradients that flow back to {row.op.title} overflow when they are added"
+            raise NonFiniteError(_message(message, self.place, "scale the result down"), place=self.place)
         return changed
 
     def close(self) -> None:
-        """Give what the rules recorded the line of the op they belong to."""
+        """Give the nodes that derivative rules recorded the line of their op."""
         tape = self.span.tape
         for offset in range(self.marked, len(tape.buffer), STRIDE):
             if self.place is not None:
@@ -147,24 +150,27 @@ class Sweep(Hooks):
         self.marked = len(tape.buffer)
 
     def wire(self, row: Row, slot: int, sent: Any) -> None:
-        """Raise if what was sent is not finite though all it was made from is."""
-        sent, g = _plain(sent), _plain(self.upstream)
+        """Raise if the gradient on a wire is not finite although everything it was computed from is."""
+        sent = _plain(sent)
+        g = _plain(self.upstream)
         if self.watch.tolerates(sent):
             return
-        xs, y = [data_of(self.values[source]) for source in row.sources], data_of(self.values[row.node])
+        xs = [data_of(self.values[source]) for source in row.sources]
+        y = data_of(self.values[row.node])
         if any(type(x) is Gone for x in (*xs, y)):
             return
         fault = backward_fault(row.op, slot, g, xs, y, row.mode, sent)
-        offset, tape = self.span.start + row.node * STRIDE, self.span.tape
+        offset = self.span.start + row.node * STRIDE
+        tape = self.span.tape
         if fault is not None:
             raise _error(fault, self.place, remedy(offset, _around(tape), fault))
         if self.watch.tolerates(g) and np.any(is_nan(sent)):
-            said = f"{row.op.title} sent NaN back, made of an infinity it was given"
-            raise NonFiniteError(_message(said, self.place, ""), place=self.place)
+            message = f"{row.op.title} sent NaN back, made of an infinity it was given"
+            raise NonFiniteError(_message(message, self.place, ""), place=self.place)
 
 
 def _plain(flow: Any) -> Any:
-    """Return a flow as numbers, whatever is recorded of it."""
+    """Return a flow as plain numbers; zero if it is absent."""
     if flow is None:
         return np.float64(0.0)
     mask, value = (flow.mask, flow.value) if hasattr(flow, "mask") else (True, flow)
@@ -172,21 +178,22 @@ def _plain(flow: Any) -> Any:
 
 
 def _around(tape: Tape) -> Around:
-    """Return a recording as what surrounds its nodes."""
+    """Return a view of a tape from which advice about a node is derived: its op, operands and readers."""
 
     def operands(node: int) -> list[tuple[int, Any]]:
         extra = tape.node_at(node)
         return list(zip(extra.sources, extra.xs, strict=True))
 
     def readers(node: int) -> list[int]:
-        # Looked for once, since there is one error.
+        # A search is fast enough: it runs once, for the one error.
         return [offset for offset, extra in tape.nodes(node + STRIDE, len(tape.buffer)) if node in extra.sources]
 
     return Around(lambda node: tape.node_at(node).op, operands, readers)
 
 
-def _message(said: str, place: Place | None, advice: str) -> str:
-    lines = [said] + ([f"  at {place}"] if place else []) + ([f"  try: {advice}"] if advice else [])
+def _message(message: str, place: Place | None, advice: str) -> str:
+    """Add the line and the advice to a message."""
+    lines = [message] + ([f"  at {place}"] if place else []) + ([f"  try: {advice}"] if advice else [])
     return "\n".join(lines)
 
 

@@ -1,8 +1,8 @@
 """vmap: a function of one example, run on many at once.
 
-The function is recorded for the first example and replayed on all of them: every op is written over trailing axes, so
-a batch is one more axis in front. Where values steered Python (an `if`, a number taken out), the examples may differ
-in what they do, and the function runs once per example instead.
+The function is recorded for the first example and replayed on all of them: every op works on trailing axes, so a batch
+is one more axis in front. If values steered Python (an `if`, `v.item()`), examples may take different branches, and the
+function runs once per example instead.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ Axes = int | None | Sequence[Any]
 def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Callable[..., Any]:
     """Return the function that applies f along an axis of its arguments, all examples at once.
 
-    `in_axes` says per argument which axis counts the examples; None for an argument that all share. Keyword arguments
-    are mapped over their first axis.
+    `in_axes` gives the axis of the examples for each argument; None for an argument that all examples share. Keyword
+    arguments are mapped over their first axis.
 
     >>> import numpy as np
     >>> vmap(lambda x, w: (x * w).sum(), in_axes=(0, None))(np.eye(2), np.array([3.0, 4.0])).tolist()
@@ -45,7 +45,7 @@ def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Callable
     check_function(f)
 
     @functools.wraps(f, updated=())
-    def mapped(*args: Any, **kwargs: Any) -> Any:
+    def call_batched(*args: Any, **kwargs: Any) -> Any:
         leaves, tree = flatten((args, kwargs))
         axes = [*_leaf_axes(in_axes, args, f), *_axes_for(0, kwargs)]
         size = _size(leaves, axes, f)
@@ -56,27 +56,27 @@ def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Callable
         results = [_back(y, axis, size) for y, axis in zip(outputs, outs, strict=True)]
         return unflatten(shape, distinct(results, [(None, leaf) for leaf in leaves]))
 
-    return mapped
+    return call_batched
 
 
 def _run(
     f: Callable[..., Any], leaves: list[Any], batched: list[bool], tree: Tree, size: int
 ) -> tuple[list[tuple[Any, bool]], Tree]:
-    """Return the results, each with whether examples stand along its first axis, and their structure."""
+    """Return the results and their structure; each result with a flag: whether its first axis is that of examples."""
 
-    def example(k: int) -> list[Any]:
+    def take_example(k: int) -> list[Any]:
         return [leaf[k] if flag else leaf for leaf, flag in zip(leaves, batched, strict=True)]
 
     if size == 0:
         raise ShapeError(f"vmap needs at least one example to run {name_of(f)} on{user_line()}")
-    traced = run_traced(f, *unflatten(tree, example(0)))
+    traced = run_traced(f, *unflatten(tree, take_example(0)))
     if not traced.tape.certificates and traced.tape.leak is None and traced.tape.identity.unforeseen is None:
-        found = _replay(traced, leaves, batched, size)
-        if found is not None:
-            return found, traced.tree
+        results = _replay(traced, leaves, batched, size)
+        if results is not None:
+            return results, traced.tree
     rows = []
     for k in range(size):
-        args, kwargs = unflatten(tree, example(k))
+        args, kwargs = unflatten(tree, take_example(k))
         rows.append(flatten(f(*args, **kwargs)))
     for _, shape in rows:
         if shape != traced.tree:
@@ -88,7 +88,7 @@ def _run(
 
 
 def _stacked(rows: list[Any], f: Callable[..., Any]) -> Any:
-    """Return the results of all examples as one array."""
+    """Stack the results of all examples to one array."""
     shapes = {shape_of(row) for row in rows}
     if len(shapes) > 1:
         raise ShapeError(f"{name_of(f)} returns shapes {sorted(shapes)} for different examples{user_line()}")
@@ -96,42 +96,43 @@ def _stacked(rows: list[Any], f: Callable[..., Any]) -> Any:
 
 
 def _replay(traced: Traced, leaves: list[Any], batched: list[bool], size: int) -> list[tuple[Any, bool]] | None:
-    """Run a recording again, on all examples; None if what it was given cannot be told apart."""
-    tape, roots = traced.tape, traced.roots()
+    """Replay a recording on all examples; None if its inputs cannot be matched with the arguments."""
+    tape = traced.tape
+    roots = traced.roots()
     lifted = [(leaf, flag) for leaf, flag in zip(leaves, batched, strict=True) if _lifts(leaf)]
     if len(lifted) != len(traced.inputs) or any(
         flag and not _lifts(leaf) for leaf, flag in zip(leaves, batched, strict=True)
     ):
         return None
-    found: dict[int, tuple[Any, bool]] = dict(zip(traced.inputs, lifted, strict=True))
+    computed: dict[int, tuple[Any, bool]] = dict(zip(traced.inputs, lifted, strict=True))
     for offset in traced.needed(roots):
-        if offset in found:
+        if offset in computed:
             continue
         node = tape.node_at(offset)
         if node.op is INPUT:
-            # A value from outside, or a point that a derivative was taken at inside.
-            found[offset] = (tape.leaves.get(offset, node.y), False)
+            # A value from outside, or an argument of a derivative that was taken inside.
+            computed[offset] = (tape.leaves.get(offset, node.y), False)
             continue
         operands = [
-            (x, False) if source < 0 else found[source] for source, x in zip(node.sources, node.xs, strict=True)
+            (x, False) if source < 0 else computed[source] for source, x in zip(node.sources, node.xs, strict=True)
         ]
-        # A node keeps the convention it was recorded with, whatever holds where it is replayed.
+        # A node keeps the convention it was recorded with, even if another one is active now.
         with convention(decode(node.mode)[0].label) if node.op.kinks else nullcontext():
-            found[offset] = _applied(tape, offset, operands, size)
-    return [(result, False) if root < 0 else found[root] for root, result in zip(roots, traced.results, strict=True)]
+            computed[offset] = _applied(tape, offset, operands, size)
+    return [(result, False) if root < 0 else computed[root] for root, result in zip(roots, traced.results, strict=True)]
 
 
 def _applied(tape: Tape, offset: int, operands: list[tuple[Any, bool]], size: int) -> tuple[Any, bool]:
-    """Apply a node's op to all examples; who watches sees the result, with the line of the node."""
+    """Apply a node's op to all examples; the watcher sees the result, with the line of the node."""
     op = tape.node_at(offset).op
-    # Who watches tells more than a warning does.
+    # The watcher raises an error that says more than a warning.
     watch = STATE.watch
     with nullcontext() if watch is None else np.errstate(all="ignore"), unwatched():
-        found = apply_batched(op, operands, size)
+        result = apply_batched(op, operands, size)
     if watch is not None:
         xs = [data_of(x) for x, _ in operands]
-        watch.apart(op, xs, data_of(found[0]), tape.places.get(offset), tape.derived.get(offset))
-    return found
+        watch.apart(op, xs, data_of(result[0]), tape.places.get(offset), tape.derived.get(offset))
+    return result
 
 
 def _lifts(leaf: Any) -> bool:
@@ -139,7 +140,7 @@ def _lifts(leaf: Any) -> bool:
 
 
 def apply_batched(op: Op, operands: Sequence[tuple[Any, bool]], size: int) -> tuple[Any, bool]:
-    """Apply an op to operands, some of which have the examples along their first axis."""
+    """Apply an op to operands; the flag of each says whether its first axis is that of examples."""
     if not any(flag for _, flag in operands):
         return op(*(x for x, _ in operands)), False
     if isinstance(op, Elementwise):
@@ -151,7 +152,7 @@ def apply_batched(op: Op, operands: Sequence[tuple[Any, bool]], size: int) -> tu
 
 
 def _aligned(operands: Sequence[tuple[Any, bool]]) -> list[Any]:
-    """Return the operands of an elementwise op with as many axes behind the examples' as the longest has."""
+    """Insert axes after that of the examples, so that all operands of an elementwise op have the same rank."""
     rank = max(len(shape_of(x)) - flag for x, flag in operands)
     return [_padded(x, rank) if flag else x for x, flag in operands]
 
@@ -180,7 +181,7 @@ def _leaf_axes(in_axes: Any, args: tuple[Any, ...], f: Callable[..., Any]) -> li
 
 
 def _axes_for(spec: Any, item: Any, what: str = "in_axes") -> list[int | None]:
-    """Return an axis for every leaf of an argument; a specification for a container holds for all of it."""
+    """Return an axis for every leaf of an argument; an axis given for a container applies to all its leaves."""
     if spec is None or isinstance(spec, int):
         return [spec] * len(flatten(item)[0])
     if isinstance(spec, dict) and isinstance(item, dict) and set(spec) == set(item):
@@ -191,6 +192,7 @@ def _axes_for(spec: Any, item: Any, what: str = "in_axes") -> list[int | None]:
 
 
 def _size(leaves: list[Any], axes: list[int | None], f: Callable[..., Any]) -> int:
+    """Return the number of examples; raises if arguments disagree about it."""
     sizes = set()
     for leaf, axis in zip(leaves, axes, strict=True):
         if axis is not None:
@@ -220,14 +222,15 @@ def _spread_axes(out_axes: Any, tree: Tree, count: int) -> list[int | None]:
 
 
 def _back(output: tuple[Any, bool], axis: int | None, size: int) -> Any:
+    """Move the axis of the examples from the front to its place in a result."""
     y, flag = output
     if axis is None:
         if flag:
             raise OperandError(f"out_axes is None for a result that differs between examples{user_line()}")
         return y
-    whole = y if flag else _repeated(np.asarray(y) if not isinstance(y, Value) else y, size)
-    if not -whole.ndim <= axis < whole.ndim:
-        raise ShapeError(f"out_axes {axis} does not exist in a result of shape {whole.shape}{user_line()}")
+    batched = y if flag else _repeated(np.asarray(y) if not isinstance(y, Value) else y, size)
+    if not -batched.ndim <= axis < batched.ndim:
+        raise ShapeError(f"out_axes {axis} does not exist in a result of shape {batched.shape}{user_line()}")
     if axis == 0:
-        return whole
-    return FUNCTIONS["moveaxis"].run(whole, 0, axis)
+        return batched
+    return FUNCTIONS["moveaxis"].run(batched, 0, axis)

@@ -1,7 +1,7 @@
-"""A function recorded to be replayed: its circuit, with all that steered Python among the outputs.
+"""A function recorded to be replayed: its circuit, which also outputs everything that steered Python.
 
-What is kept true: a replay whose certified nodes carry the very bits they carried when the function was recorded went
-the way the function would go, so its results are the function's. Where that cannot be promised, `leak` says why.
+Kept true: if the certified nodes of a replay have the same bits as in the recording, the function would have taken the
+same path, so the results of the replay are the function's. If that cannot be guaranteed, `leak` says why.
 """
 
 from __future__ import annotations
@@ -22,41 +22,41 @@ from wiregrad.frontends.value import OUTSIDE, Value, is_python, wrapped
 from wiregrad.ir import Certificate, Circuit
 
 FIXED = frozenset([bool, int, float, complex, str, bytes, range])
-"""Types that a result may have besides values, arrays and NumPy's numbers: they cannot change and hold no values."""
+"""Types that a result may have besides values, arrays and NumPy numbers: immutable and without values inside."""
 
 
 @dataclass(frozen=True)
 class Certified:
-    """What one recording of a function gave."""
+    """One recording of a function, ready to be replayed."""
 
     circuit: Circuit | None
-    """Its outputs are the results that depend on the inputs, then the certified nodes; None if there are neither."""
+    """Its outputs are the recorded results, then the certified nodes; None if there are neither."""
     inputs: list[Any]
     results: list[Any]
     """The leaves of the result, as plain numbers and arrays."""
     tree: Tree
     moving: tuple[int, ...]
-    """Which of the results are outputs of the circuit; the others are constants of the recording."""
+    """The positions of the results that are outputs of the circuit; the others are constants."""
     in_python: tuple[bool, ...]
-    """For each of these, whether a condition or whole number is Python's own, not NumPy's."""
+    """For each of these, whether a condition or whole number is a Python object, not a NumPy one."""
     expected: tuple[Any, ...]
-    """What the certified nodes carried, in the order of the outputs behind the results."""
+    """The values of the certified nodes, in the order of the outputs after the results."""
     checks: tuple[Certificate, ...]
     leak: str | None
-    """Why this recording must not be replayed, though its results are right."""
+    """Why this recording must not be replayed, although its results are right; None if it may be."""
 
 
 class NotReplayableError(Exception):
-    """A recorded function whose results a replay could not give at all; the message says why."""
+    """The function cannot be recorded for replay at all; the message says why."""
 
 
 def certify(f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], *, keep: bool = True) -> Certified:
-    """Run a function once and return what was recorded; raises `NotReplayableError`, or what the function raises.
+    """Run a function once and return its recording; raises `NotReplayableError`, or what the function raises.
 
-    What is not to be kept has no circuit.
+    With `keep=False` the recording has results but no circuit.
 
-    >>> found = certify(lambda x: x * x if x > 0 else -x, (3.0,), {})
-    >>> found.results, [known.outcome for known in found.checks]
+    >>> recording = certify(lambda x: x * x if x > 0 else -x, (3.0,), {})
+    >>> recording.results, [check.outcome for check in recording.checks]
     ([9.0], [True])
     """
     with np.errstate(all="ignore"):
@@ -73,8 +73,8 @@ def certify(f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], 
     if keep and (moving or checks):
         values = [wrapped(tape, check.node, tape.value_at(check.node)) for check in checks]
         outputs = [*(traced.results[k] for k in moving), *values]
-        whole = Traced(tape, traced.inputs, outputs, flatten(outputs)[1], traced.names)
-        writer = Writer(whole, input_names(f, args, kwargs), getattr(f, "__name__", "f"))
+        with_checks = Traced(tape, traced.inputs, outputs, flatten(outputs)[1], traced.names)
+        writer = Writer(with_checks, input_names(f, args, kwargs), getattr(f, "__name__", "f"))
         circuit = writer.circuit()
         checks = [check._replace(node=writer.where[check.node]) for check in checks]
     if tape.identity.unforeseen is not None:
@@ -89,7 +89,7 @@ def certify(f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], 
 
 
 def _moves(result: Any, tape: Tape) -> bool:
-    """Return whether a result is a node of the recording; raise if it is nothing that can be kept."""
+    """Return whether a result is a recorded node; raises if a replay could not return it."""
     if isinstance(result, Value):
         if result._tape is not tape:
             raise NotReplayableError("it returns a wg.Value from outside")
@@ -104,7 +104,7 @@ def _moves(result: Any, tape: Tape) -> bool:
 
 
 def _check_tree(tree: Tree) -> None:
-    """Raise if a container among the results carries attributes, which a replay would not give."""
+    """Raise if a container among the results has attributes, which a replay would not return."""
     stack = [tree]
     while stack:
         part = stack.pop()
@@ -114,13 +114,13 @@ def _check_tree(tree: Tree) -> None:
 
 
 def _plain(result: Any) -> Any:
-    """Return a result as what a caller gets: float64 numbers as Python's, arrays of its own, the rest as it is."""
+    """Return a result as the caller gets it: float64 numbers as Python floats, arrays as copies."""
     data = plain_result(data_of(result), in_python=is_python(result))
     return data.copy() if type(data) is np.ndarray and not isinstance(result, Value) else data
 
 
 def plain_result(data: Any, *, in_python: bool = True) -> Any:
-    """Return a number as a caller gets it: Python's own, unless it is a condition or whole number that NumPy computed.
+    """Return a number as the caller gets it: a Python number, except conditions and whole numbers of NumPy.
 
     >>> plain_result(np.float64(2.0)), plain_result(np.float32(2.0))
     (2.0, np.float32(2.0))
@@ -129,21 +129,23 @@ def plain_result(data: Any, *, in_python: bool = True) -> Any:
     """
     if type(data) is np.ndarray and not data.ndim:
         data = data[()]
-    return data.item() if isinstance(data, np.generic) and data.dtype.char in ("d?lD" if in_python else "dD") else data
+    python_dtypes = "d?lD" if in_python else "dD"
+    return data.item() if isinstance(data, np.generic) and data.dtype.char in python_dtypes else data
 
 
 def _needed_checks(tape: Tape, inputs: Sequence[int]) -> list[Certificate]:
-    """Return one certificate per node that depends on an input: what depends on none cannot change."""
-    given, depends = set(inputs), dict[int, bool]()
-    found: dict[int, Certificate] = {}
+    """Return one certificate per node that depends on an input; the others cannot change."""
+    input_offsets = set(inputs)
+    depends = dict[int, bool]()
+    needed: dict[int, Certificate] = {}
     for certificate in tape.certificates:
-        if certificate.node not in found and _depends(tape, certificate.node, given, depends):
-            found[certificate.node] = certificate
-    return list(found.values())
+        if certificate.node not in needed and _depends(tape, certificate.node, input_offsets, depends):
+            needed[certificate.node] = certificate
+    return list(needed.values())
 
 
 def _depends(tape: Tape, root: int, inputs: set[int], known: dict[int, bool]) -> bool:
-    """Return whether a node depends on an input; `known` remembers what was found."""
+    """Return whether a node depends on an input; `known` caches the answers."""
     stack = [root]
     while stack:
         offset = stack[-1]

@@ -1,4 +1,4 @@
-"""Checkpoints: a function whose inside is computed again in the backward pass, instead of being kept."""
+"""Checkpoints: a function whose inner values are computed again in the backward pass, instead of being stored."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from wiregrad.ops.array import General
 
 
 def checkpoint(f: Callable[..., Any]) -> Callable[..., Any]:
-    """Return f as one node: what happens inside is not kept for the backward pass but computed again there.
+    """Return f as one node: its inner values are not stored for the backward pass but computed again there.
 
-    Memory for time. Values that f uses without being given them are found when it first runs.
+    This saves memory and costs time. Values that f uses without being passed them are found when it first runs.
 
     >>> import numpy as np
     >>> import wiregrad as wg
@@ -42,16 +42,16 @@ def checkpoint(f: Callable[..., Any]) -> Callable[..., Any]:
     check_function(f)
 
     @functools.wraps(f, updated=())
-    def computed(*args: Any, **kwargs: Any) -> Any:
+    def call_checkpointed(*args: Any, **kwargs: Any) -> Any:
         leaves, tree = flatten((args, kwargs))
         values = [k for k, leaf in enumerate(leaves) if isinstance(leaf, Value)]
         tape = STATE.tape
         if STATE.paused or (tape is not None and tape.tracing):
             return f(*args, **kwargs)
         segment = Segment(f, leaves, values, tree)
-        given = [leaves[k] for k in values]
-        outputs = segment.first(given)
-        operands = [*given, *segment.captured]
+        passed = [leaves[k] for k in values]
+        outputs = segment.first(passed)
+        operands = [*passed, *segment.captured]
         home = common_tape(operands)
         if home is None:
             return unflatten(segment.out_tree, outputs)
@@ -59,14 +59,16 @@ def checkpoint(f: Callable[..., Any]) -> Callable[..., Any]:
         packed = finish(home, op, operands, [data_of(x) for x in operands], segment.parts.pack(outputs))
         return unflatten(segment.out_tree, segment.in_python(segment.parts.unpack(packed)))
 
-    return computed
+    return call_checkpointed
 
 
 class Segment:
-    """A call whose inside is recorded only while its gradient is computed."""
+    """A call of a checkpointed function; its inner nodes are recorded only while its gradient is computed."""
 
     def __init__(self, f: Callable[..., Any], leaves: list[Any], values: list[int], tree: Tree) -> None:
-        self.f, self.values, self.tree = f, values, tree
+        self.f = f
+        self.values = values
+        self.tree = tree
         self.called = f"checkpoint of {name_of(f)}"
         self.convention = chosen_convention().label
         kept = [own(leaf) if type(leaf) is np.ndarray else leaf for leaf in leaves]
@@ -74,22 +76,22 @@ class Segment:
         self.out_tree = tree
         self.captured: list[Value] = []
         self.kinds: list[type[Scalar]] = []
-        """Whether the given numbers are Python's or NumPy's: their comparisons differ."""
+        """The classes of the values that are numbers, Python's or NumPy's, because their comparisons differ."""
         self.results_in_python: list[bool] = []
         self.parts = Parts(())
         self._latest: tuple[Any, list[Any]] | None = None
 
     @property
     def identity(self) -> tuple[Any, ...]:
-        """What tells calls apart: the code, where its values stand, and the arguments that are no values."""
+        """The key that tells calls apart: the function, the positions of its values, and the other arguments."""
         return self.f, self.values, self.leaves, self.convention
 
-    def first(self, given: Sequence[Value]) -> list[Any]:
-        """Run once and note which values are used without being given; returns the outputs as plain arrays."""
+    def first(self, passed: Sequence[Value]) -> list[Any]:
+        """Run the function once and note which values from outside it uses; returns the outputs as plain arrays."""
         tape = Tape(apart=True)
-        self.kinds = [number_class(x) for x in given]
+        self.kinds = [number_class(x) for x in passed]
         with STATE.on(tape):
-            values = [lifted(tape, data_of(x), kind) for x, kind in zip(given, self.kinds, strict=True)]
+            values = [lifted(tape, data_of(x), kind) for x, kind in zip(passed, self.kinds, strict=True)]
             results, self.out_tree = flatten(self.call(values))
         self.results_in_python = [is_python(result) for result in results]
         self.captured = list(tape.leaves.values())
@@ -98,28 +100,29 @@ class Segment:
         return outputs
 
     def in_python(self, outputs: Sequence[Any]) -> list[Any]:
-        """Return the outputs with those as Python's numbers that the function computed as such."""
+        """Return the outputs; those that the function computed as Python numbers are Python numbers again."""
         pairs = zip(outputs, self.results_in_python, strict=True)
         return [as_python(output) if flag else output for output, flag in pairs]
 
     def call(self, values: Sequence[Any]) -> Any:
-        """Call the function with the values in their places."""
+        """Call the function with values at their positions among the arguments."""
         args, kwargs = unflatten(self.tree, filled(self.leaves, self.values, values))
         with convention(self.convention):
             return self.f(*args, **kwargs)
 
     def back(self, slot: int, g: Any, xs: Sequence[Any], y: Any) -> Any:
-        """Return the gradient by one operand: all of them are computed when the first is asked for."""
+        """Return the gradient of one operand; those of all operands are computed when the first is needed."""
         if self._latest is None or self._latest[0] is not g:
             self._latest = (g, self._pull(g, xs, y))
-        found = self._latest[1][slot]
+        gradient = self._latest[1][slot]
         if slot == 0:
             self._latest = None
-        return found
+        return gradient
 
     def _check(self, results: list[Any], y: Any) -> None:
-        """Raise if the function did not do again what it did the first time."""
-        again, first = self.parts.pack([data_of(result) for result in results]), data_of(y)
+        """Raise if the function did not return the same results as the first time."""
+        again = self.parts.pack([data_of(result) for result in results])
+        first = data_of(y)
         if not np.array_equal(again, first, equal_nan=True):
             raise GradientError(
                 "a checkpointed function gave another result when it was computed again: it depends on something "
@@ -128,6 +131,7 @@ class Segment:
             )
 
     def _pull(self, g: Any, xs: Sequence[Any], y: Any) -> list[Any]:
+        """Record the function again and sweep back from its results; returns the gradients of all operands."""
         count = len(self.values)
         recorded = isinstance(g, Value) or any(isinstance(x, Value) for x in xs)
         session = Session(STATE.tape if recorded else Tape(apart=True))

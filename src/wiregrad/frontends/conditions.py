@@ -1,15 +1,15 @@
-"""Traced numbers that act as the plain program's: Python's floats, and conditions and whole numbers of both kinds.
+"""The operators of traced numbers: Python floats, and conditions and whole numbers of Python and NumPy.
 
 Python and NumPy have different rules for conditions: `True + True` is 2 or True, `~True` is -2 or False, `-True` is -1
-or an error. So a traced number has the class of what the plain program holds in its place, and its operators follow
-that program's rules:
+or an error. So each traced number has a class that says what it would be without recording, and its operators follow
+the rules of that type:
 
-- A `PythonFloat` stays one among Python's numbers. Beside one of NumPy's, the result is NumPy's.
+- A `PythonFloat` with Python numbers gives a `PythonFloat`; with a NumPy number, the result is NumPy's.
 - A `PythonInt` is a bool or an int. Sums, differences and products are nodes, as long as no result can be too large to
-  be exact. What has no node (`//`, `**`, `<<`, a division that may be by 0) is computed by Python itself, and what was
-  read is certified.
-- A `Discrete` is NumPy's. What NumPy answers in a dtype that no wire has, and any function that has no op, is computed
-  by NumPy itself, and what was read is certified.
+  be exact. Operators without a node (`//`, `**`, `<<`, a division that may be by 0) are computed by Python itself, and
+  their operands are certified.
+- A `DiscreteValue` is NumPy's. Where NumPy returns a dtype that a wire cannot have, or a function has no op, NumPy
+  computes the result itself, and the operands are certified.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ from wiregrad.ir import TABLE
 from wiregrad.ir.operators import ARITHMETIC, COMPARISONS, SIGNS
 
 MAX_EXACT = 2**53
-"""Up to here float64 holds every whole number."""
+"""Up to this number float64 represents every whole number exactly."""
 BOUNDS: dict[str, Callable[[int, int], int]] = {"+": operator.add, "-": operator.add, "*": operator.mul}
-"""How large the result of an operator is at most, given how large its operands are."""
+"""Bound of the absolute result of an operator, given the bounds of its operands."""
 BITWISE = {"&": "and", "|": "or", "^": "xor"}
-"""What Python calls the operators that are conditions' own."""
+"""Python's names of the bitwise operators, which conditions have."""
 SHIFTS = {"<<": "lshift", ">>": "rshift"}
 
 
 def is_whole(operand: Any) -> bool:
-    """Return whether the plain program holds a Python bool or int in place of an operand."""
+    """Return whether an operand is a Python bool or int, or would be one without recording."""
     return type(operand) is PythonInt or type(operand) is bool or type(operand) is int
 
 
@@ -62,12 +62,12 @@ def as_int(operand: Any) -> Any:
 
 
 def bound_of(operand: Any) -> int:
-    """Return how large a Python bool or int is at most."""
+    """Return the bound of the absolute value of a Python bool or int, traced or not."""
     return operand.bound if isinstance(operand, PythonInt) else abs(operand)
 
 
 def compute_whole(spelling: str, a: Any, b: Any) -> Any:
-    """Apply an operator to two of Python's bools and ints, at least one of which is traced."""
+    """Apply an operator to two Python bools or ints, at least one of them traced."""
     op = TABLE.infix[spelling]
     if spelling in BOUNDS:
         bound = BOUNDS[spelling](bound_of(a), bound_of(b))
@@ -79,7 +79,7 @@ def compute_whole(spelling: str, a: Any, b: Any) -> Any:
 
 
 def _in_python(name: str, *operands: Any) -> Any:
-    """Apply an operator to plain numbers; what is traced among the operands is certified."""
+    """Let Python apply an operator to plain numbers; traced operands are certified."""
     return getattr(operator, f"__{name}__")(*map(concrete, operands))
 
 
@@ -102,17 +102,18 @@ def _arithmetic(spelling: str, *, reflected: bool) -> Callable[[Any, Any], Any]:
             if not is_operand(other):
                 return NotImplemented
             if self._data.dtype.kind == "i" and getattr(other, "dtype", None) == np.float32:
-                # A Python int leaves float32 as it is, a node of int64 would not.
+                # A Python int does not change the dtype of a float32, a node of int64 would.
                 a, b = (other, concrete(self)) if reflected else (concrete(self), other)
-        found = record(op, (a, b))
-        return as_python(found) if is_python(other) else found
+        result = record(op, (a, b))
+        return as_python(result) if is_python(other) else result
 
     return method
 
 
 def _arithmetic_of_numpy(spelling: str, *, reflected: bool) -> Callable[[Any, Any], Any]:
-    """Return an operator of what NumPy computed; beside a list or text, NumPy and Python decide what it means."""
-    op, name = TABLE.infix[spelling], ARITHMETIC[spelling]
+    """Return an operator of NumPy's discrete values; with a list or text, Python decides what it means."""
+    op = TABLE.infix[spelling]
+    name = ARITHMETIC[spelling]
 
     def method(self: Discrete, other: Any) -> Any:
         a, b = (other, self) if reflected else (self, other)
@@ -130,9 +131,9 @@ def _compare(spelling: str) -> Callable[[Any, Any], Any]:
         if not is_operand(other):
             return NotImplemented
         if type(other) is int and abs(other) > MAX_EXACT and float(other) != other:
-            raise OperandError(f"no float64 is equal to {other}, which a traced number is compared with{user_line()}")
-        found = record(op, (self, other))
-        return as_python(found) if is_python(other) else found
+            raise OperandError(f"a traced number is compared with {other}, which no float64 equals{user_line()}")
+        result = record(op, (self, other))
+        return as_python(result) if is_python(other) else result
 
     return method
 
@@ -175,8 +176,8 @@ def _bitwise(spelling: str, *, reflected: bool) -> Callable[[Any, Any], Any]:
             return NotImplemented
         a, b = (other, self) if reflected else (self, other)
         if _is_condition(a) and _is_condition(b):
-            found = record(op, (a, b))
-            return as_python(found) if is_python(a) and is_python(b) else found
+            result = record(op, (a, b))
+            return as_python(result) if is_python(a) and is_python(b) else result
         return _in_python(name, a, b)
 
     return method
@@ -198,22 +199,22 @@ def _rdivmod(self: Any, other: Any) -> Any:
 
 
 def _quotients(self: Any, a: Any, b: Any) -> Any:
-    """Return what `divmod` does for Python's numbers."""
+    """Return quotient and remainder; as Python numbers if both operands are."""
     if is_whole(a) and is_whole(b):
         return divmod(concrete(a), concrete(b))
-    found = np.divmod(a, b)
-    return tuple(map(as_python, found)) if is_python(a) and is_python(b) else found
+    pair = np.divmod(a, b)
+    return tuple(map(as_python, pair)) if is_python(a) and is_python(b) else pair
 
 
 def _round(self: Any, digits: int | None = None) -> Any:
     if isinstance(self, Discrete):
         return round(concrete(self), digits)
-    found = np.round(self, 0 if digits is None else digits)
-    return as_python(found) if is_python(self) else found
+    rounded = np.round(self, 0 if digits is None else digits)
+    return as_python(rounded) if is_python(self) else rounded
 
 
 def _attribute(self: Discrete, name: str) -> Any:
-    """Return what the plain program's object has under a name that values do not have."""
+    """Return an attribute of the plain object, for a name that values do not have."""
     kind = plain_class(self)
     if name.startswith("_") or not hasattr(kind, name):
         raise AttributeError(f"{kind.__name__!r} object has no attribute {name!r}")
@@ -223,10 +224,10 @@ def _attribute(self: Discrete, name: str) -> Any:
 def _index(self: Discrete) -> int:
     frame = user_frame()
     if type(self) is PythonInt and _is_condition(self) and (frame is None or not counts_as_int(frame)):
-        # An array goes on to ask for an array, and so finds a condition.
+        # After this error NumPy converts the index to an array, and so sees a condition.
         raise AmbiguousIndexError(
-            "a recorded condition is used as an index, and a list would take it for 0 or 1 where an array would not: "
-            f"write items[int(condition)], or give what is indexed a name{user_line()}"
+            "a recorded condition is used as an index; a list would read it as 0 or 1, an array as a mask: write "
+            f"items[int(condition)], or assign the indexed object to a variable{user_line()}"
         )
     return operator.index(concrete(self))
 
@@ -250,6 +251,13 @@ def install() -> None:
         for spelling, name in ARITHMETIC.items():
             setattr(owner, f"__{name}__", arithmetic(spelling, reflected=False))
             setattr(owner, f"__r{name}__", arithmetic(spelling, reflected=True))
+    _install_python_operators()
+    _install_number_methods()
+    _install_discrete_operators()
+
+
+def _install_python_operators() -> None:
+    """Give traced Python numbers their comparisons and signs."""
     for kind in (PythonFloat, PythonInt):
         for spelling, name in COMPARISONS.items():
             setattr(kind, f"__{name}__", _compare(spelling))
@@ -257,6 +265,10 @@ def install() -> None:
             setattr(kind, f"__{name}__", _sign(spelling))
         setattr(kind, "__abs__", _absolute)  # noqa: B010 - what is typed is Value's
         kind.__hash__ = Value.__hash__  # type: ignore[method-assign]
+
+
+def _install_number_methods() -> None:
+    """Give traced numbers `divmod`, `round`, and the parts of a complex number."""
     methods = {"divmod": _divmod, "rdivmod": _rdivmod, "round": _round}
     for name, method in methods.items():
         for number in (Scalar, PythonFloat, Discrete):
@@ -265,6 +277,10 @@ def install() -> None:
     for name, part in parts.items():
         for python in (Scalar, PythonFloat, PythonInt):
             setattr(python, name, part)
+
+
+def _install_discrete_operators() -> None:
+    """Give traced conditions and whole numbers their bitwise operators, and the text of the plain object."""
     for spelling, name in BITWISE.items():
         setattr(Discrete, f"__{name}__", _bitwise(spelling, reflected=False))
         setattr(Discrete, f"__r{name}__", _bitwise(spelling, reflected=True))

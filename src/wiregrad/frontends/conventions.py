@@ -1,7 +1,7 @@
-"""Which slope recordings take on a kink.
+"""Which slope recordings use on a kink.
 
-The choice is stored with each node as it is recorded, so what is recorded in a block keeps it: a sweep that runs
-later, second derivatives, a traced circuit. Each thread, each task and each generator chooses for itself.
+The choice is stored with each node when it is recorded, so it also applies to sweeps that run after the block, to
+second derivatives and to traced circuits. Each thread, task and generator chooses for itself.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from wiregrad.ir.mode import CHOICES, Convention, named_convention
 def convention(name: str) -> Block[Convention]:
     """Record with another convention for kinks: `min_norm` (the usual one), `torch` or `jax`.
 
-    It holds for what is recorded: values, `wg.grad`, `wg.trace`, `wg.run`. Circuits that are written down (formulas,
-    `wg.Builder`) say themselves what they do: `circuit.with_convention(name)`. The environment variable
-    WIREGRAD_CONVENTION names the one that holds outside all blocks, for recordings too; it is read once.
+    It applies to recorded code: values, `wg.grad`, `wg.trace`, `wg.run`. Circuits that are written down (formulas,
+    `wg.Builder`) have their own: `circuit.with_convention(name)`. The environment variable WIREGRAD_CONVENTION names
+    the convention outside all blocks, for recordings too; it is read once.
 
     >>> import wiregrad as wg
     >>> with convention("torch"):

@@ -1,6 +1,6 @@
-"""Ops of the user's own: a class with forward and backward, or a function with its local derivatives.
+"""Ops that users define: a class with forward and backward, or a function with its local derivatives.
 
-Both are compared with a numeric derivative when they are first seen, so that a wrong rule is named before it is used.
+Both are compared with a numeric derivative when they are first used, so that a wrong rule raises before it does harm.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from wiregrad.frontends.record import common_tape, finish, no_grad, record
 from wiregrad.frontends.saved import Context, ForwardRun, RecordedContext, on_constants, running_backward
 from wiregrad.frontends.session import data_of, transposed
 from wiregrad.frontends.tape import STATE, UNCHECKED, Tape
-from wiregrad.frontends.transforms import stop_gradient
 from wiregrad.frontends.tree import flatten, unflatten
 from wiregrad.frontends.value import Value, leaf
 from wiregrad.ir import TABLE, Pattern
@@ -33,7 +32,7 @@ from wiregrad.ops.functions import FUNCTIONS
 
 
 class Function:
-    """An op of one's own: subclass it, write `forward(ctx, ...)` and `backward(ctx, upstream)`, call `apply`.
+    """Base class of user-defined ops: write `forward(ctx, ...)` and `backward(ctx, upstream)`, and call `apply`.
 
     A PyTorch `autograd.Function` runs with only its base class changed. The first call checks backward against a
     numeric derivative at the point it is given; `check = False` in the class turns that off, for rules that are meant
@@ -64,7 +63,7 @@ class Function:
 
     @staticmethod
     def backward(ctx: Any, *upstream: Any) -> Any:
-        """Return the gradient by each input of forward; None where there is none."""
+        """Return the gradient of each input of forward; None for an input without one."""
         raise NotImplementedError("a Function needs backward(ctx, upstream)")
 
     @classmethod
@@ -83,6 +82,7 @@ class Function:
 
     @classmethod
     def _forward(cls, ctx: Context, args: Sequence[Any]) -> Any:
+        """Call forward, and `setup_context` if the class has it."""
         setup = getattr(cls, "setup_context", None)
         if setup is None:
             return cls.forward(ctx, *args)
@@ -92,9 +92,9 @@ class Function:
 
 
 def _with_constants(args: Sequence[Any]) -> tuple[Any, ...]:
-    """Return the arguments with real and complex arrays as constants; numbers too, where no argument is a value.
+    """Return the arguments with real and complex arrays as constants; numbers too, if no argument is a value.
 
-    So a method of values works on each argument that could be one, and no later edit of an array reaches backward.
+    So forward can use methods of values on every such argument, and later edits of an array do not reach backward.
     """
     alone = not any(isinstance(arg, Value) for arg in args)
     return tuple(constant(arg) if alone or isinstance(arg, np.ndarray) else arg for arg in args)
@@ -123,32 +123,34 @@ def _apply(cls: type[Function], args: Sequence[Any]) -> Any:
 
 
 def unchecked() -> Block[None]:
-    """Return a block in which users' own classes do not check themselves at their first call: who asks, reports."""
+    """Return a block in which user-defined ops skip the check at their first call, because the caller checks them."""
     return UNCHECKED.block(None)
 
 
 class _Call:
-    """One call of a `Function`: what its backward needs. It holds no recorded value, so there is no ring."""
+    """One call of a `Function`, with what its backward needs; no recorded values, which would be a reference cycle."""
 
     def __init__(self, cls: type[Function], args: tuple[Any, ...], values: tuple[int, ...]) -> None:
-        self.cls, self.args, self.values = cls, args, values
+        self.cls = cls
+        self.args = args
+        self.values = values
         self.needs = tuple(k in values for k in range(len(args)))
         self.parts = Parts(())
         self._latest: tuple[Any, Any, Sequence[Any]] | None = None
-        """The gradient and inputs that arrived last, and what backward made of them."""
+        """The last upstream gradient and inputs, and the gradients that backward returned for them."""
 
     @property
     def called(self) -> str:
-        """The name that people gave to the op."""
+        """The name of the user's class."""
         return self.cls.__name__
 
     @property
     def identity(self) -> tuple[Any, ...]:
-        """What tells calls apart: the code, where its values stand, and the arguments that are no values."""
+        """The key that tells calls apart: the class, the positions of its values, and the other arguments."""
         return self.cls, self.values, tuple(data_of(arg) for arg in self.args)
 
     def forward(self, ctx: Context, inputs: Sequence[Any]) -> Any:
-        """Run the class's forward with inputs in the places of the values."""
+        """Run the class's forward with these inputs at the positions of the values."""
         return self.cls._forward(ctx, filled(self.args, self.values, inputs))
 
     def run_forward(self, xs: Sequence[Any]) -> ForwardRun:
@@ -156,19 +158,21 @@ class _Call:
         return ForwardRun(self.forward, xs, self.args, self.needs)
 
     def keep(self, run: ForwardRun) -> Any:
-        """Keep the run that is recorded; returns its results as one array, which only the recording keeps."""
-        self._run, self.parts = run, Parts(run.outputs)
+        """Remember a run of forward; returns its results as one array, which only the tape stores."""
+        self._run = run
+        self.parts = Parts(run.outputs)
         packed = self.parts.pack(run.outputs)
         run.outputs = []
         return packed
 
     def outputs(self, packed: Any) -> list[Any]:
-        """Return the results, given those that move as one array or value."""
+        """Return the results, given the differentiable ones joined to one array or value."""
         parts = self.parts.unpack(packed)
-        return [stop_gradient(part) if k in self._run.blocked else part for k, part in enumerate(parts)]
+        blocked = self._run.blocked
+        return [part.detach() if k in blocked and isinstance(part, Value) else part for k, part in enumerate(parts)]
 
     def back(self, slot: int, g: Any, xs: Sequence[Any], y: Any) -> Any:
-        """Return what is sent to one of the values."""
+        """Return the gradient of one of the values."""
         if not isinstance(g, Value | np.ndarray | np.generic | float):
             raise NoRuleError(f"{self.called}.backward is Python code, which a backward circuit cannot hold")
         recorded = isinstance(g, Value) or any(isinstance(x, Value) for x in xs)
@@ -176,21 +180,21 @@ class _Call:
             return record(BACKWARD_OP.once(call=self, input_slot=slot), (g, *xs))
         latest = self._latest
         if latest is None or latest[0] is not g or latest[1] is not xs:
-            # One call gives the gradients of all inputs.
+            # One call of backward returns the gradients of all inputs.
             latest = self._latest = (g, xs, self._gradients(g, xs, y))
         if slot == 0:
             self._latest = None
         sent = latest[2][self.values[slot]]
-        wanted = np.shape(data_of(xs[slot]))
-        if sent is not None and np.shape(data_of(sent)) != wanted:
+        shape = np.shape(data_of(xs[slot]))
+        if sent is not None and np.shape(data_of(sent)) != shape:
             raise GradientError(
                 f"{self.called}.backward returns shape {np.shape(data_of(sent))} for input {self.values[slot]}, "
-                f"which has shape {wanted}"
+                f"which has shape {shape}"
             )
         return sent if recorded else data_of(sent)
 
     def _gradients(self, g: Any, xs: Sequence[Any], y: Any) -> Sequence[Any]:
-        """Call backward; returns one gradient per argument of forward."""
+        """Call the class's backward; returns one gradient per argument of forward."""
         run = self._run if self._run.is_at(xs) else self.run_forward([data_of(x) for x in xs])
         upstream = [constant(part) for part in self.parts.unpack(g, zeros=True)]
         if any(isinstance(x, Value) for x in xs):
@@ -223,8 +227,8 @@ def _function_ahead(slot: int, t: Any, xs: Any, y: Any, *, call: _Call) -> Any:
 
 
 def _check_linear(call: _Call, slot: int, t: Any, xs: Sequence[Any], y: Any, pushed: Any) -> None:
-    """Raise if backward is not linear in its upstream gradient: forward mode is its transpose, which is then none."""
-    # Far from 0, where a backward that limits its gradient shows it.
+    """Raise if backward is not linear in its upstream gradient: forward mode transposes it, which needs linearity."""
+    # Large numbers, so that a backward that clips its gradient is noticed.
     g = np.random.default_rng(0).normal(scale=100.0, size=np.shape(y)).astype(np.asarray(y).dtype)
     sent = call.back(slot, g[()], xs, y)
     back = np.real(np.conjugate(t) * (0.0 if sent is None else sent))
@@ -256,7 +260,7 @@ FUNCTION_OP = TABLE.register(
 def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
     """Mark the backward of a `Function` as code that cannot be differentiated, as PyTorch's decorator does.
 
-    It always runs on numbers, so it may call any library; a second derivative through it raises.
+    It always runs on plain numbers, so it may call any library; a second derivative through it raises.
 
     >>> import math
     >>> class Sine(Function):
@@ -306,7 +310,7 @@ BACKWARD_OP = TABLE.register(
 
 
 def _repeated(call: _Call, xs: Sequence[Any]) -> Any:
-    """Return what forward gives at another point, as one array."""
+    """Run forward at another point; returns its results joined to one array."""
     outputs = call.run_forward(xs).outputs
     if Parts(outputs).kinds != call.parts.kinds:
         raise ShapeError(
@@ -316,27 +320,20 @@ def _repeated(call: _Call, xs: Sequence[Any]) -> Any:
 
 
 def _check_function_class(cls: type[Function], args: Sequence[Any]) -> None:
-    """Compare backward with a numeric derivative at the first point."""
+    """Compare backward with a numeric derivative at the point of the first call."""
     rng = np.random.default_rng(0)
     values = [k for k, arg in enumerate(args) if isinstance(arg, Value) and not is_literal(arg)]
     if not values or any(args[k].dtype.kind != "f" for k in values):
         return
     plain = [np.asarray(data_of(arg), float) if k in values else arg for k, arg in enumerate(args)]
-
-    def run(inputs: Sequence[Any]) -> list[Any]:
-        with no_grad():
-            given = [leaf(_number(x), constant=True) if k in values else x for k, x in enumerate(inputs)]
-            outputs = flatten(cls._forward(Context((True,) * len(args)), given))[0]
-            return [np.asarray(data_of(part)) for part in outputs]
-
     with np.errstate(all="ignore"):
-        first = run(plain)
+        first = _forward_on_numbers(cls, plain, values)
         if any(part.dtype.kind not in "fiub" for part in first):
-            # A numeric derivative of complex numbers would need two directions, and text has none.
+            # A numeric derivative of complex numbers would need two directions; text has no derivative.
             return
         fresh: list[Any] = [leaf(_number(x)) if k in values else x for k, x in enumerate(plain)]
         outputs = flatten(_apply(cls, fresh))[0]
-        # No gradient flows to a result that is a constant: nothing is asked of it.
+        # Constant results have no gradient, so they are left out.
         moving = [isinstance(part, Value) and not is_literal(part) for part in outputs]
         if not any(moving):
             return
@@ -345,16 +342,27 @@ def _check_function_class(cls: type[Function], args: Sequence[Any]) -> None:
         reduce(add, terms).backward()
         for k in values:
             direction = rng.normal(size=np.shape(plain[k]))
-            wanted = _slope(lambda xs: _dot(weights, run(xs)), plain, k, direction)
-            grad = fresh[k].grad
-            got = float(np.sum(np.asarray(0.0 if grad is None else grad) * direction))
-            if np.isfinite(wanted) and not abs(got - wanted) <= 1e-4 * max(1.0, abs(wanted)):
-                raise RecordError(
-                    f"{cls.__name__}.backward is wrong for input {k} ({_parameter(cls, k)}) at "
-                    f"{shown(_number(plain[k]))}: "
-                    f"it gives {got:.6g} along a test direction, the numeric derivative is {wanted:.6g}; "
-                    f"set check = False in the class if it is meant to differ{user_line()}"
-                )
+            slope = _slope(lambda xs: _dot(weights, _forward_on_numbers(cls, xs, values)), plain, k, direction)
+            _compare_slopes(cls, k, plain[k], fresh[k].grad, direction, slope)
+
+
+def _forward_on_numbers(cls: type[Function], inputs: Sequence[Any], values: Sequence[int]) -> list[Any]:
+    """Run forward without recording, with constants at the positions of the values; returns arrays."""
+    with no_grad():
+        constants = [leaf(_number(x), constant=True) if k in values else x for k, x in enumerate(inputs)]
+        outputs = flatten(cls._forward(Context((True,) * len(inputs)), constants))[0]
+        return [np.asarray(data_of(part)) for part in outputs]
+
+
+def _compare_slopes(cls: type[Function], k: int, x: Any, grad: Any, direction: Any, slope: float) -> None:
+    """Raise if the gradient of an input, along a direction, is not the numeric slope."""
+    got = float(np.sum(np.asarray(0.0 if grad is None else grad) * direction))
+    if np.isfinite(slope) and not abs(got - slope) <= 1e-4 * max(1.0, abs(slope)):
+        raise RecordError(
+            f"{cls.__name__}.backward is wrong for input {k} ({_parameter(cls, k)}) at "
+            f"{shown(_number(x))}: it gives {got:.6g} along a test direction, the numeric derivative is {slope:.6g}; "
+            f"set check = False in the class if it is meant to differ{user_line()}"
+        )
 
 
 def _parameter(cls: type[Function], k: int) -> str:
@@ -372,12 +380,12 @@ def _dot(weights: Sequence[Any], parts: Sequence[Any]) -> float:
 
 
 def _slope(f: Callable[[Sequence[Any]], float], xs: Sequence[Any], slot: int, direction: Any, h: float = 1e-4) -> float:
-    """Return how f moves when one of its inputs moves along a direction, by a five-point stencil."""
+    """Return the directional derivative of f by one of its inputs, with a five-point stencil."""
 
-    def at(step: float) -> float:
+    def value_at(step: float) -> float:
         return f([x + step * h * direction if k == slot else x for k, x in enumerate(xs)])
 
-    return (at(-2.0) - 8.0 * at(-1.0) + 8.0 * at(1.0) - at(2.0)) / (12.0 * h)
+    return (value_at(-2.0) - 8.0 * value_at(-1.0) + 8.0 * value_at(1.0) - value_at(2.0)) / (12.0 * h)
 
 
 def op(
@@ -389,11 +397,11 @@ def op(
     samples: Sequence[Sequence[float]] | None = None,
     name: str | None = None,
 ) -> Callable[[Callable[..., Any]], Elementwise]:
-    """Make an op of a function of numbers: `partials(*inputs, output)` gives its local derivatives.
+    """Make an op from a function of numbers: `partials(*inputs, output)` returns its local derivatives.
 
-    The op joins the op table under the function's name, works on numbers, arrays, values and in formulas, and is
-    checked at once against a numeric derivative (at `samples`, or at points of its own choice). `check=False` is for
-    rules that are meant to differ.
+    The op is added to the op table under the function's name and works on numbers, arrays, values and in formulas. It
+    is compared at once with a numeric derivative (at `samples`, or at default points). `check=False` is for rules that
+    are meant to differ.
 
     >>> @op(partials=lambda a, b, y: (b, a))
     ... def times_(a, b):
@@ -404,7 +412,7 @@ def op(
     if function is not None or not callable(partials):
         raise OperandError("wg.op needs the local derivatives: write @wg.op(partials=lambda x, y: (slope,))")
 
-    def make(function: Callable[..., Any]) -> Elementwise:
+    def make_op(function: Callable[..., Any]) -> Elementwise:
         parameters = inspect.signature(function).parameters.values()
         inputs = tuple(p.name for p in parameters if p.default is p.empty)
         title = name or function.__name__
@@ -420,33 +428,41 @@ def op(
         )
         if check:
             _check_partials(record)
-        known = OWN.get(title)
-        if known is not None and title in TABLE and TABLE[title] is known:
-            # A notebook cell that is run again redefines its op.
-            OWN[title] = TABLE.replace(known, record)
-            return OWN[title]
-        OWN[title] = TABLE.register(record)
-        return OWN[title]
+        return _register_user_op(record)
 
-    return make
+    return make_op
+
+
+def _register_user_op(record: Elementwise) -> Elementwise:
+    """Add a user's op to the op table, or replace the user's earlier op of the same name."""
+    earlier = OWN.get(record.name)
+    if earlier is not None and record.name in TABLE and TABLE[record.name] is earlier:
+        # Running a notebook cell again redefines its op.
+        OWN[record.name] = TABLE.replace(earlier, record)
+    else:
+        OWN[record.name] = TABLE.register(record)
+    return OWN[record.name]
 
 
 OWN: dict[str, Elementwise] = {}
-"""The ops that users made, by name."""
+"""The ops that users defined with `wg.op`, by name."""
 
 
 def _partial(partials: Callable[..., Any], slot: int, count: int, name: str) -> Callable[..., Any]:
-    def rule(*operands: Any) -> Any:
+    """Return the function that computes one of the slopes that `partials` returns."""
+
+    def compute_slope(*operands: Any) -> Any:
         slopes = partials(*operands)
         slopes = slopes if isinstance(slopes, tuple | list) else (slopes,)
         if len(slopes) != count:
             raise RecordError(f"partials of {name} must give one slope per input ({count}); got {len(slopes)}")
         return slopes[slot]
 
-    return rule
+    return compute_slope
 
 
 def _check_partials(record: Elementwise) -> None:
+    """Compare the partials of an op with numeric derivatives at its samples, or at default points."""
     points = record.samples or _points(len(record.inputs))
     tried = 0
     for point in points:
@@ -456,14 +472,14 @@ def _check_partials(record: Elementwise) -> None:
             if not np.isfinite(y):
                 continue
             for slot, input_ in enumerate(record.inputs):
-                wanted = _slope(lambda moved: float(record.forward(*moved)), xs, slot, 1.0)
+                numeric = _slope(lambda moved: float(record.forward(*moved)), xs, slot, 1.0)
                 slope = record.local(slot, xs, y, 0)
                 got = 0.0 if slope is None else float(slope)
                 tried += 1
-                if np.isfinite(wanted) and not abs(got - wanted) <= 1e-4 * max(1.0, abs(wanted)):
+                if np.isfinite(numeric) and not abs(got - numeric) <= 1e-4 * max(1.0, abs(numeric)):
                     raise RecordError(
                         f"the slope of {record.name} for input {input_} is wrong at {tuple(map(float, point))}: "
-                        f"partials give {got:.6g}, the numeric derivative is {wanted:.6g}; "
+                        f"partials give {got:.6g}, the numeric derivative is {numeric:.6g}; "
                         f"check=False if it is meant to differ{user_line()}"
                     )
     if not tried:

@@ -32,7 +32,7 @@ from wiregrad.ops.functions import BY_NUMPY, FUNCTIONS
 
 
 def apply_ufunc(self: Value, ufunc: Any, method: str, *inputs: Any, **settings: Any) -> Any:
-    """Apply a ufunc to values, or reduce, accumulate or outer of one that has them."""
+    """Apply a ufunc, or its method `reduce`, `accumulate` or `outer`, to values."""
     op = UFUNCS.get(ufunc)
     if op is not None and method == "__call__" and not settings:
         return record(op, inputs) if type(self) is Value else op(*inputs)
@@ -51,7 +51,7 @@ def apply_ufunc(self: Value, ufunc: Any, method: str, *inputs: Any, **settings: 
 
 
 def _run_or_concrete(entry: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Run a function made of ops; NumPy itself answers where there is no rule and no gradient to lose."""
+    """Run a function made of ops; without a rule, fall back to NumPy itself if no gradient would be lost."""
     try:
         return run(entry.run, entry.name, args, kwargs)
     except (NoRuleError, EscapeError):
@@ -61,13 +61,13 @@ def _run_or_concrete(entry: Any, function: Any, args: tuple[Any, ...], kwargs: d
 
 
 def _described_ufunc(ufunc: Any, method: str, settings: dict[str, Any]) -> str:
-    """Return a sentence on a ufunc without a rule; only NumPy's own have namesakes here."""
+    """Say that a ufunc has no rule; a similar name is suggested for NumPy's own ufuncs only."""
     name = ufunc.__name__
     what = name + ("" if method == "__call__" else f".{method}")
-    given = f" with {', '.join(settings)}=" if settings else ""
+    keywords = f" with {', '.join(settings)}=" if settings else ""
     if getattr(np, name, None) is not ufunc:
-        return f"{what}{given}, a ufunc of another library, has no rule"
-    return f"np.{what}{given} has no rule{_nearest(name)}"
+        return f"{what}{keywords}, a ufunc of another library, has no rule"
+    return f"np.{what}{keywords} has no rule{_nearest(name)}"
 
 
 def _outer(op: Op, a: Any, b: Any) -> Any:
@@ -83,8 +83,8 @@ def apply_function(self: Value, function: Any, types: Any, args: tuple[Any, ...]
         refuse_out(kwargs)
     entry = BY_NUMPY.get(function)
     if entry is not None:
-        found = _run_or_concrete(entry, function, args, kwargs)
-        return tuple(map(as_numpy, found)) if type(found) is tuple else as_numpy(found)
+        result = _run_or_concrete(entry, function, args, kwargs)
+        return tuple(map(as_numpy, result)) if type(result) is tuple else as_numpy(result)
     op = UFUNCS.get(function)
     if op is not None:
         return op(*args, **kwargs)
@@ -96,9 +96,9 @@ def apply_function(self: Value, function: Any, types: Any, args: tuple[Any, ...]
 
 
 def run_without_rule(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Run a function that has no rule on plain numbers; `NotImplemented` if a gradient flows to an argument.
+    """Run a function without a rule on plain numbers; `NotImplemented` if a gradient flows to an argument.
 
-    Conditions and whole numbers are certified as what they are; of constants the result is a constant.
+    Traced conditions and whole numbers among the arguments are certified. Constants give a constant.
     """
     leaves, tree = flatten((args, kwargs))
     if are_discrete(leaves):
@@ -115,12 +115,12 @@ def _call_method(name: str, thing: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def is_literal(value: Value) -> bool:
-    """Return whether a value is a constant that belongs to no recording."""
+    """Return whether a value is a constant that is on no tape."""
     return value._tape is None and notes_of(value).constant
 
 
 def constant(result: Any) -> Any:
-    """Return a real or complex number or array as a constant value, anything else as it is."""
+    """Return a real or complex number or array as a constant value; anything else is returned unchanged."""
     if type(result) is not np.ndarray and not isinstance(result, float | complex | np.generic):
         return result
     array = np.asarray(result)
@@ -128,7 +128,7 @@ def constant(result: Any) -> Any:
 
 
 def run(function: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Call a function made of ops; what NumPy would refuse is refused with the user's line."""
+    """Call a function made of ops; NumPy's errors become wiregrad's, with the user's line."""
     try:
         return function(*args, **kwargs)
     except WiregradError:
@@ -138,8 +138,9 @@ def run(function: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: 
     except np.linalg.LinAlgError as error:
         raise SingularError(f"{name}: {error}{user_line()}") from error
     except ValueError as error:
-        said = str(error)
-        raise ShapeError(f"{'' if said.startswith(name) else f'{name}: '}{said}{user_line()}") from error
+        message = str(error)
+        prefix = "" if message.startswith(name) else f"{name}: "
+        raise ShapeError(f"{prefix}{message}{user_line()}") from error
     except TypeError as error:
         try:
             inspect.signature(function).bind(*args, **kwargs)
@@ -149,7 +150,7 @@ def run(function: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: 
 
 
 def refuse_out(settings: dict[str, Any]) -> None:
-    """Raise if a function was asked to write into an array; drop settings that say nothing."""
+    """Raise if `out=` names an array to write into; drop an `out=` that is None."""
     if settings.get("out") is not None:
         raise MutationError(
             f"out= would write in place, which cannot be recorded; assign the result instead{user_line()}"
@@ -162,28 +163,28 @@ def _nearest(name: str) -> str:
 
 
 def _ufuncs() -> dict[Any, Op]:
-    """Return the op of every ufunc (and function of one array, such as np.sinc) that the table has."""
-    found: dict[Any, Op] = {}
+    """Return the op of every ufunc (and function of one array, such as np.sinc) that is in the op table."""
+    ops: dict[Any, Op] = {}
     for op in TABLE:
         if isinstance(op, Elementwise):
             same = [getattr(np, name) for name in (op.name, *op.aliases) if hasattr(np, name)]
-            found.update(dict.fromkeys([f for f in (*same, op.forward) if f not in BY_NUMPY and callable(f)], op))
-    return found
+            ops.update(dict.fromkeys([f for f in (*same, op.forward) if f not in BY_NUMPY and callable(f)], op))
+    return ops
 
 
 UFUNCS = _ufuncs()
 PROPERTIES = ("T", "mT", "real", "imag")
-"""Methods that are written without parentheses."""
+"""Methods that are properties: written without parentheses."""
 
 
 def methods() -> dict[str, Callable[..., Any]]:
     """Return every method of values by name."""
-    found: dict[str, Callable[..., Any]] = {}
+    by_name: dict[str, Callable[..., Any]] = {}
     for op in TABLE:
         if isinstance(op, Elementwise):
-            found.update(dict.fromkeys((op.name, *op.aliases), _as_method(op)))
-    found.update({name: _checked(entry.run, name) for name, entry in FUNCTIONS.items() if entry.method})
-    return found
+            by_name.update(dict.fromkeys((op.name, *op.aliases), _as_method(op)))
+    by_name.update({name: _checked(entry.run, name) for name, entry in FUNCTIONS.items() if entry.method})
+    return by_name
 
 
 def install() -> None:
@@ -208,23 +209,29 @@ def install() -> None:
 
 
 def _operator(op: Op, *, reflected: bool = False) -> Callable[[Value, Any], Any]:
+    """Return the method of an arithmetic operator; with `reflected`, the other operand is the first."""
     if reflected:
         return lambda self, other: record(op, (other, self))
     return lambda self, other: record(op, (self, other))
 
 
 def _as_method(op: Op) -> Callable[..., Any]:
+    """Return a method of values that applies an op."""
+
     def method(self: Value, *operands: Any) -> Any:
         try:
             return op(self, *operands)
         except ArityError as error:
             raise ArityError(f"{error}{user_line()}") from None
 
-    method.__name__, method.__doc__ = op.name, op.doc
+    method.__name__ = op.name
+    method.__doc__ = op.doc
     return method
 
 
 def _checked(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """Return a method of values that calls a function made of ops, with NumPy as the fallback."""
+
     def method(self: Value, *args: Any, **kwargs: Any) -> Any:
         try:
             return run(function, name, (self, *args), kwargs)
@@ -233,7 +240,8 @@ def _checked(function: Callable[..., Any], name: str) -> Callable[..., Any]:
                 raise
         return run_without_rule(_call_method, (name, self, *args), kwargs)
 
-    method.__name__, method.__doc__ = name, function.__doc__
+    method.__name__ = name
+    method.__doc__ = function.__doc__
     return method
 
 

@@ -1,7 +1,7 @@
 """Formulas as text: `e = a + b; f = e * c`.
 
-Own tokenizer and an iterative precedence parser: a formula is data, never code. Names are looked up among the
-formula's own wires and in the op table, nowhere else. Every error points at the character.
+A tokenizer and an iterative precedence parser, both written here: a formula is data, never code. Names are looked up
+among the formula's own wires and in the op table, nowhere else. Every error points at the character.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MAX_DEPTH = 100
 CONSTANTS = {"pi": math.pi}
 
 _OPEN = -1
-"""The level of an open parenthesis: below every operator."""
+"""The precedence of an open parenthesis: below every operator."""
 
 
 class _Operand(NamedTuple):
@@ -28,7 +28,7 @@ class _Operand(NamedTuple):
     port: Port
     offset: int
     bare: str = ""
-    """The variable's name, if the operand is nothing but a variable."""
+    """The name of the variable, if the operand is just a variable."""
 
 
 class _Pending(NamedTuple):
@@ -39,7 +39,7 @@ class _Pending(NamedTuple):
     offset: int
     level: int = _OPEN
     height: int = 0
-    """How many operands lay on the stack when a call was opened."""
+    """The number of operands on the stack when the call was opened."""
 
 
 def parse_formula(text: str) -> Circuit:
@@ -75,6 +75,7 @@ class _Parser:
         self.depth = 0
 
     def circuit(self) -> Circuit:
+        """Parse all statements and return the circuit."""
         statements = list(Scanner(self.text).statements())
         self._declare_inputs(statements)
         if not statements:
@@ -94,19 +95,19 @@ class _Parser:
         raise FormulaError(message, self.text, offset)
 
     def _declare_inputs(self, statements: list[list[Token]]) -> None:
-        """Make an input of every name that is read before it is given, in the order of reading."""
-        given = set(CONSTANTS)
+        """Make an input of every name that is read before it is assigned, in the order of reading."""
+        known = set(CONSTANTS)
         for tokens in statements:
             self.written.update(token.text for token in tokens if token.kind == "name")
             target = target_of(tokens)
             for token, after in zip(tokens[2 if target else 0 :], tokens[3 if target else 1 :], strict=False):
-                if token.kind == "name" and after.text != "(" and token.text not in given:
-                    given.add(token.text)
+                if token.kind == "name" and after.text != "(" and token.text not in known:
+                    known.add(token.text)
                     self._declare(token)
-            given.update([target.text] if target else [])
+            known.update([target.text] if target else [])
 
     def _name_temporaries(self, result: Port) -> None:
-        """Call the nodes that were given no name t1, t2, ...; the result is the circuit's output and gets its own."""
+        """Name the unnamed nodes t1, t2, ...; the result is the circuit's output and is named there."""
         names = (name for k in itertools.count(1) if (name := f"t{k}") not in self.written)
         for port in self.applied:
             if port.index != result.index and not self.builder.recording.has_name(port.index):
@@ -120,6 +121,7 @@ class _Parser:
             self._fail(str(error), token.offset)
 
     def _statement(self, tokens: list[Token]) -> Port:
+        """Parse `name = expression`, or an expression alone."""
         target = target_of(tokens)
         if target is not None:
             self._checktarget_of(target)
@@ -128,7 +130,7 @@ class _Parser:
             return operand.port
         port = operand.port
         if operand.bare:
-            # `e = a` makes a node of its own, so that e can be looked at like any other name.
+            # `e = a` makes a node too, so that e can be inspected like any other name.
             port = self._apply("positive", [operand], operand.offset)
         self.builder.name(port, target.text)
         self.wires[target.text] = port
@@ -150,7 +152,10 @@ class _Parser:
             self._fail(f"{target.text} is given twice; every wire has one name of its own", target.offset)
 
     def _expression(self, tokens: list[Token]) -> _Operand:
-        self.operands, self.pending, self.depth = [], [], 0
+        """Parse an expression with two stacks: operands, and operators that wait for them."""
+        self.operands = []
+        self.pending = []
+        self.depth = 0
         wants_operand = True
         for token, after in zip(tokens, [*tokens[1:], tokens[-1]], strict=True):
             wants_operand = self._take_operand(token, after) if wants_operand else self._take_operator(token)
@@ -158,7 +163,7 @@ class _Parser:
         return self.operands[0]
 
     def _take_operand(self, token: Token, after: Token) -> bool:
-        """Take a token where an operand must begin; returns whether one is still wanted."""
+        """Take a token where an operand must begin; returns whether an operand is still expected."""
         if token.kind == "number":
             self._push_number(token, after)
             return False
@@ -170,7 +175,7 @@ class _Parser:
             return False
         if token.text == "(":
             if self.pending and self.pending[-1].kind == "call":
-                # The parenthesis of the call that was opened by its name.
+                # The parenthesis after the name of a function.
                 self.pending[-1] = self.pending[-1]._replace(kind="open call")
             else:
                 self._open(token, "parenthesis")
@@ -185,7 +190,7 @@ class _Parser:
         self._fail_operand(token)
 
     def _take_operator(self, token: Token) -> bool:
-        """Take a token behind an operand; returns whether an operand is wanted next."""
+        """Take a token after an operand; returns whether an operand is expected next."""
         if token.kind == "sign" and token.text in TABLE.infix:
             self._push_infix(token)
             return True
@@ -212,7 +217,7 @@ class _Parser:
                 token.offset,
             )
         if self.pending and self.pending[-1].kind == "prefix" and self.pending[-1].text == "-":
-            # -2 is a literal; -2 ** 2 is still -(2 ** 2), so the sign is only taken in where nothing binds tighter.
+            # -2 is a literal; -2 ** 2 is still -(2 ** 2), so the sign joins the literal only if nothing binds tighter.
             follower = TABLE.infix.get(after.text)
             if follower is None or follower.level < Level.SIGN:
                 sign = self.pending.pop()
@@ -254,7 +259,8 @@ class _Parser:
                 operand = self.operands.pop()
                 self._push(self._apply(TABLE.prefix[operator.text].name, [operand], operator.offset), operator.offset)
             else:
-                right, left = self.operands.pop(), self.operands.pop()
+                right = self.operands.pop()
+                left = self.operands.pop()
                 self._push(self._apply(TABLE.infix[operator.text].name, [left, right], left.offset), left.offset)
 
     def _close(self, token: Token) -> None:

@@ -1,8 +1,8 @@
-"""Whether a traced function may ask what a condition *is*: `c is True`, `type(c) is bool`.
+"""Whether a traced function may test the identity of a condition: `c is True`, `type(c) is bool`.
 
-A traced condition is a recorded value, never the object True, and Python lets no object answer `is`. So the bytecode of
-the functions that are running, and of those they can call by name, is searched for such a question before the first
-condition is recorded. If there is one, conditions are plain from the start, and certified.
+A traced condition is a recorded value, never the object True, and Python lets no class override `is`. So before the
+first condition is recorded, the bytecode of the running functions, and of those they can call by name, is searched for
+such a test. If there is one, all conditions are plain from the start, and certified.
 """
 
 from __future__ import annotations
@@ -20,39 +20,39 @@ from wiregrad.errors import is_own
 from wiregrad.frontends.place import place_of
 
 MAX_FUNCTIONS = 500
-"""How many functions are searched at most for one trace; where there are more, conditions are plain."""
+"""Maximum number of functions searched for one trace; if there are more, conditions are plain."""
 UNFORESEEN = (
-    "{} is in a function that asks whether a condition `is` True (or `type(c) is bool`), after conditions were "
+    "{} is in a function that tests whether a condition `is` True (or `type(c) is bool`), after conditions were "
     "recorded elsewhere: a recorded condition never is; write `if c:` or `c == True`"
 )
-"""Says that a recording may have gone another way than the function would."""
+"""The message for a recording that may have taken another branch than the function would."""
 LOADS_OF_NAMES = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_ATTR", "LOAD_METHOD")
 
 
 class Questions(NamedTuple):
-    """What the bytecode of one function shows."""
+    """What the bytecode of one function tells about identity tests."""
 
     asks: bool
-    """Whether it asks what an object is, and the object may be a condition."""
+    """Whether it tests the identity of an object that may be a condition."""
     compared_names: frozenset[str]
-    """The names of globals that it compares objects with by `is`."""
+    """The globals that it compares objects with by `is`."""
     names: frozenset[str]
     inner: tuple[CodeType, ...]
-    """The functions that are written inside it."""
+    """The code of the functions defined inside it."""
 
 
 class IdentityScan:
-    """What has been searched during one trace."""
+    """The search for identity tests during one trace."""
 
     def __init__(self) -> None:
         self.asks = False
         self.unforeseen: str | None = None
-        """What is said where a question was found after conditions had been recorded."""
+        """The message if a test was found after conditions had been recorded; None if not."""
         self._seen: set[CodeType] = set()
         self._has_conditions = False
 
     def look(self, frames: list[FrameType]) -> bool:
-        """Return whether a condition that is recorded in these frames must be plain."""
+        """Return whether a condition recorded in these frames must be plain."""
         if not self.asks:
             for frame in frames:
                 if not self.asks and frame.f_code not in self._seen:
@@ -63,7 +63,7 @@ class IdentityScan:
         return self.asks
 
     def _search(self, frame: FrameType) -> None:
-        """Search the function of a frame and what it can call."""
+        """Search the function of a frame and the functions it can call."""
         queue: list[tuple[CodeType, Mapping[str, Any], Iterable[Any]]]
         queue = [(frame.f_code, frame.f_globals, frame.f_locals.values())]
         while queue:
@@ -86,11 +86,11 @@ class IdentityScan:
 
 
 def _functions(things: Iterable[Any], names: frozenset[str]) -> Iterator[FunctionType]:
-    """Return the Python functions among some things, and those that can be reached from them by one of the names."""
+    """Return the Python functions among some objects, and those reachable from them by one of the names."""
     queue = list(things)
     for thing in queue:
         if isinstance(thing, dict | list | tuple | set | frozenset):
-            # One level more for each round; what is large holds data.
+            # Containers are searched level by level; a large one holds data, not functions.
             items = thing.values() if isinstance(thing, dict) else thing
             queue += islice(items, MAX_FUNCTIONS if len(queue) < MAX_FUNCTIONS else 0)
         elif isinstance(thing, MethodType):
@@ -101,8 +101,8 @@ def _functions(things: Iterable[Any], names: frozenset[str]) -> Iterator[Functio
             queue += [thing.__wrapped__] if hasattr(thing, "__wrapped__") else []
             yield thing
         elif isinstance(thing, ModuleType):
-            found = (vars(thing).get(name) for name in names)
-            yield from (function for function in found if isinstance(function, FunctionType))
+            attributes = (vars(thing).get(name) for name in names)
+            yield from (function for function in attributes if isinstance(function, FunctionType))
         else:
             yield from _methods(thing if isinstance(thing, type) else type(thing), names)
 
@@ -126,7 +126,7 @@ def _is_filled(cell: Any) -> bool:
 
 @lru_cache(4096)
 def questions_of(code: CodeType) -> Questions:
-    """Return what the bytecode of a function shows.
+    """Return what the bytecode of a function tells about identity tests.
 
     >>> questions_of((lambda c: c is True).__code__).asks, questions_of((lambda c: c is None).__code__).asks
     (True, False)
@@ -139,7 +139,8 @@ def questions_of(code: CodeType) -> Questions:
     compared = set[str]()
     for k, step in enumerate(steps):
         if step.opname == "IS_OP":
-            one, two = steps[k - 2], steps[k - 1]
+            one = steps[k - 2]
+            two = steps[k - 1]
             if two.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
                 compared.add(two.argval)
             else:
@@ -149,11 +150,11 @@ def questions_of(code: CodeType) -> Questions:
 
 
 def _may_be_condition(before: dis.Instruction, last: dis.Instruction) -> bool:
-    """Return whether the last two steps before an `is` leave conditions for it to compare, as far as one can tell."""
+    """Return whether the last two instructions before an `is` may load a condition, as far as one can tell."""
     if last.opname == "LOAD_CONST":
         return isinstance(last.argval, bool)
     if last.opname == "LOAD_ATTR":
-        # Sentinels are written in capitals.
+        # A name in capitals is a sentinel, not a condition.
         return last.argval in ("True_", "False_") or bool(last.argval.islower())
     is_variable = last.opname in ("LOAD_FAST", "LOAD_DEREF")
     return not (is_variable and before.opname == "LOAD_CONST" and not isinstance(before.argval, bool))

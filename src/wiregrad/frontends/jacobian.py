@@ -1,4 +1,4 @@
-"""All derivatives at once: Jacobians and Hessians, by the mode that needs fewer sweeps."""
+"""Jacobians and Hessians, by the mode that needs fewer sweeps."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from wiregrad.ops.functions import FUNCTIONS
 def jacobian(f: Callable[..., Any], argnums: Argnums = 0, mode: str | None = None) -> Callable[..., Any]:
     """Return the function that computes all derivatives of f's results by its arguments.
 
-    Forward mode where there are fewer numbers in than out, reverse mode else; `mode` ("forward" or "reverse")
-    overrules. The shape of each is that of the result, then that of the argument.
+    Forward mode if there are fewer numbers in the arguments than in the results, else reverse mode; `mode` ("forward"
+    or "reverse") overrides that. The shape of each derivative is that of the result followed by that of the argument.
 
     >>> import numpy as np
     >>> jacobian(lambda x: x * x)(np.array([1.0, 2.0])).tolist()
@@ -37,7 +37,7 @@ def jacobian(f: Callable[..., Any], argnums: Argnums = 0, mode: str | None = Non
         raise OperandError(f"mode is 'forward', 'reverse' or None; got {shown(mode)}")
 
     @functools.wraps(f, updated=())
-    def computed(*args: Any, **kwargs: Any) -> Any:
+    def compute_jacobian(*args: Any, **kwargs: Any) -> Any:
         call = Call(f, args, kwargs, argnums)
         session = call.session
         results, tree = flatten(call.result)
@@ -45,12 +45,12 @@ def jacobian(f: Callable[..., Any], argnums: Argnums = 0, mode: str | None = Non
         for data in datas:
             if np.asarray(data).dtype.kind not in "fc":
                 raise GradientError(f"{name_of(f)} returns {shown(data)}, which has no derivative{user_line()}")
-        way = mode or cheaper(session.data, datas)
-        blocks = (_columns if way == "forward" else _rows)(session, results, datas)
+        chosen = mode or cheaper(session.data, datas)
+        blocks = (_columns if chosen == "forward" else _rows)(session, results, datas)
         session.finish()
         return unflatten(tree, [call.shaped(row) for row in blocks])
 
-    return computed
+    return compute_jacobian
 
 
 def cheaper(inputs: Sequence[Any], outputs: Sequence[Any]) -> str:
@@ -60,13 +60,13 @@ def cheaper(inputs: Sequence[Any], outputs: Sequence[Any]) -> str:
     ('forward', 'reverse')
     """
     if any(np.iscomplexobj(x) for x in inputs):
-        # Along one direction forward mode sees half of what a complex number can do.
+        # Forward mode needs two directions for each complex number.
         return "reverse"
     return "forward" if sum(map(np.size, inputs)) < sum(map(np.size, outputs)) else "reverse"
 
 
 def _rows(session: Session, results: list[Any], datas: list[Any]) -> list[list[Any]]:
-    """Return, per result and argument, the derivatives: one reverse sweep per number of the results."""
+    """Return the derivatives per result and argument, by one reverse sweep per number in the results."""
     blocks = []
     for result, data in zip(results, datas, strict=True):
         at = session.where(result)
@@ -78,7 +78,7 @@ def _rows(session: Session, results: list[Any], datas: list[Any]) -> list[list[A
 
 
 def _columns(session: Session, results: list[Any], datas: list[Any]) -> list[list[Any]]:
-    """Return, per result and argument, the derivatives: one forward sweep per number of the arguments."""
+    """Return the derivatives per result and argument, by one forward sweep per number in the arguments."""
     pushed = [[_push(session, k, unit, results) for unit in units(x)] for k, x in enumerate(session.data)]
     return [
         [
@@ -94,7 +94,7 @@ def _columns(session: Session, results: list[Any], datas: list[Any]) -> list[lis
 
 
 def _push(session: Session, k: int, unit: Any, results: list[Any]) -> list[Any]:
-    """Return how the results move with one number of an argument; with a complex one, both ways, as a gradient says."""
+    """Return the derivatives by one number of an argument; for a complex one, by its real and imaginary part."""
     rest = [None] * (len(session.data) - k - 1)
     along = session.push([*[None] * k, unit, *rest], results)
     if not np.iscomplexobj(unit):
@@ -105,7 +105,7 @@ def _push(session: Session, k: int, unit: Any, results: list[Any]) -> list[Any]:
 
 
 def units(data: Any) -> Iterator[Any]:
-    """Return the unit vectors of a number's or array's shape."""
+    """Return the unit vectors in the shape of a number or array."""
     if np.ndim(data) == 0:
         yield 1.0 if type(data) is float else np.asarray(data).dtype.type(1)
         return
@@ -116,6 +116,7 @@ def units(data: Any) -> Iterator[Any]:
 
 
 def _stacked(parts: list[Any], outer: tuple[int, ...], inner: tuple[int, ...], like: Any) -> Any:
+    """Join the results of sweeps to one array of shape `outer + inner`."""
     if not parts:
         return np.zeros(outer + inner, np.asarray(like).dtype)
     if not outer:
@@ -124,7 +125,7 @@ def _stacked(parts: list[Any], outer: tuple[int, ...], inner: tuple[int, ...], l
 
 
 def _moved(block: Any, inputs: int, outputs: int) -> Any:
-    """Return a block whose first axes are the argument's with the result's axes in front."""
+    """Move the result's axes in front of the argument's."""
     if not inputs or not outputs:
         return block
     return FUNCTIONS["transpose"].run(block, (*range(inputs, inputs + outputs), *range(inputs)))

@@ -1,6 +1,6 @@
-"""What numbers and arrays become when they meet values.
+"""How numbers and arrays are converted when they are combined with values.
 
-An array that is recorded belongs to the recording: it is copied, and read-only, so that nobody can change it later.
+A recorded array belongs to the tape: it is a read-only copy, so that nobody can change it later.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from wiregrad.errors import (
 from wiregrad.ir import Op
 
 MOST = int(np.finfo(np.float64).max)
-"""The largest whole number that a float64 holds."""
+"""The largest whole number that a float64 can represent."""
 MAX_SMALL = 1 << 17
-"""Up to so many bytes, fresh memory is usually at hand."""
+"""Up to this size, allocating memory is cheap, so no memory is reused."""
 MAX_KEPT = 1 << 26
-"""How many bytes of memory a thread keeps at most for its next large arrays."""
+"""Maximum number of bytes that a thread keeps for its next large arrays."""
 MAX_MEMORIES = 32
-"""How many of them a thread knows at most."""
+"""Maximum number of memory blocks that a thread keeps."""
 
 
 ALIKE = (np.ndarray, np.memmap, np.recarray)
-"""Classes of arrays that compute as arrays do."""
+"""Classes of arrays whose operators are those of ndarray."""
 
 
 def as_data(data: Any, what: str | Callable[[], str], *, strict: bool = False) -> Any:
-    """Return a number or array as what a differentiable value holds: a float, or a read-only array of its own.
+    """Convert a number or array to the data of a differentiable value: a float, or a read-only copy.
 
-    Whole numbers are taken as float64, unless `strict`: then they are refused, as arrays of them always are.
+    Whole numbers become float64; with `strict` they are refused, as arrays of them always are.
     """
     if type(data) is float:
         return data
@@ -55,7 +55,7 @@ def as_data(data: Any, what: str | Callable[[], str], *, strict: bool = False) -
         return np.complex128(data)
     array = as_array(data, what)
     if isinstance(data, list | tuple) and array.dtype.kind in "iu" and array.size and not strict:
-        # Python's whole numbers count as real ones.
+        # Lists of Python ints count as real numbers.
         array = array.astype(float)
     if array.dtype not in (DTYPES["float64"], DTYPES["float32"], DTYPES["complex128"]):
         hint = "; use .astype(float)" if array.dtype.kind in "iub" else "; wanted float64, float32 or complex128"
@@ -66,7 +66,7 @@ def as_data(data: Any, what: str | Callable[[], str], *, strict: bool = False) -
 
 
 def as_array(data: Any, what: str) -> Any:
-    """Return a list, tuple or array as an array; raise for ragged lists, text and objects."""
+    """Convert a list, tuple or array to an array; raises for ragged lists, text and objects."""
     refuse_subclass(data, what)
     try:
         array = np.asarray(data)
@@ -78,21 +78,21 @@ def as_array(data: Any, what: str) -> Any:
 
 
 def refuse_subclass(data: Any, what: str) -> None:
-    """Raise for an array whose class has rules of its own, which would be lost in silence."""
+    """Raise for an array of a subclass with its own operators, which would be lost without notice."""
     if isinstance(data, np.ma.MaskedArray):
         raise OperandError(f"{what} is a masked array, whose mask would be lost; fill it first{user_line()}")
     if isinstance(data, np.ndarray) and type(data) not in ALIKE:
         name = type(data).__name__
         raise OperandError(
-            f"{what} is a {name}, and what its operators do is its own; hand over np.asarray(x) to have plain "
-            f"elementwise arithmetic, with @ for products of matrices{user_line()}"
+            f"{what} is a {name}, whose operators differ from those of np.ndarray; pass np.asarray(x) for elementwise "
+            f"arithmetic, with @ for products of matrices{user_line()}"
         )
 
 
 def own(array: Any) -> Any:
-    """Return an array that nobody can write to: a copy, or the array itself if it is such a copy already.
+    """Return a read-only copy of an array, or the array itself if it is such a copy already.
 
-    That an array is read-only says little: older views of it may still be written to.
+    The read-only flag alone is not enough: older views of the same memory may still be writeable.
     """
     if array.ndim == 0:
         number = array[()]
@@ -100,14 +100,14 @@ def own(array: Any) -> Any:
     if is_own(array):
         return array
     if array.nbytes <= MAX_SMALL:
-        # Bytes are immutable, and quicker to copy to than a new array is to be made read-only.
+        # A bytes object is immutable, and making one is faster than copying an array and clearing its flag.
         order = _order(array)
         return np.ndarray(array.shape, array.dtype, array.tobytes(order), order=order)
     return MEMORIES.copy(array)
 
 
 def is_own(array: Any) -> bool:
-    """Return whether an array is a copy that `own` made, or a view of one."""
+    """Return whether an array is a copy made by `ensure_owned`, or a view of one."""
     base = array.base
     while type(base) is np.ndarray:
         base = base.base
@@ -115,10 +115,10 @@ def is_own(array: Any) -> bool:
 
 
 def literal(operand: Any, op: Op) -> Any:
-    """Return an operand that is no value as NumPy takes it; arrays are copied, so that later edits do not matter."""
+    """Convert an operand that is not a value; arrays are copied, so that later edits have no effect."""
     kind = type(operand)
     if kind is int and abs(operand) > MOST:
-        raise OperandError(f"{op.name} was given a whole number that no float64 holds: {shown(operand)}{user_line()}")
+        raise OperandError(f"{op.name} got a whole number that is too large for float64: {shown(operand)}{user_line()}")
     if kind is float or kind is int or kind is bool or kind is complex or isinstance(operand, np.generic):
         return operand
     if isinstance(operand, np.ndarray):
@@ -137,31 +137,31 @@ def _described(data: Any) -> str:
 
 
 MAX_REFERENCES = 2
-"""References that `_next` itself holds: a variable and an argument. A debugger that looks at variables holds more."""
+"""Number of references that `_next_block` itself holds: a variable and an argument. A debugger may hold more."""
 
 
 class Memory(np.ndarray):
-    """Bytes that a large array of a recording stands in. Nothing but such arrays refers to them."""
+    """A block of memory under a large recorded array. Only such arrays refer to it."""
 
 
 class Memories(threading.local):
-    """Makes large arrays of recordings, in memory that is used again once nothing refers to the array there.
+    """Allocates large recorded arrays, and reuses their memory once nothing refers to them any more.
 
-    Fresh memory costs about as much time as what is computed to it: the system has to provide every page.
+    Filling fresh memory takes about twice as long, because the operating system has to provide every page.
     """
 
     def __init__(self) -> None:
         self._known: deque[Memory] = deque([_allocate(0)], MAX_MEMORIES)
         references = self._next()[1]
         self._unshared = references if references <= MAX_REFERENCES else 0
-        """What `_next` counts for memory that no array stands in; 0, so that none is used again, if it cannot tell."""
+        """The reference count of a block without an array; 0 if that cannot be told, so that no block is reused."""
 
     def copy(self, array: Any) -> Any:
         """Return a read-only copy of an array."""
         return self._filled(array, lambda out: np.copyto(out, array))
 
     def compute(self, forward: Callable[..., Any], xs: Sequence[Any]) -> Any:
-        """Return what a function gives for arrays of one shape and numbers; read-only, if memory is used again."""
+        """Compute a function of arrays of one shape and numbers; the result is read-only if it is in pooled memory."""
         arrays = [x for x in xs if type(x) is np.ndarray]
         alike = all(x.dtype == np.float64 and x.flags.c_contiguous for x in arrays)
         if not alike or not _keeps_float64(forward, len(xs)):
@@ -169,22 +169,23 @@ class Memories(threading.local):
         return self._filled(arrays[0], lambda out: forward(*xs, out=out))
 
     def _filled(self, like: Any, fill: Callable[[Any], Any]) -> Any:
-        """Return a read-only array of the same shape and dtype as another one, filled by a function."""
+        """Return a read-only array with the shape and dtype of another one, filled by a function."""
         memory = self._take(like.nbytes)
         array = np.ndarray(like.shape, like.dtype, memory, order=_order(like))
         fill(array)
         array.setflags(write=False)
-        # The flag of the array cannot be set again while its memory is read-only.
+        # While the memory is read-only, nobody can set the flag of the array back.
         memory.setflags(write=False)
         self._keep(memory)
         return array
 
     def _next(self) -> tuple[Memory, int]:
+        """Take the oldest block out of the pool; returns it with its reference count."""
         memory = self._known.popleft()
         return memory, getrefcount(memory)
 
     def _take(self, size: int) -> Memory:
-        """Return writable memory of so many bytes that nobody else refers to."""
+        """Return a writeable block of a size that nothing else refers to; allocated if the pool has none."""
         for _ in range(len(self._known)):
             memory, references = self._next()
             if memory.size == size and references == self._unshared:
@@ -194,19 +195,19 @@ class Memories(threading.local):
         return _allocate(size)
 
     def _keep(self, memory: Memory) -> None:
-        """Remember memory, and forget what was remembered longest if that is too much."""
+        """Put a block into the pool, and drop the oldest ones if the pool is too large."""
         self._known.append(memory)
         while sum([known.size for known in self._known]) > MAX_KEPT:
             self._known.popleft()
 
 
 def _order(array: Any) -> Literal["C", "F"]:
-    """Return how a copy lies in memory: as the array does, since the last bits of a sum depend on it."""
+    """Return the memory order for a copy: that of the array, because the last bits of a sum depend on it."""
     return "F" if array.ndim > 1 and array.flags.fnc else "C"
 
 
 def _keeps_float64(forward: Callable[..., Any], count: int) -> bool:
-    """Return whether a function is a ufunc that makes float64 of so many float64 (a comparison makes conditions)."""
+    """Return whether a function is a ufunc that maps `count` float64 to a float64 (a comparison does not)."""
     return isinstance(forward, np.ufunc) and f"{'d' * count}->d" in forward.types
 
 

@@ -1,4 +1,4 @@
-"""Where in the user's code something is being recorded."""
+"""The position in the user's code where something is being recorded."""
 
 from __future__ import annotations
 
@@ -13,17 +13,18 @@ from wiregrad.ops.functions.registry import FUNCTIONS
 
 
 class Stand(NamedTuple):
-    """Where the code stands that records something."""
+    """The user's code that is recording something."""
 
     frames: list[FrameType]
-    """The frames of the user's code, nearest first, up to the function that is traced."""
+    """The frames of the user's code, innermost first, out to the traced function."""
     call: tuple[str, int] | None
-    """The function made of ops that the user's code called to get here, and a number that tells calls apart."""
+    """The composite function that the user's code called, and a number that tells its calls apart."""
 
 
 def stand() -> Stand:
-    """Walk out from here to the function that is traced."""
-    frames, call = list[FrameType](), None
+    """Walk the stack from here out to the traced function."""
+    frames = list[FrameType]()
+    call = None
     names = _names()
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
@@ -39,7 +40,7 @@ def stand() -> Stand:
 
 
 def user_place() -> Place | None:
-    """Return the nearest line of code outside wiregrad."""
+    """Return the innermost line of code outside wiregrad."""
     frame = user_frame()
     return None if frame is None else place_of(frame)
 
@@ -51,8 +52,9 @@ def place_of(frame: FrameType) -> Place:
 
 @cache
 def _names() -> dict[CodeType, str]:
+    """Return the names of the composite functions by their code."""
     return {entry.run.__code__: entry.name for entry in FUNCTIONS.values()}
 
 
 TRACED_CALL = "call_traced"
-"""The name of the function of wiregrad's that calls a traced function."""
+"""The name of the function in wiregrad that calls the traced function."""

@@ -1,6 +1,6 @@
-"""Recording: an op applied to values becomes a node of their recording.
+"""Recording: an op applied to values becomes a node of their tape.
 
-Real numbers have a quicker way (`wiregrad.frontends.scalar`); everything else comes through `record`.
+Real numbers have a faster path (`scalar.py`); every other op comes through `record_op`.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ from wiregrad.ops import Elementwise
 from wiregrad.ops.flow import is_complex
 
 WIRES = frozenset(DTYPES.values())
-"""The dtypes that wires have."""
+"""The dtypes that a wire can have."""
 new_extra: Callable[[tuple[Any, ...]], Extra] = partial(tuple.__new__, Extra)
 
 
 def record(op: Op, operands: Sequence[Any]) -> Any:
-    """Apply an op to values and literals and append it to their recording; returns a value.
+    """Apply an op to values and literals and append it to their tape; returns a value.
 
-    What has no gradient (a comparison, an index) is a plain NumPy value, except while tracing.
+    A result without a gradient (a comparison, an index) is a plain NumPy object, except while tracing.
     """
     tape = STATE.innermost
     if tape is not None and not tape.tracing and not (PAUSES.opened and (STATE.paused or STATE.careful)):
@@ -81,26 +81,27 @@ def record(op: Op, operands: Sequence[Any]) -> Any:
         y = op.compute(*xs) if not WATCHES.opened or STATE.watch is None else _quietly(op, xs)
     except BaseException as error:
         if tape is not None and tape.tracing:
-            # If the function goes on, it went another way because of values.
+            # If the function catches the error, its values have steered Python and no certificate says how.
             tape.leak = f"{op.name} raised {type(error).__name__}, and the function caught it"
         if isinstance(error, ValueError | TypeError | IndexError):
             raise _refused(op, xs, error) from error
         raise
     if tape is not None and not tape.tracing and isinstance(op, Elementwise):
-        # Rules divide by operands: Python's numbers would raise there, NumPy's do not.
+        # Derivative rules divide by operands: Python's numbers would raise there, NumPy's do not.
         xs = [_strong(x, y) for x in xs]
     return finish(tape, op, operands, xs, y)
 
 
 def _quietly(op: Op, xs: Sequence[Any]) -> Any:
-    """Compute an op that is watched: what goes wrong is told by who watches, with more than a warning."""
+    """Compute an op without NumPy's warnings, because the watcher reports what goes wrong, and in more detail."""
     with np.errstate(all="ignore"):
         return op.compute(*xs)
 
 
 def _record_alike(tape: Tape, op: Any, operands: Sequence[Any]) -> Any:
-    """Record an op on arrays of one shape that stand on the running recording; None if that is not what they are."""
-    sources, xs = list[int](), list[Any]()
+    """Record an op on arrays of one shape that are on the running tape; returns None for other operands."""
+    sources = list[int]()
+    xs = list[Any]()
     literals = len(operands) == len(op.inputs) and _gather(tape, operands, sources, xs)
     if len(xs) != len(op.inputs):
         return None
@@ -108,23 +109,26 @@ def _record_alike(tape: Tape, op: Any, operands: Sequence[Any]) -> Any:
         large = type(xs[0]) is np.ndarray and xs[0].nbytes > MAX_SMALL
         y = MEMORIES.compute(op.forward, xs) if large else op.forward(*xs)
     except (TypeError, ValueError):
-        # The general way says what is wrong.
+        # The general path raises an error that says what is wrong.
         return None
     if type(y) is not np.ndarray or y.dtype.kind != "f":
         return None
     y.setflags(write=False)
-    kept, mode = y, mode_of(op, sources) if op.kinks else 0
+    kept = y
+    mode = mode_of(op, sources) if op.kinks else 0
     if literals or y.size > KEEP:
         kept = _keep_read(op, sources, xs, y, mode)
     value: Value = new(Value)
-    value._data, value._tape = y, tape
+    value._data = y
+    value._tape = tape
     value._index = tape.append(new_extra((op, tuple(sources), tuple(xs), kept, mode)))
     return value
 
 
 def _gather(tape: Tape, operands: Sequence[Any], sources: list[int], xs: list[Any]) -> bool:
-    """Collect operands while they are alike; returns whether one of them is a literal that has to be looked after."""
-    shape, literals = None, False
+    """Collect operands as long as their shapes agree; returns whether a literal among them has to be converted."""
+    shape = None
+    literals = False
     for x in operands:
         kind = type(x)
         if kind is Value and x._tape is tape:
@@ -148,9 +152,12 @@ def _gather(tape: Tape, operands: Sequence[Any], sources: list[int], xs: list[An
 
 
 def _keep_read(op: Elementwise, sources: list[int], xs: list[Any], y: Any, mode: int) -> Any:
-    """Keep in `xs` what a node's rules read, as arrays of its own; returns the output, if they read that."""
-    every = (frozenset(range(len(xs))), True)
-    reads, reads_output = every if mode else op.reads(tuple([source != LITERAL for source in sources]))
+    """Drop from `xs` the large arrays that no derivative rule reads; returns the output, dropped likewise."""
+    if mode:
+        reads: frozenset[int] = frozenset(range(len(xs)))
+        reads_output = True
+    else:
+        reads, reads_output = op.reads(tuple([source != LITERAL for source in sources]))
     large = y.size > KEEP
     for k, x in enumerate(xs):
         if type(x) is float:
@@ -163,27 +170,28 @@ def _keep_read(op: Elementwise, sources: list[int], xs: list[Any], y: Any, mode:
 
 
 def _record_one(tape: Tape, op: Op, value: Value) -> Any:
-    """Record an op on one array that stands on the running recording."""
+    """Record an op on one array that is on the running tape."""
     x = value._data
     try:
         y = op.compute(x)
     except (ValueError, TypeError, IndexError) as error:
         raise _refused(op, [x], error) from error
     if type(y) is np.float64:
-        found: Value = new(NumpyScalar)
-        found._data = float(y)
+        result: Value = new(NumpyScalar)
+        result._data = float(y)
     elif type(y) is np.ndarray and y.ndim and y.dtype.kind in "fc":
         y.setflags(write=False)
-        found = new(Value)
-        found._data = y
+        result = new(Value)
+        result._data = y
     else:
         return finish(tape, op, (value,), (x,), y)
-    found._tape, found._index = tape, tape.append(new_extra((op, (value._index,), (x,), y, 0)))
-    return found
+    result._tape = tape
+    result._index = tape.append(new_extra((op, (value._index,), (x,), y, 0)))
+    return result
 
 
 def _strong(x: Any, y: Any) -> Any:
-    """Return a Python number as one of NumPy's, with the dtype of the output."""
+    """Convert a Python number to a NumPy number with the dtype of the output."""
     kind = type(x)
     if kind is bool:
         return np.bool_(x)
@@ -193,7 +201,7 @@ def _strong(x: Any, y: Any) -> Any:
 
 
 def finish(tape: Tape | None, op: Op, operands: Sequence[Any], xs: Sequence[Any], y: Any) -> Any:
-    """Append a node whose output is known; returns its value."""
+    """Append a node whose output has been computed; returns its value."""
     if type(y) is np.ndarray:
         if y.ndim:
             y.setflags(write=False)
@@ -215,9 +223,9 @@ def finish(tape: Tape | None, op: Op, operands: Sequence[Any], xs: Sequence[Any]
 
 
 def _finish_traced(tape: Tape, op: Op, operands: Sequence[Any], xs: Sequence[Any], y: Any) -> Any:
-    """Append a node of a traced function whose output is known; returns its value."""
+    """Append a node of a traced function whose output has been computed; returns its value."""
     if y.dtype not in WIRES and are_discrete(operands):
-        # No wire has this dtype (NumPy's True // True is an int8), and no gradient needs it.
+        # A wire cannot have this dtype (NumPy's True // True is an int8), and no gradient needs it.
         for x in operands:
             concrete(x)
         return y
@@ -229,13 +237,13 @@ def _finish_traced(tape: Tape, op: Op, operands: Sequence[Any], xs: Sequence[Any
     if type(y) is np.bool_ and tape.identity is not None and tape.identity.look(frames):
         return concrete(value)
     if STATE.paused and y.dtype.kind in "fc" and op is not TABLE["stop_gradient"]:
-        # Under no_grad a circuit still needs the node; what must not happen is that a gradient flows back.
+        # Under no_grad a circuit still needs the node, but no gradient may flow back through it.
         return record(TABLE["stop_gradient"], (value,))
     return value
 
 
 def _append(tape: Tape, op: Op, operands: Sequence[Any], xs: Sequence[Any], y: Any) -> int:
-    """Append a node; whoever watches sees it."""
+    """Append a node and show it to the watcher, if there is one."""
     watch = STATE.watch if WATCHES.opened else None
     sources = tuple([place(tape, x) if isinstance(x, Value) else LITERAL for x in operands])
     offset = tape.append(Extra(op, sources, tuple(xs), y, mode_of(op, sources)))
@@ -246,17 +254,17 @@ def _append(tape: Tape, op: Op, operands: Sequence[Any], xs: Sequence[Any], y: A
 
 
 def are_discrete(operands: Sequence[Any]) -> bool:
-    """Return whether no operand is a value that a gradient passes."""
+    """Return whether no gradient flows through any of the operands."""
     return all(isinstance(x, Discrete) or not isinstance(x, Value) for x in operands)
 
 
 def tracing() -> bool:
-    """Return whether everything is recorded for a circuit, what is not to be differentiated too."""
+    """Return whether a circuit is being traced in this thread."""
     return STATE.tape is not None and STATE.tape.tracing
 
 
 def _note_errors(tape: Tape) -> None:
-    """Note whether what goes wrong in an op may be seen by the function that is recorded."""
+    """Note a leak if NumPy's error settings let the recorded function see floating-point errors."""
     errors = np.geterr()
     modes = set(errors.values())
     if "raise" in modes or (errors != tape.errors and modes != {"ignore"}):
@@ -264,10 +272,12 @@ def _note_errors(tape: Tape) -> None:
 
 
 def common_tape(operands: Sequence[Any]) -> Tape | None:
-    """Return the recording that an op on these operands goes to; None if it is not to be recorded."""
+    """Return the tape that an op on these operands is recorded on; None if it is not to be recorded."""
     if PAUSES.opened and STATE.paused and not tracing():
         return None
-    me, found, moving = threading.get_ident(), None, False
+    me = threading.get_ident()
+    longest = None
+    moving = False
     for x in operands:
         if isinstance(x, Value):
             tape = x._tape
@@ -275,17 +285,17 @@ def common_tape(operands: Sequence[Any]) -> Tape | None:
                 moving = moving or not notes_of(x).constant
             else:
                 moving = True
-                if tape.owner == me and (found is None or len(tape.buffer) > len(found.buffer)):
-                    found = tape
+                if tape.owner == me and (longest is None or len(tape.buffer) > len(longest.buffer)):
+                    longest = tape
     if not moving:
         return None
-    return STATE.tape or found or _home_of(operands) or STATE.current()
+    return STATE.tape or longest or _home_of(operands) or STATE.current()
 
 
 def _home_of(operands: Sequence[Any]) -> Tape | None:
-    """Return where a leaf among some operands was recorded last, if more can be recorded there.
+    """Return the tape that a leaf among the operands was last recorded on, if more can be recorded there.
 
-    Who else has begun a recording in the meantime, such as another generator, does not matter then.
+    So a tape that another generator has begun in the meantime is not used.
     """
     for x in operands:
         home = notes_of(x).home if isinstance(x, Value) and x._tape is None else None
@@ -296,7 +306,7 @@ def _home_of(operands: Sequence[Any]) -> Tape | None:
 
 
 def place(tape: Tape, value: Value) -> int:
-    """Return where a value stands on a recording, putting it there if need be; `LITERAL` for a constant."""
+    """Return the offset of a value on a tape, adding it if it is not there yet; `LITERAL` for a constant."""
     home = value._tape
     if home is tape:
         return value._index
@@ -324,6 +334,7 @@ def place(tape: Tape, value: Value) -> int:
 
 
 def _add_leaf(tape: Tape, value: Value) -> int:
+    """Append a value from outside to a tape as an input; returns its offset."""
     data = value._data
     if tape.tracing and type(data) is float:
         data = np.float64(data)
@@ -333,7 +344,7 @@ def _add_leaf(tape: Tape, value: Value) -> int:
 
 
 def _copied(tape: Tape, home: Tape, offset: int) -> int:
-    """Copy one node of another recording, whose sources are on this one already; returns its offset."""
+    """Copy one node of another tape, whose sources are on this one already; returns its offset."""
     if offset in home.extras:
         node = home.extras[offset]
         sources = tuple([LITERAL if source < 0 else tape.known[home.serial, source] for source in node.sources])
@@ -345,15 +356,16 @@ def _copied(tape: Tape, home: Tape, offset: int) -> int:
 
 
 def _moved(tape: Tape, home: Tape, source: int) -> int:
-    """Return a source of a packed row of another recording as one of this one."""
+    """Translate a source in a packed row of another tape to this tape."""
     if source >= 0:
         return tape.known[home.serial, source]
     return source if source > BLOCKED else BLOCKED - tape.known[home.serial, BLOCKED - source]
 
 
 def _import(tape: Tape, home: Tape, root: int) -> None:
-    """Copy a node of another recording, and all it was computed from, to this one."""
-    wanted, stack = set[int](), [root]
+    """Copy a node of another tape, and everything it was computed from, to this one."""
+    wanted = set[int]()
+    stack = [root]
     while stack:
         offset = stack.pop()
         if offset in wanted or (home.serial, offset) in tape.known:
@@ -376,12 +388,12 @@ def _import(tape: Tape, home: Tape, root: int) -> None:
         tape.known[home.serial, offset] = copied
     if not any(reader() is tape for reader in home.readers):
         home.readers.append(weakref.ref(tape))
-    # What was copied once should not be copied again for every few rows that follow.
+    # Without a higher limit a new tape would begin soon, and copy the same rows again.
     tape.limit = max(tape.limit, 2 * len(tape.buffer))
 
 
 def stretched(op: Op, operands: Sequence[Any]) -> Sequence[Any]:
-    """Return the operands with every value spread to the shape of all; literals stay as they are."""
+    """Broadcast every value among the operands to their common shape; literals are left as they are."""
     shapes = [np.shape(x._data) if isinstance(x, Value) else np.shape(x) for x in operands]
     first = shapes[0]
     if all(
@@ -391,8 +403,8 @@ def stretched(op: Op, operands: Sequence[Any]) -> Sequence[Any]:
     try:
         shape = np.broadcast_shapes(*shapes)
     except ValueError:
-        given = ", ".join(f"{op.input_name(k)} {shape}" for k, shape in enumerate(shapes))
-        raise ShapeError(f"{op.name} needs shapes that broadcast; got {given}{user_line()}") from None
+        described = ", ".join(f"{op.input_name(k)} {shape}" for k, shape in enumerate(shapes))
+        raise ShapeError(f"{op.name} needs shapes that broadcast; got {described}{user_line()}") from None
     spread = TABLE["spread"]
     return [
         record(spread.bind({"rank": len(own_shape), "shape": shape}), (x,))
@@ -403,13 +415,13 @@ def stretched(op: Op, operands: Sequence[Any]) -> Sequence[Any]:
 
 
 def enter(value: Value) -> tuple[Tape | None, int]:
-    """Return the recording for a packed row of one value, and where the value stands on it."""
+    """Return the tape for a packed row of one value, and the offset of the value there."""
     tape = None if PAUSES.opened and STATE.careful else common_tape((value,))
     return tape, LITERAL if tape is None else place(tape, value)
 
 
 def meet(one: Value, two: Value) -> tuple[Tape | None, int, int]:
-    """Return the recording for a packed row of two values, and where they stand on it."""
+    """Return the tape for a packed row of two values, and the offsets of the values there."""
     tape = None if PAUSES.opened and STATE.careful else common_tape((one, two))
     if tape is None:
         return None, LITERAL, LITERAL
@@ -417,9 +429,9 @@ def meet(one: Value, two: Value) -> tuple[Tape | None, int, int]:
 
 
 def note_place(tape: Tape, offset: int) -> list[FrameType]:
-    """Keep where a traced node was written: its line, and the functions (inside the traced one) and groups around.
+    """Store where a traced node was written: its line, and the enclosing groups and functions of the traced one.
 
-    Returns the frames of the user's code, nearest first.
+    Returns the frames of the user's code, innermost first.
     """
     frames, call = stand()
     if frames:
@@ -437,11 +449,12 @@ def note_place(tape: Tape, offset: int) -> list[FrameType]:
 
 
 def _refused(op: Op, xs: Sequence[Any], error: Exception) -> Exception:
-    given = ", ".join(f"{op.input_name(k)} {np.shape(x)}" for k, x in enumerate(xs))
+    """Make the error for operands that NumPy refused."""
+    described = ", ".join(f"{op.input_name(k)} {np.shape(x)}" for k, x in enumerate(xs))
     kind: type[WiregradError] = ShapeError if isinstance(error, ValueError) else OperandError
     if isinstance(error, np.linalg.LinAlgError | IndexError):
         kind = IndexingError if isinstance(error, IndexError) else SingularError
-    return kind(f"{op.name} cannot take {given}: {error}{user_line()}")
+    return kind(f"{op.name} cannot take {described}: {error}{user_line()}")
 
 
 def no_grad() -> Block[None]:
@@ -456,12 +469,12 @@ def no_grad() -> Block[None]:
 
 
 def carefully() -> Block[Any]:
-    """Record every op in full: no scalar takes its quick way."""
+    """Return a block in which every op is recorded in full, and scalars do not take their fast path."""
     return WATCHES.block(STATE.watch)
 
 
 def group(label: str) -> Block[str]:
-    """Name a region: the nodes recorded inside belong together, and collapse in pictures.
+    """Group the nodes recorded inside under a label; pictures can collapse a group.
 
     >>> with group("layer1"):
     ...     y = Value(2.0) * 3.0
@@ -472,8 +485,8 @@ def group(label: str) -> Block[str]:
 
 
 NAMESPACE: dict[str, Any] = {"PAUSED": PAUSES.opened, "CHOSEN": CHOICES.opened}
-"""The names that the generated code of scalars sees.
+"""The global names of the generated code of scalars.
 
-While `PAUSED` is empty, rows may be appended unasked in all threads; while `CHOSEN` is, no block chooses a convention
-for kinks.
+While `PAUSED` is empty, no block in any thread changes how rows are appended; while `CHOSEN` is empty, no block chooses
+a convention for kinks.
 """

@@ -1,4 +1,4 @@
-"""The circuit behind a value: what define-by-run code recorded, as something to draw, run and ask."""
+"""The circuit behind a value: what define-by-run code recorded, as a circuit to draw, run and inspect."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from wiregrad.ir import INPUT, Circuit
 
 
 def recorded(value: Value) -> tuple[Circuit, list[Any]]:
-    """Return the circuit that computed a value, and what its inputs were: leaves are inputs, by their names.
+    """Return the circuit that computed a value, and the values of its inputs, which are the leaves.
 
     >>> a, b = Value(2.0, name="a"), Value(-3.0, name="b")
     >>> circuit, inputs = recorded(a * b + a)
@@ -38,13 +38,13 @@ def recorded(value: Value) -> tuple[Circuit, list[Any]]:
 
 
 def _name(tape: Tape, offset: int) -> str:
-    """Return what a leaf is called."""
+    """Return the name of a leaf; "x" if it has none."""
     leaf = tape.leaves.get(offset)
     return (notes_of(leaf).name if leaf is not None else tape.names.get(offset)) or "x"
 
 
 def _check_kept(tape: Tape, needed: list[int]) -> None:
-    """Raise if an array that the circuit needs was let go because no derivative reads it."""
+    """Raise if an array that the circuit needs was dropped because no derivative reads it."""
     for offset in needed:
         node = tape.node_at(offset)
         if any(type(x) is Gone and source < 0 for x, source in zip(node.xs, node.sources, strict=True)):

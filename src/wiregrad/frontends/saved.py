@@ -1,8 +1,8 @@
-"""What `forward` of a `Function` keeps for its `backward`, and what that is when backward is itself differentiated.
+"""What the `forward` of a `Function` saves for its `backward`, also when backward itself is differentiated.
 
-What is kept is tied by identity, as in PyTorch: an argument of the call stays that argument, and a result stays the
-result of this very call, so a derivative through it uses the class's own backward. An intermediate result is computed
-again from the recorded arguments; where that is not possible, the second derivative is refused.
+Saved objects are recognised by identity, as in PyTorch. A saved argument stays that argument, and a saved result stays
+the result of this very call, so a derivative through it uses the class's own backward. A saved intermediate result is
+computed again from the recorded arguments; if that is not possible, the second derivative raises.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from wiregrad.ops.array import General
 
 
 class Context:
-    """What forward keeps for backward; the names are PyTorch's."""
+    """The `ctx` of forward and backward, with PyTorch's names."""
 
     def __init__(self, needs_input_grad: tuple[bool, ...]) -> None:
         self.needs_input_grad = needs_input_grad
@@ -36,12 +36,12 @@ class Context:
         self._non_differentiable: tuple[Any, ...] = ()
 
     def save_for_backward(self, *tensors: Any) -> None:
-        """Keep arguments and results of forward for backward."""
+        """Save arguments and results of forward for backward."""
         self.saved_tensors = tensors
 
     @property
     def saved_values(self) -> tuple[Any, ...]:
-        """What `save_for_backward` kept."""
+        """The objects that `save_for_backward` saved."""
         return self.saved_tensors
 
     def mark_non_differentiable(self, *outputs: Any) -> None:
@@ -53,14 +53,14 @@ class Context:
         raise OperandError("mark_dirty has no meaning here: values do not change in place; return a new one")
 
     def set_materialize_grads(self, value: bool) -> None:
-        """Accepted for PyTorch's sake: an absent gradient arrives as zeros."""
+        """Accepted for compatibility with PyTorch; an absent gradient always arrives as zeros."""
 
 
 class OwnNotes(Notes):
-    """Notes of a constant that stands for an argument or result of forward.
+    """Notes of a constant that represents an argument or result of forward.
 
-    A backward that is differentiated must get it from ctx, as the recorded value it stands for. Found anywhere else, in
-    a global or inside an object that is not looked into, it would be a constant in silence; so it raises.
+    A backward that is differentiated must get it from ctx, as the recorded value it represents. From anywhere else (a
+    global, an object that is not searched) it would be taken for a constant without notice; so that raises.
     """
 
     __slots__ = ()
@@ -82,12 +82,12 @@ class OwnNotes(Notes):
 
 
 DIFFERENTIATED: ContextVar[bool] = ContextVar("DIFFERENTIATED", default=False)
-"""Whether a user's backward is running on recorded arguments."""
+"""Whether a user's backward is running on recorded arguments, to be differentiated."""
 
 
 @contextmanager
 def running_backward(*, differentiated: bool) -> Iterator[None]:
-    """Run a user's backward, on recorded arguments or on what forward kept."""
+    """Return a context for a user's backward: on recorded arguments, or on what forward saved."""
     token = DIFFERENTIATED.set(differentiated)
     try:
         yield
@@ -96,7 +96,7 @@ def running_backward(*, differentiated: bool) -> Iterator[None]:
 
 
 class Origin(Enum):
-    """What a kept object is to the call that kept it."""
+    """What a saved object is in the call that saved it."""
 
     CONSTANT = auto()
     INPUT = auto()
@@ -105,7 +105,7 @@ class Origin(Enum):
 
 
 class Tie(NamedTuple):
-    """The origin of a kept object, and its position among the inputs or outputs."""
+    """The origin of a saved object, and its position among the inputs or outputs."""
 
     origin: Origin
     position: int = 0
@@ -114,11 +114,11 @@ class Tie(NamedTuple):
 CONSTANT = Tie(Origin.CONSTANT)
 INTERMEDIATE = Tie(Origin.INTERMEDIATE)
 Forward = Callable[[Context, Sequence[Any]], Any]
-"""Runs a class's forward: `(ctx, inputs)`, the inputs being those arguments that are values."""
+"""A function `(ctx, inputs)` that runs a class's forward; the inputs are the arguments that are values."""
 
 
 class ForwardRun:
-    """One run of forward on constants: its results, what it kept, and what it kept is tied to."""
+    """One run of forward on constants: its results, what it saved, and the origins of the saved objects."""
 
     def __init__(self, forward: Forward, xs: Sequence[Any], args: Sequence[Any], needs: tuple[bool, ...]) -> None:
         self.point = tuple(xs)
@@ -137,12 +137,12 @@ class ForwardRun:
         self.ties = {name: find.ties(name, item) for name, item in vars(self.ctx).items()}
 
     def is_at(self, xs: Sequence[Any]) -> bool:
-        """Return whether it ran on these very numbers."""
+        """Return whether it ran on exactly these numbers."""
         return all(_same_bits(data_of(x), number) for x, number in zip(xs, self.point, strict=True))
 
 
 class _TieFinder:
-    """Finds by identity what kept objects are to a call."""
+    """Finds the origins of saved objects by identity."""
 
     def __init__(self, inputs: Sequence[Value], args: Sequence[Any], outputs: Sequence[Any]) -> None:
         known = [(x, Tie(Origin.INPUT, k)) for k, x in enumerate(inputs)]
@@ -151,7 +151,7 @@ class _TieFinder:
         self.known = known
 
     def ties(self, name: str, item: Any) -> list[Tie]:
-        """Return what each leaf of a kept container is tied to."""
+        """Return the origin of each leaf of a saved container."""
         return [self._tie(kept, saved=name == "saved_tensors") for kept in flatten(item)[0]]
 
     def _tie(self, kept: Any, *, saved: bool) -> Tie:
@@ -163,7 +163,7 @@ class _TieFinder:
             if one is kept:
                 return tie
         if not saved:
-            # As in PyTorch, a number put on ctx as an attribute is a constant.
+            # As in PyTorch, a number stored as an attribute of ctx is a constant.
             return INTERMEDIATE if isinstance(kept, Value) else CONSTANT
         holders = {tie for one, tie in self.known if data_of(one) is kept}
         return holders.pop() if len(holders) == 1 else INTERMEDIATE
@@ -177,19 +177,21 @@ class Rerunnable(Protocol):
         """The name of the class."""
 
     def forward(self, ctx: Context, inputs: Sequence[Any]) -> Any:
-        """Run forward on whatever is given in the places of the inputs."""
+        """Run forward with the given inputs."""
 
     def run_forward(self, xs: Sequence[Any]) -> ForwardRun:
         """Run forward on numbers."""
 
 
 class RecordedContext:
-    """Makes the context for a backward that is recorded: what forward kept, as recorded values."""
+    """Builds the ctx for a backward that is recorded: what forward saved, as recorded values."""
 
     def __init__(
         self, call: Rerunnable, run: ForwardRun, xs: Sequence[Any], outputs: Callable[[], Sequence[Any]]
     ) -> None:
-        self.call, self.run, self.xs = call, run, xs
+        self.call = call
+        self.run = run
+        self.xs = xs
         origins = {tie.origin for ties in run.ties.values() for tie in ties}
         self.outputs = outputs() if Origin.OUTPUT in origins else ()
         self.again: Context | None = None
@@ -197,13 +199,13 @@ class RecordedContext:
             self._run_again()
 
     def _run_again(self) -> None:
-        """Run forward on the recorded arguments; while tracing, this also certifies the numbers that it looks at."""
+        """Run forward on the recorded arguments; while tracing, this also certifies the numbers that it reads."""
         again = Context(self.run.ctx.needs_input_grad)
         try:
             self.call.forward(again, self.xs)
         except Exception:
-            # Forward works on numbers alone. Reading a traced value's data certifies it, so attributes of ctx are
-            # taken to belong to this point.
+            # Forward works on plain numbers only. Reading a traced value's data certifies it: attributes of ctx are
+            # valid at this point only.
             for x in self.xs:
                 _ = x.data if isinstance(x, Value) else x
         else:
@@ -218,7 +220,7 @@ class RecordedContext:
         return ctx
 
     def _record(self, name: str, item: Any) -> Any:
-        """Return a kept container with its leaves as recorded values."""
+        """Return a saved container with its leaves as recorded values."""
         leaves, tree = flatten(item)
         again = flatten(getattr(self.again, name, None))[0]
         again += [None] * (len(leaves) - len(again))
@@ -234,12 +236,12 @@ class RecordedContext:
         return unflatten(tree, leaves)
 
     def _opaque(self, name: str, k: int, kept: Any) -> Any:
-        """Return a kept number as a value that depends on the arguments in a way that cannot be differentiated."""
+        """Return a saved number as a value that depends on the arguments but has no derivative."""
         op = KEPT_NUMBER.once(source=KeptNumber(self.call, name, k))
         return finish(common_tape(self.xs), op, self.xs, [data_of(x) for x in self.xs], kept)
 
     def _lets_numbers_out(self) -> bool:
-        """Return whether forward computes with numbers that it took out of the recording."""
+        """Return whether forward computes with plain numbers that it read from values."""
         if self.again is None:
             return True
         tape = Tape(tracing=True)
@@ -250,13 +252,13 @@ class RecordedContext:
                 return True
         if tape.leak is not None or tape.refusal is not None:
             return True
-        # A condition that steered forward picks a constant; a number makes one that depends on the arguments.
+        # A condition that was read selects among constants; a number that was read makes the result depend on it.
         return any(np.asarray(check.outcome).dtype.kind in "fc" for check in tape.certificates)
 
 
 @dataclass(frozen=True, eq=False)
 class KeptNumber:
-    """One of the numbers that forward keeps: a leaf of an attribute of ctx."""
+    """A number that forward saves: a leaf of an attribute of ctx."""
 
     call: Rerunnable
     attribute: str
@@ -268,7 +270,7 @@ class KeptNumber:
         return f"{self.call.called}.{self.attribute}"
 
     def compute(self, *xs: Any) -> Any:
-        """Return the number at a point."""
+        """Run forward at a point and return the number that it saves there."""
         return data_of(flatten(getattr(self.call.run_forward(xs).ctx, self.attribute))[0][self.leaf])
 
 
@@ -300,7 +302,7 @@ KEPT_NUMBER = TABLE.register(
 
 @contextmanager
 def on_constants() -> Iterator[None]:
-    """Run a method of a user's class on constants: nothing is recorded, and its numbers may be looked at."""
+    """Return a context for a method of a user's class on constants: nothing is recorded, and numbers may be read."""
     tape = STATE.tape
     refusal = None if tape is None else tape.refusal
     rows = 0 if tape is None else len(tape.buffer)
@@ -315,7 +317,7 @@ def on_constants() -> Iterator[None]:
 
 
 def _own_number(x: Any) -> Any:
-    """Return the data of an input, a float64 number as an object of its own, so that it is known by identity."""
+    """Return the data of an input; a float is copied to a new object, so that it can be recognised by identity."""
     return float(x) * 1.0 if isinstance(x, float) else x
 
 
@@ -326,5 +328,6 @@ def _is_recorded(item: Any) -> bool:
 def _same_bits(one: Any, two: Any) -> bool:
     if one is two:
         return True
-    a, b = np.asarray(one), np.asarray(two)
+    a = np.asarray(one)
+    b = np.asarray(two)
     return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()

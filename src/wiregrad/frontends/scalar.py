@@ -1,12 +1,12 @@
-"""Ops on scalars, as Python functions written from the op table.
+"""Ops on scalars: Python functions that are generated from the op table.
 
-For each op of one or two inputs whose records know how to write themselves in Python, one function is generated: it
-computes the value and the slopes on Python floats and appends one packed row, without a NumPy call. The slopes are
-the record's own `partials`, run once on a builder and simplified. Where Python raises and NumPy answers (1/0,
-exp(1000), log(-1)), and where a thread has chosen another convention for kinks, the general path takes over.
+One function is generated for each op of one or two inputs that can be written in Python. It computes the value and the
+slopes on Python floats and appends one packed row, without a NumPy call. The slopes come from the record's `partials`,
+run once on a builder and simplified. The general path takes over where Python raises but NumPy returns inf or NaN (1/0,
+exp(1000), log(-1)), and where a thread has chosen another convention for kinks.
 
-Each function comes in two flavours, one per class of its result: `Scalar` where the plain program computes a Python
-float, `NumpyScalar` where it computes an np.float64. The flavours differ in nothing else.
+Each function comes in two flavours, one per class of its result: `Scalar` where the program without recording computes
+a Python float, `NumpyScalar` where it computes an np.float64. The flavours differ in nothing else.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from wiregrad.ops.flow import Masked
 from wiregrad.passes import simplify
 
 SCALAR_OPS: dict[Op, Callable[..., Any]] = {}
-"""The functions of ops on scalars."""
+"""The function that applies each op to scalars."""
 
 NAMESPACE.update(
     chosen=chosen_convention,
@@ -137,17 +137,17 @@ _REST = """
 
 
 class Flavour(NamedTuple):
-    """The words in which the two kinds of functions on scalars differ."""
+    """The words in the templates that differ between the two kinds of scalars."""
 
     result: str
     """The class of the result."""
     both: str
-    """Whether the other operand is a scalar that the function takes as it is."""
+    """The condition under which the other operand is a scalar that needs no conversion."""
     prefix: str
-    """Stands before the names of the functions that take over where no packed row is made."""
+    """Prefix of the functions that take over where no packed row can be made."""
 
     def words(self) -> dict[str, str]:
-        """Return what the templates ask for by name."""
+        """Return the values of the templates' fields."""
         helpers = ("quietly", "apart", "general", "recorded")
         return {"result": self.result, **{name: f"{self.prefix}{name}" for name in helpers}}
 
@@ -159,30 +159,32 @@ NUMPY = Flavour("NumpyScalar", "kind is NumpyScalar or kind is Scalar", "")
 def scalar_function(
     op: Elementwise, *, reflected: bool = False, flavour: Flavour = PYTHON
 ) -> Callable[..., Any] | None:
-    """Return the generated function `(self)` or `(self, other)` of an op; None if the op cannot be written so.
+    """Return the generated function `(self)` or `(self, other)` of an op; None if it cannot be written in Python.
 
-    Reflected, `other` is the first operand.
+    With `reflected`, `other` is the first operand.
     """
     key = f"{'r_' if reflected else ''}{op.name}"
     name = f"made_{flavour.prefix}{key}"
-    found: Callable[..., Any] | None = NAMESPACE.get(name)
-    if found is None and name not in NAMESPACE:
+    function: Callable[..., Any] | None = NAMESPACE.get(name)
+    if function is None and name not in NAMESPACE:
         text = _unary(op, flavour) if len(op.inputs) == 1 else _binary(op, flavour, reflected=reflected)
         if text is not None:
             NAMESPACE[f"OP_{op.name}"] = op
             exec(compile(text, f"<wiregrad scalar {key}>", "exec"), NAMESPACE)
-            found = NAMESPACE.pop(op.name)
-        NAMESPACE[name] = found
-    return found
+            function = NAMESPACE.pop(op.name)
+        NAMESPACE[name] = function
+    return function
 
 
 def _unary(op: Elementwise, flavour: Flavour) -> str | None:
+    """Return the Python text of an op of one input; None if it has none."""
     slopes = Slopes.of(op, 0, [0])
     if slopes is None:
         return None
     (x,) = op.inputs
     words = {"name": op.name, "operands": "(self,)", **flavour.words()}
-    forward, divert = _written(op, op.inputs), _divert(op, "(self,)", flavour)
+    forward = _written(op, op.inputs)
+    divert = _divert(op, "(self,)", flavour)
     head = _ONE.format(x=x, divert=divert, forward=forward, slopes=slopes.text(12), **words)
     entered = _ENTER.format(masks=slopes.masks("i"), **words)
     row = _APPEND.format(p=slopes.names[0], q="0.0", i="i", j="LITERAL", code=TABLE.code(op), **words)
@@ -190,14 +192,17 @@ def _unary(op: Elementwise, flavour: Flavour) -> str | None:
 
 
 def _binary(op: Elementwise, flavour: Flavour, *, reflected: bool) -> str | None:
+    """Return the Python text of an op of two inputs; None if it has none."""
     wires, literal = (1, 0) if reflected else (0, 1)
     both = Slopes.of(op, 0, [0, 1])
     mode = encode(Convention.MIN_NORM, [literal]) if op.kinks else 0
     one = Slopes.of(op, mode, [wires])
     if both is None or one is None:
         return None
-    own, other = op.inputs[wires], op.inputs[literal]
-    forward, code = _written(op, op.inputs), TABLE.code(op)
+    own = op.inputs[wires]
+    other = op.inputs[literal]
+    forward = _written(op, op.inputs)
+    code = TABLE.code(op)
     operands = "(other, self)" if reflected else "(self, other)"
     words = {"name": op.name, "operands": operands, "code": code, **flavour.words()}
     row = (
@@ -207,12 +212,12 @@ def _binary(op: Elementwise, flavour: Flavour, *, reflected: bool) -> str | None
     )
     text = f"\ndef {op.name}(self, other):\n    kind = type(other)\n"
     if not reflected or flavour is NUMPY:
-        # Two values of Python's kind never meet reflected: Python asks the first one.
+        # Of two `Scalar` operands Python always calls the method of the first, so the reflected method never sees both.
         text += _two(op, both, flavour, words, reflected=reflected)
-    way = {"divert": _divert(op, operands, flavour), "forward": forward, "slopes": one.text(12)}
+    lines = {"divert": _divert(op, operands, flavour), "forward": forward, "slopes": one.text(12)}
     return (
         text
-        + _LITERAL.format(x=own, literal=other, **way, **words)
+        + _LITERAL.format(x=own, literal=other, **lines, **words)
         + _ENTER.format(masks=one.masks("i"), **words)
         + _APPEND.format(**row, **words)
         + _REST.format(**words)
@@ -220,40 +225,42 @@ def _binary(op: Elementwise, flavour: Flavour, *, reflected: bool) -> str | None
 
 
 def _two(op: Elementwise, slopes: Slopes, flavour: Flavour, words: dict[str, Any], *, reflected: bool) -> str:
-    """Return the lines for two scalars."""
+    """Return the lines for two scalar operands."""
     a, b = op.inputs
     one, two = ("other", "self") if reflected else ("self", "other")
-    way = {"a": a, "b": b, "one": one, "two": two, "both": flavour.both, "forward": _written(op, op.inputs)}
+    fields = {"a": a, "b": b, "one": one, "two": two, "both": flavour.both, "forward": _written(op, op.inputs)}
     divert = _divert(op, f"({one}, {two})", flavour)
-    head = _TWO.format(divert=divert, slopes=slopes.text(12), masks=slopes.masks("ij"), **way, **words)
+    head = _TWO.format(divert=divert, slopes=slopes.text(12), masks=slopes.masks("ij"), **fields, **words)
     return head + _APPEND.format(p=slopes.names[0], q=slopes.names[1], i="i", j="j", **words)
 
 
 def _divert(op: Elementwise, operands: str, flavour: Flavour) -> str:
-    """Return the line that leaves a kinked op to `record` where another convention than that of rows is chosen."""
+    """Return the line that hands an op with kinks to `record_op` if a convention other than that of rows is chosen."""
     if not has_kinks(op):
         return "pass"
-    # Where the environment chooses, every thread has to ask.
+    # If the environment sets the convention, every call has to look it up.
     asked = "" if default_convention() else "CHOSEN and "
     return f"if {asked}chosen(): return {flavour.prefix}quietly(OP_{op.name}, {operands})"
 
 
 def is_quick(op: Elementwise) -> bool:
-    """Return whether an op is one for which a function can be generated."""
+    """Return whether a scalar function can be generated for an op."""
     return bool(op.c or op.python) and len(op.inputs) <= 2 and not op.takes_bool and any(op.partials)
 
 
 class Slopes:
-    """The slopes of an op as lines of Python, made from its record."""
+    """The slopes of an op as lines of Python, generated from its record."""
 
     def __init__(self, circuit: Circuit, slots: list[int]) -> None:
         self.slots = slots
-        self.lines, self.names, self.conditions = list[str](), dict[int, str](), dict[int, str]()
+        self.lines = list[str]()
+        self.names = dict[int, str]()
+        self.conditions = dict[int, str]()
         self._write(circuit)
 
     @classmethod
     def of(cls, op: Elementwise, mode: int, slots: list[int]) -> Slopes | None:
-        """Return the slopes for some inputs; None if a step of them cannot be written in Python."""
+        """Return the slopes for some inputs; None if an op in them cannot be written in Python."""
         if not is_quick(op):
             return None
         builder = Builder(finite=False)
@@ -262,7 +269,11 @@ class Slopes:
         labels: dict[str, Any] = {}
         for slot in slots:
             flow = op.local(slot, ports, y, mode)
-            mask, slope = (flow.mask, flow.value) if type(flow) is Masked else (None, 0.0 if flow is None else flow)
+            slope = 0.0 if flow is None else flow
+            mask = None
+            if type(flow) is Masked:
+                slope = flow.value
+                mask = flow.mask
             labels[f"slope{slot}"] = slope if hasattr(slope, "builder") else builder.constant(slope)
             if flow is None:
                 labels[f"mask{slot}"] = builder.apply("isnan", builder.constant(0.0))
@@ -285,7 +296,7 @@ class Slopes:
             else:
                 assert isinstance(row.op, Elementwise)
                 text = _written(row.op, [written[k] for k in row.sources])
-                # What is read once is written where it is read: a branch of `where` that is not taken costs nothing.
+                # An expression that is read once is inlined: the branch of a `where` that is not taken costs nothing.
                 if readers[row.node] > 1:
                     self.lines.append(f"t{row.node} = {text}")
                     text = f"t{row.node}"
@@ -298,19 +309,19 @@ class Slopes:
                 self.names[slot] = f"s{slot}"
 
     def text(self, indent: int) -> str:
-        """Return the lines."""
+        """Return the lines as text with an indentation."""
         return f"\n{' ' * indent}".join(self.lines or ["pass"])
 
     def masks(self, letters: str) -> str:
-        """Return the lines that block the wires a mask says so of."""
+        """Return the lines that block a wire where the mask of its slope is false."""
         wires = dict(zip(self.slots, letters, strict=True))
-        lines = [f"if not ({held}): {wires[slot]} = BLOCKED - {wires[slot]}" for slot, held in self.conditions.items()]
+        lines = [f"if not ({mask}): {wires[slot]} = BLOCKED - {wires[slot]}" for slot, mask in self.conditions.items()]
         return "\n        ".join(lines or ["pass"])
 
 
 @cache
 def on_floats(op: Elementwise) -> str:
-    """Return the op on Python floats, as text with the inputs in braces; may raise where NumPy answers inf or NaN.
+    """Return an op on Python floats as text, with the inputs in braces; may raise where NumPy returns inf or NaN.
 
     >>> on_floats(TABLE["exp"])
     'math.exp({x})'
@@ -319,13 +330,14 @@ def on_floats(op: Elementwise) -> str:
 
 
 def _text_of(name: str) -> tuple[tuple[str, ...], str]:
-    """Return inputs and text of an op of the table."""
+    """Return the inputs and the C text of an op of the table."""
     op = TABLE[name]
     assert isinstance(op, Elementwise)
     return op.inputs, op.c
 
 
 def _written(op: Elementwise, operands: Any) -> str:
+    """Return the Python text of an op applied to operands that are text."""
     if not (op.c or op.python):
         raise OperandError(f"{op.name} has no Python text")
     safe = [text if _ATOM.fullmatch(text) else f"({text})" for text in operands]
@@ -337,69 +349,72 @@ def _constant(value: Any) -> str:
 
 
 def _quietly(op: Elementwise, operands: tuple[Any, ...]) -> Any:
-    """Record an op where Python raises and NumPy answers; a number is as quiet there as everywhere else."""
+    """Record an op where Python raises but NumPy returns inf or NaN, without NumPy's warnings."""
     with np.errstate(all="ignore"):
         return record(op, operands)
 
 
 def _apart(op: Elementwise, operands: tuple[Any, ...], y: float) -> Any:
-    """Return the result of an op that no packed row is made for: nothing is recorded, or with more care than usual."""
+    """Return the result of an op that gets no packed row: it is recorded in full, or not at all."""
     return _quietly(op, operands) if STATE.careful else leaf(y, constant=True, number=NumpyScalar)
 
 
 def _apart_in_python(op: Elementwise, operands: tuple[Any, ...], y: float) -> Any:
-    """Return what `_apart` does, as Python's number."""
+    """As `_make_unrecorded`, for a result that is a Python number."""
     return as_python(_quietly(op, operands)) if STATE.careful else leaf(y, constant=True)
 
 
 def _general(op: Elementwise, operands: tuple[Any, ...]) -> Any:
-    """Apply an op where one operand is neither a scalar nor a plain number."""
+    """Apply an op if one operand is neither a scalar nor a Python number."""
     for operand in operands:
         if isinstance(operand, np.floating | np.integer):
-            # A number of NumPy's counts as the number it is; float64 is what both become.
+            # A NumPy number is converted to a Python float, since the result is float64 either way.
             return op(*(float(x) if isinstance(x, np.floating | np.integer) else x for x in operands))
     return record(op, operands)
 
 
 def _in_python(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function of an op and its operands whose result is Python's where all operands are."""
+    """Wrap a function of an op and its operands: the result is a Python number if all operands are."""
 
-    def helper(op: Elementwise, operands: tuple[Any, ...]) -> Any:
-        found = function(op, operands)
-        return as_python(found) if all(map(is_python, operands)) else found
+    def apply_in_python(op: Elementwise, operands: tuple[Any, ...]) -> Any:
+        result = function(op, operands)
+        return as_python(result) if all(map(is_python, operands)) else result
 
-    return helper
+    return apply_in_python
 
 
 def _lazily(op: Elementwise, name: str, owner: type[Scalar], *, reflected: bool = False) -> Callable[..., Any]:
-    """Return a method that puts the generated one in its place when it is first called."""
+    """Return a method that replaces itself by the generated one when it is first called."""
 
-    def first(self: Scalar, *other: Any) -> Any:
-        made = scalar_function(op, reflected=reflected, flavour=FLAVOURS[owner])
+    def generate_and_call(self: Scalar, *other: Any) -> Any:
+        generated = scalar_function(op, reflected=reflected, flavour=FLAVOURS[owner])
 
-        def fallback(self: Scalar, *rest: Any) -> Any:
+        def record_instead(self: Scalar, *rest: Any) -> Any:
             helper = NAMESPACE[f"{FLAVOURS[owner].prefix}recorded"]
             return helper(op, (*rest, self) if reflected else (self, *rest))
 
-        chosen = made or fallback
+        chosen = generated or record_instead
         setattr(owner, name, chosen)
         return chosen(self, *other)
 
-    return first
+    return generate_and_call
 
 
 def _applied(op: Elementwise) -> Callable[..., Any]:
-    """Return a function of an op's operands, at least one of which is a scalar; its result is NumPy's."""
+    """Return a function that applies an op to operands, at least one of them a scalar; the result is NumPy's."""
 
-    def apply(*operands: Any) -> Any:
+    def apply_to_scalars(*operands: Any) -> Any:
         reflected = type(operands[0]) not in FLAVOURS
-        made = scalar_function(op, reflected=reflected, flavour=NUMPY)
-        return record(op, operands) if made is None else made(*reversed(operands) if reflected else operands)
+        generated = scalar_function(op, reflected=reflected, flavour=NUMPY)
+        if generated is None:
+            return record(op, operands)
+        return generated(*reversed(operands) if reflected else operands)
 
-    return apply
+    return apply_to_scalars
 
 
 def _operators(owner: type[Scalar]) -> None:
+    """Give a class of scalars its arithmetic operators."""
     for spelling, python in ARITHMETIC.items():
         op = TABLE.infix[spelling]
         assert isinstance(op, Elementwise)
@@ -411,7 +426,7 @@ def _operators(owner: type[Scalar]) -> None:
 
 
 def install(op: Elementwise) -> None:
-    """Make an op of the table quick on scalars."""
+    """Give scalars the generated function of an op, and its method if it has one input."""
     if is_quick(op):
         SCALAR_OPS[op] = _applied(op)
         if len(op.inputs) == 1:
@@ -421,14 +436,14 @@ def install(op: Elementwise) -> None:
 
 
 def _compare(spelling: str) -> Callable[[Scalar, Any], Any]:
-    """Return a comparison of Python's numbers: a bool, as Python gives."""
+    """Return a comparison method for Python numbers, whose result is a bool."""
     op = TABLE.infix[spelling]
     compare: Callable[[Any, Any], bool] = getattr(operator, COMPARISONS[spelling])
 
     def method(self: Scalar, other: Any) -> Any:
         kind = type(other)
         if NAMESPACE["PAUSED"] and tracing():
-            # A value from outside may steer the function that is traced.
+            # A value from outside may steer the function that is being traced.
             return record(op, (self, other))
         if kind is Scalar:
             if LOOKUPS and spelling == "==":
@@ -442,7 +457,7 @@ def _compare(spelling: str) -> Callable[[Scalar, Any], Any]:
 
 
 def _compare_in_numpy(spelling: str) -> Callable[[NumpyScalar, Any], Any]:
-    """Return a comparison of NumPy's numbers: an np.bool_, as NumPy gives."""
+    """Return a comparison method for NumPy numbers, whose result is an np.bool_."""
     op = TABLE.infix[spelling]
     compare: Callable[[Any, Any], bool] = getattr(operator, COMPARISONS[spelling])
 
@@ -470,7 +485,7 @@ def _apply(self: Scalar, op: Op, operands: tuple[Any, ...]) -> Any:
 
 
 FLAVOURS: dict[type[Scalar], Flavour] = {Scalar: PYTHON, NumpyScalar: NUMPY}
-"""The flavour of the operators and methods of each class."""
+"""The flavour of each class of scalars."""
 
 
 def start() -> None:

@@ -1,4 +1,4 @@
-"""Cut a formula into tokens and statements."""
+"""Split a formula into tokens and statements."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789")
 
 
 class Token(NamedTuple):
-    """A number, a name, a sign, or the end of a statement, and where it begins."""
+    """A number, a name, a sign or the end of a statement, with its position."""
 
     kind: str
     text: str
@@ -21,7 +21,7 @@ class Token(NamedTuple):
 
 
 def _tokenizer() -> re.Pattern[str]:
-    """Return the pattern of one token; the operators are those of the op table."""
+    """Compile the pattern of one token; the operators are those of the op table."""
     signs = sorted({*TABLE.infix, *TABLE.prefix, *"(),="}, key=len, reverse=True)
     return re.compile(
         r"(?P<space>[ \t\r]+)"
@@ -33,7 +33,7 @@ def _tokenizer() -> re.Pattern[str]:
 
 
 class Scanner:
-    """Reads the characters of a formula."""
+    """Splits the text of a formula."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -42,7 +42,8 @@ class Scanner:
         raise FormulaError(message, self.text, offset)
 
     def _tokens(self) -> Iterator[Token]:
-        offset, pattern = 0, _tokenizer()
+        offset = 0
+        pattern = _tokenizer()
         while offset < len(self.text):
             match = pattern.match(self.text, offset)
             if match is None:
@@ -55,7 +56,7 @@ class Scanner:
         yield Token("end", "", len(self.text))
 
     def _name(self, text: str, offset: int) -> str:
-        """Return a name in its normal form; letters and digits that cannot be part of one are refused."""
+        """Return a name in Unicode normal form; raises for characters that cannot be part of a name."""
         if not text.isidentifier():
             end = next(k for k in range(1, len(text) + 1) if not text[:k].isidentifier())
             sign = text[end - 1]
@@ -65,7 +66,7 @@ class Scanner:
         return normal(text)
 
     def statements(self) -> Iterator[list[Token]]:
-        """Cut the tokens at `;` and at new lines outside parentheses; the closing token stays on."""
+        """Split the tokens at `;` and at newlines outside parentheses; the closing token is included."""
         statement: list[Token] = []
         depth = 0
         for token in self._tokens():
@@ -76,9 +77,10 @@ class Scanner:
             if token.kind == "end":
                 if len(statement) > 1:
                     yield statement
-                statement, depth = [], 0
+                statement = []
+                depth = 0
 
 
 def target_of(tokens: list[Token]) -> Token | None:
-    """Return the name that a statement gives, if it is `name = ...`."""
+    """Return the name that a statement assigns, if it is `name = ...`."""
     return tokens[0] if tokens[0].kind == "name" and tokens[1].text == "=" else None

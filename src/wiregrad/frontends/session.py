@@ -1,7 +1,7 @@
 """One function recorded at one point, and the sweeps from its results to its arguments.
 
-Nested sessions share the outer one's recording. A sweep runs on numbers, or, where its result may be differentiated
-again, on recorded values.
+Nested sessions share the tape of the outer one. A sweep runs on plain numbers, or on recorded values if its result may
+be differentiated again.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ Argnums = int | Sequence[int]
 
 
 class Session:
-    """One function recorded at one point: where its arguments stand, and how to sweep from its results to them."""
+    """One function recorded at one point: the offsets of its arguments, and the sweeps from its results to them."""
 
     def __init__(self, tape: Tape | None = None) -> None:
         self.alone = STATE.paused and tape is None and not tracing()
-        """Whether it runs under no_grad: then nothing outside can be differentiated by."""
+        """Whether it runs under no_grad: then no gradient flows to values from outside."""
         self.outer = None if self.alone else tape or STATE.tape
         self.tape = self.outer or Tape(apart=self.alone)
         self.start = len(self.tape.buffer)
@@ -49,7 +49,7 @@ class Session:
         self.data: list[Any] = []
 
     def lift(self, leaf: Any, what: Callable[[], str]) -> Value:
-        """Return an argument as a node of the recording."""
+        """Return an argument as a new node of the tape."""
         if type(leaf) is np.ndarray and leaf.dtype == np.float64 and leaf.ndim:
             value = lifted(self.tape, own(leaf))
         elif type(leaf) is float:
@@ -68,13 +68,13 @@ class Session:
         return value
 
     def where(self, result: Any) -> int | None:
-        """Return where a result stands, None if no argument can have moved it."""
+        """Return the offset of a result; None if it cannot depend on an argument."""
         if not isinstance(result, Value) or result._tape is not self.tape or result._index < self.start:
             return None
         return result._index
 
     def connected(self, stop: int) -> bool:
-        """Return whether something besides the arguments, that may be differentiated by, moved the results."""
+        """Return whether the results depend on values besides the arguments that a gradient may flow to."""
         if self.alone:
             return False
         if not self.start:
@@ -84,15 +84,15 @@ class Session:
         return any(0 <= source < self.start for _, node in self.tape.nodes(self.start, stop) for source in node.sources)
 
     def finish(self) -> None:
-        """Close the recording, unless somebody else still writes on it."""
+        """Close the tape, unless an outer session or a leaf still needs it."""
         if self.outer is None and (self.alone or not self.tape.leaves):
             self.tape.owner = None
 
     def pull(self, seeds: list[tuple[int, Any]], *, recorded: bool | None = None, spend: bool = False) -> list[Any]:
-        """Return the gradient by every argument, given cotangents of results.
+        """Return the gradient of every argument, given cotangents of results.
 
-        The sweep is recorded if it is to be differentiated again; unless told, that is found out. The recording is
-        spent if this is the last sweep over it.
+        `recorded` says whether the sweep is recorded, to be differentiated again; by default this is found out.
+        `spend=True` says that this is the last sweep over the tape, so that its memory can be freed.
         """
         if not seeds:
             return [zero_like(data) for data in self.data]
@@ -118,7 +118,7 @@ class Session:
         span = Span(self.tape, self.start, stop, self.offsets)
         starts = span.seeded(seeds)
         if self.tape.owner is None:
-            # The function's own recording is over: what is recorded is where the cotangents come from.
+            # This tape is closed: the sweep is recorded on the tape of the cotangents.
             flows = reverse(span, Numbers(span), starts, Hooks(span))
         elif STATE.watch is not None:
             flows = self._pull_watched(span, starts)
@@ -128,7 +128,7 @@ class Session:
         return [self._at(flows, offset) for offset in self.offsets]
 
     def _pull_watched(self, span: Span, starts: dict[int, Any]) -> list[Any]:
-        """Sweep on values with every wire looked at; what the rules record on the way is not looked at again."""
+        """Sweep on values and show every wire to the watcher, but not the ops that derivative rules record."""
         sweep = STATE.watch.sweeping(span, Views(span))
         with STATE.on(self.tape), unwatched():
             flows = reverse(span, Views(span), starts, sweep)
@@ -138,13 +138,13 @@ class Session:
     def push(self, tangents: list[Any], results: list[Any]) -> list[Any]:
         """Return the tangent of every result, given tangents of the arguments."""
         places = [self.where(result) for result in results]
-        found = [k for k in places if k is not None]
-        if not found:
+        offsets = [offset for offset in places if offset is not None]
+        if not offsets:
             return [zero_like(data_of(result)) for result in results]
-        stop = max(found) + STRIDE
+        stop = max(offsets) + STRIDE
         span = Span(self.tape, self.start, stop, self.offsets)
         on_values = self.connected(stop) or any(isinstance(t, Value) for t in tangents)
-        # An argument that no result can depend on may stand behind the last of them.
+        # An argument behind the last result cannot have an effect on any of them.
         seeds = {span.index(o): t for o, t in zip(self.offsets, tangents, strict=True) if o < stop}
         values = Views(span) if on_values else Numbers(span)
         watch = STATE.watch
@@ -152,15 +152,15 @@ class Session:
             flows = forward(span, values, seeds)
             if watch is not None:
                 watch.pushed(span, values, flows)
-        found = [
+        pushed = [
             zero_like(data_of(result)) if k is None else settled(flows[span.index(k)], data_of(result))
             for k, result in zip(places, results, strict=True)
         ]
-        return distinct(found, zip(places, tangents, strict=False))
+        return distinct(pushed, zip(places, tangents, strict=False))
 
 
 def unwatched() -> AbstractContextManager[Any, Any]:
-    """Return a block in which nobody looks at what is recorded."""
+    """Return a block in which the watcher does not see what is recorded."""
     return nullcontext() if STATE.watch is None else WATCHES.block(None)
 
 
@@ -169,7 +169,7 @@ def _offset(seed: tuple[int, Any]) -> int:
 
 
 class Numbers:
-    """The nodes of a span as plain numbers and arrays; what no rule reads may be gone."""
+    """The nodes of a span as plain numbers and arrays; an array that no rule reads may have been dropped."""
 
     def __init__(self, span: Span) -> None:
         self.span = span
@@ -183,15 +183,15 @@ class Numbers:
         return self.at(offset, self.span.read.get(offset, data) if type(data) is Gone else data)
 
     def at(self, offset: int, data: Any) -> Any:
-        """Return a node, given its offset and what it carried; rules divide, so numbers are NumPy's."""
+        """Return the data of a node; numbers become NumPy's, because derivative rules divide."""
         return np.float64(data) if type(data) is float else data
 
 
 class Views(Numbers):
-    """The nodes of a span as values, so that what is computed with them is recorded."""
+    """The nodes of a span as values, so that a sweep over them is recorded."""
 
     def at(self, offset: int, data: Any) -> Any:
-        """Return a node as a value; what is gone stays gone."""
+        """Return a node as a value; a dropped array stays dropped."""
         if type(data) is Gone:
             return data
         tape = self.span.tape
@@ -201,23 +201,23 @@ class Views(Numbers):
 
 
 class Hooks:
-    """Runs the hooks of values as their gradients are complete."""
+    """Runs the hooks of values when their gradients are complete."""
 
     def __init__(self, span: Span) -> None:
         self.hooks = {span.index(offset): hooks for offset, hooks in span.tape.hooks.items() if offset >= span.start}
 
     def node(self, row: Row, upstream: Any) -> Any:
-        """Return the gradient as the hooks leave it; None if there are none."""
+        """Return the gradient after the node's hooks; None if it has no hooks."""
         for hook in self.hooks.get(row.node, ()):
             upstream = hook(upstream)
         return upstream if row.node in self.hooks else None
 
     def wire(self, row: Row, slot: int, sent: Any) -> None:
-        """Do nothing."""
+        """Ignore what is sent along a wire."""
 
 
 def lifted(tape: Tape, data: Any, number: type[Scalar] = NumpyScalar) -> Value:
-    """Return a new input of a recording; `number` says whether a real number is Python's or NumPy's."""
+    """Append an input to a tape; `number` says whether a real number is Python's or NumPy's."""
     if not tape.tracing or type(data) is not float:
         return wrapped(tape, tape.append(new_extra((INPUT, (), (), data, 0))), data, number)
     data = np.float64(data)
@@ -225,43 +225,43 @@ def lifted(tape: Tape, data: Any, number: type[Scalar] = NumpyScalar) -> Value:
     return as_python(value) if number is Scalar else value
 
 
-def distinct(results: list[Any], given: Iterable[tuple[Any, Any]]) -> list[Any]:
-    """Return results that their receiver may change: none of them shares memory with another or with what was given."""
-    taken = {id(seed) for _, seed in given}
+def distinct(results: list[Any], passed: Iterable[tuple[Any, Any]]) -> list[Any]:
+    """Copy results where needed, so that none shares memory with another one or with what was passed in."""
+    used = {id(array) for _, array in passed}
     for k, result in enumerate(results):
         if type(result) is np.ndarray:
-            if result.base is not None or not result.flags.writeable or id(result) in taken:
+            if result.base is not None or not result.flags.writeable or id(result) in used:
                 results[k] = result.copy()
-            taken.add(id(results[k]))
+            used.add(id(results[k]))
     return results
 
 
 def data_of(result: Any) -> Any:
-    """Return what a value holds, and anything else as it is."""
+    """Return the data of a value; anything else is returned unchanged."""
     return result._data if isinstance(result, Value) else result
 
 
 def released(result: Any, session: Session) -> Any:
-    """Return what a function gave, as a plain number or array if nothing outside the transform can move it."""
+    """Return a result of a function; as a plain number or array, unless an outer transform still needs it recorded."""
     if isinstance(result, Value) and not (result._tape is session.tape and session.tape.owner is None):
-        # Transforms answer with Python floats, so what stands for one is taken for one.
+        # Transforms return Python floats, so a scalar becomes the value of a Python float.
         return as_python(result)
     data = data_of(result)
     if type(data) is not np.ndarray:
         return data
-    # What is returned belongs to its receiver, who may write to it.
+    # The caller may write to the result, so it must not share memory.
     shared = data.base is not None or not data.flags.writeable if isinstance(result, Value) else is_own(data)
     return data.copy() if shared else data
 
 
 def all_released(container: Any, session: Session) -> Any:
-    """Return a container with each of its leaves released."""
+    """Apply `release_result` to each leaf of a container."""
     leaves, tree = flatten(container)
     return unflatten(tree, [released(leaf, session) for leaf in leaves])
 
 
 class Call:
-    """A call of a function with some arguments lifted, recorded."""
+    """A recorded call of a function, with some of its arguments lifted to values."""
 
     def __init__(
         self,
@@ -281,11 +281,11 @@ class Call:
             self._lift(f, args, chosen)
             self.result = f(*chosen, **kwargs)
         finally:
-            # Plain assignments: a Ctrl-C cannot come between them and leave the recording on.
+            # Plain assignments: a Ctrl-C cannot come between them and leave the tape active.
             STATE.innermost, STATE.around, STATE.stretch = before
 
     def _lift(self, f: Callable[..., Any], args: tuple[Any, ...], chosen: list[Any]) -> None:
-        """Put the lifted arguments in their places, and copies of the other arrays."""
+        """Replace the arguments to differentiate by values, and other arrays by read-only copies."""
         for number, arg in enumerate(args):
             if type(arg) is np.ndarray and arg.ndim and number not in self.numbers:
                 chosen[number] = own(arg)
@@ -300,16 +300,18 @@ class Call:
             self.counts.append(len(leaves))
 
     def shaped(self, leaves: Sequence[Any]) -> Any:
-        """Return one leaf per lifted leaf as the arguments were: one container, or a tuple of them."""
+        """Return leaves, one per lifted leaf, in the structure of the arguments: one container or a tuple of them."""
         if self.single and len(leaves) == 1:
             return unflatten(self.trees[0], leaves)
-        rest, parts = iter(leaves), []
+        rest = iter(leaves)
+        parts: list[Any] = []
         for tree, count in zip(self.trees, self.counts, strict=True):
             parts.append(unflatten(tree, [next(rest) for _ in range(count)]))
         return parts[0] if self.single else tuple(parts)
 
 
 def _argnums(argnums: Argnums, count: int, f: Callable[..., Any]) -> tuple[list[int], bool]:
+    """Return the argument numbers without negative ones, and whether a single number was given."""
     if type(argnums) is int and 0 <= argnums < count:
         return [argnums], True
     single = isinstance(argnums, int) and not isinstance(argnums, bool)
@@ -321,14 +323,14 @@ def _argnums(argnums: Argnums, count: int, f: Callable[..., Any]) -> tuple[list[
             raise GradientError(
                 f"argnums asks for argument {shown(number)} of {name_of(f)}, which was called with {count}"
             )
-    found = [number % count for number in numbers]
-    if len(set(found)) != len(found):
+    positions = [number % count for number in numbers]
+    if len(set(positions)) != len(positions):
         raise GradientError(f"argnums names an argument twice: {shown(argnums)}")
-    return found, single
+    return positions, single
 
 
 def name_of(f: Any) -> str:
-    """Return the name of a function, for messages."""
+    """Return the name of a function for error messages."""
     return getattr(f, "__name__", None) or type(f).__name__
 
 
@@ -339,9 +341,9 @@ def check_function(f: Any) -> None:
 
 
 def transposed(back: Callable[..., Any], slot: int, t: Any, xs: Sequence[Any], y: Any) -> Any:
-    """Push a tangent through an op that only knows how to pull: what it pulls is linear in what it is given.
+    """Push a tangent through an op that has only a reverse rule, by transposing that rule.
 
-    `back(slot, g, xs)` is recorded for some g and pulled back along t to g.
+    The reverse rule is linear in g, so recording `back(slot, g, xs)` and pulling t back to g gives the pushed tangent.
     """
     recorded = isinstance(t, Value) or any(isinstance(x, Value) for x in xs)
     session = Session(STATE.tape if recorded else Tape(apart=True))

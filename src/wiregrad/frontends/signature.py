@@ -1,7 +1,7 @@
-"""The signature of a call: everything about its arguments that a recording takes for granted.
+"""The signature of a call: everything about its arguments that a recording depends on, except the input numbers.
 
-Real and complex leaves are inputs, and only their shapes and dtypes count; everything else counts with its value. What
-may change unseen (an object of the user's own) has no signature.
+Real and complex leaves are inputs: only their shapes and dtypes belong to the signature. Of everything else the value
+does. An object that may change unnoticed (one of a user's class) has no signature.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from wiregrad.frontends.tree import BASES, own_attributes, parts_of
 from wiregrad.frontends.value import Value
 
 VALUED = frozenset([bool, int, str, bytes, EllipsisType])
-"""Types of arguments that count with their value, as enums and dtypes do; what is derived from them may hold more."""
+"""Types that are compared by value, as dtypes are; subclasses are not, since they may have attributes."""
 NAMED = frozenset([FunctionType, BuiltinFunctionType, ModuleType, np.ufunc, type(np.sum)])
-"""Types of arguments that count as the thing they are, as classes do; what they use and hold may change."""
+"""Types that are compared by identity, as classes are; what they refer to may change."""
 NUMBERS = frozenset([np.ndarray, complex])
-"""Types of arguments that are numbers, besides floats and NumPy's numbers."""
+"""Types of numeric arguments, besides floats and NumPy numbers."""
 
 
 class NoSignatureError(Exception):
-    """An argument cannot be told apart from what it may become; the message says which."""
+    """An argument may change unnoticed, so the call has no signature; the message says which argument."""
 
 
 class ValuesGivenError(Exception):
-    """An argument is a recorded value, or a leaf of one's own."""
+    """An argument is a `wg.Value`."""
 
 
 class Signature:
-    """Reads arguments: `key` says what they are, `inputs` are the numbers in them, in the order of the leaves.
+    """Reads arguments: `key` identifies them, `inputs` are the numbers in them in the order of the leaves.
 
     >>> call = Signature(([1.5, 2], {"name": "tanh"}))
     >>> call.inputs, call.key == Signature(([9.5, 2], {"name": "tanh"})).key
@@ -52,7 +52,7 @@ class Signature:
 
     @property
     def key(self) -> tuple[Hashable, ...]:
-        """What tells calls apart."""
+        """The key that tells calls apart."""
         return tuple(self.marks)
 
     def _read(self, item: Any) -> None:
@@ -73,7 +73,7 @@ class Signature:
         if kind not in BASES:
             if own_attributes(item):
                 raise NoSignatureError(f"an argument is a {kind.__name__} with attributes of its own")
-            # What its class defines may change.
+            # The attributes of its class may change.
             self.named.append(kind)
         keys, parts = parts_of(item)
         self.marks.append((kind, len(parts), *[self._static(key) for key in keys]))
@@ -87,16 +87,15 @@ class Signature:
         elif array.dtype not in DTYPES.values():
             raise NoSignatureError(f"an argument is an array of {array.dtype}, which is not recorded")
         elif array.dtype == np.float64 and not array.ndim:
-            # Its comparisons give np.bool_, so its recordings are not those of a Python float.
+            # Its comparisons return np.bool_, so it needs another recording than a Python float.
             self.marks.append((type(item),))
             self.inputs.append(float(array))
         else:
             self.marks.append((type(item), array.dtype.str, array.shape, _layout(array)))
-            # The function may not see what its caller does to an array later, nor change it.
             self.inputs.append(array[()])
 
     def _static(self, item: Any) -> Hashable:
-        """Return what stands for an argument that is no number: its type and value, or its identity."""
+        """Return the mark of an argument that is not a number: its type, and its value or identity."""
         kind = type(item)
         if item is None:
             return None
@@ -109,9 +108,10 @@ class Signature:
         return self._by_identity(item, kind) or self._by_value(item, kind)
 
     def _by_identity(self, item: Any, kind: type) -> Hashable:
-        """Return what stands for a thing that others may change: itself; None if it is nothing of the kind.
+        """Return the mark of an object that is compared by identity; None if it is not such an object.
 
-        Equality would not do, since a metaclass may define one. What is recorded is kept alive by what is followed.
+        Equality is not used, since a metaclass may define it. The id stays valid, because `OutsideState` keeps the
+        object alive.
         """
         if kind is BuiltinFunctionType and not isinstance(item.__self__, ModuleType | None):
             raise NoSignatureError(f"an argument is a method of a {type(item.__self__).__name__}, which may change")
@@ -122,11 +122,11 @@ class Signature:
 
     def _by_value(self, item: Any, kind: type) -> Hashable:
         if kind is float or kind is complex:
-            # As the key of a dict: 0.0 is not -0.0, and no NaN is another one.
+            # The text tells 0.0 from -0.0, and is the same for every NaN.
             return kind, repr(item)
         if kind in VALUED or issubclass(kind, np.dtype):
             if kind is str and "{" in item:
-                # `format` may read attributes by it.
+                # `format` may read attributes named in the text.
                 self.named.append(item)
             return kind, item
         if issubclass(kind, Value):
@@ -138,11 +138,12 @@ class Signature:
 
 
 def _fixed(array: Any, kind: type) -> Hashable:
+    """Return the mark of an array that is no input: its type, layout and bytes."""
     if array.dtype.kind not in "iubUSmM":
         raise NoSignatureError(f"an argument is an array of {array.dtype}")
     return kind, array.dtype.str, array.dtype.char, array.shape, _layout(array), array.tobytes()
 
 
 def _layout(array: Any) -> Hashable:
-    """Return how an array lies in memory, on which `ravel("K")` and the like depend; None for the usual way."""
+    """Return the strides of an array, on which `ravel("K")` and the like depend; None if it is C-contiguous."""
     return None if array.flags.c_contiguous else array.strides

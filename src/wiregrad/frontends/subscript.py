@@ -1,7 +1,7 @@
 """What a traced condition is about to index.
 
-A list takes `items[True]` for its second element, an array takes `array[True]` for itself with one more axis, and both
-ask a traced condition the same question: `__index__`. Which of them asks is read from the bytecode that runs.
+For a list, `items[True]` is the second element; for an array, `array[True]` is the array with one more axis. Both call
+`__index__` of a traced condition. Which of them is calling is read from the bytecode that is running.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import Any
 
 SUBSCRIPTS = ("BINARY_SUBSCR", "STORE_SUBSCR", "DELETE_SUBSCR")
 CALLED = frozenset(["getitem", "itemgetter", "__getitem__", "setitem", "__setitem__"])
-"""Functions that index in the place of a subscript."""
+"""Functions that do what a subscript does."""
 UNKNOWN = object()
-"""Stands for a container that the bytecode does not tell."""
+"""A container that cannot be told from the bytecode."""
 
 
 def counts_as_int(frame: FrameType) -> bool:
-    """Return whether what runs in a frame takes a condition for 0 or 1: anything but an array, as far as one can tell.
+    """Return whether the code of a frame uses a condition as 0 or 1: anything but an array, as far as one can tell.
 
     >>> import sys
     >>> class Asked:
@@ -50,8 +50,9 @@ def _steps(code: CodeType) -> list[dis.Instruction]:
 
 
 def _container(steps: list[dis.Instruction], at: int, frame: FrameType) -> Any:
-    """Return what is subscripted at a step; `UNKNOWN` if it is no variable, constant or display."""
-    pushed, start = 0, at
+    """Return the container of a subscript; `UNKNOWN_CONTAINER` unless it is a variable, constant or display."""
+    pushed = 0
+    start = at
     while pushed < 1 and start > 0:
         start -= 1
         step = steps[start]
@@ -62,7 +63,7 @@ def _container(steps: list[dis.Instruction], at: int, frame: FrameType) -> Any:
 
 
 def _loaded(step: dis.Instruction, frame: FrameType) -> Any:
-    """Return what a step leaves on the stack."""
+    """Return the object that an instruction pushes on the stack."""
     if step.opname == "LOAD_CONST":
         return step.argval
     if step.opname in ("LOAD_FAST", "LOAD_DEREF", "LOAD_CLOSURE"):

@@ -1,11 +1,11 @@
-"""The recording behind values: flat rows that grow, and what flows back along them.
+"""The tape: the recording behind values, as rows that grow, and the reverse sweep over them.
 
-A scalar node is one packed row: its value, its two slopes, its two sources and its op, 34 bytes. A source is the
-offset of a row, so nothing is looked up to append; appending is one call, so a Ctrl-C leaves no half row. Everything
-else (arrays, ops of more inputs, leaves) has a row too, which says `EXTRA`, and an entry beside the rows.
+A scalar node is one packed row of 34 bytes: its value, its two slopes, its two sources and its op. A source is the
+offset of a row, so appending needs no lookup; appending is one call, so a Ctrl-C never leaves half a row. Every other
+node (arrays, ops of more inputs, leaves) has a row too, marked `EXTRA`; its data is in a dict beside the rows.
 
-A recording belongs to the thread that made it and lives as long as a value on it. Leaves belong to none: a recording
-knows its leaves, a leaf only the number of the recording it was last seen on, so there is no ring of references.
+A tape belongs to the thread that made it and lives as long as a value on it. Leaves belong to no tape: a tape refers to
+its leaves, a leaf only to the serial number of the tape it was last used on, so there are no reference cycles.
 """
 
 from __future__ import annotations
@@ -29,33 +29,34 @@ ROW = Struct("<dddiiH")
 STRIDE = ROW.size
 COLUMNS = np.dtype([("y", "<f8"), ("p", "<f8"), ("q", "<f8"), ("a", "<i4"), ("b", "<i4"), ("code", "<u2")])
 LITERAL = -1
-"""Stands for a source that is no row: the operand was a number, kept in the slope's place."""
+"""A source that is not a row: the operand was a plain number, which is stored in place of the slope."""
 EXTRA = -2
-"""Stands in the first source of a row whose node is an `Extra`."""
+"""The first source of a row whose node is an `ExtraNode`."""
 BLOCKED = -3
-"""`BLOCKED - offset` stands for a source that the gradient does not reach."""
+"""`BLOCKED - offset` encodes a source that no gradient flows to."""
 EXTRA_ROW = ROW.pack(0.0, 0.0, 0.0, EXTRA, LITERAL, np.iinfo(np.uint16).max)
 LIMIT = 1 << 17
-"""After so many rows, an op on leaves alone begins a new recording, so that loops do not grow one for ever."""
+"""Maximum number of rows before an op on leaves alone begins a new tape, so that a loop does not grow one for ever."""
 
 _serials = itertools.count(1)
 
 
 class Gone:
-    """Stands for an array that no rule reads, so that its memory is free: shape and dtype alone."""
+    """Shape and dtype of an array that was dropped to free its memory, because no derivative rule reads it."""
 
     __slots__ = ("dtype", "shape")
 
     def __init__(self, array: Any) -> None:
-        self.dtype, self.shape = array.dtype, array.shape
+        self.dtype = array.dtype
+        self.shape = array.shape
 
 
 KEEP = 4096
-"""Arrays of up to so many elements are kept even where no rule reads them."""
+"""Arrays with up to this many elements are kept even if no derivative rule reads them."""
 
 
 class Extra(NamedTuple):
-    """A node that is no packed row: an op on arrays, of more than two inputs, or a leaf."""
+    """A node that does not fit into a packed row: an op on arrays or of more than two inputs, or a leaf."""
 
     op: Op
     sources: tuple[int, ...]
@@ -65,11 +66,11 @@ class Extra(NamedTuple):
 
 
 SPENT = Extra(INPUT, (), (), np.float64(0.0), 0)
-"""Stands for a node that will not be asked for again."""
+"""Replaces a node that is not needed any more."""
 
 
 class Tape:
-    """A growing recording."""
+    """A recording that grows while code runs: its nodes, and what has to be known about them."""
 
     __slots__ = (
         "__weakref__",
@@ -104,80 +105,79 @@ class Tape:
     def __init__(self, *, tracing: bool = False, apart: bool = False, of_transform: bool = True) -> None:
         self.buffer = bytearray()
         self.of_transform = of_transform
-        """Whether a transform records here, so that values stand for the numbers of a plain function; else they are
-        values that a person made, each itself."""
+        """Whether a transform records here, so that values act as the plain numbers of its function. Otherwise they are
+        values that the user made, which are compared and hashed by identity."""
         self.extras: dict[int, Extra] = {}
         self.leaves: dict[int, Any] = {}
-        """The values that came from outside, by offset: leaves, and while tracing any value of another recording."""
+        """Values from outside the tape by offset: leaves, and while tracing also values of other tapes."""
         self.imports: dict[int, tuple[weakref.ref[Tape], int]] = {}
-        """Rows that were copied from another recording, and where they came from."""
+        """Rows that were copied from another tape: that tape, and the offset there."""
         self.known: dict[tuple[int, int], int] = {}
-        """Where rows of other recordings, by serial and offset, went."""
+        """The offset here of each row copied from another tape, by that tape's serial and the offset there."""
         self.hooks: dict[int, list[Any]] = {}
         self.readers: list[weakref.ref[Tape]] = []
-        """The recordings that copied rows of this one."""
+        """The tapes that copied rows of this one."""
         self.sweeps: list[SweptGradients] = []
-        """What backward passes left at the nodes; no two of them passed the same node, but for leaves."""
+        """The gradients of finished backward passes; no two of them visited the same node, except leaves."""
         self.owner: int | None = threading.get_ident()
-        """The thread that may record here; None once the transform that recorded has ended."""
+        """The thread that may record here; None after the transform that made the tape has ended."""
         self.serial = next(_serials)
         self.limit = LIMIT * STRIDE
         self.tracing = tracing
-        """Whether everything is recorded for a circuit: comparisons, places, names, what steered Python."""
+        """Whether a circuit is being traced: comparisons, source lines, names and certificates are recorded too."""
         self.errors: Any = None
-        """For a recording that is to be replayed: what NumPy did about errors when it began."""
+        """For a tape that may be replayed: NumPy's error settings when recording began."""
         self.apart = apart or tracing
-        """Whether values of other recordings stand here as leaves, instead of being copied with all they came from."""
+        """Whether values of other tapes are leaves here, instead of being copied with everything they depend on."""
         self.certificates: list[Certificate] = []
         self.escapes: list[tuple[Any, Any, Place | None]] = []
-        """Values from outside whose numbers left while this was traced: the value, the number, and where."""
+        """Values from outside that were read as plain numbers during the trace: the value, the number and the line."""
         self.refusal: str | None = None
-        """Why even the results of this recording are not what the function gives: it found out that it is recorded."""
+        """Why even the results of this recording are wrong for the plain function: it noticed that it is recorded."""
         self.leak: str | None = None
-        """Why a replay of this recording may go wrong unnoticed: values steered Python and no certificate says how."""
+        """Why a replay could be wrong without notice: values steered Python and no certificate records how."""
         self.identity: Any = None
-        """While tracing: the search for code that asks whether a condition *is* True, which a recorded one never is."""
+        """While tracing: the search for code that tests `condition is True`, which is never true of a recorded one."""
         self.derived: dict[int, Op] = {}
-        """While somebody watches: the ops whose rules recorded a node."""
+        """In anomaly mode: the op whose derivative rule recorded a node, by offset."""
         self.frames: dict[FrameType, int] | None = None
-        """While names are wanted: the frames of the user's functions that recorded something, with their depth."""
+        """While names are collected: the frames of user functions that recorded something, with their depth."""
         self.names: dict[int, str] = {}
-        """The names given to recorded values."""
+        """The names that users gave to recorded values, by offset."""
         self.places: dict[int, Place] = {}
         self.groups: dict[int, str] = {}
         self.calls: dict[int, tuple[str, int]] = {}
-        """The functions made of ops that traced nodes belong to, and which call of them."""
+        """For a traced node: the composite function that recorded it, and a number that tells its calls apart."""
 
     def append(self, extra: Extra) -> int:
-        """Add a node that is no packed row; returns its offset."""
+        """Append a node that is not a packed row; returns its offset."""
         offset = len(self.buffer)
-        # The row first: what interrupts here leaves a row that nothing refers to.
+        # The row comes first: an interrupt between the two lines leaves a row that nothing refers to.
         self.buffer += EXTRA_ROW
         self.extras[offset] = extra
         return offset
 
     def value_at(self, offset: int) -> Any:
-        """Return what a node carried forward."""
+        """Return the value that a node computed."""
         extra = self.extras.get(offset)
         if extra is None:
             return ROW.unpack_from(self.buffer, offset)[0]
-        # Rules divide by outputs, so they get NumPy's numbers; a value holds a plain one.
+        # Derivative rules divide by outputs, so nodes store NumPy floats; a value holds a Python float.
         return float(extra.y) if type(extra.y) is np.float64 and not self.tracing else extra.y
 
     def node_at(self, offset: int) -> Extra:
-        """Return a node in full."""
+        """Return a node with its op, sources, operands and output, unpacking it if it is a packed row."""
         extra = self.extras.get(offset)
         return _unpack(ROW.unpack_from(self.buffer, offset), self) if extra is None else extra
 
     def sources_at(self, offset: int) -> list[int]:
-        """Return where the operands of a node stand, literals left out."""
+        """Return the offsets of a node's operands, without literals."""
         extra = self.extras.get(offset)
         if extra is not None:
             return [source for source in extra.sources if source >= 0]
-        found = [
-            BLOCKED - source if source <= BLOCKED else source for source in ROW.unpack_from(self.buffer, offset)[3:5]
-        ]
-        return [source for source in found if source >= 0]
+        packed = ROW.unpack_from(self.buffer, offset)[3:5]
+        sources = [BLOCKED - source if source <= BLOCKED else source for source in packed]
+        return [source for source in sources if source >= 0]
 
     def nodes(self, start: int, stop: int) -> Iterator[tuple[int, Extra]]:
         """Walk the nodes between two offsets, last one first."""
@@ -187,7 +187,7 @@ class Tape:
             yield offset, _unpack(row, self) if extra is None else extra
 
     def copies_of(self, offset: int) -> Iterator[tuple[Tape, int]]:
-        """Return where a node stands: here, and on the recordings that copied it."""
+        """Walk over a node and its copies: each tape that has it, and the offset there."""
         yield self, offset
         for reader in self.readers:
             tape = reader()
@@ -195,14 +195,14 @@ class Tape:
                 yield from tape.copies_of(tape.known[self.serial, offset])
 
     def is_long(self) -> bool:
-        """Return whether a leaf's next op had better begin a new recording, whatever was copied here."""
+        """Return whether the next op on a leaf should begin a new tape, however many rows were copied here."""
         return len(self.buffer) > LIMIT * STRIDE
 
     def keep(self, sweep: SweptGradients, came_from: Tape | None = None) -> None:
-        """Keep what a backward pass left; of earlier ones, what has nothing to do with it.
+        """Store the gradients of a backward pass, and drop those of earlier passes that it replaces.
 
-        Two passes have to do with each other if a node that is no leaf was passed by both. A pass may come from
-        another recording, which has copies of nodes of this one.
+        A pass replaces an earlier one if both visited a node that is not a leaf. A pass may come from another tape,
+        which has copies of nodes of this one.
         """
         if self.sweeps == [sweep]:
             self.sweeps[0].backward.replaced = True
@@ -213,14 +213,14 @@ class Tape:
             self._forget_copies(sweep, came_from)
 
     def _unrelated(self, nodes: set[int], backward: Backward) -> list[SweptGradients]:
-        """Return what is left after a backward pass that passed some nodes, given by index."""
+        """Return the sweeps that a backward pass over some nodes, given by index, does not replace."""
         for sweep in self.sweeps:
             if sweep.backward is not backward and not sweep.inner(self).isdisjoint(nodes):
                 sweep.backward.replaced = True
         return [sweep for sweep in self.sweeps if not sweep.backward.replaced]
 
     def _forget_copies(self, sweep: SweptGradients, came_from: Tape | None) -> None:
-        """Forget what earlier backward passes left, if they passed copies of these nodes on other recordings."""
+        """Drop earlier sweeps on other tapes if they visited copies of the nodes of this sweep."""
         seen: dict[int, set[int]] = {}
         stack: list[tuple[Tape, set[int]]] = [(self, sweep.inner(self))]
         while stack:
@@ -235,7 +235,7 @@ class Tape:
                     stack.append((tape, copies))
 
     def copies_from(self, home: Tape, nodes: set[int]) -> set[int]:
-        """Return where copies of nodes of another recording stand, by index."""
+        """Return the indices here of the copies of nodes of another tape."""
         return {
             copy // STRIDE
             for (serial, offset), copy in self.known.items()
@@ -243,7 +243,7 @@ class Tape:
         }
 
     def adjoint(self, offset: int) -> Any:
-        """Return what a backward pass left at a node: as `SweptGradients.at`."""
+        """Return the gradient that a backward pass left at a node, in the form of `SweptGradients.gradient_at`."""
         for sweep in reversed(self.sweeps):
             left = None if sweep.backward.replaced else sweep.at(self, offset)
             if left is not None:
@@ -252,7 +252,7 @@ class Tape:
 
 
 class Passed:
-    """Stands for the gradient of a node that a backward pass came past and to which nothing flows: a zero."""
+    """The gradient of a node that a backward pass visited without anything flowing there: zero by structure."""
 
 
 PASSED = Passed()
@@ -265,46 +265,47 @@ class Backward:
 
     def __init__(self) -> None:
         self.replaced = False
-        """Whether a later one passed a node that this one passed: then nothing is left of it on any recording."""
+        """Whether a later pass visited a node that this one visited: then its gradients are dropped on every tape."""
 
 
 class SweptGradients:
-    """What one backward pass left at the nodes of one recording."""
+    """The gradients that one backward pass left at the nodes of one tape."""
 
     __slots__ = ("_adjoints", "_inner", "_passed", "_root", "backward")
 
     def __init__(self, backward: Backward, adjoints: list[Any], root: int | None = None) -> None:
         self.backward = backward
         self._adjoints: list[Any] | dict[int, Any] = adjoints
-        """The gradient by each node, by its index; without the absent ones, once `inner` has been asked for."""
+        """The gradient of each node by index; after `inner_nodes` was called, a dict without the absent ones."""
         self._root = root
-        """Where the pass began; None if that was on another recording, and zeros are in their places."""
+        """The offset where the pass began; None if it began on another tape, and zeros are stored already."""
         self._passed: bytearray | None = bytearray() if root is None else None
-        """Which nodes the pass came past without leaving a gradient there; worked out when asked."""
+        """Marks the nodes that the pass visited without leaving a gradient there; computed on demand."""
         self._inner: set[int] | None = None
 
     def __eq__(self, other: object) -> bool:
-        """Return whether both came past the same nodes: they began at the same one."""
+        """Return whether both passes visited the same nodes, because they began at the same one."""
         return isinstance(other, SweptGradients) and self._root is not None and self._root == other._root
 
     __hash__ = None  # type: ignore[assignment]
 
     def at(self, tape: Tape, offset: int) -> Any:
-        """Return what was left at a node: a flow, `PASSED`, or None if the pass did not come past it."""
-        index, adjoints = offset // STRIDE, self._adjoints
+        """Return the gradient at a node: a flow, `STRUCTURAL_ZERO`, or None if the pass did not visit the node."""
+        index = offset // STRIDE
+        adjoints = self._adjoints
         if isinstance(adjoints, dict):
             return adjoints.get(index)
         flow = adjoints[index] if index < len(adjoints) else None
         return PASSED if flow is None and index < len(self._zeros(tape)) and self._zeros(tape)[index] else flow
 
     def inner(self, tape: Tape) -> set[int]:
-        """Return the indices of the nodes that were passed, but for the leaves."""
+        """Return the indices of the visited nodes that are not leaves."""
         if self._inner is None:
             zeros = dict.fromkeys(np.flatnonzero(np.frombuffer(self._zeros(tape), np.uint8)).tolist(), PASSED)
             assert isinstance(self._adjoints, list)
             left = zeros | {k: flow for k, flow in enumerate(self._adjoints) if flow is not None}
             inner = left.keys() - {offset // STRIDE for offset in tape.leaves}
-            # Side by side, so that no interrupt comes between them.
+            # One statement, so that an interrupt cannot leave one of them set without the other.
             self._adjoints, self._inner = left, inner
         return self._inner
 
@@ -318,7 +319,7 @@ class SweptGradients:
 def _unpack(row: tuple[Any, ...], tape: Tape) -> Extra:
     y, p, q, a, b, code = row
     if a == EXTRA:
-        # An interrupt came between this row and its entry: no value refers to it.
+        # An interrupt came between appending this row and storing its node: no value refers to it.
         return SPENT
     op = TABLE.by_code()[code]
     pairs = [(a, p), (b, q)][: len(op.inputs)]
@@ -333,15 +334,16 @@ def _unpack(row: tuple[Any, ...], tape: Tape) -> Extra:
 
 
 def mode_of(op: Op, sources: Sequence[int]) -> int:
-    """Return how a node that is recorded now treats its kinks: by the convention that its thread or task has chosen."""
+    """Return the mode of a node recorded now: the convention for kinks that its thread or task has chosen."""
     if not op.kinks:
         return 0
-    mode, chosen = usual_mode(op, sources), chosen_convention()
+    mode = usual_mode(op, sources)
+    chosen = chosen_convention()
     return switched(mode, chosen) if chosen and has_kinks(op) else mode
 
 
 def usual_mode(op: Op, sources: Sequence[int]) -> int:
-    """Return how a node treats its kinks by the usual convention, as every packed row does: literals are constants."""
+    """Return a node's mode under the usual convention, which every packed row has: literals are constants."""
     if not op.kinks or len(sources) == 1 or min(sources) > LITERAL:
         return 0
     return encode(Convention.MIN_NORM, [slot for slot, source in enumerate(sources) if source == LITERAL])
@@ -350,11 +352,11 @@ def usual_mode(op: Op, sources: Sequence[int]) -> int:
 def pull_back(
     tape: Tape, seeds: Sequence[tuple[int, Any]], start: int = 0, *, keep: bool = True, spend: bool = False
 ) -> list[Any]:
-    """Run the reverse sweep on numbers from seeded nodes back to an offset; returns one gradient per node from there.
+    """Run the reverse sweep on numbers, from seeded nodes back to an offset; returns one gradient per node from there.
 
-    This is `passes.reverse` with the slopes taken from the rows: the same products, added in the same order. Unless
-    they are to be kept, gradients of inner arrays are dropped once they were passed on; so is what the nodes kept, if
-    the recording is spent with this sweep.
+    This is `passes.reverse` with the slopes taken from the rows: the same products, added in the same order. With
+    `keep=False`, gradients of inner arrays are dropped as soon as they have been passed on. With `spend=True`, this is
+    the last sweep over the tape, and the data of its nodes is dropped too.
     """
     stop = max([offset for offset, _ in seeds]) + STRIDE
     adjoints: list[Any] = [None] * ((stop - start) // STRIDE)
@@ -364,7 +366,8 @@ def pull_back(
     if len(tape.extras) * STRIDE == len(tape.buffer) and not tape.hooks:
         _pull_extras(tape.extras, adjoints, start, keep=keep, spend=spend)
         return adjoints
-    below, columns = len(adjoints), _columns(tape, start, stop)
+    below = len(adjoints)
+    columns = _columns(tape, start, stop)
     for offset in sorted(tape.hooks, reverse=True):
         if start <= offset < stop:
             hooked = (offset - start) // STRIDE
@@ -377,7 +380,7 @@ def pull_back(
 
 
 def _pull_extras(extras: dict[int, Extra], adjoints: list[Any], start: int, *, keep: bool, spend: bool) -> None:
-    """Pass on the gradients of nodes none of which is a packed row."""
+    """Pass on the gradients of a tape that has no packed rows."""
     for node in range(len(adjoints) - 1, -1, -1):
         g = adjoints[node]
         if g is not None:
@@ -386,7 +389,7 @@ def _pull_extras(extras: dict[int, Extra], adjoints: list[Any], start: int, *, k
                 if not keep:
                     adjoints[node] = None
                 if spend:
-                    # Memory that is free early is memory that need not be asked for.
+                    # Memory that is freed early can be used again for the next gradients.
                     extras[start + node * STRIDE] = SPENT
                 _pull_extra(extra, g, adjoints, start)
 
@@ -399,9 +402,12 @@ def _columns(tape: Tape, start: int, stop: int) -> Any:
 def _pull_rows(tape: Tape, columns: Any, adjoints: list[Any], start: int, low: int, high: int) -> None:
     """Pass on the gradients of the nodes from `high` (not included) down to `low`."""
     part = columns[low:high][::-1]
-    first, second = _relative(part["a"], start), _relative(part["b"], start)
+    first = _relative(part["a"], start)
+    second = _relative(part["b"], start)
     ahead = reversed(adjoints) if high == len(adjoints) else _backwards(adjoints, high)
-    p, q, nodes = part["p"].tolist(), part["q"].tolist(), range(high - 1, low - 1, -1)
+    p = part["p"].tolist()
+    q = part["q"].tolist()
+    nodes = range(high - 1, low - 1, -1)
     for node, g, a, b, slope_a, slope_b in zip(nodes, ahead, first, second, p, q, strict=False):
         if g is None:
             continue
@@ -418,15 +424,15 @@ def _pull_rows(tape: Tape, columns: Any, adjoints: list[Any], start: int, low: i
 
 
 OTHER = -1
-"""Stands in a column of sources for what is no node of the sweep: a literal, a blocked wire, or an `Extra`."""
+"""In a column of sources: not a node of the sweep, but a literal, a blocked wire or an `ExtraNode`."""
 
 
 def _relative(offsets: Any, start: int) -> list[int]:
-    """Return offsets as nodes of a sweep; everything outside it is `OTHER`."""
+    """Return the node indices of offsets, relative to the start of a sweep; `OUTSIDE_SWEEP` for all others."""
     # A negative offset stays negative when it is divided; one before the start becomes so.
     nodes = offsets // STRIDE if not start else (offsets - start) // STRIDE
-    found: list[int] = np.maximum(nodes, OTHER).tolist()
-    return found
+    relative: list[int] = np.maximum(nodes, OTHER).tolist()
+    return relative
 
 
 def _backwards(items: list[Any], high: int) -> Iterator[Any]:
@@ -435,8 +441,9 @@ def _backwards(items: list[Any], high: int) -> Iterator[Any]:
 
 
 def reached(tape: Tape, adjoints: list[Any]) -> bytearray:
-    """Return 1 for each node that a sweep came past without leaving a gradient there: its zero is one by structure."""
-    found, stack = bytearray(len(adjoints)), list[int]()
+    """Return 1 for each node that a sweep visited without leaving a gradient: its gradient is zero by structure."""
+    is_zero = bytearray(len(adjoints))
+    stack = list[int]()
     columns = _columns(tape, 0, len(adjoints) * STRIDE)
     for name in "ab":
         for node in np.flatnonzero(columns[name] <= BLOCKED).tolist():
@@ -448,10 +455,10 @@ def reached(tape: Tape, adjoints: list[Any]) -> bytearray:
     while stack:
         offset = stack.pop()
         node = offset // STRIDE
-        if not found[node] and adjoints[node] is None:
-            found[node] = 1
+        if not is_zero[node] and adjoints[node] is None:
+            is_zero[node] = 1
             stack.extend(tape.sources_at(offset))
-    return found
+    return is_zero
 
 
 def _pull_extra(node: Extra, g: Any, adjoints: list[Any], start: int) -> None:
@@ -459,7 +466,8 @@ def _pull_extra(node: Extra, g: Any, adjoints: list[Any], start: int) -> None:
     for slot in range(len(sources) - 1, -1, -1):
         source = sources[slot]
         if source >= start:
-            sent, x = op.pull(slot, g, xs, y, mode), xs[slot]
+            sent = op.pull(slot, g, xs, y, mode)
+            x = xs[slot]
             if type(sent) is not np.ndarray or sent.dtype is not x.dtype:
                 sent = fitted(sent, x)
             if sent is not None:
@@ -469,31 +477,31 @@ def _pull_extra(node: Extra, g: Any, adjoints: list[Any], start: int) -> None:
 
 
 def fitted(flow: Any, x: Any) -> Any:
-    """Return a flow with the type of the value it belongs to."""
+    """Convert a flow to the type of the value it belongs to."""
     if flow is None or (type(x) is not np.float64 and type(x) is not float):
         return fit(flow, x)
-    # A flow to a number is one number, and plain: the sweep multiplies it with plain slopes.
+    # A flow to a number is one Python float: the sweep multiplies it with Python floats.
     return flow if type(flow) is Masked else float(flow.real if is_complex(flow) else flow)
 
 
 PAUSES: Setting[None] = Setting("wiregrad_pauses")
 """The blocks in which nothing is recorded (`no_grad`)."""
 WATCHES: Setting[Any | None] = Setting("wiregrad_watches", PAUSES.opened)
-"""The blocks in which every op is recorded in full, and who sees each one: `(tape, offset, op, xs, y)`, or nobody.
+"""The blocks in which every op is recorded in full; each has a watcher, called with `tape, offset, op, xs, y`, or None.
 
-They are noted in `PAUSES.opened` too: while that is empty, scalars take their quick way.
+They are noted in `PAUSES.opened` too: while that is empty, scalars take their fast path.
 """
 GROUPS: Setting[str] = Setting("wiregrad_groups")
 """The labels of the groups that nodes are recorded in."""
 UNCHECKED: Setting[None] = Setting("wiregrad_unchecked")
-"""The blocks that check users' own ops themselves, so that these need not at their first call."""
+"""The blocks that check users' own ops themselves, so that the ops skip the check at their first call."""
 
 
 Running: TypeAlias = "tuple[Tape | None, list[Block[None]], On | None]"
 
 
 class On(Entry):
-    """A stretch of code that is recorded on one recording, whatever was paused outside."""
+    """A `with` block whose code is recorded on one tape, even inside `no_grad`."""
 
     __slots__ = ("before", "tape")
 
@@ -502,40 +510,41 @@ class On(Entry):
         self.tape = tape
 
     def begin(self, frame: FrameType) -> None:
-        """Record on the recording; who asks for `State.tape` ends that once the stretch is over."""
+        """Begin to record on the tape; `RecordingState.tape` undoes this when it is read after the block has ended."""
         self.before = STATE.running()
         STATE.innermost, STATE.around, STATE.stretch = self.tape, PAUSES.active(), self
 
 
 class State(threading.local):
-    """What each thread has of its own: the recording of the transform that is running; what the blocks around say.
+    """The state of recording in each thread: the tape of the running transform, and what the blocks around it ask for.
 
-    A transform runs in one stretch, so that no other task or generator sees its recording unless it is run inside.
+    A transform runs without yielding to other tasks, so no other task or generator sees its tape unless it is run
+    inside the transform.
     """
 
     def __init__(self) -> None:
         self.innermost: Tape | None = None
-        """As `tape`, but may still be the one of a stretch that is over: for who has values on it anyway."""
+        """Like `tape`, but may be the tape of a block that has ended; for code that checks its values' tape anyway."""
         self.around: list[Block[None]] = []
-        """The pauses that were active when that transform began, and do not hold inside it."""
+        """The `no_grad` blocks that were active when the transform began; they do not apply inside it."""
         self.stretch: On | None = None
-        """The innermost stretch of code that is recorded on one recording."""
+        """The innermost `RecordingBlock`."""
         self._latest: weakref.ref[Tape] | None = None
 
     @property
     def tape(self) -> Tape | None:
-        """The recording of the transform that is running."""
+        """The tape of the running transform; None outside transforms."""
         while self.stretch is not None and not self.stretch.is_held:
             self.innermost, self.around, self.stretch = self.stretch.before
         return self.innermost
 
     def running(self) -> Running:
-        """Return what a transform has to put back when it ends."""
+        """Return the state that a transform has to restore when it ends."""
         return self.tape, self.around, self.stretch
 
     @property
     def paused(self) -> bool:
-        """Whether nothing is to be recorded."""
+        """Whether recording is off, by `no_grad`."""
         if not PAUSES.opened:
             return False
         if self.tape is None:
@@ -544,27 +553,27 @@ class State(threading.local):
 
     @property
     def careful(self) -> bool:
-        """Whether every op is to be recorded in full, so that no scalar takes its quick way."""
+        """Whether every op is to be recorded in full, so that scalars do not take their fast path."""
         return bool(WATCHES.opened) and WATCHES.is_active()
 
     @property
     def watch(self) -> Any:
-        """Who sees every op as it is recorded; None: nobody does."""
+        """The watcher that sees every op as it is recorded; None if there is none."""
         watches = WATCHES.values() if WATCHES.opened else None
         return watches[-1] if watches else None
 
     @property
     def group(self) -> str:
-        """The labels of the groups around, joined by slashes."""
+        """The labels of the enclosing groups, joined by slashes."""
         return "/".join(GROUPS.values())
 
     @property
     def unchecked(self) -> bool:
-        """Whether users' own ops need not check themselves at their first call."""
+        """Whether users' own ops skip their check at the first call."""
         return UNCHECKED.is_active()
 
     def current(self) -> Tape:
-        """Return the recording for an op on leaves alone."""
+        """Return the tape for an op on leaves alone."""
         if self.tape is not None:
             return self.tape
         tape = None if self._latest is None else self._latest()
@@ -574,11 +583,11 @@ class State(threading.local):
         return tape
 
     def on(self, tape: Tape) -> On:
-        """Record what runs inside on a recording, whatever was paused outside."""
+        """Return a block that records on a tape, even inside `no_grad`."""
         return On(tape)
 
     def turn(self) -> None:
-        """Begin a new recording with the next op on leaves."""
+        """Make the next op on leaves begin a new tape."""
         self._latest = None
 
 
@@ -586,15 +595,17 @@ STATE = State()
 
 
 class Span:
-    """The nodes of a recording between two offsets, as the sweeps see a circuit: by index, from 0."""
+    """The nodes of a tape between two offsets, presented to the sweeps as a circuit with indices from 0."""
 
     def __init__(self, tape: Tape, start: int, stop: int, roots: Iterable[int]) -> None:
-        self.tape, self.start, self.size = tape, start, (stop - start) // STRIDE
+        self.tape = tape
+        self.start = start
+        self.size = (stop - start) // STRIDE
         self._nodes = [node for _, node in tape.nodes(start, stop)][::-1]
         self._roots = {self.index(offset) for offset in roots}
         self.literals: dict[int, Any] = {}
         self.read: dict[int, Any] = {}
-        """What nodes carried, by offset, as far as the nodes that read them kept it."""
+        """The values of nodes by offset, as far as the nodes that read them have kept them."""
         for node in self._nodes:
             for source, x in zip(node.sources, node.xs, strict=True):
                 if source >= 0 and type(x) is not Gone:
@@ -605,23 +616,23 @@ class Span:
         return (offset - self.start) // STRIDE
 
     def seeded(self, seeds: Sequence[tuple[int, Any]]) -> dict[int, Any]:
-        """Return by index what a sweep starts from, given by offset; what is given twice adds up."""
-        found: dict[int, Any] = {}
+        """Return the seeds of a sweep by index, given by offset; seeds of the same node are added."""
+        sums: dict[int, Any] = {}
         for offset, seed in seeds:
             index = self.index(offset)
-            found[index] = found[index] + seed if index in found else seed
-        return found
+            sums[index] = sums[index] + seed if index in sums else seed
+        return sums
 
     def active(self) -> bytearray:
         """Return 1 for each node through which a gradient can reach a root, else 0."""
-        found = bytearray(self.size)
+        active = bytearray(self.size)
         for k, node in enumerate(self._nodes):
-            if k in self._roots or any(source >= self.start and found[self.index(source)] for source in node.sources):
-                found[k] = getattr(node.y, "dtype", np.dtype(float)).kind in "fc"
-        return found
+            if k in self._roots or any(source >= self.start and active[self.index(source)] for source in node.sources):
+                active[k] = getattr(node.y, "dtype", np.dtype(float)).kind in "fc"
+        return active
 
     def rows(self, *, backward: bool = False) -> Iterator[Row]:
-        """Walk the nodes; what comes from outside the span has a negative index into `literals`."""
+        """Walk the nodes; a source from outside the span is a negative index into `literals`."""
         order = range(self.size - 1, -1, -1) if backward else range(self.size)
         for k in order:
             node = self._nodes[k]
@@ -629,7 +640,7 @@ class Span:
                 self.index(source) if source >= self.start else self._outside(source, x)
                 for source, x in zip(node.sources, node.xs, strict=True)
             ]
-            # A root is where the sweep ends: what it was made from is not this span's business.
+            # The sweep ends at the roots, so their sources are left out.
             yield Row(k, INPUT, [], 0) if k in self._roots else Row(k, node.op, sources, node.mode)
 
     def _outside(self, source: int, x: Any) -> int:

@@ -26,15 +26,15 @@ VIEWS = frozenset(
 
 
 class ClonedValue(Value):
-    """A copy of a value whose elements may be assigned: it then stands for the array with the new elements.
+    """A copy of a value whose elements may be assigned; it then represents the array with the new elements.
 
-    As long as a part of it exists that would share its elements, assignment raises: the part would not see it.
+    Assignment raises while a view of the clone exists, because the view would not see the new elements.
     """
 
     __slots__ = ("views",)
 
     views: list[weakref.ref[Value]]
-    """The parts that were taken."""
+    """The views that were taken of it."""
 
     def __setitem__(self, index: Any, value: Any) -> None:
         self._assign(run(_assigned, "indexing", (self, index, value), {}), value)
@@ -68,24 +68,25 @@ class ClonedValue(Value):
         return self._note_view(result) if function.__name__ in VIEWS else result
 
     def _note_view(self, part: Any) -> Any:
-        """Remember a part that shares its elements; a number is a copy."""
+        """Remember a view of the elements; a number is a copy and needs no remembering."""
         for value in part if isinstance(part, list | tuple) else (part,):
             if isinstance(value, Value) and value.shape:
                 self.views.append(weakref.ref(value))
         return part
 
-    def _assign(self, assigned: Value, given: Any = None) -> ClonedValue:
-        if any(view() is not None and view() is not given for view in self.views):
+    def _assign(self, assigned: Value, source: Any = None) -> ClonedValue:
+        """Represent another value from now on; raises if a view other than the source of the elements exists."""
+        if any(view() is not None and view() is not source for view in self.views):
             raise MutationError(
                 "a part of this clone was taken before (a slice, .T, reshape) and would not see what is assigned now; "
-                f"assign first, or take the part of another clone{user_line()}"
+                f"assign first, or take the part from another clone{user_line()}"
             )
         self.views.clear()
         return _become(self, assigned)
 
 
 def _is_basic(index: Any) -> bool:
-    """Return whether an index gives a view: slices and whole numbers, no lists, arrays or masks."""
+    """Return whether an index gives a view: slices and whole numbers, not lists, arrays or masks."""
     parts = index if isinstance(index, tuple) else (index,)
     return all(part is None or part is Ellipsis or isinstance(part, int | slice) for part in parts)
 
@@ -93,14 +94,16 @@ def _is_basic(index: Any) -> bool:
 def _assigned(x: Value, index: Any, value: Any) -> Any:
     """Return the array with new elements at an index."""
     if isinstance(index, Value) and index.dtype.kind == "b" and index.shape == x.shape and not np.shape(value):
-        # A traced mask stays part of the recording, where an index would be certified.
+        # A traced mask stays recorded as an operand; as an index it would be certified.
         return TABLE["where"](index, like(value, x) if isinstance(value, Value) else x.dtype.type(value), x)
     return FUNCTIONS["put"].run(x, index, value)
 
 
 def _become(clone: ClonedValue, value: Value) -> ClonedValue:
-    """Let a clone stand for another value; what was computed from it before is not changed."""
-    clone._data, clone._tape, clone._index = value._data, value._tape, value._index
+    """Make a clone represent another value; results computed from it before do not change."""
+    clone._data = value._data
+    clone._tape = value._tape
+    clone._index = value._index
     clone._notes = getattr(value, "_notes", None)
     return clone
 
@@ -153,10 +156,13 @@ METHODS: dict[str, Callable[..., Any]] = {
 
 
 def _method(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a method of values that calls a function made of ops under PyTorch's name."""
+
     def method(self: Value, *args: Any, **kwargs: Any) -> Any:
         return run(function, name, (self, *args), kwargs)
 
-    method.__name__, method.__doc__ = name, function.__doc__
+    method.__name__ = name
+    method.__doc__ = function.__doc__
     return method
 
 

@@ -1,7 +1,7 @@
-"""Tracing: a Python function, run once at a point, as a circuit.
+"""Tracing: a Python function, run once at a point, becomes a circuit.
 
-The recording is the same one that gradients use, with more kept: comparisons are nodes, every node has the line and
-the functions it was written in, variables give their names, and what steered Python is kept as a certificate.
+The recording is the one that gradients use, with more detail: comparisons are nodes, every node has the line and the
+functions it was written in, variables give their names, and what steered Python is stored as certificates.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from wiregrad.ops import Elementwise
 from wiregrad.ops.flow import shape_of
 
 MAX_HELD = 10_000
-"""In how many places of a function's variables a value from outside is looked for, to find its name."""
+"""Maximum number of variables and their parts that are searched for the name of a value from outside."""
 
 
 class Traced:
-    """A function recorded for replay: where its inputs and results stand.
+    """A recorded function: its tape, the offsets of its inputs, and its results.
 
-    `names` are those of variables that held nodes, by offset; `holders` those that held values from outside, by id.
+    `names` are the variables that held nodes, by offset; `holders` those that held values from outside, by id.
     """
 
     def __init__(
@@ -49,17 +49,22 @@ class Traced:
         names: dict[int, str],
         holders: Mapping[int, str] | None = None,
     ) -> None:
-        self.tape, self.inputs, self.results, self.tree, self.names = tape, inputs, results, tree, names
+        self.tape = tape
+        self.inputs = inputs
+        self.results = results
+        self.tree = tree
+        self.names = names
         self.holders = holders or {}
 
     def roots(self) -> list[int]:
-        """Return where the results stand; -1 for one that is a plain number."""
+        """Return the offsets of the results; -1 for a result that is a plain number."""
         with STATE.on(self.tape):
             return [place(self.tape, result) if isinstance(result, Value) else -1 for result in self.results]
 
     def needed(self, roots: Sequence[int]) -> list[int]:
-        """Return the nodes that some nodes depend on, in order; themselves included."""
-        wanted, stack = set[int](), [root for root in roots if root >= 0]
+        """Return the offsets of the nodes that some nodes depend on, and of these themselves, in order."""
+        wanted = set[int]()
+        stack = [root for root in roots if root >= 0]
         while stack:
             offset = stack.pop()
             if offset not in wanted:
@@ -71,16 +76,16 @@ class Traced:
 def run_traced(
     f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], *, named: bool = False, replayed: bool = True
 ) -> Traced:
-    """Run a function on values of a new recording; every float leaf of its arguments becomes an input."""
+    """Run a function on a new tape; every real or complex leaf of its arguments becomes an input."""
     tape = Tape(tracing=True)
     tape.errors = np.geterr() if replayed else None
     tape.identity = IdentityScan()
     inputs: list[int] = []
 
-    def lift(leaf: Any) -> Any:
+    def lift_leaf(leaf: Any) -> Any:
         raw = leaf._data if isinstance(leaf, Value) else leaf
         if not isinstance(leaf, Value) and not _is_input(raw):
-            # What the function does to an array of whole numbers, its caller must not see twice.
+            # The function may run again; what it writes to an array must not reach the caller twice.
             return _read_only(leaf) if type(leaf) is np.ndarray else leaf
         data = raw if isinstance(leaf, Value) else as_data(raw, f"an argument of {getattr(f, '__name__', 'f')}")
         value = lifted(tape, data, number_class(leaf))
@@ -89,28 +94,28 @@ def run_traced(
 
     with STATE.on(tape), nullcontext() if replayed else carefully():
         leaves, shape = flatten((tuple(args), dict(kwargs)))
-        given, keywords = unflatten(shape, [lift(leaf) for leaf in leaves])
+        lifted_args, lifted_kwargs = unflatten(shape, [lift_leaf(leaf) for leaf in leaves])
         tape.frames = {} if named else None
         try:
-            result = call_traced(f, given, keywords)
+            result = call_traced(f, lifted_args, lifted_kwargs)
             names = _names_of_locals(tape)
             holders = _holders(tape, f) if named else {}
         finally:
-            # Frames hold values, which hold the recording.
+            # Frames refer to values, and values to the tape: a reference cycle.
             tape.frames = None
     results, tree = flatten(result)
     return Traced(tape, inputs, results, tree, names, holders)
 
 
 def _read_only(array: Any) -> Any:
-    """Return a copy of an array that cannot be written to and lies in memory as the array does."""
+    """Return a read-only copy of an array, with the same memory layout."""
     copy = array.copy(order="K")
     copy.setflags(write=False)
     return copy
 
 
 def call_traced(f: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-    """Call the function that is traced; frames outside this one are not its own (see `TRACED_CALL`)."""
+    """Call the traced function; frames outside this one do not belong to it (see `TRACED_CALL`)."""
     return f(*args, **kwargs)
 
 
@@ -121,7 +126,7 @@ def _is_input(leaf: Any) -> bool:
 
 
 def _names_of_locals(tape: Tape) -> dict[int, str]:
-    """Return under which names functions kept values when they returned; what an outer one says counts."""
+    """Return the variable names of nodes when their functions returned; an outer function's name wins."""
     names: dict[int, str] = {}
     frames = tape.frames or {}
     for frame in sorted(frames, key=lambda frame: -frames[frame]):
@@ -132,19 +137,20 @@ def _names_of_locals(tape: Tape) -> dict[int, str]:
 
 
 def _holders(tape: Tape, f: Callable[..., Any]) -> dict[int, str]:
-    """Return which variables of the functions that ran hold values, by the id of the value; outer functions count."""
-    code, frames = getattr(f, "__code__", None), tape.frames or {}
+    """Return the variables of the functions that ran by the id of the value they hold; outer functions win."""
+    code = getattr(f, "__code__", None)
+    frames = tape.frames or {}
     scopes = [_variables(frame.f_code, frame.f_globals, frame.f_locals) for frame in _inner_first(frames)]
     if code is not None:
         cells = zip(code.co_freevars, getattr(f, "__closure__", None) or (), strict=True)
         scopes.append(
             _variables(code, f.__globals__, {name: cell.cell_contents for name, cell in cells if _is_full(cell)})
         )
-    found: dict[int, str] = {}
+    holders: dict[int, str] = {}
     for variables in scopes:
         held = (pair for name, item in variables.items() for pair in _values_in(name, item))
-        found |= {id(value): name for name, value in islice(held, MAX_HELD)}
-    return found
+        holders |= {id(value): name for name, value in islice(held, MAX_HELD)}
+    return holders
 
 
 def _inner_first(frames: Mapping[FrameType, int]) -> list[FrameType]:
@@ -152,7 +158,7 @@ def _inner_first(frames: Mapping[FrameType, int]) -> list[FrameType]:
 
 
 def _variables(code: CodeType, outer: Mapping[str, Any], local: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the variables that a piece of code can mean: globals that it names, and its own."""
+    """Return the variables that code can read: its own, and the globals that it names."""
     return {name: outer[name] for name in code.co_names if name in outer} | dict(local)
 
 
@@ -165,7 +171,7 @@ def _is_full(cell: CellType) -> bool:
 
 
 def _values_in(name: str, item: Any) -> Iterator[tuple[str, Value]]:
-    """Walk through a variable: a value, a container of values, or an object with values among its attributes."""
+    """Walk over the values in a variable: itself, elements of a container, or attributes of an object."""
     if isinstance(item, Value):
         yield name, item
     elif isinstance(item, list | tuple | Mapping):
@@ -189,9 +195,9 @@ def trace(f: Callable[..., Any], *args: Any, **kwargs: Any) -> Circuit:
 
 
 def trace_at(f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Circuit, list[Any]]:
-    """Return the circuit of a function at a point, and what its inputs were there.
+    """Return the circuit of a function at a point, and the values of its inputs there.
 
-    Values from outside the function are inputs behind the arguments, under their names.
+    Values from outside the function are further inputs after the arguments, under their own names.
     """
     check_function(f)
     for leaf in flatten((tuple(args), dict(kwargs)))[0]:
@@ -208,24 +214,24 @@ def trace_at(f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any])
 
 
 def _check_origin(value: Value) -> None:
-    """Raise for a value of a transform that is running: what a circuit computes carries no gradient back to it."""
+    """Raise for a value of a running transform, because a circuit would carry no gradient back to it."""
     tape = value._tape
     if tape is None:
         return
     if tape.tracing:
-        # No certificate follows its numbers into the circuit.
+        # The outer trace has no certificate for the numbers that the inner circuit reads.
         tape.leak = "a circuit was traced inside"
     elif tape.of_transform and tape.owner is not None:
         raise EscapeError(
-            "a circuit was asked for inside a transform, of a value that is being differentiated; its gradient would "
-            f"be cut in silence: call the function itself, or hand in v.item(){user_line()}"
+            "a circuit was made inside a transform, from a value that is being differentiated; its gradient would be "
+            f"silently lost: call the function itself, or pass v.item(){user_line()}"
         )
 
 
 def _take_outside(traced: Traced) -> list[str]:
-    """Make values from outside the function inputs, behind the arguments; returns their names."""
+    """Turn values from outside the function into inputs after the arguments; returns their names."""
     tape = traced.tape
-    # A value from outside may be the result itself, or only have steered Python, and be met only now.
+    # A value from outside may be a result, or may only have steered Python; then it is not on the tape yet.
     traced.roots()
     with STATE.on(tape):
         tape.certificates += [Certificate(place(tape, value), outcome, line) for value, outcome, line in tape.escapes]
@@ -237,19 +243,19 @@ def _take_outside(traced: Traced) -> list[str]:
 
 
 def _certify_inputs(traced: Traced) -> None:
-    """Certify every input: values steered Python and nothing says how, so the circuit holds at these inputs alone."""
+    """Certify every input: values steered Python in an unknown way, so the circuit is valid for these inputs only."""
     tape = traced.tape
     tape.certificates += [Certificate(offset, tape.value_at(offset), None) for offset in traced.inputs]
 
 
 def input_names(f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> list[str]:
-    """Return a name for every input, in the order of the inputs: the parameter's, with the path inside a container."""
+    """Return a name for every input in order: that of the parameter, with the path inside a container."""
     names = [path for name, arg in zip(_positional(f, len(args)), args, strict=True) for path in _paths(name, arg)]
     return names + [path for key in kwargs for path in _paths(key, kwargs[key])]
 
 
 def _positional(f: Callable[..., Any], count: int) -> list[str]:
-    """Return the names of the first parameters; those behind a star are numbered."""
+    """Return names for positional arguments; those that a starred parameter takes are numbered."""
     try:
         parameters = list(inspect.signature(f).parameters.values())
     except (TypeError, ValueError):
@@ -265,7 +271,7 @@ def _paths(name: str, item: Any) -> list[str]:
 
 
 def _leaf_paths(name: str, item: Any) -> Iterator[tuple[str, Any]]:
-    """Walk through a container; each leaf comes with the keys and indices that lead to it."""
+    """Walk over the leaves of a container, each with the keys and indices that lead to it."""
     if isinstance(item, list | tuple):
         for k, part in enumerate(item):
             yield from _leaf_paths(f"{name}_{k}" if name else str(k), part)
@@ -277,6 +283,7 @@ def _leaf_paths(name: str, item: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _number(result: Any, name: str) -> Any:
+    """Return a result that is not recorded as a NumPy number or array; raises if it is neither."""
     array = np.asarray(result)
     if array.dtype.kind not in "fciub":
         raise GradientError(f"{name} must return numbers or arrays to be a circuit; got {shown(result)}{user_line()}")
@@ -284,10 +291,12 @@ def _number(result: Any, name: str) -> Any:
 
 
 class Writer:
-    """Writes a traced recording as a circuit."""
+    """Writes a traced function as a circuit."""
 
     def __init__(self, traced: Traced, input_names: list[str], name: str) -> None:
-        self.traced, self.tape, self.name = traced, traced.tape, name
+        self.traced = traced
+        self.tape = traced.tape
+        self.name = name
         self.recording = Recording()
         self.where: dict[int, int] = {}
         self._constants: dict[Any, int] = {}
@@ -297,8 +306,9 @@ class Writer:
             self.where[offset] = self.recording.append_input(self._free(text, "x"), type_of_constant(data))
 
     def circuit(self) -> Circuit:
-        """Return the circuit."""
-        traced, recording = self.traced, self.recording
+        """Write the nodes that results and certificates need, and return the circuit."""
+        traced = self.traced
+        recording = self.recording
         roots = traced.roots()
         certified = [certificate.node for certificate in self.tape.certificates]
         for offset in traced.needed([*roots, *certified]):
@@ -329,7 +339,7 @@ class Writer:
 
     def _write(self, offset: int, node: Extra) -> None:
         if node.op is INPUT:
-            # A value that the function made for itself: for the circuit it is a constant.
+            # A value that the function created itself is a constant of the circuit.
             self.where[offset] = self._constant(node.y)
         else:
             self.recording.move_to(self.tape.places.get(offset), self._group(offset))
@@ -343,25 +353,26 @@ class Writer:
             self.recording.name(self.where[offset], self._free(name, "v"))
 
     def _group(self, offset: int) -> str:
-        """Return the groups around a node; a function that made several nodes is one too."""
+        """Return the group path of a node; a composite function that recorded several nodes is a group too."""
         call = self.tape.calls.get(offset)
         inner = call[0] if call is not None and self._calls[call] > 1 else ""
         return "/".join(filter(None, [self.tape.groups.get(offset, ""), inner]))
 
     def _literal(self, node: Extra, slot: int) -> int:
-        """Return a constant for an operand that was a number or array, spread where the op works by elements."""
+        """Write a literal operand as a constant, broadcast to the output's shape if the op is elementwise."""
         x = node.xs[slot]
         if isinstance(x, bool | int | float | complex) and not isinstance(x, np.generic):
             x = _strong(x, node)
-        found = self._constant(x)
+        constant = self._constant(x)
         shape = shape_of(node.y)
         if isinstance(node.op, Elementwise) and np.shape(x) != shape:
             spread = TABLE["spread"].bind({"rank": np.ndim(x), "shape": shape})
             kind = type_of_constant(np.broadcast_to(x, shape))
-            return self.recording.append_op(spread, [found], kind, 0)
-        return found
+            return self.recording.append_op(spread, [constant], kind, 0)
+        return constant
 
     def _constant(self, value: Any) -> int:
+        """Return the node of a constant; equal constants share one."""
         array = np.asarray(own(value) if isinstance(value, np.ndarray) else value)
         if array.dtype not in DTYPES.values():
             array = array.astype(_wire_dtype(array))
@@ -375,7 +386,7 @@ class Writer:
 
 
 def _wire_dtype(array: Any) -> type:
-    """Return the dtype of wires that holds the numbers of an array of another dtype."""
+    """Return the wire dtype that can represent an array of another dtype."""
     if array.dtype.kind == "c":
         return np.complex128
     if array.dtype.kind in "iu" and (not array.size or array.max() <= np.iinfo(np.int64).max):
@@ -384,16 +395,18 @@ def _wire_dtype(array: Any) -> type:
 
 
 def _strong(x: Any, node: Extra) -> Any:
-    """Return a Python number with the dtype that NumPy gives it beside the op's other operands."""
+    """Convert a Python number to the dtype that NumPy promotes it to beside the other operands."""
     others = [other for other in node.xs if hasattr(other, "dtype")]
-    if isinstance(x, bool) or not others:
-        return np.asarray(x)[()] if isinstance(x, bool) else np.float64(x)
+    if isinstance(x, bool):
+        return np.asarray(x)[()]
+    if not others:
+        return np.float64(x)
     numbers = [other.dtype for other in others if other.dtype.kind != "b"]
-    wanted = np.result_type(*numbers, x) if numbers else np.asarray(node.y).dtype
-    if wanted.kind in "iub":
-        # A sum of whole numbers and conditions is a whole number.
-        wanted = np.dtype(np.int64 if type(x) is int and np.asarray(node.y).dtype.kind == "i" else np.float64)
-    return np.asarray(x).astype(wanted)[()]
+    dtype = np.result_type(*numbers, x) if numbers else np.asarray(node.y).dtype
+    if dtype.kind in "iub":
+        # An int with conditions and whole numbers gives a whole number.
+        dtype = np.dtype(np.int64 if type(x) is int and np.asarray(node.y).dtype.kind == "i" else np.float64)
+    return np.asarray(x).astype(dtype)[()]
 
 
 def _is_name(text: str) -> bool:

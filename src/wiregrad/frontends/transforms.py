@@ -40,17 +40,17 @@ def grad(
     compute = value_and_grad(f, argnums, has_aux, holomorphic)
 
     @functools.wraps(f, updated=())
-    def gradient(*args: Any, **kwargs: Any) -> Any:
+    def compute_gradient(*args: Any, **kwargs: Any) -> Any:
         value, grads = compute(*args, **kwargs)
         return (grads, value[1]) if has_aux else grads
 
-    return gradient
+    return compute_gradient
 
 
 def value_and_grad(
     f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, holomorphic: bool = False
 ) -> Callable[..., Any]:
-    """Return the function that computes the value and the gradient of f; with `has_aux`, f gives (value, anything).
+    """Return the function that computes the value and the gradient of f; with `has_aux`, f returns (value, anything).
 
     >>> value_and_grad(lambda x, y: x * y, argnums=(0, 1))(2.0, 3.0)
     (6.0, (3.0, 2.0))
@@ -58,20 +58,20 @@ def value_and_grad(
     check_function(f)
 
     @functools.wraps(f, updated=())
-    def computed(*args: Any, **kwargs: Any) -> Any:
+    def compute_both(*args: Any, **kwargs: Any) -> Any:
         call = Call(f, args, kwargs, argnums)
         session = call.session
         result, aux = _with_aux(call.result) if has_aux else (call.result, None)
         check_scalar(result, f, holomorphic=holomorphic)
-        place_ = session.where(result)
-        grads = session.pull([] if place_ is None else [(place_, _one(result))], spend=True)
+        offset = session.where(result)
+        grads = session.pull([] if offset is None else [(offset, _one(result))], spend=True)
         if holomorphic:
             grads = [np.conjugate(g) for g in grads]
         session.finish()
         value = released(result, session)
         return (value, all_released(aux, session)) if has_aux else value, call.shaped(grads)
 
-    return computed
+    return compute_both
 
 
 def _with_aux(result: Any) -> tuple[Any, Any]:
@@ -81,7 +81,7 @@ def _with_aux(result: Any) -> tuple[Any, Any]:
 
 
 def check_scalar(result: Any, f: Any, *, holomorphic: bool = False) -> None:
-    """Raise unless a result can be differentiated by reverse mode alone: one real number."""
+    """Raise unless a result is one real number (or complex, if holomorphic), as reverse mode needs."""
     if isinstance(result, Scalar):
         return
     shape = getattr(result, "shape", None) if not isinstance(result, int | float | complex) else ()
@@ -134,7 +134,7 @@ def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
 
 
 def cotangent_of(seed: Any, data: Any, what: str = "the cotangent") -> Any:
-    """Return a direction for a value, with its shape and dtype."""
+    """Check a cotangent or tangent of a value, and convert it to the value's dtype."""
     raw = data_of(seed)
     if np.shape(raw) != np.shape(data):
         raise ShapeError(f"{what} must have the shape {np.shape(data)}; got {np.shape(raw)}{user_line()}")
@@ -146,7 +146,7 @@ def cotangent_of(seed: Any, data: Any, what: str = "the cotangent") -> Any:
 
 
 def jvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool = False) -> Any:
-    """Return f's result and how it moves when the arguments move along tangents, by forward mode.
+    """Return f's result and its directional derivative along tangents of the arguments, by forward mode.
 
     >>> jvp(lambda x: x**3, (2.0,), (1.0,))
     (8.0, 12.0)
@@ -160,18 +160,18 @@ def jvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], 
     session = call.session
     result, aux = _with_aux(call.result) if has_aux else (call.result, None)
     results, tree = flatten(result)
-    given: list[Any] = []
+    leaves: list[Any] = []
     for shape, tangent in zip(call.trees, tangents, strict=True):
-        given += matching(shape, tangent, "a tangent")
-    directions = [cotangent_of(t, data, "a tangent") for t, data in zip(given, session.data, strict=True)]
-    moved = session.push(directions, results)
+        leaves += matching(shape, tangent, "a tangent")
+    directions = [cotangent_of(t, data, "a tangent") for t, data in zip(leaves, session.data, strict=True)]
+    pushed = session.push(directions, results)
     session.finish()
-    out = unflatten(tree, [released(leaf, session) for leaf in results]), unflatten(tree, moved)
+    out = unflatten(tree, [released(leaf, session) for leaf in results]), unflatten(tree, pushed)
     return (*out, all_released(aux, session)) if has_aux else out
 
 
 def hvp(f: Callable[..., Any], x: Any, v: Any) -> Any:
-    """Return the Hessian of f at x times v, without the Hessian: forward mode over reverse mode.
+    """Return the product of the Hessian of f at x with v, by forward mode over reverse mode.
 
     >>> import numpy as np
     >>> hvp(lambda x: x[0] ** 2 * x[1], np.array([2.0, 3.0]), np.array([1.0, 0.0])).tolist()

@@ -1,4 +1,4 @@
-"""Arguments and results that are nested containers: dicts, lists, tuples (named ones too) and None, of leaves."""
+"""Nested containers (dicts, lists, tuples, named tuples, None) as a flat list of leaves and a structure."""
 
 from __future__ import annotations
 
@@ -15,16 +15,19 @@ from wiregrad.errors import OperandError
 class Tree:
     """The structure of a container, without its leaves.
 
-    A container of a class of the user's own is built again as one of that class, with the attributes it had.
+    A container of a user-defined subclass is rebuilt with the same class and the same attributes.
     """
 
     __slots__ = ("attributes", "children", "keys", "kind")
 
     def __init__(self, kind: Any, children: list[Tree], keys: list[Any], attributes: dict[str, Any]) -> None:
-        self.kind, self.children, self.keys, self.attributes = kind, children, keys, attributes
+        self.kind = kind
+        self.children = children
+        self.keys = keys
+        self.attributes = attributes
 
     def build(self, leaves: Iterator[Any]) -> Any:
-        """Return the container with these leaves."""
+        """Build the container from leaves."""
         if self.kind is LEAF:
             return next(leaves)
         if self.kind is None:
@@ -37,7 +40,7 @@ class Tree:
         return self._build_subclass(parts)
 
     def _build_subclass(self, parts: list[Any]) -> Any:
-        """Return a container of a subclass, made without its constructor, which may want other arguments."""
+        """Build a container of a subclass without calling its constructor, which may need other arguments."""
         base: Any = next(base for base in BASES if issubclass(self.kind, base))
         built = base.__new__(self.kind, parts) if base is tuple else base.__new__(self.kind)
         if base is list:
@@ -70,9 +73,9 @@ class _Star:
 LEAF = object()
 _LEAF_TREE = Tree(LEAF, [], [], {})
 _PLAIN = frozenset([float, np.ndarray])
-"""Types of leaves that need no look inside."""
+"""Types that are always leaves."""
 BASES = (OrderedDict, dict, list, tuple)
-"""The containers whose subclasses keep their class."""
+"""The containers whose subclasses are rebuilt as such."""
 
 
 def flatten(container: Any) -> tuple[list[Any], Tree]:
@@ -88,6 +91,7 @@ def flatten(container: Any) -> tuple[list[Any], Tree]:
 
 
 def _walk(item: Any, leaves: list[Any]) -> Tree:
+    """Append the leaves of an item to a list; returns the structure of the item."""
     if item is None:
         return Tree(None, [], [], {})
     kind = _kind_of(item)
@@ -99,20 +103,20 @@ def _walk(item: Any, leaves: list[Any]) -> Tree:
 
 
 def _kind_of(item: Any) -> Any:
-    """Return the class that a container is built again as; `LEAF` for what is no container."""
+    """Return the class that a container is rebuilt as; `LEAF` if the item is not a container."""
     if isinstance(item, dict | list | tuple):
         return type(item)
-    # Other mappings may be made of anything; what can be read of them is a dict.
+    # Another mapping cannot be rebuilt, since its constructor is unknown; a dict has the same items.
     return dict if isinstance(item, Mapping) else LEAF
 
 
 def parts_of(container: Any) -> tuple[list[Any], list[Any]]:
-    """Return the keys of a container, if it has some, and its parts, whatever a subclass has made of iteration."""
+    """Return the keys (if any) and the parts of a container, even if a subclass overrides iteration."""
     return items_of(container) if isinstance(container, Mapping) else ([], _elements_of(container))
 
 
 def items_of(mapping: Mapping[Any, Any]) -> tuple[list[Any], list[Any]]:
-    """Return the keys and the values that a mapping holds, whatever a subclass of dict has made of looking them up."""
+    """Return the keys and the values of a mapping, even if a subclass of dict overrides lookup."""
     if not isinstance(mapping, dict):
         keys = list(mapping)
         return keys, [mapping[key] for key in keys]
@@ -126,7 +130,7 @@ def _elements_of(sequence: Any) -> list[Any]:
 
 
 def own_attributes(container: Any) -> dict[str, Any]:
-    """Return the attributes that a container of the user's own class has besides its elements.
+    """Return the attributes that a container of a user-defined class has besides its elements.
 
     >>> class Table(list):
     ...     __slots__ = ("unit",)
@@ -139,26 +143,26 @@ def own_attributes(container: Any) -> dict[str, Any]:
     if kind in BASES or not issubclass(kind, BASES):
         return {}
     slots = {name: part for name, part in member_slots(kind.__mro__).items() if not name.startswith("__")}
-    found = {name: part.__get__(container) for name, part in slots.items() if hasattr(container, name)}
-    return {**found, **getattr(container, "__dict__", {})}
+    in_slots = {name: part.__get__(container) for name, part in slots.items() if hasattr(container, name)}
+    return {**in_slots, **getattr(container, "__dict__", {})}
 
 
 def member_slots(mro: Sequence[type]) -> dict[str, MemberDescriptorType]:
-    """Return the slots of classes by name; of slots of one name that of the most derived class, as Python takes it."""
+    """Return the slots of classes by name; of two with the same name, that of the most derived class, as in Python."""
     return {
         name: part for base in reversed(mro) for name, part in vars(base).items() if type(part) is MemberDescriptorType
     }
 
 
 def unflatten(tree: Tree, leaves: Iterable[Any]) -> Any:
-    """Return the container of a shape with these leaves."""
+    """Build a container with a structure from leaves."""
     if tree is _LEAF_TREE and type(leaves) is list:
         return leaves[0]
     return tree.build(iter(leaves))
 
 
 def tree_map(function: Callable[..., Any], container: Any, *others: Any) -> Any:
-    """Return the container with a function applied to each leaf (and those of containers of the same shape).
+    """Apply a function to each leaf of a container (and the matching leaves of others); returns such a container.
 
     >>> tree_map(lambda x, y: x + y, {"a": 1, "b": [2]}, {"a": 10, "b": [20]})
     {'a': 11, 'b': [22]}
@@ -169,7 +173,7 @@ def tree_map(function: Callable[..., Any], container: Any, *others: Any) -> Any:
 
 
 def matching(tree: Tree, container: Any, what: str) -> list[Any]:
-    """Return the leaves of a container that must have a structure; the keys of its dicts may be in any order."""
+    """Return the leaves of a container, which must have a structure; keys of dicts may be in any order."""
     leaves: list[Any] = []
     if not _collect_like(tree, container, leaves):
         raise OperandError(f"{what} must have the structure {tree}; got {flatten(container)[1]}")
@@ -177,7 +181,7 @@ def matching(tree: Tree, container: Any, what: str) -> list[Any]:
 
 
 def _collect_like(tree: Tree, item: Any, leaves: list[Any]) -> bool:
-    """Collect the leaves of an item in the order of a tree; returns whether it has the structure of the tree."""
+    """Append the leaves of an item in the order of a structure; returns whether the item has that structure."""
     if tree.kind is None or item is None:
         return tree.kind is None and item is None
     if _kind_of(item) is not tree.kind:

@@ -1,8 +1,8 @@
 """Values: ordinary Python and NumPy code that records itself.
 
-A value is concrete (`if`, `while` and `print` just work), and each op applied to it appends to a recording. Real
-numbers are the fast path: a `Scalar` holds a Python float, and the code of its ops is generated from the op table
-(`wiregrad.frontends.scalar`). Everything else goes through `record`.
+A value is concrete (`if`, `while` and `print` just work), and each op applied to it appends a node to a tape. Real
+numbers are the fast path: a `Scalar` holds a Python float, and the code of its ops is generated from the op table (see
+`scalar.py`). Every other op goes through `record_op` (see `record.py`).
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ from wiregrad.ops.flow import settle, shape_of, whole
 new = object.__new__
 
 PASSES = 8
-"""How many backward passes a leaf remembers."""
+"""Maximum number of backward passes whose source lines a leaf remembers."""
 
 
 class Notes:
-    """What few values have: leaves their gradient and where they were last seen; any value a name."""
+    """Attributes that few values have: a name, and of leaves the gradient and the tape they were last used on."""
 
     __slots__ = ("born", "constant", "grad", "home", "hooks", "name", "offset", "passes", "serial")
 
@@ -60,14 +60,15 @@ class Notes:
         self.constant = constant
         self.grad: Any = None
         self.passes: list[Place | None] = []
-        """Where the backward passes were called whose gradients have added up here, the first few of them."""
+        """The lines that called the first few backward passes whose gradients were added here."""
         self.hooks: list[Callable[[Any], Any]] = []
         self.name: str | None = None
-        self.serial, self.offset = 0, 0
+        self.serial = 0
+        self.offset = 0
         self.born = 0
-        """Which recording was running when the leaf was made, by its serial."""
+        """The serial of the tape that was recording when the leaf was made."""
         self.home: weakref.ref[Tape] | None = None
-        """Where a leaf was recorded last, until a sweep has passed it: there the next op on it is recorded too."""
+        """The tape where a leaf was last used, until a sweep has visited it: the next op on it is recorded there."""
 
 
 class Value(Operators):
@@ -99,7 +100,7 @@ class Value(Operators):
 
     @property
     def data(self) -> Any:
-        """The number, or the array (which is read-only: a value does not change once it is recorded)."""
+        """The number, or a read-only array: a recorded value does not change."""
         _escape(self, self._data)
         return self._data
 
@@ -122,7 +123,7 @@ class Value(Operators):
 
     @property
     def grad(self) -> Any:
-        """The gradient that the last `backward()` left here; leaves add up until it is set to None (or 0)."""
+        """The gradient of the last `backward()`; on leaves, gradients add up until this is set to None (or 0)."""
         if self._tape is None:
             return notes_of(self).grad
         if self._tape.tracing and self._tape.sweeps:
@@ -133,9 +134,12 @@ class Value(Operators):
     @grad.setter
     def grad(self, grad: Any) -> None:
         if self._tape is not None:
-            raise MutationError("only a leaf's gradient can be set: a recorded value's is worked out by backward()")
+            raise MutationError(
+                "only the gradient of a leaf can be set; that of a recorded value is computed by backward()"
+            )
         notes = notes_of(self)
-        notes.grad, notes.passes = grad, []
+        notes.grad = grad
+        notes.passes = []
 
     @property
     def name(self) -> str | None:
@@ -157,7 +161,7 @@ class Value(Operators):
 
     @property
     def inputs(self) -> tuple[Any, ...]:
-        """What the value was computed from: values, and plain numbers where literals were given."""
+        """The operands of the op that computed the value: values, and plain numbers for literals."""
         if self._tape is None:
             return ()
         node = self._tape.node_at(self._index)
@@ -188,14 +192,14 @@ class Value(Operators):
 
     @property
     def _mask(self) -> Any:
-        # Functions of np.ma take `_data` of whatever they are given, and then ask for the mask.
+        # Functions of np.ma read `_data` of any object, and then its mask.
         raise OperandError(
             "a masked array was combined with a recorded value, whose gradient would be lost; fill it first"
             f"{user_line()}"
         )
 
     def backward(self, gradient: Any = None) -> None:
-        """Run the reverse sweep from here; fills `.grad` of every value it passes, leaves accumulate.
+        """Run the reverse sweep from here; sets `.grad` of every value on the way, and adds to that of leaves.
 
         An array needs the gradient to start from; for a number it is 1.
         """
@@ -214,7 +218,7 @@ class Value(Operators):
         STATE.turn()
 
     def register_hook(self, hook: Callable[[Any], Any]) -> None:
-        """Have a function called with this value's complete gradient; what it returns (if not None) takes its place."""
+        """Call a function with this value's complete gradient; a result other than None replaces the gradient."""
         if not callable(hook):
             raise OperandError(f"a hook is a function of the gradient; got {shown(hook)}")
 
@@ -276,7 +280,7 @@ class Value(Operators):
     def __bool__(self) -> bool:
         outcome = bool(self._data)
         if any(tape is not None and tape.tracing for tape in (self._tape, STATE.tape)):
-            # A number is true unless it is 0; the comparison is what steers.
+            # The truth of a number is the comparison with 0, and that comparison is what steers Python.
             condition = self if np.asarray(self._data).dtype.kind == "b" else self != 0
             if isinstance(condition, Value):
                 _escape(condition, outcome)
@@ -317,13 +321,13 @@ class Value(Operators):
     def __hash__(self) -> int:
         tape = self._tape
         if tape is None:
-            # A leaf is a variable, whose number may change; a constant is nothing but its number.
+            # A leaf is a variable, whose number may change; a constant is identified by its number.
             return hash(_key(self)) if notes_of(self).constant else object.__hash__(self)
         if not tape.of_transform:
             return object.__hash__(self)
         if STATE.tape is None:
             raise OperandError(
-                "a value that a transform recorded is looked up by its number while the transform runs, and no longer: "
+                "a value recorded by a transform can be looked up in a dict or set only while the transform runs: "
                 f"write v.item() for its number, or id(v) for the value itself{user_line()}"
             )
         _escape(self, self._data)
@@ -331,7 +335,7 @@ class Value(Operators):
         return hash(_key(self))
 
     if TYPE_CHECKING:
-        # Methods, operators and NumPy's protocols are set by `wiregrad.frontends.dispatch` from the op table. A real
+        # Methods, operators and NumPy's protocols are set by `dispatch.py` from the op table. A real
         # `__getattr__` would slow down every attribute of a value.
         def __getattr__(self, name: str) -> Any: ...
         def __getitem__(self, index: Any) -> Any: ...
@@ -339,14 +343,14 @@ class Value(Operators):
         def __wiregrad_apply__(self, op: Op, operands: tuple[Any, ...]) -> Any: ...
 
     def __format__(self, spec: str) -> str:
-        # Text is for people, so this cuts no gradient; but it may steer what follows.
+        # Text carries no gradient, so none is lost; but the code may branch on the text.
         _escape(self, self._data)
         return format(self._data, spec) if spec or _is_of_transform(self) else repr(self)
 
     def __str__(self) -> str:
         if not _is_of_transform(self):
             return repr(self)
-        # The function that is differentiated sees the text that it would see without.
+        # A function that is differentiated sees the same text as when it is called plainly.
         _escape(self, self._data)
         return str(self._data)
 
@@ -372,37 +376,38 @@ class Value(Operators):
 
 
 LOOKUPS: list[tuple[CodeType, int, int]] = []
-"""The instruction that looked a recorded number up in a dict or set last, by hashing it; empty before the first."""
+"""The bytecode instruction that last hashed a recorded number, to look it up in a dict or set; empty at first."""
 
 
 def _instruction(frame: FrameType) -> tuple[CodeType, int, int]:
-    """Return what tells apart the instruction that a frame is at."""
+    """Return a key that identifies the instruction a frame is at."""
     return frame.f_code, frame.f_lasti, id(frame)
 
 
 def refuse_lookup(one: Value, two: Value) -> None:
-    """Raise where a dict or set takes two different recorded numbers for one key because they are equal now.
+    """Raise if a dict or set would treat two recorded numbers as one key because they happen to be equal.
 
-    A cache would answer with the result of the other one, whose gradient is not this one's.
+    A cache would return the result for the other number, whose gradient differs.
     """
     if one._tape is None or two._tape is None or _is_same_node(one, two):
         return
     if [_instruction(sys._getframe(2))] == LOOKUPS and np.array_equal(one._data, two._data):
         raise OperandError(
-            f"a dict, set or cache holds a recorded number that equals this one ({_brief(one._data)}) but was computed "
-            "in another way, so its gradient is another; do without the cache, or look up v.item()"
+            f"a dict, set or cache holds a recorded number that equals this one ({_brief(one._data)}) but was "
+            "computed in another way, so it has another gradient; do without the cache, or look up v.item()"
             f"{user_line()}"
         )
 
 
 def _is_same_node(one: Value, two: Value) -> bool:
-    """Return whether two values are one node, or the same op of the same nodes, as an element that is taken twice."""
+    """Return whether two values are the same node, or the same op of the same nodes (an element taken twice)."""
     tape = one._tape
     if tape is None or tape is not two._tape:
         return False
     if one._index == two._index:
         return True
-    node, other = tape.node_at(one._index), tape.node_at(two._index)
+    node = tape.node_at(one._index)
+    other = tape.node_at(two._index)
     if node.op != other.op or node.sources != other.sources or not node.sources:
         return False
     pairs = zip(node.sources, node.xs, other.xs, strict=True)
@@ -414,97 +419,97 @@ def _is_of_transform(value: Value) -> bool:
 
 
 class Scalar(Value):
-    """A real number, held as a Python float; its ops are generated from the op table.
+    """A real number, stored as a Python float; its ops are generated from the op table.
 
-    The plain program holds a Python float in its place, so its comparisons give a `bool`.
+    Without recording, the program would have a Python float here, so comparisons return a `bool`.
     """
 
     __slots__ = ()
 
 
 class NumpyScalar(Scalar):
-    """A scalar in whose place the plain program holds an np.float64, so that its comparisons give an `np.bool_`."""
+    """A scalar that would be an np.float64 without recording, so that comparisons return an `np.bool_`."""
 
     __slots__ = ()
 
 
 class Number(Value):
-    """A number that is no scalar: a complex or float32 one, and any traced one that NumPy computes."""
+    """A number that is not a `Scalar`: complex, float32, or any traced number that NumPy computes."""
 
     __slots__ = ()
 
 
 class PythonFloat(Number):
-    """A traced number in whose place the plain program holds a Python float."""
+    """A traced number that would be a Python float without recording."""
 
     __slots__ = ()
 
 
-# np.isscalar and others tell numbers from arrays by this class.
+# np.isscalar and others use this class to tell numbers from arrays.
 numbers.Number.register(Scalar)
 numbers.Number.register(Number)
 
 
 class Discrete(Value):
-    """A traced condition, whole number, or array of them: no gradient passes it.
+    """A traced condition, whole number, or array of them: no gradient flows through it.
 
-    In its place the plain program holds what NumPy computes: an `np.bool_`, an `np.int64` or an array.
+    Without recording it would be what NumPy computes: an `np.bool_`, an `np.int64` or an array.
     """
 
     __slots__ = ("bound",)
 
     bound: int
-    """What a whole number of Python's is at most, whatever its sign; so small that float64 and int64 hold it."""
+    """Upper bound of the absolute value of a Python int; small enough to be exact in float64 and int64."""
 
     @property  # type: ignore[misc]
     def __class__(self) -> Any:
-        """The class of what the plain program holds, so that `isinstance` answers as it does there."""
+        """The class that the object would have without recording, so that `isinstance` gives the same answer."""
         return plain_class(self)
 
 
 class PythonInt(Discrete):
-    """A traced condition or whole number in whose place the plain program holds Python's `bool` or `int`."""
+    """A traced condition or whole number that would be a Python `bool` or `int` without recording."""
 
     __slots__ = ()
 
 
 def plain_class(value: Discrete) -> type:
-    """Return the class of what the plain program holds in place of a traced condition or whole number."""
+    """Return the class that a traced condition or whole number would have without recording."""
     if type(value) is PythonInt:
         return bool if value._data.dtype.kind == "b" else int
     return type(value._data)
 
 
 PYTHON_NUMBERS = frozenset([float, int, bool, Scalar, PythonFloat, PythonInt])
-"""The types of what the plain program holds as a Python number."""
+"""The types of Python numbers, and of values that would be Python numbers without recording."""
 
 
 def is_python(operand: Any) -> bool:
-    """Return whether the plain program holds a Python number in place of an operand."""
+    """Return whether an operand is a Python number, or would be one without recording."""
     return type(operand) in PYTHON_NUMBERS
 
 
 def is_operand(other: Any) -> bool:
-    """Return whether a Python number compared with something else asks NumPy, not Python."""
+    """Return whether comparing a Python number with an object is left to NumPy, not to Python."""
     return isinstance(other, Value | np.ndarray | np.generic | int | float | complex)
 
 
 def as_python(value: Any, bound: int = 1) -> Any:
-    """Return a number that NumPy's rules computed, as one of Python's; anything else as it is."""
+    """Convert a value of a NumPy number to one of a Python number; anything else is returned unchanged."""
     kind = type(value)
     if kind is NumpyScalar:
         return _retyped(value, Scalar)
     if kind is Number and type(value._data) is np.float64 and value._tape is not None and value._tape.tracing:
         return _retyped(value, PythonFloat)
     if kind is Discrete and not value.shape:
-        found = _retyped(value, PythonInt)
-        found.bound = bound
-        return found
+        whole_number = _retyped(value, PythonInt)
+        whole_number.bound = bound
+        return whole_number
     return bool(value) if kind is np.bool_ else value
 
 
 def as_numpy(value: Any) -> Any:
-    """Return a value of a Python number as what NumPy's functions make of it; anything else as it is."""
+    """Convert a value of a Python number to one of a NumPy number; anything else is returned unchanged."""
     kind = type(value)
     if kind is Scalar:
         return _retyped(value, NumpyScalar)
@@ -514,42 +519,48 @@ def as_numpy(value: Any) -> Any:
 
 
 def _retyped(value: Value, kind: type[Value]) -> Any:
-    found = new(kind)
-    found._data, found._tape, found._index = value._data, value._tape, value._index
+    """Return the same node as a value of another class."""
+    copy = new(kind)
+    copy._data = value._data
+    copy._tape = value._tape
+    copy._index = value._index
     notes = getattr(value, "_notes", None)
     if notes is not None:
-        found._notes = notes
-    return found
+        copy._notes = notes
+    return copy
 
 
 def number_class(data: Any) -> type[Scalar]:
-    """Return the class of a value that is made from a real number."""
+    """Return the class of a value made from a real number: Python's or NumPy's."""
     if isinstance(data, Value):
         return Scalar if is_python(data) else NumpyScalar
     return NumpyScalar if isinstance(data, np.generic | np.ndarray) else Scalar
 
 
-OUTSIDE = "it uses a wg.Value from outside; hand it in as an argument"
+OUTSIDE = "it uses a wg.Value from outside; pass it as an argument"
 _ESCAPE = (
-    "a recorded value cannot become {}: its gradient would be cut in silence; "
+    "a recorded value cannot become {}: its gradient would be silently lost; "
     "use v.item() or v.data to take the number, or wg.stop_gradient(v)"
 )
 
 
 def array_class(data: Any) -> type[Value]:
-    """Return the class of a value that holds an array or one of NumPy's numbers."""
+    """Return the class of a value that holds an array or a NumPy number."""
     return Value if type(data) is np.ndarray else Number
 
 
 def leaf(data: Any, *, constant: bool = False, number: type[Scalar] = Scalar) -> Value:
-    """Return a value that belongs to no recording; `number` is its class if it is a real number."""
+    """Make a value that belongs to no tape; `number` is its class if it is a real number."""
     value: Value = new(number if type(data) is float else array_class(data))
-    value._data, value._tape, value._index, value._notes = data, None, 0, Notes(constant=constant)
+    value._data = data
+    value._tape = None
+    value._index = 0
+    value._notes = Notes(constant=constant)
     return value
 
 
 def is_constant(value: Value) -> bool:
-    """Return whether no gradient flows to a value: a constant, and while tracing what is blocked or no real number."""
+    """Return whether no gradient flows to a value: a constant, or a traced value that is blocked or not a float."""
     tape = value._tape
     if tape is None:
         return notes_of(value).constant
@@ -559,26 +570,26 @@ def is_constant(value: Value) -> bool:
 
 
 def notes_of(value: Value) -> Notes:
-    """Return a value's notes, made if there are none."""
-    found = getattr(value, "_notes", None)
-    if found is None:
-        found = value._notes = Notes()
-    return found
+    """Return a value's notes; made when first needed."""
+    notes = getattr(value, "_notes", None)
+    if notes is None:
+        notes = value._notes = Notes()
+    return notes
 
 
 def view(tape: Tape, offset: int) -> Value:
-    """Return a node of a recording as a value."""
+    """Return a node of a tape as a value."""
     stands_for = tape.leaves.get(offset)
     if stands_for is not None and not tape.apart:
-        found: Value = stands_for
-        return found
+        leaf_value: Value = stands_for
+        return leaf_value
     return wrapped(tape, offset, tape.value_at(offset), Scalar)
 
 
 def wrapped(tape: Tape, offset: int, data: Any, number: type[Scalar] = NumpyScalar) -> Value:
-    """Return the value at an offset, given its data; `number` is its class if it is a real number and not traced."""
+    """Make a value for the node at an offset; `number` is its class if it is a real number and not traced."""
     if type(data) is Gone:
-        raise GradientError("this array was not kept: no derivative needs it; ask for it while the function runs")
+        raise GradientError("this array was dropped because no derivative needs it; read it while the function runs")
     if type(data) is float and not tape.tracing:
         kind: type[Value] = number
     elif tape.tracing and data.dtype.kind not in "fc":
@@ -586,67 +597,72 @@ def wrapped(tape: Tape, offset: int, data: Any, number: type[Scalar] = NumpyScal
     else:
         kind = array_class(data)
     value: Value = new(kind)
-    value._data, value._tape, value._index = data, tape, offset
+    value._data = data
+    value._tape = tape
+    value._index = offset
     return value
 
 
 def settled(flow: Any, like: Any) -> Any:
-    """Return a flow as a gradient of a number or array: its type, dtype and shape, zeros where it is absent."""
+    """Convert a flow to the gradient of a number or array, with its type, dtype and shape; an absent flow is zero."""
     if flow is None:
         return zero_like(like)
-    found = settle(flow)
+    gradient = settle(flow)
     shape = shape_of(like)
-    if isinstance(found, Value):
-        # A gradient of a number is a Python float, as it is where nothing around is recorded.
-        return as_python(found) if found.shape == shape else whole(found, like)
+    if isinstance(gradient, Value):
+        # The gradient of a number is a Python float, as it is when the sweep is not recorded.
+        return as_python(gradient) if gradient.shape == shape else whole(gradient, like)
     if type(like) is float:
-        return float(found)
-    if shape_of(found) != shape or getattr(found, "dtype", None) != like.dtype:
-        found = np.broadcast_to(np.asarray(found), shape).astype(like.dtype)[()]
-    return found
+        return float(gradient)
+    if shape_of(gradient) != shape or getattr(gradient, "dtype", None) != like.dtype:
+        gradient = np.broadcast_to(np.asarray(gradient), shape).astype(like.dtype)[()]
+    return gradient
 
 
 def zero_like(data: Any) -> Any:
-    """Return the gradient of what nothing flows back to."""
+    """Return a zero gradient for a number or array."""
     return 0.0 if type(data) is float else np.zeros_like(data)[()]
 
 
 def _seed(value: Value, gradient: Any) -> Any:
+    """Check the gradient that a backward pass starts from, and give it the dtype of the value; 1 by default."""
     data = value._data
     if gradient is None:
         if np.ndim(data):
             raise GradientError(
                 f"backward() starts from a number; this value has shape {np.shape(data)}: "
-                f"reduce it (v.sum().backward()) or give v.backward(gradient){user_line()}"
+                f"reduce it (v.sum().backward()) or call v.backward(gradient){user_line()}"
             )
         if type(data) is not float and data.dtype.kind == "c":
             raise GradientError(
-                f"backward() starts from a real number; this one is complex: take its real part, abs, or give "
+                f"backward() starts from a real number; this one is complex: take its real part or abs, or call "
                 f"v.backward(gradient){user_line()}"
             )
         return 1.0 if type(data) is float else data.dtype.type(1)
-    given = gradient._data if isinstance(gradient, Value) else as_array(gradient, "the gradient")
-    if np.asarray(given).dtype.kind not in ("fc" if np.iscomplexobj(data) else "f") + "iu":
+    seed = gradient._data if isinstance(gradient, Value) else as_array(gradient, "the gradient")
+    if np.asarray(seed).dtype.kind not in ("fc" if np.iscomplexobj(data) else "f") + "iu":
         raise OperandError(f"the gradient must be made of numbers like the value's; got {shown(gradient)}{user_line()}")
-    if np.shape(given) != np.shape(data):
-        raise ShapeError(f"the gradient needs the value's shape {np.shape(data)}; got {np.shape(given)}{user_line()}")
-    return float(given) if type(data) is float else np.array(given, data.dtype)[()]
+    if np.shape(seed) != np.shape(data):
+        raise ShapeError(f"the gradient needs the value's shape {np.shape(data)}; got {np.shape(seed)}{user_line()}")
+    return float(seed) if type(data) is float else np.array(seed, data.dtype)[()]
 
 
 def deliver(tape: Tape, sweep: SweptGradients) -> None:
-    """Give leaves, and values of other recordings, what a sweep left at their nodes."""
+    """Add the gradients of a sweep to the leaves, and hand them to the tapes that rows were copied from."""
     here = user_place()
     for offset, value in tape.leaves.items():
         left = sweep.at(tape, offset)
         if left is not None:
-            flow, notes = _unless_passed(left), notes_of(value)
+            flow = _unless_passed(left)
+            notes = notes_of(value)
             notes.home = None
             for hook in notes.hooks:
                 flow = hooked(hook, value._data, flow)
             _accumulate(value, flow, here)
     homes: dict[int, tuple[Tape, list[Any]]] = {}
     for offset, (source, origin) in tape.imports.items():
-        home, left = source(), sweep.at(tape, offset)
+        home = source()
+        left = sweep.at(tape, offset)
         if home is not None and left is not None:
             _, adjoints = homes.setdefault(home.serial, (home, []))
             adjoints.extend([None] * (origin // STRIDE + 1 - len(adjoints)))
@@ -656,24 +672,26 @@ def deliver(tape: Tape, sweep: SweptGradients) -> None:
 
 
 def _unless_passed(left: Any) -> Any:
-    """Return what a sweep left at a node as a flow."""
+    """Return the gradient that a sweep left at a node as a flow; None for a structural zero."""
     return None if left is PASSED else left
 
 
 def _accumulate(value: Value, flow: Any, here: Place | None) -> None:
-    notes, fresh = notes_of(value), settled(flow, value._data)
+    """Add a flow to the gradient of a leaf."""
+    notes = notes_of(value)
+    fresh = settled(flow, value._data)
     if len(notes.passes) < PASSES:
         notes.passes.append(here)
     if notes.grad is not None:
-        # A gradient that was set to 0 (as micrograd's users do) takes the type of what is added.
+        # A gradient that was set to 0 (as users of micrograd do) takes the type of the added one.
         notes.grad = notes.grad + fresh
     else:
-        # An array of its own: what flowed may have flowed to others too.
+        # A copy, because the same array may have flowed to other leaves.
         notes.grad = fresh.copy() if type(fresh) is np.ndarray else fresh
 
 
 def hooked(hook: Callable[[Any], Any], data: Any, flow: Any) -> Any:
-    """Return a gradient as a hook leaves it; an absent one is not shown to it."""
+    """Call a hook with a gradient; returns its result, or the gradient if that is None. Absent ones are skipped."""
     if flow is None:
         return None
     grad = settled(flow, data)
@@ -682,8 +700,9 @@ def hooked(hook: Callable[[Any], Any], data: Any, flow: Any) -> Any:
 
 
 def _escape(value: Value, outcome: Any) -> None:
-    """Note that a traced value's number left the recording, and so may have steered Python."""
-    tape, running = value._tape, STATE.tape
+    """Note that a value was read as a plain number while tracing, so that it may have steered Python."""
+    tape = value._tape
+    running = STATE.tape
     if running is not None and running.tracing and tape is not running and not is_constant(value):
         running.escapes.append((value, outcome, user_place()))
     if tape is None:
@@ -694,7 +713,7 @@ def _escape(value: Value, outcome: Any) -> None:
 
 
 def concrete(operand: Any) -> Any:
-    """Return what the plain program holds in place of a traced condition or whole number, and certify it."""
+    """Return a traced condition or whole number as the plain object, and add a certificate for it."""
     if not isinstance(operand, Discrete):
         return operand
     data = operand._data
@@ -712,7 +731,7 @@ def _key(value: Value) -> Any:
 
 
 def _whole_number(value: Value, rounding: str) -> int:
-    """Return a number that is no longer differentiated as a whole one; what is behind its point steers nothing."""
+    """Round a constant to a whole number; only the rounded number is certified, since only that steers Python."""
     if not is_constant(value):
         raise EscapeError(_ESCAPE.format("an int") + user_line())
     tape = value._tape
@@ -722,8 +741,10 @@ def _whole_number(value: Value, rounding: str) -> int:
     else:
         _escape(value, value._data)
     data = value._data
-    found: int = getattr(math, rounding)(float(data)) if isinstance(data, float | np.floating) else int(data)
-    return found
+    if isinstance(data, float | np.floating):
+        whole_number: int = getattr(math, rounding)(float(data))
+        return whole_number
+    return int(data)
 
 
 def _unless_input(op: Op) -> Op | None:

@@ -1,7 +1,7 @@
-"""Outside state: everything a function reads besides its arguments, compared before each call with what it was.
+"""Outside state: everything a function reads besides its arguments, compared before each call with its earlier state.
 
-`OutsideState` is what others use. Start reading in `walk`, which follows a function's variables; `known_kinds` lists
-the kinds of things that it may follow, `code_reads` says what bytecode can read, `watches` compares.
+Other modules use `OutsideState`. Start reading in `walk`, which follows a function's variables. `known_kinds` lists the
+kinds of objects that it may follow, `code_reads` finds what bytecode can read, `watches` compares.
 """
 
 from wiregrad.frontends.outside.walk import MAX_BYTES, MAX_THINGS, ComparesItself, OutsideState

@@ -1,8 +1,8 @@
 """What the code of a function can read besides its arguments: names of globals, attributes and imported modules.
 
-Read off the bytecode, nested functions included. Attributes that directly follow a variable (`np.sin`) are kept as
-pairs, so that of a module only the names count that are read from it; a variable that is used in any other way
-(`getattr(np, name)`, `xp = np`) *escapes*, and then every name counts.
+The names are found in the bytecode, nested functions included. An attribute that directly follows a variable (`np.sin`)
+is stored as a pair, so that of a module only the attributes read from it count. A variable that is used in any other
+way (`getattr(np, name)`, `xp = np`) *escapes*, and then every name in the code counts.
 """
 
 from __future__ import annotations
@@ -25,30 +25,30 @@ MUTATORS = frozenset(
     "__delitem__ __init__ __iadd__ __ior__ setitem delitem iadd ior heappush heappop heapify heapreplace heappushpop "
     "insort insort_left insort_right put_along_axis fill_diagonal".split()
 )
-"""Names of methods and functions that change what they are given."""
+"""Methods and functions that change their arguments."""
 IGNORED = frozenset(["CACHE", "EXTENDED_ARG", "PUSH_NULL", "NOP"])
 
 
 @dataclass(frozen=True)
 class CodeReads:
-    """The names that a code object and those nested in it use."""
+    """The names that a code object, and those nested in it, use."""
 
     global_names: tuple[str, ...]
-    """Names looked up among the globals, then among the builtins; names that are assigned there too."""
+    """Names looked up in the globals, then in the builtins; also globals that are assigned."""
     names: frozenset[str]
-    """Every attribute name, and every text that could be one (`getattr(x, "scale")`, patterns of `match`)."""
+    """Every attribute name, and every string that could be one (`getattr(x, "scale")`, patterns of `match`)."""
     pairs: frozenset[tuple[str, str]]
     """A variable or attribute, and an attribute that is read directly from it."""
     escaping: frozenset[str]
-    """Variables and attributes that are used otherwise than by reading an attribute; texts count as such a use."""
+    """Variables and attributes that are used in another way than reading an attribute; strings count as such a use."""
     imports: tuple[tuple[str, int], ...]
-    """The modules that import statements name, with their level: 0, or the number of leading dots."""
+    """The modules that import statements name, with the number of leading dots."""
     makes_classes: bool
     """Whether there is a class statement."""
     stored: frozenset[str]
     """Attributes that are assigned."""
     mutates: bool
-    """Whether anything but local variables may be changed: globals, variables around, attributes, elements."""
+    """Whether the code may change more than local variables: globals, enclosing variables, attributes, elements."""
 
 
 @lru_cache(4096)
@@ -56,55 +56,82 @@ def reads_of(code: CodeType) -> CodeReads:
     """Return what a code object reads.
 
     >>> import math
-    >>> found = reads_of((lambda x: math.pi * abs(x)).__code__)
-    >>> found.global_names, ("math", "pi") in found.pairs, "math" in found.escaping
+    >>> reads = reads_of((lambda x: math.pi * abs(x)).__code__)
+    >>> reads.global_names, ("math", "pi") in reads.pairs, "math" in reads.escaping
     (('abs', 'math'), True, False)
     """
-    global_names, names = set[str](), set[str]()
-    pairs, escaping = set[tuple[str, str]](), set[str]()
-    imports: list[tuple[str, int]] = []
-    stored = set[str]()
-    makes_classes = mutates = False
+    collector = _ReadCollector()
     for inner in nested_codes(code):
-        texts = set(names_in(inner.co_consts))
-        names.update(inner.co_names, texts)
-        escaping.update(texts)
-        steps = [step for step in dis.get_instructions(inner) if step.opname not in IGNORED]
+        collector.add_code(inner)
+    return collector.collect_reads()
+
+
+class _ReadCollector:
+    """Collects the names in code objects, instruction by instruction."""
+
+    def __init__(self) -> None:
+        self.global_names = set[str]()
+        self.names = set[str]()
+        self.pairs = set[tuple[str, str]]()
+        self.escaping = set[str]()
+        self.imports: list[tuple[str, int]] = []
+        self.stored = set[str]()
+        self.makes_classes = False
+        self.mutates = False
+
+    def add_code(self, code: CodeType) -> None:
+        """Add the names in one code object."""
+        texts = set(names_in(code.co_consts))
+        self.names.update(code.co_names, texts)
+        self.escaping.update(texts)
+        steps = [step for step in dis.get_instructions(code) if step.opname not in IGNORED]
         for index, step in enumerate(steps):
-            if step.opname in GLOBAL_READS or step.opname in GLOBAL_WRITES:
-                global_names.add(step.argval)
-            if step.opname == "IMPORT_NAME":
-                imports.append((step.argval, _level(steps, index)))
-            elif step.opname == "IMPORT_FROM":
-                escaping.add(step.argval)
-            makes_classes = makes_classes or step.opname == "LOAD_BUILD_CLASS"
-            mutates = mutates or step.opname in WRITES or _is_in_place(step) or _writes_around(step, inner)
-            if step.opname == "STORE_ATTR":
-                stored.add(step.argval)
-            *others, last = _loaded(step)
-            escaping.update(others)
-            if last == "__class__":
-                # A variable that methods have for `super()`; used by itself, it is the class.
-                names.add(last)
-            following = steps[index + 1] if index + 1 < len(steps) else None
-            if following is not None and following.opname in ATTRIBUTE_READS:
-                pairs.add((last, _attribute(following)))
-            else:
-                escaping.add(last)
-    return CodeReads(
-        tuple(sorted(global_names)),
-        frozenset(names),
-        frozenset(pairs),
-        frozenset(escaping - {""}),
-        tuple(imports),
-        makes_classes,
-        frozenset(stored),
-        mutates or not MUTATORS.isdisjoint(names),
-    )
+            self._add_instruction(steps, index)
+            self._add_loads(step, steps[index + 1] if index + 1 < len(steps) else None)
+            self.mutates = self.mutates or _writes_around(step, code)
+
+    def _add_instruction(self, steps: list[dis.Instruction], index: int) -> None:
+        """Add the globals, imports and writes of an instruction."""
+        step = steps[index]
+        if step.opname in GLOBAL_READS or step.opname in GLOBAL_WRITES:
+            self.global_names.add(step.argval)
+        if step.opname == "IMPORT_NAME":
+            self.imports.append((step.argval, _level(steps, index)))
+        elif step.opname == "IMPORT_FROM":
+            self.escaping.add(step.argval)
+        elif step.opname == "STORE_ATTR":
+            self.stored.add(step.argval)
+        self.makes_classes = self.makes_classes or step.opname == "LOAD_BUILD_CLASS"
+        self.mutates = self.mutates or step.opname in WRITES or _is_in_place(step)
+
+    def _add_loads(self, step: dis.Instruction, following: dis.Instruction | None) -> None:
+        """Add the variables that an instruction loads; they escape unless the next one reads an attribute."""
+        *others, last = _loaded(step)
+        self.escaping.update(others)
+        if last == "__class__":
+            # A variable that methods have for `super()`; code that names it gets the class.
+            self.names.add(last)
+        if following is not None and following.opname in ATTRIBUTE_READS:
+            self.pairs.add((last, _attribute(following)))
+        else:
+            self.escaping.add(last)
+
+    def collect_reads(self) -> CodeReads:
+        """Return everything that was collected."""
+        return CodeReads(
+            tuple(sorted(self.global_names)),
+            frozenset(self.names),
+            frozenset(self.pairs),
+            frozenset(self.escaping - {""}),
+            tuple(self.imports),
+            self.makes_classes,
+            frozenset(self.stored),
+            self.mutates or not MUTATORS.isdisjoint(self.names),
+        )
 
 
 def nested_codes(code: CodeType) -> Iterator[CodeType]:
-    """Return a code object and all those inside it."""
+    """Return a code object and all code objects nested in it."""
     stack = [code]
     while stack:
         code = stack.pop()
@@ -118,12 +145,12 @@ def _is_in_place(step: dis.Instruction) -> bool:
 
 
 def _writes_around(step: dis.Instruction, code: CodeType) -> bool:
-    """Return whether an instruction assigns to a variable of a function around."""
+    """Return whether an instruction assigns to a variable of an enclosing function."""
     return step.opname in ("STORE_DEREF", "DELETE_DEREF") and step.argval in code.co_freevars
 
 
 def _loaded(step: dis.Instruction) -> list[str]:
-    """Return the names of the variables or the attribute that an instruction loads, the one on top last."""
+    """Return the variables or the attribute that an instruction loads; the one on top of the stack is last."""
     if step.opname in ATTRIBUTE_READS:
         return [_attribute(step)]
     if step.opname.startswith("LOAD_") and step.opname != "LOAD_CONST":
@@ -137,13 +164,13 @@ def _attribute(step: dis.Instruction) -> str:
 
 
 def _level(steps: list[dis.Instruction], index: int) -> int:
-    """Return how many dots an import statement has in front; -1 if that cannot be told."""
+    """Return the number of leading dots of an import statement; -1 if unknown."""
     level = steps[index - 2].argval if index >= 2 else None
     return level if type(level) is int else -1
 
 
 def names_in(constants: Iterable[Any]) -> Iterator[str]:
-    """Return the names of attributes that texts among constants may stand for.
+    """Return the attribute names that strings among constants may contain.
 
     >>> sorted(names_in(["scale", ("x", "not a name"), "{0.unit}"]))
     ['scale', 'unit', 'x']

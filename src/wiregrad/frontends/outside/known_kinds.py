@@ -1,6 +1,6 @@
-"""Which things outside a function are known not to change, and which can be compared with what they were.
+"""The kinds of objects outside a function that cannot change, or that can be compared with their earlier state.
 
-Everything that is not listed here is unknown: a function that reads such a thing is not replayed (`OutsideState`).
+Every kind that is not listed here is unknown: a function that reads such an object is not replayed (`OutsideState`).
 """
 
 from __future__ import annotations
@@ -17,58 +17,58 @@ from typing import Any
 import numpy as np
 
 PACKAGES = ("numpy", "wiregrad")
-"""Packages whose functions and classes depend on nothing but their arguments, `EXCLUDED` apart."""
+"""Packages whose functions and classes depend on nothing but their arguments, except `EXCLUDED_MODULES`."""
 MODULES = frozenset(
     "math cmath operator _operator itertools functools _functools collections collections.abc _collections "
     "_collections_abc abc _abc types typing numbers dataclasses enum contextlib copy fractions bisect _bisect heapq "
     "_heapq scipy.special".split()
 )
-"""Modules of which the same is true."""
+"""Modules whose functions and classes depend on nothing but their arguments."""
 EXCLUDED = (
     *("numpy.random", "numpy.testing", "numpy.ctypeslib", "numpy.f2py", "numpy.lib._datasource", "numpy.lib.format"),
     *("numpy.lib._format_impl", "numpy.lib.npyio", "numpy.lib._npyio_impl"),
 )
-"""Modules of those packages that keep a state or look at the system."""
+"""Modules of those packages that have state or read the system's."""
 STATEFUL = frozenset(
     "load fromfile fromregex loadtxt genfromtxt save savez savez_compressed savetxt memmap seterr seterrcall "
     "setbufsize getbufsize geterr geterrcall set_printoptions get_printoptions printoptions show_config "
     "show_runtime info test datetime64 lru_cache cache _lru_cache_wrapper".split()
 )
-"""Functions and classes of known modules that read files, or a state of the process."""
+"""Functions and classes of known modules that read files or the state of the process."""
 BUILTINS = frozenset(
     "abs all any ascii bin bool bytearray bytes callable chr classmethod complex delattr dict dir divmod enumerate "
     "filter float format frozenset getattr hasattr hash hex int isinstance issubclass iter len list map max min next "
     "object oct ord pow print property range repr reversed round set setattr slice sorted staticmethod str sum super "
     "tuple type vars zip __build_class__ __debug__ __name__ NotImplemented Ellipsis".split()
 )
-"""Builtins that depend on nothing but their arguments; classes of exceptions are known too."""
+"""Builtins that depend on nothing but their arguments; exception classes are known too."""
 REFLECTIVE = frozenset(
     "getattr hasattr vars dir __dict__ __getattribute__ __getstate__ __reduce__ __reduce_ex__ attrgetter methodcaller "
     "asdict astuple fields replace format_map".split()
 )
 """Names in code, and of functions, that may read attributes whose names are not in the code."""
 UNSEEN = frozenset("__subclasses__ __globals__ __closure__ __code__ f_globals f_locals f_back tb_frame".split())
-"""Names in code that lead to things which no walk from variables and attributes meets."""
+"""Names in code that lead to objects which cannot be reached through variables and attributes."""
 PROTOCOL = frozenset(
     "keys values items get insert add discard remove append pop update close dtype shape ndim all any argmax argmin "
     "argpartition argsort astype choose clip compress copy cumprod cumsum diagonal dot max mean min nonzero partition "
     "prod ptp put ravel repeat reshape round searchsorted sort squeeze std sum swapaxes take trace transpose "
     "var".split()
 )
-"""Names of methods and attributes that known code reads from an object it is given: `np.max(x)` calls `x.max`."""
+"""Methods and attributes that known code reads from its arguments: `np.max(x)` calls `x.max`."""
 COPYING = frozenset(["copy", "deepcopy", "replace"])
 COPIED_BY = frozenset(["__reduce__", "__reduce_ex__", "__getstate__", "__setstate__", "__copy__", "__deepcopy__"])
-"""What copying calls."""
+"""Methods that copying an object calls."""
 CLASS_HOOKS = frozenset(["__init_subclass__", "__set_name__", "__prepare__"])
-"""What class statements call."""
+"""Methods that a class statement calls."""
 CONSTRUCTORS = frozenset(["__init__", "__new__", "__post_init__", "__del__"])
-"""Methods that run only where a class is called."""
+"""Methods that run only if a class is called, and when its object is deleted."""
 INERT = frozenset(
     "__dict__ __weakref__ __doc__ __module__ __qualname__ __annotations__ __slots__ __dataclass_fields__ "
     "__dataclass_params__ __abstractmethods__ __parameters__ __orig_bases__ __static_attributes__ __firstlineno__ "
     "__sizeof__ __dir__ _abc_impl".split()
 )
-"""Attributes of classes that nothing reads unless code names them."""
+"""Attributes of classes that are read only by code that names them."""
 
 IMMUTABLE = frozenset(
     [
@@ -79,17 +79,17 @@ IMMUTABLE = frozenset(
         *(kind for kind in np.sctypeDict.values() if not issubclass(kind, np.void | np.object_)),
     ]
 )
-"""Types whose objects cannot change and refer to nothing that can."""
+"""Types whose objects cannot change and do not refer to objects that can."""
 BASES = (OrderedDict, defaultdict, dict, list, set, deque, tuple, frozenset)
-"""Containers, which may be subclassed; the first that fits says how the elements are listed."""
+"""Containers, which may be subclassed; the first base that fits determines how the elements are listed."""
 ATOMIC_BASES = (int, float, complex, str, bytes)
 """Immutable types that may be subclassed."""
 HEAP_TYPE = 1 << 9
-"""CPython's flag of types that are not compiled into it."""
+"""CPython's flag of types that are created at run time."""
 
 
 def is_known_module(name: object) -> bool:
-    """Return whether what a module defines depends on nothing but arguments.
+    """Return whether the functions and classes of a module depend on nothing but their arguments.
 
     >>> is_known_module("numpy.linalg"), is_known_module("numpy.random"), is_known_module("time")
     (True, False, False)
@@ -100,7 +100,7 @@ def is_known_module(name: object) -> bool:
 
 
 def is_known_function(function: FunctionType) -> bool:
-    """Return whether a Python function is the own one of a known module: its globals are that module's."""
+    """Return whether a Python function is defined in a known module: its globals are that module's."""
     name = function.__globals__.get("__name__", "")
     module = sys.modules.get(name) if isinstance(name, str) else None
     return module is not None and vars(module) is function.__globals__ and is_known_module(name)
@@ -116,25 +116,25 @@ def is_known_builtin(function: Any) -> bool:
 
 
 def is_known_class(kind: type) -> bool:
-    """Return whether a class is one of Python's or a known module's, whose attributes nobody changes."""
+    """Return whether a class belongs to Python or to a known module, so that its attributes do not change."""
     module = kind.__module__
     if module == "builtins":
         return not kind.__flags__ & HEAP_TYPE and kind is not FunctionType
     if not isinstance(module, str) or not is_known_module(module) or kind.__name__ in STATEFUL:
         return False
-    found: Any = sys.modules.get(module)
+    attribute: Any = sys.modules.get(module)
     for name in kind.__qualname__.split("."):
-        found = getattr(found, name, None)
-    return found is kind
+        attribute = getattr(attribute, name, None)
+    return attribute is kind
 
 
 def is_python_class(kind: type) -> bool:
-    """Return whether a class was made by Python code: its objects hold nothing but attributes and what bases hold."""
+    """Return whether a class was made by Python code: its objects have attributes and slots, and no hidden data."""
     return bool(kind.__flags__ & HEAP_TYPE) and not _hidden(kind)
 
 
 def is_transparent(kind: type) -> bool:
-    """Return whether all that an object of a class holds can be seen: attributes, slots, elements of a container.
+    """Return whether everything in an object of a class is visible: attributes, slots, elements of a container.
 
     >>> import threading
     >>> class Own(list): pass
@@ -145,11 +145,11 @@ def is_transparent(kind: type) -> bool:
 
 
 def _hidden(kind: type) -> int:
-    """Return how many bytes of an object are neither attributes, slots, weak references nor its base's."""
+    """Return how many bytes of an object are not attributes, slots, weak references or part of its base."""
     base = kind.__base__
     assert base is not None
     if base in ATOMIC_BASES or base is tuple:
-        # These have a size that varies, and Python allows no slots beside it.
+        # These have a variable size, and Python does not allow slots in their subclasses.
         return 0
     slots = sum(type(part) is types.MemberDescriptorType for part in vars(kind).values())
     slots += kind.__weakrefoffset__ > 0 and base.__weakrefoffset__ <= 0

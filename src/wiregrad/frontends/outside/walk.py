@@ -1,14 +1,13 @@
 """The walk through everything a function reads besides its arguments.
 
-The rule is a list of what is known, not of what is suspected. From a function the walk follows its variables, what they
-hold, and the functions that these can call, as long as it meets kinds of things that can be compared
-(`known_kinds`). At the first thing of any other kind it stops and `opaque` names that thing: the
-function itself has to run then, since nobody could tell whether the thing has changed.
+Starting from a function, the walk follows its variables, the objects they refer to, and the functions that these can
+call, as long as all objects are of kinds that can be compared (`outside_rules`). At the first object of another kind
+it stops, and `opaque` names that object: the function itself has to run then, since a change could not be noticed. So
+the rule is a list of what is known to be safe, not of what is suspected.
 
-No code of the user's runs on the walk: what a thing is, is asked of its type.
+The walk runs no user code: it looks only at the types of objects.
 
-Of modules, classes and objects only the names count that occur in the code that was followed, so an attribute that no
-such code names may be anything.
+Of modules, classes and objects, only attributes count whose names occur in the code that was followed.
 """
 
 from __future__ import annotations
@@ -70,22 +69,22 @@ from wiregrad.ir import Circuit, Op
 MAX_THINGS = 10_000
 """Maximum number of variables, attributes and elements that are compared before each call."""
 MAX_BYTES = 1 << 26
-"""Maximum size of all arrays from outside together, of which copies are kept to compare with."""
+"""Maximum total size of the arrays from outside, which are copied to be compared."""
 NUMBERS = (float, int, bool, complex)
 CALLABLES = (FunctionType, BuiltinFunctionType, np.ufunc, type(np.sum))
 REFLECTIVE_CLASSES = (attrgetter, methodcaller)
 RAW_MEMORY = ("__array_interface__", "__array_struct__")
-"""Attributes by which NumPy reads memory that nothing here can compare."""
+"""Attributes through which NumPy reads memory that cannot be compared."""
 CLASS_OF = ("type", "__class__")
-"""Names in code that lead from an object to its class."""
+"""Names in code that give the class of an object."""
 
 
 class ComparesItself:
-    """Marks functions that compare what they read by themselves; `__wrapped__` is what they call."""
+    """Base class of functions that compare their outside state themselves; `__wrapped__` is the function they call."""
 
 
 class OutsideState:
-    """What functions read from outside, as it was when they were followed.
+    """The state of everything that functions read from outside, taken when they were followed.
 
     >>> scale = [2.0]
     >>> outside = OutsideState(lambda x: scale[0] * x)
@@ -100,9 +99,9 @@ class OutsideState:
 
     def __init__(self, *things: Any) -> None:
         self.opaque: str | None = None
-        """Why the function itself has to run: it reads something that cannot be compared."""
+        """Why the function itself has to run: it reads an object that cannot be compared. None if it does not."""
         self._seen: dict[Any, Any] = {}
-        """Everything that was followed, by id; kept, so that no other object gets the same id."""
+        """Everything that was followed by id; kept alive, so that no other object gets the same id."""
         self._queue: deque[tuple[Any, str, str]] = deque()
         self.names: set[str] = set()
         self._pairs: set[tuple[str, str]] = set()
@@ -110,25 +109,26 @@ class OutsideState:
         self._stored: set[str] = set()
         """Names of attributes that the code assigns."""
         self._constructed: set[int] = set()
-        """Ids of the classes that the code itself can reach, and so may call."""
+        """Ids of the classes that the code can reach, and so may call."""
         self._calls_any_class = False
-        """Whether there is a class method or descriptor, which may call whatever class it is given."""
+        """Whether there is a class method or descriptor, which may call any class passed to it."""
         self.makes_classes = False
         self.mutates = False
-        """Whether the code that was followed may change what is outside."""
+        """Whether the followed code may change the state outside."""
         self._reflects = False
         self._scopes: list[Scope] = []
         self._modules: dict[int, ModuleScope] = {}
         self._room = MAX_THINGS
         self._byte_room = MAX_BYTES
         self._home: dict[str, Any] | None = None
-        """The globals of the function that was given first."""
+        """The globals of the function that was followed first."""
         self._snapshot = OutsideSnapshot()
-        self.changed, self.restore = self._snapshot.changed, self._snapshot.restore
+        self.changed = self._snapshot.changed
+        self.restore = self._snapshot.restore
         self.follow(*things)
 
     def follow(self, *things: Any) -> None:
-        """Follow more things: functions, and what else they may be given."""
+        """Follow more objects: functions and their arguments."""
         for thing in things:
             self._enqueue(thing, thing.__name__ if type(thing) is FunctionType else "an argument")
         while self.opaque is None and (self._queue or self._read_new_names()):
@@ -136,19 +136,19 @@ class OutsideState:
             self._visit(thing, path, binding)
 
     def _enqueue(self, thing: Any, path: str, binding: str = "") -> None:
-        """Have a thing followed; `path` describes it to a person, `binding` is the name it is bound to."""
+        """Put an object into the queue; `path` describes it in messages, `binding` is the name it is bound to."""
         self._queue.append((thing, path, binding))
 
     def _refuse(self, thing: Any, path: str) -> None:
         kind = type(thing)
         if kind in CALLABLES or issubclass(kind, type):
-            self._stop(f"it uses {path} from outside, whose answers may hang on more than arguments")
+            self._stop(f"it uses {path} from outside, whose results may depend on more than its arguments")
         else:
             module = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
             self._stop(f"it uses {path} from outside, of type {module}{kind.__qualname__}, which may change unnoticed")
 
     def _stop(self, reason: str) -> None:
-        """Give up: the function itself has to run, so nothing needs to be compared."""
+        """Stop the walk: the function itself has to run, so nothing needs to be compared."""
         self.opaque = reason
         self._snapshot.clear()
         self._queue.clear()
@@ -156,21 +156,22 @@ class OutsideState:
         self._modules.clear()
 
     def _take(self, count: int, path: str) -> bool:
-        """Return whether there is room for so many more things to compare."""
+        """Return whether `count` more objects may be compared; stops the walk if not."""
         self._room -= count
         if self._room < 0:
             self._stop(f"it uses more than {MAX_THINGS:,} things from outside, {path} among them")
         return self._room >= 0
 
     def _take_bytes(self, count: int, path: str) -> bool:
-        """Return whether there is room for a copy of so many bytes."""
+        """Return whether `count` more bytes may be copied; stops the walk if not."""
         self._byte_room -= count
         if self._byte_room < 0:
             size = f"{MAX_BYTES >> 20} MiB of arrays"
-            self._stop(f"it uses more than {size} from outside, {path} among them; give them as arguments")
+            self._stop(f"it uses more than {size} from outside, {path} among them; pass them as arguments")
         return self._byte_room >= 0 and self._take(1, path)
 
     def _visit(self, thing: Any, path: str, binding: str) -> None:
+        """Follow one object, by the method for its type."""
         kind = type(thing)
         if kind in IMMUTABLE:
             if kind is str:
@@ -180,7 +181,7 @@ class OutsideState:
             return
         if issubclass(kind, np.dtype):
             if thing.names is not None:
-                # The names of its fields can be changed in place.
+                # The names of a dtype's fields can be changed in place.
                 self._refuse(thing, path)
             return
         if issubclass(kind, type):
@@ -208,7 +209,7 @@ class OutsideState:
             held = contents(cell)
             self._snapshot.note_cell(cell)
             if name == "__class__" and issubclass(type(held), type):
-                # It is there for `super()`, which calls nothing.
+                # This variable is there for `super()`, which does not call the class.
                 self._follow_base(held)
             elif self._take(1, path):
                 self._enqueue(held, name, name)
@@ -222,7 +223,7 @@ class OutsideState:
         self._follow_code(function)
 
     def _follow_code(self, function: FunctionType) -> None:
-        """Note the variables that the code of a function names."""
+        """Note the variables and attributes that the code of a function names."""
         reads = reads_of(function.__code__)
         builtins: dict[str, Any] = cast(Any, function).__builtins__
         self.names |= reads.names
@@ -245,13 +246,13 @@ class OutsideState:
             self._follow_import(name, level, function)
 
     def _path_of_global(self, name: str, function: FunctionType) -> str:
-        """Return a global's name, and where it is read unless that is the module of the function that was given."""
+        """Return a global's name, with its module unless that is the module of the function that was followed first."""
         if self._home is None:
             self._home = function.__globals__
         return name if function.__globals__ is self._home else f"{name} (in {function.__module__})"
 
     def _follow_import(self, name: str, level: int, function: FunctionType) -> None:
-        """Note the modules that an import statement inside a function finds."""
+        """Note the modules that an import statement inside a function refers to."""
         try:
             full = resolve_name("." * level + name, function.__globals__.get("__package__") or "") if level else name
         except ImportError:
@@ -267,7 +268,7 @@ class OutsideState:
                 self._enqueue(module, path)
 
     def _variable(self, variables: dict[str, Any], name: str, path: str) -> Any:
-        """Note what a variable is; returns it."""
+        """Note the value of a variable; returns it."""
         value = variables.get(name, ABSENT)
         key = id(variables), name
         if key not in self._seen and self._take(1, path):
@@ -287,7 +288,7 @@ class OutsideState:
         if isinstance(kind, ABCMeta):
             self._snapshot.note_abstract_classes()
         if "_is_protocol" in vars(kind) and not is_known_class(kind):
-            # isinstance(x, kind) looks for these in x.
+            # isinstance(x, protocol) looks for these attributes of x.
             self.names |= {*vars(kind), *vars(kind).get("__annotations__", ())}
         if type(kind) is not type:
             self._enqueue(type(kind), f"the metaclass of {path}")
@@ -303,13 +304,13 @@ class OutsideState:
                 self._follow_base(base)
 
     def _follow_base(self, base: type) -> None:
-        """Follow a class that the code does not reach by itself, so that it does not call it either."""
+        """Follow a class that the code cannot reach directly, and so cannot call."""
         if id(base) not in self._seen:
             self._seen[id(base)] = base
             self._follow_class(base, base.__qualname__)
 
     def _follow_object(self, thing: Any, path: str) -> None:
-        """Follow an object of a class that Python code made."""
+        """Follow an object of a class that is not in `FOLLOW_METHODS`."""
         kind = type(thing)
         if issubclass(kind, Value):
             self._follow_attributes_of(thing, path, whole=True)
@@ -366,11 +367,11 @@ class OutsideState:
     def _follow_ufunc(self, ufunc: np.ufunc, path: str) -> None:
         homes = [np, sys.modules.get("scipy.special")]
         if not any(getattr(home, ufunc.__name__, None) is ufunc for home in homes):
-            # It may have been made of a Python function.
+            # It may have been made from a Python function.
             self._refuse(ufunc, path)
 
     def _follow_attributes(self, thing: Any, path: str, *names: str) -> None:
-        """Follow what a thing of Python's own is made of; it may be given other parts."""
+        """Follow some attributes of an object of a builtin type."""
         for name in names:
             self._enqueue(getattr(thing, name), path)
 
@@ -392,15 +393,15 @@ class OutsideState:
 
     @property
     def reflective(self) -> bool:
-        """Whether attributes may be read whose names are not in the code."""
+        """Whether the code may read attributes that it does not name."""
         return self._reflects or not REFLECTIVE.isdisjoint(self.names)
 
     def calls(self, kind: Any) -> bool:
-        """Return whether objects of a class may be made."""
+        """Return whether the code may create objects of a class."""
         return self._calls_any_class or id(kind) in self._constructed or not self.names.isdisjoint(CLASS_OF)
 
     def _read_new_names(self) -> bool:
-        """Follow what scopes hold under names that were met since the last time; returns whether there was any."""
+        """Follow the attributes whose names were found since the last time; returns whether there were any."""
         for scope in tuple(self._scopes):
             for name, value in scope.read(scope.names_read(self)):
                 if not self._take(1, scope.path):
@@ -442,7 +443,7 @@ def _following(*names: str) -> Callable[[OutsideState, Any, str], None]:
 
 
 def _following_attributes(state: OutsideState, thing: Any, path: str) -> None:
-    # It compares and writes all of its attributes.
+    # `==` and `repr` of a SimpleNamespace read all of its attributes.
     state._add_scope(Scope(thing, path, whole=True))
 
 
@@ -468,4 +469,4 @@ FOLLOWED: dict[type, Callable[[OutsideState, Any, str], None]] = {
     **dict.fromkeys((list, tuple, dict, set, frozenset, deque), OutsideState._follow_container),
     **dict.fromkeys((OrderedDict, defaultdict), OutsideState._follow_container),
 }
-"""How things of exactly these types are followed."""
+"""The method that follows objects of exactly this type."""

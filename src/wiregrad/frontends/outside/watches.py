@@ -1,4 +1,4 @@
-"""What is compared before each call: one class per kind of thing that may change, and the snapshot of all of them."""
+"""What is compared before each call: one class per kind of object that may change, and the snapshot of all of them."""
 
 from __future__ import annotations
 
@@ -32,28 +32,28 @@ from wiregrad.frontends.outside.known_kinds import (
 from wiregrad.frontends.tree import member_slots
 
 ABSENT = object()
-"""Marks a variable that does not exist."""
+"""The value of a variable that does not exist."""
 PLAIN = (object, type, BaseException, Exception, ABC, Generic, *BASES, *ATOMIC_BASES)
-"""Classes that read no attribute of classes derived from them but the special ones."""
+"""Base classes whose code reads only special attributes of derived classes."""
 SMALL_ARRAY_BYTES = 1 << 18
 """Up to this size an array is compared as bytes, which copies it."""
 
 
 class OutsideSnapshot:
-    """Everything a function reads from outside, as it was.
+    """The state of everything a function reads from outside.
 
-    Variables, cells and functions are compared by a function that is generated for them: a call of a compiled function
-    takes about a microsecond, and a loop over what it reads would take as long again.
+    Variables, cells and functions are compared by a generated function: a call of a compiled function takes about a
+    microsecond, and a loop over everything it reads would take as long again.
     """
 
     def __init__(self) -> None:
         self._lines: list[str] = []
-        """The lines of the generated function; each returns True if one thing has changed."""
+        """The lines of the generated function; each returns True if one object has changed."""
         self._names: dict[str, Any] = {"contents": contents}
-        """What the names in these lines mean."""
+        """The objects that the names in these lines refer to."""
         self._compares: Callable[[], bool] | None = None
         self._undo: list[Callable[[], None]] = []
-        """What gives variables and cells back what they were."""
+        """Functions that restore variables and cells."""
         self._watches: list[Container | Scope | ArrayCopy | BytesCopy] = []
         self._abc_token: object = None
 
@@ -67,7 +67,7 @@ class OutsideSnapshot:
         self._undo.append(partial(_restore_function, function, dict(function.__dict__), *_parts_of(function)))
 
     def note_variable(self, variables: dict[str, Any], variable: str) -> None:
-        """Note what a variable is; it may not exist."""
+        """Note the object that a variable refers to; the variable may not exist."""
         name = self._name(variables)
         self._undo.append(partial(_restore_item, variables, variable, variables.get(variable, ABSENT)))
         if variable in variables:
@@ -76,56 +76,57 @@ class OutsideSnapshot:
             self._note(f"{variable!r} in {name}")
 
     def note_cell(self, cell: CellType) -> None:
-        """Note what a variable of a function around is."""
+        """Note the object that a variable of an enclosing function refers to."""
         self._note(f"contents({self._name(cell)}) is not {self._name(contents(cell))}")
         self._undo.append(partial(_restore_cell, cell, contents(cell)))
 
     def note_module(self, module: ModuleType) -> None:
-        """Note that a module is an ordinary one."""
+        """Note that a module is an ordinary module object."""
         self._note(f"type({self._name(module)}) is not {self._name(ModuleType)}")
 
     def note_missing_module(self) -> None:
-        """Note that a module could not be found: it may be there at the next call."""
+        """Note that a module could not be found; it may exist at the next call, so the state counts as changed."""
         self._note("True")
 
     def note_watch(self, watch: Container | Scope | ArrayCopy | BytesCopy) -> None:
-        """Note a thing that can say by itself whether it has changed."""
+        """Note an object whose watch tells whether it has changed."""
         self._watches.append(watch)
 
     def note_abstract_classes(self) -> None:
-        """Note which classes are registered with abstract classes."""
+        """Note the registrations with abstract classes, which `isinstance` depends on."""
         self._abc_token = get_cache_token()
 
     def clear(self) -> None:
-        """Forget everything: nothing has to be compared."""
+        """Forget everything, so that nothing is compared."""
         self.__init__()  # type: ignore[misc]
 
     def restore(self) -> None:
-        """Give everything back what it was: lists their elements, objects their attributes, variables their values."""
+        """Restore everything: elements of lists, attributes of objects, values of variables."""
         for undo in self._undo:
             undo()
         for watch in self._watches:
             watch.restore()
 
     def _name(self, thing: Any) -> str:
-        """Return a name for a thing in the generated function."""
+        """Return a name for an object in the generated function."""
         name = f"_{id(thing)}"
         self._names[name] = thing
         return name
 
     def _note(self, condition: str) -> None:
+        """Add a condition under which the state has changed, as Python text."""
         self._lines.append(f"    if {condition}: return True\n")
         self._compares = None
 
     def _generate(self) -> Callable[[], bool]:
-        """Return the function that compares variables, cells and functions."""
+        """Generate the function that compares variables, cells and functions."""
         text = f"def compares():\n{''.join(self._lines)}    return False\n"
         exec(compile(text, "<wiregrad outside state>", "exec"), self._names)
         compares: Callable[[], bool] = self._names["compares"]
         return compares
 
     def changed(self) -> bool:
-        """Return whether something is another thing than it was, or holds another."""
+        """Return whether a variable refers to another object, or a watched object has changed."""
         compares = self._compares
         if compares is None:
             compares = self._compares = self._generate()
@@ -133,7 +134,7 @@ class OutsideSnapshot:
             if compares():
                 return True
         except KeyError:
-            # A variable is gone.
+            # A variable was deleted.
             return True
         return bool(self._watches) and self._any_watch_changed()
 
@@ -145,30 +146,31 @@ class OutsideSnapshot:
                 if watch.changed():
                     return True
         except (RuntimeError, AttributeError, ValueError):
-            # It is being changed by another thread, or has lost what it had.
+            # Another thread is changing it, or an attribute was deleted.
             return True
         return False
 
 
 class Reads(Protocol):
-    """What the code that was followed can read."""
+    """The names that the followed code can read."""
 
     names: set[str]
     makes_classes: bool
 
     @property
     def reflective(self) -> bool:
-        """Whether attributes may be read whose names are not in the code."""
+        """Whether the code may read attributes that it does not name."""
 
     def calls(self, kind: Any) -> bool:
-        """Return whether objects of a class may be made."""
+        """Return whether the code may create objects of a class."""
 
 
 class ModuleScope:
-    """A module, and the names it is bound to where it is used."""
+    """A module, and the names that it is bound to in the code."""
 
     def __init__(self, module: ModuleType, path: str) -> None:
-        self.module, self.path = module, path
+        self.module = module
+        self.path = path
         name = vars(module).get("__name__")
         self.known = is_known_module(name) and sys.modules.get(str(name)) is module
         self.bindings: set[str] = set()
@@ -176,11 +178,13 @@ class ModuleScope:
 
 
 class Scope:
-    """The attributes of an object: which there are, and what those are that code reads."""
+    """The attributes of an object: their names, and the values of those that code reads."""
 
     def __init__(self, owner: Any, path: str, *, whole: bool = False) -> None:
-        self.owner, self.path, self.whole = owner, path, whole
-        """`whole`: whether everything is read, because code reads it that was not followed."""
+        self.owner = owner
+        self.path = path
+        self.whole = whole
+        """`whole`: whether every attribute counts as read, because code that was not followed may read it."""
         self.kind = type(owner)
         self.layout = [*self.attributes()]
         self.known: dict[str, Any] = {}
@@ -190,13 +194,13 @@ class Scope:
         return dict_of(self.owner)
 
     def names_read(self, reads: Reads) -> Iterable[str]:
-        """Return which attributes code can read, given what it names."""
+        """Return the attributes that code can read, given the names in it."""
         if self.whole or reads.reflective:
             return self.layout
         return [name for name in self.layout if name in reads.names or name in PROTOCOL or _is_special(name)]
 
     def read(self, names: Iterable[str]) -> Iterator[tuple[str, Any]]:
-        """Note what attributes are; returns those that were not noted before."""
+        """Note the values of attributes; returns those that were not noted before."""
         attributes = self.attributes()
         for name in names:
             if name not in self.known:
@@ -205,14 +209,14 @@ class Scope:
                     yield name, self.known[name]
 
     def changed(self) -> bool:
-        """Return whether there are other attributes, or one that is read is another thing."""
+        """Return whether attributes were added or removed, or one that is read has another value."""
         attributes = self.attributes()
         if type(self.owner) is not self.kind or [*attributes] != self.layout:
             return True
         return not all(map(is_, map(attributes.get, self.known), self.known.values()))
 
     def restore(self) -> None:
-        """Give the attributes that are read back what they were, and take away those that are new."""
+        """Restore the attributes that are read, and delete new ones."""
         for name in self.attributes().keys() - {*self.layout}:
             self._set(name, ABSENT)
         for name, was in self.known.items():
@@ -227,7 +231,7 @@ class Scope:
 
 
 class SlotScope(Scope):
-    """The attributes of an object that are in slots; there may be others of the same names that are not."""
+    """The attributes of an object that are in slots; its `__dict__` may have attributes of the same names."""
 
     def __init__(self, owner: Any, path: str, *, whole: bool = False) -> None:
         self.slots = slots_of(type(owner))
@@ -247,10 +251,10 @@ class SlotScope(Scope):
 
 
 class ClassScope(Scope):
-    """The attributes of one class, and the classes it is derived from."""
+    """The attributes of one class, and its base classes."""
 
     def __init__(self, owner: type, path: str) -> None:
-        # Known code may read every attribute of a class that is derived from a class of its own, and make objects.
+        # Code of a known base class may read every attribute of a derived class, and create objects.
         super().__init__(owner, path, whole=any(is_known_class(base) for base in owner.__mro__ if base not in PLAIN))
         self.mro = owner.__mro__
 
@@ -260,7 +264,7 @@ class ClassScope(Scope):
         return attributes
 
     def names_read(self, reads: Reads) -> Iterable[str]:
-        """Return which attributes code can read: those it names, and those that Python's own syntax calls."""
+        """Return the attributes that code can read: those it names, and those that Python's syntax calls."""
         if reads.reflective or self.whole:
             inert = INERT - {"__dataclass_fields__"} if "fields" in reads.names else INERT
             return [name for name in self.layout if name in reads.names or name not in inert]
@@ -273,7 +277,7 @@ class ClassScope(Scope):
         return [name for name in self.layout if name in always or name in reads.names]
 
     def changed(self) -> bool:
-        """Return whether there are other attributes or bases, or an attribute that is read is another thing."""
+        """Return whether attributes or bases were added or removed, or an attribute that is read has another value."""
         return self.owner.__mro__ is not self.mro or super().changed()
 
     def _set(self, name: str, value: Any) -> None:
@@ -284,22 +288,22 @@ class ClassScope(Scope):
 
 
 class Container:
-    """A container, and the elements it had."""
+    """A container, and a copy of its elements."""
 
     def __init__(self, thing: Any) -> None:
         self.thing = thing
         self.elements = _element_lister(thing)
         self.was = list(self.elements(thing))
         base = _base_of(thing)
-        # A copy keeps the hashes of its keys, which need not be hashable any more when they are put back.
+        # A copy of a dict or set keeps the hashes of its keys, which may no longer be hashable when it is restored.
         self.copy: Any = base.copy(thing) if issubclass(base, dict | set) else self.was
 
     def labelled(self) -> Iterator[tuple[str, Any]]:
-        """Return the elements with what stands for them behind the container's name, such as `[3]`."""
+        """Return the elements with the text that selects them, such as `[3]`."""
         if issubclass(type(self.thing), dict):
             keys = self.was[: len(self.was) // 2]
             yield from zip([".keys()"] * len(keys), keys, strict=True)
-            # Writing a key of another kind would run code of its own.
+            # Formatting a key of another type would run its own code.
             labels = [f"[{shown(key)}]" if type(key) in IMMUTABLE else "[...]" for key in keys]
             yield from zip(labels, self.was[len(keys) :], strict=False)
             yield ".default_factory", self.was[-1]
@@ -307,15 +311,16 @@ class Container:
             yield from ((f"[{k}]", element) for k, element in enumerate(self.was))
 
     def changed(self) -> bool:
-        """Return whether the container has other elements; equal is not enough."""
+        """Return whether the elements are other objects than before; equal ones count as others."""
         now = list(self.elements(self.thing))
         return len(now) != len(self.was) or not all(map(is_, now, self.was))
 
     def restore(self) -> None:
-        """Give the container back its elements."""
+        """Restore the elements of the container."""
         if not self.changed():
             return
-        thing, base = self.thing, _base_of(self.thing)
+        thing = self.thing
+        base = _base_of(self.thing)
         base.clear(thing)
         if issubclass(base, dict | set):
             (dict if base is defaultdict else base).update(thing, self.copy)
@@ -324,19 +329,21 @@ class Container:
 
 
 class ArrayCopy:
-    """An array of numbers, and a copy of what it was."""
+    """An array of numbers, and a copy of its earlier numbers."""
 
     def __init__(self, thing: Any) -> None:
         self.array = thing
-        self.dtype, self.shape, self.strides = thing.dtype, thing.shape, thing.strides
-        # The names of fields can be changed in place.
+        self.dtype = thing.dtype
+        self.shape = thing.shape
+        self.strides = thing.strides
+        # The names of a dtype's fields can be changed in place.
         self.fields = thing.dtype.names
         self.writeable = thing.flags.writeable
         self.small = thing.nbytes <= SMALL_ARRAY_BYTES
         self.copy: Any = thing.tobytes() if self.small else np.ascontiguousarray(thing).copy()
 
     def changed(self) -> bool:
-        """Return whether one bit, the shape or the dtype is another."""
+        """Return whether a bit, the shape or the dtype has changed."""
         now = self.array
         if now.dtype != self.dtype or now.shape != self.shape or now.strides != self.strides:
             return True
@@ -347,7 +354,7 @@ class ArrayCopy:
         return not np.array_equal(_as_words(np.ascontiguousarray(now)), _as_words(self.copy))
 
     def restore(self) -> None:
-        """Give the array back its numbers."""
+        """Restore the numbers of the array."""
         if self.changed():
             was = np.frombuffer(self.copy, self.dtype) if self.small else self.copy
             self.array.shape = self.shape
@@ -355,39 +362,39 @@ class ArrayCopy:
 
 
 class BytesCopy:
-    """A mutable sequence of bytes or numbers, and a copy of what it was."""
+    """A mutable sequence of bytes or numbers, and a copy of its bytes."""
 
     def __init__(self, thing: Any) -> None:
         self.thing = thing
         self.copy = bytes(memoryview(thing))
 
     def changed(self) -> bool:
-        """Return whether one byte, or their number, is another."""
+        """Return whether a byte or the length has changed."""
         return bytes(memoryview(self.thing)) != self.copy
 
     def restore(self) -> None:
-        """Give the sequence back its bytes."""
+        """Restore the bytes of the sequence."""
         if self.changed():
             self.thing[:] = type(self.thing)(*_arguments_of(self.thing), self.copy)
 
 
 def _arguments_of(thing: Any) -> tuple[Any, ...]:
-    """Return what an `array.array` is made with besides its bytes."""
+    """Return the arguments that construct such a sequence, besides its bytes."""
     return (thing.typecode,) if hasattr(thing, "typecode") else ()
 
 
 def _as_words(contiguous: Any) -> Any:
-    """Return the memory of an array as whole numbers, so that every bit counts, also of NaN and -0.0."""
+    """Return the memory of an array as whole numbers, so that every bit counts, also in NaN and -0.0."""
     return contiguous.reshape(-1).view(np.uint64 if contiguous.nbytes % 8 == 0 else np.uint8)
 
 
 def _base_of(thing: Any) -> Any:
-    """Return the container of Python's own that a container is, or is derived from."""
+    """Return the builtin container that a container is, or is derived from."""
     return next(base for base in BASES if issubclass(type(thing), base))
 
 
 def _element_lister(thing: Any) -> Callable[[Any], Iterable[Any]]:
-    """Return what lists the elements of a container, whatever a subclass has made of iteration."""
+    """Return a function that lists the elements of a container, even if a subclass overrides iteration."""
     base = _base_of(thing)
     if base is deque:
         return lambda items: [*deque.__iter__(items), items.maxlen]
@@ -399,7 +406,7 @@ def _element_lister(thing: Any) -> Callable[[Any], Iterable[Any]]:
 
 
 def slots_of(kind: type) -> dict[str, MemberDescriptorType]:
-    """Return the slots that classes have made, under the names that code has for them."""
+    """Return the slots of a class and its bases, under the names that code uses for them."""
     makers = [base for base in kind.__mro__ if is_python_class(base) or base in (partial, defaultdict)]
     own = [base for base in makers if not is_known_class(base)]
     slots = {name: slot for name, slot in member_slots(makers).items() if not _is_special(name)}
@@ -439,12 +446,12 @@ def _restore_cell(cell: CellType, was: Any) -> None:
 
 
 def dict_of(thing: Any) -> Mapping[str, Any]:
-    """Return the attributes of an object that are not in slots, whatever its class has made of looking them up."""
+    """Return the `__dict__` of an object, even if its class overrides attribute lookup."""
     try:
-        found: Mapping[str, Any] = object.__getattribute__(thing, "__dict__")
+        attributes: Mapping[str, Any] = object.__getattribute__(thing, "__dict__")
     except AttributeError:
         return {}
-    return found
+    return attributes
 
 
 def _slot(owner: Any, slot: MemberDescriptorType) -> Any:
@@ -455,7 +462,7 @@ def _slot(owner: Any, slot: MemberDescriptorType) -> Any:
 
 
 def contents(cell: CellType) -> Any:
-    """Return what a cell holds."""
+    """Return the contents of a cell; `ABSENT` if it is empty."""
     try:
         return cell.cell_contents
     except ValueError:
