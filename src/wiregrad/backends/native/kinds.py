@@ -46,10 +46,7 @@ def kinds_of(circuit: Circuit) -> Kinds:
     lengths = np.diff(columns.starts)
     width = len(columns.type_table)
     written = _written(circuit)
-    most = int(lengths.max(initial=0))
-    if most > MOST_INPUTS:
-        op = circuit.op_of(int(np.argmax(lengths)))
-        raise NotNativeError(f"{op.title} has {most} inputs; native code supports at most {MOST_INPUTS}")
+    most = _count_inputs(circuit, lengths)
     key = columns.codes.astype(np.int64) * width + columns.types
     if columns.modes is not None:
         key = key * 256 + columns.modes
@@ -65,6 +62,15 @@ def kinds_of(circuit: Circuit) -> Kinds:
         key = numbered(key * (width * (len(_CONSTANTS) + 1)) + np.where(has, part, 0))[1].astype(np.int64)
     _, nodes, examples = numbered(key)
     return Kinds([_kind(circuit, node, written) for node in examples.tolist()], nodes)
+
+
+def _count_inputs(circuit: Circuit, lengths: NDArray[np.int32]) -> int:
+    """Return the largest number of inputs of a node; raise `NotNativeError` if native code does not support it."""
+    most = int(lengths.max(initial=0))
+    if most > MOST_INPUTS:
+        op = circuit.op_of(int(np.argmax(lengths)))
+        raise NotNativeError(f"{op.title} has {most} inputs; native code supports at most {MOST_INPUTS}")
+    return most
 
 
 def _written(circuit: Circuit) -> _Written:
