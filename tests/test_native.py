@@ -123,7 +123,7 @@ class Planned:
 
 def test_the_planner_finds_what_a_plain_loop_finds() -> None:
     for circuit, output in circuits():
-        found = build(circuit, output).stream.found
+        found = build(circuit, output).stream.buffer_plan
         wanted = Planned(circuit, int(circuit.columns.outputs[output]))
 
         assert set(np.flatnonzero(found.live)) == wanted.live
@@ -137,7 +137,8 @@ class Machine:
 
     def __init__(self, circuit: Circuit, program: Program, root: int) -> None:
         self.program, self.root = program, root
-        self.values, self.gradients = program.stream.found.values.tolist(), program.stream.found.gradients.tolist()
+        self.values = program.stream.buffer_plan.values.tolist()
+        self.gradients = program.stream.buffer_plan.gradients.tolist()
         self.sources = [row.sources for row in circuit.rows()]
         self.arrived = [0] * circuit.size
         leaves = [row.node for row in circuit.rows() if row.op in (INPUT, CONSTANT)]
@@ -158,7 +159,7 @@ class Machine:
     def read(self, slot: int, wanted: Any, register: int = 0) -> None:
         """Check that what is read is what is wanted, from a register or from the buffer."""
         self.spared += register > 0
-        assert register or 0 <= slot < self.program.stream.found.slots
+        assert register or 0 <= slot < self.program.stream.buffer_plan.slots
         assert (self.registers.get(register) if register else self.held.get(slot)) == wanted
 
     def step(self, placed: Placed, subject: int) -> None:
@@ -222,7 +223,7 @@ def test_every_value_and_gradient_is_where_it_is_read() -> None:
             assert machine.held[n + k] == machine.value(node)
         for k, node in enumerate(circuit.input_indices()):
             assert machine.held[n + program.outputs + k] == machine.gradient(node)
-        shared += stream.found.slots < circuit.size
+        shared += stream.buffer_plan.slots < circuit.size
         spared += machine.spared
 
     assert shared

@@ -1,7 +1,7 @@
-"""Calls of a compiled circuit answered the complete way: any arguments, checked; results given back in kind.
+"""How a call of a compiled circuit is handled in Python: arguments are checked, results come back in the same form.
 
-Arguments and errors are those of `circuit(...)` and `circuit.run(...)`. Native builtins answer the common cases by
-themselves and hand everything else to this.
+Arguments and errors are those of `circuit(...)` and `circuit.run(...)`. Native builtins handle the common cases
+themselves and pass every other call on to this module.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from wiregrad.errors import InputError, shown
 from wiregrad.ir import Circuit, listed
 
 ORDINARY = frozenset([float, int, np.float64, np.float32, np.int64, np.int32])
-"""Types of numbers that need no look at what they are."""
+"""Number types that are converted to float without further checks."""
 
 
 Numbers: TypeAlias = Sequence[Any] | NDArray[Any]
 
 
 class Engine(Protocol):
-    """What computes a circuit at a point that was checked."""
+    """Computes a circuit at a point whose values were already checked."""
 
     @property
     def calls(self) -> int:
-        """How often it was asked."""
+        """The number of calls so far."""
 
     def values(self, point: Any) -> Numbers:
         """Return the outputs."""
@@ -39,7 +39,7 @@ class Engine(Protocol):
 
 
 class Interpreted:
-    """A circuit that the interpreter computes.
+    """An engine that computes a circuit with the interpreter.
 
     >>> from wiregrad.ir import parse_text
     >>> Interpreted(parse_text("input x\\ny = multiply x x\\noutput y")).gradient([3.0])
@@ -47,7 +47,8 @@ class Interpreted:
     """
 
     def __init__(self, circuit: Circuit) -> None:
-        self.circuit, self.calls = circuit, 0
+        self.circuit = circuit
+        self.calls = 0
         self._types = [circuit.type_of(node) for node in circuit.input_indices()]
 
     def values(self, point: Any) -> Sequence[Any]:
@@ -67,58 +68,61 @@ class Interpreted:
 
 
 class Answers:
-    """Functions that answer any call with what an engine computes."""
+    """Checks the arguments of a call, has an engine compute, and returns the results in the form of the arguments."""
 
     def __init__(self, circuit: Circuit, engine: Engine, real: np.dtype[Any]) -> None:
-        self.engine, self._circuit, self._real = engine, circuit, real
-        self._names, self._labels = circuit.inputs, circuit.outputs
+        self.engine = engine
+        self._circuit = circuit
+        self._real = real
+        self._names = circuit.inputs
+        self._labels = circuit.outputs
         inputs = [circuit.type_of(node) for node in circuit.input_indices()]
         outputs = [circuit.type_of(node) for node in circuit.columns.outputs.tolist()]
         self.scalar = not any(kind.shape for kind in inputs)
-        """Whether every input is one number or condition, so that a point is one vector."""
+        """Whether every input is a scalar, so that a point is one vector."""
         self._reals = self.scalar and all(kind.dtype.kind == "f" for kind in inputs)
         self._conditions = [kind.dtype.kind == "b" and not kind.shape for kind in outputs]
         self.real = self._reals and all(kind.dtype.kind == "f" for kind in outputs)
-        """Whether inputs and outputs are real numbers throughout, which builtins take and return as they are."""
+        """Whether all inputs and outputs are real scalars, which native builtins handle."""
 
     def value(self, /, *vector: Any, **inputs: Any) -> Any:
         """Return the output, or a dict of them if there are several."""
-        found = self._told(self.engine.values(self.point(vector, inputs)))
-        return found[0] if len(found) == 1 else dict(zip(self._labels, found, strict=True))
+        outputs = self._told(self.engine.values(self.point(vector, inputs)))
+        return outputs[0] if len(outputs) == 1 else dict(zip(self._labels, outputs, strict=True))
 
     def value_and_grad(self, /, *vector: Any, **inputs: Any) -> tuple[Any, Any]:
-        """Return the output, and its gradient in the way the inputs came: by name, as a vector, or one by one."""
+        """Return the output, and its gradient in the form of the inputs: by name, as a vector, or one by one."""
         value, grads = self.engine.gradient(self.point(vector, inputs))
         return self._told([value])[0], self._in_kind(grads, vector, inputs)
 
     def point(self, vector: Sequence[Any], inputs: Mapping[str, Any]) -> Sequence[Any]:
-        """Return a value for every input; raise if something is missing, unknown or no number."""
-        found = self._numbers(vector, inputs) if self._reals else None
-        return interpreter.bind(self._circuit, vector, inputs) if found is None else found
+        """Return a value for every input; raise `InputError` if one is missing, unknown or not a number."""
+        numbers = self._numbers(vector, inputs) if self._reals else None
+        return interpreter.bind(self._circuit, vector, inputs) if numbers is None else numbers
 
     def _numbers(self, vector: Sequence[Any], inputs: Mapping[str, Any]) -> Sequence[Any] | None:
-        """Return the point of a call that has all inputs as ordinary numbers, in a tenth of the time; else None."""
-        given: Any = vector[0] if len(vector) == 1 and not inputs else None
-        if _is_plain(given, len(self._names)):
+        """Return the point if all inputs are ordinary numbers, ten times faster than `interpreter.bind`; else None."""
+        numbers: Any = vector[0] if len(vector) == 1 and not inputs else None
+        if _is_plain(numbers, len(self._names)):
             with np.errstate(over="ignore"):
-                array: Sequence[Any] = given.astype(self._real)
+                array: Sequence[Any] = numbers.astype(self._real)
             return array
         if not vector and len(inputs) == len(self._names):
-            given = [inputs.get(name) for name in self._names]
+            numbers = [inputs.get(name) for name in self._names]
         if (
-            type(given) not in (list, tuple)
-            or len(given) != len(self._names)
-            or not ORDINARY.issuperset(map(type, given))
+            type(numbers) not in (list, tuple)
+            or len(numbers) != len(self._names)
+            or not ORDINARY.issuperset(map(type, numbers))
         ):
             return None
         try:
-            return [*map(float, given)]
+            return [*map(float, numbers)]
         except OverflowError:
             return None
 
-    def points(self, given: Any) -> NDArray[Any]:
-        """Return many points, a row each, as numbers of the type that is computed in; raise if they are none."""
-        array = self._rows(given)
+    def points(self, points: Any) -> NDArray[Any]:
+        """Return many points, one per row, in the type that is computed in; raise if they are not numbers."""
+        array = self._rows(points)
         if not self._reals:
             for column, kind in zip(array.T, self._types(), strict=True):
                 if kind == "b" and not np.isin(column, (0, 1)).all():
@@ -126,12 +130,12 @@ class Answers:
         with np.errstate(over="ignore"):
             return np.ascontiguousarray(array, self._real)
 
-    def _rows(self, given: Any) -> NDArray[Any]:
-        wanted = f"wanted one row of {len(self._names)} numbers ({listed(self._names)}) per point"
-        if isinstance(given, str | bytes) or not hasattr(given, "__len__") or isinstance(given, Mapping):
-            raise InputError(f"{wanted}; got {type(given).__name__} {shown(given)}")
+    def _rows(self, points: Any) -> NDArray[Any]:
+        wanted = f"expected one row of {len(self._names)} numbers ({listed(self._names)}) per point"
+        if isinstance(points, str | bytes) or not hasattr(points, "__len__") or isinstance(points, Mapping):
+            raise InputError(f"{wanted}; got {type(points).__name__} {shown(points)}")
         try:
-            array = np.asarray(given)
+            array = np.asarray(points)
         except ValueError:
             raise InputError(f"{wanted}; got rows of different lengths") from None
         if array.ndim != 2 or array.shape[1] != len(self._names):
@@ -139,7 +143,7 @@ class Answers:
             raise InputError(f"{wanted}; got shape {array.shape}{one}")
         if array.dtype.kind in "fiu" and array.dtype.itemsize <= 8:
             return array
-        # Whatever it is, each number is judged as in a call with one point.
+        # Other types are checked number by number, as in a call with one point.
         rows = [self.point([list(row)], {}) for row in array]
         return np.array(rows, np.float64).reshape(array.shape)
 
@@ -147,9 +151,9 @@ class Answers:
         return [self._circuit.type_of(node).dtype.kind for node in self._circuit.input_indices()]
 
     def _told(self, values: Numbers) -> list[Any]:
-        """Return outputs as Python has them; native code has 0 and 1 for conditions."""
-        found = zip(values, self._conditions, strict=True)
-        return [bool(value) if condition else plain(value) for value, condition in found]
+        """Return outputs as Python objects; native code returns conditions as 0 and 1."""
+        pairs = zip(values, self._conditions, strict=True)
+        return [bool(value) if condition else plain(value) for value, condition in pairs]
 
     def _in_kind(self, grads: Numbers, vector: Sequence[Any], inputs: Mapping[str, Any]) -> Any:
         if by_name(vector, inputs):
@@ -160,7 +164,7 @@ class Answers:
 
 
 def by_name(vector: Sequence[Any], inputs: Mapping[str, Any]) -> bool:
-    """Return whether a call gives inputs by name, so that its answer has names too.
+    """Return whether a call passes its inputs by name, so that its gradient is named too.
 
     >>> by_name([[1.0]], {}), by_name([{"x": 1.0}], {})
     (False, True)
@@ -169,5 +173,5 @@ def by_name(vector: Sequence[Any], inputs: Mapping[str, Any]) -> bool:
 
 
 def _is_plain(x: Any, length: int) -> bool:
-    """Return whether a vector holds real numbers that can be turned into others all at once."""
+    """Return whether an argument is a NumPy vector of real numbers that one cast converts."""
     return type(x) is np.ndarray and x.shape == (length,) and x.dtype.kind in "fiu" and x.dtype.itemsize <= 8

@@ -1,7 +1,7 @@
-"""A compiled circuit: the circuit as an object that people call, in native code where that can be had.
+"""A compiled circuit: a callable object that runs native code where possible, and the interpreter elsewhere.
 
-Answers, their types, and errors are those of `circuit(...)` and `circuit.run(...)`. Where there is no native code (an
-op or type it has none for, llvmlite missing, executable memory forbidden) the interpreter answers, and `info` says so.
+Results, their types, and errors are those of `circuit(...)` and `circuit.run(...)`. Where there is no native code (an
+op or type without it, llvmlite missing, executable memory forbidden) the interpreter runs, and `info` says why.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from wiregrad.ir import Circuit, certificates, verify
 from wiregrad.passes import gradient_circuit, prune
 
 REALS = ("float64", "float32")
-"""The types that a circuit can be compiled for."""
+"""The float types that a circuit can be compiled for."""
 INTERPRETER = "interpreter"
 MARK = "mark"
-"""What `check` is where points at which a branch flips are to be marked."""
+"""The value of `check` that makes results NaN at points where a branch flips."""
 
 
 @dataclass(frozen=True, repr=False)
 class Info:
-    """What became of a circuit that was compiled: how large it is, who answers, and what that took so far."""
+    """Facts about a compiled circuit: its size, which backend runs it, and what compiling it took so far."""
 
     nodes: int
     inputs: int
@@ -50,16 +50,16 @@ class Info:
     tier: str
     """`stencils`, `llvm` or `interpreter`."""
     reason: str
-    """Why the interpreter answers; empty if it does not."""
+    """Why the interpreter runs it; empty if native code does."""
     code_bytes: int
     working_bytes: int
     compile_seconds: float
     stencil_seconds: float
-    """The part of it that made stencils, which later circuits use too."""
+    """The part of `compile_seconds` spent on stencils, which later circuits share."""
     calls: int
 
     def lines(self) -> Iterator[str]:
-        """Return what there is to say, line by line."""
+        """Return the report, line by line."""
         ends = f"{counted(self.inputs, 'input')}, {counted(self.outputs, 'output')}"
         yield f"{counted(self.nodes, 'node')}, {ends}, {self.dtype}; {counted(self.calls, 'call')}"
         if self.tier == INTERPRETER:
@@ -80,7 +80,7 @@ def _time(seconds: float) -> str:
 
 
 class Compiled:
-    """A circuit to be called: with inputs by name, or with one vector in their order.
+    """A circuit that can be called with inputs by name, or with one vector in their order.
 
     Made by `circuit.compile()`. Any number of threads may call it.
 
@@ -95,32 +95,34 @@ class Compiled:
     def __init__(self, circuit: Circuit, dtype: Any = None, *, check: bool = True) -> None:
         if not isinstance(check, bool):
             raise InputError(f"check is True or False; got {shown(check)}")
-        self._is_checked, self._asked = check or not circuit.certificates, dtype
+        self._is_checked = check or not circuit.certificates
+        self._asked = dtype
         self.circuit = circuit if check else prune(circuit.unchecked())
         circuit = self.circuit
-        self._names, self._labels = circuit.inputs, circuit.outputs
+        self._names = circuit.inputs
+        self._labels = circuit.outputs
         self.dtype = _real_of(circuit, dtype)
-        """The type that is computed in."""
+        """The float type that results are computed in."""
         self._own = circuit if dtype is None else retyped(circuit, self.dtype)
         self._engines: list[Engine] = []
         self._vectors: list[Program] = []
         self._reason = ""
-        # What most programs ask for is made now, so that the first call is like the others.
+        # What most callers use is compiled now, so that the first call is as fast as the others.
         kinds = [circuit.type_of(node) for node in circuit.columns.outputs.tolist()]
         _ = self._gradient if len(kinds) == 1 and not kinds[0].shape else self._value
 
     def __call__(self, /, *vector: Any, **inputs: Any) -> Any:
-        """Compute the output (a dict of them if there are several)."""
+        """Return the output, or a dict of outputs if there are several."""
         return self.value(*vector, **inputs)
 
     @cached_property
     def value(self) -> Callable[..., Any]:
-        """The function behind a call of this object: `compiled.value(x)` is `compiled(x)`, a little sooner."""
+        """The function behind a call of this object: `compiled.value(x)` is `compiled(x)`, slightly faster."""
         return self._function("value", self._value)
 
     @cached_property
     def value_and_grad(self) -> Callable[..., tuple[Any, Any]]:
-        """The function that computes the only output and its gradient: a dict by name, or a vector.
+        """The function that returns the only output and its gradient: a dict by name, or a vector.
 
         >>> from wiregrad.ir import parse_text
         >>> Compiled(parse_text("input x\\ny = tanh x\\noutput y")).value_and_grad(x=0.0)
@@ -129,7 +131,7 @@ class Compiled:
         return self._function("value_and_grad", self._gradient)
 
     def jacobian(self, /, *vector: Any, **inputs: Any) -> Any:
-        """Return the gradient of every output: a row each, or dicts by name.
+        """Return the gradient of every output: one row each, or dicts by name.
 
         >>> from wiregrad.ir import parse_text
         >>> compiled = Compiled(parse_text("input a, b\\np = multiply a b\\ns = add a b\\noutput p, s"))
@@ -148,11 +150,11 @@ class Compiled:
         return self._table(self._hessian, self._names, vector, inputs)
 
     def batch(self, points: Any, *, threads: int | None = None, check: bool | str = True) -> NDArray[Any]:
-        """Return the output at many points, a row of `points` each; several outputs stand side by side.
+        """Return the output at many points, one per row of `points`; several outputs become columns.
 
-        As many threads are used as can run, or at most `threads`; the answers are the same. Where a traced function
-        would go another way, `BranchError` says so; with `check="mark"` the answer there is NaN instead, and with
-        `check=False` that of the way that was traced.
+        At most `threads` threads are used, by default one per available core; the results do not depend on it. Where a
+        traced function would take another branch, `BranchError` is raised. With `check="mark"` the result there is NaN
+        instead, and with `check=False` it is that of the traced branch.
 
         >>> from wiregrad.ir import parse_text
         >>> Compiled(parse_text("input a, b\\ny = multiply a b\\noutput y")).batch([[2.0, 3.0], [4.0, 5.0]])
@@ -163,14 +165,14 @@ class Compiled:
         mark = self._marks(check)
         if mark is None:
             return self._unchecked.batch(points, threads=threads)
-        found = self._answer_rows(points, threads, gradient=False, mark=mark)
-        values = found.values.astype(np.bool_) if self._conditions() else found.values
+        rows = self._answer_rows(points, threads, gradient=False, mark=mark)
+        values = rows.values.astype(np.bool_) if self._conditions() else rows.values
         return values[:, 0] if len(self._labels) == 1 else values
 
     def batch_value_and_grad(
         self, points: Any, *, threads: int | None = None, check: bool | str = True
     ) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Return the only output at many points, and its gradient there, a row each; `check` is that of `batch`.
+        """Return the only output at many points, and its gradient there, one row each; `check` works as in `batch`.
 
         >>> from wiregrad.ir import parse_text
         >>> compiled = Compiled(parse_text("input a, b\\ny = multiply a b\\noutput y"))
@@ -182,12 +184,13 @@ class Compiled:
         mark = self._marks(check)
         if mark is None:
             return self._unchecked.batch_value_and_grad(points, threads=threads)
-        found = self._answer_rows(points, threads, gradient=True, mark=mark)
-        assert found.grads is not None
-        return (found.values.astype(np.bool_) if self._conditions() else found.values)[:, 0], found.grads
+        rows = self._answer_rows(points, threads, gradient=True, mark=mark)
+        assert rows.grads is not None
+        values = rows.values.astype(np.bool_) if self._conditions() else rows.values
+        return values[:, 0], rows.grads
 
     def holds(self, points: Any, *, threads: int | None = None) -> NDArray[np.bool_]:
-        """Return at which points a traced function goes the way that was traced, so that the circuit is the function.
+        """Return at which points a traced function takes the branches that were traced, so that the circuit equals it.
 
         >>> import wiregrad as wg
         >>> traced = wg.trace(lambda x: x * x if x < 1.0 else x, 0.5)
@@ -199,36 +202,37 @@ class Compiled:
         return ~self._answer_rows(points, threads, gradient=False, mark=True).flipped
 
     def _marks(self, check: Any) -> bool | None:
-        """Return whether points where a branch flips are marked (else they raise); None if nothing is checked."""
+        """Return whether points where a branch flips become NaN (else they raise); None if nothing is checked."""
         if not isinstance(check, bool) and check != MARK:
             raise InputError(f'check is True, False or "{MARK}"; got {shown(check)}')
         if not self.circuit.certificates:
             if check == MARK and not self._is_checked:
-                raise InputError(f'this circuit was compiled with check=False, so check="{MARK}" has nothing to go by')
+                raise InputError(f'this circuit was compiled with check=False, so there is no check for check="{MARK}"')
             return False
         if check == MARK and self._conditions():
-            raise InputError("conditions have no NaN to mark a point with; ask compiled.holds(points)")
+            raise InputError("a condition cannot be NaN, so no point can be marked; use compiled.holds(points)")
         return None if check is False else check == MARK
 
     def _answer_rows(self, points: Any, threads: int | None, *, gradient: bool, mark: bool) -> Rows:
-        """Return the answers at many points, a row each; NaN where a branch flips, or else raise there."""
-        answers, program = (self._gradient, self._gradient_lanes) if gradient else (self._value, self._value_lanes)
-        given = answers.points(points)
+        """Return the results at many points, one row each; where a branch flips, NaN if `mark`, else raise."""
+        answers = self._gradient if gradient else self._value
+        program = self._gradient_lanes if gradient else self._value_lanes
+        table = answers.points(points)
         if program is None:
-            rows = Rows.empty(len(given), len(self._labels), given.shape[1] if gradient else None, self.dtype)
-            left = np.arange(len(given))
+            rows = Rows.empty(len(table), len(self._labels), table.shape[1] if gradient else None, self.dtype)
+            left = np.arange(len(table))
         else:
-            outputs, grads = batch.run(program, given, gradient=gradient, threads=threads)
-            rows = Rows(outputs[:, : len(self._labels)], grads, np.zeros(len(given), np.bool_))
+            outputs, grads = batch.run(program, table, gradient=gradient, threads=threads)
+            rows = Rows(outputs[:, : len(self._labels)], grads, np.zeros(len(table), np.bool_))
             left = self._doubtful_rows(outputs)
             if mark:
-                # NumPy agrees at most of them, all at once; the others are looked at one by one.
-                flips = self._flips(given[left])
+                # One NumPy pass confirms most of them; the others are checked one by one.
+                flips = self._flips(table[left])
                 rows.mark(left[flips])
                 left = left[~flips]
         for row in left.tolist():
             try:
-                rows.put(row, answers.engine, given[row])
+                rows.put(row, answers.engine, table[row])
             except BranchError as error:
                 if not mark:
                     raise BranchError(f"at point {row}: {error}", place=error.place) from None
@@ -236,19 +240,19 @@ class Compiled:
         return rows
 
     def _doubtful_rows(self, outputs: NDArray[Any]) -> NDArray[np.intp]:
-        """Return the rows in which native code finds that a certificate does not hold."""
+        """Return the rows in which a certificate does not hold according to native code."""
         checks = self._checks_of(self._own)
         return np.flatnonzero(checks.fail(outputs)) if checks is not None else np.arange(0)
 
     def _flips(self, points: NDArray[Any]) -> NDArray[np.bool_]:
-        """Return at which points NumPy finds that a certificate does not hold."""
-        found = np.zeros(len(points), np.bool_)
+        """Return at which points a certificate does not hold according to NumPy."""
+        flipped = np.zeros(len(points), np.bool_)
         if self._own.certificates and len(points):
             values = interpreter.evaluate(self._own, list(points.T))
             for certificate in certificates.distinct(self._own):
                 wanted = certificates.expected(self._own, certificate)
-                found |= ~certificates.agree_each(values[certificate.node], wanted)
-        return found
+                flipped |= ~certificates.agree_each(values[certificate.node], wanted)
+        return flipped
 
     @cached_property
     def _unchecked(self) -> Compiled:
@@ -256,7 +260,7 @@ class Compiled:
 
     @property
     def info(self) -> Info:
-        """What was compiled, who answers, and what it took: nodes, tier, bytes of code, seconds.
+        """What was compiled, which backend runs it, and what it took: nodes, tier, bytes of code, seconds.
 
         >>> from wiregrad.ir import parse_text
         >>> Compiled(parse_text("input x\\ny = tanh x\\noutput y")).info.nodes
@@ -311,23 +315,23 @@ class Compiled:
         return self._rows(backward, backward.outputs[1:])
 
     def _rows(self, circuit: Circuit, labels: Sequence[str]) -> list[Engine]:
-        """Return what computes the gradient of each of some outputs."""
+        """Return one engine per output, each for the gradient of that output."""
         return [self._engine(prune(circuit.with_output(label)), 0) for label in labels]
 
     def _table(
         self, rows: Sequence[Engine], names: Sequence[str], vector: Sequence[Any], inputs: Mapping[str, Any]
     ) -> Any:
-        """Return a gradient for each row: an array, or dicts by name if the inputs came so."""
+        """Return the gradients of all rows: an array, or dicts by name if the inputs were given by name."""
         point = (self._gradient if len(self._labels) == 1 else self._value).point(vector, inputs)
-        found = [row.gradient(point)[1] for row in rows]
+        grads = [row.gradient(point)[1] for row in rows]
         if not by_name(vector, inputs):
-            return np.array(found, self.dtype)
+            return np.array(grads, self.dtype)
         return {
-            name: dict(zip(self._names, map(plain, row), strict=True)) for name, row in zip(names, found, strict=True)
+            name: dict(zip(self._names, map(plain, row), strict=True)) for name, row in zip(names, grads, strict=True)
         }
 
     def _engine(self, circuit: Circuit, gradient: int | None) -> Engine:
-        """Return what computes a circuit: native code, or the interpreter with the reason why."""
+        """Return the engine for a circuit: native code, or the interpreter, with the reason stored."""
         program = self._built(circuit, gradient)
         engine: Engine = Interpreted(circuit)
         if program is not None:
@@ -337,7 +341,7 @@ class Compiled:
         return engine
 
     def _checks_of(self, circuit: Circuit) -> calls.Checks | None:
-        """Return what the certificates of a circuit want of native code; the interpreter has the last word."""
+        """Return the checks of a circuit's certificates in native code; where one fails, the interpreter decides."""
         if not circuit.certificates:
             return None
         expected = np.array([float(value) for value in certificates.checked(circuit).expected()], self.dtype)
@@ -352,30 +356,30 @@ class Compiled:
         return self._in_lanes(0)
 
     def _in_lanes(self, gradient: int | None) -> Program | None:
-        """Return the program for many points at a time, None where there is none."""
+        """Return the program for vectors of points; None if there is no native code."""
         program = self._built(self._own, gradient, many=True)
         self._vectors += [] if program is None else [program]
         return program
 
     def _built(self, circuit: Circuit, gradient: int | None, many: bool = False) -> Program | None:
-        """Return a program; None, with the reason kept, where there is none."""
+        """Return a native program; None, with the reason stored, if there is none."""
         try:
             machine.check_switch()
-            whole = certificates.checked(circuit).circuit if circuit.certificates else circuit
-            return build(whole, gradient, lanes=batch.lanes_for(self.dtype) if many else 1)
+            checked = certificates.checked(circuit).circuit if circuit.certificates else circuit
+            return build(checked, gradient, lanes=batch.lanes_for(self.dtype) if many else 1)
         except NotNativeError as error:
             self._reason = str(error)
             return None
 
     def _function(self, kind: str, answers: Answers) -> Callable[..., Any]:
-        """Return a function to call: a builtin where there is native code for it."""
+        """Return the function that users call: a builtin if there is native code."""
         complete: Callable[..., Any] = getattr(answers, kind)
         if not isinstance(answers.engine, calls.Entry) or not answers.real:
             return complete
         try:
             return calls.builtin(kind, answers.engine, complete)
         except NotNativeError:
-            # A Python whose objects native code does not know: only the call is slower.
+            # Native code does not know the object layout of this Python, so only the call itself is slower.
             return complete
 
     def _conditions(self) -> bool:
@@ -393,7 +397,7 @@ class Compiled:
 
 @dataclass(frozen=True)
 class Rows:
-    """Answers at many points, a row each, and where they are none because a branch flips."""
+    """Results at many points, one row each, and the rows that are invalid because a branch flips there."""
 
     values: NDArray[Any]
     grads: NDArray[Any] | None
@@ -401,19 +405,19 @@ class Rows:
 
     @classmethod
     def empty(cls, count: int, outputs: int, inputs: int | None, dtype: np.dtype[Any]) -> Rows:
-        """Return room for answers; without a number of inputs there is none for gradients."""
+        """Allocate results; without a number of inputs there are no gradients."""
         grads = None if inputs is None else np.empty((count, inputs), dtype)
         return cls(np.empty((count, outputs), dtype), grads, np.zeros(count, np.bool_))
 
     def put(self, row: int, engine: Engine, point: Any) -> None:
-        """Have one row answered by an engine."""
+        """Compute one row with an engine."""
         if self.grads is None:
             self.values[row] = engine.values(point)
         else:
             self.values[row], self.grads[row] = engine.gradient(point)
 
     def mark(self, rows: Any) -> None:
-        """Make rows NaN."""
+        """Mark rows as invalid: their results become NaN."""
         self.flipped[rows] = True
         self.values[rows] = np.nan
         if self.grads is not None:
@@ -422,25 +426,25 @@ class Rows:
 
 def _check_threads(threads: Any) -> None:
     if threads is not None and (type(threads) is not int or threads < 1):
-        raise InputError(f"threads is a whole number, at least 1, or None for as many as can run; got {shown(threads)}")
+        raise InputError(f"threads is an integer of at least 1, or None for all available cores; got {shown(threads)}")
 
 
 def _real_of(circuit: Circuit, dtype: Any) -> np.dtype[Any]:
-    """Return the type to compute in: the one that is asked for, or else the one that the circuit has."""
+    """Return the float type to compute in: the requested one, else that of the circuit."""
     if dtype is None:
         kinds = {circuit.columns.type_table[k].dtype for k in np.unique(circuit.columns.types).tolist()}
         return np.dtype(REALS[1] if kinds & {*map(np.dtype, REALS)} == {np.dtype(REALS[1])} else REALS[0])
     try:
-        found: np.dtype[Any] = np.dtype(dtype)
+        real: np.dtype[Any] = np.dtype(dtype)
     except TypeError:
-        found = np.dtype(object)
-    if found.name not in REALS:
+        real = np.dtype(object)
+    if real.name not in REALS:
         raise DomainError(f"a circuit can be compiled for {' or '.join(REALS)}; got {shown(dtype)}")
-    return found
+    return real
 
 
 def retyped(circuit: Circuit, real: np.dtype[Any]) -> Circuit:
-    """Return a circuit with all real numbers in one type.
+    """Return the circuit with all its real numbers in one float type.
 
     >>> from wiregrad.ir import parse_text
     >>> small = retyped(parse_text("input x\\ny = exp x\\noutput y"), np.dtype("float32"))

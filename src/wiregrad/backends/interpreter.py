@@ -15,33 +15,33 @@ from wiregrad.passes import forward, reverse
 
 
 def bind(circuit: Circuit, vectors: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
-    """Return the value of every input, from keywords or from one vector (or mapping) in the order of the inputs."""
+    """Return the value of every input, given by keyword, as one vector in the order of inputs, or as one mapping."""
     names = circuit.inputs
     if (
         vectors
         and not isinstance(vectors[0], Mapping)
         and any(circuit.type_of(k).shape for k in circuit.input_indices())
     ):
-        # Arrays cannot stand in one vector: they come one by one, in the order of the inputs.
+        # Arrays do not fit into one vector, so they are given one by one, in the order of the inputs.
         if len(vectors) > len(names):
             raise InputError(f"the circuit has {len(names)} inputs ({listed(names)}); got {len(vectors)} values")
         vectors = [dict(zip(names, vectors, strict=False))]
     if len(vectors) > 1:
         raise InputError(f"inputs go by name, or as one vector or mapping; got {len(vectors)} positional values")
-    given = {_normal(name): value for name, value in _from_vector(vectors[0], names).items()} if vectors else {}
+    arguments = {_normal(name): value for name, value in _from_vector(vectors[0], names).items()} if vectors else {}
     for name, value in named.items():
-        if _normal(name) in given:
+        if _normal(name) in arguments:
             raise InputError(f"input {name} is given twice: by name, and in the vector or mapping")
-        given[_normal(name)] = value
-    check_known(given, names)
-    missing = [name for name in names if name not in given]
+        arguments[_normal(name)] = value
+    check_known(arguments, names)
+    missing = [name for name in names if name not in arguments]
     if missing:
         raise InputError(f"no value for {listed(missing)}: give {', '.join(f'{name}=...' for name in missing[:5])}")
-    return [typed(f"input {name}", circuit.type_of(circuit.index(name)), given[name]) for name in names]
+    return [typed(f"input {name}", circuit.type_of(circuit.index(name)), arguments[name]) for name in names]
 
 
 def typed(what: str, kind: WireType, value: Any) -> Any:
-    """Return a value as what a wire of a type carries; raise if it is not."""
+    """Convert a value to the type of a wire; raise `InputError` if that is not possible."""
     if kind == FLOAT:
         return number(what, value)
     try:
@@ -57,10 +57,10 @@ def typed(what: str, kind: WireType, value: Any) -> Any:
     return array.astype(kind.dtype)[()]
 
 
-def check_known(given: Mapping[str, Any], names: Sequence[str]) -> None:
-    """Raise if a value is given for something that is no input."""
+def check_known(arguments: Mapping[str, Any], names: Sequence[str]) -> None:
+    """Raise `InputError` if a value is given for a name that is not an input."""
     known = set(names)
-    extra = next((name for name in given if name not in known), None)
+    extra = next((name for name in arguments if name not in known), None)
     if extra is not None:
         wanted = f"the inputs are {listed(names)}" if names else "the circuit has no inputs"
         raise InputError(f"there is no input called {shown(extra)}{suggest(str(extra), names)}; {wanted}")
@@ -74,26 +74,27 @@ def _from_vector(vector: Any, names: tuple[str, ...]) -> Mapping[str, Any]:
     if isinstance(vector, Mapping):
         return vector
     if isinstance(vector, str | bytes) or not isinstance(vector, Sequence | np.ndarray):
-        raise InputError(f"wanted inputs by name, or one vector or mapping of them; got {type(vector).__name__}")
+        raise InputError(f"expected inputs by name, or one vector or mapping of them; got {type(vector).__name__}")
     shape = vector.shape if isinstance(vector, np.ndarray) else (len(vector),)
     if shape != (len(names),):
-        raise InputError(f"wanted a vector of {len(names)} numbers ({listed(names)}); got shape {shape}")
+        raise InputError(f"expected a vector of {len(names)} numbers ({listed(names)}); got shape {shape}")
     return dict(zip(names, vector, strict=True))
 
 
 def number(what: str, value: Any) -> np.float64:
-    """Return a value as float64; raise if it is none."""
-    found = as_float(value[()] if isinstance(value, np.ndarray) and not value.ndim else value)
-    if found is None:
+    """Convert a value to float64; raise `InputError` if it is not a number."""
+    converted = as_float(value[()] if isinstance(value, np.ndarray) and not value.ndim else value)
+    if converted is None:
         raise InputError(f"{what} must be a number; got {type(value).__name__} {shown(value)}")
-    if np.isinf(found) and not (isinstance(value, float | np.floating) and np.isinf(value)):
+    if np.isinf(converted) and not (isinstance(value, float | np.floating) and np.isinf(value)):
         raise InputError(f"{what} is too large for float64: {shown(value)}")
-    return found
+    return converted
 
 
 def evaluate(circuit: Circuit, inputs: Sequence[Any]) -> list[Any]:
-    """Run forward; returns the value of every node. Certificates are not looked at."""
-    given, constants = iter(inputs), circuit.constants()
+    """Run forward and return the value of every node. Certificates are not checked."""
+    remaining = iter(inputs)
+    constants = circuit.constants()
     values: list[Any] = []
     with np.errstate(all="ignore"):
         for row in circuit.rows():
@@ -103,12 +104,12 @@ def evaluate(circuit: Circuit, inputs: Sequence[Any]) -> list[Any]:
                 values.append(constants[row.node])
             else:
                 assert row.op is INPUT
-                values.append(next(given))
+                values.append(next(remaining))
     return values
 
 
 def evaluate_checked(circuit: Circuit, inputs: Sequence[Any], *, check: bool = True) -> list[Any]:
-    """Run forward; raise where the function that was traced would go another way, unless that is not to be checked."""
+    """Run forward, return every node's value; with `check`, raise where the traced function would branch otherwise."""
     values = evaluate(circuit, inputs)
     if check and circuit.columns.certificates:
         certificates.check(circuit, values)
@@ -116,14 +117,14 @@ def evaluate_checked(circuit: Circuit, inputs: Sequence[Any], *, check: bool = T
 
 
 def outputs(circuit: Circuit, inputs: Sequence[Any], *, check: bool = True) -> dict[str, Any]:
-    """Run forward; returns the outputs by name."""
+    """Run forward and return the outputs by name."""
     values = evaluate_checked(circuit, inputs, check=check)
     nodes = circuit.columns.outputs.tolist()
     return {label: values[node] for label, node in zip(circuit.outputs, nodes, strict=True)}
 
 
 class _Recorder:
-    """Keeps what the reverse sweep did on each wire."""
+    """Stores the gradient that the reverse sweep sends along each wire."""
 
     def __init__(self, circuit: Circuit) -> None:
         self.starts = circuit.columns.starts.tolist()
@@ -137,16 +138,17 @@ class _Recorder:
 
 
 def run(circuit: Circuit, inputs: Sequence[Any], *, check: bool = True) -> Run:
-    """Run forward and backward from the only output, one number, and keep everything."""
+    """Run forward, and backward from the only output, which must be a scalar; store everything."""
     kind = circuit.type_of(circuit.root())
     if kind.shape:
-        raise OutputError(f"the output {circuit.output} is {kind}; a run goes back from one number: reduce it to one")
+        raise OutputError(f"the output {circuit.output} is {kind}; a gradient needs a scalar output: reduce it")
     return run_all(circuit, inputs, check=check)
 
 
 def run_all(circuit: Circuit, inputs: Sequence[Any], *, check: bool = True) -> Run:
-    """Run forward, and backward from every element of every output at once, each with gradient 1; keep everything."""
-    values, recorder = evaluate_checked(circuit, inputs, check=check), _Recorder(circuit)
+    """Run forward, and backward from every element of every output at once, each with gradient 1; store everything."""
+    values = evaluate_checked(circuit, inputs, check=check)
+    recorder = _Recorder(circuit)
     with np.errstate(all="ignore"):
         seeds = {node: _one(circuit.type_of(node)) for node in circuit.columns.outputs.tolist()}
         grads = reverse(circuit, values, seeds, recorder)
@@ -158,6 +160,6 @@ def _one(kind: WireType) -> Any:
 
 
 def tangents(circuit: Circuit, values: Sequence[Any], seeds: Mapping[int, Any]) -> list[Any]:
-    """Run forward mode on kept values; returns the tangent of every node, None where none arrived."""
+    """Run forward mode on the stored values; return the tangent of every node, None where none arrived."""
     with np.errstate(all="ignore"):
         return forward(circuit, values, seeds)

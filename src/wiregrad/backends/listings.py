@@ -1,9 +1,9 @@
-"""Runs listings: the texts that codegen writes, in Python, NumPy, C and JavaScript, at many points.
+"""Runs listings, the source code that codegen writes, in Python, NumPy, C and JavaScript at many points.
 
-Nothing here runs unless it is asked for. C and JavaScript run in a private folder that is removed afterwards; compiler
-and Node are called with an argument list, never through a shell, and with a time limit. What a listing returns comes
-back as one row of numbers per point, in one order for all languages: value, gradients, second derivatives. A tool that
-is missing, a text that does not compile and a listing that fails are `ListingError`s; none passes for an answer.
+Nothing runs unless a caller asks for it. C and JavaScript run in a private folder that is removed afterwards; the
+compiler and Node are started with an argument list, never through a shell, and with a time limit. A listing returns one
+row of numbers per point, in the same order in all languages: value, gradients, second derivatives. A missing tool, a
+listing that does not compile and a listing that fails raise `ListingError`; none of them looks like a result.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ from wiregrad.errors import WiregradError, shown
 
 FLAGS = ("-O2", "-std=c99")
 SANITIZED = (*FLAGS, "-Wall", "-Wextra", "-Werror", "-fsanitize=address,undefined")
-"""Flags under which a warning, a read outside an array or undefined behaviour is an error."""
+"""Flags that make warnings, reads outside an array and undefined behaviour errors."""
 TIMEOUT = 300.0
-"""Seconds that one compiler or one program may take."""
+"""Time limit of one compiler run or one program, in seconds."""
 _HELPER = re.compile(r"^(?:__device__ )?static\b[^(=;\[{]*?\b(\w+)\s*[(=;\[]", re.MULTILINE)
 
 Numbers = NDArray[Any]
 
 
 class ListingError(WiregradError, RuntimeError):
-    """A listing could not be run: no tool for its language, or the tool or the listing itself failed."""
+    """A listing could not be run: its language has no tool here, or the tool or the listing failed."""
 
 
 @dataclass(frozen=True)
 class Program:
-    """The text of a listing, and how to call what it defines.
+    """The text of a listing, and how to call the function it defines.
 
     >>> text = "def value(a, b):\\n    return a * b\\n"
     >>> run_python([Program(text, "value", ("a", "b"), ("y",), "value")], [[[2.0, 3.0], [4.0, 5.0]]])
@@ -57,13 +57,13 @@ class Program:
     outputs: tuple[str, ...] = ("f",)
     function: str = "value_and_grad"
     sizes: tuple[int, ...] = ()
-    """How many numbers each input is, where they are arrays (in C alone)."""
+    """The number of elements of each input, if they are arrays (C only)."""
     real: str = "double"
-    """What it computes in: double, or float (in C alone)."""
+    """The float type: double, or float (C only)."""
 
     @property
     def count(self) -> int:
-        """How many numbers a point has."""
+        """The number of numbers in a point."""
         return sum(self.sizes) if self.sizes else len(self.inputs)
 
     @property
@@ -73,14 +73,15 @@ class Program:
 
     @property
     def width(self) -> int:
-        """How many numbers it returns for a point."""
-        n, m = self.count, len(self.outputs)
+        """The number of results per point."""
+        n = self.count
+        m = len(self.outputs)
         return {"value": m, "value_and_grad": 1 + n, "jacobian": m * n, "hessian": 1 + n + n * n}[self.function]
 
 
 @dataclass(frozen=True)
 class Tool:
-    """A program that runs or compiles listings: where it is and what it calls itself."""
+    """A program that runs or compiles listings: its path and the version it reports."""
 
     path: str
     version: str
@@ -88,7 +89,7 @@ class Tool:
 
 @dataclass(frozen=True)
 class Language:
-    """A language whose listings can be run here: how, with what tool, and what to do where that is missing."""
+    """A language whose listings can be run: the function that runs them, its tool, and advice if that is missing."""
 
     name: str
     run: Callable[[Sequence[Program], Sequence[Any]], list[Numbers]]
@@ -97,18 +98,18 @@ class Language:
 
 
 def run_python(listings: Sequence[Program], points: Sequence[Any]) -> list[Numbers]:
-    """Run Python listings at points, a row of inputs each; returns a row of results for each.
+    """Run Python listings at points, one row of inputs each; return one row of results each.
 
     >>> text = "def value_and_grad(a):\\n    return a * a, {'a': 2.0 * a}\\n"
     >>> run_python([Program(text, "value_and_grad", ("a",))], [[[3.0]]])
     [array([[9., 6.]])]
     """
-    found = []
+    tables = []
     for listing, rows in zip(listings, _tables(listings, points), strict=True):
         call = defined(listing)
         answers = [_called(listing, call, row) for row in rows.tolist()]
-        found.append(np.array([_flat(listing, answer) for answer in answers]).reshape(len(rows), listing.width))
-    return found
+        tables.append(np.array([_flat(listing, answer) for answer in answers]).reshape(len(rows), listing.width))
+    return tables
 
 
 def run_numpy(listings: Sequence[Program], points: Sequence[Any]) -> list[Numbers]:
@@ -119,13 +120,13 @@ def run_numpy(listings: Sequence[Program], points: Sequence[Any]) -> list[Number
     [array([[1.        ],
            [2.71828183]])]
     """
-    found = []
+    tables = []
     for listing, rows in zip(listings, _tables(listings, points), strict=True):
         with np.errstate(all="ignore"):
             parts = _flat(listing, _called(listing, defined(listing), list(rows.T)))
         columns = [np.broadcast_to(np.asarray(part, np.float64), len(rows)) for part in parts]
-        found.append(np.array(columns).reshape(listing.width, len(rows)).T)
-    return found
+        tables.append(np.array(columns).reshape(listing.width, len(rows)).T)
+    return tables
 
 
 def run_c(
@@ -148,7 +149,7 @@ def run_c(
     sources = {"main.c": _c_main(listings)}
     for start in range(0, len(listings), per_file):
         units = map(unit, range(start, start + per_file), listings[start:][:per_file])
-        # The headers come first, so that a helper whose name they take is an error here as it is in a file of its own.
+        # Headers come first, so that a helper that reuses one of their names is an error, as in a file of its own.
         sources[f"unit{start}.c"] = "\n".join(["#include <math.h>", "#include <stdbool.h>", *units])
     with tempfile.TemporaryDirectory(prefix="wiregrad-") as name:
         folder = Path(name)
@@ -177,8 +178,8 @@ def defined(listing: Program) -> Callable[..., Any]:
         raise ListingError(f"the listing of {listing.name} is not valid Python: {error}") from error
     if not callable(namespace.get(listing.name)):
         raise ListingError(f"the listing defines no function {listing.name}")
-    found: Callable[..., Any] = namespace[listing.name]
-    return found
+    function: Callable[..., Any] = namespace[listing.name]
+    return function
 
 
 def compile_files(
@@ -190,7 +191,7 @@ def compile_files(
     *,
     timeout: float = TIMEOUT,
 ) -> None:
-    """Write sources into a folder and compile those that are no headers; raise with the compiler's words."""
+    """Write sources into a folder and compile all but the headers; raise `ListingError` with the compiler's output."""
     for name, text in sources.items():
         (folder / name).write_text(text, encoding="utf-8")
     units = [name for name in sources if not name.endswith(".h")]
@@ -199,19 +200,19 @@ def compile_files(
 
 @lru_cache(maxsize=1)
 def c_compiler() -> Tool | None:
-    """Return the C compiler: what CC names, else gcc, cc or clang, whichever is found first."""
+    """Return the C compiler: the one named by CC, else the first of gcc, cc and clang that is installed."""
     return find_tool(*filter(None, (os.environ.get("CC"), "gcc", "cc", "clang")))
 
 
 @lru_cache(maxsize=1)
 def node() -> Tool | None:
-    """Return Node, if it is there."""
-    found = find_tool("node", "nodejs")
-    return None if found is None else Tool(found.path, f"Node {found.version}")
+    """Return Node; None if it is not installed."""
+    tool = find_tool("node", "nodejs")
+    return None if tool is None else Tool(tool.path, f"Node {tool.version}")
 
 
 def find_tool(*names: str) -> Tool | None:
-    """Return the first of some programs that is there and says its version.
+    """Return the first of the named programs that is installed and reports its version.
 
     >>> find_tool("no-such-program") is None
     True
@@ -224,14 +225,14 @@ def find_tool(*names: str) -> Tool | None:
             answer = subprocess.run([path, "--version"], capture_output=True, timeout=TIMEOUT, check=False)
         except (OSError, subprocess.TimeoutExpired):
             continue
-        said = answer.stdout.decode(errors="replace").strip().splitlines()
-        if answer.returncode == 0 and said:
-            return Tool(path, said[0])
+        version = answer.stdout.decode(errors="replace").strip().splitlines()
+        if answer.returncode == 0 and version:
+            return Tool(path, version[0])
     return None
 
 
 def needed(tool: Tool | None, language: str, advice: str) -> Tool:
-    """Return a tool, or raise with what to do about its absence."""
+    """Return the tool, or raise `ListingError` with advice if it is None."""
     if tool is None:
         raise ListingError(f"nothing on this machine runs {language} listings: {advice}")
     return tool
@@ -253,13 +254,13 @@ LANGUAGES = (
     Language("c", run_c, c_compiler, C_ADVICE),
     Language("js", run_js, node, JS_ADVICE),
 )
-"""The languages whose listings can be run; CUDA needs a machine of its own."""
+"""The languages whose listings can be run; CUDA is not among them, because it needs a GPU."""
 
 
 def _tables(listings: Sequence[Program], points: Sequence[Any]) -> Iterator[Numbers]:
-    """Return the points of each listing as a table of the right width."""
+    """Return the points of each listing as an array; raise `ListingError` if its shape is wrong."""
     if len(listings) != len(points):
-        raise ListingError(f"wanted points for each of {len(listings)} listings; got {len(points)} tables of them")
+        raise ListingError(f"expected one table of points for each of {len(listings)} listings; got {len(points)}")
     for listing, rows in zip(listings, points, strict=True):
         table = np.asarray(rows, listing.dtype)
         if table.ndim != 2 or table.shape[1] != listing.count:
@@ -277,7 +278,7 @@ def _called(listing: Program, call: Callable[..., Any], arguments: Sequence[Any]
 
 
 def _flat(listing: Program, answer: Any) -> list[Any]:
-    """Return what a Python or NumPy listing returned as a row of results."""
+    """Return the result of a Python or NumPy listing as one flat row."""
     try:
         if listing.function == "value":
             return [answer[name] for name in listing.outputs] if isinstance(answer, Mapping) else [answer]
@@ -300,18 +301,19 @@ def _through_files(
     """Run a program that reads all points from one file and writes all results to another."""
     tables = list(_tables(listings, points))
     counts = np.array([len(table) for table in tables], np.float64)
-    given, results = folder / "points", folder / "results"
-    given.write_bytes(counts.tobytes() + b"".join(table.tobytes() for table in tables))
-    _call([*command, str(given), str(results)], folder, timeout, "a listing failed when it was run")
-    written, sizes = (
-        results.read_bytes(),
-        [len(table) * listing.width * listing.dtype.itemsize for table, listing in zip(tables, listings, strict=True)],
-    )
-    if len(written) != sum(sizes):
-        raise ListingError(f"the listings gave {len(written)} bytes of results; wanted {sum(sizes)}")
+    inputs = folder / "points"
+    results = folder / "results"
+    inputs.write_bytes(counts.tobytes() + b"".join(table.tobytes() for table in tables))
+    _call([*command, str(inputs), str(results)], folder, timeout, "a listing failed when it was run")
+    data = results.read_bytes()
+    sizes = [
+        len(table) * listing.width * listing.dtype.itemsize for table, listing in zip(tables, listings, strict=True)
+    ]
+    if len(data) != sum(sizes):
+        raise ListingError(f"the listings wrote {len(data)} bytes of results; expected {sum(sizes)}")
     ends = np.cumsum([0, *sizes]).tolist()
     return [
-        np.frombuffer(written[start:stop], listing.dtype).reshape(-1, listing.width)
+        np.frombuffer(data[start:stop], listing.dtype).reshape(-1, listing.width)
         for listing, (start, stop) in zip(listings, pairwise(ends), strict=True)
     ]
 
@@ -324,14 +326,14 @@ def _call(command: Sequence[str], folder: Path, timeout: float, complaint: str) 
     except subprocess.TimeoutExpired:
         raise ListingError(f"{complaint}: {Path(command[0]).name} took more than {timeout:g} s") from None
     words = answer.stderr.decode(errors="replace").strip()
-    # A sanitizer speaks up and lets the program go on, so any word is a complaint.
+    # A sanitizer reports a problem and lets the program continue, so any output on stderr is an error.
     if answer.returncode or words:
         text = "\n  ".join(words.splitlines()[:30]) or f"exit status {answer.returncode}"
         raise ListingError(f"{complaint}:\n  {text}")
 
 
 def unit(number: int, listing: Program) -> str:
-    """Return a listing in C or CUDA that can share a file with others: its helpers get names that no other has.
+    """Return a C or CUDA listing that can share a file with others: its helper functions get unique names.
 
     >>> print(unit(7, Program("static double twice(double x) { return 2.0 * x; }", "f", ("x",))))
     #define twice twice_of_7
@@ -356,7 +358,7 @@ def _c_prototype(listing: Program) -> str:
 
 
 def _c_call(listing: Program) -> str:
-    """Return C that puts what a listing gives at x into the row r."""
+    """Return the C statement that stores the results of a listing at x in the row r."""
     n = listing.count
     if listing.function == "value":
         return f"r[0] = {listing.name}(x)" if len(listing.outputs) == 1 else f"{listing.name}(x, r)"
@@ -375,7 +377,7 @@ int main(int count, char **arguments) {
     if (!out || fread(points, sizeof points[0], MANY, in) != MANY) return 2;
     for (size_t k = 0; k < MANY; k++) {
         const size_t size = table[k].size, inputs = table[k].inputs, width = table[k].width;
-        /* Room for exactly what is read and written, so that a sanitizer sees the first element too many. */
+        /* Exactly as much memory as is read and written, so that a sanitizer notices one element too many. */
         void *x = malloc(inputs * size), *r = malloc(width * size);
         if ((inputs && !x) || (width && !r)) return 3;
         for (size_t i = 0; i < (size_t)points[k]; i++) {
@@ -392,12 +394,12 @@ int main(int count, char **arguments) {
 
 
 def _c_main(listings: Sequence[Program]) -> str:
-    """Return a program that runs all listings on the points of one file, each with as much room as it should need."""
+    """Return a C program that runs all listings on the points of one file."""
     lines = ["#include <stdio.h>", "#include <stdlib.h>"]
     for k, one in enumerate(listings):
         lines.append(f"{_c_prototype(one)};")
-        given = f"const {one.real} *x = given; {one.real} *r = results;"
-        lines.append(f"static void call{k}(const void *given, void *results) {{ {given} {_c_call(one)}; }}")
+        casts = f"const {one.real} *x = point; {one.real} *r = results;"
+        lines.append(f"static void call{k}(const void *point, void *results) {{ {casts} {_c_call(one)}; }}")
     rows = [f"{{ call{k}, sizeof({one.real}), {one.count}, {one.width} }}" for k, one in enumerate(listings)]
     return "\n".join(lines) + _C_MAIN.replace("@TABLE@", ",\n    ".join(rows))
 

@@ -1,4 +1,4 @@
-"""How large numbers and arrays are, without under- or overflow on the way, and what tells them apart."""
+"""The magnitude of numbers and arrays, without overflow or underflow on the way, and a key to compare constants by."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def norm(value: Any) -> float:
     top = float(np.max(sizes, initial=0.0))
     if not top or not math.isfinite(top):
         return top
-    # The squares of large and small numbers are no longer numbers.
+    # Squares of very large or small numbers overflow or underflow, so everything is scaled first.
     return top * math.sqrt(float(np.sum(np.square(sizes / top))))
 
 
 def largest(value: Any) -> float:
-    """Return the largest magnitude in a number or array; 0 for what is no number.
+    """Return the largest magnitude in a number or array; 0 if it is not numeric.
 
     >>> largest(np.array([1.0, -3.0])), largest(True)
     (3.0, 0.0)
@@ -33,7 +33,7 @@ def largest(value: Any) -> float:
 
 
 def bits(value: Any) -> tuple[Any, ...]:
-    """Return what tells constants apart: dtype, shape and bits, where NaN is NaN.
+    """Return a key that is equal for identical constants: dtype, shape and bits; all scalar NaNs are one constant.
 
     >>> bits(0.0) == bits(-0.0), bits(float("nan")) == bits(-float("nan"))
     (False, True)

@@ -1,8 +1,9 @@
-"""Replays: a recorded circuit run at another point, with a look at what steered Python when it was recorded.
+"""Replays run a recorded circuit at another point, and check that Python would take the same branches there.
 
-The first outputs of the circuit are results, the others are checked: they must carry the very bits they carried then.
-A replay in which one does not answers None. Native code is tried first; it is kept if, at the point of the recording,
-it steers as NumPy did (the last bit of an `exp` may differ), else the interpreter replays.
+The first outputs of the circuit are results. The others are checks: they decided a branch when the function was
+recorded, and must have the same bits again. If one differs, the replay returns None. Native code is tried first; it is
+used if, at the point of the recording, it decides every branch as NumPy did (the last bit of an `exp` may differ).
+Otherwise the interpreter runs the replay.
 """
 
 from __future__ import annotations
@@ -23,16 +24,16 @@ from wiregrad.passes.sweep import Silent
 
 
 class Replay(Protocol):
-    """Runs a recording again; `tier` says how, `reason` why not natively."""
+    """Runs a recording again; `tier` says with which backend, `reason` why not natively."""
 
     tier: str
     reason: str
 
     def values(self, inputs: Sequence[Any]) -> Sequence[Any] | None:
-        """Return the results, None if Python was steered another way."""
+        """Return the results, None if Python would take another branch."""
 
     def gradient(self, inputs: Sequence[Any]) -> tuple[Any, Sequence[Any]] | None:
-        """Return the first result and its gradient by every input, None if Python was steered another way."""
+        """Return the first result and its gradient by every input, None if Python would take another branch."""
 
 
 class Interpreted:
@@ -40,30 +41,31 @@ class Interpreted:
 
     tier = "interpreter"
 
-    def __init__(self, found: Certified, reason: str) -> None:
-        assert found.circuit is not None
-        self.circuit, self.reason = found.circuit, reason
+    def __init__(self, recording: Certified, reason: str) -> None:
+        assert recording.circuit is not None
+        self.circuit = recording.circuit
+        self.reason = reason
         nodes = self.circuit.columns.outputs.tolist()
-        count = len(found.moving)
+        count = len(recording.moving)
         self._results = nodes[:count]
-        self._in_python = found.in_python
-        self._checks = [(node, _bits(value)) for node, value in zip(nodes[count:], found.expected, strict=True)]
+        self._in_python = recording.in_python
+        self._checks = [(node, _bits(value)) for node, value in zip(nodes[count:], recording.expected, strict=True)]
 
     def evaluated(self, inputs: Sequence[Any]) -> list[Any] | None:
-        """Return what every node carries; None where an op refuses what it is given."""
-        given = [np.float64(x) if type(x) is float else x for x in inputs]
+        """Return the value of every node; None if an op raises."""
+        point = [np.float64(x) if type(x) is float else x for x in inputs]
         try:
-            return interpreter.evaluate(self.circuit, given)
+            return interpreter.evaluate(self.circuit, point)
         except Exception:
-            # The function itself will say what is wrong, or knows what to do then.
+            # The function itself is called instead: it raises a proper error, or handles this one.
             return None
 
     def flipped(self, values: Sequence[Any]) -> int | None:
-        """Return which check is the first that does not hold."""
+        """Return the index of the first check that does not hold, None if all hold."""
         return next((k for k, (node, bits) in enumerate(self._checks) if _bits(values[node]) != bits), None)
 
     def values(self, inputs: Sequence[Any]) -> Sequence[Any] | None:
-        """Return the results, None if Python was steered another way."""
+        """Return the results, None if Python would take another branch."""
         values = self.evaluated(inputs)
         if values is None or self.flipped(values) is not None:
             return None
@@ -74,7 +76,7 @@ class Interpreted:
         return distinct(results, ((None, x) for x in inputs))
 
     def gradient(self, inputs: Sequence[Any]) -> tuple[Any, Sequence[Any]] | None:
-        """Return the first result and its gradient by every input, None if Python was steered another way."""
+        """Return the first result and its gradient by every input, None if Python would take another branch."""
         values = self.evaluated(inputs)
         if values is None or self.flipped(values) is not None:
             return None
@@ -87,98 +89,100 @@ class Interpreted:
 
 
 def _bits(value: Any) -> bytes:
-    found: bytes = np.asarray(value).tobytes()
-    return found
+    data: bytes = np.asarray(value).tobytes()
+    return data
 
 
 class Native:
     """A replay in machine code, for circuits of scalars."""
 
-    def __init__(self, found: Certified, reason: str = "") -> None:
+    def __init__(self, recording: Certified, reason: str = "") -> None:
         self.reason = reason
-        self._found = found
-        self._values, self.tier = _code(found, gradient=False)
-        self._single = len(found.moving) == 1
+        self._recording = recording
+        self._values, self.tier = _code(recording, gradient=False)
+        self._single = len(recording.moving) == 1
         self._pulled: Callable[..., Any] | Interpreted | None = None
 
     def values(self, inputs: Sequence[Any]) -> Sequence[Any] | None:
-        """Return the results, None if Python was steered another way."""
-        found = self._values(*inputs)
-        return (found,) if self._single and found is not None else found
+        """Return the results, None if Python would take another branch."""
+        results = self._values(*inputs)
+        return (results,) if self._single and results is not None else results
 
     def gradient(self, inputs: Sequence[Any]) -> tuple[Any, Sequence[Any]] | None:
-        """Return the first result and its gradient by every input, None if Python was steered another way."""
+        """Return the first result and its gradient by every input, None if Python would take another branch."""
         code = self._pulled
         if code is None:
-            code = self._pulled = _gradient_of(self._found)
+            code = self._pulled = _gradient_of(self._recording)
         if isinstance(code, Interpreted):
             return code.gradient(inputs)
-        found = code(*inputs)
-        return None if found is None else (found[0], found[1:])
+        numbers = code(*inputs)
+        return None if numbers is None else (numbers[0], numbers[1:])
 
     def quick(self) -> Callable[..., Any] | None:
-        """Return the builtin that takes floats and answers with the only result, or None."""
+        """Return the builtin that maps floats to the only result; None if there are several results."""
         return self._values if self._single else None
 
 
-def _gradient_of(found: Certified) -> Callable[..., Any] | Interpreted:
+def _gradient_of(recording: Certified) -> Callable[..., Any] | Interpreted:
     try:
-        return _code(found, gradient=True)[0]
+        return _code(recording, gradient=True)[0]
     except NotNativeError as error:
-        return Interpreted(found, str(error))
+        return Interpreted(recording, str(error))
 
 
-def _code(found: Certified, *, gradient: bool) -> tuple[Callable[..., Any], str]:
-    """Return a function of the inputs, for the results (and the gradient) or None, and who made its code."""
-    # The machinery of native code is loaded when the first function is compiled.
+def _code(recording: Certified, *, gradient: bool) -> tuple[Callable[..., Any], str]:
+    """Return a function from inputs to results (and gradient), or None if a check fails, and the tier of its code."""
+    # The modules of native code are loaded when the first function is compiled.
     from wiregrad.backends.native.program import build  # noqa: PLC0415
     from wiregrad.backends.native.replays import builtin  # noqa: PLC0415
 
-    circuit = found.circuit
+    circuit = recording.circuit
     assert circuit is not None
     program = build(circuit if gradient else unblock(circuit), 0 if gradient else None)
-    count, dtype = len(found.moving), program.initial.dtype
-    expected = np.array([float(value) for value in found.expected], dtype).tobytes()
-    kinds = _kinds(circuit, found, gradient=gradient)
-    if dtype == np.float64:
-        made = builtin(program, count, expected, gradient=gradient)
-        return made if kinds is None else _Typed(made, kinds), program.tier
-    raise NotNativeError("replays in native code work on float64")
+    dtype = program.initial.dtype
+    if dtype != np.float64:
+        raise NotNativeError(f"native replays compute in float64; this recording needs {dtype}")
+    expected = np.array([float(value) for value in recording.expected], dtype).tobytes()
+    made = builtin(program, len(recording.moving), expected, gradient=gradient)
+    kinds = _kinds(circuit, recording, gradient=gradient)
+    return made if kinds is None else _Typed(made, kinds), program.tier
 
 
 class _Typed:
-    """A builtin whose answers are not all floats: conditions."""
+    """A builtin some of whose results are conditions rather than floats."""
 
     def __init__(self, made: Callable[..., Any], kinds: list[Any]) -> None:
-        self._made, self._kinds = made, kinds
+        self._made = made
+        self._kinds = kinds
 
     def __call__(self, *inputs: Any) -> Any:
-        """Return the results, or the only one, as what they are."""
-        found = self._made(*inputs)
-        if found is None:
+        """Return the results, or the only one, in their own types."""
+        results = self._made(*inputs)
+        if results is None:
             return None
-        if type(found) is float:
-            return self._kinds[0](found)
-        return [kind(number) for kind, number in zip(self._kinds, found, strict=True)]
+        if type(results) is float:
+            return self._kinds[0](results)
+        return [kind(number) for kind, number in zip(self._kinds, results, strict=True)]
 
 
-def _kinds(circuit: Circuit, found: Certified, *, gradient: bool) -> list[Any] | None:
-    """Return what makes a number a result or a gradient; None if they are all plain floats."""
-    results = circuit.columns.outputs.tolist()[: len(found.moving)]
+def _kinds(circuit: Circuit, recording: Certified, *, gradient: bool) -> list[Any] | None:
+    """Return the type that each result and gradient is converted to; None if all are plain floats."""
+    results = circuit.columns.outputs.tolist()[: len(recording.moving)]
     inputs = circuit.input_indices() if gradient else []
     kinds = [circuit.type_of(node).dtype.type for node in (*results, *inputs)]
     if all(kind is np.float64 for kind in kinds):
         return None
     python: dict[Any, Any] = {np.float64: float, np.bool_: bool}
     numpy: dict[Any, Any] = {np.float64: float}
-    in_python = [*found.in_python, *(True for _ in inputs)]
+    in_python = [*recording.in_python, *(True for _ in inputs)]
     return [(python if flag else numpy).get(kind, kind) for kind, flag in zip(kinds, in_python, strict=True)]
 
 
 class Constant:
-    """Stands for the replay of a recording in which nothing depends on the inputs."""
+    """The replay of a recording in which nothing depends on the inputs."""
 
-    tier, reason = "constant", ""
+    tier = "constant"
+    reason = ""
 
     def values(self, inputs: Sequence[Any]) -> Sequence[Any] | None:
         """Return no results: all of them are constants."""
@@ -189,26 +193,27 @@ class Constant:
         return None
 
 
-def replay_of(found: Certified) -> Replay | None:
-    """Return how a recording is replayed; None if a replay does not give what was recorded."""
-    if found.circuit is None:
+def replay_of(recording: Certified) -> Replay | None:
+    """Return the fastest replay of a recording; None if a replay does not reproduce the recorded results."""
+    if recording.circuit is None:
         return Constant()
-    inputs = [plain_result(x) for x in found.inputs]
-    plainly = Interpreted(found, "")
-    again = plainly.values(inputs)
-    if again is None or not all(map(_same, again, [found.results[k] for k in found.moving])):
+    inputs = [plain_result(x) for x in recording.inputs]
+    interpreted = Interpreted(recording, "")
+    results = interpreted.values(inputs)
+    if results is None or not all(map(_same, results, [recording.results[k] for k in recording.moving])):
         return None
     try:
-        native = Native(found)
+        native = Native(recording)
     except NotNativeError as error:
-        plainly.reason = str(error)
-        return plainly
+        interpreted.reason = str(error)
+        return interpreted
     if native.values(inputs) is None:
-        plainly.reason = "what steers Python hangs on the last bit of a function that NumPy rounds in its own way"
-        return plainly
+        interpreted.reason = "a branch depends on the last bit of a function that native code rounds differently"
+        return interpreted
     return native
 
 
 def _same(one: Any, two: Any) -> bool:
-    a, b = np.asarray(one), np.asarray(two)
+    a = np.asarray(one)
+    b = np.asarray(two)
     return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()

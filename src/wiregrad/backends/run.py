@@ -1,7 +1,7 @@
-"""A run: what one forward and one backward pass did, on every wire.
+"""A run: what one forward and one backward pass did on every wire.
 
-An absent gradient (blocked by a comparison, a `where`, a maximum that went the other way) reads 0.0 with `blocked`
-true: it is a zero by structure, which no inf or NaN behind it can spoil.
+An absent gradient (blocked by a comparison, a `where`, or a maximum that took the other input) reads 0.0 with `blocked`
+true. It is zero by structure, so no inf or NaN further on can spoil it.
 """
 
 from __future__ import annotations
@@ -60,12 +60,12 @@ class RunNode:
 
     @property
     def grad(self) -> Any:
-        """How much the output moves per move of this node."""
+        """The derivative of the output with respect to this node."""
         return plain(self.run.gradient(self.index))
 
     @property
     def blocked(self) -> bool:
-        """Whether no gradient reaches this node, so that its 0.0 is one by structure."""
+        """Whether no gradient reaches this node, so that its 0.0 is zero by structure."""
         return self.run.flows[self.index] is None
 
     @property
@@ -85,7 +85,10 @@ class Run:
     __slots__ = ("_readers", "circuit", "flows", "sent", "values")
 
     def __init__(self, circuit: Circuit, values: Sequence[Any], flows: Sequence[Any], sent: Sequence[Any]) -> None:
-        self.circuit, self.values, self.flows, self.sent = circuit, values, flows, sent
+        self.circuit = circuit
+        self.values = values
+        self.flows = flows
+        self.sent = sent
         self._readers: list[list[tuple[int, int]]] | None = None
 
     @property
@@ -116,7 +119,7 @@ class Run:
         return self._settled(self.flows[node], node)
 
     def _settled(self, flow: Any, node: int) -> Any:
-        """Return a flow as the gradient of a node: its shape, zeros where it is absent."""
+        """Return a flow as a full gradient in the shape of a node, with zeros where it is absent."""
         kind = self.circuit.type_of(node)
         if not kind.shape:
             return np.float64(0.0) if flow is None else settle(flow)
@@ -124,11 +127,13 @@ class Run:
 
     def wire(self, node: int, slot: int) -> RunWire:
         """Return what happened on one wire."""
-        circuit, view = self.circuit, Node(self.circuit, node)
+        circuit = self.circuit
+        view = Node(circuit, node)
         sources = circuit.sources_of(node)
         sent = self.sent[int(circuit.columns.starts[node]) + slot]
         with np.errstate(all="ignore"):
-            xs, y = [self.values[source] for source in sources], self.values[node]
+            xs = [self.values[source] for source in sources]
+            y = self.values[node]
             moves = circuit.type_of(sources[slot]).differentiable
             local = view.op.local(slot, xs, y, view.mode) if moves else None
         return RunWire(
@@ -155,7 +160,7 @@ def _brief(value: Any) -> str:
 
 
 def _shown_local(local: Any, op: Op, x: Any) -> Any:
-    """Return a local derivative for people: 0 where it is blocked, None where it is no single number per element."""
+    """Return a local derivative for display: 0 where it is blocked, None where the op is not elementwise."""
     if not isinstance(op, Elementwise):
         return None
     return plain(np.broadcast_to(settle(local), np.shape(x))[()]) if np.shape(x) else plain(settle(local))

@@ -1,12 +1,12 @@
-"""Batches: the same program on vectors of points, tile by tile, with threads over the tiles.
+"""Batches: one program runs on vectors of points, tile by tile, in several threads.
 
-A tile is as many points as a vector has lanes. Every tile runs the same code, the last one with its last point
-repeated, and no lane looks at another: the answer for a point is the same in every batch and for every number of
-threads. Threads run without Python's lock.
+A tile has as many points as a vector has lanes. Every tile runs the same code, the last one with its last point
+repeated, and no lane depends on another. So the result at a point is the same in every batch and for every number of
+threads. Threads run without the GIL.
 
-Python handles signals in the main thread, between two of its own instructions. So the main thread never stays in native
-code for long: it comes back every few milliseconds, and where one tile alone takes longer another thread works in its
-place while it waits. An interrupted batch tells its threads that nothing is left to take; each ends after its share.
+Python handles signals in the main thread, between two bytecode instructions. So the main thread returns from native
+code every few milliseconds; where a single tile takes longer, another thread works in its place while it waits. An
+interrupted batch tells its threads that no tiles are left; each of them ends after its current share.
 """
 
 from __future__ import annotations
@@ -29,24 +29,26 @@ from wiregrad.backends.native.loops import Loops
 from wiregrad.backends.native.program import Program, aligned
 
 FEWEST = 64
-"""There is a thread for so many tiles at most: waking one takes as long as a few of them."""
-SHARE, TURNS = 8, 16
-"""How many tiles a thread takes at a time, from what is left: enough that it comes back about so many times."""
+"""Minimum number of tiles per thread: waking a thread takes as long as a few tiles."""
+SHARE = 8
+"""Minimum number of tiles that a thread takes at a time."""
+TURNS = 16
+"""Approximate number of shares that each thread takes in a large batch."""
 MAX_SHARE_STEPS = 100_000
 """The maximum number of steps in a share of several tiles: under a millisecond as a rule, under 50 at worst."""
 SLICE = 0.01
-"""About how many seconds the main thread stays in native code, or waits, before it looks for signals."""
+"""Approximate seconds that the main thread stays in native code, or waits, before it checks for signals."""
 
 
 def lanes_for(dtype: np.dtype[np.floating]) -> int:
-    """Return how many numbers of a type this processor's vectors hold."""
+    """Return the number of lanes of this processor's vectors for a float type."""
     return machine.vector_bytes() // dtype.itemsize
 
 
 def run(
     program: Program, points: NDArray[np.floating], *, gradient: bool, threads: int | None = None
 ) -> tuple[NDArray[np.floating], NDArray[np.floating] | None]:
-    """Run a program on each row of `points`; returns the outputs, one row per point, and the gradients if wanted."""
+    """Run a program on each row of `points`; return the outputs, one row per point, and the gradients if asked for."""
     tiles = -(-len(points) // program.real.lanes)
     workers = max(1, min(threads or available(), tiles // FEWEST))
     job = _Job(program, points, gradient, tiles if workers == 1 else max(SHARE, -(-tiles // (workers * TURNS))))
@@ -58,9 +60,9 @@ def run(
         elif job.has_short_tiles:
             job.work_in_slices()
         else:
-            # In a thread of its own: the helpers may be busy with the batches of other threads.
+            # In a separate thread, because the helpers may be busy with batches of other threads.
             _wait([_substitute().submit(job.work)])
-        # When nothing is left to take, a helper that has not begun need not begin.
+        # No tiles are left, so a helper that has not started need not start.
         _wait([helper for helper in helpers if not helper.cancel()])
     finally:
         job.stop()
@@ -72,35 +74,39 @@ def run(
 class _Job:
     """A batch that threads work on, share by share.
 
-    A thread keeps what it works on alive, even where the call that it works for is interrupted.
+    Its threads keep the arrays alive, even if the call that started them is interrupted.
     """
 
     def __init__(self, program: Program, points: NDArray[np.floating], gradient: bool, share: int) -> None:
-        """Prepare a batch of which a thread takes `share` tiles at a time, or fewer where these would take long."""
-        count, dtype = len(points), program.real.dtype
+        """Prepare a batch of which a thread takes `share` tiles at a time, or fewer if those would take long."""
+        count = len(points)
+        dtype = program.real.dtype
         self.values = np.empty((count, program.outputs), dtype)
         self.gradients = np.empty((count, program.inputs), dtype) if gradient else None
         self._points = np.ascontiguousarray(points, dtype)
-        # Numbers that are copied in and out take as long as steps.
+        # Copying a number in or out takes about as long as a step.
         steps = len(program.stream) + 2 * program.inputs + program.outputs
         self.has_short_tiles = steps <= MAX_SHARE_STEPS
         share = max(1, min(share, MAX_SHARE_STEPS // steps))
-        self._program, self._count, self._share = program, count, share * program.real.lanes
+        self._program = program
+        self._count = count
+        self._share = share * program.real.lanes
         self._first = max(1, MAX_SHARE_STEPS // (steps * share))
         self._taken = ctypes.c_int64(0)
-        """How many points were taken; native code adds to it."""
+        """The number of points taken so far; native code increments it."""
         slopes = 0 if self.gradients is None else self.gradients.ctypes.data
         arrays = (self._points.ctypes.data, self.values.ctypes.data, slopes)
         sizes = (program.inputs, program.outputs)
         self._arguments = (*arrays, *sizes, ctypes.addressof(self._taken), self._share, count)
 
     def work(self) -> None:
-        """Take shares until none is left."""
+        """Run shares until none is left."""
         self._take(aligned(self._program.initial), -(-self._count // self._share))
 
     def work_in_slices(self) -> None:
-        """Take shares until none is left, and come back to Python every few milliseconds."""
-        buffer, shares = aligned(self._program.initial), self._first
+        """Run shares until none is left, and return to Python every few milliseconds."""
+        buffer = aligned(self._program.initial)
+        shares = self._first
         while self._taken.value < self._count:
             began = time.perf_counter()
             self._take(buffer, shares)
@@ -111,12 +117,12 @@ class _Job:
         _driver(self._program.real)(self._program.entry, buffer.ctypes.data, *self._arguments, shares)
 
     def stop(self) -> None:
-        """Leave nothing to take."""
+        """Discard the tiles that no thread has taken yet."""
         self._taken.value = self._count
 
 
 def _wait(works: Iterable[Future[None]]) -> None:
-    """Wait for threads, and raise what they raised; signals are handled meanwhile."""
+    """Wait for threads while handling signals, and raise what they raised."""
     pending = set(works)
     while pending:
         done, pending = wait(pending, SLICE)
@@ -125,7 +131,7 @@ def _wait(works: Iterable[Future[None]]) -> None:
 
 
 def available() -> int:
-    """Return how many threads can run at a time."""
+    """Return the number of threads that can run at the same time."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -136,12 +142,12 @@ def _helpers() -> ThreadPoolExecutor:
 
 @cache
 def _substitute() -> ThreadPoolExecutor:
-    """Return the thread that works in the main thread's place."""
+    """Return the thread that works in place of the main thread."""
     return ThreadPoolExecutor(1, thread_name_prefix="wiregrad-main")
 
 
 if hasattr(os, "register_at_fork"):
-    # A child has none of its parent's threads.
+    # A forked child has none of its parent's threads.
     os.register_at_fork(after_in_child=_helpers.cache_clear)
     os.register_at_fork(after_in_child=_substitute.cache_clear)
 
@@ -180,7 +186,7 @@ def _text(real: Real) -> str:
 
 
 def _tile(w: Loops, real: Real, tile: str, count: str) -> None:
-    """Write how a program runs on as many points as a vector has lanes, or on fewer."""
+    """Write one run of a program, on as many points as a vector has lanes, or fewer."""
     with w.loop("0", "%n") as j, w.loop("0", str(real.lanes)) as lane:
         # Lanes beyond the last point repeat it.
         held = w.least(lane, w.do("sub", count, "1"))

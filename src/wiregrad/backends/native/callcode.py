@@ -1,7 +1,7 @@
-"""The native functions behind builtins, in LLVM's language; `calls` fills in what stands between dollar signs."""
+"""The LLVM text of the native functions behind builtins; `calls` fills in what stands between dollar signs."""
 
 TEXT = """
-; Whether an object is of a type and of none derived from it, so that reading it runs nobody's code.
+; Whether an object is exactly of a type, not of a subclass, so that reading it runs no user code.
 define internal i1 @is_exactly(ptr %object, ptr %type) alwaysinline {
   %at = getelementptr i8, ptr %object, i64 $at.type$
   %found = load ptr, ptr %at
@@ -9,7 +9,7 @@ define internal i1 @is_exactly(ptr %object, ptr %type) alwaysinline {
   ret i1 %same
 }
 
-; Count a call; returns whether the limit is reached.
+; Count a call; returns whether the limit of calls is exceeded.
 define internal i1 @count(ptr %fields) alwaysinline {
   %calls.at = getelementptr i8, ptr %fields, i64 $field.calls$
   %limit.at = getelementptr i8, ptr %fields, i64 $field.limit$
@@ -112,7 +112,7 @@ other:
   ret i1 false
 }
 
-; The inputs by name: exactly they, in their order. Names in a program are interned, so most are the same object.
+; Take the inputs by name: exactly these names, in order. Names in source code are interned, so pointers mostly match.
 define internal i1 @take_named(ptr %args, ptr %given, ptr %names, ptr %w, i64 %n) {
 start:
   %length = call i64 $PyTuple_Size$(ptr %given)
@@ -173,7 +173,7 @@ other:
   ret i1 false
 }
 
-; Run the code; returns where the outputs stand.
+; Run the code; returns a pointer to the outputs.
 define internal ptr @run(ptr %fields) {
   %enter.at = getelementptr i8, ptr %fields, i64 $field.enter$
   %code.at = getelementptr i8, ptr %fields, i64 $field.code$
@@ -188,7 +188,7 @@ define internal ptr @run(ptr %fields) {
   ret ptr %outputs
 }
 
-; Whether the outputs behind the results carry what they are to carry, bit for bit.
+; Whether the outputs after the results have the expected bits.
 define internal i1 @holds(ptr %fields, ptr %outputs, i64 %results) {
 start:
   %count.at = getelementptr i8, ptr %fields, i64 $field.checks$
@@ -222,7 +222,7 @@ define internal ptr @number(ptr %slot) alwaysinline {
   ret ptr %made
 }
 
-; Put numbers into a dict that has all the keys; false if memory ran out.
+; Store numbers in a dict that already has the keys; false if memory ran out.
 define internal i1 @fill(ptr %dict, ptr %keys, ptr %slots, i64 %count) {
 start:
   br label %next
@@ -251,7 +251,7 @@ failed:
   ret i1 false
 }
 
-; The frame holds two addresses: of the fields, and of Python's callable for all other cases.
+; The frame holds two addresses: of the fields, and of the Python callable for all other calls.
 define internal ptr @ask_slow(ptr %frame, ptr %args, i64 %nargs, ptr %given) {
   %slow.at = getelementptr i8, ptr %frame, i64 8
   %slow = load ptr, ptr %slow.at, align 1
@@ -380,7 +380,7 @@ failed:
   ret ptr null
 }
 
-; Run the code at one point; outputs and gradient go where `found` points.
+; Run the code at one point; outputs and gradient are copied to `found`.
 define void @at_point(ptr %fields, ptr %x, ptr %found) {
   %w.at = getelementptr i8, ptr %fields, i64 $field.buffer$
   %n.at = getelementptr i8, ptr %fields, i64 $field.inputs$

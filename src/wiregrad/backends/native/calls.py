@@ -1,13 +1,13 @@
-"""Builtins: functions in native code with CPython's own calling signature, which cost a fraction of a microsecond.
+"""Builtins: native functions with CPython's own calling convention, whose calls cost a fraction of a microsecond.
 
-One function is compiled for each kind of call and each type of real, whatever the circuit. What it needs of a circuit
-stands in `Fields`, the memory of an `Entry`; the builtin's `__self__` is a `Frame`, which knows where the fields are
-and keeps the entry alive. The fast cases are one float vector, one list or tuple of floats, and the inputs by name in
-their order; anything else goes to `slow` with the same arguments.
+One function is compiled for each kind of call and each type of real, whatever the circuit. What it needs to know of a
+circuit stands in the `Fields` of an `Entry`; the builtin's `__self__` is a `Frame`, which points to the fields and
+keeps the entry alive. The fast cases are one vector of floats, one list or tuple of floats, and the inputs by name in
+their order; every other call goes to `Slow` with the same arguments.
 
 Kept true: the GIL is held from the first read to the last, and no Python code can run between writing the inputs into
-the working buffer and reading the answers from it, so one buffer serves all threads and calls within calls. Results
-are allocated before (an allocation may collect garbage, and so call anything).
+the working buffer and reading the results from it, so one buffer serves all threads and nested calls. Results are
+allocated before that, because an allocation may collect garbage and so run any code.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from wiregrad.backends.native.program import Program, aligned
 from wiregrad.errors import NotNativeError, OperandError
 
 NEVER = 2**62
-"""A count that calls do not reach."""
+"""A call count that is never reached."""
 REALS = {np.dtype(np.float64): "double", np.dtype(np.float32): "float"}
 HEAD = object.__basicsize__
-"""How many bytes of every object Python itself uses; the last of them point to its type."""
+"""The size of the header of every Python object; its last 8 bytes point to the type."""
 
 
 class Work(ctypes.Structure):
-    """Code and the buffer it works on."""
+    """The addresses of code and of the buffer it works on."""
 
     _fields_: ClassVar = [("code", ctypes.c_int64), ("buffer", ctypes.c_int64)]
 
@@ -52,21 +52,21 @@ class Fields(ctypes.Structure):
             "enter",  # the function that runs code on a buffer
             "inputs",
             "outputs",
-            "calls",  # how many there were
-            "limit",  # after how many calls `slow` is asked once
+            "calls",  # the number of calls so far
+            "limit",  # the call count after which `Slow` is called once
             "copy",  # makes a new vector for a gradient
-            "names",  # of the inputs: so many addresses of interned strings
+            "names",  # of the inputs: an array of addresses of interned strings
             "grads",  # a dict with these keys, to be copied
             "labels",  # of the outputs
             "values",
-            "checks",  # how many outputs behind the results carry what is expected wherever the results count
-            "expected",  # what they are to carry
+            "checks",  # the number of outputs after the results that must equal `expected`
+            "expected",  # the bits that these outputs must have
         )
     ]
 
 
 class Judge(Protocol):
-    """What has the last word where native code finds that a check does not hold."""
+    """Computes or raises where a check does not hold in native code."""
 
     def values(self, point: Any) -> Any:
         """Return the outputs, or raise."""
@@ -77,23 +77,23 @@ class Judge(Protocol):
 
 @dataclass(frozen=True)
 class Checks:
-    """What the last outputs of a program carry wherever its results count, and what answers elsewhere."""
+    """The numbers that the last outputs of a program must equal for its results to be valid, and the fallback."""
 
     expected: NDArray[np.floating]
     judge: Judge
 
     def fail(self, outputs: NDArray[np.floating]) -> NDArray[np.bool_]:
-        """Return whether some check does not hold, for outputs of one point or of many, a row each."""
+        """Return whether a check does not hold, for the outputs of one point, or of many points, one row each."""
         bits = f"u{self.expected.itemsize}"
-        found = np.ascontiguousarray(outputs[..., outputs.shape[-1] - len(self.expected) :])
-        different: NDArray[np.bool_] = (found.view(bits) != self.expected.view(bits)).any(-1)
+        checked = np.ascontiguousarray(outputs[..., outputs.shape[-1] - len(self.expected) :])
+        different: NDArray[np.bool_] = (checked.view(bits) != self.expected.view(bits)).any(-1)
         return different
 
 
 class Entry:
-    """A program with its working buffer, and the objects its answers are made of.
+    """A program with its working buffer, and the objects that its results are made of.
 
-    It may outlive the builtin, and the builtin holds on to it. Where checks do not hold, their judge answers.
+    The builtin keeps its entry alive. Where a check does not hold, the judge of the checks computes the result.
 
     >>> from wiregrad.backends.native.program import build
     >>> from wiregrad.ir import parse_text
@@ -115,7 +115,8 @@ class Entry:
             checks=count,
             expected=0 if checks is None else checks.expected.ctypes.data,
         )
-        self.names, self.labels = tuple(map(sys.intern, names)), tuple(map(sys.intern, labels))
+        self.names = tuple(map(sys.intern, names))
+        self.labels = tuple(map(sys.intern, labels))
         self.swap(program)
         self._template = np.zeros(program.inputs, self.buffer.dtype)
         self._kept = [
@@ -125,10 +126,10 @@ class Entry:
             self._addresses("names", self.names),
             self._addresses("labels", self.labels),
         ]
-        # Under the GIL, which this kind of function keeps: in one step, so that no other call comes between.
+        # PYFUNCTYPE keeps the GIL, so that no other call uses the buffer meanwhile.
         self._at_point = ctypes.PYFUNCTYPE(None, *[ctypes.c_void_p] * 3)(functions(self.buffer.dtype)["at_point"])
         self.due: Callable[[Entry], None] | None = None
-        """What is called when the limit of calls is reached."""
+        """The function to call when the limit of calls is reached."""
 
     def _point_to(self, field: str, thing: Any) -> Any:
         setattr(self.fields, field, id(thing))
@@ -141,66 +142,71 @@ class Entry:
 
     @property
     def calls(self) -> int:
-        """How often the program was run, about: threads that count at a time may miss one."""
+        """The approximate number of calls: threads that count at the same time may miss one."""
         return int(self.fields.calls)
 
     def swap(self, program: Program) -> None:
         """Run another program for the same circuit from the next call on."""
         buffer = aligned(program.initial)
-        # One step under the GIL, which every call holds to its end: none sees the code of one program and the buffer of
-        # another, and none is still using what is let go of then.
+        # One assignment under the GIL, which every call holds to its end. So no call sees the code of one program with
+        # the buffer of another, and none still uses the old ones when they are freed.
         self.fields.work = Work(program.entry, buffer.ctypes.data)
-        self.program, self.buffer = program, buffer
+        self.program = program
+        self.buffer = buffer
 
     def after(self, calls: int, due: Callable[[Entry], None]) -> None:
-        """Have a function called once, before the first call after so many."""
-        self.due, self.fields.limit = due, calls
+        """Call `due` once, just before the first call after `calls` calls."""
+        self.due = due
+        self.fields.limit = calls
 
     def run(self, point: Any) -> NDArray[Any]:
-        """Run the program at a point that was checked; returns outputs and gradient, one after the other."""
-        given = np.array(point, self.buffer.dtype)
-        assert len(given) == self.program.inputs
+        """Run the program at a checked point; return outputs and gradient in one array."""
+        inputs = np.array(point, self.buffer.dtype)
+        assert len(inputs) == self.program.inputs
         self.fields.calls += 1
-        found = np.empty(self.program.outputs + self.program.inputs, self.buffer.dtype)
-        self._at_point(ctypes.addressof(self.fields), given.ctypes.data, found.ctypes.data)
-        return found
+        results = np.empty(self.program.outputs + self.program.inputs, self.buffer.dtype)
+        self._at_point(ctypes.addressof(self.fields), inputs.ctypes.data, results.ctypes.data)
+        return results
 
     def values(self, point: Any) -> NDArray[Any]:
-        """Return the outputs at a point that was checked."""
-        found = self.run(point)[: self.program.outputs]
-        if self.checks is not None and self.checks.fail(found):
-            return np.array(self.checks.judge.values(point), found.dtype)
-        return found[: self.fields.outputs]
+        """Return the outputs at a checked point."""
+        outputs = self.run(point)[: self.program.outputs]
+        if self.checks is not None and self.checks.fail(outputs):
+            return np.array(self.checks.judge.values(point), outputs.dtype)
+        return outputs[: self.fields.outputs]
 
     def gradient(self, point: Any) -> tuple[Any, NDArray[Any]]:
-        """Return the only output, and its gradient by every input, at a point that was checked."""
-        found, count = self.run(point), self.program.outputs
-        if self.checks is not None and self.checks.fail(found[:count]):
+        """Return the only output, and its gradient by every input, at a checked point."""
+        results = self.run(point)
+        count = self.program.outputs
+        if self.checks is not None and self.checks.fail(results[:count]):
             value, grads = self.checks.judge.gradient(point)
-            return value, np.array(grads, found.dtype)
-        return found[0], found[count:]
+            return value, np.array(grads, results.dtype)
+        return results[0], results[count:]
 
 
 class Slow:
-    """The complete way to answer a call: what a builtin hands all other cases to."""
+    """Handles, in Python, every call that a builtin does not handle itself."""
 
     def __init__(self, entry: Entry, answer: Callable[..., Any]) -> None:
-        self.entry, self.answer = entry, answer
+        self.entry = entry
+        self.answer = answer
 
     def __call__(self, /, *vector: Any, **inputs: Any) -> Any:
-        """Answer a call."""
+        """Handle a call, and first report that the limit of calls is reached if it is."""
         entry = self.entry
         if entry.fields.calls > entry.fields.limit:
-            entry.fields.limit, due = NEVER, entry.due
+            due = entry.due
+            entry.fields.limit = NEVER
             if due is not None:
                 due(entry)
-        # The builtin counted this call, and so does the entry, unless it comes to nothing.
+        # The builtin has counted this call already, and the entry counts it again if it runs.
         entry.fields.calls -= 1
         return self.answer(*vector, **inputs)
 
 
 class Frame(bytes):
-    """The `__self__` of a builtin: addresses that its native code starts from, and a hold on what they lead to."""
+    """The `__self__` of a builtin: the addresses that its native code starts from; `held` keeps their targets alive."""
 
     held: Any
 
@@ -214,7 +220,7 @@ class Frame(bytes):
 def builtin(kind: str, entry: Entry, answer: Callable[..., Any]) -> Callable[..., Any]:
     """Return a builtin that runs an entry's program: `value` or `value_and_grad`.
 
-    `answer` takes the same arguments and serves every case that native code leaves alone, wrong arguments included.
+    `answer` takes the same arguments and handles every call that native code does not, wrong arguments included.
 
     >>> from wiregrad.backends.native.program import build
     >>> from wiregrad.ir import parse_text
@@ -241,11 +247,12 @@ class Method(ctypes.Structure):
 
 
 def new_builtin(method: Method, frame: Frame, held: Any) -> Callable[..., Any]:
-    """Return a builtin with a frame as its `__self__`, which lives on with all that its native code reads."""
-    # The method too: of two threads that make it at a time, the cache keeps only one.
+    """Return a builtin with a frame as its `__self__`; the frame keeps everything alive that native code reads."""
+    # The method too: if two threads create it at the same time, the cache keeps only one of them.
     frame.held = method, held
     new = ctypes.pythonapi.PyCFunction_NewEx
-    new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
+    new.restype = ctypes.py_object
+    new.argtypes = [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
     made: Callable[..., Any] = new(ctypes.addressof(method), frame, None)
     return made
 
@@ -272,18 +279,18 @@ def functions(real: np.dtype[Any]) -> dict[str, int]:
 
 
 ARRAY = {"data": 0, "nd": 8, "dimensions": 16, "descr": 40, "flags": 48}
-"""Where an array has its fields, behind the head: NumPy's own headers read them there, so no NumPy 2 can move them."""
+"""Offsets of an array's fields after the object header; NumPy's public headers fix them for all of NumPy 2."""
 CONTIGUOUS_AND_ALIGNED = 0x101
 
 
 @cache
 def check_python() -> None:
-    """Raise if this Python, or this NumPy, keeps its objects in another way than the native functions expect."""
+    """Raise `NotNativeError` if this Python or NumPy lays out its objects differently than native code expects."""
     if sys.implementation.name != "cpython" or sysconfig.get_config_var("Py_GIL_DISABLED"):
-        raise NotNativeError("calls in native code need CPython with its global lock")
+        raise NotNativeError("native calls need CPython with its global interpreter lock")
     for sample in (np.zeros(3), np.zeros((2, 7))[:, ::2], np.zeros(0, np.float32)):
         start = id(sample) + HEAD
-        found = (
+        actual = (
             ctypes.c_int64.from_address(id(sample) + HEAD - 8).value,
             ctypes.c_int64.from_address(start + ARRAY["data"]).value,
             ctypes.c_int.from_address(start + ARRAY["nd"]).value,
@@ -292,19 +299,20 @@ def check_python() -> None:
         )
         contiguous = 0x1 * sample.flags.c_contiguous + 0x100 * sample.flags.aligned
         wanted = (id(np.ndarray), sample.ctypes.data, sample.ndim, id(sample.dtype), contiguous)
-        shape = ctypes.c_int64.from_address(start + ARRAY["dimensions"]).value if found == wanted else 0
+        shape = ctypes.c_int64.from_address(start + ARRAY["dimensions"]).value if actual == wanted else 0
         if not shape or tuple((ctypes.c_int64 * sample.ndim).from_address(shape)) != sample.shape:
-            raise NotNativeError("calls in native code do not know this version of NumPy")
+            raise NotNativeError("native calls do not know the array layout of this version of NumPy")
 
 
 PYTHON = """PyBytes_AsString PyDict_Copy PyDict_SetItem PyFloat_AsDouble PyFloat_FromDouble PyList_GetItem PyList_Size
 PyObject_CallNoArgs PyObject_Vectorcall PyTuple_GetItem PyTuple_Pack PyTuple_Size PyUnicode_Compare Py_DecRef""".split()
-"""Functions of Python's that the native ones call."""
+"""Functions of CPython's C API that the native functions call."""
 
 
 def _text(real: np.dtype[Any]) -> str:
-    """Return the native functions in LLVM's language."""
-    same, narrow = "bitcast double {} to double", real.itemsize == 4
+    """Return the native functions as LLVM text."""
+    same = "bitcast double {} to double"
+    narrow = real.itemsize == 4
     words = {
         "real": REALS[real],
         "bits": f"i{8 * real.itemsize}",
@@ -324,10 +332,10 @@ def _text(real: np.dtype[Any]) -> str:
 
 
 def python_address(name: str) -> int:
-    """Return where a function of Python's stands."""
+    """Return the address of a function of CPython's C API."""
     return ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0
 
 
 def pointer(address: int) -> str:
-    """Write an address in LLVM's language."""
+    """Return an address as an LLVM pointer constant."""
     return f"inttoptr (i64 {address} to ptr)"

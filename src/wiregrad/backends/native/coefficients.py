@@ -1,6 +1,7 @@
-"""The numbers of our own vector functions: constants in several parts, and polynomials.
+"""The coefficients of our own vector functions: constants split into several parts, and polynomials.
 
-The polynomials interpolate at Chebyshev points, in 60 digits, and are then rounded; `benchmarks/fits.py` makes them.
+The polynomials interpolate at Chebyshev points in 60 digits and are then rounded; `tests/test_vectormath.py` computes
+them again.
 """
 
 from __future__ import annotations
@@ -11,21 +12,24 @@ def _numbers(text: str) -> tuple[float, ...]:
 
 
 ROUND = 1.5 * 2.0**52
-"""Added to a number below 2**51, it leaves the nearest integer in the low bits."""
+"""Adding this to a number below 2**51 leaves the nearest integer in the low bits."""
 SMALLEST = 2.0**-1022
+"""The smallest normal number."""
 TINY = 2.0**-54
-"""Below this, x + x**2 is x."""
+"""Below this, x + x**2 rounds to x."""
 LOG2_E, LOG10_E = _numbers("0x1.71547652b82fep+0 0x1.bcb7b1526e50ep-2")
 LN2, LN2_REST = _numbers("0x1.62e42fefa39efp-1 0x1.abc9e3b39803fp-56")
 LN2_SHORT, LN2_SHORT_REST = _numbers("0x1.62e42fefa3800p-1 0x1.ef35793c76730p-45")
-"""The first has 42 bits, so that its product with an exponent is exact."""
+"""log(2) in two parts; the first has 42 bits, so that its product with an exponent is exact."""
 LOG10_2, LOG10_2_REST = _numbers("0x1.34413509f79ffp-2 -0x1.9dc1da994fd21p-59")
 PI = _numbers("0x1.921fb54442d18p+1 0x1.1a62633145c06p-53 0x1.c1cd129024e08p-106")
-"""Pi in three parts, none above what is left, so that a reduced -0.0 stays -0.0."""
-HALF_PI, HALF_PI_REST = PI[0] / 2, PI[1] / 2
+"""Pi in three parts, each rounded down, so that a reduced -0.0 stays -0.0."""
+HALF_PI = PI[0] / 2
+HALF_PI_REST = PI[1] / 2
 FAR = 2.0**30
-"""Beyond this the three parts of pi are too few for sin and its like."""
-SQRT_HALF_BITS, ONE_BITS = 0x3FE6A09E667F3BCD, 0x3FF0000000000000
+"""Beyond this, three parts of pi are too few to reduce the argument of a periodic function."""
+SQRT_HALF_BITS = 0x3FE6A09E667F3BCD
+ONE_BITS = 0x3FF0000000000000
 
 EXP = _numbers(
     "0x1.0000000000001p-1 0x1.5555555555556p-3 0x1.5555555553d63p-5 0x1.11111111109b3p-7 0x1.6c16c1788bd90p-10 "
@@ -42,7 +46,7 @@ LOG_LATER = _numbers(
     "0x1.9999999999a39p-2 0x1.2492492476a1ap-2 0x1.c71c7201a55d7p-3 0x1.745cf8e4bba1bp-3 0x1.3b1c3c1c81c8fp-3 "
     "0x1.0fbde0f4ad17bp-3 0x1.0c0aff044a970p-3"
 )
-"""The same with one power more, its first number being 2/3 in two parts."""
+"""The same with one more power; its first coefficient is 2/3 in two parts (LOG_FIRST)."""
 SIN = _numbers(
     "-0x1.5555555555555p-3 0x1.1111111111107p-7 -0x1.a01a01a018aa6p-13 0x1.71de3a54562a8p-19 -0x1.ae6455a1a9e7ep-26 "
     "0x1.6124014cbe2fcp-33 -0x1.ae513415aadccp-41 0x1.89a3f16388edcp-49"

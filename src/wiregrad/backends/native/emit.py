@@ -1,7 +1,7 @@
-"""From expressions of C to LLVM's language, for one number or a vector of them.
+"""Writes C expressions as LLVM text, for one number or a vector of them.
 
-Every instruction is IEEE 754 as it stands: no fast-math, nothing contracted. A choice evaluates both sides and selects,
-so that the lanes of a vector do the same thing. What was computed before is not computed twice.
+Every instruction is plain IEEE 754: no fast-math flags, nothing contracted. A choice evaluates both sides and selects,
+so that all lanes of a vector run the same instructions. An instruction that was written before is reused.
 """
 
 from __future__ import annotations
@@ -30,63 +30,63 @@ from wiregrad.ops.expressions import (
 )
 
 INSTRUCTIONS = {name: name for name in ("sqrt", "fabs", "floor", "ceil", "trunc", "rint", "copysign")}
-"""Functions of C that LLVM has as instructions of this processor."""
+"""Functions of C that are LLVM intrinsics with an instruction on this processor."""
 _ARITHMETIC = {"+": "fadd", "-": "fsub", "*": "fmul", "/": "fdiv"}
 _COMPARED = {"==": "oeq", "!=": "une", "<": "olt", "<=": "ole", ">": "ogt", ">=": "oge"}
 _LOGIC = {"&&": "and", "||": "or"}
 
 
 class Real(NamedTuple):
-    """What numbers are: double or float, and how many of them at a time."""
+    """The type of numbers: double or float, and how many lanes of them."""
 
     name: str
     lanes: int = 1
 
     @property
     def size(self) -> int:
-        """How many bytes one number takes."""
+        """The size of one number in bytes."""
         return 8 if self.name == "double" else 4
 
     @property
     def dtype(self) -> np.dtype[np.floating]:
-        """NumPy's type of one number."""
+        """The NumPy dtype of one number."""
         return np.dtype(np.float64 if self.name == "double" else np.float32)
 
     @property
     def width(self) -> int:
-        """How many bytes all lanes of a number take."""
+        """The size of all lanes in bytes."""
         return self.size * self.lanes
 
     @property
     def type(self) -> str:
-        """The type in LLVM's words."""
+        """The LLVM type of all lanes."""
         return self.of(self.name)
 
     @property
     def bits(self) -> str:
-        """The whole numbers of the same width, in LLVM's words."""
+        """The LLVM type of integers of the same width."""
         return self.of(f"i{self.size * 8}")
 
     @property
     def condition(self) -> str:
-        """The type of conditions, in LLVM's words."""
+        """The LLVM type of conditions."""
         return self.of("i1")
 
     @property
     def absent(self) -> str:
-        """The bits of a gradient that is absent: a signalling NaN, which arithmetic never gives."""
+        """The bits of an absent gradient: a signalling NaN, which arithmetic never produces."""
         return self.splat(f"i{self.size * 8}", str(0x7FF0_5749_5245_0001 if self.size == 8 else 0x7F80_5749))
 
     def of(self, element: str) -> str:
-        """Return the type of all lanes of an element."""
+        """Return the LLVM type of all lanes of an element type."""
         return vector(element, self.lanes)
 
     def splat(self, element: str, value: str) -> str:
-        """Return a constant in all lanes."""
+        """Return a constant that has the same value in all lanes."""
         return value if self.lanes == 1 else f"splat ({element} {value})"
 
     def number(self, value: float) -> str:
-        """Return a literal."""
+        """Return a number as an LLVM literal in all lanes."""
         with np.errstate(over="ignore"):
             exact = float(self.dtype.type(value))
         exact = math.nan if math.isnan(exact) else exact
@@ -94,18 +94,18 @@ class Real(NamedTuple):
 
 
 class Value(NamedTuple):
-    """A value that has been computed, and whether it is a condition."""
+    """The LLVM name or literal of a value, and whether it is a condition."""
 
     text: str
     condition: bool = False
 
 
 Caller = Callable[["Emitter", str, list[str]], str]
-"""Writes the call of a function of math.h and returns its value."""
+"""Writes a call of a function of math.h and returns the name of its value."""
 
 
 class Emitter:
-    """Writes instructions, each once."""
+    """Writes the instructions of C expressions, each distinct instruction once."""
 
     def __init__(self, real: Real, caller: Caller) -> None:
         self.real = real
@@ -114,45 +114,45 @@ class Emitter:
         self.caller = caller
         self._known: dict[str, str] = {}
         self.called = False
-        """Whether a function was called."""
+        """Whether a call of a function has been written."""
         self.absent = real.absent
-        """The bits of an absent gradient, or what holds them."""
+        """The bits of an absent gradient, as a literal or the name of a value."""
 
     def new(self, instruction: str) -> str:
-        """Write an instruction and return its value; one that was written before is not written again."""
-        found = self._known.get(instruction)
-        if found is None:
-            found = self._known[instruction] = self.fresh(instruction)
-        return found
+        """Write an instruction, unless it was written before, and return the name of its value."""
+        name = self._known.get(instruction)
+        if name is None:
+            name = self._known[instruction] = self.fresh(instruction)
+        return name
 
     def fresh(self, instruction: str) -> str:
-        """Write an instruction that must not be shared, such as reading memory that changes."""
+        """Write an instruction that must not be reused, such as a load of memory that changes."""
         name = f"%v{len(self.lines)}"
         self.lines.append(f"  {name} = {instruction}")
         return name
 
     def say(self, line: str) -> None:
-        """Write a line that has no value."""
+        """Write an instruction that has no value."""
         self.lines.append(f"  {line}")
 
-    def tree(self, tree: Tree, given: Mapping[str, Value]) -> Value:
-        """Write an expression; `given` has the value of each of its inputs."""
+    def tree(self, tree: Tree, inputs: Mapping[str, Value]) -> Value:
+        """Write an expression; `inputs` maps the names of its inputs to their values."""
         match tree:
             case Input():
-                return given[tree.name]
+                return inputs[tree.name]
             case Number():
                 return self._number(tree.value)
             case Signed():
-                return self._signed(tree.sign, self.tree(tree.operand, given))
+                return self._signed(tree.sign, self.tree(tree.operand, inputs))
             case Between():
-                return self._between(tree.sign, self.tree(tree.left, given), self.tree(tree.right, given))
+                return self._between(tree.sign, self.tree(tree.left, inputs), self.tree(tree.right, inputs))
             case Choice():
-                return self._choice(*(self.tree(part, given) for part in tree))
+                return self._choice(*(self.tree(part, inputs) for part in tree))
             case Call():
-                return self._call(tree, given)
+                return self._call(tree, inputs)
 
     def number(self, value: Value) -> str:
-        """Return a value as a number: a condition is 1 or 0."""
+        """Return a value as a number; a condition becomes 1 or 0."""
         if not value.condition:
             return value.text
         real = self.real
@@ -160,17 +160,17 @@ class Emitter:
         return self.new(f"select {parts}")
 
     def truth(self, value: Value) -> str:
-        """Return a value as a condition: a number holds unless it is 0."""
+        """Return a value as a condition; a number is true unless it is 0."""
         if value.condition:
             return value.text
         return self.new(f"fcmp une {self.real.type} {value.text}, {self.real.number(0.0)}")
 
     def select(self, condition: str, yes: str, no: str, kind: str) -> str:
-        """Write a choice between two values of a type."""
+        """Write a select between two values of an LLVM type."""
         return yes if yes == no else self.new(f"select {self.real.condition} {condition}, {kind} {yes}, {kind} {no}")
 
     def real_of(self, bits: str) -> str:
-        """Return the number that bits stand for."""
+        """Return bits reinterpreted as a number."""
         return self.new(f"bitcast {self.real.bits} {bits} to {self.real.type}")
 
     def bits_of(self, number: str) -> str:
@@ -197,7 +197,8 @@ class Emitter:
         real = self.real
         if sign in _LOGIC:
             return Value(self.new(f"{_LOGIC[sign]} {real.condition} {self.truth(left)}, {self.truth(right)}"), True)
-        one, two = self.number(left), self.number(right)
+        one = self.number(left)
+        two = self.number(right)
         if sign in COMPARISONS:
             return Value(self.new(f"fcmp {_COMPARED[sign]} {real.type} {one}, {two}"), True)
         return Value(self.arithmetic(sign, one, two))
@@ -208,8 +209,8 @@ class Emitter:
             return Value(self.select(held, yes.text, no.text, self.real.condition), True)
         return Value(self.select(held, self.number(yes), self.number(no), self.real.type))
 
-    def _call(self, tree: Call, given: Mapping[str, Value]) -> Value:
-        operands = [self.tree(part, given) for part in tree.arguments]
+    def _call(self, tree: Call, inputs: Mapping[str, Value]) -> Value:
+        operands = [self.tree(part, inputs) for part in tree.arguments]
         if tree.name == AS_NUMBER:
             return Value(self.number(operands[0]))
         if tree.name not in MATH_H:
@@ -220,7 +221,7 @@ class Emitter:
         return Value(short if short is not None else self.function(tree.name, numbers))
 
     def _short_power(self, tree: Call, numbers: Sequence[str]) -> str | None:
-        """Return a power with an exponent for which one instruction gives the same bits as pow."""
+        """Write a power as one instruction, for exponents where that gives the same bits as pow; else return None."""
         exponent = tree.arguments[1].value if isinstance(tree.arguments[1], Number) else None
         if exponent == 2.0:
             return self.arithmetic("*", numbers[0], numbers[0])
@@ -231,7 +232,7 @@ class Emitter:
         return None
 
     def function(self, name: str, operands: list[str]) -> str:
-        """Write the call of a function of math.h."""
+        """Write a call of a function of math.h."""
         if name not in INSTRUCTIONS:
             self.called = True
             return self.caller(self, name, operands)
@@ -242,15 +243,13 @@ class Emitter:
 
 
 def real_of(dtypes: Sequence[np.dtype[np.generic]]) -> str:
-    """Return double or float for wires of these types; raise if native code has no numbers of such types."""
+    """Return "double" or "float" for wires of these dtypes; raise `NotNativeError` if they are not supported."""
     floats = {dtype.name for dtype in dtypes if dtype.kind == "f"}
     others = sorted({dtype.name for dtype in dtypes if dtype.kind not in "fb"})
     if others:
-        raise NotNativeError(
-            f"native code has wires of float64, float32 and bool; this circuit has {', '.join(others)}"
-        )
+        raise NotNativeError(f"native code supports float64, float32 and bool; this circuit has {', '.join(others)}")
     if len(floats) > 1:
         raise NotNativeError(
-            f"native code has one kind of number per circuit; this circuit has {' and '.join(sorted(floats))}"
+            f"native code uses one float type per circuit; this circuit has {' and '.join(sorted(floats))}"
         )
     return "float" if floats == {"float32"} else "double"

@@ -1,8 +1,8 @@
-"""Straight-line arithmetic on numbers or vectors of them, written down as LLVM IR.
+"""Writes straight-line arithmetic on numbers or vectors of them as LLVM text.
 
-A `Writer` collects the lines of one function; a `Value` is what a line gave, and operators on values write more lines.
-The same Python writes one lane or many: a number in Python becomes a constant in every lane. Lanes never mix, nothing
-is contracted or reordered, and no operation here is undefined for any operand.
+A `Writer` collects the lines of one function; a `Value` is the result of a line, and operators on values write more
+lines. The same Python code writes one lane or many: a Python number becomes a constant in every lane. Lanes never mix,
+nothing is contracted or reordered, and no operation here is undefined for any operand.
 """
 
 from __future__ import annotations
@@ -13,14 +13,15 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 SIZES = {"double": 64, "float": 32}
-"""The bits of the real types of LLVM that functions are made for."""
+"""The number of bits of each LLVM float type."""
 SHORT = {"double": "f64", "float": "f32"}
+"""How the names of intrinsics abbreviate each float type."""
 
 Operand: TypeAlias = "Value | float | int"
 
 
 def vector(element: str, lanes: int) -> str:
-    """Return the type of so many elements; one alone is no vector.
+    """Return the LLVM type of `lanes` elements; a single one is a scalar.
 
     >>> vector("double", 8), vector("double", 1)
     ('<8 x double>', 'double')
@@ -29,7 +30,7 @@ def vector(element: str, lanes: int) -> str:
 
 
 def suffix(real: str, lanes: int) -> str:
-    """Return what the name of an intrinsic ends in.
+    """Return the type suffix of an intrinsic's name.
 
     >>> suffix("double", 8), suffix("float", 1)
     ('v8f64', 'f32')
@@ -38,7 +39,7 @@ def suffix(real: str, lanes: int) -> str:
 
 
 def real_text(value: float, real: str = "double") -> str:
-    """Return a number as LLVM reads it without rounding: the bits of a double, also for a float.
+    """Return a number as an exact LLVM literal: the bits of a double, also for a float.
 
     >>> real_text(1.0)
     '0x3FF0000000000000'
@@ -49,7 +50,7 @@ def real_text(value: float, real: str = "double") -> str:
 
 @dataclass(frozen=True, eq=False)
 class Value:
-    """What a line of IR gave: its name or constant, and the type of one lane."""
+    """The result of an LLVM instruction, or a constant: its text, and the type of one lane."""
 
     writer: Writer
     text: str
@@ -57,7 +58,7 @@ class Value:
 
     @property
     def type(self) -> str:
-        """The type of all lanes."""
+        """The LLVM type of all lanes."""
         return vector(self.element, self.writer.lanes)
 
     def __add__(self, other: Operand) -> Value:
@@ -78,7 +79,8 @@ class Value:
     def __rtruediv__(self, other: Operand) -> Value:
         return self.writer.value(other, self.element) / self
 
-    __radd__, __rmul__ = __add__, __mul__
+    __radd__ = __add__
+    __rmul__ = __mul__
 
     def __neg__(self) -> Value:
         return self.writer.line(self.element, f"fneg {self.type} {self.text}")
@@ -96,7 +98,7 @@ class Value:
         return self._two("shl", count)
 
     def __rshift__(self, count: int) -> Value:
-        """Return the bits moved down, zeros coming in."""
+        """Return a logical shift to the right."""
         return self._two("lshr", count)
 
     def __lt__(self, other: Operand) -> Value:
@@ -106,19 +108,19 @@ class Value:
         return self._compared("ogt", "sgt", other)
 
     def equals(self, other: Operand) -> Value:
-        """Return where two values are equal."""
+        """Return in which lanes two values are equal."""
         return self._compared("oeq", "eq", other)
 
     def beyond(self, limit: float) -> Value:
-        """Return where a value is not less than a limit, NaN included."""
+        """Return in which lanes a value is not less than a limit; true for NaN."""
         return self._compared("uge", "sge", limit)
 
     def not_above(self, limit: float) -> Value:
-        """Return where a value is not greater than a limit, NaN included."""
+        """Return in which lanes a value is not greater than a limit; true for NaN."""
         return self._compared("ule", "sle", limit)
 
     def undefined(self) -> Value:
-        """Return where a value is NaN."""
+        """Return in which lanes a value is NaN."""
         return self._compared("uno", "ne", self)
 
     def bits(self) -> Value:
@@ -126,7 +128,7 @@ class Value:
         return self._cast(f"i{SIZES[self.element]}")
 
     def as_real(self) -> Value:
-        """Return the real of which an integer is the bits."""
+        """Return an integer reinterpreted as a real."""
         return self._cast("double" if self.element == "i64" else "float")
 
     @property
@@ -147,7 +149,7 @@ class Value:
 
 
 class Writer:
-    """The lines of one function on so many lanes."""
+    """Collects the LLVM instructions of one function on a number of lanes."""
 
     def __init__(self, lanes: int, scales: bool = False) -> None:
         self.lanes = lanes
@@ -158,37 +160,37 @@ class Writer:
         self._count = 0
 
     def name(self, stem: str = "v") -> str:
-        """Return a name not used yet."""
+        """Return an unused name."""
         self._count += 1
         return f"%{stem}{self._count}"
 
     def line(self, element: str, text: str) -> Value:
-        """Write a line and return what it gives."""
+        """Write an instruction and return its value."""
         name = self.name()
         self.lines.append(f"  {name} = {text}")
         return Value(self, name, element)
 
     def value(self, operand: Operand, element: str = "double") -> Value:
-        """Return an operand as a value: a number becomes a constant in every lane."""
+        """Return an operand as a value; a Python number becomes a constant in every lane."""
         if isinstance(operand, Value):
             return operand
         text = real_text(float(operand), element) if element in SIZES else str(int(operand))
         return Value(self, text if self.lanes == 1 else f"splat ({element} {text})", element)
 
     def intrinsic(self, name: str, *operands: Operand) -> Value:
-        """Write a call of an intrinsic on reals."""
+        """Write a call of an LLVM intrinsic on reals."""
         values = [self.value(operand) for operand in operands]
         element = next(value.element for value in values)
-        given = ", ".join(f"{value.type} {value.text}" for value in values)
+        arguments = ", ".join(f"{value.type} {value.text}" for value in values)
         kind = vector(element, self.lanes)
-        return self.line(element, f"call {kind} @llvm.{name}.{suffix(element, self.lanes)}({given})")
+        return self.line(element, f"call {kind} @llvm.{name}.{suffix(element, self.lanes)}({arguments})")
 
     def never(self) -> Value:
-        """Return the condition that no lane fulfils."""
+        """Return a condition that is false in every lane."""
         return self.value(0, "i1")
 
     def fma(self, a: Operand, b: Operand, c: Operand) -> Value:
-        """Write a * b + c rounded once."""
+        """Write a * b + c with a single rounding."""
         return self.intrinsic("fma", a, b, c)
 
     def fabs(self, x: Value) -> Value:
@@ -196,13 +198,14 @@ class Writer:
         return self.intrinsic("fabs", x)
 
     def copysign(self, x: Operand, sign: Value) -> Value:
-        """Write a magnitude with the sign of another value."""
+        """Write the magnitude of one value with the sign of another."""
         return self.intrinsic("copysign", x, sign)
 
     def select(self, condition: Value, yes: Operand, no: Operand) -> Value:
-        """Write one value where a condition holds, else another."""
+        """Write a select: one value where a condition holds, another elsewhere."""
         element = next((side.element for side in (yes, no) if isinstance(side, Value)), "double")
-        one, two = self.value(yes, element), self.value(no, element)
+        one = self.value(yes, element)
+        two = self.value(no, element)
         return self.line(
             element, f"select {condition.type} {condition.text}, {one.type} {one.text}, {two.type} {two.text}"
         )
@@ -221,23 +224,24 @@ class Writer:
     def _scalef(self, form: str, kind: str, values: Sequence[Value], rounding: str) -> Value:
         name = f"@llvm.x86.avx512.mask.scalef.{form}"
         self.declared.add(f"declare {kind} {name}({kind}, {kind}, {kind}, i8{', i32' if rounding else ''})")
-        given = ", ".join(f"{kind} {value.text}" for value in values)
-        return self.line("double", f"call {kind} {name}({given}, {kind} zeroinitializer, i8 -1{rounding})")
+        arguments = ", ".join(f"{kind} {value.text}" for value in values)
+        return self.line("double", f"call {kind} {name}({arguments}, {kind} zeroinitializer, i8 -1{rounding})")
 
     def clamp(self, x: Value, low: float, high: float) -> Value:
-        """Write a value kept between two limits; NaN stays."""
+        """Write a value clamped to two limits; NaN stays NaN."""
         below = self.select(x < low, low, x)
         return self.select(below > high, high, below)
 
     def third(self, x: Value) -> Value:
-        """Write the cube root of a positive normal number to within a tenth: a third of its bits."""
-        whole, real = vector("i64", self.lanes), vector("double", self.lanes)
-        bits = self.line("double", f"uitofp {whole} {x.bits().text} to {real}")
+        """Write the cube root of a positive normal number to within a tenth, by a third of its bits."""
+        integer = vector("i64", self.lanes)
+        real = vector("double", self.lanes)
+        bits = self.line("double", f"uitofp {integer} {x.bits().text} to {real}")
         near = bits * (1 / 3) + 0x2A9F7893 * 2.0**32
-        return self.line("i64", f"fptoui {real} {near.text} to {whole}").as_real()
+        return self.line("i64", f"fptoui {real} {near.text} to {integer}").as_real()
 
     def polynomial(self, x: Value, coefficients: Sequence[float]) -> Value:
-        """Write a polynomial, lowest power first, in pairs of pairs so that the chain is short."""
+        """Write a polynomial, lowest power first, by Estrin's scheme, whose dependency chain is short."""
         terms: list[Operand] = list(coefficients)
         power = x
         while len(terms) > 1:

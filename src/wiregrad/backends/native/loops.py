@@ -1,4 +1,4 @@
-"""Loops over arrays in LLVM's language, for the few passes that NumPy has no operation for and Python is slow at."""
+"""Writes loops over arrays as LLVM text, for the few passes that NumPy has no operation for and Python is slow at."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 
 class Loops:
-    """Writes loops; numbers are 64 bits wide, arrays hold narrower ones."""
+    """Writes loops; scalars are 64-bit integers, arrays may hold narrower ones."""
 
     def __init__(self, widths: dict[str, str]) -> None:
         self.lines: list[str] = []
@@ -26,54 +26,54 @@ class Loops:
         return f"l{self.count}"
 
     def at(self, array: str, index: str) -> str:
-        """Read an entry."""
+        """Write the load of an array entry and return its value."""
         kind = self.widths[array]
         value = self.new(f"load {kind}, ptr {self._place(array, index)}")
         extend = "sext" if kind == "i32" else "zext"
         return self.new(f"{extend} {kind} {value} to i64")
 
     def put(self, array: str, index: str, value: str) -> None:
-        """Write an entry."""
+        """Write the store of an array entry."""
         kind = self.widths[array]
         narrow = self.new(f"trunc i64 {value} to {kind}")
         self.lines.append(f"  store {kind} {narrow}, ptr {self._place(array, index)}")
 
     def move(self, array: str, index: str, source: str, other: str) -> None:
-        """Copy an entry of one array into another."""
+        """Write the copy of an entry of one array into another."""
         kind = self.widths[array]
         value = self.new(f"load {kind}, ptr {self._place(source, other)}")
         self.say(f"store {kind} {value}, ptr {self._place(array, index)}")
 
     def least(self, one: str, two: str) -> str:
-        """Return the smaller of two numbers."""
+        """Write the minimum of two numbers."""
         return self.new(f"select i1 {self.new(f'icmp slt i64 {one}, {two}')}, i64 {one}, i64 {two}")
 
     def say(self, line: str) -> None:
-        """Write a line that has no value."""
+        """Write an instruction that has no value."""
         self.lines.append(f"  {line}")
 
     def _place(self, array: str, index: str) -> str:
         return self.new(f"getelementptr {self.widths[array]}, ptr %{array}, i64 {index}")
 
     def get(self, variable: str) -> str:
-        """Read a variable."""
+        """Write the load of a variable."""
         return self.new(f"load i64, ptr %{variable}")
 
     def set(self, variable: str, value: str) -> None:
-        """Write a variable."""
+        """Write the store of a variable."""
         self.lines.append(f"  store i64 {value}, ptr %{variable}")
 
     def do(self, name: str, one: str, two: str) -> str:
-        """Compute with two numbers."""
+        """Write an arithmetic or bitwise instruction on two numbers."""
         return self.new(f"{name} i64 {one}, {two}")
 
     def is_(self, name: str, one: str, two: str) -> str:
-        """Compare; the answer is 1 or 0."""
+        """Write a comparison; its value is 1 or 0."""
         return self.new(f"zext i1 {self.new(f'icmp {name} i64 {one}, {two}')} to i64")
 
     @contextmanager
     def loop(self, first: str, end: str, *, down: bool = False) -> Iterator[str]:
-        """Count from first to end - 1, or back from there."""
+        """Write a loop that counts from first to end - 1, or with `down` back from there; yields the index."""
         head, body, after, done = (self.label() for _ in range(4))
         steps = self.do("sub", end, first)
         before = self.label()
@@ -86,7 +86,7 @@ class Loops:
 
     @contextmanager
     def tiles(self, first: str, last: str, size: int) -> Iterator[tuple[str, str]]:
-        """Go from first to last in tiles: where each begins, and how many there are in it."""
+        """Write a loop over tiles from first to last; yields where each tile begins and how many entries it has."""
         count = self.do("sub", last, first)
         with self.loop("0", self.do("udiv", self.do("add", count, str(size - 1)), str(size))) as k:
             start = self.do("add", first, self.do("mul", k, str(size)))
@@ -94,11 +94,12 @@ class Loops:
 
     @contextmanager
     def when(self, *truths: str) -> Iterator[None]:
-        """Do something where all of these are not 0."""
+        """Write a block that runs if all of these numbers are nonzero."""
         held = truths[0]
         for truth in truths[1:]:
             held = self.do("and", self.is_("ne", held, "0"), self.is_("ne", truth, "0"))
-        yes, done = self.label(), self.label()
+        yes = self.label()
+        done = self.label()
         self.lines += [f"  br i1 {self.new(f'icmp ne i64 {held}, 0')}, label %{yes}, label %{done}", f"{yes}:"]
         yield
         self.lines += [f"  br label %{done}", f"{done}:"]

@@ -1,7 +1,7 @@
-"""The machine underneath: LLVM for the processor this runs on, and where C's math functions stand in memory.
+"""LLVM for the processor of this machine, and the addresses of C's math functions.
 
-llvmlite is imported here and nowhere else, when native code is first wanted. Functions compiled here live as long as
-the process: they are few, and code that is running cannot be taken away.
+llvmlite is imported here and nowhere else, when native code is first needed. Functions compiled by `compiled` live as
+long as the process: there are few of them, and running code cannot be freed.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from wiregrad.errors import NotNativeError
 SWITCH = settings.NATIVE
 """The environment variable that turns native code off when it is 0, and stencils when it is `llvm`."""
 TRIPLE = "x86_64-unknown-linux-gnu"
-"""Stencils are read out of ELF objects whatever the platform."""
+"""Stencils are extracted from ELF objects on every platform."""
 PROCESSORS = frozenset(["x86_64", "amd64"])
-"""Processors that stencils are made for, where C follows the System V convention."""
+"""Processors that have stencils; their C functions follow the System V calling convention."""
 
 
 @cache
 def llvm() -> Any:
-    """Return LLVM's binding, ready for this processor; raise `NotNativeError` where there is none."""
+    """Return llvmlite's binding, initialized for this processor; raise `NotNativeError` if it cannot be imported."""
     check_switch()
     try:
-        from llvmlite import binding  # noqa: PLC0415  # 30 ms that only native code needs
+        from llvmlite import binding  # noqa: PLC0415  # takes 30 ms, which only native code needs
     except ImportError as error:
         raise NotNativeError(f"native code needs llvmlite, which cannot be imported ({error})") from None
     binding.initialize_native_target()
@@ -43,25 +43,25 @@ def check_switch() -> None:
 
 
 def has_stencils() -> bool:
-    """Return whether stencils can be made for this machine; where not, LLVM compiles every circuit as a whole."""
+    """Return whether this machine supports stencils; if not, LLVM compiles every circuit right away."""
     known = platform.machine().lower() in PROCESSORS and sys.platform != "win32"
     return known and settings.read_setting(SWITCH) != settings.LLVM
 
 
 @cache
 def features() -> frozenset[str]:
-    """Return what the processor can do, in LLVM's words."""
+    """Return the processor's features, as LLVM names them."""
     return frozenset(name for name, has in llvm().get_host_cpu_features().items() if has)
 
 
 @cache
 def processor() -> str:
-    """Return the processor's name, in LLVM's words."""
+    """Return the processor's name, as LLVM spells it."""
     return str(llvm().get_host_cpu_name())
 
 
 def vector_bytes() -> int:
-    """Return how many bytes the widest vector register holds that has masks or blends for choices."""
+    """Return the size in bytes of the widest vector registers that support masks or blends."""
     if {"avx512f", "avx512dq", "avx512vl"} <= features():
         return 64
     return 32 if "avx2" in features() else 16
@@ -69,9 +69,9 @@ def vector_bytes() -> int:
 
 @cache
 def target(stencils: bool = False) -> Any:
-    """Return a target machine: for functions, or for stencils, whose operands stand at absolute 32-bit offsets."""
+    """Return a target machine: for functions, or for stencils, whose operands are absolute 32-bit offsets."""
     if stencils:
-        # Stencils hand the upper halves of vector registers on as they are; `enter` clears them once.
+        # Stencils pass the upper halves of vector registers on unchanged; `enter` clears them once at the end.
         return _fresh_target(TRIPLE, ",-vzeroupper", reloc="static", codemodel="small")
     return _fresh_target(llvm().get_process_triple(), reloc="pic", codemodel="jitdefault")
 
@@ -83,14 +83,14 @@ def _fresh_target(triple: str, more: str = "", **where: str) -> Any:
 
 
 class Functions:
-    """Functions that LLVM compiled, which live as long as this object."""
+    """Functions compiled by LLVM; they live as long as this object."""
 
     def __init__(self, text: str, level: int = 2) -> None:
-        # An engine takes its target machine over, so each has its own.
+        # An engine takes ownership of its target machine, so each gets its own.
         own = _fresh_target(llvm().get_process_triple(), codemodel="jitdefault")
         self._engine = llvm().create_mcjit_compiler(optimized(text, level), own)
         self.size = 0
-        """How many bytes they take, with what LLVM notes beside them."""
+        """The size of their object file in bytes."""
         self._engine.set_object_cache(self._note)
         self._engine.finalize_object()
 
@@ -98,23 +98,23 @@ class Functions:
         self.size = len(binary)
 
     def address(self, name: str) -> int:
-        """Return where a function stands."""
+        """Return the address of a function."""
         return int(self._engine.get_function_address(name))
 
 
 _KEPT: list[Functions] = []
-"""What stays compiled for good."""
+"""Functions that are never freed."""
 
 
 def compiled(text: str, *names: str, level: int = 2) -> list[int]:
-    """Compile functions written in LLVM's language, which stay for good, and return their addresses."""
+    """Compile functions from LLVM text, never to be freed, and return their addresses."""
     made = Functions(text, level)
     _KEPT.append(made)
     return [made.address(name) for name in names]
 
 
 def optimized(text: str, level: int) -> Any:
-    """Return the module of a text after LLVM's passes."""
+    """Return the LLVM module of a text after LLVM's optimization passes."""
     module = llvm().parse_assembly(text)
     module.verify()
     if level:
@@ -126,7 +126,7 @@ def optimized(text: str, level: int) -> Any:
 
 @cache
 def math_address(name: str, real: str) -> int:
-    """Return where a function of math.h stands, for double or float."""
+    """Return the address of a function of math.h, for double or float."""
     function = getattr(_math_library(), name if real == "double" else f"{name}f")
     return int(ctypes.cast(function, ctypes.c_void_p).value or 0)
 
@@ -147,12 +147,12 @@ def _math_library() -> ctypes.CDLL:
 
 
 CALL = "call preserve_nonecc void %code(ptr %w, i64 poison, i64 poison, i64 poison, ptr %w)"
-"""How code is entered; see `stencils.HANDED`."""
+"""The call that enters a program's code; `stencils.HANDED` describes its arguments."""
 
 
 @cache
 def enter_address() -> int:
-    """Return the address of `void enter(void *code, void *w)`: it runs the code of a program on a working buffer."""
+    """Return the address of `void enter(void *code, void *w)`, which runs a program's code on a working buffer."""
     clear = "call void @llvm.x86.avx.vzeroupper()" if "avx" in features() else ""
     declared = "declare void @llvm.x86.avx.vzeroupper()" if clear else ""
     text = f"""
@@ -166,7 +166,7 @@ define void @enter(ptr %code, ptr %w) {{
 
 
 def enter(code: int, w: int) -> None:
-    """Run the code of a program on the working buffer at an address."""
+    """Run a program's code on the working buffer at address `w`."""
     _entered()(code, w)
 
 

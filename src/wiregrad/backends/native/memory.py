@@ -1,4 +1,4 @@
-"""Memory for machine code: written first, then read and executed, never both."""
+"""Memory for machine code: first writable, then executable, never both at once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RETURN = b"\xc3"
 
 
 class Code:
-    """Machine code in memory of its own, freed with the object."""
+    """Machine code in its own memory, which is freed with the object."""
 
     def __init__(self, size: int) -> None:
         self.size = max(size, 1)
@@ -27,15 +27,15 @@ class Code:
         self.address = ctypes.addressof(ctypes.c_char.from_buffer(self._map))
 
     def writable(self) -> NDArray[np.uint8]:
-        """Return the bytes, to be filled before `seal`."""
+        """Return the bytes, to be written before `seal`."""
         return np.frombuffer(self._map, np.uint8, self.size)
 
     def seal(self) -> None:
-        """Make the memory executable and no longer writable; nothing may hold its bytes any more."""
+        """Make the memory executable and read-only; no view of its bytes may be left."""
         pages = -(-self.size // mmap.PAGESIZE) * mmap.PAGESIZE
         if _protect()(self.address, pages, mmap.PROT_READ | mmap.PROT_EXEC):
             raise NotNativeError(
-                f"this system does not let memory be executed (mprotect: error {ctypes.get_errno()}), "
+                f"this system does not allow executable memory (mprotect: error {ctypes.get_errno()}), "
                 f"so circuits run in the interpreter"
             )
 
@@ -49,14 +49,14 @@ def _protect() -> Any:
 
 @cache
 def check() -> None:
-    """Raise `NotNativeError` unless memory can be executed; tried once."""
+    """Raise `NotNativeError` unless memory can be made executable; the result is cached."""
     tried()
 
 
 def tried() -> None:
-    """Write a return instruction, seal and run it; raise `NotNativeError` where that is forbidden."""
+    """Write a return instruction, seal it and run it; raise `NotNativeError` if that is forbidden."""
     code = Code(1)
     code.writable()[:] = list(RETURN)
     code.seal()
-    # In the C convention too a return is all there is to it.
+    # A function that takes and returns nothing is a single return instruction in the C convention too.
     ctypes.CFUNCTYPE(None)(code.address)()

@@ -1,12 +1,12 @@
-"""What a program needs to know of each node before its code is laid out, worked out in one native pass per question.
+"""The buffer plan: liveness, gradient flow, and the slot of each value and gradient, found by compiled loops.
 
-Which nodes are needed, which gradients can move, how each gradient meets what is there, and which slot of the working
-buffer each value and each gradient has while somebody still reads it. A node's inputs have smaller indices, so each
-question is a loop over the nodes, forward or backward; the loops are compiled once, because in Python they would take
-longer than all the rest of compiling a circuit.
+The plan says which nodes are needed, which gradients can flow, how each gradient meets what is already there, and which
+slot of the working buffer each value and each gradient has while it is still read. A node's inputs have smaller
+indices, so each of these is one loop over the nodes, forward or backward. The loops are compiled once, because in
+Python they would take longer than the rest of compiling a circuit.
 
-Time runs from 0 to n - 1 forward, and the backward step of node i comes at 2n - 1 - i. A value that nobody reads any
-more gives its slot back before its reader writes, so a chain works in one place.
+Time runs from 0 to n - 1 forward, and the backward step of node i comes at 2n - 1 - i. A value gives its slot back just
+before its last reader writes, so a chain of nodes works in one slot.
 """
 
 from __future__ import annotations
@@ -25,19 +25,25 @@ from wiregrad.backends.native import machine
 from wiregrad.backends.native.loops import Loops
 from wiregrad.backends.native.stencils import ADD, MERGE, MOST_INPUTS, STORE
 
-OPERATION, INPUT, CONSTANT = 0, 1, 2
-"""What a node is."""
-PLAIN, MASKED = 1, 2
-"""What goes back along a wire: something that is there whenever upstream is, or something that may be absent."""
+OPERATION = 0
+INPUT = 1
+CONSTANT = 2
+"""The roles of nodes: operation, input or constant."""
+PLAIN = 1
+"""A gradient that is sent whenever the upstream gradient is present."""
+MASKED = 2
+"""A gradient that may be absent even if the upstream gradient is present."""
 READS_OUTPUT = 1 << MOST_INPUTS
+"""The bit in `reads` that says that a backward step reads its node's output."""
 SLOTS = 8
-"""Entries per kind in the table of what is sent; `reads` has 1 << MOST_INPUTS."""
+"""Entries per kind in the table `sends`; the table `reads` has 1 << MOST_INPUTS."""
 MASK_BIT = 2 * MOST_INPUTS
+"""The bit in a variant that says that the upstream gradient may be absent."""
 
 
 @dataclass(frozen=True, eq=False)
 class Question:
-    """The circuit as the planner sees it."""
+    """The circuit as arrays, as the planner reads it."""
 
     starts: NDArray[np.int32]
     sources: NDArray[np.int32]
@@ -48,24 +54,24 @@ class Question:
     sends: NDArray[np.uint8]
     """By kind and input: 0 nothing, PLAIN or MASKED."""
     reads: NDArray[np.uint8]
-    """By kind and set of inputs served: the operands (and output) that the backward step reads."""
+    """By kind and set of inputs that a gradient is sent to: the operands (and output) that the backward step reads."""
     outputs: NDArray[np.int32]
     root: int
-    """The node whose gradient is wanted; -1: none."""
+    """The node that the gradient starts from; -1: no gradient."""
     values: NDArray[np.int32]
-    """Slots that are given (inputs, constants, outputs); -1: to be found."""
+    """Slots that are fixed beforehand (inputs, constants, outputs); -1: to be assigned."""
     gradients: NDArray[np.int32]
     first: int
-    """The first slot that is free."""
+    """The first free slot."""
 
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """What was found."""
+    """The planner's results, per node."""
 
     live: NDArray[np.uint8]
     variants: NDArray[np.uint16]
-    """Per node two bits per input (how its gradient is met) and MASK_BIT; 0: no backward step."""
+    """Two bits per input (STORE, ADD or MERGE its gradient) and MASK_BIT; 0: no backward step."""
     reached: NDArray[np.uint8]
     """Whether a gradient reaches a node."""
     absent: NDArray[np.uint8]
@@ -73,35 +79,39 @@ class Plan:
     values: NDArray[np.int32]
     gradients: NDArray[np.int32]
     last: NDArray[np.int32]
-    """When the value of a node is read last; -1: never."""
+    """The time at which the value of a node is last read; -1: never."""
     slots: int
-    """How many slots the working buffer has."""
+    """The number of slots in the working buffer."""
 
 
 def plan(question: Question) -> Plan:
-    """Answer everything about a circuit."""
+    """Plan the working buffer of a circuit."""
     n = len(question.kinds)
     live, reached, absent, active, fixed = (np.zeros(n, np.uint8) for _ in range(5))
-    variants, last, stack = np.zeros(n, np.uint16), np.full(n, -1, np.int32), np.empty(2 * n + 1, np.int32)
-    values, gradients = question.values.copy(), question.gradients.copy()
+    variants = np.zeros(n, np.uint16)
+    last = np.full(n, -1, np.int32)
+    stack = np.empty(2 * n + 1, np.int32)
+    values = question.values.copy()
+    gradients = question.gradients.copy()
     fixed[values >= 0] = 1
-    given: list[NDArray[Any]] = [
+    inputs: list[NDArray[Any]] = [
         question.starts,
         question.sources,
         question.kinds,
         question.roles,
         question.carries,
         question.sends,
+        question.reads,
+        question.outputs,
     ]
-    arrays: list[NDArray[Any]] = [*given, question.reads, question.outputs]
-    found: list[NDArray[Any]] = [live, reached, absent, active, fixed, variants, last, stack, values, gradients]
-    pointers = [array.ctypes.data for array in (*arrays, *found)]
+    results: list[NDArray[Any]] = [live, reached, absent, active, fixed, variants, last, stack, values, gradients]
+    pointers = [array.ctypes.data for array in (*inputs, *results)]
     slots = _planner()(n, len(question.outputs), question.root, question.first, *pointers)
     return Plan(live, variants, reached, absent, values, gradients, last, int(slots))
 
 
 def prepare() -> None:
-    """Have the planner compiled, which is done once."""
+    """Compile the planner, unless that was done before."""
     _planner()
 
 
@@ -132,20 +142,20 @@ def _text() -> str:
     variables = [f"  %{name} = alloca i64" for name in ("top", "next", "a", "v", "moving")]
     head = [f"define i64 @plan({', '.join(arguments)}) {{", "entry:", *variables, "  store i64 0, ptr %top"]
     end = [f"  ret i64 {w.get('next')}", "}"]
-    # The last line was written by `get` before it is returned, so the body is complete here.
+    # Writing `end` has appended a line to `w.lines`, so the body is complete only here.
     return "\n".join([*head, "  store i64 %first, ptr %next", *w.lines, *end])
 
 
 @contextmanager
 def _wires(w: Loops, node: str, *, down: bool = False) -> Iterator[tuple[str, str]]:
-    """Go through the inputs of a node: slot and source."""
+    """Write a loop over the inputs of a node; yields slot and source."""
     start = w.at("starts", node)
     with w.loop(start, w.at("starts", w.do("add", node, "1")), down=down) as wire:
         yield w.do("sub", wire, start), w.at("sources", wire)
 
 
 def _needed(w: Loops) -> None:
-    """Mark what the outputs depend on, and when each value is read last going forward."""
+    """Write the pass that marks the nodes that outputs depend on, and when each value is last read going forward."""
     with w.loop("0", "%m") as k:
         w.put("live", w.at("outputs", k), "1")
     with w.loop("0", "%n", down=True) as i, w.when(w.at("live", i)), _wires(w, i) as (_, source):
@@ -155,7 +165,7 @@ def _needed(w: Loops) -> None:
 
 
 def _activity(w: Loops) -> None:
-    """Mark the nodes through which a gradient can reach an input."""
+    """Write the pass that marks the nodes through which a gradient can reach an input."""
     with w.loop("0", "%n") as i:
         w.set("a", w.is_("eq", w.at("roles", i), str(INPUT)))
         with _wires(w, i) as (_, source):
@@ -164,9 +174,9 @@ def _activity(w: Loops) -> None:
 
 
 def _backward(w: Loops) -> None:
-    """Go back from the root: what is reached, how gradients meet, and what the backward steps read."""
+    """Write the pass back from the root: what is reached, how gradients meet, and what the backward steps read."""
     with w.when(w.is_("sge", "%root", "0")):
-        # An input that is itself the output has the gradient 1, even a condition.
+        # An input that is itself the output has gradient 1, even if it is a condition.
         own = w.is_("eq", w.at("roles", "%root"), str(INPUT))
         w.put("reached", "%root", w.do("or", w.at("active", "%root"), own))
         with w.loop("0", "%n", down=True) as i, w.when(w.at("reached", i), w.is_("eq", w.at("roles", i), "0")):
@@ -183,10 +193,11 @@ def _backward(w: Loops) -> None:
 
 
 def _meet(w: Loops, i: str, slot: str, source: str, sent: str) -> None:
-    """Note how what is sent along one wire meets the gradient of its source."""
+    """Write how the gradient sent along one wire meets the gradient that its source already has."""
     may = w.do("or", w.is_("eq", sent, str(MASKED)), w.at("absent", i))
-    seen, before = w.at("reached", source), w.at("absent", source)
-    # STORE, or ADD, or MERGE where what is there may be absent.
+    seen = w.at("reached", source)
+    before = w.at("absent", source)
+    # STORE the first gradient, ADD to one that is present, MERGE with one that may be absent.
     met = w.do("add", str(ADD), w.do("mul", before, str(MERGE - ADD)))
     way = w.new(f"select i1 {w.new(f'icmp ne i64 {seen}, 0')}, i64 {met}, i64 {STORE}")
     kept = w.do("and", may, w.do("or", before, w.do("xor", seen, "1")))
@@ -197,14 +208,15 @@ def _meet(w: Loops, i: str, slot: str, source: str, sent: str) -> None:
 
 
 def _time(w: Loops, i: str) -> str:
-    """Return when the backward step of a node comes."""
+    """Write the time of a node's backward step."""
     return w.do("sub", w.do("sub", w.do("mul", "%n", "2"), "1"), i)
 
 
 def _reads(w: Loops, i: str) -> None:
-    """Note when the values that a backward step reads are read last."""
+    """Write the time of a backward step as the last read of the values it reads."""
     place = w.do("add", w.do("mul", w.at("kinds", i), str(1 << MOST_INPUTS)), w.get("moving"))
-    read, time = w.at("reads", place), _time(w, i)
+    read = w.at("reads", place)
+    time = _time(w, i)
     with _wires(w, i) as (slot, source), w.when(w.do("and", w.do("lshr", read, slot), "1")):
         w.put("last", source, time)
     with w.when(w.do("and", read, str(READS_OUTPUT))):
@@ -212,8 +224,9 @@ def _reads(w: Loops, i: str) -> None:
 
 
 def _give_back(w: Loops, node: str, time: str) -> None:
-    """Give back the slot of a value that is read for the last time."""
-    done, free = w.is_("eq", w.at("last", node), time), w.is_("eq", w.at("fixed", node), "0")
+    """Write the release of a value's slot if this is its last read."""
+    done = w.is_("eq", w.at("last", node), time)
+    free = w.is_("eq", w.at("fixed", node), "0")
     with w.when(done, free):
         _push(w, w.at("values", node))
         w.put("fixed", node, "1")
@@ -226,7 +239,7 @@ def _push(w: Loops, slot: str) -> None:
 
 
 def _take(w: Loops, array: str, node: str) -> None:
-    """Give a node the slot that was given back last, or a new one."""
+    """Write the choice of a slot for a node: the one released last, or a new one."""
     top = w.get("top")
     with w.when(w.is_("eq", top, "0")):
         fresh = w.get("next")
@@ -251,7 +264,8 @@ def _backward_slots(w: Loops) -> None:
         with w.when(w.is_("slt", w.at("gradients", "%root"), "0")):
             _take(w, "gradients", "%root")
         with w.loop("0", "%n", down=True) as i, w.when(w.at("variants", i)):
-            time, variant = _time(w, i), w.at("variants", i)
+            time = _time(w, i)
+            variant = w.at("variants", i)
             with _wires(w, i) as (_, source):
                 _give_back(w, source, time)
             _give_back(w, i, time)

@@ -1,9 +1,9 @@
-"""Functions of math.h on lanes of doubles, each written once as reductions and polynomials.
+"""Functions of math.h on lanes of doubles, as argument reductions and polynomials.
 
-A function reduces its argument, evaluates a polynomial and puts the parts together. Lanes that it is not made for are
-returned as a mask beside the result, for the scalar function of the C library to answer. Every operation is one of
-IEEE 754, fused multiply-add where written, so that but for such lanes the bits depend neither on the number of lanes
-nor on the machine. Errors are below 4 ulp; most are below 2.
+A function reduces its argument, evaluates a polynomial and combines the parts. Lanes outside its domain are returned as
+a mask beside the result; the scalar function of the C library computes those. Every operation is one of IEEE 754, with
+fused multiply-add where written, so that elsewhere the bits depend neither on the number of lanes nor on the processor.
+Errors are below 4 ulp; most are below 2.
 """
 
 from __future__ import annotations
@@ -47,22 +47,22 @@ from wiregrad.backends.native.lanes import Value, Writer
 
 
 class Written(NamedTuple):
-    """A function as written."""
+    """The result of a function, and the lanes that need a fallback."""
 
     result: Value
     outside: Value | None = None
-    """The lanes whose result is not the answer; None if there never are any."""
+    """The lanes whose result is wrong; None if there are never any."""
     edges: Callable[[], tuple[Value, Value]] | None = None
-    """Writes, where there are such lanes, better results, and which lanes are left for the scalar function."""
+    """Writes corrected results for such lanes, and returns the lanes that remain for the scalar function."""
 
 
 def _odd(w: Writer, r: Value, z: Value, coefficients: Sequence[float]) -> Value:
-    """Write r + r * (z * polynomial(z)); the 0.0 in front keeps the sign of a zero."""
+    """Write r + r * (z * polynomial(z)); the leading coefficient 0.0 preserves the sign of a zero."""
     return w.fma(r, w.polynomial(z, (0.0, *coefficients)), r)
 
 
 class Powers(NamedTuple):
-    """e**x as 2**k * (1 + p): k as bits above rounding, and p."""
+    """e**x as 2**k * (1 + p): `shifted` is k + ROUND, so that its low bits hold k."""
 
     shifted: Value
     p: Value
@@ -82,7 +82,7 @@ def _powers(w: Writer, x: Value, rest: Value | None = None) -> Powers:
 
 
 def _scaled(w: Writer, parts: Powers, x: Value, factor: Value | None = None) -> Value:
-    """Write 2**k * (1 + p) * factor, rounded last where it is subnormal or overflows; x has the sign of k."""
+    """Write 2**k * (1 + p) * factor; the scaling comes last, so it rounds only once. x has the sign of k."""
     near = parts.p + 1.0 if factor is None else w.fma(parts.p, factor, factor)
     if w.scales:
         return w.scaled(near, parts.shifted - ROUND)
@@ -126,7 +126,7 @@ def tanh(w: Writer, x: Value) -> Written:
 
 
 def sinh(w: Writer, x: Value) -> Written:
-    """Write the hyperbolic sine: (t + t / (t + 1)) / 2 where t = e**x - 1, on quarters of t, which do not overflow."""
+    """Write the hyperbolic sine: (t + t / (t + 1)) / 2 where t = e**x - 1, computed with t / 4, which is finite."""
     size = w.fabs(x)
     bounded = w.select(size > 710.5, 710.5, size)
     parts = _powers(w, bounded)
@@ -137,7 +137,7 @@ def sinh(w: Writer, x: Value) -> Written:
 
 
 def cosh(w: Writer, x: Value) -> Written:
-    """Write the hyperbolic cosine: (e**x + e**-x) / 2, on quarters."""
+    """Write the hyperbolic cosine: (e**x + e**-x) / 2, computed with quarters, which cannot overflow."""
     size = w.fabs(x)
     bounded = w.select(size > 710.5, 710.5, size)
     parts = _powers(w, bounded)
@@ -147,7 +147,7 @@ def cosh(w: Writer, x: Value) -> Written:
 
 
 class Logarithm(NamedTuple):
-    """A positive normal number as 2**k * m with m between the roots of 1/2 and 2: k, m and f = m - 1."""
+    """A positive normal number as 2**k * m, with m between sqrt(1/2) and sqrt(2): k, m and f = m - 1."""
 
     k: Value
     m: Value
@@ -156,14 +156,14 @@ class Logarithm(NamedTuple):
 
 def _split(x: Value) -> Logarithm:
     shifted = x.bits() + (ONE_BITS - SQRT_HALF_BITS)
-    # The exponent as the low bits of 2**52, which leaves it a real without a conversion.
+    # The exponent becomes the low bits of 2**52, which makes it a real without a conversion instruction.
     k = ((shifted >> 52) | 0x4330000000000000).as_real() - (2.0**52 + 1023)
     m = ((shifted & 0x000FFFFFFFFFFFFF) + SQRT_HALF_BITS).as_real()
     return Logarithm(k, m, m - 1.0)
 
 
 def _log(w: Writer, f: Value, rest: Value | float) -> Value:
-    """Write log(1 + f) + rest, for 1 + f between the roots of 1/2 and 2 and a small rest."""
+    """Write log(1 + f) + rest, for 1 + f between sqrt(1/2) and sqrt(2) and a small rest."""
     s = f / (f + 2.0)
     z = s * s
     half = f * f * 0.5
@@ -176,12 +176,12 @@ def _no_log(x: Value) -> Value:
 
 
 def _log_at_edges(w: Writer, x: Value, zero: float) -> Value:
-    """Write a logarithm where it is infinite or NaN: at the number that counts as 0, below it, at inf and NaN."""
+    """Write a logarithm at its edges: -inf at `zero`, NaN below it, and x itself at inf and NaN."""
     return w.select(x > zero, x, w.select(x.equals(zero), -math.inf, math.nan))
 
 
 def _logarithm(w: Writer, x: Value, result: Value) -> Written:
-    """Return a logarithm with its edges; subnormal numbers are left."""
+    """Return a logarithm with its edges; subnormal numbers remain for the scalar function."""
     outside = _no_log(x)
 
     def edges() -> tuple[Value, Value]:
@@ -210,7 +210,7 @@ def log10(w: Writer, x: Value) -> Written:
 
 
 def _log1p(w: Writer, x: Value) -> Value:
-    """Write log(1 + x) with what 1 + x lost to rounding, for finite x above -1."""
+    """Write log(1 + x), corrected for the rounding error of 1 + x, for finite x above -1."""
     u = x + 1.0
     above = u - 1.0
     lost = (1.0 - (u - above)) + (x - above)
@@ -221,7 +221,8 @@ def _log1p(w: Writer, x: Value) -> Value:
 
 def log1p(w: Writer, x: Value) -> Written:
     """Write log(1 + x)."""
-    result, outside = _log1p(w, x), x.not_above(-1.0) | x.beyond(math.inf)
+    result = _log1p(w, x)
+    outside = x.not_above(-1.0) | x.beyond(math.inf)
     return Written(result, outside, lambda: (w.select(outside, _log_at_edges(w, x, -1.0), result), w.never()))
 
 
@@ -254,7 +255,7 @@ def atanh(w: Writer, x: Value) -> Written:
 
 
 def pow(w: Writer, x: Value, y: Value) -> Written:
-    """Write x**y as e**(y log x), the logarithm and the product each as a sum of two numbers."""
+    """Write x**y as e**(y log x), with the logarithm and the product each as a sum of two numbers."""
     size = w.fabs(x)
     high, low = _log_in_two(w, size)
     product = y * high
@@ -262,32 +263,32 @@ def pow(w: Writer, x: Value, y: Value) -> Written:
     bounded = w.clamp(product, -746.0, 710.0)
     result = _scaled(w, _powers(w, bounded, w.select(product.equals(bounded), rest, 0.0)), bounded)
     signed = _signed_power(w, result, x, y)
-    endless = w.fabs(y).beyond(math.inf)
-    return Written(signed, _no_log(size) | endless, lambda: _power_of_zero(w, x, y, signed, endless))
+    infinite = w.fabs(y).beyond(math.inf)
+    return Written(signed, _no_log(size) | infinite, lambda: _power_of_zero(w, x, y, signed, infinite))
 
 
 def _signed_power(w: Writer, result: Value, x: Value, y: Value) -> Value:
-    """Write the power of |x| as that of x: negative for odd y, NaN where y is no integer."""
+    """Turn the power of |x| into that of x: negative for odd y, NaN if x is negative and y no integer."""
     half = y * 0.5
     even = w.intrinsic("rint", half).equals(half)
-    whole = w.intrinsic("rint", y).equals(y)
-    negative = w.select(whole, w.select(even, result, -result), math.nan)
+    integer = w.intrinsic("rint", y).equals(y)
+    negative = w.select(integer, w.select(even, result, -result), math.nan)
     return w.select(x < 0.0, negative, result)
 
 
-def _power_of_zero(w: Writer, x: Value, y: Value, result: Value, endless: Value) -> tuple[Value, Value]:
-    """Write powers of 0, which data are full of; other edges are left."""
-    zero = x.equals(0.0) & endless.equals(0)
+def _power_of_zero(w: Writer, x: Value, y: Value, result: Value, infinite: Value) -> tuple[Value, Value]:
+    """Write powers of 0, which are common in data; other edges remain for the scalar function."""
+    zero = x.equals(0.0) & infinite.equals(0)
     magnitude = w.select(y > 0.0, 0.0, w.select(y < 0.0, math.inf, 1.0))
     half = y * 0.5
     odd = w.intrinsic("rint", y).equals(y) & w.intrinsic("rint", half).equals(half).equals(0)
-    found = w.select(odd, w.copysign(magnitude, x), magnitude)
-    others = _no_log(w.fabs(x)) & x.equals(0.0).equals(0) | endless
-    return w.select(zero, found, result), others
+    power = w.select(odd, w.copysign(magnitude, x), magnitude)
+    others = _no_log(w.fabs(x)) & x.equals(0.0).equals(0) | infinite
+    return w.select(zero, power, result), others
 
 
 def _log_in_two(w: Writer, x: Value) -> tuple[Value, Value]:
-    """Write the logarithm of a positive normal number as a sum of two, good to about 2**-65 of it."""
+    """Write the logarithm of a positive normal number as a sum of two, with a relative error of about 2**-65."""
     k, m, f = _split(x)
     d = m + 1.0
     d_rest = m - (d - 1.0)
@@ -320,20 +321,20 @@ def _sum(a: Value, b: Value, rest: Value) -> tuple[Value, Value]:
 
 
 def _less_multiples(w: Writer, x: Value, k: Value, part: float) -> Value:
-    """Write x - k * pi * part, the multiple being near x."""
+    """Write x - k * pi * part, where the multiple is near x."""
     for number in PI:
         x = w.fma(k, -number * part, x)
     return x
 
 
 def _sine(w: Writer, x: Value, k: Value, shifted: Value) -> Value:
-    """Write sin(x - k pi), with the sign turned where the integer in shifted is odd."""
+    """Write sin(x - k pi), negated where the integer in `shifted` is odd."""
     r = _less_multiples(w, x, k, 1.0)
     return (_odd(w, r, r * r, SIN).bits() ^ (shifted.bits() << 63)).as_real()
 
 
 def _near(w: Writer, x: Value, result: Value) -> Written:
-    """Return a function that turns with x, which infinities make NaN; huge numbers are left."""
+    """Return a periodic function, which is NaN at infinities; huge arguments remain for the scalar function."""
     size = w.fabs(x)
     outside = size.beyond(FAR)
     return Written(result, outside, lambda: (w.select(outside, math.nan, result), outside & (size < math.inf)))
@@ -346,7 +347,7 @@ def sin(w: Writer, x: Value) -> Written:
 
 
 def cos(w: Writer, x: Value) -> Written:
-    """Write the cosine: the sine of what is left of x over half-odd multiples of pi."""
+    """Write the cosine, as the sine of x reduced by half-odd multiples of pi."""
     shifted = w.fma(x, 1 / math.pi, 0.5) + ROUND
     return _near(w, x, _sine(w, x, shifted - ROUND - 0.5, shifted))
 
@@ -359,13 +360,15 @@ def tan(w: Writer, x: Value) -> Written:
     sine = _odd(w, r, z, SIN_SHORT)
     cosine = w.fma(z * z, w.polynomial(z, COS_SHORT), w.fma(z, -0.5, 1.0))
     turned = (shifted.bits() & 1).equals(1)
-    top, bottom = w.select(turned, -cosine, sine), w.select(turned, sine, cosine)
+    top = w.select(turned, -cosine, sine)
+    bottom = w.select(turned, sine, cosine)
     return _near(w, x, top / bottom)
 
 
 def _arctangent(w: Writer, size: Value) -> Value:
-    """Write the arctangent of a number that is not negative."""
-    far, middle = size > 2.414213562373095, size > 0.4142135623730951
+    """Write the arctangent of a nonnegative number."""
+    far = size > 2.414213562373095
+    middle = size > 0.4142135623730951
     top = w.select(far, -1.0, w.select(middle, size - 1.0, size))
     bottom = w.select(far, size, w.select(middle, size + 1.0, 1.0))
     t = top / bottom
@@ -389,7 +392,7 @@ def atan2(w: Writer, y: Value, x: Value) -> Written:
 
 
 def _arcsine(w: Writer, size: Value) -> tuple[Value, Value]:
-    """Write asin(size) where size <= 1/2, else half of acos(size); and where the latter."""
+    """Write asin(size) where size <= 1/2, else acos(size) / 2; also return where it is the latter."""
     large = size > 0.5
     z = w.select(large, w.fma(size, -0.5, 0.5), size * size)
     t = w.select(large, w.intrinsic("sqrt", z), size)
@@ -412,7 +415,7 @@ def acos(w: Writer, x: Value) -> Written:
 
 
 def _erfc_far(w: Writer, size: Value) -> Value:
-    """Write erfc of a number that is at least 1."""
+    """Write erfc of a number of at least 1."""
     x = w.select(size > 27.3, 27.3, size)
     square = -(x * x)
     parts = _powers(w, square, -w.fma(x, x, square))
@@ -437,7 +440,7 @@ def erfc(w: Writer, x: Value) -> Written:
 
 
 def cbrt(w: Writer, x: Value) -> Written:
-    """Write the cube root: a third of the exponent, then steps of Halley and Newton."""
+    """Write the cube root: an estimate from the bits, then two Halley steps and a Newton step."""
     size = w.fabs(x)
     t = w.third(size)
     for _ in range(2):
@@ -445,7 +448,8 @@ def cbrt(w: Writer, x: Value) -> Written:
         t = t * ((cube + size + size) / (cube + cube + size))
     square = t * t
     t = t - w.fma(square, t, -size) / (square * 3.0)
-    zero, outside = x.equals(0.0), (size < 2.0**-900) | size.beyond(2.0**1000)
+    zero = x.equals(0.0)
+    outside = (size < 2.0**-900) | size.beyond(2.0**1000)
     result = w.copysign(t, x)
     return Written(result, outside, lambda: (w.select(zero, x, result), outside & (size > 0.0)))
 
@@ -465,4 +469,4 @@ WRITTEN: dict[str, Callable[..., Written]] = {
         *(sin, cos, tan, atan, atan2, asin, acos, erf, erfc, cbrt, hypot),
     )
 }
-"""The functions of this module, by their names in math.h."""
+"""The functions of this module by their names in math.h."""

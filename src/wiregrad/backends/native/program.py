@@ -1,7 +1,7 @@
 """Programs: the machine code of a circuit and the buffer it works in.
 
-Stencils are laid end to end by NumPy, a few operations per kind of step and none per node. Every offset in the code
-comes from the plan, which gives out the slots of the buffer, so nothing outside it is read or written.
+NumPy copies stencils end to end, with a few operations per kind of step and none per node. Every offset in the code
+comes from the plan, which hands out the slots of the buffer, so nothing outside it is read or written.
 """
 
 from __future__ import annotations
@@ -27,52 +27,54 @@ from wiregrad.ir.op import CONSTANT_CODE, INPUT_CODE
 from wiregrad.ir.verify import check_arrays
 
 LARGEST = 2**31 - 1
-"""Offsets in the buffer and in the code are 32 bits."""
-STENCILS, LLVM = "stencils", "llvm"
-"""Who made the code of a program."""
+"""Offsets into the buffer and the code have 32 bits."""
+STENCILS = "stencils"
+"""The tier of programs made of copied stencils."""
+LLVM = "llvm"
+"""The tier of programs that LLVM compiled."""
 LINE = 64
-"""Bytes in a line of the cache, which is also the widest vector."""
+"""Bytes in a cache line, which is also the widest vector."""
 BLOCK = 16_000
-"""Stencils are laid for so many steps at a time, which fit the cache."""
+"""Stencils are copied for this many steps at a time, which fit into the cache."""
 _ONE_AT_A_TIME = threading.Lock()
-"""Stencils are made once, whichever thread needs them first."""
+"""Held while a program is built, so that two threads do not compile the same stencil."""
 
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """Machine code and what it works on.
+    """Machine code and the buffer it works on.
 
-    The buffer holds, each `lanes` wide, the inputs, the outputs, the gradient (one number per input), then constants
-    and everything between.
+    The buffer holds the inputs, the outputs, the gradient (one number per input), then constants and intermediate
+    values; each entry is `lanes` numbers wide.
     """
 
     entry: int
-    """The address where the code begins."""
+    """The address of the first instruction."""
     initial: NDArray[np.floating]
-    """The buffer to start from, with constants in place."""
+    """The initial buffer, with constants in place."""
     inputs: int
     outputs: int
     real: Real
     nodes: int
     code_bytes: int
     seconds: float
-    """How long it took to compile."""
+    """Compile time."""
     stencil_seconds: float
-    """The part of it in which stencils and the rest were made that is kept for other circuits."""
+    """The part of `seconds` spent on stencils and tables that other circuits share."""
     tier: str
-    """Who made the code: `stencils` or `llvm`."""
+    """`stencils` or `llvm`."""
     code: Any = field(repr=False)
-    """What keeps the code in memory."""
+    """The object that keeps the code in memory."""
     stream: Stream = field(repr=False)
 
     @property
     def words(self) -> int:
-        """How many numbers the buffer has room for."""
+        """The number of numbers in the buffer."""
         return len(self.initial)
 
 
 def build(circuit: Circuit, gradient: int | None = None, *, lanes: int = 1) -> Program:
-    """Compile a circuit of scalars: its values, and the gradient of the output with an index if one is given.
+    """Compile a circuit of scalars: its outputs, and, with `gradient`, the gradient of the output with that index.
 
     >>> from wiregrad.ir import parse_text
     >>> build(parse_text("input x\\ny = multiply x x\\noutput y"), 0).nodes
@@ -89,7 +91,7 @@ def build(circuit: Circuit, gradient: int | None = None, *, lanes: int = 1) -> P
 
 def _built(circuit: Circuit, gradient: int | None, lanes: int, began: float, made: float) -> Program:
     columns = circuit.columns
-    # Trust nothing: what is read must have been computed, and everything must be inside its array.
+    # Native code does no checks, so they are made here: inputs precede their readers, indices are within their arrays.
     check_arrays(columns)
     real = Real(_real_name(circuit), lanes)
     root = -1 if gradient is None else _output(columns, gradient)
@@ -98,14 +100,14 @@ def _built(circuit: Circuit, gradient: int | None, lanes: int, began: float, mad
     rules = tables(kinds if root >= 0 else kinds._replace(table=[None] * len(kinds.table)))
     made += time.perf_counter() - making
     layout = _layout(circuit, real)
-    found = plan.plan(_question(circuit, kinds, rules, root, layout))
-    if found.slots * real.width > LARGEST:
-        raise NotNativeError(f"the circuit needs {found.slots:,} numbers at a time, more than native code can reach")
-    stream = Stream(circuit, kinds, found, real, root, layout.copies)
+    buffer_plan = plan.plan(_question(circuit, kinds, rules, root, layout))
+    if buffer_plan.slots * real.width > LARGEST:
+        raise NotNativeError(f"the circuit needs a buffer of {buffer_plan.slots:,} numbers, beyond 32-bit offsets")
+    stream = Stream(circuit, kinds, buffer_plan, real, root, layout.copies)
     code, seconds = _code(stream)
     return Program(
         entry=code.address,
-        initial=_buffer(layout.head, found.slots, real),
+        initial=_buffer(layout.head, buffer_plan.slots, real),
         inputs=len(circuit.inputs),
         outputs=len(columns.outputs),
         real=real,
@@ -127,7 +129,7 @@ class _Code(Protocol):
 
 
 def _code(stream: Stream) -> tuple[_Code, float]:
-    """Return the code of a stream, and how long stencils took that are kept."""
+    """Return the code of a stream, from stencils where this machine has them, else from LLVM; and stencil seconds."""
     if not machine.has_stencils():
         return Whole(stream), 0.0
     began = time.perf_counter()
@@ -147,7 +149,7 @@ def _constants(columns: Columns, dtype: np.dtype[np.floating]) -> NDArray[np.flo
     try:
         return np.array([float(value) for value in columns.constants], dtype)
     except (TypeError, ValueError):
-        raise NotNativeError("native code has numbers and conditions for constants; this circuit has others") from None
+        raise NotNativeError("native code supports only numbers and booleans as constants") from None
 
 
 def _real_name(circuit: Circuit) -> str:
@@ -155,29 +157,31 @@ def _real_name(circuit: Circuit) -> str:
     used = [columns.type_table[k] for k in np.unique(columns.types).tolist()]
     shaped = next((kind for kind in used if kind.shape), None)
     if shaped is not None:
-        raise NotNativeError(f"native code works on scalars; this circuit has wires of {shaped}")
+        raise NotNativeError(f"native code supports scalars only; this circuit has wires of {shaped}")
     return real_of([kind.dtype for kind in used])
 
 
 class _Layout(NamedTuple):
-    """The beginning of the buffer: what stands there, and who has a slot in it."""
+    """The beginning of the buffer: its initial contents, and the nodes whose slot is there."""
 
     head: NDArray[np.floating]
     values: NDArray[np.int32]
     gradients: NDArray[np.int32]
     copies: list[tuple[int, int]]
-    """Outputs that have their slot elsewhere, and the slot they are copied to."""
+    """Outputs whose value is in another slot, and the slot that they are copied to."""
 
 
 def _layout(circuit: Circuit, real: Real) -> _Layout:
-    columns, n = circuit.columns, circuit.size
-    inputs, m = np.flatnonzero(columns.codes == INPUT_CODE), len(columns.outputs)
+    columns = circuit.columns
+    inputs = np.flatnonzero(columns.codes == INPUT_CODE)
     count = len(inputs)
-    values, gradients = np.full(n, -1, np.int32), np.full(n, -1, np.int32)
+    m = len(columns.outputs)
+    values = np.full(circuit.size, -1, np.int32)
+    gradients = np.full(circuit.size, -1, np.int32)
     values[inputs] = np.arange(count)
     gradients[inputs] = np.arange(count) + count + m
     constants = _constants(columns, real.dtype)
-    # By their bits, since 0.0 and -0.0 are equal.
+    # Compared by their bits, because 0.0 == -0.0.
     bits, places = np.unique(constants.view(f"u{real.size}"), return_inverse=True)
     values[columns.constant_nodes] = 2 * count + m + places.reshape(-1)
     copies = list[tuple[int, int]]()
@@ -215,38 +219,39 @@ def _question(
 
 
 def _laid(stream: Stream, library: Library, made: list[Stencil]) -> memory.Code:
-    """Lay the stencils of a stream end to end, behind their constants, and fill their holes."""
+    """Copy the stencils of a stream end to end, behind their constants, and fill their holes."""
     pool, bases = library.constants(made)
-    texts, holes = [stencil.code for stencil in made], _Holes(made, bases)
+    texts = [stencil.code for stencil in made]
+    holes = _Holes(made, bases)
     ends = np.cumsum(np.array([len(text) for text in texts])[stream.which]) + len(pool)
     if ends[-1] > LARGEST:
-        raise NotNativeError(f"the circuit needs {ends[-1]:,} bytes of machine code, more than can be jumped over")
+        raise NotNativeError(f"the circuit needs {ends[-1]:,} bytes of machine code, beyond 32-bit offsets")
     starts = np.concatenate([[len(pool)], ends[:-1]])
     code = memory.Code(int(ends[-1]))
-    written = code.writable()
-    written[: len(pool)] = np.frombuffer(pool, np.uint8)
+    target = code.writable()
+    target[: len(pool)] = np.frombuffer(pool, np.uint8)
     for first in range(0, len(stream), BLOCK):
         steps = slice(first, first + BLOCK)
-        laid = b"".join(map(texts.__getitem__, stream.which[steps].tolist()))
-        written[starts[first] : starts[first] + len(laid)] = np.frombuffer(laid, np.uint8)
-        holes.fill(written, stream, steps, starts[steps])
-    del written
+        block = b"".join(map(texts.__getitem__, stream.which[steps].tolist()))
+        target[starts[first] : starts[first] + len(block)] = np.frombuffer(block, np.uint8)
+        holes.fill(target, stream, steps, starts[steps])
+    del target
     code.seal()
     code.address += len(pool)
     return code
 
 
 class _Holes:
-    """The holes of some stencils, one after the other: where each is, what belongs there, and what is added to that."""
+    """The holes of some stencils in one table: the place of each, the operand that fills it, and the addend."""
 
     def __init__(self, made: list[Stencil], bases: dict[int, int]) -> None:
-        found = list[tuple[int, int, int]]()
+        entries = list[tuple[int, int, int]]()
         self.counts = np.array([len(stencil.holes) + len(stencil.constants) for stencil in made])
         self.first = np.cumsum(self.counts) - self.counts
         for stencil in made:
-            found += stencil.holes
-            found += [(place, CONSTANT, bases[chunk] + target - place) for place, chunk, target in stencil.constants]
-        self.places, self.holes, added = np.ascontiguousarray(np.array(found, np.int64).reshape(-1, 3).T)
+            entries += stencil.holes
+            entries += [(place, CONSTANT, bases[chunk] + target - place) for place, chunk, target in stencil.constants]
+        self.places, self.holes, added = np.ascontiguousarray(np.array(entries, np.int64).reshape(-1, 3).T)
         self.added = added.astype(np.int32)
 
     def fill(self, code: NDArray[np.uint8], stream: Stream, steps: slice, starts: NDArray[np.int64]) -> None:
@@ -256,12 +261,13 @@ class _Holes:
         ends = np.cumsum(counts)
         owners = np.repeat(np.arange(len(which)), counts)
         number = np.arange(len(owners)) - (ends - counts)[owners] + self.first[which][owners]
-        holes, starts = self.holes[number], starts[owners]
+        holes = self.holes[number]
+        starts = starts[owners]
         offsets = stream.offsets(steps, owners, holes)
         constants = np.flatnonzero(holes == CONSTANT)
         offsets[constants] = -starts[constants]
         offsets += self.added[number]
-        # Holes stand at any address, aligned or not.
+        # A hole can be at any address, so the words of this view overlap.
         words = np.ndarray((len(code) - 3,), np.int32, code, strides=(1,))
         words[starts + self.places[number]] = offsets
 
@@ -273,9 +279,9 @@ def _buffer(head: NDArray[np.floating], slots: int, real: Real) -> NDArray[np.fl
 
 
 def aligned(numbers: NDArray[np.floating]) -> NDArray[np.floating]:
-    """Return a copy that begins at a line of the cache, as vectors want it."""
+    """Return a copy that begins at a cache line, as vector loads need it."""
     raw = np.empty(numbers.nbytes + LINE, np.uint8)
     skip = -raw.ctypes.data % LINE
-    found = raw[skip : skip + numbers.nbytes].view(numbers.dtype)
-    found[:] = numbers
-    return found
+    copy = raw[skip : skip + numbers.nbytes].view(numbers.dtype)
+    copy[:] = numbers
+    return copy

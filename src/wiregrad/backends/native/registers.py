@@ -1,9 +1,9 @@
-"""Registers: which numbers are handed from stencil to stencil instead of through the buffer.
+"""Register allocation: which numbers pass from stencil to stencil in a register instead of through the buffer.
 
-A number that is read again soon is given a register from the step that writes it to the step that reads it. Where there
-are too few, the one that would be held longest goes without. A step that calls a function loses all registers, so
-nothing is kept across one. What goes through the buffer is there about eight cycles later, which is longer than a sum
-takes: circuits of plain arithmetic are as fast as their longest chain of steps, and this shortens it.
+A number that is read again soon gets a register from the step that writes it to the step that reads it. Where there are
+too few, the one that would be held longest goes without. A step that calls a function loses all registers, so nothing
+is held across a call. A number that goes through the buffer can be read about eight cycles later, longer than an
+addition takes. The longest chain of steps bounds circuits of plain arithmetic, and registers shorten it.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ from wiregrad.backends.native.loops import Loops
 from wiregrad.backends.native.stencils import REGISTERS
 
 WINDOW = 36
-"""For how many steps a register is held at most."""
-LONG, FEW = 6_000, 3
-"""In programs of more steps so few registers are used: others would bring many more stencils, and little speed."""
+"""Maximum number of steps for which a register is held."""
+LONG = 6_000
+"""Programs with more steps than this use only `FEW` registers: more would need many more stencils for little speed."""
+FEW = 3
 
 
 def losses(calling: NDArray[np.bool_]) -> NDArray[np.int32]:
-    """Return how often registers were lost before each step; `calling` says of each whether it calls a function.
+    """Return how often registers were lost before each step; `calling` says whether a step calls a function.
 
     >>> losses(np.array([False, True, False])).tolist()
     [0, 0, 1, 1]
@@ -37,30 +38,32 @@ def losses(calling: NDArray[np.bool_]) -> NDArray[np.int32]:
 def near(starts: NDArray[np.int32], ends: NDArray[np.int32], lost: NDArray[np.int32]) -> NDArray[np.bool_]:
     """Return which numbers, written at `starts`, can still be in a register at `ends`.
 
-    `lost` is what `losses` returns. A number that is never read has an end before its start.
+    `lost` is the result of `losses`. A number that is never read has an end before its start.
 
     >>> lost = losses(np.array([False, True, False]))
     >>> near(np.array([0, 1, 0], np.int32), np.array([2, 2, 1], np.int32), lost).tolist()
     [False, True, True]
     """
     soon = (ends > starts) & (ends - starts <= WINDOW)
-    # A number is written after its own step's call, and read before its reader's.
+    # A number is written after the call of its own step, and read before the call of its reader.
     kept: NDArray[np.bool_] = lost[np.where(soon, ends, 0)] == lost[np.where(soon, starts + 1, 0)]
     return soon & kept
 
 
 def assigned(starts: NDArray[np.int32], ends: NDArray[np.int32], steps: int = 0) -> NDArray[np.uint8]:
-    """Return a register, from 1, for numbers written at `starts` (in order) and read last at `ends`; 0: none.
+    """Return registers, counted from 1, for numbers written at `starts` (in order) and last read at `ends`; 0: none.
 
-    A number that wants none has the end -1. `steps` says how long the program is.
+    A number that needs no register has the end -1. `steps` is the length of the program.
 
     >>> assigned(np.array([0, 1, 2], np.int32), np.array([2, -1, 3], np.int32)).tolist()
     [1, 0, 1]
     """
-    begun, wanted = np.ascontiguousarray(starts, np.int32), np.ascontiguousarray(ends, np.int32)
-    found, count = np.zeros(len(starts), np.uint8), FEW if steps > LONG else REGISTERS
-    _native()[0](len(starts), begun.ctypes.data, wanted.ctypes.data, found.ctypes.data, count)
-    return found
+    first = np.ascontiguousarray(starts, np.int32)
+    last = np.ascontiguousarray(ends, np.int32)
+    registers = np.zeros(len(starts), np.uint8)
+    count = FEW if steps > LONG else REGISTERS
+    _native()[0](len(starts), first.ctypes.data, last.ctypes.data, registers.ctypes.data, count)
+    return registers
 
 
 def following(names: NDArray[np.int32], most: int) -> NDArray[np.int32]:
@@ -71,22 +74,23 @@ def following(names: NDArray[np.int32], most: int) -> NDArray[np.int32]:
     >>> following(np.array([0, 1, -1, 0], np.int32), 2).tolist()
     [3, -1, -1, -1]
     """
-    given, seen = np.ascontiguousarray(names, np.int32), np.full(most, -1, np.int32)
-    found = np.full(len(names), -1, np.int32)
-    _native()[1](len(names), given.ctypes.data, seen.ctypes.data, found.ctypes.data)
-    return found
+    entries = np.ascontiguousarray(names, np.int32)
+    seen = np.full(most, -1, np.int32)
+    successors = np.full(len(names), -1, np.int32)
+    _native()[1](len(names), entries.ctypes.data, seen.ctypes.data, successors.ctypes.data)
+    return successors
 
 
 def prepare() -> None:
-    """Have the loops compiled, which is done once."""
+    """Compile the loops, unless that was done before."""
     _native()
 
 
 @cache
 def _native() -> list[Any]:
     assign, follow = machine.compiled(f"{_assign()}\n{_follow()}", "assign", "follow", level=1)
-    given = [ctypes.c_int64, *[ctypes.c_void_p] * 3]
-    return [ctypes.CFUNCTYPE(None, *given, ctypes.c_int64)(assign), ctypes.CFUNCTYPE(None, *given)(follow)]
+    parameters = [ctypes.c_int64, *[ctypes.c_void_p] * 3]
+    return [ctypes.CFUNCTYPE(None, *parameters, ctypes.c_int64)(assign), ctypes.CFUNCTYPE(None, *parameters)(follow)]
 
 
 def _assign() -> str:
@@ -109,7 +113,7 @@ def _assign() -> str:
 
 
 def _choose(w: Loops, k: str) -> None:
-    """Choose the first register that is free, or take the one held longest away if that is longer than needed here."""
+    """Write the choice of a register: the first free one, else the one held longest if that is longer than needed."""
     w.set("chosen", "-1")
     w.set("longest", "0")
     with w.loop("0", "%count", down=True) as register:

@@ -1,8 +1,8 @@
-"""A builtin that replays a recording: floats in, native code, a look at what steered Python, floats out or None.
+"""A builtin that replays a recording in native code: it takes floats and returns floats, or None if a branch flips.
 
-It is called with exact floats, as many as there are inputs; given anything else it answers None too, as if a branch had
-flipped, and the caller finds another way. Kept true: the result is allocated first, so between writing the inputs and
-reading the results nothing is collected and no Python code runs; with the GIL held, one buffer serves all threads.
+It takes exact floats, one per input; for anything else it returns None too, as if a branch had flipped, and the caller
+calls the function itself. Kept true: the result is allocated first, so between writing the inputs and reading the
+results no garbage is collected and no Python code runs; with the GIL held, one buffer serves all threads.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from wiregrad.backends.native.program import Program, aligned
 
 NAMES = """PyBytes_AsString PyFloat_AsDouble PyFloat_FromDouble PyTuple_New PyTuple_SetItem Py_DecRef
 Py_IncRef""".split()
-"""Functions of Python's that the native one calls."""
+"""Functions of CPython's C API that the native function calls."""
 
 TEXT = Template("""
 define ptr @replay(ptr %self, ptr %args, i64 %nargs) {
@@ -129,9 +129,10 @@ class Fields(ctypes.Structure):
 
 
 def builtin(program: Program, results: int, expected: bytes, *, gradient: bool) -> Callable[..., Any]:
-    """Return the builtin for a program in doubles: its first outputs are results, the others carry what is expected."""
+    """Return the builtin for a program in double: the first outputs are results, the others must equal `expected`."""
     check_python()
-    working, bits = aligned(program.initial), np.frombuffer(expected or bytes(8), np.int64)
+    working = aligned(program.initial)
+    bits = np.frombuffer(expected or bytes(8), np.int64)
     fields = Fields(
         enter=machine.enter_address(),
         code=program.entry,
@@ -148,7 +149,9 @@ def builtin(program: Program, results: int, expected: bytes, *, gradient: bool) 
 
 @cache
 def _method() -> Method:
-    doc = "replay($self, /, *inputs)\n--\n\nReturn the results at these inputs, None if Python was steered another way."
+    doc = (
+        "replay($self, /, *inputs)\n--\n\nReturn the results at these inputs, None if Python would branch differently."
+    )
     return Method(b"replay", machine.compiled(_text(), "replay")[0], calls.FASTCALL, doc.encode())
 
 

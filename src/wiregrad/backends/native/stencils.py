@@ -1,7 +1,8 @@
-"""Stencils: the machine code of one kind of node, forward or backward, with holes where operands stand.
+"""Stencils: the machine code of one kind of step, forward or backward, with holes in place of its operands.
 
-LLVM compiles each kind once, from the op's own text and rule. A stencil ends where the next one begins; its holes are
-offsets into the working buffer, and offsets to constants that stand in front of the code.
+LLVM compiles each kind once, from the C text and the rule in the op's record. Copied stencils follow each other
+directly, so the end of one is the beginning of the next. Holes are filled with offsets into the working buffer, and
+with offsets to constants that precede the code.
 """
 
 from __future__ import annotations
@@ -27,20 +28,33 @@ from wiregrad.ir import Op
 from wiregrad.ops.expressions import Tree
 
 MOST_INPUTS = 6
-OUTPUT, ARRIVED = MOST_INPUTS, MOST_INPUTS + 1
+"""Maximum number of inputs of a node; hole k is the value of input k."""
+OUTPUT = MOST_INPUTS
+"""The hole of the output's value."""
+ARRIVED = MOST_INPUTS + 1
+"""The hole of the upstream gradient."""
 GRADIENTS = MOST_INPUTS + 2
-"""Holes: the value of input k is hole k, then the output, what arrived from upstream, and the gradient of input k."""
+"""The hole of the gradient of input 0; those of the other inputs follow."""
 HOLES = GRADIENTS + MOST_INPUTS
+"""The number of holes."""
 CONSTANT = -1
-"""Stands for a hole that leads to a constant in front of the code."""
-STORE, ADD, MERGE = 1, 2, 3
-"""How something sent meets the gradient that is there: none yet, one that is present, one that may be absent."""
-_ABSOLUTE, _RELATIVE, _JUMP = (10, 11), 2, 4
-"""Relocations of x86-64: 32 bits (offsets are small enough for either sign), relative to the instruction, jump."""
+"""Marks a hole for the offset to a constant in front of the code."""
+STORE = 1
+"""Store a sent gradient: there is none yet."""
+ADD = 2
+"""Add a sent gradient to the one that is present."""
+MERGE = 3
+"""Add a sent gradient to one that may be absent."""
+_ABSOLUTE = (10, 11)
+"""x86-64 relocations to an absolute 32-bit address; offsets are small enough for either sign."""
+_RELATIVE = 2
+"""The x86-64 relocation relative to the instruction."""
+_JUMP = 4
+"""The x86-64 relocation of a jump or call."""
 
 
 class Kind(NamedTuple):
-    """What nodes have in common that share stencils: op, kink mode, types, and constants that are written in."""
+    """What nodes that share stencils have in common: op, kink mode, types, and inlined constants."""
 
     op: Op
     mode: int
@@ -49,32 +63,32 @@ class Kind(NamedTuple):
     constants: tuple[tuple[int, float, bool], ...] = ()
 
     def rule(self, moving: int) -> Rule:
-        """Return what such a node sends to the inputs whose bits are set, last input first."""
+        """Return what such a node sends to the inputs whose bits are set in `moving`, last input first."""
         slots = tuple(slot for slot in reversed(range(len(self.types))) if moving >> slot & 1)
         settings = self.op.settings
         return rule_of(Case(self.op, settings, self.mode, slots, self.types, self.type, False, False, self.constants))
 
     def form(self) -> Form:
-        """Return what the node computes."""
-        given = {slot: value for slot, value, _ in self.constants}
+        """Return the expression that the node computes."""
+        constants = {slot: value for slot, value, _ in self.constants}
         operands: list[Form] = [
-            Constant(kind.dtype.type(given[k]), kind) if k in given else Slot(k, kind)
+            Constant(kind.dtype.type(constants[k]), kind) if k in constants else Slot(k, kind)
             for k, kind in enumerate(self.types)
         ]
         return tidied(self.op, tuple(operands), self.type)
 
 
 class Back(NamedTuple):
-    """A backward stencil: the kind of node, whether what arrives may be absent, and how each input is served."""
+    """A backward step: the kind of node, whether the upstream gradient may be absent, and how each input is met."""
 
     kind: Kind
     masked: bool
     ways: tuple[int, ...]
-    """Per input 0 (nothing is sent), STORE, ADD or MERGE."""
+    """For each input 0 (nothing is sent), STORE, ADD or MERGE."""
 
 
 class Plain(NamedTuple):
-    """A stencil that belongs to no node: `begin`, `seed`, `zero`, `settle`, `copy` or `return`."""
+    """A step that belongs to no node: `begin`, `seed`, `zero`, `settle`, `copy` or `return`."""
 
     name: str
 
@@ -83,27 +97,27 @@ Key = Kind | Back | Plain
 
 
 class Placed(NamedTuple):
-    """A stencil: what a step does, which registers it reads and writes, and what it leaves in the buffer.
+    """The key of a stencil: what the step does, which registers it reads and writes, and what it stores in the buffer.
 
-    Registers count from 1; 0 is none. A step that calls a function loses those it does not write.
+    Registers count from 1; 0 means none. A step that calls a function loses the registers that it does not write.
     """
 
     key: Key
     reads: tuple[int, ...] = ()
-    """The registers of the operands; for a step back, of what arrived, then of the gradient of each input so far."""
+    """The registers of the operands; in a backward step, of the upstream gradient, then of each input's gradient."""
     writes: tuple[int, ...] = ()
-    """The register for the output; for a step back, for the gradient of each input."""
+    """The register of the output; in a backward step, of the gradient of each input."""
     stored: tuple[bool, ...] = (True,)
-    """Whether the output, or the gradient of each input, goes to the buffer."""
+    """Whether the output, or the gradient of each input, is stored in the buffer."""
 
 
 HANDED = ("ptr %base", "i64 %absent", "i64 %unused", "i64 %idle", "ptr %w")
-"""What every stencil finds in registers and hands on: the buffer and the bits of an absent gradient, in registers that
-calls leave alone; then the buffer in one whose instructions are shorter, which comes after two that have no use."""
+"""The parameters that every stencil receives in registers and passes on: the buffer and the bits of an absent gradient,
+in registers that calls preserve; two unused ones; and the buffer again, in a register with shorter instructions."""
 REGISTERS = 8
-"""How many numbers are handed on in registers."""
+"""The number of registers in which stencils pass numbers on."""
 WITHIN = REGISTERS + 1
-"""Stands for the register of what a step hands to itself: a gradient that two of its inputs have in common."""
+"""Marks a gradient that a step passes to itself, because two of its inputs are the same node."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,23 +126,23 @@ class Stencil:
 
     code: bytes
     holes: tuple[tuple[int, int, int], ...]
-    """Where a hole is, which operand belongs there, and what is added to its offset."""
+    """The place of each hole, the operand that fills it, and the addend."""
     constants: tuple[tuple[int, int, int], ...]
-    """Where an offset to a constant is, which chunk the constant stands in, and where, as seen from that place."""
+    """The place of each offset to a constant, the chunk that holds the constant, and the constant's offset in it."""
 
 
 @dataclass
 class Library:
-    """The stencils made so far, for one type of number, and the constants they read."""
+    """The stencils compiled so far, for one type of number, and the constants that they read."""
 
     real: Real
     stencils: dict[Placed, Stencil] = field(default_factory=dict)
     chunks: list[bytes] = field(default_factory=list)
     ways: dict[str, int] = field(default_factory=dict)
-    """The chunk that leads to a function, by its symbol."""
+    """The chunk with the jump to a function, by the symbol of the function."""
 
     def need(self, keys: Iterable[Placed]) -> list[Stencil]:
-        """Return stencils by their keys, making those that are not there yet."""
+        """Return stencils by their keys, compiling those that are missing."""
         wanted = list(keys)
         missing = [key for key in dict.fromkeys(wanted) if key not in self.stencils]
         if missing:
@@ -136,8 +150,9 @@ class Library:
         return [self.stencils[key] for key in wanted]
 
     def constants(self, made: Sequence[Stencil]) -> tuple[bytes, dict[int, int]]:
-        """Return the constants that some stencils read, and where each chunk of them begins."""
-        pool, bases = bytearray(), dict[int, int]()
+        """Return the constants that some stencils read, and the offset of each chunk of them."""
+        pool = bytearray()
+        bases = dict[int, int]()
         for chunk in sorted({chunk for stencil in made for _, chunk, _ in stencil.constants}):
             bases[chunk] = len(pool)
             pool += self.chunks[chunk] + bytes(-len(self.chunks[chunk]) % 64)
@@ -145,8 +160,8 @@ class Library:
 
     def _made(self, keys: Sequence[Placed]) -> list[Stencil]:
         bodies = list[str]()
-        given = ", ".join([*HANDED, *(f"{self.real.type} %r{k}" for k in range(1, REGISTERS + 1))])
-        declared = {f"declare preserve_nonecc void @next({re.sub(' %[a-z0-9]+', '', given)})"}
+        parameters = ", ".join([*HANDED, *(f"{self.real.type} %r{k}" for k in range(1, REGISTERS + 1))])
+        declared = {f"declare preserve_nonecc void @next({re.sub(' %[a-z0-9]+', '', parameters)})"}
         for number, placed in enumerate(keys):
             emitter = Emitter(self.real, call_symbol)
             access = _Holes(emitter, placed)
@@ -155,7 +170,7 @@ class Library:
             end = f"  musttail call preserve_nonecc void @next({access.handed_on()})\n"
             end = "" if placed.key == Plain("return") else end
             body = "\n".join(emitter.lines)
-            bodies.append(f"define preserve_nonecc void @s{number}({given}) {{\n{body}\n{end}  ret void\n}}")
+            bodies.append(f"define preserve_nonecc void @s{number}({parameters}) {{\n{body}\n{end}  ret void\n}}")
         holes = [f"@h{k} = external dso_local global i8" for k in range(HOLES)]
         text = "\n".join([f'target triple = "{machine.TRIPLE}"', *holes, *sorted(declared), *bodies])
         module = machine.llvm().parse_assembly(text)
@@ -163,7 +178,7 @@ class Library:
         return self._read(machine.target(stencils=True).emit_object(module), len(keys))
 
     def _read(self, binary: bytes, count: int) -> list[Stencil]:
-        """Take the object file apart."""
+        """Extract the stencils from an object file."""
         from elftools.elf.elffile import ELFFile  # noqa: PLC0415  # only native code needs it
 
         elf: Any = ELFFile(io.BytesIO(binary))
@@ -172,18 +187,12 @@ class Library:
         text = elf.get_section_by_name(".text").data()
         symbols = elf.get_section_by_name(".symtab")
         spans = {symbol.name: (symbol["st_value"], symbol["st_size"]) for symbol in symbols.iter_symbols()}
-        found = sorted((*spans[f"s{number}"], number) for number in range(count))
-        entries = list[Any]()
-        relocations = elf.get_section_by_name(".rela.text")
-        for entry in relocations.iter_relocations() if relocations else ():
-            symbol = symbols.get_symbol(entry["r_info_sym"])
-            entries.append((entry["r_offset"], entry["r_info_type"], entry["r_addend"], symbol))
-            if symbol.name.startswith(SYMBOL) and symbol.name not in self.ways:
-                self.ways[symbol.name] = self._chunk(_way(int(symbol.name[len(SYMBOL) :])))
+        functions = sorted((*spans[f"s{number}"], number) for number in range(count))
+        entries = self._collect_relocations(elf, symbols)
         chunks.update(self.ways)
-        entries.sort(key=lambda entry: entry[0])
-        stencils, at = dict[int, Stencil](), 0
-        for start, size, number in found:
+        stencils = dict[int, Stencil]()
+        at = 0
+        for start, size, number in functions:
             inside = []
             while at < len(entries) and entries[at][0] < start + size:
                 inside.append(entries[at])
@@ -191,8 +200,20 @@ class Library:
             stencils[number] = _stencil(text[start : start + size], start, inside, chunks)
         return [stencils[number] for number in range(count)]
 
+    def _collect_relocations(self, elf: Any, symbols: Any) -> list[Any]:
+        """Return the relocations in the order of their places; every called function gets a chunk with a jump to it."""
+        entries = list[Any]()
+        relocations = elf.get_section_by_name(".rela.text")
+        for entry in relocations.iter_relocations() if relocations else ():
+            symbol = symbols.get_symbol(entry["r_info_sym"])
+            entries.append((entry["r_offset"], entry["r_info_type"], entry["r_addend"], symbol))
+            if symbol.name.startswith(SYMBOL) and symbol.name not in self.ways:
+                self.ways[symbol.name] = self._chunk(_way(int(symbol.name[len(SYMBOL) :])))
+        entries.sort(key=lambda entry: entry[0])
+        return entries
+
     def _chunk(self, data: bytes) -> int:
-        """Keep constants and return the number of their chunk."""
+        """Store constants and return the number of their chunk."""
         self.chunks.append(data)
         return len(self.chunks) - 1
 
@@ -202,10 +223,10 @@ _Chunks = dict[int | str, int]
 
 
 def _way(address: int) -> bytes:
-    """Return code that goes on at an address.
+    """Return machine code that jumps to an address.
 
-    A stencil calls it by an offset, which the processor knows when it reads the call: in large circuits each call is
-    made once, and the processor would find out late where one by address leads.
+    A stencil calls this jump by a relative offset, which the processor knows when it decodes the call. In a large
+    circuit each call runs only once, so the target of an indirect call would be mispredicted.
     """
     return bytes.fromhex("ff25 00000000") + address.to_bytes(8, "little")
 
@@ -214,11 +235,12 @@ def _stencil(code: bytes, start: int, entries: list[Any], chunks: _Chunks) -> St
     """Return a stencil from its bytes and relocations."""
     jumps = [offset - start for offset, kind, _, symbol in entries if symbol.name == "next" and kind == _JUMP]
     size = len(code)
-    # The closing jump leads to where the next stencil is laid anyway.
+    # The closing jump is dropped: the next stencil follows directly.
     if jumps and jumps[-1] == size - 4 and code[size - 5] == 0xE9:
         size -= 5
     body = np.frombuffer(code[:size], np.uint8).copy()
-    holes, constants = list[tuple[int, int, int]](), list[tuple[int, int, int]]()
+    holes = list[tuple[int, int, int]]()
+    constants = list[tuple[int, int, int]]()
     for offset, kind, addend, symbol in entries:
         place = offset - start
         if symbol.name == "next":
@@ -237,22 +259,23 @@ def _stencil(code: bytes, start: int, entries: list[Any], chunks: _Chunks) -> St
 
 
 class Access(Protocol):
-    """How the steps of a program reach the working buffer."""
+    """How the steps of a program read and write the working buffer."""
 
     def load(self, hole: int) -> str:
-        """Return the bits that stand where a hole points."""
+        """Write the load of the bits that a hole points to."""
 
     def store(self, hole: int, bits: str) -> None:
-        """Put bits where a hole points."""
+        """Write the store of bits where a hole points to."""
 
 
 class _Holes:
-    """Access through holes that are filled in later, and through registers."""
+    """Access through registers, and through holes that are filled later."""
 
     def __init__(self, emitter: Emitter, placed: Placed) -> None:
-        self.emitter, self.real = emitter, emitter.real
+        self.emitter = emitter
+        self.real = emitter.real
+        # The hole of the upstream gradient is followed by those of the inputs' gradients.
         first, write = (ARRIVED, GRADIENTS) if isinstance(placed.key, Back) else (0, OUTPUT)
-        # What arrived is followed by the gradients.
         self._found = {first + k: register for k, register in enumerate(placed.reads) if register}
         self._registers = {write + k: register for k, register in enumerate(placed.writes) if register}
         self._left = {write + k for k, stored in enumerate(placed.stored) if stored}
@@ -275,17 +298,17 @@ class _Holes:
             self.emitter.say(f"store {self.real.bits} {bits}, ptr {self._address(hole)}, align {self.real.width}")
 
     def handed_on(self) -> str:
-        """Return what the next stencil is given: the buffer and the newest numbers."""
+        """Return the arguments of the next stencil: the buffer and the newest numbers."""
         numbers = [self._new.get(k, "poison" if self._calls else f"%r{k}") for k in range(1, REGISTERS + 1)]
-        given = [f"{self.real.type} {number}" for number in numbers]
+        arguments = [f"{self.real.type} {number}" for number in numbers]
         if self._begins:
             absent = self.real.absent if self.real.bits == "i64" else "poison"
-            return ", ".join([HANDED[0], f"i64 {absent}", *HANDED[2:], *given])
-        return ", ".join([*HANDED[:-1], f"ptr {self._buffer}", *given])
+            return ", ".join([HANDED[0], f"i64 {absent}", *HANDED[2:], *arguments])
+        return ", ".join([*HANDED[:-1], f"ptr {self._buffer}", *arguments])
 
     @property
     def _buffer(self) -> str:
-        # A called function may change the short register, not the other one.
+        # A called function may change the register of %w, but preserves that of %base.
         return "%base" if self.emitter.called else "%w"
 
     def _address(self, hole: int) -> str:
@@ -293,7 +316,7 @@ class _Holes:
 
 
 class _Nowhere:
-    """Access to nothing: for finding out what a step does."""
+    """Access to no buffer, for a dry run of a step."""
 
     def __init__(self, emitter: Emitter) -> None:
         self.emitter = emitter
@@ -307,14 +330,14 @@ class _Nowhere:
 
 @cache
 def calls(key: Key, real: Real) -> bool:
-    """Return whether a step calls a function, so that registers are lost."""
+    """Return whether a step calls a function, which loses all registers."""
     emitter = Emitter(real, call_vector)
     write(emitter, key, _Nowhere(emitter))
     return emitter.called
 
 
 def write(emitter: Emitter, key: Key, access: Access) -> None:
-    """Write what one step does."""
+    """Write the instructions of one step."""
     match key:
         case Kind():
             _forward(emitter, key, access)
@@ -336,19 +359,19 @@ def slots_read(forms: Iterable[Form | None]) -> frozenset[int]:
 
 @cache
 def _computed(kind: Kind) -> tuple[Tree, tuple[int, ...]]:
-    """Return what a kind of node computes, and the inputs it reads."""
+    """Return the expression of a kind of node, and the inputs it reads."""
     form = kind.form()
     return lowered(form), tuple(sorted(slots_of(form)))
 
 
 def _forward(emitter: Emitter, kind: Kind, access: Access) -> None:
     tree, slots = _computed(kind)
-    given = {str(k): _read(emitter, access, k, kind.types[k]) for k in slots}
-    access.store(OUTPUT, emitter.bits_of(emitter.number(emitter.tree(tree, given))))
+    operands = {str(k): _read(emitter, access, k, kind.types[k]) for k in slots}
+    access.store(OUTPUT, emitter.bits_of(emitter.number(emitter.tree(tree, operands))))
 
 
 class Sending(NamedTuple):
-    """What a backward step computes: the slots it reads, what several wires use, and each wire's value and mask."""
+    """The expressions of a backward step: the slots it reads, shared subexpressions, and each wire's value and mask."""
 
     needed: frozenset[int]
     shared: tuple[Tree, ...]
@@ -357,7 +380,7 @@ class Sending(NamedTuple):
 
 @cache
 def sending(kind: Kind, moving: int) -> Sending:
-    """Return what the backward step of a kind computes, for the inputs whose bits are set."""
+    """Return the expressions of a kind's backward step, for the inputs whose bits are set in `moving`."""
     rule = kind.rule(moving)
     forms = [*rule.shared, *(form for one in rule.sent for form in (one.value, one.mask))]
     sent = [(one.slot, lowered(one.value), None if one.mask is None else lowered(one.mask)) for one in rule.sent]
@@ -365,36 +388,39 @@ def sending(kind: Kind, moving: int) -> Sending:
 
 
 def _backward(emitter: Emitter, back: Back, access: Access) -> None:
-    """Write what a node sends back, and how it meets what came back before."""
-    kind, real, count = back.kind, emitter.real, len(back.ways)
-    found = sending(kind, sum(1 << slot for slot, way in enumerate(back.ways) if way))
-    given = {str(k): _read(emitter, access, k, kind.types[k]) for k in range(count) if k in found.needed}
-    if count in found.needed:
-        given[str(count)] = _read(emitter, access, OUTPUT, kind.type)
+    """Write what a node sends back, and how that meets the gradients of its inputs."""
+    kind = back.kind
+    real = emitter.real
+    count = len(back.ways)
+    trees = sending(kind, sum(1 << slot for slot, way in enumerate(back.ways) if way))
+    operands = {str(k): _read(emitter, access, k, kind.types[k]) for k in range(count) if k in trees.needed}
+    if count in trees.needed:
+        operands[str(count)] = _read(emitter, access, OUTPUT, kind.type)
     bits = access.load(ARRIVED)
-    given[str(count + 1)] = Value(emitter.real_of(bits))
+    operands[str(count + 1)] = Value(emitter.real_of(bits))
     present = emitter.new(f"icmp ne {real.bits} {bits}, {emitter.absent}") if back.masked else None
-    for k, tree in enumerate(found.shared):
-        given[str(count + 3 + k)] = emitter.tree(tree, given)
+    for k, tree in enumerate(trees.shared):
+        operands[str(count + 3 + k)] = emitter.tree(tree, operands)
     ready = [
-        (slot, emitter.number(emitter.tree(value, given)), _both(emitter, given, mask, present))
-        for slot, value, mask in found.sent
+        (slot, emitter.number(emitter.tree(value, operands)), _both(emitter, operands, mask, present))
+        for slot, value, mask in trees.sent
     ]
     for slot, value, there in ready:
         _meet(emitter, access, GRADIENTS + slot, back.ways[slot], value, there)
 
 
-def _both(emitter: Emitter, given: dict[str, Value], mask: Tree | None, present: str | None) -> str | None:
-    """Return where something sent is present: where the op lets it through, if it arrived at all."""
-    own = None if mask is None else emitter.truth(emitter.tree(mask, given))
+def _both(emitter: Emitter, operands: dict[str, Value], mask: Tree | None, present: str | None) -> str | None:
+    """Return where a sent gradient is present: where the op lets it through and the upstream gradient is present."""
+    own = None if mask is None else emitter.truth(emitter.tree(mask, operands))
     if own is None or present is None:
         return present if own is None else own
     return emitter.new(f"and {emitter.real.condition} {own}, {present}")
 
 
 def _meet(emitter: Emitter, access: Access, hole: int, way: int, value: str, there: str | None) -> None:
-    """Write how something sent meets the gradient that is there; what is not present changes nothing."""
-    real, sent = emitter.real, emitter.bits_of(value)
+    """Write how a sent gradient meets the gradient that is there; an absent one changes nothing."""
+    real = emitter.real
+    sent = emitter.bits_of(value)
     if way == STORE:
         access.store(hole, sent if there is None else emitter.select(there, sent, emitter.absent, real.bits))
         return
@@ -423,5 +449,5 @@ def _plain(emitter: Emitter, name: str, access: Access) -> None:
 
 @cache
 def library(real: Real) -> Library:
-    """Return the stencils for a type of number."""
+    """Return the stencil library for a type of number."""
     return Library(real)

@@ -1,4 +1,4 @@
-"""The steps of a program in the order they run, and the slots each of them uses: what both tiers are made from."""
+"""The steps of a program in the order in which they run, with the slots that each uses; both tiers are made from it."""
 
 from __future__ import annotations
 
@@ -28,25 +28,36 @@ from wiregrad.ir import Circuit
 
 
 class Stream:
-    """What a program does, step by step: which stencil, and whose slots belong into its holes.
+    """The steps of a program: the stencil of each, and the subject whose slots fill its holes.
 
-    Forward in order, then the seed, then backward in reverse; a subject is a node, or for a step that belongs to none
-    the slot it reads and the slot it writes. A number that is read again soon has a register, and one that is read from
-    its register alone is not written to the buffer.
+    Forward steps come in order, then the seed, then backward steps in reverse. A subject is a node, or, for a step that
+    belongs to no node, the slot it reads and the slot it writes. A number that is read again soon has a register; one
+    that is only read from its register is not written to the buffer.
     """
 
     def __init__(
-        self, circuit: Circuit, kinds: Kinds, found: plan.Plan, real: Real, root: int, copies: list[tuple[int, int]]
+        self,
+        circuit: Circuit,
+        kinds: Kinds,
+        buffer_plan: plan.Plan,
+        real: Real,
+        root: int,
+        copies: list[tuple[int, int]],
     ) -> None:
-        self.real, self.inputs, self.outputs = real, len(circuit.inputs), len(circuit.outputs)
-        self.columns, self.found = circuit.columns, found
+        self.real = real
+        self.inputs = len(circuit.inputs)
+        self.outputs = len(circuit.outputs)
+        self.columns = circuit.columns
+        self.buffer_plan = buffer_plan
         self.keys: list[Placed] = []
-        self._kinds, self._root = kinds, root
+        self._kinds = kinds
+        self._root = root
         self._most = int(np.diff(circuit.columns.starts).max(initial=0))
-        self._which, self._subjects = list[NDArray[Any]](), list[NDArray[Any]]()
+        self._which = list[NDArray[Any]]()
+        self._subjects = list[NDArray[Any]]()
         self._plain("begin", [(0, 0)])
         self._forward()
-        self._plain("copy", [(int(found.values[node]), slot) for node, slot in copies])
+        self._plain("copy", [(int(buffer_plan.values[node]), slot) for node, slot in copies])
         if root >= 0:
             self._back_from(root, np.array(circuit.input_indices(), np.intp))
         self._plain("return", [(0, 0)])
@@ -59,30 +70,37 @@ class Stream:
         return len(self.which)
 
     def offsets(self, steps: slice, owners: NDArray[np.intp], holes: NDArray[np.intp]) -> NDArray[np.int32]:
-        """Return the offsets into the buffer that belong into holes, each with its step counted from the first one."""
-        columns, found, subjects = self.columns, self.found, self.subjects[steps]
+        """Return the buffer offsets that fill holes; `owners` has the step of each, counted from the first."""
+        columns = self.columns
+        buffer_plan = self.buffer_plan
+        subjects = self.subjects[steps]
         pair = self._is_pair[self.which[steps]]
         nodes = np.where(pair, 0, subjects)
         table = np.zeros((HOLES, len(nodes)), np.int32)
-        table[OUTPUT], table[ARRIVED] = found.values[nodes], found.gradients[nodes]
+        table[OUTPUT] = buffer_plan.values[nodes]
+        table[ARRIVED] = buffer_plan.gradients[nodes]
         first = columns.starts[nodes]
         for slot in range(self._most):
             sources = columns.sources[np.minimum(first + slot, len(columns.sources) - 1)]
-            table[slot], table[GRADIENTS + slot] = found.values[sources], found.gradients[sources]
+            table[slot] = buffer_plan.values[sources]
+            table[GRADIENTS + slot] = buffer_plan.gradients[sources]
         if pair.any():
-            table[0, pair], table[OUTPUT, pair] = subjects[pair] >> 32, subjects[pair] & 0xFFFFFFFF
+            table[0, pair] = subjects[pair] >> 32
+            table[OUTPUT, pair] = subjects[pair] & 0xFFFFFFFF
         slots: NDArray[np.int32] = table.ravel()[holes * len(nodes) + owners]
         return slots * np.int32(self.real.width)
 
     def steps(self) -> list[tuple[Key, dict[int, int]]]:
-        """Return what each step does, and the slot for each of its holes, registers left aside."""
+        """Return what each step does, and the slot for each of its holes; registers are ignored."""
         pairs = zip(self.which.tolist(), self.subjects.tolist(), strict=True)
         return [(self.keys[which].key, self._slots(self.keys[which].key, subject)) for which, subject in pairs]
 
     def _slots(self, key: Key, subject: int) -> dict[int, int]:
         if isinstance(key, Plain):
             return {0: subject >> 32, OUTPUT: subject & 0xFFFFFFFF}
-        values, gradients, columns = self.found.values, self.found.gradients, self.columns
+        values = self.buffer_plan.values
+        gradients = self.buffer_plan.gradients
+        columns = self.columns
         sources = columns.sources[columns.starts[subject] : columns.starts[subject + 1]].tolist()
         own = {OUTPUT: int(values[subject]), ARRIVED: int(gradients[subject])}
         reads = {slot: int(values[source]) for slot, source in enumerate(sources)}
@@ -94,17 +112,19 @@ class Stream:
         self.keys += keys
 
     def _plain(self, name: str, pairs: list[tuple[int, int]]) -> None:
-        """Add steps of one stencil, each with the slot it reads and the one it writes."""
+        """Append steps that share one stencil, each with the slot it reads and the slot it writes."""
         if pairs:
             subjects = np.array([read << 32 | written for read, written in pairs], np.int64)
-            # The seed is in the first register too: nothing else is in one before it.
+            # The seed goes to the first register too, because no other number is in a register before it.
             writes = (1,) if name == "seed" else ()
             self._add([Placed(Plain(name), writes=writes)], np.zeros(len(pairs), np.int64), subjects)
 
     def _forward(self) -> None:
-        columns, found = self.columns, self.found
-        n, arity = len(columns.codes), columns.starts[1:] - columns.starts[:-1]
-        steps = np.flatnonzero(found.live & (arity > 0))
+        columns = self.columns
+        buffer_plan = self.buffer_plan
+        n = len(columns.codes)
+        arity = columns.starts[1:] - columns.starts[:-1]
+        steps = np.flatnonzero(buffer_plan.live & (arity > 0))
         used, kinds, _ = numbered(self._kinds.nodes[steps])
         keys = [kind for kind in (self._kinds.table[k] for k in used.tolist()) if kind is not None]
         wires = self._wires(steps, [arity[steps] > slot for slot in range(int(arity.max(initial=0)))])
@@ -119,9 +139,12 @@ class Stream:
     def _handed_forward(
         self, n: int, steps: NDArray[np.intp], wires: list[_Wire], lost: NDArray[np.int32]
     ) -> tuple[NDArray[np.uint8], list[NDArray[np.uint8]], NDArray[np.bool_]]:
-        """Return the register each step writes, where it finds each operand, and whether its value is stored."""
-        now, times, ends = np.arange(len(steps), dtype=np.int32), np.full(n, -1, np.int32), np.full(n, -1, np.int32)
-        times[steps], stored = now, self.found.last >= n
+        """Return the register that each step writes, the register of each operand, and whether the value is stored."""
+        now = np.arange(len(steps), dtype=np.int32)
+        times = np.full(n, -1, np.int32)
+        ends = np.full(n, -1, np.int32)
+        times[steps] = now
+        stored = self.buffer_plan.last >= n
         stored[self.columns.outputs] = True
         soon = list[NDArray[np.bool_]]()
         for has, sources in wires:
@@ -136,38 +159,40 @@ class Stream:
         return own[steps], reads, stored[steps]
 
     def _wires(self, steps: NDArray[np.intp], there: list[NDArray[np.bool_]]) -> list[_Wire]:
-        """Return, per input, which steps have a wire there and from which node."""
+        """Return, for each input slot, which steps have a wire there and from which node."""
         columns = self.columns
         return [
             (has, columns.sources[np.where(has, columns.starts[steps] + slot, 0)]) for slot, has in enumerate(there)
         ]
 
     def _losses(self, keys: Sequence[Key], which: NDArray[np.int32]) -> NDArray[np.int32]:
-        """Return how often registers were lost before each step, by what the steps do."""
+        """Return how often registers were lost before each step."""
         return losses(np.array([calls(key, self.real) for key in keys], np.bool_)[which])
 
     def _back_from(self, root: int, inputs: NDArray[np.intp]) -> None:
-        """Add the seed, the steps back, and what makes the gradient whole: 0 where nothing came back."""
-        found = self.found
-        reached, absent = found.reached[inputs], found.absent[inputs]
-        self._plain("zero", [(0, slot) for slot in found.gradients[inputs[reached == 0]].tolist()])
-        self._plain("seed", [(0, int(found.gradients[root]))] if found.reached[root] else [])
+        """Append the seed, the backward steps, and steps that store 0 for inputs that no gradient reached."""
+        buffer_plan = self.buffer_plan
+        reached = buffer_plan.reached[inputs]
+        absent = buffer_plan.absent[inputs]
+        self._plain("zero", [(0, slot) for slot in buffer_plan.gradients[inputs[reached == 0]].tolist()])
+        self._plain("seed", [(0, int(buffer_plan.gradients[root]))] if buffer_plan.reached[root] else [])
         self._backward()
-        self._plain("settle", [(0, slot) for slot in found.gradients[inputs[(reached & absent) != 0]].tolist()])
+        self._plain("settle", [(0, slot) for slot in buffer_plan.gradients[inputs[(reached & absent) != 0]].tolist()])
 
     def _backward(self) -> None:
-        found = self.found
-        steps = np.flatnonzero(found.variants)[::-1]
-        used, kinds, _ = numbered(self._kinds.nodes[steps].astype(np.int64) << 16 | found.variants[steps])
+        buffer_plan = self.buffer_plan
+        steps = np.flatnonzero(buffer_plan.variants)[::-1]
+        used, kinds, _ = numbered(self._kinds.nodes[steps].astype(np.int64) << 16 | buffer_plan.variants[steps])
         keys = [self._back(code) for code in used.tolist()]
         most = max((len(key.ways) for key in keys), default=0)
-        wires = self._wires(steps, [found.variants[steps] >> 2 * slot & 3 != 0 for slot in range(most)])
+        wires = self._wires(steps, [buffer_plan.variants[steps] >> 2 * slot & 3 != 0 for slot in range(most)])
         lost = self._losses(keys, kinds)
-        arrived, before, after = _arrivals(len(found.values), steps, wires, lost, self._root)
+        arrived, before, after = _arrivals(len(buffer_plan.values), steps, wires, lost, self._root)
         which, rows = _alike(kinds, arrived, *before.T, *after.T)
         placed = list[Placed]()
         for kind, *registers in rows:
-            key, count = keys[kind], len(keys[kind].ways)
+            key = keys[kind]
+            count = len(key.ways)
             writes = tuple(registers[1 + most : 1 + most + count])
             placed.append(Placed(key, tuple(registers[: 1 + count]), writes, tuple([not k for k in writes])))
         self._add(placed, which, steps)
@@ -180,14 +205,14 @@ class Stream:
 
 
 _Wire = tuple[NDArray[np.bool_], NDArray[np.int32]]
-"""Which steps have a wire, and the node at its other end."""
+"""Which steps have a wire in a slot, and the node at its other end."""
 
 
 def _alike(kinds: NDArray[np.int32], *columns: NDArray[Any]) -> tuple[NDArray[np.int32], list[list[int]]]:
-    """Number steps that have the same in all columns, which hold small numbers; return what each number stands for."""
+    """Number the distinct rows of columns of small integers; return each step's number, and the row of each number."""
     _, which, examples = numbered(kinds)
     for column in columns:
-        # Numbered again at each turn, so that codes stay small enough for a table.
+        # Codes are renumbered for each column, so that they stay small enough for a lookup table.
         _, which, examples = numbered(which.astype(np.int64) * (WITHIN + 1) + column)
     return which, np.column_stack([column[examples] for column in (kinds, *columns)]).tolist()
 
@@ -195,37 +220,41 @@ def _alike(kinds: NDArray[np.int32], *columns: NDArray[Any]) -> tuple[NDArray[np
 def _arrivals(
     n: int, steps: NDArray[np.intp], wires: list[_Wire], lost: NDArray[np.int32], root: int
 ) -> tuple[NDArray[np.uint8], NDArray[np.uint8], NDArray[np.uint8]]:
-    """Return in which register each step back finds what arrives, and each gradient it adds to, and where it puts that.
+    """Return the registers of each backward step: of what arrives, of the gradients it adds to, and of the sums.
 
-    A gradient goes from the step that begins it to the next one that adds to it, and so on, to the step that it is for:
-    by a register where that is near, through the buffer otherwise.
+    A gradient passes from the step that starts it to each step that adds to it, and finally to the backward step of its
+    own node: in a register where that step is near, through the buffer otherwise.
     """
-    count, most = len(steps), len(wires)
-    times, names = np.full(n, -1, np.int32), np.full((count, most), -1, np.int32)
+    count = len(steps)
+    most = len(wires)
+    times = np.full(n, -1, np.int32)
+    names = np.full((count, most), -1, np.int32)
     times[steps] = np.arange(count, dtype=np.int32)
     for slot, (moves, sources) in enumerate(wires):
-        # The last input of a node is served first.
+        # A step sends to the last input of its node first.
         names[:, most - 1 - slot] = np.where(moves, sources, -1)
     served = names.ravel()
     next_ = following(served, n)
     goes_on = next_ >= 0
-    # The seed comes before all, and is in the first register.
+    # The seed comes before all steps, and is in the first register.
     starts = np.concatenate([[-1], np.repeat(np.arange(count), most)]).astype(np.int32)
     step = np.where(goes_on, next_ // max(most, 1), np.where(served >= 0, times[served], -1))
     ends = np.concatenate([times[[root]], step]).astype(np.int32)
-    found = assigned(starts, np.where(near(starts, ends, lost), ends, -1), count)
-    sent = found[1:]
+    registers = assigned(starts, np.where(near(starts, ends, lost), ends, -1), count)
+    sent = registers[1:]
     sent[_inside(next_, goes_on & (ends == starts)[1:])] = WITHIN
-    before, arrived = np.zeros(len(served), np.uint8), np.zeros(n, np.uint8)
+    before = np.zeros(len(served), np.uint8)
+    arrived = np.zeros(n, np.uint8)
     before[next_[goes_on]] = sent[goes_on]
     last = ~goes_on & (sent > 0)
     arrived[served[last]] = sent[last]
-    arrived[root] = found[0]
+    arrived[root] = registers[0]
     return arrived[steps], before.reshape(count, most)[:, ::-1], sent.reshape(count, most)[:, ::-1]
 
 
 def _inside(following: NDArray[np.int32], inside: NDArray[np.bool_]) -> NDArray[np.intp]:
-    """Return which of the gradients that go on inside one step can do so by one register: no other comes in between."""
-    passed, places = np.cumsum(inside), np.flatnonzero(inside)
+    """Return which gradients that stay within one step can share one register: no other such gradient comes between."""
+    passed = np.cumsum(inside)
+    places = np.flatnonzero(inside)
     alone: NDArray[np.intp] = places[passed[following[places] - 1] == passed[places]]
     return alone

@@ -1,4 +1,4 @@
-"""The second tier: a program that is called often is compiled again by LLVM, as a whole and in the background."""
+"""The second tier: LLVM compiles a program that is called often again, in the background and as one unit."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from wiregrad.backends.native.whole import Whole
 from wiregrad.errors import NotNativeError
 
 LONGEST = 20_000
-"""A program with more steps stays as it is: compiling it would keep a core busy for too long."""
+"""Programs with more steps are not promoted: compiling one would keep a core busy for too long."""
 COMPILE = 0.5e-3
-"""About how many seconds LLVM takes for a step."""
+"""Approximate seconds that LLVM needs to compile a step."""
 SAVED = 0.5e-9
-"""About how many seconds a step then takes less. Both grow with the circuit alike, so a number of calls decides."""
+"""Approximate seconds that a step saves per call afterwards. Both grow with the circuit, so a call count decides."""
 
 
 def improved(program: Program) -> Program:
-    """Return a program with the same steps on the same buffer, compiled as a whole: about half a millisecond a step."""
+    """Return a program with the same steps on the same buffer, compiled by LLVM; takes about half a ms per step."""
     began = time.perf_counter()
-    whole = Whole(program.stream)
+    code = Whole(program.stream)
     seconds = program.seconds + time.perf_counter() - began
-    return replace(program, entry=whole.address, code=whole, code_bytes=whole.size, seconds=seconds, tier=LLVM)
+    return replace(program, entry=code.address, code=code, code_bytes=code.size, seconds=seconds, tier=LLVM)
 
 
 class Promoted(Protocol):
-    """What runs a program and can be given another one for it."""
+    """An engine that runs a program and can switch to another one for the same circuit."""
 
     program: Program
 
@@ -38,11 +38,11 @@ class Promoted(Protocol):
         """Run another program from the next call on."""
 
     def after(self, calls: int, due: Callable[[Any], None]) -> None:
-        """Have a function called once, after so many calls."""
+        """Call `due` once, after the given number of calls."""
 
 
 def watch(entry: Promoted) -> None:
-    """Have a program that turns out to be called often compiled as a whole, in the background."""
+    """Promote an engine's program to the LLVM tier, in the background, once it has been called often."""
     if entry.program.tier != LLVM and len(entry.program.stream) <= LONGEST:
         entry.after(round(COMPILE / SAVED), _promote)
 
@@ -58,5 +58,5 @@ def _improve(watched: weakref.ref[Promoted]) -> None:
     try:
         entry.swap(improved(entry.program))
     except NotNativeError:
-        # The stencils go on answering.
+        # The stencils stay in use.
         return

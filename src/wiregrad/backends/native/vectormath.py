@@ -1,12 +1,12 @@
-"""The functions of math.h on vectors: which code answers each, and how a call of it is written.
+"""The functions of math.h on vectors: which implementation is used for each, and how a call of it is written.
 
-There are four sources. An *instruction* of the processor; a *polynomial* of ours; *libmvec*, the vector library of
-glibc, each of whose functions is tried at edge points before it is used; the *scalar* function of C, lane by lane,
-which is always there. Whatever the source, a lane's answer depends on what stands in that lane alone.
+There are four sources: an *instruction* of the processor; a *polynomial* of ours; *libmvec*, the vector library of
+glibc, each of whose functions is tested at edge points before it is used; and the *scalar* function of C, called lane
+by lane, which is always there. In every source the result of a lane depends on that lane alone.
 
-Vectors of double take polynomials first, which give the same bits in any number of lanes and on every processor with
+Vectors of double take polynomials first: they give the same bits for any number of lanes and on every processor with
 fused multiply-add, and are about as fast as libmvec. Vectors of float take libmvec first, because our polynomials
-compute in double, at half its speed. One lane takes the scalar function, except where a polynomial is faster.
+compute in double, at half its speed. A single number takes the scalar function, except where a polynomial is faster.
 `WIREGRAD_VECTOR_MATH` names a source to try before these.
 """
 
@@ -34,88 +34,88 @@ Reals: TypeAlias = NDArray[np.floating[Any]]
 SWITCH = settings.VECTOR_MATH
 """The environment variable that names the source to try first."""
 SOURCES = settings.ALLOWED[SWITCH]
-"""Where functions come from that are not instructions."""
+"""The sources of functions that are not instructions."""
 ALONE = frozenset(["expm1", "tanh", "sinh", "sin", "cos", "tan", "hypot"])
-"""The functions whose polynomial is faster than glibc's function for one double too (benchmarks/vector_math.py)."""
+"""Functions whose polynomial is faster than glibc's function even for one double (benchmarks/vector_math.py)."""
 SYMBOL = "at"
-"""Begins the name of a symbol that stands for an address."""
+"""The prefix of symbols whose name contains the address of a function."""
 DTYPES: dict[str, type[np.floating[Any]]] = {"double": np.float64, "float": np.float32}
 
 
 @dataclass(frozen=True)
 class VectorFunction:
-    """A function of math.h for so many lanes of double or float, and where it is found."""
+    """A function of math.h on a number of lanes of double or float, its source and its address."""
 
     name: str
     lanes: int
     real: str
     source: str
     address: int
-    """Where its code stands, in the C convention with vectors in registers; 0 for an instruction."""
+    """The address of its code, which takes vectors in registers as in the C convention; 0 for an instruction."""
 
     @property
     def type(self) -> str:
-        """The type of its arguments and its result, as LLVM writes it."""
+        """The LLVM type of its arguments and its result."""
         return vector(self.real, self.lanes)
 
     @property
     def arity(self) -> int:
-        """How many arguments it takes."""
+        """The number of arguments."""
         return 2 if self.name in TWO else 1
 
     @property
     def callee(self) -> str:
-        """What is called: an intrinsic or an address."""
+        """The callee in LLVM text: an intrinsic or an address."""
         if self.source == "instruction":
             return f"@llvm.{self.name}.{suffix(self.real, self.lanes)}"
         return f"inttoptr (i64 {self.address} to ptr)"
 
     @property
     def declaration(self) -> str:
-        """The line that a module needs before the function is called; empty for an address."""
+        """The declaration that a module needs for a call; empty for an address."""
         if self.source != "instruction":
             return ""
         return self.declared(self.callee)
 
     def declared(self, callee: str) -> str:
-        """Return the line that says what kind of function something called is."""
+        """Return the LLVM declaration of a callee with this function's type."""
         return f"declare {self.type} {callee}({', '.join([self.type] * self.arity)})"
 
     def instruction(self, arguments: Sequence[str], callee: str | None = None) -> str:
-        """Return the right side of the line that calls the function, by another name if one is given.
+        """Return the LLVM instruction that calls the function, or another callee of the same type.
 
         >>> vector_function("sqrt", 8, "double").instruction(["%x"])
         'call <8 x double> @llvm.sqrt.v8f64(<8 x double> %x)'
         """
-        given = ", ".join(f"{self.type} {argument}" for argument in arguments)
-        return f"call {self.type} {callee or self.callee}({given})"
+        operands = ", ".join(f"{self.type} {argument}" for argument in arguments)
+        return f"call {self.type} {callee or self.callee}({operands})"
 
     def __call__(self, *arrays: Reals) -> Reals:
-        """Return the function of arrays of one length, so many elements at a time.
+        """Apply the function to arrays of equal length, one vector at a time.
 
         >>> vector_function("tanh", 4, "double")(np.array([0.0, 20.0, -np.inf]))
         array([ 0.,  1., -1.])
         """
         count = len(arrays[0])
-        whole = -(-count // self.lanes) * self.lanes
-        given = [np.zeros(whole, DTYPES[self.real]) for _ in arrays]
-        for to, array in zip(given, arrays, strict=True):
-            to[:count] = array
-        found = np.empty(whole, DTYPES[self.real])
-        drive(self, found, *given)()
-        return found[:count]
+        padded = -(-count // self.lanes) * self.lanes
+        arguments = [np.zeros(padded, DTYPES[self.real]) for _ in arrays]
+        for argument, array in zip(arguments, arrays, strict=True):
+            argument[:count] = array
+        results = np.empty(padded, DTYPES[self.real])
+        drive(self, results, *arguments)()
+        return results[:count]
 
 
 def vector_function(name: str, lanes: int, real: str, source: str | None = None) -> VectorFunction:
-    """Return a function of math.h for so many lanes of "double" or "float".
+    """Return a function of math.h on `lanes` lanes of "double" or "float".
 
-    `source` names where to look first: polynomial, libmvec or scalar. What is not found there comes from the next.
+    `source` names the source to try first: polynomial, libmvec or scalar. A function that it lacks comes from the next.
 
     >>> vector_function("exp", 8, "double", source="scalar").source, vector_function("floor", 4, "float").source
     ('scalar', 'instruction')
     """
     if name not in MATH_H:
-        raise NoRuleError(f"math.h has no function {name} that an op may call; there are {', '.join(sorted(MATH_H))}")
+        raise NoRuleError(f"ops cannot call {name} of math.h; they can call {', '.join(sorted(MATH_H))}")
     wanted = source or settings.read_setting(SWITCH)
     if wanted and wanted not in SOURCES:
         raise ValueError(f"vector math comes from {', '.join(SOURCES)}; got source={wanted!r}")
@@ -130,13 +130,13 @@ def _order(name: str, lanes: int, real: str) -> tuple[str, ...]:
 
 
 def call_vector(emitter: Emitter, name: str, operands: list[str]) -> str:
-    """Write the call of a function of math.h for as many lanes as the emitter writes for; a `Caller` of emitters."""
+    """Write a call of a function of math.h by its address; a `Caller` of emitters."""
     function = vector_function(name, emitter.real.lanes, emitter.real.name)
     return emitter.new(function.instruction(operands))
 
 
 def call_symbol(emitter: Emitter, name: str, operands: list[str]) -> str:
-    """Write the same call by a symbol that has the address in its name, for whoever links the code."""
+    """Write a call of a function of math.h by a symbol with the address in its name, which stencils resolve later."""
     function = vector_function(name, emitter.real.lanes, emitter.real.name)
     callee = f"@{SYMBOL}{function.address}"
     emitter.declared.add(function.declared(callee))
@@ -155,7 +155,7 @@ def _found(name: str, lanes: int, real: str, wanted: str) -> VectorFunction:
 
 
 def _address(name: str, lanes: int, real: str, source: str) -> int:
-    """Return where a source has a function, 0 if it has none."""
+    """Return the address of a function in a source; 0 if it has none."""
     if source == "polynomial":
         return _polynomial(name, lanes, real) if name in WRITTEN and "fma" in machine.features() else 0
     if source == "libmvec":
@@ -164,7 +164,7 @@ def _address(name: str, lanes: int, real: str, source: str) -> int:
 
 
 def _libmvec(name: str, lanes: int, real: str) -> int:
-    """Return where libmvec has a function that answers edge points as the scalar function does."""
+    """Return the address of a libmvec function that agrees with the scalar function at edge points; else 0."""
     arity = 2 if name in TWO else 1
     address = libmvec.address(name, lanes, real, arity, machine.features())
     if not address:
@@ -183,15 +183,15 @@ def _lane_by_lane(name: str, lanes: int, real: str) -> int:
     return machine.compiled(lane_by_lane_text(name, lanes, real), "function", level=0)[0]
 
 
-def drive(function: VectorFunction, out: Reals, *given: Reals) -> Callable[[], None]:
-    """Return what runs a function over whole vectors of arrays in a native loop, into `out`."""
+def drive(function: VectorFunction, out: Reals, *arguments: Reals) -> Callable[[], None]:
+    """Return a callable that applies a function to arrays of full vectors in a native loop, into `out`."""
     callee = function.callee if function.source == "instruction" else "%f"
     loop = _loop(callee, function.declaration, function.lanes, function.real, function.arity)
-    addresses = [array.ctypes.data for array in (out, *given)]
+    addresses = [array.ctypes.data for array in (out, *arguments)]
     count = len(out) // function.lanes
 
-    def run(_alive: tuple[Reals, ...] = (out, *given)) -> None:
-        # Arrays must live as long as their addresses are used.
+    def run(_alive: tuple[Reals, ...] = (out, *arguments)) -> None:
+        # The default argument keeps the arrays alive as long as their addresses are used.
         loop(function.address, *addresses, count)
 
     return run
@@ -199,7 +199,8 @@ def drive(function: VectorFunction, out: Reals, *given: Reals) -> Callable[[], N
 
 @cache
 def _loop(callee: str, declaration: str, lanes: int, real: str, arity: int) -> Any:
-    kind, align = vector(real, lanes), SIZES[real] // 8
+    kind = vector(real, lanes)
+    align = SIZES[real] // 8
     order = range(arity)
     loaded = "\n".join(
         f"  %p{k} = getelementptr {kind}, ptr %a{k}, i64 %i\n  %x{k} = load {kind}, ptr %p{k}, align {align}"

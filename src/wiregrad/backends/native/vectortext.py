@@ -1,7 +1,7 @@
-"""Vector functions as modules of LLVM: a polynomial with its way out, or the scalar function lane by lane.
+"""Vector functions as LLVM modules: a polynomial with a fallback, or the scalar function lane by lane.
 
-Each module has one function called `function`. Lanes outside a polynomial's domain are found by one comparison and a
-branch that is rarely taken; behind it stand the answers at edges, and the scalar function of C for what is left.
+Each module has one function called `function`. One comparison and a rarely taken branch find lanes outside a
+polynomial's domain; that branch computes the results at edges, and calls the scalar function of C for the rest.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from wiregrad.backends.native.lanes import Value, Writer, vector
 from wiregrad.backends.native.polynomials import WRITTEN, Written
 
 TWO = frozenset(["pow", "hypot", "atan2", "fmod", "copysign"])
-"""The functions of math.h that take two numbers."""
+"""The functions of math.h that take two arguments."""
 SCALED = frozenset([1, 4, 8])
-"""The numbers of lanes for which AVX-512 multiplies by powers of 2 in one instruction."""
+"""The lane counts for which AVX-512 multiplies by powers of 2 in one instruction."""
 RARELY = '!0 = !{!"branch_weights", i32 1, i32 10000}'
 
 
@@ -24,23 +24,25 @@ def _parameters(name: str, kind: str) -> list[str]:
 
 
 def polynomial_text(name: str, lanes: int, real: str, scales: bool = False) -> str:
-    """Return the module of one of our own functions; floats are computed as doubles and rounded once.
+    """Return the LLVM module of one of our own functions; floats are computed as doubles and rounded once.
 
     `scales` says that the processor multiplies by powers of 2 in one instruction; the bits are the same either way.
 
     >>> print(polynomial_text("hypot", 1, "double").splitlines()[-1])
     !0 = !{!"branch_weights", i32 1, i32 10000}
     """
-    kind, wide, parameters = vector(real, lanes), vector("double", lanes), _parameters(name, vector(real, lanes))
+    kind = vector(real, lanes)
+    wide = vector("double", lanes)
+    parameters = _parameters(name, kind)
     w = Writer(lanes, scales=scales and lanes in SCALED)
-    given = [Value(w, f"%x{k}", real) for k in range(len(parameters))]
+    operands = [Value(w, f"%x{k}", real) for k in range(len(parameters))]
     if real == "float":
-        given = [w.line("double", f"fpext {kind} {x.text} to {wide}") for x in given]
-    written = WRITTEN[name](w, *given)
+        operands = [w.line("double", f"fpext {kind} {x.text} to {wide}") for x in operands]
+    written = WRITTEN[name](w, *operands)
     module = sorted(w.declared)
     if written.outside is not None:
         module.append(_each_lane(name, lanes, "double"))
-    result = _answered(w, written, given)
+    result = _answered(w, written, operands)
     if real == "float":
         result = w.line("float", f"fptrunc {wide} {result.text} to {kind}")
     head = f"define {kind} @function({', '.join(parameters)}) {{\nentry:"
@@ -48,7 +50,7 @@ def polynomial_text(name: str, lanes: int, real: str, scales: bool = False) -> s
 
 
 def lane_by_lane_text(name: str, lanes: int, real: str) -> str:
-    """Return the module of a function that calls the scalar one for each lane."""
+    """Return the LLVM module of a function that calls the scalar one for each lane."""
     kind = vector(real, lanes)
     parameters = ", ".join(_parameters(name, kind))
     return f"""{_each_lane(name, lanes, real)}
@@ -58,25 +60,26 @@ define {kind} @function({parameters}) {{
 }}"""
 
 
-def _answered(w: Writer, written: Written, given: Sequence[Value]) -> Value:
-    """Write the branches for lanes outside a polynomial's domain and return the whole answer."""
+def _answered(w: Writer, written: Written, operands: Sequence[Value]) -> Value:
+    """Write the branches for lanes outside a polynomial's domain, and return the result of all lanes."""
     result, outside, edges = written
     if outside is None:
         return result
     kind = result.type
     _branch(w, outside, "outside")
-    found, left = edges() if edges is not None else (result, outside)
+    improved, left = edges() if edges is not None else (result, outside)
     mask = _branch(w, left, "alone")
-    arguments = ", ".join(f"{x.type} {x.text}" for x in given)
-    called = w.line("double", f"call {kind} @each_lane({kind} {found.text}, i{w.lanes} {mask}, {arguments})")
+    arguments = ", ".join(f"{x.type} {x.text}" for x in operands)
+    called = w.line("double", f"call {kind} @each_lane({kind} {improved.text}, i{w.lanes} {mask}, {arguments})")
     w.lines += ["  br label %done", "done:"]
-    ways = f"[{result.text}, %entry], [{found.text}, %outside], [{called.text}, %alone]"
+    ways = f"[{result.text}, %entry], [{improved.text}, %outside], [{called.text}, %alone]"
     return w.line("double", f"phi {kind} {ways}")
 
 
 def _branch(w: Writer, condition: Value, label: str) -> str:
-    """Write a jump to a block where any lane fulfils a condition, else to the end; return the lanes as bits."""
-    mask, some = w.name("mask"), w.name("some")
+    """Write a branch to a block if a condition holds in any lane, else to the end; return the lanes as a bit mask."""
+    mask = w.name("mask")
+    some = w.name("some")
     w.lines += [
         f"  {mask} = bitcast {condition.type} {condition.text} to i{w.lanes}",
         f"  {some} = icmp ne i{w.lanes} {mask}, 0",
@@ -87,7 +90,7 @@ def _branch(w: Writer, condition: Value, label: str) -> str:
 
 
 def _each_lane(name: str, lanes: int, real: str) -> str:
-    """Return a function that replaces the lanes of a vector named by a mask by the scalar function's answers."""
+    """Return a function that replaces the masked lanes of a vector with results of the scalar function."""
     kind = vector(real, lanes)
     order = [f"x{k}" for k in range(len(_parameters(name, kind)))]
     parameters = "".join(f", {kind} %{x}" for x in order)

@@ -1,9 +1,9 @@
-"""The steps of a program compiled by LLVM as a whole.
+"""The LLVM tier: LLVM compiles all steps of a program together.
 
-The same steps on the same buffer as the stencils, so one can take the other's place between two calls. Steps are cut
-into functions of a few hundred; inside one, what a step writes is handed to the steps that read it, without a detour
-through the buffer. Compile time stays linear that way, and the bits are those of the stencils, but for the sign of a
-NaN, which LLVM leaves open.
+The code runs the same steps on the same buffer as the stencils, so one can replace the other between two calls. The
+steps are split into functions of a few hundred each, which keeps compile time linear. Within a function, a value goes
+from the step that writes it to the steps that read it without passing through the buffer. The results have the bits of
+the stencils, except for the sign of a NaN, which LLVM leaves unspecified.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from wiregrad.errors import NotNativeError
 
 SEED = stencils.Plain("seed")
 CHUNK = 300
-"""How many steps a function has."""
+"""The number of steps in one function."""
 
 
 class _Part(NamedTuple):
-    """Some steps, as instructions, with what they leave in slots at the end."""
+    """Some steps as instructions, and the values they leave in slots at the end."""
 
     emitter: Emitter
     read: frozenset[int]
-    """Slots whose content from before is read."""
+    """Slots that are read before they are written."""
     left: dict[int, str]
 
 
 class _Slots:
-    """Access to slots, kept in values as long as the function lasts."""
+    """Access to slots whose contents stay in LLVM values within one function."""
 
     def __init__(self, emitter: Emitter) -> None:
         self.emitter = emitter
@@ -43,7 +43,8 @@ class _Slots:
         self.holes: dict[int, int] = {}
 
     def load(self, hole: int) -> str:
-        slot, real = self.holes[hole], self.emitter.real
+        slot = self.holes[hole]
+        real = self.emitter.real
         if slot not in self.known:
             self.read.add(slot)
             self.known[slot] = self.emitter.fresh(f"load {real.bits}, ptr {self.address(slot)}, align {real.width}")
@@ -54,17 +55,18 @@ class _Slots:
         self.known[slot] = self.left[slot] = bits
 
     def hide(self, slot: int) -> None:
-        """Let LLVM forget what a slot holds: a product with a seed of 1 would be left out, and not quiet a NaN."""
-        real, place = self.emitter.real, self.address(slot)
-        self.emitter.say(f"store {real.bits} {self.left[slot]}, ptr {place}, align {real.width}")
-        self.known[slot] = self.emitter.fresh(f"load volatile {real.bits}, ptr {place}, align {real.width}")
+        """Hide a slot's value from the optimizer: it would drop a product with a seed of 1, and so not quiet a NaN."""
+        real = self.emitter.real
+        pointer = self.address(slot)
+        self.emitter.say(f"store {real.bits} {self.left[slot]}, ptr {pointer}, align {real.width}")
+        self.known[slot] = self.emitter.fresh(f"load volatile {real.bits}, ptr {pointer}, align {real.width}")
 
     def address(self, slot: int) -> str:
         return self.emitter.new(f"getelementptr i8, ptr %w, i64 {slot * self.emitter.real.width}")
 
 
 class Whole:
-    """Code that LLVM made, freed with the object."""
+    """The code of a program that LLVM compiled; it is freed with this object."""
 
     def __init__(self, stream: Stream) -> None:
         steps = stream.steps()
@@ -72,8 +74,8 @@ class Whole:
         self._functions = list[machine.Functions]()
         for text in _texts(stream, parts):
             if not threading.main_thread().is_alive():
-                # The program is about to end, and waits for this.
-                raise NotNativeError("the program ended before its circuit was compiled")
+                # The process is about to end, and waits for this thread.
+                raise NotNativeError("the process ended before the circuit was compiled")
             self._functions.append(machine.Functions(text, level=0))
         calls = [f"  call void inttoptr (i64 {part.address('part')} to ptr)(ptr %w)" for part in self._functions]
         text = "\n".join(["define preserve_nonecc void @whole(ptr %w) {", *calls, "  ret void", "}"])
@@ -94,14 +96,14 @@ def _part(real: Real, steps: Sequence[tuple[stencils.Key, dict[int, int]]]) -> _
 
 
 def _texts(stream: Stream, parts: Sequence[_Part]) -> list[str]:
-    """Return a module for each part; what no later part reads is not stored."""
+    """Return the LLVM module of each part; values that no later part reads are not stored."""
     wanted = set(range(stream.inputs, 2 * stream.inputs + stream.outputs))
     texts = list[str]()
     for part in reversed(parts):
         slots = _Slots(part.emitter)
+        real = stream.real
         for slot, bits in part.left.items():
             if slot in wanted:
-                real = stream.real
                 part.emitter.say(f"store {real.bits} {bits}, ptr {slots.address(slot)}, align {real.width}")
         wanted = (wanted - part.left.keys()) | part.read
         body = "\n".join(part.emitter.lines)
