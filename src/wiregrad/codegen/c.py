@@ -193,7 +193,7 @@ def _branch(checks: Body, body: Body, before: str) -> str:
 
 
 def _different(language: C, expected: Any, at: int, number: int) -> Iterator[str]:
-    """Return the statements that tell the number of a branch where its values are not the expected ones."""
+    """Return the statements that return a branch's number if its values differ from the expected ones."""
     for k, value in enumerate(expected.tolist()):
         actual = f"y[{at + k}]"
         wanted = language.number(float(value))

@@ -95,11 +95,7 @@ def rule_of(case: Case) -> Rule:
         slots.append(count + 2)
     labels = dict[str, Port]()
     for slot in case.moving:
-        sent = fit(case.op.pull(slot, flow, xs, y, case.mode), xs[slot])
-        if case.everywhere and type(sent) is Masked:
-            # The upstream gradient is present everywhere; only the sent one is masked.
-            plain = fit(case.op.pull(slot, g, xs, y, case.mode), xs[slot])
-            sent = Masked(sent.mask, plain.value if type(plain) is Masked else plain)
+        sent = _run_pull(case, slot, flow, g, xs, y)
         for part, value in _parts(sent).items():
             labels[f"{part}{slot}"] = value if isinstance(value, Port) else _constant(builder, value, case.types[slot])
     if not labels:
@@ -110,7 +106,18 @@ def rule_of(case: Case) -> Rule:
     return Rule(shared, [Sent(slot, forms[f"value{slot}"], forms.get(f"mask{slot}")) for slot in sends])
 
 
+def _run_pull(case: Case, slot: int, flow: Any, g: Port, xs: Sequence[Port], y: Port) -> Any:
+    """Return the flow that an op sends to one input; `g` is the upstream flow without its mask."""
+    sent = fit(case.op.pull(slot, flow, xs, y, case.mode), xs[slot])
+    if case.everywhere and type(sent) is Masked:
+        # The upstream gradient is present everywhere; only the sent one is masked.
+        plain = fit(case.op.pull(slot, g, xs, y, case.mode), xs[slot])
+        return Masked(sent.mask, plain.value if type(plain) is Masked else plain)
+    return sent
+
+
 def _parts(sent: Any) -> dict[str, Any]:
+    """Return the value of a flow, and its mask if it has one, by name."""
     if sent is None:
         return {}
     return {"value": sent.value, "mask": sent.mask} if type(sent) is Masked else {"value": sent}

@@ -46,20 +46,30 @@ def expand(circuit: Circuit) -> Circuit:
             if kind.dtype.kind != "b" and not isinstance(row.op, Elementwise):
                 operands = [_numbers(builder, operand) for operand in operands]
             held.append(_applied(builder, row, operands))
-        for index, port in np.ndenumerate(held[-1]):
-            for name in own:
-                if isinstance(port, Port):
-                    builder.name(port, builder.recording.free_name(_suffixed(name, index)))
+        _name_elements(builder, own, held[-1])
         if len(builder) > MOST:
             raise CircuitError(f"the circuit would have more than {MOST:,} scalar nodes; expand is for small ones")
+    _expand_certificates(builder, circuit, held)
+    outputs = zip(circuit.outputs, circuit.columns.outputs.tolist(), strict=True)
+    return builder.build(name=circuit.name, labels=dict(_outputs(builder, outputs, held)))
+
+
+def _name_elements(builder: Builder, names: Sequence[str], ports: Any) -> None:
+    """Name each element of a node after the node and its index."""
+    for index, port in np.ndenumerate(ports):
+        for name in names:
+            if isinstance(port, Port):
+                builder.name(port, builder.recording.free_name(_suffixed(name, index)))
+
+
+def _expand_certificates(builder: Builder, circuit: Circuit, held: Sequence[Any]) -> None:
+    """Give each element of a certified node a certificate of its own."""
     for certificate in circuit.certificates:
         outcomes = np.asarray(certificates.expected(circuit, certificate))
         for index, port in np.ndenumerate(held[certificate.node]):
             if isinstance(port, Port):
                 element = Certificate(port.index, plain(outcomes[index]), certificate.place)
                 builder.recording.certificates.append(element)
-    outputs = zip(circuit.outputs, circuit.columns.outputs.tolist(), strict=True)
-    return builder.build(name=circuit.name, labels=dict(_outputs(builder, outputs, held)))
 
 
 def _suffixed(name: str, index: tuple[int, ...]) -> str:

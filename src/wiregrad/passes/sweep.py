@@ -71,7 +71,8 @@ def reverse(graph: Graph, values: Values, seeds: Mapping[int, Any], watcher: Wat
             continue
         changed = watcher.node(row, upstream)
         upstream = upstream if changed is None else changed
-        xs, y = [values[source] for source in row.sources], values[row.node]
+        xs = [values[source] for source in row.sources]
+        y = values[row.node]
         for slot in reversed(range(len(xs))):
             source = row.sources[slot]
             if source >= 0 and active[source]:
@@ -88,7 +89,8 @@ def forward(graph: Graph, values: Values, seeds: Mapping[int, Any]) -> list[Any]
         arriving = [tangents[source] if source >= 0 else None for source in row.sources]
         pushed = None
         if any(tangent is not None for tangent in arriving):
-            xs, y = [values[source] for source in row.sources], values[row.node]
+            xs = [values[source] for source in row.sources]
+            y = values[row.node]
             pushed = fit(row.op.push(arriving, xs, y, row.mode), y)
         tangents[row.node] = plus(pushed, seeds.get(row.node))
     return tangents
