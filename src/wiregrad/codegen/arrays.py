@@ -165,7 +165,7 @@ def _elementwise(op: Elementwise, operands: list[Tree]) -> Tree:
         return Call(f"np.{name}", tuple(operands))
     if tree is None:
         raise NoRuleError(
-            f"{op.title} is no function of NumPy's and its record has no text (`c`), so it cannot be written"
+            f"{op.title} is not a NumPy function and its record has no text (`c`), so it cannot be written in NumPy"
         )
     short = not is_function(scalar(op)) and all(isinstance(operand, Input | Number) for operand in operands)
     return _fill_in(tree, arguments) if short else Call(op.name, tuple(operands))
@@ -183,7 +183,7 @@ def constant_text(language: Numpy, constant: Constant) -> str:
     if number is not None:
         return f"np.full({array.shape}, {language.number(number.item())}, {dtype})"
     if array.size > MOST:
-        raise NoRuleError(f"a constant has {array.size:,} numbers; a listing holds at most {MOST:,}: make it an input")
+        raise NoRuleError(f"a constant in a listing may have {MOST:,} numbers; got {array.size:,}: make it an input")
     return f"np.array({_nested(language, array)}, {dtype})" + ("" if array.size else f".reshape{array.shape}")
 
 

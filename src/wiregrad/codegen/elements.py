@@ -164,7 +164,7 @@ class Elements:
         if not line.again and self._without_statement(line, form, kind):
             return
         if kind.dtype.kind not in "fb":
-            raise NoRuleError(f"{line.note} makes {kind}, and loops in C compute with real numbers; use to_numpy()")
+            raise NoRuleError(f"{line.note} gives {kind}, and loops in C compute real numbers only; use to_numpy()")
         held = self.held.get(line.target)
         target = held if isinstance(held, Array) else Array(size_of(kind), kind.dtype.kind, self.names[line.target])
         self.held[line.target] = target

@@ -113,6 +113,6 @@ def in_language(write: Callable[[], WrittenT]) -> WrittenT:
         return write()
     except NoRuleError as error:
         raise NoRuleError(
-            f"what decided which way the traced function went cannot be checked: {error}; check=False leaves the "
+            f"the branches of the traced function cannot be checked in this language: {error}; check=False leaves the "
             "guard out"
         ) from None

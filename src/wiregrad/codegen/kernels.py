@@ -203,7 +203,7 @@ class Kernels(Elements):
         along = (kind if adds else types[0]).shape[axis]
         if not 0 < indices.array.bound <= along:
             raise NoRuleError(
-                f"{op.title} would read by indices that may be too large; use to_numpy(), which checks them"
+                f"{op.title} reads at computed indices that may be out of range; use to_numpy(), which checks them"
             )
         if adds:
             self.add(target, np.arange(target.size), zero(kind))
@@ -264,7 +264,7 @@ def _around(shape: tuple[int, ...], axis: int) -> tuple[int, int, int]:
 
 
 def _picks(op: ArrayOp, types: Sequence[WireType], kind: WireType, adds: bool) -> bool:
-    """Return whether an op, run on random numbers, picks or adds by indices along its axis as `Pick` does."""
+    """Return whether an op, run on random numbers, picks or adds by indices along its axis as a pick step does."""
     axis = op.options["axis"]
     rng = np.random.default_rng(0)
     x = rng.integers(-(2**20), 2**20, size=types[0].shape).astype(np.float64)

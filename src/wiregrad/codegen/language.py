@@ -308,7 +308,7 @@ def _check_free(name: str, identifiers: Identifiers, language: Language) -> None
     free = identifiers.take(name)
     if free != name:
         raise OperandError(
-            f"a {language.title} function cannot be called {name}, which is taken or too long; try {free}"
+            f"a {language.title} function cannot be named {name}, which is reserved or too long; try {free}"
         )
 
 
@@ -317,7 +317,7 @@ def scalar_only(listing: Listing, language: str, dtypes: str = "fb", width: int 
     for role, node, kind, _ in listing.variables:
         if kind.shape:
             raise NoRuleError(
-                f"{language} listings are of scalar circuits, and {listing.circuit.name} has arrays "
+                f"{language} listings need a scalar circuit, and {listing.circuit.name} has arrays "
                 f"({kind} at its {role.value} {_first_names(listing).get(node, node)}); use to_numpy(), to_c(), or "
                 "expand() the circuit first"
             )

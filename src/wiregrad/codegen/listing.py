@@ -114,7 +114,7 @@ VERBS = {pattern: f"{pattern.name.lower()}s" for pattern in Pattern}
 
 
 def listing(circuit: Circuit, function: str = "value_and_grad") -> Listing:
-    """Return the listing of a circuit; `function` is one of `FUNCTIONS` and says which derivatives it computes.
+    """Return the listing of a circuit; `function` says which derivatives it computes.
 
     >>> from wiregrad.ir import parse_text
     >>> product = listing(parse_text("input a, b\\ny = multiply a b\\noutput y"))
@@ -141,7 +141,7 @@ def _check_scalar_inputs(circuit: Circuit) -> None:
     array = next((name for name in circuit.inputs if circuit[name].type.shape), None)
     if array is not None:
         raise OutputError(
-            f"Hessian listings are of scalar circuits, and the input {array} is {circuit[array].type}; "
+            f"Hessian listings need scalar inputs, and the input {array} is {circuit[array].type}; "
             "expand() the circuit first"
         )
 
@@ -229,8 +229,8 @@ class _Lister:
         wide = next((label for label, node in of if self.types[node].shape), None)
         if wide is not None:
             raise OutputError(
-                f"gradients are of single numbers, and the output {wide} is {self.types[dict(of)[wide]]}; "
-                "sum it up, or ask for the value alone"
+                f"only scalar outputs can be differentiated, and the output {wide} is {self.types[dict(of)[wide]]}; "
+                "sum it first, or ask for the value only"
             )
         alone = len(of) == 1
         for label, node in of:

@@ -89,7 +89,7 @@ def check_types(listing: Listing, width: int) -> None:
             raise NoRuleError(f"loops in C count up to {LARGEST:,}, and {kind} has more elements")
     for name, number in listing.inputs.items():
         if listing.variables[number].type.dtype.kind == "i":
-            raise NoRuleError(f"the input {name} is of whole numbers, and loops in C take real ones; use to_numpy()")
+            raise NoRuleError(f"the input {name} has integers, and loops in C take real inputs only; use to_numpy()")
 
 
 def layout(listing: Listing, names: Sequence[str]) -> list[str]:
@@ -385,7 +385,7 @@ class Loops:
     def _define(self, kind: str, name: str, numbers: Sequence[str], single: bool = False) -> None:
         self.room += len(numbers)
         if self.room > MOST:
-            raise NoRuleError(f"the constants of a listing in C have at most {MOST:,} numbers; make large ones inputs")
+            raise NoRuleError(f"the constants of a C listing may have {MOST:,} numbers in all; make large ones inputs")
         head = f"static const {kind} {name}"
         text = f"{head} = {numbers[0]};" if single else f"{head}[{len(numbers)}] = {{{', '.join(numbers)}}};"
         self.definitions.append("\n".join(_wrapped(text)))

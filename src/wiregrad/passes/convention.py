@@ -53,7 +53,7 @@ def _checked(circuit: Circuit, name: str) -> int:
     node = circuit.index(name)
     op = circuit.op_of(node)
     if getattr(op, "gap", None) is not None:
-        raise OperandError(f"{Node(circuit, node)} has no conventions: elements that tie share by all of them")
+        raise OperandError(f"{Node(circuit, node)} has no conventions: tied elements share the gradient in all of them")
     if not has_kinks(op):
         raise OperandError(f"{Node(circuit, node)} has no kinks, so every convention gives it the same slopes")
     return node

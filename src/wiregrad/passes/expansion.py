@@ -48,7 +48,7 @@ def expand(circuit: Circuit) -> Circuit:
             held.append(_applied(builder, row, operands))
         _name_elements(builder, own, held[-1])
         if len(builder) > MOST:
-            raise CircuitError(f"the circuit would have more than {MOST:,} scalar nodes; expand is for small ones")
+            raise CircuitError(f"the circuit would have more than {MOST:,} scalar nodes; expand is for small circuits")
     _expand_certificates(builder, circuit, held)
     outputs = zip(circuit.outputs, circuit.columns.outputs.tolist(), strict=True)
     return builder.build(name=circuit.name, labels=dict(_outputs(builder, outputs, held)))
