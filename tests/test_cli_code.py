@@ -200,7 +200,7 @@ def test_the_self_test_in_c_passes(capsys: pytest.CaptureFixture[str], tmp_path:
         (["a*b", "z=1"], 2, "there is no input called 'z'; the inputs are a, b"),
         (["a*b", "--of", "g"], 2, "the circuit has no node called 'g'"),
         (["a*b", "--name", "x y"], 2, "a function's name is a plain identifier"),
-        (["a*b", "--name", "while"], 2, "cannot be called while"),
+        (["a*b", "--name", "while"], 2, "cannot be named while"),
         (["a*b", "--json", "-o", "f.py"], 2, "--json prints to stdout"),
         (["a*b", "--langauge", "c"], 2, "there is no option --langauge"),
         (["model.py:nothing"], 2, "there is no file model.py"),

@@ -444,7 +444,7 @@ def test_the_jax_convention_for_complex_numbers_at_0_is_0() -> None:
 
 def test_ops_that_share_ties_say_so_when_they_are_given_a_convention() -> None:
     circuit = wg.trace(np.max, np.zeros(2))
-    with pytest.raises(OperandError, match="has no conventions: elements that tie share by all of them"):
+    with pytest.raises(OperandError, match="has no conventions: tied elements share the gradient in all of them"):
         circuit.with_convention("jax", [circuit.output])
 
 

@@ -457,5 +457,5 @@ def test_what_cannot_go_together_is_refused() -> None:
         circuit.to_c(header=True, test={"a": 1, "b": 2})
     with pytest.raises(InputError, match="seed is a whole number"):
         circuit.receipt(seed=-1)
-    with pytest.raises(OutputError, match="Hessian listings are of scalar circuits"):
+    with pytest.raises(OutputError, match="Hessian listings need scalar inputs"):
         wg.trace(lambda x: np.sum(x * x), np.ones(2)).to_numpy("hessian")

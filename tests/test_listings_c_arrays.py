@@ -376,14 +376,14 @@ def test_whole_numbers_may_be_constants_but_not_inputs(tmp_path: Path) -> None:
     picks = builder.build(TABLE["sum"](TABLE["take"](x, rows, axis=-1), axes=(-1,), keepdims=False))
 
     assert grad.tolist() == [1.0, 2.0**40, 3.0]
-    with pytest.raises(NoRuleError, match="rows is of whole numbers"):
+    with pytest.raises(NoRuleError, match="rows has integers"):
         write(picks, "c")
 
 
 def test_indices_that_may_be_too_large_are_refused() -> None:
     circuit = wg.trace(lambda x, y: x[np.argmin(y)] * 2.0, np.ones(3), np.ones(5))
 
-    with pytest.raises(NoRuleError, match="may be too large"):
+    with pytest.raises(NoRuleError, match="may be out of range"):
         write(circuit, "c")
 
 

@@ -1,6 +1,7 @@
-"""Codegen writes a circuit as straight-line code: circuit in, text out; nothing is run.
+"""Write a circuit as straight-line code: circuit in, text out; nothing is run.
 
-`listing` makes the lines, each language writes them. A language is loaded when it is first asked for.
+`listing` turns the circuit into lines without a language; a language writes them. A language is loaded when it is
+first asked for.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from wiregrad.ir import Circuit
 
 MODULES = {"python": "python", "numpy": "arrays", "c": "c", "js": "javascript", "cuda": "cuda"}
-"""The languages, and the module that writes each."""
+"""Which module of this package writes each language."""
 CAMEL = ("js",)
 """Languages that write valueAndGrad where the others write value_and_grad."""
 
@@ -22,15 +23,19 @@ CAMEL = ("js",)
 def write(
     circuit: Circuit, language: str, function: str = "value_and_grad", name: str | None = None, **options: Any
 ) -> str:
-    """Return a circuit as a listing in a language; `name` is what the function is called."""
+    """Return a circuit as a listing in a language; `name` is the name of its function."""
     if circuit.certificates:
         options["guard"] = import_module("wiregrad.codegen.guards").guard_of(circuit)
     listing = import_module("wiregrad.codegen.listing").listing(circuit.unchecked(), function)
     module = import_module(f"wiregrad.codegen.{MODULES[language]}")
+    name = _usual_name(function, language) if name is None else _checked(name)
+    text: str = getattr(module, f"to_{language}")(listing, name, **options)
+    return text
+
+
+def _usual_name(function: str, language: str) -> str:
     head, *rest = function.split("_")
-    usual = head + "".join(map(str.capitalize, rest)) if language in CAMEL else function
-    found: str = getattr(module, f"to_{language}")(listing, usual if name is None else _checked(name), **options)
-    return found
+    return head + "".join(map(str.capitalize, rest)) if language in CAMEL else function
 
 
 def _checked(name: object) -> str:

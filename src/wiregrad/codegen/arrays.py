@@ -39,11 +39,11 @@ from wiregrad.ops.expressions import (
 )
 
 MOST = 1_000_000
-"""How many numbers the constants of a listing may have."""
+"""Maximum number of elements of a constant array in a listing."""
 
 
 class Raw(Call):
-    """An expression of NumPy's own, with places for its operands; `name` is the text."""
+    """An expression in NumPy syntax with placeholders for its operands; `name` is the text."""
 
 
 class Numpy(Python):
@@ -58,20 +58,20 @@ class Numpy(Python):
     def __init__(self) -> None:
         super().__init__()
         self.more: dict[str, str] = {}
-        """Definitions that array ops need, by name."""
+        """Definitions of helpers that array ops need, by name."""
         self.needed: dict[str, frozenset[str]] = {}
-        """Which of them a text needs."""
+        """The names of the helpers that a text needs."""
 
     def number(self, value: Any) -> str:
-        """Return a literal."""
-        if isinstance(value, complex):
-            return (
-                repr(value) if np.isfinite(value) else f"complex({self.number(value.real)}, {self.number(value.imag)})"
-            )
-        return super().number(value)
+        """Return the literal of a number or truth value."""
+        if not isinstance(value, complex):
+            return super().number(value)
+        if np.isfinite(value):
+            return repr(value)
+        return f"complex({self.number(value.real)}, {self.number(value.imag)})"
 
     def tree_of(self, form: Form) -> Tree:
-        """Return the expression to write for a form."""
+        """Return the expression that a form is written as."""
         match form:
             case Slot():
                 return Input(str(form.number))
@@ -80,7 +80,8 @@ class Numpy(Python):
         operands = [self._operand(operand, form) for operand in form.operands]
         if isinstance(form.op, ArrayOp):
             types = tuple(operand.type for operand in form.operands)
-            text, helpers = form.op.numpy_text(types), form.op.numpy_helpers(types)
+            text = form.op.numpy_text(types)
+            helpers = form.op.numpy_helpers(types)
             self.more |= helpers
             self.needed[text] = frozenset(helpers)
             return Raw(text, tuple(operands))
@@ -89,7 +90,7 @@ class Numpy(Python):
         return _elementwise(form.op, operands)
 
     def _operand(self, operand: Form, form: Apply) -> Tree:
-        """Return an operand; where float32 is about, a constant that no array beside it gives its type says it."""
+        """Return an operand; a float constant names its dtype unless float64 or an operand beside it implies that."""
         tree = self.tree_of(operand)
         if not isinstance(operand, Constant) or operand.type.shape or operand.type.dtype.kind != "f":
             return tree
@@ -115,19 +116,19 @@ class Numpy(Python):
         return super().expression(tree)
 
     def more_calls(self, tree: Tree) -> frozenset[str]:
-        """Return the words that an expression needs beside the functions it calls."""
+        """Return the functions that an expression needs besides those it calls by name."""
         return frozenset().union(*(self.needed.get(part.name, ()) for part in walk(tree) if isinstance(part, Raw)))
 
     def taken(self) -> frozenset[str]:
-        """Return what helpers may be called, which no variable can be then."""
+        """Return the names that helpers may have; no variable may have one of them."""
         return super().taken() | _array_helpers(len(TABLE))
 
     def may_raise(self, tree: Tree) -> bool:
-        """Return whether an expression needs a function because Python would raise: NumPy does not."""
+        """Return whether Python could raise on an expression: never, since NumPy does not."""
         return False
 
     def definition(self, name: str) -> tuple[str, frozenset[str]]:
-        """Return the definition of a function and what it calls."""
+        """Return the definition of a function (empty if NumPy has it) and the functions that it calls."""
         if name in self.more:
             return self.more[name], frozenset()
         known = name.startswith("np.") or name in self.needed
@@ -135,7 +136,7 @@ class Numpy(Python):
 
 
 def _is_compound(text: str) -> bool:
-    """Return whether an expression is made of several by operators, outside of all brackets."""
+    """Return whether an expression has an operator outside all brackets."""
     depth = 0
     for sign in text:
         depth += (sign in "([{") - (sign in ")]}")
@@ -146,42 +147,43 @@ def _is_compound(text: str) -> bool:
 
 @cache
 def _array_helpers(known: int) -> frozenset[str]:
-    """Return what helpers of array ops are called; `known` is how many ops there are, as some are loaded late."""
+    """Return the names of the helpers of array ops; `known`, the number of ops, renews the cache after late loading."""
     definitions = [text for op in TABLE if isinstance(op, ArrayOp) for text in op.numpy_needs]
     return frozenset(name for text in definitions for name in re.findall(r"^def (\w+)", text, re.MULTILINE))
 
 
 def _elementwise(op: Elementwise, operands: list[Tree]) -> Tree:
-    """Return an op that works element by element: an operator, NumPy's function, or what its own text says."""
+    """Return an elementwise op as an operator, as NumPy's function, or as its own text says."""
     inputs = tuple(Input(name) for name in op.inputs)
     tree = parse(op.c) if op.c else None
-    given = dict(zip(op.inputs, operands, strict=True))
+    arguments = dict(zip(op.inputs, operands, strict=True))
     plain = isinstance(tree, Between | Signed) and tuple(tree[1:]) == inputs and tree.sign not in ("!", "&&", "||")
     if (plain or op.selects or (op.copies and isinstance(tree, Input))) and tree is not None:
-        return rebuilt(tree, lambda part: given[part.name] if isinstance(part, Input) else part)
+        return _fill_in(tree, arguments)
     name = getattr(op.forward, "__name__", "")
     if getattr(np, name, None) is op.forward:
         return Call(f"np.{name}", tuple(operands))
     if tree is None:
         raise NoRuleError(
-            f"{op.title} is no function of NumPy's and its record has no text (`c`), so it cannot be written"
+            f"{op.title} is not a NumPy function and its record has no text (`c`), so it cannot be written in NumPy"
         )
     short = not is_function(scalar(op)) and all(isinstance(operand, Input | Number) for operand in operands)
-    return (
-        rebuilt(tree, lambda part: given[part.name] if isinstance(part, Input) else part)
-        if short
-        else Call(op.name, tuple(operands))
-    )
+    return _fill_in(tree, arguments) if short else Call(op.name, tuple(operands))
+
+
+def _fill_in(tree: Tree, arguments: Mapping[str, Tree]) -> Tree:
+    return rebuilt(tree, lambda part: arguments[part.name] if isinstance(part, Input) else part)
 
 
 def constant_text(language: Numpy, constant: Constant) -> str:
-    """Return the text of a constant array, braces doubled."""
-    array, dtype = np.asarray(constant.value), f"np.{constant.type.dtype.name}"
+    """Return the text of a constant array."""
+    array = np.asarray(constant.value)
+    dtype = f"np.{constant.type.dtype.name}"
     number = uniform(array)
     if number is not None:
         return f"np.full({array.shape}, {language.number(number.item())}, {dtype})"
     if array.size > MOST:
-        raise NoRuleError(f"a constant has {array.size:,} numbers; a listing holds at most {MOST:,}: make it an input")
+        raise NoRuleError(f"a constant in a listing may have {MOST:,} numbers; got {array.size:,}: make it an input")
     return f"np.array({_nested(language, array)}, {dtype})" + ("" if array.size else f".reshape{array.shape}")
 
 
@@ -209,7 +211,7 @@ class ArrayWriter(Writer):
                 self.moved.add(line.target)
 
     def atom(self, atom: Atom) -> str:
-        """Return the text of a variable or constant, as an operand."""
+        """Return the text of a variable or constant as an operand."""
         if not isinstance(atom, Constant):
             return super().atom(atom)
         if atom.type.shape:
@@ -218,8 +220,12 @@ class ArrayWriter(Writer):
         return f"np.{atom.type.dtype.name}({self.constant(atom)})" if typed else super().atom(atom)
 
     def form(self, form: Form, atoms: Sequence[Atom]) -> str:
-        """Return the text of a form with its operands filled in; constants alone are NumPy's: Python's would raise."""
-        before, self.typed = self.typed, self.typed or not any(isinstance(atoms[k], int) for k in slots_of(form))
+        """Return the text of a form with its operands filled in.
+
+        If all operands are constants they are written as NumPy numbers: an op on Python numbers could raise.
+        """
+        before = self.typed
+        self.typed = before or not any(isinstance(atoms[k], int) for k in slots_of(form))
         try:
             return super().form(form, atoms)
         finally:
@@ -230,14 +236,14 @@ class ArrayWriter(Writer):
         return constant_text(NUMPY, constant) if constant.type.shape else super().constant(constant)
 
     def right(self, line: Line) -> str:
-        """Return the right-hand side of a line, spread to the shape of its variable where it is one number."""
+        """Return the right-hand side of a line; a constant gradient gets the shape of its variable."""
         role, _, kind, _ = self.listing.variables[line.target]
         if isinstance(line.form, Constant) and role is Role.GRADIENT:
             return self.filled(line.form, kind)
         return self.value(line)
 
     def filled(self, constant: Constant, kind: WireType) -> str:
-        """Return a constant gradient, with the shape of what it is the gradient of."""
+        """Return a constant gradient in the shape of the variable that it belongs to."""
         text = self.language.number(item(np.asarray(constant.value).ravel()[0]))
         if self.like is not None:
             return f"np.full_like({self.like}, {text})"
@@ -246,7 +252,7 @@ class ArrayWriter(Writer):
         return text if kind.dtype == np.float64 else f"np.{kind.dtype.name}({text})"
 
     def result(self, atom: Atom, kind: WireType) -> str:
-        """Return what a result is, with the shape of the batch even where no input moves it."""
+        """Return the text of a result, in the shape of the batch even if it depends on no input."""
         if not isinstance(atom, int):
             return self.filled(atom, kind)
         name = self.atom(atom)
@@ -283,7 +289,7 @@ def _checks(guard: Guard, name: str) -> Checks:
 
 
 def _is_expected(value: str, expected: Any) -> str:
-    """Return the condition that numbers are all the expected ones, bit for bit; NaN is NaN."""
+    """Return the condition that all numbers equal the expected ones, bit for bit; any NaN equals any other."""
     array = np.asarray(expected)
     wanted = constant_text(NUMPY, Constant(array[()], WireType(array.dtype, array.shape)))
     if not array.shape:

@@ -1,7 +1,7 @@
-"""Listings in C99: no allocation, no state, doubles or floats; and what CUDA takes over from them.
+"""Listings in C99: no allocation, no state, doubles or floats; CUDA listings share most of this.
 
-A long listing is cut into functions of bounded size, so that compilers stay linear; what one part hands to a later one
-then stands in an array.
+A long listing is cut into functions of bounded size, because compilers take more than linear time over long functions.
+What one part hands to a later one is stored in an array.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from wiregrad.ops import Elementwise
 from wiregrad.ops.expressions import MATH_H, is_condition, parse
 
 LONGEST = 400
-"""A listing of more lines is cut into parts."""
+"""Maximum number of lines of a listing that is not cut into parts."""
 PART = 200
-"""How many lines a part has."""
+"""Number of lines in a part."""
 ON_STACK = 65_536
-"""How many numbers the array between parts may hold on the stack; a larger one is static."""
+"""Maximum number of numbers in the arrays between parts on the stack; larger arrays are static."""
 Numbers = Sequence[float]
 
 KEYWORDS = frozenset(
@@ -43,7 +43,7 @@ KEYWORDS = frozenset(
     "thread_local throw try typeid typename using virtual wchar_t xor xor_eq concept co_await co_return co_yield "
     "char8_t char16_t char32_t linux unix errno stdin stdout stderr signgam gamma y0 y1 yn j0 j1 jn I".split()
 )
-"""Words of C, and of C++, whose compilers read C headers; names that common headers define."""
+"""Keywords of C, and of C++, which may include the header of a listing; names that common headers define."""
 OTHER_MATH = frozenset(
     "acosl fdim fma fmax fmin frexp ilogb ldexp lgamma llrint llround logb lrint lround modf nan nearbyint nextafter "
     "nexttoward remainder remquo round scalbln scalbn tgamma abs labs div exit abort isnan isinf isfinite signbit "
@@ -60,28 +60,29 @@ class C(Language):
         r"(?=(?:[0-9_]*[A-Z]){3})[A-Z0-9_]+|(M|FP|HUGE|MATH)_[A-Z0-9]\w*|SNAN\w*|(FLT|DBL)_\w*|math_errhandling"
     )
     static: ClassVar[bool] = True
-    """Whether what is too large for the stack can be static: threads would share it."""
+    """Whether arrays too large for the stack may be static; on a GPU all threads would share them."""
     function: ClassVar[str] = "static"
-    """What stands before a function that the listing keeps to itself."""
+    """The specifiers of a function that is private to the listing."""
 
     def __init__(self, real: str) -> None:
         super().__init__()
-        self.real, self.end = real, "f" if real == "float" else ""
+        self.real = real
+        self.end = "f" if real == "float" else ""
         calls = {name: Word(f"{name}{self.end}") for name in MATH_H}
         self.own_words: Mapping[str, Word] = {**calls, AS_NUMBER: Word(f"({real})")}
 
     @property
     def words(self) -> Mapping[str, Word]:  # type: ignore[override]
-        """C's functions, under the names they have for this type."""
+        """The functions of math.h, with the names they have for this type."""
         return self.own_words
 
     def number(self, value: Any) -> str:
-        """Return a literal."""
+        """Return the literal of a number or truth value."""
         if not self.end or isinstance(value, bool):
             return super().number(value)
         with np.errstate(over="ignore"):
             narrow = float(np.float32(value))
-        # Compilers warn of a literal that a float cannot hold: it is written as what it becomes.
+        # Compilers warn about a literal outside the range of float, so its float value is written instead.
         held = value if math.isfinite(narrow) and (narrow != 0.0 or value == 0.0) else narrow
         return super().number(held) + (self.end if math.isfinite(held) else "")
 
@@ -90,15 +91,15 @@ class C(Language):
         return f"{condition} ? {yes} : {no}"
 
     def type_of(self, condition: bool) -> str:
-        """Return the type of a variable."""
+        """Return the type of a condition or a number."""
         return "bool" if condition else self.real
 
     def called(self, name: str) -> str:
-        """Return what a function is called: an op must not take the name that one of C's own has."""
+        """Return the name of a function; an op's function must not have the name of one of C's own."""
         return f"{name}_op" if name in self.reserved and name not in self.words else super().called(name)
 
     def taken(self) -> frozenset[str]:
-        """Return what helpers may be called, which no variable can be then."""
+        """Return the names that helpers may have; no variable may have one of them."""
         return super().taken() | frozenset(map(self.called, function_names()))
 
     def op_function(self, op: Elementwise, name: str, body: str) -> str:
@@ -151,7 +152,7 @@ def to_c(
 
 
 def guarded(body: Body, before: str, arrays: bool = True) -> list[str]:
-    """Return the definitions of a listing, those of its guard first; helpers that both need stand once."""
+    """Return the definitions of a listing, those of its guard first; helpers that both need are written once."""
     if body.guard is None:
         return body.functions(before)
     own = body.functions(before)
@@ -160,22 +161,26 @@ def guarded(body: Body, before: str, arrays: bool = True) -> list[str]:
 
 
 def _guard(body: Body, before: str, arrays: bool) -> list[str]:
-    """Return the functions that compute what decided, and find a branch which goes another way."""
+    """Return the functions that compute the deciding values and find a branch that goes another way."""
     assert body.guard is not None
-    listing, language = body.guard.listing, body.language
+    listing = body.guard.listing
+    language = body.language
     real_of(listing, language.real if language.end else None, arrays=arrays)
     checks = (LoopBody if arrays and has_arrays(listing) else Body)(language, listing, f"{body.name}_checks")
     if isinstance(checks, LoopBody):
-        # Tables of constants stand beside the functions: no two may have one name.
-        writer, names = checks.writer, body.writer.identifiers
-        writer.identifiers, writer.names = names, [name and names.take(name) for name in writer.names]
+        # Tables of constants are global, so both functions must take their names from one pool.
+        writer = checks.writer
+        names = body.writer.identifiers
+        writer.identifiers = names
+        writer.names = [name and names.take(name) for name in writer.names]
     return [*checks.functions(f"{language.function} "), _branch(checks, body, before)]
 
 
 def _branch(checks: Body, body: Body, before: str) -> str:
-    """Return the function that finds a branch which goes another way."""
+    """Return the function that finds a branch that goes another way."""
     assert body.guard is not None
-    real, sizes = body.language.real, [np.size(branch.expected) for branch in body.guard.branches]
+    real = body.language.real
+    sizes = [np.size(branch.expected) for branch in body.guard.branches]
     call = f"y[0] = {checks.name}(x);" if checks.returns_value() else f"{checks.name}(x, y);"
     lines = [f"{real} y[{max(1, sum(sizes))}];", call]
     at = 0
@@ -188,23 +193,27 @@ def _branch(checks: Body, body: Body, before: str) -> str:
 
 
 def _different(language: C, expected: Any, at: int, number: int) -> Iterator[str]:
-    """Return the statements that tell the number of a branch where its values are not the expected ones."""
+    """Return the statements that return a branch's number if its values differ from the expected ones."""
     for k, value in enumerate(expected.tolist()):
-        found, wanted = f"y[{at + k}]", language.number(float(value))
+        actual = f"y[{at + k}]"
+        wanted = language.number(float(value))
         if value != value:  # noqa: PLR0124 - NaN alone differs from itself
-            same = f"{found} != {found}"
+            same = f"{actual} != {actual}"
         elif value == 0.0 and not isinstance(value, bool):
             sign = "" if math.copysign(1.0, value) < 0 else "!"
-            same = f"{found} == {wanted} && {sign}signbit({found})"
+            same = f"{actual} == {wanted} && {sign}signbit({actual})"
         else:
-            same = f"{found} == {wanted}"
+            same = f"{actual} == {wanted}"
         yield f"if (!({same})) return {number};"
 
 
 def _self_test(body: Body, point: Numbers, wanted: Numbers) -> str:
-    """Return a program that runs the function at a point and compares what it gives with what is expected."""
-    real, number, end = body.language.real, body.language.number, body.language.end
-    sizes, at = sizes_of(body.listing), 1 if body.returns_value() else 0
+    """Return a program that runs the function at a point and compares its results with the expected ones."""
+    real = body.language.real
+    number = body.language.number
+    end = body.language.end
+    sizes = sizes_of(body.listing)
+    at = 1 if body.returns_value() else 0
     # Named after the function, so that none of them can hide it.
     x, wanted_, got, wrong = (f"{body.name}_{word}" for word in ("point", "wanted", "got", "wrong"))
     results = list[str]()
@@ -212,7 +221,8 @@ def _self_test(body: Body, point: Numbers, wanted: Numbers) -> str:
         results.append(f"{got} + {at}" if at else got)
         at += sizes[key]
     call = f"{body.name}({', '.join([x, *results])});"
-    near, size = "1e-4f" if end else "1e-9", len(wanted)
+    near = "1e-4f" if end else "1e-9"
+    size = len(wanted)
     return f"""\
 #ifdef WIREGRAD_TEST
 #include <stdio.h>
@@ -239,9 +249,10 @@ int main(void) {{
 
 
 def sizes_of(listing: Listing) -> Mapping[str, int]:
-    """Return how many numbers each result of a listing's function has."""
+    """Return the number of numbers in each result of a listing's function."""
     kinds = [listing.variables[number].type for number in listing.inputs.values()]
-    inputs, outputs = sum(math.prod(kind.shape) for kind in kinds), len(listing.gradients)
+    inputs = sum(math.prod(kind.shape) for kind in kinds)
+    outputs = len(listing.gradients)
     values = sum(math.prod(kind.shape) for kind in value_types(listing))
     return {"y": values, "grad": inputs, "jac": inputs * outputs, "hess": inputs * inputs}
 
@@ -262,7 +273,7 @@ def _header(body: Body) -> str:
 
 @dataclass
 class Body:
-    """The functions of a listing in C."""
+    """Writes the functions of a scalar listing in C."""
 
     language: C
     listing: Listing
@@ -276,14 +287,14 @@ class Body:
         several = len(self.listing.values) > 1 or any(kind.shape for kind in value_types(self.listing))
         several = several and self.listing.function == "value"
         keys = ("y",) if several else _RESULTS[self.listing.function]
-        self.given = self.writer.argument("x", "inputs")
+        self.argument = self.writer.argument("x", "inputs")
         self.results = {key: self.writer.argument(key, f"{key}_out") for key in keys}
         self.lines = list(self.listing.lines())
 
     def described(self) -> Iterator[str]:
         """Return comments that say what the arguments are."""
         inputs = ", ".join(self.listing.inputs) or "nothing"
-        yield f"// {self.given}: {comment(inputs, 10_000)}"
+        yield f"// {self.argument}: {comment(inputs, 10_000)}"
         of = {"y": ", ".join(self.listing.values), "grad": "the gradient, in the same order"}
         of |= {"jac": "a row for each output: " + ", ".join(self.listing.gradients), "hess": "a row for each input"}
         for key, result in self.results.items():
@@ -293,17 +304,18 @@ class Body:
             yield from (f"// {line}" for line in self.guard.described(elsewhere))
 
     def branch_signature(self) -> str:
-        """Return the head of the function that finds a branch which goes another way."""
+        """Return the signature of the function that finds a branch that goes another way."""
         return f"int {self.name}_branch(const {self.language.real} *x)"
 
     def opening(self) -> list[str]:
-        """Return the statements that a guarded function begins with: where a branch flips, all results are NaN."""
+        """Return the first statements of a guarded function: where a branch goes another way, all results are NaN."""
         if self.guard is None:
             return []
-        sizes, k = sizes_of(self.listing), self.writer.identifiers.take("k")
+        sizes = sizes_of(self.listing)
+        k = self.writer.identifiers.take("k")
         nan = self.language.not_a_number
         return [
-            f"if ({self.name}_branch({self.given})) {{",
+            f"if ({self.name}_branch({self.argument})) {{",
             *(
                 f"    for (int {k} = 0; {k} < {sizes[key]}; {k}++) {result}[{k}] = {nan};"
                 for key, result in self.results.items()
@@ -313,24 +325,24 @@ class Body:
         ]
 
     def signature(self) -> str:
-        """Return the head of the function that a listing is for."""
+        """Return the signature of the listing's function."""
         real = self.language.real
         value = real if self.returns_value() else "void"
         results = "".join(f", {real} *{result}" for result in self.results.values())
-        return f"{value} {self.name}(const {real} *{self.given}{results})"
+        return f"{value} {self.name}(const {real} *{self.argument}{results})"
 
     def returns_value(self) -> bool:
         """Return whether the function returns the value of the circuit."""
         return self.listing.function in ("value_and_grad", "hessian") or not self.results
 
     def functions(self, before: str) -> list[str]:
-        """Return the definitions: helpers first, then parts if there are some, then the function itself."""
+        """Return the definitions: helpers, then parts if the listing is cut, then the function itself."""
         parts = self.cut() if len(self.lines) > LONGEST else []
         body = self.long_body(parts) if parts else list(self.short_body())
         parts_text = [self.part(k, part) for k, part in enumerate(parts)]
         body = [*self.opening(), *body]
-        used = any(f"{self.given}[" in line or f"({self.given}" in line for line in body)
-        silent = [] if used else [f"(void){self.given};"]
+        used = any(f"{self.argument}[" in line or f"({self.argument}" in line for line in body)
+        silent = [] if used else [f"(void){self.argument};"]
         whole = "\n".join([f"{before}{self.signature()} {{", *(f"    {line}" for line in (*silent, *body)), "}"])
         return [*self.language.helpers(self.writer.calls), *parts_text, whole]
 
@@ -339,7 +351,7 @@ class Body:
         read = self.read()
         for k, number in enumerate(self.listing.inputs.values()):
             if number in read:
-                yield f"const {self.language.real} {self.writer.names[number]} = {self.given}[{k}];"
+                yield f"const {self.language.real} {self.writer.names[number]} = {self.argument}[{k}];"
         for section in self.listing.sections:
             if section.lines:
                 yield f"// {comment(section.title)}"
@@ -347,13 +359,14 @@ class Body:
         yield from self.ending()
 
     def read(self) -> set[int]:
-        """Return the variables that something reads."""
-        found = {number for line in self.lines for number in line.read()}
-        return found | set(self.listing.results())
+        """Return the variables that a line reads or the function returns."""
+        read = {number for line in self.lines for number in line.read()}
+        return read | set(self.listing.results())
 
     def statement(self, line: Line, declared: bool = True) -> str:
         """Return the statement of a line."""
-        target, added = self.writer.names[line.target], self.writer.added(line)
+        target = self.writer.names[line.target]
+        added = self.writer.added(line)
         if added is not None:
             return f"{target} += {added};"
         if not line.again and declared:
@@ -362,8 +375,9 @@ class Body:
         return f"{target} = {self.writer.value(line)};"
 
     def ending(self) -> Iterator[str]:
-        """Return the statements that hand over the results."""
-        values, rows = list(self.listing.values.values()), self.listing.gradients.values()
+        """Return the statements that store and return the results."""
+        values = list(self.listing.values.values())
+        rows = self.listing.gradients.values()
         match self.listing.function:
             case "value" if self.results:
                 yield from self.stored(self.results["y"], values)
@@ -378,12 +392,12 @@ class Body:
             yield f"return {self.writer.atom(values[0])};"
 
     def stored(self, array: str, atoms: Sequence[Atom]) -> Iterator[str]:
-        """Return statements that put atoms into an array."""
+        """Return statements that store atoms in an array."""
         for k, atom in enumerate(atoms):
             yield f"{array}[{k}] = {self.writer.atom(atom)};"
 
     def cut(self) -> list[list[Line]]:
-        """Cut the lines into parts; what is read in another part than its own moves into an array."""
+        """Cut the lines into parts; a variable that several parts use is stored in an array."""
         parts = [self.lines[k : k + PART] for k in range(0, len(self.lines), PART)]
         home: dict[int, int] = {}
         shared = set[int]()
@@ -399,7 +413,7 @@ class Body:
         self.called = dict(enumerate(self.writer.names))
         for number in sorted(shared | set(inputs)):
             if number in inputs:
-                self.writer.names[number] = f"{self.given}[{inputs[number]}]"
+                self.writer.names[number] = f"{self.argument}[{inputs[number]}]"
                 continue
             array = self.arrays["b" if self.listing.variables[number].type.dtype.kind == "b" else "f"]
             kind = "b" if array is self.arrays["b"] else "f"
@@ -409,7 +423,7 @@ class Body:
         return parts
 
     def part(self, k: int, lines: list[Line]) -> str:
-        """Return the function of one part."""
+        """Return the definition of the function of one part."""
         pairs = list[tuple[str, Line]]()
         for line in lines:
             outside = line.target in self.shared
@@ -423,45 +437,46 @@ class Body:
         return "\n".join([head, *(f"    {line}" for line in (*silent, *body)), "}"])
 
     def part_name(self, k: int) -> str:
-        """Return what a part is called."""
+        """Return the name of a part's function."""
         return f"{self.name}_part_{k + 1}"
 
     def between(self) -> list[tuple[str, str]]:
-        """Return the arguments of parts, each with its declaration."""
+        """Return the arguments that every part takes, each with its declaration."""
         real = self.language.real
         arrays = [(self.kept[kind], f"{self.language.type_of(kind == 'b')} *{self.kept[kind]}") for kind in "fb"]
-        return [(self.given, f"const {real} *{self.given}"), *arrays]
+        return [(self.argument, f"const {real} *{self.argument}"), *arrays]
 
     def long_body(self, parts: list[list[Line]]) -> list[str]:
-        """Return the statements that run the parts and hand over the results."""
+        """Return the statements that run the parts and return the results."""
         large = sum(map(len, self.arrays.values())) > ON_STACK
         if large and not self.language.static:
             raise NoRuleError(
                 f"the circuit keeps more than {ON_STACK:,} numbers between its parts, too many for one thread of a GPU"
             )
-        found = ["// Too large for the stack: not for two threads at once."] if large else []
+        declarations = ["// Too large for the stack: not for two threads at once."] if large else []
         for kind, array in self.arrays.items():
             storage = "static " if large else ""
             name = self.language.type_of(kind == "b")
-            found.append(f"{storage}{name} {self.kept[kind]}[{max(1, len(array))}];")
+            declarations.append(f"{storage}{name} {self.kept[kind]}[{max(1, len(array))}];")
         arguments = ", ".join(name for name, _ in self.between())
-        return [*found, *(f"{self.part_name(k)}({arguments});" for k in range(len(parts))), *self.ending()]
+        return [*declarations, *(f"{self.part_name(k)}({arguments});" for k in range(len(parts))), *self.ending()]
 
 
 class LoopBody(Body):
-    """The functions of a listing with arrays in C."""
+    """Writes the functions of a listing with arrays in C, as loops."""
 
     def described(self) -> Iterator[str]:
         """Return comments that say what the arguments are."""
         _, *rest = super().described()
         places = ", ".join(layout(self.listing, self.writer.names)) or "nothing"
-        yield f"// {self.given}: {places}"
+        yield f"// {self.argument}: {places}"
         yield from rest
 
     def functions(self, before: str) -> list[str]:
-        """Return the definitions: helpers, constants, parts if there are some, then the function itself."""
-        loops = Loops(self.writer, self.language, self.given, self.name)
-        values, kinds = list(self.listing.values.values()), value_types(self.listing)
+        """Return the definitions: helpers, constants, parts if the listing is cut, then the function itself."""
+        loops = Loops(self.writer, self.language, self.argument, self.name)
+        values = list(self.listing.values.values())
+        kinds = value_types(self.listing)
         inputs = [self.listing.variables[number].type for number in self.listing.inputs.values()]
         rows = self.listing.gradients.values()
         slopes = Result([atom for row in rows for atom in row.values()], inputs * len(rows))
@@ -470,8 +485,8 @@ class LoopBody(Body):
             parts["grad"] = Result(values[1:], kinds[1:])
         handed = {result: parts[key] for key, result in self.results.items()}
         body = [*self.opening(), *loops.body(handed, values[0] if self.returns_value() else None)]
-        used = any(re.search(rf"\b{self.given}\b", line.partition("//")[0]) for line in body)
-        silent = [] if used else [f"(void){self.given};"]
+        used = any(re.search(rf"\b{self.argument}\b", line.partition("//")[0]) for line in body)
+        silent = [] if used else [f"(void){self.argument};"]
         whole = "\n".join([f"{before}{self.signature()} {{", *(f"    {line}" for line in (*silent, *body)), "}"])
         tables = ["\n".join(loops.definitions)] if loops.definitions else []
         return [*self.language.helpers(self.writer.calls), *tables, *loops.parts, whole]

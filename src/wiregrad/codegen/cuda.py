@@ -1,6 +1,6 @@
-"""Listings in CUDA C++: the function of one point for the device, and a kernel over a batch of points.
+"""Listings in CUDA C++: a device function for one point, and a kernel over a batch of points.
 
-Points stand side by side: number k of point i is `x[k * n + i]`, so that neighbouring threads read neighbouring
+The points are interleaved: number k of point i is `x[k * n + i]`, so that neighbouring threads read neighbouring
 numbers.
 """
 
@@ -42,7 +42,8 @@ def to_cuda(listing: Listing, name: str, real: str | None = None, guard: Guard |
 
 
 def _kernel(body: Body) -> str:
-    real, sizes = body.language.real, sizes_of(body.listing)
+    real = body.language.real
+    sizes = sizes_of(body.listing)
     own = Identifiers([body.name, *body.language.reserved])
     x, n, i, k, point = (own.take(name) for name in ("x", "n", "i", "k", "point"))
     value = [own.take("value")] if body.returns_value() else []

@@ -1,8 +1,8 @@
-"""From lines on arrays to statements on their elements: what loops compute, before any language has written them.
+"""Lower lines on arrays to statements on their elements: what loops compute, before any language writes them.
 
-A line of ops that work element by element is one statement. What only moves elements (reshape, spread, a slice) costs
-none: its readers read the elements where they are, through a map. What depends on constants alone, such as where a
-slice sends a gradient, is computed here. An op that cannot be written is a `NoRuleError`.
+A line of elementwise ops becomes one statement. An op that only moves elements (reshape, spread, a slice) needs none:
+its readers read the elements where they are, through an index map. What depends on constants alone, such as where a
+slice sends a gradient, is computed here. An op that cannot be lowered raises `NoRuleError`.
 """
 
 from __future__ import annotations
@@ -22,32 +22,32 @@ from wiregrad.ir import TABLE, Op
 from wiregrad.ops import Elementwise
 
 KNOWN = 4096
-"""A constant of so many elements at most is computed here rather than read through a map."""
+"""Maximum number of elements of a constant that is computed here rather than read through a map."""
 
 
 @dataclass(eq=False)
 class Array:
-    """What a variable is: numbers in a row, which may be one alone."""
+    """The storage of a variable: a flat array of numbers, or one number."""
 
     size: int
     kind: str
     """f for real numbers, b for conditions, i for indices."""
     name: str = ""
-    """Empty for what has no name in the listing."""
+    """Empty for an array that has no name in the listing."""
     indexed: bool = False
-    """Whether it is read and written by index even if it is one number alone."""
+    """Whether it is read and written by index even if it has one element."""
     bound: int = 0
-    """What all indices are below; 0 where that is not known."""
+    """For indices, a number that all of them are below; 0 if unknown."""
     data: Any = None
     """The elements of a constant."""
     zeros: Any = None
     """Which elements are known to be 0."""
     guard: View | None = None
-    """Conditions, as many as elements: where one is false, the element is 0."""
+    """One condition per element: where it is false, the element is 0."""
 
 
 class View(NamedTuple):
-    """Elements of an array in some order; -1 in the map is a plain zero."""
+    """Elements of an array in some order; -1 in the map stands for a plain zero."""
 
     array: Array
     map: Map
@@ -55,18 +55,18 @@ class View(NamedTuple):
 
     @property
     def complete(self) -> bool:
-        """Whether all of them are elements of the array."""
+        """Whether every entry is an element of the array, none a plain zero."""
         return not np.any(self.map < 0)
 
     @property
     def identical(self) -> bool:
-        """Whether they are all elements of the array, in order."""
+        """Whether the view is the whole array, in order."""
         return len(self.map) == self.array.size and bool(np.all(self.map == np.arange(len(self.map))))
 
 
 @dataclass(eq=False)
 class Statement:
-    """A loop: the elements of an array at some places become a form of views, element by element."""
+    """A loop that assigns a form of views to some elements of an array, element by element."""
 
     target: Array
     at: Map
@@ -74,16 +74,16 @@ class Statement:
     views: Sequence[View]
     line: Line | None = None
     nest: Nest | None = None
-    """How loops run along target and views, where that cannot be seen from the maps."""
+    """The loops along target and views, where the maps do not show them."""
 
     def read(self) -> list[View]:
-        """Return the views that it reads."""
+        """Return the views that the statement reads."""
         return [self.views[slot] for slot in sorted(slots_of(self.form))]
 
 
 @dataclass(eq=False)
 class Same:
-    """A variable that needs no statement: elements of another."""
+    """A variable that needs no statement because it is a view of another one."""
 
     name: str
     view: View
@@ -92,7 +92,7 @@ class Same:
 
 @dataclass(eq=False)
 class Order:
-    """Indices along the middle one of three axes: in the order of elements, or of the element that comes first."""
+    """Indices that sort elements along the middle of three axes, or the index of the element that comes first."""
 
     target: Array
     source: View
@@ -110,15 +110,15 @@ class Order:
 
 @dataclass(eq=False)
 class Pick:
-    """Elements picked by indices along the middle one of three axes, or added where indices say."""
+    """Elements picked by computed indices along the middle of three axes, or added at those indices."""
 
     target: Array
     source: View
     indices: View
     lengths: tuple[int, int, int]
-    """How many are picked; along the other axes the source is as long."""
+    """The shape of the picked elements; the source has the same lengths along the outer axes."""
     along: int
-    """How long the middle axis is that indices point to."""
+    """The length of the middle axis that the indices point into."""
     adds: bool
     line: Line | None = None
 
@@ -132,28 +132,31 @@ Step = Task | Same
 
 
 class Elements:
-    """Makes the statements of one listing; a subclass says how ops on whole arrays are made of them."""
+    """Lowers the lines of one listing to statements; a subclass lowers the ops on whole arrays."""
 
     def __init__(self, listing: Listing, names: Sequence[str]) -> None:
-        self.listing, self.names = listing, names
+        self.listing = listing
+        self.names = names
         self.again = {line.target for line in listing.lines() if line.again}
         self.held: dict[int, Array | View | Constant] = {}
         self.steps: list[Step] = []
         self.views: list[View] = []
         self.line: Line | None = None
         self.start = 0
-        """Where the steps of the line begin."""
+        """Index of the first step of the current line."""
         self.tables: dict[tuple[bytes, str], Array] = {}
         self.titles: dict[int, str] = {}
         self.filled: dict[tuple[Array, bytes], Array] = {}
-        """Arrays that elements were put into, among zeros."""
+        """Arrays that hold the elements of a view with plain zeros, by view."""
         for number in listing.inputs.values():
             kind = listing.variables[number].type
             self.held[number] = Array(size_of(kind), kind.dtype.kind, names[number])
 
     def write(self, line: Line) -> None:
         """Add the statements of a line."""
-        self.line, self.views, self.start = line, [], len(self.steps)
+        self.line = line
+        self.views = []
+        self.start = len(self.steps)
         if line.again and self._in_part(line):
             return
         kind = self.listing.variables[line.target].type
@@ -161,15 +164,16 @@ class Elements:
         if not line.again and self._without_statement(line, form, kind):
             return
         if kind.dtype.kind not in "fb":
-            raise NoRuleError(f"{line.note} makes {kind}, and loops in C compute with real numbers; use to_numpy()")
+            raise NoRuleError(f"{line.note} gives {kind}, and loops in C compute real numbers only; use to_numpy()")
         held = self.held.get(line.target)
         target = held if isinstance(held, Array) else Array(size_of(kind), kind.dtype.kind, self.names[line.target])
         self.held[line.target] = target
         self.store(target, form)
 
     def _in_part(self, line: Line) -> bool:
-        """Add the statement of a line that changes some elements of its target, where constants say which ones."""
-        form, target = line.form, self.held[line.target]
+        """Add the statement of a line that changes only some elements of its target, chosen by a constant mask."""
+        form = line.form
+        target = self.held[line.target]
         if not isinstance(form, Apply) or not selects(form) or not _is_small(form) or not isinstance(target, Array):
             return False
         condition, yes, no = form.operands
@@ -179,8 +183,8 @@ class Elements:
             return False
         at = np.flatnonzero(np.ravel(asked.value))
         env = {slot: self._at(self.leaf(line.atoms[slot]), at) for slot in slots_of(yes)}
-        found = self.piece(_resized(yes, at.shape), env)
-        self.add(target, at, self.readable(found))
+        value = self.piece(_resized(yes, at.shape), env)
+        self.add(target, at, self.readable(value))
         target.guard = None
         if target.zeros is not None:
             target.zeros = target.zeros & ~np.ravel(asked.value)
@@ -191,7 +195,7 @@ class Elements:
         return form if single else self.pushed(form, at, WireType(form.type.dtype, at.shape))
 
     def _without_statement(self, line: Line, form: Form, kind: WireType) -> bool:
-        """Return whether a line is a constant, or elements of another variable; then that is what its target is."""
+        """Return whether a line needs no statement: its target becomes a constant or a view of another variable."""
         final = line.target not in self.again
         if isinstance(form, Constant) and final and (kind.shape or kind.dtype.kind != "f"):
             self.held[line.target] = form
@@ -202,7 +206,7 @@ class Elements:
         view = self.views[form.number]
         made = any(isinstance(step, Task) and step.target is view.array for step in self.steps[self.start :])
         if made and view.identical and not view.array.name:
-            # What was made for this line alone is its result.
+            # An array that was made for this line is its result.
             view.array.name = self.names[line.target]
             self.held[line.target] = view.array
             if not final:
@@ -211,7 +215,7 @@ class Elements:
             self.held[line.target] = view
             self.steps.append(Same(self.names[line.target], view, line))
         elif final and self.listing.variables[line.target].role is Role.SHARED:
-            # What is added to some elements of a gradient need not stand among zeros first.
+            # A term that is added to some elements of a gradient need not be filled up with zeros first.
             self.held[line.target] = view
         else:
             return False
@@ -219,16 +223,17 @@ class Elements:
 
     def result(self, number: int) -> View | Constant:
         """Return the elements of a variable."""
-        held, kind = self.held[number], self.listing.variables[number].type
+        held = self.held[number]
+        kind = self.listing.variables[number].type
         return View(held, np.arange(held.size), kind) if isinstance(held, Array) else held
 
     def leaf(self, atom: int | Constant) -> Form:
-        """Return what a line reads as a form."""
-        found = self.result(atom) if isinstance(atom, int) else atom
-        return found if isinstance(found, Constant) else self.slot(found)
+        """Return the form of an operand of a line."""
+        elements = self.result(atom) if isinstance(atom, int) else atom
+        return elements if isinstance(elements, Constant) else self.slot(elements)
 
     def slot(self, view: View) -> Slot:
-        """Return the slot of a view, the same one for the same view."""
+        """Return the slot of a view; equal views share a slot."""
         for k, other in enumerate(self.views):
             if other.array is view.array and other.kind == view.kind and np.array_equal(other.map, view.map):
                 return Slot(k, view.kind)
@@ -236,16 +241,17 @@ class Elements:
         return Slot(len(self.views) - 1, view.kind)
 
     def add(self, target: Array, at: Map, form: Form, nest: Nest | None = None) -> None:
-        """Add a statement, unless it has nothing to do."""
+        """Add a statement, unless it assigns no element."""
         if len(at):
             self.steps.append(Statement(target, at, form, self.views, self.line, nest))
             self.line = None
 
     def store(self, target: Array, form: Form) -> None:
-        """Make an array what a form is."""
+        """Add the statements that store a form in an array."""
         whole = np.arange(target.size)
         view = self.views[form.number] if isinstance(form, Slot) else None
-        target.zeros, target.guard = None, None
+        target.zeros = None
+        target.guard = None
         if view is not None and not view.complete:
             target.zeros = view.map < 0
             at = np.flatnonzero(~target.zeros)
@@ -265,37 +271,37 @@ class Elements:
                 target.zeros = ~view.array.data[view.map]
 
     def piece(self, form: Form, env: dict[int, Form]) -> Form:
-        """Return a form of views in which every op works element by element; what does not becomes statements."""
+        """Return a form of views in which every op is elementwise; other ops become statements."""
         if isinstance(form, Slot):
             return env[form.number]
         if isinstance(form, Constant):
             return form
-        found = self.reached(form, env)
-        if found is None:
+        lowered = self.reached(form, env)
+        if lowered is None:
             operands = [self.piece(operand, env) for operand in form.operands]
-            found = self._known(form, operands)
-            if found is None and isinstance(form.op, Elementwise):
-                found = self.elementwise(form.op, operands, form.type)
-            elif found is None:
-                found = self.array_op(form.op, operands, form.type)
-        if isinstance(found, Constant) and found.type.shape != form.type.shape:
-            return Constant(np.broadcast_to(found.value, form.type.shape), form.type)
-        return found
+            lowered = self._known(form, operands)
+            if lowered is None and isinstance(form.op, Elementwise):
+                lowered = self.elementwise(form.op, operands, form.type)
+            elif lowered is None:
+                lowered = self.array_op(form.op, operands, form.type)
+        if isinstance(lowered, Constant) and lowered.type.shape != form.type.shape:
+            return Constant(np.broadcast_to(lowered.value, form.type.shape), form.type)
+        return lowered
 
     def reached(self, form: Apply, env: dict[int, Form]) -> Form | None:
-        """Return where something is present, if that is what a form asks."""
+        """Return the lowered form if it tests which elements a gradient reaches, else None."""
         return None
 
     def array_op(self, op: Op, operands: Sequence[Form], kind: WireType) -> Form:
-        """Return an op on whole arrays, applied to forms of views."""
+        """Lower an op on whole arrays, applied to forms of views."""
         raise NoRuleError(f"{op.title} cannot be written as loops in C; use to_numpy()")
 
     def _known(self, form: Apply, operands: Sequence[Form]) -> Form | None:
-        """Return what an op makes of constants, where that takes little room."""
+        """Return the constant that an op computes from constants, if it is small; else None."""
         known = all(isinstance(operand, Constant) or not size_of(operand.type) for operand in operands)
         if not known or form.op.per_call:
             return None
-        # An array without elements is no more than its type.
+        # An array without elements counts as a constant: its type says everything.
         values = [
             operand.value if isinstance(operand, Constant) else np.zeros(operand.type.shape, operand.type.dtype)
             for operand in operands
@@ -309,22 +315,22 @@ class Elements:
         return Constant(value, WireType(value.dtype, value.shape)) if small else None
 
     def elementwise(self, op: Elementwise, operands: Sequence[Form], kind: WireType) -> Form:
-        """Return an op that works element by element, applied to forms of views."""
+        """Lower an elementwise op, applied to forms of views."""
         if op.selects:
-            chosen = self._chosen(operands, kind)
-            if chosen is not None:
-                return chosen
+            branch = self._chosen(operands, kind)
+            if branch is not None:
+                return branch
         if op is TABLE["greater"] and is_zero(operands[1]) and is_one_or_zero(operands[0]):
             assert isinstance(operands[0], Apply)
             return operands[0].operands[0]
         return tidied(op, tuple(self.readable(operand) for operand in operands), kind)
 
     def _chosen(self, operands: Sequence[Form], kind: WireType) -> Form | None:
-        """Return a choice that need not be made as what it chooses."""
+        """Return the branch of a choice that is already decided, or a shorter choice; None if there is neither."""
         condition, yes, no = operands
         if isinstance(condition, Constant) and uniform(condition.value) is not None:
-            found = yes if uniform(condition.value) else no
-            return found if found.type == kind else None
+            branch = yes if uniform(condition.value) else no
+            return branch if branch.type == kind else None
         asked = self.readable(condition)
         branches = [_branch(form, asked, part) for part, form in ((1, yes), (2, no))]
         if isinstance(asked, Slot) and (branches[0] is not yes or branches[1] is not no):
@@ -332,7 +338,7 @@ class Elements:
         return yes if self._decides_nothing(condition, yes, no) else None
 
     def _decides_nothing(self, condition: Form, yes: Form, no: Form) -> bool:
-        """Return whether a choice is the same as its first branch: both are where the condition is false."""
+        """Return whether a choice equals its first branch: where the condition is false, both branches are equal."""
         if is_zero(no) and isinstance(yes, Slot):
             return self._is_zero_elsewhere(yes, condition)
         if not isinstance(yes, Apply) or yes.op is not TABLE["add"] or not isinstance(no, Slot):
@@ -348,12 +354,13 @@ class Elements:
             return bool(np.all(known | (view.map < 0) | np.ravel(condition.value)))
         if not isinstance(condition, Slot) or view.array.guard is None:
             return False
-        asked, guard = self.views[condition.number], view.array.guard
+        asked = self.views[condition.number]
+        guard = view.array.guard
         same = (guard.map[view.map] == asked.map) | (view.map < 0)
         return asked.array is guard.array and bool(np.all(same))
 
     def readable(self, form: Form) -> Form:
-        """Return a form that an expression can read: an element, or one number."""
+        """Return a form that an expression can read: array elements, or one number."""
         if isinstance(form, Constant):
             if form.type.dtype.kind == "i":
                 form = Constant(form.value.astype(np.float64), WireType(np.dtype(np.float64), form.type.shape))
@@ -363,17 +370,17 @@ class Elements:
         return form if complete else self.kept(form)
 
     def table(self, constant: Constant) -> Slot:
-        """Return a constant as elements that stand somewhere."""
+        """Return a constant as the elements of a table; equal constants share one."""
         data = np.ravel(np.broadcast_to(constant.value, constant.type.shape))
         key = data.tobytes(), data.dtype.char
-        found = self.tables.get(key)
-        if found is None:
+        table = self.tables.get(key)
+        if table is None:
             title = self.titles.get(id(constant.value), "")
-            found = self.tables[key] = Array(data.size, data.dtype.kind, title, data=data)
-        return self.slot(View(found, np.arange(data.size), constant.type))
+            table = self.tables[key] = Array(data.size, data.dtype.kind, title, data=data)
+        return self.slot(View(table, np.arange(data.size), constant.type))
 
     def kept(self, form: Form) -> Slot:
-        """Return a form as elements that stand somewhere."""
+        """Return a form as elements of an array, storing it in a new one if needed."""
         if isinstance(form, Slot) and self.views[form.number].complete:
             return form
         if isinstance(form, Constant) and uniform(form.value) is None:
@@ -389,7 +396,7 @@ class Elements:
         return self.slot(View(target, np.arange(target.size), form.type))
 
     def pushed(self, form: Form, at: Map, kind: WireType) -> Form:
-        """Return the elements of a form at some places, in their order; -1 is a plain zero."""
+        """Return the elements of a form at the given places, in that order; -1 stands for a plain zero."""
         if isinstance(form, Constant):
             flat = np.append(np.ravel(np.broadcast_to(form.value, form.type.shape)), np.zeros(1, form.type.dtype))
             if len(at) <= max(KNOWN, len(flat)) or uniform(form.value) is not None:
@@ -401,7 +408,7 @@ class Elements:
         return self.slot(View(view.array, np.where(at < 0, -1, places), WireType(view.kind.dtype, kind.shape)))
 
     def _within(self, form: Form, at: Map, shape: tuple[int, ...]) -> Form:
-        """Return a form of views with other views in their places."""
+        """Return a form with the elements at the given places gathered in each of its operands."""
         kind = WireType(form.type.dtype, shape)
         if isinstance(form, Apply):
             return Apply(form.op, tuple(self._within(operand, at, shape) for operand in form.operands), kind)
@@ -409,14 +416,14 @@ class Elements:
 
 
 def _is_small(form: Form) -> bool:
-    """Return whether a form has nothing but ops that work element by element, and numbers."""
+    """Return whether a form consists of elementwise ops, slots and scalar constants only."""
     if isinstance(form, Apply):
         return isinstance(form.op, Elementwise) and all(map(_is_small, form.operands))
     return isinstance(form, Slot) or not form.type.shape
 
 
 def _resized(form: Form, shape: tuple[int, ...]) -> Form:
-    """Return a form of elements as one of other elements, in another shape."""
+    """Return a form with every slot and op given another shape."""
     if isinstance(form, Constant):
         return form
     kind = WireType(form.type.dtype, shape)
@@ -444,7 +451,7 @@ def zero(kind: WireType) -> Constant:
 
 
 def is_zero(form: Form) -> bool:
-    """Return whether a form is 0 all over, and not -0; or false.
+    """Return whether every element of a form is 0 (not -0) or false.
 
     >>> is_zero(real(0.0)), is_zero(real(-0.0))
     (True, False)
@@ -465,7 +472,7 @@ def selects(form: Form) -> bool:
 
 
 def _branch(form: Form, condition: Form, part: int) -> Form:
-    """Return what is left of a choice where the same condition has been asked before."""
+    """Return the branch (operand `part`) of a choice whose condition is already decided; any other form unchanged."""
     if not isinstance(form, Apply) or not selects(form):
         return form
     first = form.operands[0]

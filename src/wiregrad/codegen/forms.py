@@ -1,8 +1,8 @@
-"""Forms: expressions made of ops, and how they are made short.
+"""Forms: expressions made of ops, and how they are shortened.
 
-A form is what one line of a listing computes: ops applied to slots (what the line reads) and constants. Forms are made
-once per op and used by every node of it. `tidy` changes no value: it drops what a listing, which nobody differentiates
-again, has no use for.
+A form is what one line of a listing computes: ops applied to slots (the operands that the line reads) and constants.
+Forms are made once per op and used by every node of that op. Shortening a form changes no value. Listings are not
+differentiated again, so what only serves further differentiation is dropped.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from wiregrad.ir import CONSTANT, INPUT, TABLE, Circuit, Op
 from wiregrad.ops import Elementwise
 
 PROBES = (0.0, -0.0, 1.0, -1.0, 0.3, -2.5, 7.0, 5e-324, -1e-310, 1e-8, 3e5, -1e17, 1.7e308, np.inf, -np.inf, np.nan)
-"""Numbers that tell whether an op with a constant operand leaves its other one alone, or always gives NaN."""
+"""Test numbers that show whether an op with a constant operand returns its other operand, or always NaN."""
 
 
 class Slot(NamedTuple):
-    """What a line reads: a variable or a number that is given when the line is written."""
+    """A placeholder for an operand, filled with a variable or number when a line is written."""
 
     number: int
     type: WireType
 
 
 class Constant(NamedTuple):
-    """A constant, as the NumPy value it is."""
+    """A constant, as a NumPy value."""
 
     value: Any
     type: WireType
@@ -46,7 +46,7 @@ class Apply:
 
     @cached_property
     def slots(self) -> frozenset[int]:
-        """The slots that occur in it."""
+        """The numbers of the slots that occur in the form."""
         return frozenset().union(*(slots_of(operand) for operand in self.operands))
 
 
@@ -54,48 +54,53 @@ Form: TypeAlias = Slot | Constant | Apply
 
 
 def slots_of(form: Form) -> frozenset[int]:
-    """Return the slots that occur in a form."""
-    return form.slots if isinstance(form, Apply) else frozenset([form.number] if isinstance(form, Slot) else [])
+    """Return the numbers of the slots that occur in a form."""
+    if isinstance(form, Apply):
+        return form.slots
+    return frozenset([form.number] if isinstance(form, Slot) else [])
 
 
 def forms_of(circuit: Circuit, slots: Sequence[int], first: int) -> tuple[list[Form], dict[str, Form]]:
-    """Return the circuit of a rule as forms: what is used more than once, and each output by its label.
+    """Return the circuit of a rule as forms: those used more than once, and that of each output by its label.
 
-    Input k of the circuit is slot `slots[k]`; what is used more than once becomes slots of its own, from `first` on.
+    Input k of the circuit is slot `slots[k]`. A form that is used more than once gets a slot of its own, numbered from
+    `first` on.
     """
     readers = np.bincount([*circuit.columns.sources.tolist(), *circuit.columns.outputs.tolist()], minlength=1)
-    inputs, values = iter(slots), circuit.constants()
-    shared, found = list[Form](), list[Form]()
+    inputs = iter(slots)
+    values = circuit.constants()
+    shared = list[Form]()
+    forms = list[Form]()
     for row in circuit.rows():
         kind = circuit.type_of(row.node)
         if row.op is INPUT:
-            found.append(Slot(next(inputs), kind))
+            forms.append(Slot(next(inputs), kind))
         elif row.op is CONSTANT:
-            found.append(Constant(values[row.node], kind))
+            forms.append(Constant(values[row.node], kind))
         else:
-            form = tidied(row.op, tuple(found[source] for source in row.sources), kind)
+            form = tidied(row.op, tuple(forms[source] for source in row.sources), kind)
             if isinstance(form, Apply) and readers[row.node] > 1:
                 shared.append(form)
                 form = Slot(first + len(shared) - 1, kind)
-            found.append(form)
+            forms.append(form)
     ends = zip(circuit.outputs, circuit.columns.outputs.tolist(), strict=True)
-    return shared, {label: found[node] for label, node in ends}
+    return shared, {label: forms[node] for label, node in ends}
 
 
 def tidied(op: Op, operands: tuple[Form, ...], kind: WireType) -> Form:
-    """Return an op applied to forms that are tidy, in the shortest form with the same value."""
+    """Apply an op to tidy forms; return the shortest form with the same value."""
     if not isinstance(op, Elementwise):
         return Apply(op, operands, kind)
     operands = tuple(_uniform(operand, operands) for operand in operands)
     for rule in (_copied, _neutral, _undefined, _turned, _distributed):
-        found = rule(op, operands, kind)
-        if found is not None:
-            return found
+        shorter = rule(op, operands, kind)
+        if shorter is not None:
+            return shorter
     return Apply(op, operands, kind)
 
 
 def uniform(value: Any) -> Any:
-    """Return the number that an array is all over; None if it is not one number, or none at all.
+    """Return the number that every element of an array equals, bit for bit; None if they differ or there are none.
 
     >>> uniform(np.full((2, 3), 0.5)), uniform(np.arange(3.0))
     (np.float64(0.5), None)
@@ -106,22 +111,22 @@ def uniform(value: Any) -> Any:
 
 
 def one_number(constant: Constant) -> Constant:
-    """Return a constant that is one number all over as that number, and any other as it is."""
+    """Return a constant array whose elements are all equal as that one number; any other constant unchanged."""
     number = uniform(constant.value)
     return constant if number is None else Constant(number, WireType(constant.type.dtype))
 
 
 def item(value: Any) -> Any:
-    """Return a number of NumPy's, or an array of one, as Python's."""
+    """Return a NumPy number, or an array of one element, as a Python number."""
     return value.item() if isinstance(value, np.generic | np.ndarray) else value
 
 
 def _uniform(operand: Form, beside: tuple[Form, ...]) -> Form:
-    """Return a constant array that is one number all over as that number, where another operand has the shape."""
+    """Return a uniform constant array as one number where another operand already has its shape."""
     if not isinstance(operand, Constant) or not operand.type.shape:
         return operand
-    others = any(not isinstance(other, Constant) and other.type.shape == operand.type.shape for other in beside)
-    return one_number(operand) if others else operand
+    has_shape = any(not isinstance(other, Constant) and other.type.shape == operand.type.shape for other in beside)
+    return one_number(operand) if has_shape else operand
 
 
 def _copied(op: Elementwise, operands: tuple[Form, ...], kind: WireType) -> Form | None:
@@ -129,7 +134,7 @@ def _copied(op: Elementwise, operands: tuple[Form, ...], kind: WireType) -> Form
 
 
 def _neutral(op: Elementwise, operands: tuple[Form, ...], kind: WireType) -> Form | None:
-    """Return the operand that a constant beside it leaves as it is: x * 1, x + -0, x ** 1."""
+    """Return the operand that a constant operand leaves unchanged: x * 1, x + -0, x ** 1."""
     for slot, constant in _literals(operands):
         others = [k for k in range(len(operands)) if k != slot]
         if len(others) == 1 and operands[others[0]].type == kind and _is_neutral(op, slot, constant):
@@ -138,7 +143,7 @@ def _neutral(op: Elementwise, operands: tuple[Form, ...], kind: WireType) -> For
 
 
 def _undefined(op: Elementwise, operands: tuple[Form, ...], kind: WireType) -> Form | None:
-    """Return NaN for an op that a constant NaN makes NaN whatever stands beside it."""
+    """Return NaN for an op whose constant operand is NaN and makes every result NaN."""
     if kind.dtype.kind != "f":
         return None
     for slot, constant in _literals(operands):
@@ -148,7 +153,7 @@ def _undefined(op: Elementwise, operands: tuple[Form, ...], kind: WireType) -> F
 
 
 def _turned(op: Elementwise, operands: tuple[Form, ...], kind: WireType) -> Form | None:
-    """Return a choice by a negated condition as one by the condition itself."""
+    """Return a choice by a negated condition as the swapped choice by the condition itself."""
     if not op.selects:
         return None
     condition, yes, no = operands
@@ -158,7 +163,7 @@ def _turned(op: Elementwise, operands: tuple[Form, ...], kind: WireType) -> Form
 
 
 def _distributed(op: Elementwise, operands: tuple[Form, ...], kind: WireType) -> Form | None:
-    """Return a product with a choice as a choice of products, where that spares a product: g * (1 or NaN)."""
+    """Return a product with a choice as a choice of products, where that saves a product: g * (1 or NaN)."""
     if op is not TABLE["multiply"]:
         return None
     for one, two in (operands, operands[::-1]):
@@ -175,14 +180,16 @@ def _is_short(form: Form) -> bool:
 
 
 def chosen(condition: Form, yes: Form, no: Form, kind: WireType) -> Form:
-    """Return one form where a condition holds, else another, each knowing what the condition says."""
-    one, two = (assumed(form, facts_of(condition, holds)) for form, holds in ((yes, True), (no, False)))
-    return tidied(TABLE["where"], (condition, one, two), kind)
+    """Return the choice of two forms by a condition; each is shortened by what the condition says there."""
+    yes = assumed(yes, facts_of(condition, True))
+    no = assumed(no, facts_of(condition, False))
+    return tidied(TABLE["where"], (condition, yes, no), kind)
 
 
 def facts_of(condition: Form, holds: bool) -> dict[Any, bool]:
-    """Return what is known of conditions where one holds, or where it does not."""
-    found, waiting = dict[Any, bool](), [(condition, holds)]
+    """Return the truth of every part of a condition that is known where the condition holds, or does not."""
+    facts = dict[Any, bool]()
+    waiting = [(condition, holds)]
     while waiting:
         form, truth = waiting.pop()
         name = form.op.name if isinstance(form, Apply) else ""
@@ -191,12 +198,12 @@ def facts_of(condition: Form, holds: bool) -> dict[Any, bool]:
         elif isinstance(form, Apply) and name == ("logical_and" if truth else "logical_or"):
             waiting.extend((part, truth) for part in form.operands)
         else:
-            found[_key(form)] = truth
-    return found
+            facts[_key(form)] = truth
+    return facts
 
 
 def assumed(form: Form, facts: dict[Any, bool]) -> Form:
-    """Return a form with choices that are known already made."""
+    """Return a form in which every choice by a known condition is replaced by its branch."""
     if not isinstance(form, Apply) or not isinstance(form.op, Elementwise):
         return form
     if form.op.selects and _key(form.operands[0]) in facts:
@@ -207,7 +214,7 @@ def assumed(form: Form, facts: dict[Any, bool]) -> Form:
 
 
 def _key(form: Form) -> Any:
-    """Return what two forms have in common that compute the same."""
+    """Return a key that is equal for forms that compute the same."""
     match form:
         case Slot():
             return form.number
@@ -230,18 +237,18 @@ def _is_neutral(op: Elementwise, slot: int, constant: Any) -> bool:
 
 @lru_cache(maxsize=4096)
 def _leaves(op: Elementwise, slot: int, constant: bytes, kind: str) -> bool:
-    # By its bits, because 0.0 and -0.0 are one key otherwise, and -0.0 alone is neutral in a sum.
-    given = np.frombuffer(constant)[0]
+    # The constant is passed as bytes: 0.0 and -0.0 would be one cache key, but only -0.0 is neutral in a sum.
+    number = np.frombuffer(constant)[0]
+    operand = np.bool_(number) if kind == "b" else number
     probes = map(np.bool_, (True, False)) if kind == "b" else map(np.float64, PROBES)
-    same = [_same(_computed(op, slot, np.bool_(given) if kind == "b" else given, probe), probe) for probe in probes]
-    return all(same)
+    return all(_same(_computed(op, slot, operand, probe), probe) for probe in probes)
 
 
 @lru_cache(maxsize=4096)
 def _is_absorbing(op: Elementwise, slot: int) -> bool:
     probes = () if op.takes_bool else map(np.float64, PROBES)
-    found = [bool(np.isnan(_computed(op, slot, np.float64(np.nan), probe))) for probe in probes]
-    return bool(found) and all(found)
+    is_nan = [bool(np.isnan(_computed(op, slot, np.float64(np.nan), probe))) for probe in probes]
+    return bool(is_nan) and all(is_nan)
 
 
 def _computed(op: Elementwise, slot: int, constant: Any, probe: Any) -> Any:

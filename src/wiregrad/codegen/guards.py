@@ -1,9 +1,9 @@
-"""Guards: what a listing of a traced circuit checks before it answers.
+"""Guards: the checks that the listing of a traced circuit makes before it answers.
 
-A traced circuit is its function only where values decide as they did when it was traced. Its listing says so in its
-head, has a function that computes what decided (`checks`), and one that gives the number of the first branch that goes
-another way, 0 if there is none (`branch`). Where one does, Python, NumPy and JavaScript raise; in C and CUDA every
-result is NaN.
+A traced circuit equals its function only where every branch goes the way it went while tracing. The head of its
+listing says so. The listing has a function that computes the values that decided (`checks`), and one that returns the
+number of the first branch that goes another way, or 0 (`branch`). If there is one, Python, NumPy and JavaScript raise;
+in C and CUDA every result is NaN.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from wiregrad.passes import unblock
 
 WrittenT = TypeVar("WrittenT")
 MAX_TEXT = 300
-"""How long the description of a branch can be."""
+"""Maximum length of the description of a branch."""
 MAX_LISTED = 40
-"""How many branches the head of a listing says."""
+"""Maximum number of branches described in the head of a listing."""
 RESULT = "0 where every branch goes as it was traced, else the number of the first that does not"
 
 
 class Branch(NamedTuple):
-    """One thing that decided which way the function went."""
+    """One value that decided which way the traced function went."""
 
     number: int
     expected: Any
-    """What the certified node carried, as its wire carries it."""
+    """The value of the certified node while tracing, in the type of its wire."""
     text: str
-    """What it was and where; it can stand in a comment and in a string."""
+    """The condition and its place in the source, safe in a comment and in a string."""
 
 
 class Checks(NamedTuple):
-    """The function that computes what decided, in a language, and the helpers that it calls."""
+    """The text of the function that computes the deciding values, and the helpers that it calls."""
 
     text: str
     calls: frozenset[str]
@@ -47,13 +47,13 @@ class Checks(NamedTuple):
 
 @dataclass(frozen=True)
 class Guard:
-    """The listing that computes what decided, and how it came out."""
+    """The listing that computes the deciding values, and the branches with the values expected."""
 
     listing: Listing
     branches: tuple[Branch, ...]
 
     def described(self, elsewhere: str) -> Iterator[str]:
-        """Return the lines in the head of a listing that say where it holds."""
+        """Return the lines in the head of a listing that say where it is valid; `elsewhere` ends the last sentence."""
         yield "Traced where"
         yield from (f"  {branch.number}: {branch.text}" for branch in self.branches[:MAX_LISTED])
         if len(self.branches) > MAX_LISTED:
@@ -61,46 +61,46 @@ class Guard:
         yield f"Elsewhere the function would go another way, and {elsewhere}."
 
     def message(self) -> str:
-        """Return what a listing says where a branch goes another way, before it says which."""
+        """Return the start of the message for a branch that goes another way; the branch's text follows."""
         return "at these inputs the function would go another way than it was traced, where "
 
 
 def guard_of(circuit: Circuit) -> Guard | None:
-    """Return the guard of a circuit; None if nothing that can change decided which way its function went.
+    """Return the guard of a circuit; None if no value that depends on an input decided a branch.
 
     >>> import wiregrad as wg
     >>> guard = guard_of(wg.trace(lambda x: x * x if x > 1.0 else x, 3.0))
     >>> [branch.text.partition(" (")[0] for branch in guard.branches]
     ['x > 1.0 was True']
     """
-    moving = _moving(circuit)
-    known = [certificate for certificate in certificates.distinct(circuit) if moving[certificate.node]]
-    if not known:
+    depends = _moving(circuit)
+    certified = [certificate for certificate in certificates.distinct(circuit) if depends[certificate.node]]
+    if not certified:
         return None
     branches = [
         Branch(number, certificates.expected(circuit, certificate), _text(circuit, certificate))
-        for number, certificate in enumerate(known, 1)
+        for number, certificate in enumerate(certified, 1)
     ]
-    return Guard(_checks(circuit, known), tuple(branches))
+    return Guard(_checks(circuit, certified), tuple(branches))
 
 
-def _checks(circuit: Circuit, known: Sequence[Certificate]) -> Listing:
-    """Return the listing of the certified nodes."""
-    labels = certificates.checked(circuit).circuit.outputs[-len(known) :]
-    nodes = np.array([certificate.node for certificate in known], np.int32)
+def _checks(circuit: Circuit, certified: Sequence[Certificate]) -> Listing:
+    """Return the listing that computes the certified nodes."""
+    labels = certificates.checked(circuit).circuit.outputs[-len(certified) :]
+    nodes = np.array([certificate.node for certificate in certified], np.int32)
     columns = replace(circuit.columns, outputs=nodes, labels=labels, certificates=())
     return listing(unblock(Circuit(columns)), "value")
 
 
 def _moving(circuit: Circuit) -> list[bool]:
     """Return for each node whether it depends on an input."""
-    found = [False] * circuit.size
+    depends = [False] * circuit.size
     for node in circuit.input_indices():
-        found[node] = True
+        depends[node] = True
     for row in circuit.rows():
         if row.sources:
-            found[row.node] = any(found[source] for source in row.sources)
-    return found
+            depends[row.node] = any(depends[source] for source in row.sources)
+    return depends
 
 
 def _text(circuit: Circuit, certificate: Certificate) -> str:
@@ -108,11 +108,11 @@ def _text(circuit: Circuit, certificate: Certificate) -> str:
 
 
 def in_language(write: Callable[[], WrittenT]) -> WrittenT:
-    """Write a guard; say what to do where its language cannot."""
+    """Write a guard; if its language cannot, raise an error that says what to do."""
     try:
         return write()
     except NoRuleError as error:
         raise NoRuleError(
-            f"what decided which way the traced function went cannot be checked: {error}; check=False leaves the "
+            f"the branches of the traced function cannot be checked in this language: {error}; check=False leaves the "
             "guard out"
         ) from None

@@ -1,7 +1,7 @@
-"""Names of nodes as identifiers of a language, and texts that can stand in a comment.
+"""Turn the names of nodes into identifiers of a language, and any text into a harmless comment.
 
-Names come from people and files, so nothing of them is trusted: an identifier is made of ASCII letters, digits and _,
-is no word that the language or the listing needs, and belongs to one variable.
+Names come from users and files and are not trusted. An identifier consists of ASCII letters, digits and _, is not a
+word that the language or the listing needs, and belongs to one variable.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from functools import lru_cache
 LONGEST = 48
 _OTHER = re.compile(r"[^A-Za-z0-9_]+")
 _OWN = re.compile(r"__|_[A-Z]|_?$")
-"""How names begin that are a language's own, in C, or mean something in Python; or a name of nothing."""
+"""Matches names that C reserves or that mean something in Python (`__x`, `_X`), and empty names (`_`)."""
 _PUNCTUATION = frozenset(" ._-+*/()[]<>=:,;'!%&|^~$@#")
 
 
@@ -27,23 +27,25 @@ class Identifiers:
     """
 
     def __init__(self, reserved: Iterable[str], macros: re.Pattern[str] | None = None) -> None:
-        self._taken, self._macros = set(reserved), macros
+        self._taken = set(reserved)
+        self._macros = macros
         self._counts: dict[str, int] = {}
 
     def __contains__(self, name: object) -> bool:
         return name in self._taken
 
     def take(self, name: str) -> str:
-        """Return an identifier for a name, which from now on is taken."""
-        found = name if name.isascii() and name.isidentifier() and len(name) <= LONGEST else plain_name(name)
-        if _OWN.match(found):
-            found = f"v{found}"
-        elif self._macros is not None and self._macros.fullmatch(found):
-            found = f"v_{found}"
-        if found in self._taken:
-            found = self._free(found)
-        self._taken.add(found)
-        return found
+        """Return an unused identifier for a name, and mark it as used."""
+        usable = name.isascii() and name.isidentifier() and len(name) <= LONGEST
+        identifier = name if usable else plain_name(name)
+        if _OWN.match(identifier):
+            identifier = f"v{identifier}"
+        elif self._macros is not None and self._macros.fullmatch(identifier):
+            identifier = f"v_{identifier}"
+        if identifier in self._taken:
+            identifier = self._free(identifier)
+        self._taken.add(identifier)
+        return identifier
 
     def _free(self, name: str) -> str:
         if f"{name}_" not in self._taken and name not in self._counts:
@@ -58,7 +60,7 @@ class Identifiers:
 
 
 def plain_name(name: str) -> str:
-    """Return a name in ASCII letters: of a letter of another script what it is called.
+    """Return a name in ASCII letters; a letter of another script becomes its Unicode name.
 
     >>> plain_name("net.layers[2].\\u03b2"), plain_name("%3")
     ('net_layers_2_beta', 't3')
@@ -66,12 +68,12 @@ def plain_name(name: str) -> str:
     if name.startswith("%"):
         return f"t{name[1:]}"
     ascii_only = "".join(letter if letter.isascii() else _called(letter) for letter in name)
-    found = _OTHER.sub("_", ascii_only).strip("_")[:LONGEST].rstrip("_")
-    return f"v{found}" if not found or found[0].isdigit() else found
+    identifier = _OTHER.sub("_", ascii_only).strip("_")[:LONGEST].rstrip("_")
+    return f"v{identifier}" if not identifier or identifier[0].isdigit() else identifier
 
 
 def _called(letter: str) -> str:
-    """Return the last word of what Unicode calls a letter; its number if that is no word."""
+    """Return the last word of a letter's Unicode name, or its code point if that is not a plain word."""
     base = unicodedata.normalize("NFKD", letter)[0]
     if base.isascii() and base.isalnum():
         return base
@@ -81,17 +83,17 @@ def _called(letter: str) -> str:
 
 @lru_cache(maxsize=4096)
 def comment(text: str, longest: int = 100) -> str:
-    """Return a text that can stand in a comment of any language: letters, digits and harmless signs.
+    """Return a text that is safe in a comment of any language: letters, digits and harmless signs.
 
     >>> comment("a */ b\\\\ \\n c")
     'a _/ b_ _ c'
     """
-    kept = "".join(
+    safe = "".join(
         sign if sign in _PUNCTUATION or (sign.isascii() and sign.isalnum()) else _letter(sign) for sign in text
     )
-    # Neither the end nor the beginning of a comment, whatever stands around it.
-    kept = kept.replace("*/", "_/").replace("/*", "/_")
-    return kept if len(kept) <= longest else f"{kept[: longest - 3]}..."
+    # The text must neither end nor begin a comment.
+    safe = safe.replace("*/", "_/").replace("/*", "/_")
+    return safe if len(safe) <= longest else f"{safe[: longest - 3]}..."
 
 
 def _letter(sign: str) -> str:

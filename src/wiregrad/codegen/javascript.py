@@ -52,7 +52,8 @@ def to_js(listing: Listing, name: str, guard: Guard | None = None) -> str:
     names = [] if guard is None else [f"{name}Checks", f"{name}Branch", f"{name}Guard"]
     writer = Writer(JAVASCRIPT, listing, name, *names)
     texts = [_function(writer, name, guarded=guard is not None)]
-    head, calls = [f"// {writer.title()}"], set(writer.calls)
+    head = [f"// {writer.title()}"]
+    calls = set(writer.calls)
     if guard is not None:
         checks = in_language(lambda: _checks(guard, f"{name}Checks"))
         texts = [checks.text, *_guard_functions(name, guard), *texts]
@@ -63,13 +64,13 @@ def to_js(listing: Listing, name: str, guard: Guard | None = None) -> str:
 
 def _function(writer: Writer, name: str, *, guarded: bool = False, private: bool = False) -> str:
     """Return the function of a listing."""
-    given = writer.argument("x", "inputs")
-    body = list(_body(writer, given))
+    argument = writer.argument("x", "inputs")
+    body = list(_body(writer, argument))
     if guarded:
-        body.insert(0, f"{name}Guard({given});")
+        body.insert(0, f"{name}Guard({argument});")
     inputs = comment(", ".join(writer.listing.inputs), 10_000)
-    doc = f"/** {_doc(writer.listing)} {given}: an object with {inputs or 'nothing'}. */"
-    head = f"{'' if private else 'export '}function {name}({given}) {{"
+    doc = f"/** {_doc(writer.listing)} {argument}: an object with {inputs or 'nothing'}. */"
+    head = f"{'' if private else 'export '}function {name}({argument}) {{"
     return "\n".join([doc, head, *(f"  {line}" for line in body), "}"])
 
 
@@ -80,7 +81,7 @@ def _checks(guard: Guard, name: str) -> Checks:
 
 
 def _guard_functions(name: str, guard: Guard) -> Iterator[str]:
-    """Return the functions that find a branch which goes another way, and throw."""
+    """Return the function that finds a branch that goes another way, and the one that throws."""
     called = f"{name}Checks(inputs)"
     values = f"[{called}]" if len(guard.branches) == 1 else f"Object.values({called})"
     lines = [f"/** Returns {RESULT}. */", f"export function {name}Branch(inputs) {{", f"  const checks = {values};"]
@@ -101,18 +102,18 @@ def _guard_functions(name: str, guard: Guard) -> Iterator[str]:
     )
 
 
-def _body(writer: Writer, given: str) -> Iterator[str]:
+def _body(writer: Writer, argument: str) -> Iterator[str]:
     listing = writer.listing
     names = ", ".join(json.dumps(name) for name in listing.inputs)
     if names:
         key = writer.identifiers.take("name")
         yield f"for (const {key} of [{names}]) {{"
-        message = f"`input ${{{key}}} must be a number; got ${{typeof {given}[{key}]}}`"
-        yield f'  if (typeof {given}[{key}] !== "number") throw new TypeError({message});'
+        message = f"`input ${{{key}}} must be a number; got ${{typeof {argument}[{key}]}}`"
+        yield f'  if (typeof {argument}[{key}] !== "number") throw new TypeError({message});'
         yield "}"
     for name, number in listing.inputs.items():
         key = f".{name}" if _is_plain(name) else f"[{json.dumps(name)}]"
-        yield f"const {writer.names[number]} = {given}{key};"
+        yield f"const {writer.names[number]} = {argument}{key};"
     for section in listing.sections:
         if section.lines:
             yield f"// {comment(section.title)}"
@@ -121,11 +122,14 @@ def _body(writer: Writer, given: str) -> Iterator[str]:
 
 
 def _statement(writer: Writer, line: Line) -> str:
-    target, added = writer.names[line.target], writer.added(line)
+    target = writer.names[line.target]
+    added = writer.added(line)
     if added is not None:
         return f"{target} += {added};"
-    declared = "" if line.again else "let " if line.target in writer.again else "const "
-    return f"{declared}{target} = {writer.value(line)};"
+    if line.again:
+        return f"{target} = {writer.value(line)};"
+    keyword = "let" if line.target in writer.again else "const"
+    return f"{keyword} {target} = {writer.value(line)};"
 
 
 def _doc(listing: Listing) -> str:
@@ -161,8 +165,10 @@ def _object(entries: Mapping[str, str]) -> str:
 
 
 def _key(name: str) -> str:
-    # Without brackets this one name would set the object's prototype.
-    return '["__proto__"]' if name == "__proto__" else name if _is_plain(name) else json.dumps(name)
+    if name == "__proto__":
+        # Without brackets this name would set the object's prototype.
+        return '["__proto__"]'
+    return name if _is_plain(name) else json.dumps(name)
 
 
 def _is_plain(name: str) -> bool:

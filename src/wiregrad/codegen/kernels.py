@@ -1,7 +1,8 @@
-"""How ops on whole arrays become statements on elements, found from their records.
+"""Lower ops on whole arrays to statements on elements, using what their records say.
 
-What only moves or adds up elements is asked where they go (`maps`); what repeats a step along axes has that step in its
-record, what orders elements its comparison, what is made of other ops those. Matrices are multiplied in loops.
+For an op that only moves or adds up elements, running it shows where they go (`maps`). An op that repeats a step along
+axes has that step in its record, an op that orders elements has its comparison, and a composite op has the ops that it
+is made of. Matrix products are written as loops.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ from wiregrad.ops.array import ArrayOp, Blocking, Linear, Rule
 from wiregrad.passes import simplify
 
 SORTED = 4096
-"""How many elements are put in order at most: loops take as many steps as there are pairs."""
+"""Maximum number of elements that are sorted: insertion sort takes quadratic time."""
 
 
 class Kernels(Elements):
-    """Makes the statements of one listing, ops on whole arrays among them."""
+    """Lowers the lines of one listing to statements, including ops on whole arrays."""
 
     def reached(self, form: Apply, env: dict[int, Form]) -> Form | None:
-        """Return whether something reaches an element, where that is asked by moving or adding up ones and zeros."""
+        """Lower a test whether a gradient reaches each element, which rules write as moved or added ones and zeros."""
         if form.op is not TABLE["greater"] or not is_zero(form.operands[1]):
             return None
         counts = form.operands[0]
@@ -40,55 +41,59 @@ class Kernels(Elements):
         if not is_one_or_zero(first) or not all(isinstance(other, Slot | Constant) for other in rest):
             return None
         assert isinstance(first, Apply)
-        mask, others = self.piece(first.operands[0], env), [self.piece(other, env) for other in rest]
-        given = [None, *(other.value if isinstance(other, Constant) else None for other in others)]
-        if isinstance(mask, Constant) or any(value is None for value in given[1:]):
+        mask = self.piece(first.operands[0], env)
+        others = [self.piece(other, env) for other in rest]
+        indices = [None, *(other.value if isinstance(other, Constant) else None for other in others)]
+        if isinstance(mask, Constant) or any(value is None for value in indices[1:]):
             return None
         types = [first.type, *(other.type for other in others)]
-        moved = picked(counts.op, types, given)
-        if moved is not None:
-            return self.pushed(mask, moved - 1, form.type)
-        met = collected(counts.op, types, given, form.type)
-        return None if met is None else self.folded(TABLE["logical_or"], np.False_, mask, met, form.type)
+        moves = picked(counts.op, types, indices)
+        if moves is not None:
+            return self.pushed(mask, moves - 1, form.type)
+        targets = collected(counts.op, types, indices, form.type)
+        return None if targets is None else self.folded(TABLE["logical_or"], np.False_, mask, targets, form.type)
 
     def array_op(self, op: Op, operands: Sequence[Form], kind: WireType) -> Form:
-        """Return an op on whole arrays, applied to forms of views."""
+        """Lower an op on whole arrays, applied to forms of views."""
         if isinstance(op, ArrayOp):
-            for way in (self._moved, self._summed, self._run, self._composed, self._ordered, self._indexed):
-                found = way(op, operands, kind)
-                if found is not None:
-                    return found
+            for lower in (self._moved, self._summed, self._run, self._composed, self._ordered, self._indexed):
+                form = lower(op, operands, kind)
+                if form is not None:
+                    return form
         if op is TABLE["matmul"]:
-            a, b = (self._straight(form, _matrices(form.type.shape)) for form in operands)
+            a, b = (self._straight(operand, _matrices(operand.type.shape)) for operand in operands)
             return self.product(a, b, kind)
         return super().array_op(op, operands, kind)
 
     def _moved(self, op: ArrayOp, operands: Sequence[Form], kind: WireType) -> Form | None:
+        """Lower an op that only moves elements."""
         types = [operand.type for operand in operands]
         if not (isinstance(op, Linear) and op.moves) and not (isinstance(op, Blocking) and types == [kind]):
             return None
-        given = [_indices(operand) for operand in operands]
-        # Indices that are computed move as numbers do, alone.
-        known = all(map(_is_real, operands, given)) or (len(types) == 1 and types[0].dtype == kind.dtype)
-        found = picked(op, types, given) if known else None
-        if found is None:
+        indices = [_indices(operand) for operand in operands]
+        # Computed indices may be moved like numbers where they are the only operand.
+        known = all(map(_is_real, operands, indices)) or (len(types) == 1 and types[0].dtype == kind.dtype)
+        moves = picked(op, types, indices) if known else None
+        if moves is None:
             return None
-        moving = [operand for operand, value in zip(operands, given, strict=True) if value is None]
+        moving = [operand for operand, value in zip(operands, indices, strict=True) if value is None]
         if kind.dtype.kind == "f":
             moving = [self._number(operand) for operand in moving]
-        return self.pushed(moving[0], found - 1, kind) if len(moving) == 1 else self.joined(moving, found - 1, kind)
+        return self.pushed(moving[0], moves - 1, kind) if len(moving) == 1 else self.joined(moving, moves - 1, kind)
 
     def _number(self, form: Form) -> Form:
         """Return a condition as 1 or 0."""
         if form.type.dtype.kind != "b":
             return form
-        choose, one = TABLE["where"], real(1.0)
+        choose = TABLE["where"]
+        one = real(1.0)
         assert isinstance(choose, Elementwise)
         return self.elementwise(choose, (form, one, real(0.0)), WireType(one.type.dtype, form.type.shape))
 
     def joined(self, operands: Sequence[Form], at: Map, kind: WireType) -> Form:
-        """Return an array of elements of several forms, counted through all of them; -1 is a plain zero."""
-        target, start = Array(len(at), kind.dtype.kind), 0
+        """Return an array of elements of several forms, numbered through all of them; -1 stands for a plain zero."""
+        target = Array(len(at), kind.dtype.kind)
+        start = 0
         if np.any(at < 0):
             self.add(target, np.arange(len(at)), zero(kind))
         for operand in operands:
@@ -100,16 +105,18 @@ class Kernels(Elements):
         return self.slot(View(target, np.arange(len(at)), kind))
 
     def _summed(self, op: ArrayOp, operands: Sequence[Form], kind: WireType) -> Form | None:
-        given = [_indices(operand) for operand in operands]
-        known = all(map(_is_real, operands, given)) and kind.dtype.kind == "f"
+        """Lower an op that only adds up elements."""
+        indices = [_indices(operand) for operand in operands]
+        known = all(map(_is_real, operands, indices)) and kind.dtype.kind == "f"
         if not known or not isinstance(op, Linear) or not op.moves:
             return None
-        found = collected(op, [operand.type for operand in operands], given, kind)
-        return None if found is None else self.folded(TABLE["add"], 0.0, self._number(operands[0]), found, kind)
+        targets = collected(op, [operand.type for operand in operands], indices, kind)
+        return None if targets is None else self.folded(TABLE["add"], 0.0, self._number(operands[0]), targets, kind)
 
     def folded(self, step: Rule, start: Any, form: Form, to: Map, kind: WireType) -> Form:
-        """Return elements that begin as a number and meet, one after the other, the elements that belong to them."""
-        target, at = Array(size_of(kind), kind.dtype.kind), np.flatnonzero(to > 0)
+        """Fold elements into an array: each target element begins as `start` and takes one step per element."""
+        target = Array(size_of(kind), kind.dtype.kind)
+        at = np.flatnonzero(to > 0)
         self.add(target, np.arange(target.size), Constant(np.asarray(start, kind.dtype)[()], WireType(kind.dtype)))
         if len(at):
             short = WireType(kind.dtype, at.shape)
@@ -119,19 +126,19 @@ class Kernels(Elements):
         return self.slot(View(target, np.arange(target.size), kind))
 
     def _run(self, op: ArrayOp, operands: Sequence[Form], kind: WireType) -> Form | None:
-        """Return an op that is a step repeated along axes: one result for all of them, or one after every step."""
+        """Lower an op that repeats a step along axes: a reduction over `axes`, or a scan along `axis`."""
         if op.step is None or kind.dtype.kind not in "fb":
             return None
         if "axes" in op.options:
-            total, given = TABLE["sum"].bind(op.options), operands[0].type
+            total = TABLE["sum"].bind(op.options)
             assert isinstance(total, Linear)
-            to = collected(total, [given], [None], kind)
+            to = collected(total, [operands[0].type], [None], kind)
             start = _neutral(op.step, kind.dtype.kind)
             return None if to is None or start is None else self.folded(op.step, start, operands[0], to, kind)
         return self._scanned(op.step, operands, op.options["axis"], bool(op.options.get("reverse")), kind)
 
     def _scanned(self, step: Rule, operands: Sequence[Form], axis: int, reverse: bool, kind: WireType) -> Form:
-        """Return the results of all steps along an axis; the first is the last operand's first element."""
+        """Lower a scan along an axis, which keeps every result; the first is the last operand's first element."""
         target = Array(size_of(kind), kind.dtype.kind)
         order = _along(kind.shape, axis, reverse)
         if target.size:
@@ -150,7 +157,7 @@ class Kernels(Elements):
         return self.slot(View(target, np.arange(target.size), kind))
 
     def _composed(self, op: ArrayOp, operands: Sequence[Form], kind: WireType) -> Form | None:
-        """Return an op that is made of others."""
+        """Lower an op that is composed of other ops."""
         if op.composite is None:
             return None
         shared, form = _composite_forms(op, tuple(operand.type for operand in operands))
@@ -160,37 +167,43 @@ class Kernels(Elements):
         return self.piece(form, env)
 
     def _ordered(self, op: ArrayOp, operands: Sequence[Form], kind: WireType) -> Form | None:
-        """Return indices along an axis by which elements are in order, or that of the one that comes first."""
-        given = operands[0].type
-        if op.before is None or op.options.get("axis") is None or given.dtype.kind != "f" or kind.dtype.kind != "i":
+        """Lower an op that gives the indices that sort an axis, or the index of the element that comes first."""
+        source_type = operands[0].type
+        is_real = source_type.dtype.kind == "f" and kind.dtype.kind == "i"
+        if op.before is None or op.options.get("axis") is None or not is_real:
             return None
-        first, lengths = "keepdims" in op.options, _around(given.shape, op.options["axis"])
+        first = "keepdims" in op.options
+        lengths = _around(source_type.shape, op.options["axis"])
         if lengths[1] == 1:
             return Constant(np.zeros(kind.shape, np.int64), kind)
         if lengths[1] > SORTED and not first:
             raise NoRuleError(f"{op.title} of {lengths[1]:,} elements is too slow in loops; use to_numpy()")
-        before = _step_form(op.before, (given, given))
-        target, source = Array(size_of(kind), "i", bound=lengths[1]), self._straight(operands[0], lengths)
+        before = _step_form(op.before, (source_type, source_type))
+        target = Array(size_of(kind), "i", bound=lengths[1])
+        source = self._straight(operands[0], lengths)
         self.steps.append(Order(target, source, lengths, before, first, self.line))
         self.line = None
         return self.slot(View(target, np.arange(target.size), kind))
 
     def _indexed(self, op: ArrayOp, operands: Sequence[Form], kind: WireType) -> Form | None:
-        """Return elements picked along an axis by indices that are computed, or added where they say."""
-        axis, types = op.options.get("axis"), tuple(operand.type for operand in operands)
+        """Lower an op that picks elements along an axis by computed indices, or adds elements at them."""
+        axis = op.options.get("axis")
+        types = tuple(operand.type for operand in operands)
         if axis is None or len(types) != 2 or types[1].dtype.kind != "i" or kind.dtype.kind != "f":
             return None
-        adds, row = "length" in op.options, len(types[1].shape) == 1
+        adds = "length" in op.options
+        row = len(types[1].shape) == 1
         picks = types[0].shape if adds else kind.shape
         if not (row or types[1].shape == picks) or not _picks(op, types, kind, adds):
             return None
         lengths = _around(picks, axis)
         source = self._straight(operands[0], _around(types[0].shape, axis))
         indices = self._straight(operands[1], (1, lengths[1], 1) if row else lengths)
-        target, along = Array(size_of(kind), "f"), (kind if adds else types[0]).shape[axis]
+        target = Array(size_of(kind), "f")
+        along = (kind if adds else types[0]).shape[axis]
         if not 0 < indices.array.bound <= along:
             raise NoRuleError(
-                f"{op.title} would read by indices that may be too large; use to_numpy(), which checks them"
+                f"{op.title} reads at computed indices that may be out of range; use to_numpy(), which checks them"
             )
         if adds:
             self.add(target, np.arange(target.size), zero(kind))
@@ -199,7 +212,7 @@ class Kernels(Elements):
         return self.slot(View(target, np.arange(target.size), kind))
 
     def _straight(self, form: Form, lengths: tuple[int, ...]) -> View:
-        """Return elements, in a row for each of some axes, that stand in constant steps."""
+        """Return the elements of a form with a constant stride along each of the given axes, copied if needed."""
         view = self.views[self.kept(form).number]
         if straight(view.map, lengths) is not None:
             return view
@@ -208,13 +221,16 @@ class Kernels(Elements):
         return View(target, np.arange(target.size), view.kind)
 
     def product(self, a: View, b: View, kind: WireType) -> Form:
-        """Return the product of matrices: for each row and each k, all columns at once."""
-        (count, rows, inner), columns = _matrices(a.kind.shape), b.kind.shape[-1]
-        target, whole = Array(size_of(kind), "f"), np.arange(size_of(kind))
+        """Return the product of matrices; the innermost loop runs over the columns of a row."""
+        count, rows, inner = _matrices(a.kind.shape)
+        columns = b.kind.shape[-1]
+        target = Array(size_of(kind), "f")
+        whole = np.arange(size_of(kind))
         if inner != 1:
             self.add(target, whole, zero(kind))
         if len(whole) and inner:
-            at, by_a = straight(whole, (count, rows, columns)), straight(a.map, (count, rows, inner))
+            at = straight(whole, (count, rows, columns))
+            by_a = straight(a.map, (count, rows, inner))
             by_b = straight(b.map, (count, inner, columns))
             assert at is not None
             assert by_a is not None
@@ -242,14 +258,15 @@ def _matrices(shape: tuple[int, ...]) -> tuple[int, int, int]:
 
 
 def _around(shape: tuple[int, ...], axis: int) -> tuple[int, int, int]:
-    """Return how many elements there are before, along and behind an axis."""
+    """Return the number of elements before, along and behind an axis."""
     axis %= len(shape)
     return int(np.prod(shape[:axis], dtype=np.int64)), shape[axis], int(np.prod(shape[axis + 1 :], dtype=np.int64))
 
 
 def _picks(op: ArrayOp, types: Sequence[WireType], kind: WireType, adds: bool) -> bool:
-    """Return whether an op picks or adds by indices along its axis as `Pick` says."""
-    axis, rng = op.options["axis"], np.random.default_rng(0)
+    """Return whether an op, run on random numbers, picks or adds by indices along its axis as a pick step does."""
+    axis = op.options["axis"]
+    rng = np.random.default_rng(0)
     x = rng.integers(-(2**20), 2**20, size=types[0].shape).astype(np.float64)
     along = (kind if adds else types[0]).shape[axis]
     indices = rng.integers(0, along, size=types[1].shape) if along else np.zeros(types[1].shape, np.int64)
@@ -258,27 +275,27 @@ def _picks(op: ArrayOp, types: Sequence[WireType], kind: WireType, adds: bool) -
     wide = np.broadcast_to(indices.reshape(shape) if indices.ndim == 1 else indices, x.shape if adds else kind.shape)
     if not adds:
         return np.array_equal(op.compute(x, indices), np.take_along_axis(x, wide, axis))
-    found = np.zeros(kind.shape)
-    places = np.take_along_axis(np.arange(found.size).reshape(kind.shape), wide, axis)
-    np.add.at(found.reshape(-1), places.ravel(), x.ravel())
-    return np.array_equal(op.compute(x, indices), found)
+    totals = np.zeros(kind.shape)
+    places = np.take_along_axis(np.arange(totals.size).reshape(kind.shape), wide, axis)
+    np.add.at(totals.reshape(-1), places.ravel(), x.ravel())
+    return np.array_equal(op.compute(x, indices), totals)
 
 
 def _along(shape: tuple[int, ...], axis: int, reverse: bool) -> Map:
-    """Return the elements along an axis, from its other end if it is reversed: a row for each place beside it."""
+    """Return the element numbers along an axis, from its end if reversed; one row per index of the other axes."""
     moved = np.moveaxis(np.arange(int(np.prod(shape, dtype=np.int64))).reshape(shape), axis, -1)
     rows = moved.reshape(int(np.prod(moved.shape[:-1], dtype=np.int64)), moved.shape[-1])
     return rows[:, ::-1] if reverse else rows
 
 
 def _step_form(step: Rule, types: tuple[WireType, ...]) -> Form:
-    """Return one step as a form: slot 0 is what there is so far, the others are what it meets."""
+    """Return one step as a form: slot 0 is the result so far, the other slots are the elements it takes in."""
     return _step_of(step, tuple(kind.dtype for kind in types))
 
 
 @lru_cache(maxsize=1000)
 def _step_of(step: Rule, dtypes: tuple[Any, ...]) -> Form:
-    # As numbers: the shapes are those of the loop, whatever they are.
+    # Derived for scalars: the loop gives the shapes.
     builder = Builder(finite=False)
     wires = [builder.input(f"x{k}", WireType(dtype)) for k, dtype in enumerate(dtypes)]
     circuit = simplify(builder.build(labels={"y": step(*wires)}, name="step"))
@@ -299,11 +316,11 @@ def _composite_forms(op: ArrayOp, types: tuple[WireType, ...]) -> tuple[list[For
 
 @lru_cache(maxsize=1000)
 def _neutral(step: Callable[..., Any], kind: str) -> Any:
-    """Return the number from which a step makes whatever it meets."""
-    tries: Sequence[Any] = (np.False_, np.True_) if kind == "b" else (0.0, 1.0, -np.inf, np.inf, np.nan)
+    """Return the neutral element of a step, which leaves the other operand unchanged; None if there is none."""
+    candidates: Sequence[Any] = (np.False_, np.True_) if kind == "b" else (0.0, 1.0, -np.inf, np.inf, np.nan)
     probes = (np.False_, np.True_) if kind == "b" else (2.0, -3.0, 0.5, np.inf, -np.inf, np.nan)
     with np.errstate(all="ignore"):
-        for start in tries:
+        for start in candidates:
             if all(np.array_equal(step(start, x), x, equal_nan=kind == "f") for x in map(np.asarray, probes)):
                 return start
     return None

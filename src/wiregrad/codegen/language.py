@@ -1,7 +1,7 @@
-"""What all languages share: how expressions and lines are written, which helpers a listing needs, what is called what.
+"""What all languages share: expressions, lines, the helpers that a listing defines, and the names of variables.
 
-A language is a subclass that says how it spells a choice, a statement, a function and a file. Every text is made from
-a form once, with places for its operands, and then filled in for each line that has the form.
+A language is a subclass that says how it spells a choice, a statement, a function and a file. Each form is written
+once as a template with placeholders for its operands; the template is then filled in for every line with this form.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ from wiregrad.ops.expressions import (
 )
 
 WIDEST = 44
-"""Comments are aligned behind lines up to this long."""
+"""Maximum length of the lines behind which comments are aligned."""
 
 
 class Text(NamedTuple):
-    """The text of an expression with its operands in braces, and which functions it calls."""
+    """The text of an expression with placeholders for its operands, and the functions that it calls."""
 
     template: str
     calls: frozenset[str]
@@ -57,42 +57,42 @@ class Language(ABC):
 
     title: ClassVar[str]
     words: ClassVar[Mapping[str, Word]]
-    """How the language says C's functions."""
+    """How the language spells C's functions."""
     reserved: ClassVar[frozenset[str]]
-    """Words that no variable can be called."""
+    """Words that are not allowed as names of variables."""
     macros: ClassVar[re.Pattern[str] | None] = None
-    """Names that a header may have defined as something else."""
+    """Matches names that a header may define as macros."""
     not_a_number: ClassVar[str] = "NAN"
     infinity: ClassVar[str] = "INFINITY"
     truths: ClassVar[tuple[str, str]] = ("false", "true")
     remark: ClassVar[str] = "//"
-    """What begins a comment."""
+    """The sign that begins a comment."""
     signs: ClassVar[Mapping[str, str]] = {}
-    """Signs that it spells in another way than C."""
+    """Operators that the language spells differently from C."""
 
     def __init__(self) -> None:
         self._texts: dict[Apply, Text] = {}
 
     def text_of(self, form: Apply) -> Text:
-        """Return the text of a form, written once."""
-        found = self._texts.get(form)
-        if found is None:
+        """Return the text of a form; each form is written once."""
+        text = self._texts.get(form)
+        if text is None:
             if len(self._texts) > 50_000:
                 self._texts.clear()
-            found = self._texts[form] = self.written(self.tree_of(form))
-        return found
+            text = self._texts[form] = self.written(self.tree_of(form))
+        return text
 
     def tree_of(self, form: Form) -> Tree:
-        """Return the expression to write for a form."""
+        """Return the expression that a form is written as."""
         return lowered(form)
 
     def written(self, tree: Tree) -> Text:
-        """Return the text of an expression."""
+        """Return the text of an expression and the functions it calls."""
         calls = frozenset(part.name for part in walk(tree) if isinstance(part, Call))
         return Text(self.expression(tree)[0], calls | self.more_calls(tree))
 
     def more_calls(self, tree: Tree) -> frozenset[str]:
-        """Return the words that an expression needs beside the functions it calls."""
+        """Return the functions that an expression needs besides those it calls by name."""
         return frozenset()
 
     def expression(self, tree: Tree) -> tuple[str, int]:
@@ -111,7 +111,8 @@ class Language(ABC):
             case Between():
                 return self.between(tree), LEVELS[tree.sign]
             case Choice():
-                condition, yes = (self.within(part, CHOICE + 1) for part in (tree.condition, tree.yes))
+                condition = self.within(tree.condition, CHOICE + 1)
+                yes = self.within(tree.yes, CHOICE + 1)
                 return self.choice(condition, yes, self.within(tree.no, CHOICE)), CHOICE
 
     def call(self, tree: Call) -> str:
@@ -120,22 +121,23 @@ class Language(ABC):
         return f"{self.called(tree.name)}({arguments})"
 
     def called(self, name: str) -> str:
-        """Return what a function is called: one of C's, or an op's own."""
+        """Return the name of a function of C's, or of an op's function, in this language."""
         return self.words[name].call if name in self.words else name
 
     def between(self, tree: Between) -> str:
-        """Return the text of two expressions with a sign between them."""
+        """Return the text of an operator between two expressions."""
         level = LEVELS[tree.sign]
         left = self.within(tree.left, level, beside=tree)
         right = self.within(tree.right, level + 1, beside=tree)
         return f"{left} {self.signs.get(tree.sign, tree.sign)} {right}"
 
     def within(self, tree: Tree, level: int, beside: Between | None = None) -> str:
-        """Return the text of a part, in parentheses where it must have them and where a reader would want them."""
+        """Return the text of an operand, in parentheses where it needs them or a reader would expect them."""
         text, own = self.expression(tree)
         wanted = own < level
         if beside is not None:
-            logical, compared = beside.sign in LOGIC, beside.sign in COMPARISONS
+            logical = beside.sign in LOGIC
+            compared = beside.sign in COMPARISONS
             if logical and isinstance(tree, Between) and tree.sign == beside.sign:
                 return text
             wanted = wanted or (compared and is_condition(tree))
@@ -146,38 +148,41 @@ class Language(ABC):
         return f"({text})" if wanted else text
 
     def number(self, value: Any) -> str:
-        """Return a literal."""
+        """Return the literal of a number or truth value."""
         if isinstance(value, bool):
             return self.truths[value]
-        if isinstance(value, float) and not math.isfinite(value):
-            return self.not_a_number if math.isnan(value) else self.infinity if value > 0 else f"-{self.infinity}"
-        return repr(value)
+        if not isinstance(value, float) or math.isfinite(value):
+            return repr(value)
+        if math.isnan(value):
+            return self.not_a_number
+        return self.infinity if value > 0 else f"-{self.infinity}"
 
     @abstractmethod
     def choice(self, condition: str, yes: str, no: str) -> str:
-        """Return the text of a choice."""
+        """Return the text of a choice: `yes` where the condition holds, else `no`."""
 
     @abstractmethod
     def op_function(self, op: Elementwise, name: str, body: str) -> str:
         """Return the definition of an op as a function."""
 
     def helpers(self, calls: Iterable[str]) -> list[str]:
-        """Return the definitions that a listing needs, each after those it uses itself."""
-        found, waiting = dict[str, str](), [(name, False) for name in sorted(calls, reverse=True)]
+        """Return the definitions that a listing needs, each after those that it uses itself."""
+        definitions = dict[str, str]()
+        waiting = [(name, False) for name in sorted(calls, reverse=True)]
         while waiting:
             name, ready = waiting.pop()
-            if name in found:
+            if name in definitions:
                 continue
             definition, needs = self.definition(name)
             if ready or not needs:
-                found[name] = definition
+                definitions[name] = definition
             else:
                 waiting.append((name, True))
                 waiting.extend((need, False) for need in sorted(needs, reverse=True) if need != name)
-        return [definition for definition in found.values() if definition]
+        return [definition for definition in definitions.values() if definition]
 
     def definition(self, name: str) -> tuple[str, frozenset[str]]:
-        """Return the definition of a function, empty where the language has it, and the functions that it calls."""
+        """Return the definition of a function (empty if the language has it) and the functions that it calls."""
         if name in self.words:
             word = self.words[name]
             return word.define, frozenset(word.needs)
@@ -188,15 +193,16 @@ class Language(ABC):
         return self.op_function(op, name, body), text.calls - {name}
 
     def taken(self) -> frozenset[str]:
-        """Return what helpers may be called, which no variable can be then."""
+        """Return the names that helpers may have; no variable may have one of them."""
         return frozenset(word.call for word in self.words.values() if word.call.isidentifier())
 
 
 class Writer:
-    """Writes one listing in one language: which identifier each variable has, and every line."""
+    """Writes the lines of one listing in one language, and chooses the identifiers of its variables."""
 
     def __init__(self, language: Language, listing: Listing, *names: str) -> None:
-        self.language, self.listing = language, listing
+        self.language = language
+        self.listing = listing
         self.calls: set[str] = set()
         taken = language.reserved | language.taken() | function_names()
         for name in names:
@@ -206,14 +212,14 @@ class Writer:
         self.again = {line.target for line in listing.lines() if line.again}
 
     def _named(self) -> list[str]:
-        """Return the identifier of every variable that occurs."""
+        """Return the identifiers of the variables by number; empty for one that does not occur."""
         used = {line.target for line in self.listing.lines()} | set(self.listing.inputs.values())
         shown = _first_names(self.listing)
         counts = {Role.MASK: 0, Role.SHARED: 0}
-        found = list[str]()
+        identifiers = list[str]()
         for number, (role, node, _, of) in enumerate(self.listing.variables):
             if number not in used:
-                found.append("")
+                identifiers.append("")
                 continue
             if role in counts:
                 counts[role] += 1
@@ -221,15 +227,15 @@ class Writer:
             else:
                 own = shown.get(node) or f"t{node}"
                 name = own if role is not Role.GRADIENT else "_".join(["d", *([of] if of else []), own])
-            found.append(self.identifiers.take(name))
-        return found
+            identifiers.append(self.identifiers.take(name))
+        return identifiers
 
     def argument(self, name: str, instead: str) -> str:
-        """Return what an argument of the function is called: another name where a variable has the first."""
+        """Return a name for an argument of the function; `instead` is used where a variable has the name."""
         return self.identifiers.take(instead if name in self.identifiers else name)
 
     def atom(self, atom: Atom) -> str:
-        """Return the text of a variable or constant, as an operand."""
+        """Return the text of a variable or constant as an operand."""
         if isinstance(atom, int):
             return self.names[atom]
         text = self.language.number(item(atom.value))
@@ -246,7 +252,8 @@ class Writer:
                 return self.atom(atoms[form.number])
             case Constant():
                 return self.constant(form)
-        text, names = self.language.text_of(form), self.names
+        text = self.language.text_of(form)
+        names = self.names
         if text.calls:
             self.calls |= text.calls
         return text.template.format(*[names[atom] if type(atom) is int else self.atom(atom) for atom in atoms])
@@ -256,7 +263,7 @@ class Writer:
         return self.language.number(item(constant.value))
 
     def added(self, line: Line) -> str | None:
-        """Return what a line adds to its variable, if that is all it does."""
+        """Return what a line adds to its variable, if adding is all it does; else None."""
         form = line.form
         if not line.again or not isinstance(form, Apply) or form.op is not TABLE["add"]:
             return None
@@ -266,8 +273,9 @@ class Writer:
         return self.form(second, line.atoms)
 
     def noted(self, statements: Iterable[tuple[str, Line | None]]) -> Iterator[str]:
-        """Return statements with their comments aligned, and a comment of its own where the group changes."""
-        pairs, group = list(statements), ""
+        """Return statements with aligned comments, and a comment line wherever the group changes."""
+        pairs = list(statements)
+        group = ""
         width = min(WIDEST, max((len(text) for text, line in pairs if line), default=0))
         for text, line in pairs:
             if line is None:
@@ -281,8 +289,9 @@ class Writer:
             yield f"{text:<{width}}  {self.language.remark} {comment(line.note + place)}"
 
     def title(self) -> str:
-        """Return what the listing is, in a line."""
-        circuit, function = self.listing.circuit, self.listing.function
+        """Return one line that says what the listing computes."""
+        circuit = self.listing.circuit
+        function = self.listing.function
         what = {
             "value": "value",
             "value_and_grad": "value and gradient",
@@ -295,20 +304,20 @@ class Writer:
 
 
 def _check_free(name: str, identifiers: Identifiers, language: Language) -> None:
-    """Raise if a function cannot be called so."""
+    """Raise if a function cannot have a name in this language."""
     free = identifiers.take(name)
     if free != name:
         raise OperandError(
-            f"a {language.title} function cannot be called {name}, which is taken or too long; try {free}"
+            f"a {language.title} function cannot be named {name}, which is reserved or too long; try {free}"
         )
 
 
 def scalar_only(listing: Listing, language: str, dtypes: str = "fb", width: int = 8) -> None:
-    """Raise unless every variable is one number, and of a kind that the language can compute with."""
+    """Raise unless every variable is a scalar of a type that the language can compute with."""
     for role, node, kind, _ in listing.variables:
         if kind.shape:
             raise NoRuleError(
-                f"{language} listings are of scalar circuits, and {listing.circuit.name} has arrays "
+                f"{language} listings need a scalar circuit, and {listing.circuit.name} has arrays "
                 f"({kind} at its {role.value} {_first_names(listing).get(node, node)}); use to_numpy(), to_c(), or "
                 "expand() the circuit first"
             )

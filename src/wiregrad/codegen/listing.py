@@ -1,7 +1,7 @@
-"""The listing of a circuit: what every language writes, before any language has written it.
+"""The listing of a circuit: lines of code that are independent of the language.
 
-Forward, each function node is a line; backward, in the reverse order, each wire is one: the first gradient that reaches
-a variable is assigned, later ones are added. A gradient under a mask is absent where the mask is false: the mask is
+Forward, each function node is one line. Backward, in reverse order, each wire is one line: the first gradient that
+reaches a variable is assigned, later ones are added. A masked gradient is absent where its mask is false. The mask is
 applied after all products, so an inf or NaN in a branch that was not taken never reaches a result.
 """
 
@@ -27,7 +27,7 @@ from wiregrad.passes import gradient_circuit, prune, simplify
 
 
 class Role(Enum):
-    """What a variable is, which decides what it is called."""
+    """What a variable stands for, which decides its name."""
 
     INPUT = "input"
     NODE = "node"
@@ -37,7 +37,7 @@ class Role(Enum):
 
 
 class Variable(NamedTuple):
-    """One name of a listing: its role, the node it belongs to, the output that a gradient is of."""
+    """A variable of a listing: its role, its node, its type, and for a gradient the output that is differentiated."""
 
     role: Role
     node: int
@@ -46,7 +46,7 @@ class Variable(NamedTuple):
 
 
 Atom = int | Constant
-"""What a line reads: a variable by its number, or a constant."""
+"""An operand of a line: a variable, by its number, or a constant."""
 
 
 @dataclass(slots=True)
@@ -60,9 +60,9 @@ class Line:
     place: Place | None = None
     group: str = ""
     again: bool = False
-    """Whether the variable had a value before."""
+    """Whether an earlier line assigned the variable."""
     inline: tuple[int, Form] | None = None
-    """A mask that the line reads, and its form where that is written out: for a mask that no other line reads."""
+    """A mask that the line reads, and the line's form with that mask written out; used if no other line reads it."""
 
     def read(self) -> list[int]:
         """Return the variables that the line reads."""
@@ -72,7 +72,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Section:
-    """A part of a listing: the forward pass, or the way back from one output."""
+    """A part of a listing: the forward pass, or the backward pass from one output."""
 
     title: str
     lines: list[Line]
@@ -84,19 +84,19 @@ class Listing:
 
     circuit: Circuit
     source: Circuit
-    """The circuit whose nodes the lines are: that of the gradient, where second derivatives are wanted."""
+    """The circuit whose nodes become lines: for second derivatives, the circuit of the gradient."""
     function: str
     variables: list[Variable] = field(default_factory=list)
     sections: list[Section] = field(default_factory=list)
     inputs: dict[str, int] = field(default_factory=dict)
     """The variables of the inputs, by name."""
     values: dict[str, Atom] = field(default_factory=dict)
-    """What the outputs are, by label."""
+    """The values of the outputs, by label."""
     gradients: dict[str, dict[str, Atom]] = field(default_factory=dict)
-    """The gradient of each output that has one, by input."""
+    """The gradients of each differentiated output, by label and then by input."""
 
     def results(self) -> Iterator[int]:
-        """Return the variables that the function hands over."""
+        """Return the variables that the function returns."""
         values = {} if self.function == "jacobian" else self.values
         for atoms in (values, *self.gradients.values()):
             yield from (atom for atom in atoms.values() if isinstance(atom, int))
@@ -110,15 +110,15 @@ class Listing:
 FUNCTIONS = ("value", "value_and_grad", "jacobian", "hessian")
 """What a listing can compute."""
 VERBS = {pattern: f"{pattern.name.lower()}s" for pattern in Pattern}
-"""How an op passes the gradient on, as a verb: add distributes, multiply swaps."""
+"""The verb for how an op passes the gradient on: add distributes, multiply swaps."""
 
 
 def listing(circuit: Circuit, function: str = "value_and_grad") -> Listing:
-    """Return the listing of a circuit: its value, and what `function` says of its derivatives.
+    """Return the listing of a circuit; `function` says which derivatives it computes.
 
     >>> from wiregrad.ir import parse_text
-    >>> found = listing(parse_text("input a, b\\ny = multiply a b\\noutput y"))
-    >>> [line.note for line in found.lines()]
+    >>> product = listing(parse_text("input a, b\\ny = multiply a b\\noutput y"))
+    >>> [line.note for line in product.lines()]
     ['multiply', 'seed', 'multiply swaps', 'multiply swaps']
     """
     if function not in FUNCTIONS:
@@ -129,24 +129,29 @@ def listing(circuit: Circuit, function: str = "value_and_grad") -> Listing:
     if function != "value" and not circuit.inputs:
         raise CircuitError("the circuit has no inputs, so there is nothing to differentiate by")
     if function == "hessian":
-        wide = next((name for name in circuit.inputs if circuit[name].type.shape), None)
-        if wide is not None:
-            raise OutputError(
-                f"Hessian listings are of scalar circuits, and the input {wide} is {circuit[wide].type}; "
-                "expand() the circuit first"
-            )
-    written = simplify(gradient_circuit(circuit)) if function == "hessian" else prune(circuit)
-    lister = _Lister(written, Listing(circuit, written, function))
+        _check_scalar_inputs(circuit)
+    source = simplify(gradient_circuit(circuit)) if function == "hessian" else prune(circuit)
+    lister = _Lister(source, Listing(circuit, source, function))
     lister.forward()
     lister.answer()
     return lister.finish()
 
 
-class _Lister:
-    """Writes the lines of one listing."""
+def _check_scalar_inputs(circuit: Circuit) -> None:
+    array = next((name for name in circuit.inputs if circuit[name].type.shape), None)
+    if array is not None:
+        raise OutputError(
+            f"Hessian listings need scalar inputs, and the input {array} is {circuit[array].type}; "
+            "expand() the circuit first"
+        )
 
-    def __init__(self, circuit: Circuit, found: Listing) -> None:
-        self.circuit, self.found = circuit, found
+
+class _Lister:
+    """Builds one listing: the forward lines, then the backward lines of each differentiated output."""
+
+    def __init__(self, circuit: Circuit, listing: Listing) -> None:
+        self.circuit = circuit
+        self.listing = listing
         self.atoms: list[Atom] = []
         self.lines: list[Line] = []
         self.active = circuit.active()
@@ -156,32 +161,35 @@ class _Lister:
         self.rules: dict[Any, Rule] = {}
 
     def variable(self, role: Role, node: int, kind: WireType, of: str = "") -> int:
-        self.found.variables.append(Variable(role, node, kind, of))
-        return len(self.found.variables) - 1
+        self.listing.variables.append(Variable(role, node, kind, of))
+        return len(self.listing.variables) - 1
 
     def section(self, title: str) -> None:
         self.lines = []
-        self.found.sections.append(Section(title, self.lines))
+        self.listing.sections.append(Section(title, self.lines))
 
     def forward(self) -> None:
         """Write a line for each function node."""
         self.section("forward")
-        names, values = self.circuit.columns.names.by_node(), self.circuit.constants()
-        places, groups = self.circuit.columns.places, self.circuit.columns.groups
+        names = self.circuit.columns.names.by_node()
+        values = self.circuit.constants()
+        places = self.circuit.columns.places
+        groups = self.circuit.columns.groups
         for row in self.rows:
-            node, kind = row.node, self.types[row.node]
+            node = row.node
+            kind = self.types[node]
             if row.op is INPUT:
                 number = self.variable(Role.INPUT, node, kind)
-                self.found.inputs[names[node][0]] = number
+                self.listing.inputs[names[node][0]] = number
                 self.atoms.append(number)
                 continue
-            if row.op is CONSTANT and not kind.shape and (node not in names or self.found.function == "hessian"):
-                # In the circuit of a gradient, 1 may be called grad_f, which says nothing where it is an exponent.
+            if row.op is CONSTANT and not kind.shape and (node not in names or self.listing.function == "hessian"):
+                # In a gradient's circuit the constant 1 may be named grad_f, which would mislead as an exponent.
                 self.atoms.append(Constant(values[node], kind))
                 continue
             atoms = tuple([self.atoms[source] for source in row.sources])
             if node not in names and _is_spread_constant(row, atoms):
-                # Broadcasting a constant needs no line: each reader broadcasts it for itself.
+                # Broadcasting a constant needs no line: each reader broadcasts it.
                 constants = [atom.value for atom in atoms if isinstance(atom, Constant)]
                 self.atoms.append(Constant(row.op.compute(*constants), kind))
                 continue
@@ -193,25 +201,26 @@ class _Lister:
             self.atoms.append(number)
 
     def _form(self, row: Row, atoms: tuple[Atom, ...]) -> Form:
-        """Return what a node computes, the same object for every node like it."""
+        """Return the form that a node computes; nodes alike share one object."""
         kinds = tuple(
             [self.types[k] if isinstance(a, int) else a.type for k, a in zip(row.sources, atoms, strict=True)]
         )
         key = (row.op.name, row.op.settings, kinds)
-        found = _FORMS.get(key)
-        if found is None or found.op is not row.op:
+        form = _FORMS.get(key)
+        if form is None or form.op is not row.op:
             if len(_FORMS) > 20_000:
                 _FORMS.clear()
             slots = tuple(Slot(k, kind) for k, kind in enumerate(kinds))
-            found = _FORMS[key] = Apply(row.op, slots, self.types[row.node])
-        return found
+            form = _FORMS[key] = Apply(row.op, slots, self.types[row.node])
+        return form
 
     def answer(self) -> None:
-        """Write the way back from each output that has a gradient to give, and say what is returned."""
-        labels, nodes = self.circuit.outputs, self.circuit.columns.outputs.tolist()
+        """Write the backward lines of each differentiated output, and note what the function returns."""
+        labels = self.circuit.outputs
+        nodes = self.circuit.columns.outputs.tolist()
         for label, node in zip(labels, nodes, strict=True):
-            self.found.values[label] = self.atoms[node]
-        function = self.found.function
+            self.listing.values[label] = self.atoms[node]
+        function = self.listing.function
         if function == "value":
             return
         of = list(zip(labels, nodes, strict=True))
@@ -220,34 +229,36 @@ class _Lister:
         wide = next((label for label, node in of if self.types[node].shape), None)
         if wide is not None:
             raise OutputError(
-                f"gradients are of single numbers, and the output {wide} is {self.types[dict(of)[wide]]}; "
-                "sum it up, or ask for the value alone"
+                f"only scalar outputs can be differentiated, and the output {wide} is {self.types[dict(of)[wide]]}; "
+                "sum it first, or ask for the value only"
             )
         alone = len(of) == 1
         for label, node in of:
             self.section("backward" if alone else f"backward from {label}")
             grads = _Back(self, "" if alone else label).sweep(node)
-            self.found.gradients[label] = {name: grads.get(k, _ZERO) for name, k in self._leaves()}
+            self.listing.gradients[label] = {name: grads.get(k, _ZERO) for name, k in self._leaves()}
 
     def _leaves(self) -> Iterator[tuple[str, int]]:
         for node in self.circuit.input_indices():
             yield self.circuit.name_of(node), node
 
     def finish(self) -> Listing:
-        """Write masks that one line reads into that line, drop lines whose result nobody reads; return the listing."""
-        readers, inlined = self._drop_dead(), set[int]()
-        for line in self.found.lines():
+        """Drop unread lines, inline masks that only one line reads, and return the listing."""
+        readers = self._drop_dead()
+        inlined = set[int]()
+        for line in self.listing.lines():
             if line.inline is not None and readers[line.inline[0]] == 1:
                 mask, line.form = line.inline
                 inlined.add(mask)
-        for section in self.found.sections:
+        for section in self.listing.sections:
             section.lines[:] = [line for line in section.lines if line.target not in inlined]
-        return self.found
+        return self.listing
 
     def _drop_dead(self) -> Counter[int]:
-        """Drop lines whose result nobody reads; returns how many lines read each variable."""
-        live, readers = set(self.found.results()), Counter[int]()
-        for section in reversed(self.found.sections):
+        """Drop lines whose result is not read; returns how many lines read each variable."""
+        live = set(self.listing.results())
+        readers = Counter[int]()
+        for section in reversed(self.listing.sections):
             kept = list[Line]()
             for line in reversed(section.lines):
                 if line.target in live:
@@ -262,7 +273,7 @@ class _Lister:
 
 _ZERO = Constant(np.float64(0.0), WireType(np.dtype(np.float64)))
 _FORMS: dict[Any, Apply] = {}
-"""Forms that nodes have in common, so that a language writes each of them once."""
+"""Cache of the forms of nodes, so that a language writes each form once."""
 
 
 def _is_spread_constant(row: Row, atoms: tuple[Atom, ...]) -> bool:
@@ -271,17 +282,17 @@ def _is_spread_constant(row: Row, atoms: tuple[Atom, ...]) -> bool:
 
 
 def _narrowed(row: Row, atoms: tuple[Atom, ...]) -> tuple[Atom, ...]:
-    """Return the operands of an op on elements with constants that are one number all over as that number."""
+    """Return the operands of an elementwise op with each uniform constant array replaced by one number."""
     if not isinstance(row.op, Elementwise) or all(isinstance(atom, Constant) for atom in atoms):
         return atoms
     return tuple([one_number(atom) if isinstance(atom, Constant) else atom for atom in atoms])
 
 
 class _Gradient(NamedTuple):
-    """What has come back to a node so far: the variable, and the mask under which it is present.
+    """The gradient that has arrived at a node so far: its variable, and the mask where it is present.
 
-    A number that is absent is absent altogether, and so is everything that comes of it: `guard` is the condition, one
-    truth value, under which there is anything at all. Ops that mix the elements of an array lose its mask, not this.
+    A scalar gradient that is absent makes everything computed from it absent. `guard` is the one condition under which
+    the gradient exists at all. Ops that mix the elements of an array lose the mask but keep the guard.
     """
 
     value: int
@@ -290,18 +301,20 @@ class _Gradient(NamedTuple):
 
 
 class _Back:
-    """The way back from one output."""
+    """Writes the backward lines of one output."""
 
     def __init__(self, lister: _Lister, of: str) -> None:
-        self.lister, self.of = lister, of
+        self.lister = lister
+        self.of = of
         self.grads: dict[int, _Gradient] = {}
         self.place: Place | None = None
         self.group = ""
 
     def sweep(self, root: int) -> dict[int, Atom]:
-        """Write the lines from an output back to the inputs; returns what came back to each node."""
+        """Write the lines from an output back to the inputs; returns the gradient of each node."""
         lister = self.lister
-        places, groups = lister.circuit.columns.places, lister.circuit.columns.groups
+        places = lister.circuit.columns.places
+        groups = lister.circuit.columns.groups
         if lister.active[root]:
             seed = self._new(Role.GRADIENT, root, lister.types[root])
             self._line(seed, Constant(np.ones((), lister.types[root].dtype)[()], lister.types[root]), (), "seed")
@@ -309,7 +322,8 @@ class _Back:
         for row in reversed(lister.rows[: root + 1]):
             arrived = self.grads.get(row.node)
             if arrived is not None and row.sources:
-                self.place, self.group = places.at(row.node), groups.at(row.node) or ""
+                self.place = places.at(row.node)
+                self.group = groups.at(row.node) or ""
                 self._pass_on(row, arrived)
         return {node: arrived.value for node, arrived in self.grads.items()}
 
@@ -349,44 +363,52 @@ class _Back:
     def _rule(
         self, row: Row, operands: list[Atom], moving: tuple[int, ...], arrived: _Gradient, everywhere: bool
     ) -> Rule:
-        """Return what a node sends back; looked up here by small numbers first, since a case is slow to compare."""
-        lister, constants = self.lister, list[tuple[int, float, bool]]()
+        """Return the rule of a node, from a cache with small keys: comparing whole cases is slow."""
+        lister = self.lister
+        constants = list[tuple[int, float, bool]]()
         for slot, atom in enumerate(operands):
             if isinstance(atom, Constant):
                 constant = constant_key(slot, atom.value, atom.type)
                 if constant is not None:
                     constants.append(constant)
-        op, kinds, masked, fixed = row.op, lister.kinds, arrived.mask is not None, tuple(constants)
+        op = row.op
+        kinds = lister.kinds
+        masked = arrived.mask is not None
+        fixed = tuple(constants)
         numbers = tuple([kinds[source] for source in row.sources])
         key = (op, row.mode, moving, numbers, kinds[row.node], masked, everywhere, fixed)
-        found = lister.rules.get(key)
-        if found is None:
+        rule = lister.rules.get(key)
+        if rule is None:
             types = tuple([lister.types[source] for source in row.sources])
             case = Case(op, op.settings, row.mode, moving, types, lister.types[row.node], masked, everywhere, fixed)
-            found = lister.rules[key] = rule_of(case)
-        return found
+            rule = lister.rules[key] = rule_of(case)
+        return rule
 
     def _send(self, row: Row, rule: Rule, sent: Sent, atoms: tuple[Atom, ...], note: str, guard: Atom | None) -> None:
-        """Assign or add what goes back along one wire."""
+        """Write the line that assigns or adds the gradient sent back along one wire."""
         source = row.sources[sent.slot]
-        kind, before = self.lister.types[source], self.grads.get(source)
+        kind = self.lister.types[source]
+        before = self.grads.get(source)
         mask = self._mask(row, sent, atoms)
         if mask is None and guard is not None:
             mask = self._spread(source, guard, kind)
         guard = guard if kind.shape else mask
         if before is None:
-            target, total = self._new(Role.GRADIENT, source, kind), mask
+            target = self._new(Role.GRADIENT, source, kind)
+            total = mask
         else:
-            target, total = before.value, self._either(source, before.mask, mask, kind.shape)
+            target = before.value
+            total = self._either(source, before.mask, mask, kind.shape)
             guard = self._either(source, before.guard, guard, ()) if kind.shape else total
             if _differs(before.mask, mask) and isinstance(sent.value, Apply):
-                # It is read twice: where something came back before, and where nothing did.
+                # It is read twice: where a gradient arrived before, and where none did.
                 apart = self._new(Role.SHARED, source, kind)
                 self._line(apart, sent.value, atoms, row.op.title)
                 rule = _apart(len(atoms), kind)
-                atoms, sent = (*atoms, apart), Sent(sent.slot, Slot(len(atoms), kind), sent.mask)
+                sent = Sent(sent.slot, Slot(len(atoms), kind), sent.mask)
+                atoms = (*atoms, apart)
         held = before.mask if before is not None and _differs(before.mask, mask) else None
-        # A gradient is 0 where it is absent, so handing it on as it is needs no mask again.
+        # An absent gradient is stored as 0, so a plain copy of it needs no mask again.
         alike = before is None or (before.mask is not None and held is None)
         where = None if alike and _is_copy(row, sent) else mask
         form = _combined(rule, sent, kind, len(atoms), _Case(before is not None, where is not None, held is not None))
@@ -397,7 +419,7 @@ class _Back:
         self.grads[source] = _Gradient(target, total, guard)
 
     def _mask(self, row: Row, sent: Sent, atoms: tuple[Atom, ...]) -> Atom | None:
-        """Return where something sent is present, as an atom."""
+        """Return the mask of a sent gradient as an atom; None: present everywhere."""
         if sent.mask is None or isinstance(sent.mask, Constant):
             return sent.mask
         if isinstance(sent.mask, Slot):
@@ -407,17 +429,17 @@ class _Back:
         return number
 
     def _spread(self, node: int, guard: Atom, kind: WireType) -> Atom:
-        """Return the mask of a gradient that is there altogether or not at all."""
+        """Return the mask of a gradient whose elements are all present or all absent."""
         if not kind.shape:
             return guard
-        found = WireType(BOOL.dtype, kind.shape)
-        number = self._new(Role.MASK, node, found)
-        form = Apply(TABLE["spread"].bind({"rank": 0, "shape": kind.shape}), (Slot(0, BOOL),), found)
+        mask = WireType(BOOL.dtype, kind.shape)
+        number = self._new(Role.MASK, node, mask)
+        form = Apply(TABLE["spread"].bind({"rank": 0, "shape": kind.shape}), (Slot(0, BOOL),), mask)
         self._line(number, form, (guard,), "present altogether or not at all")
         return number
 
     def _either(self, node: int, one: Atom | None, two: Atom | None, shape: tuple[int, ...]) -> Atom | None:
-        """Return where one of two gradients is present; None: everywhere."""
+        """Return the mask where at least one of two gradients is present; None: everywhere."""
         if one is None or two is None:
             return None
         if one == two:
@@ -431,61 +453,65 @@ class _Back:
 
 @lru_cache(maxsize=1000)
 def _apart(count: int, kind: WireType) -> Rule:
-    """Return the rule of what a line of its own has sent, behind so many atoms: it keeps the forms made of it."""
+    """Return an empty rule for a gradient that a line of its own computes; it caches the forms made from it."""
     return Rule()
 
 
 class _Case(NamedTuple):
-    """How something sent meets what is there."""
+    """How a sent gradient is combined with the one already there."""
 
     added: bool
+    """Whether there is one already."""
     masked: bool
+    """Whether the sent gradient is masked."""
     held: bool
-    """Whether what is there is masked."""
+    """Whether the gradient already there has a mask of its own."""
 
 
 def _differs(held: Atom | None, mask: Atom | None) -> bool:
-    """Return whether what is there is under a mask, and under another one than what is sent."""
+    """Return whether the gradient already there has a mask, and another one than the sent gradient."""
     return held is not None and not (isinstance(held, int) and held == mask)
 
 
 def _is_copy(row: Row, sent: Sent) -> bool:
-    """Return whether an op sends on what arrived, under the mask it arrived under."""
+    """Return whether an op passes the upstream gradient on unchanged, with its mask."""
     arrived = len(row.sources) + 1
-    value, mask = sent.value, sent.mask
+    value = sent.value
+    mask = sent.mask
     return isinstance(value, Slot) and isinstance(mask, Slot) and (value.number, mask.number) == (arrived, arrived + 1)
 
 
 def _combined(rule: Rule, sent: Sent, kind: WireType, first: int, case: _Case) -> Form:
-    """Return what a gradient becomes when something is sent to it.
+    """Return the form of a gradient after another one is sent to it.
 
-    The slots from `first` on are what is there, where the new is present, and where the old is: those there are.
+    The slots from `first` on are the old gradient, the mask of the new one and the mask of the old one, as far as the
+    case has them.
     """
     key = sent.slot, case
-    found = rule.made.get(key)
-    if found is not None:
-        return found
+    known = rule.made.get(key)
+    if known is not None:
+        return known
     slots = iter(range(first, first + 3))
     condition = WireType(BOOL.dtype, kind.shape)
     old = Slot(next(slots), kind) if case.added else None
     mask = Slot(next(slots), condition) if case.masked else None
     held = Slot(next(slots), condition) if case.held else None
-    found = sent.value if old is None else Apply(TABLE["add"], (old, sent.value), kind)
+    form = sent.value if old is None else Apply(TABLE["add"], (old, sent.value), kind)
     if held is not None:
-        found = chosen(held, found, sent.value, kind)
+        form = chosen(held, form, sent.value, kind)
     if mask is not None:
-        found = chosen(mask, found, _zero(kind) if old is None else old, kind)
-    rule.made[key] = found
-    return found
+        form = chosen(mask, form, _zero(kind) if old is None else old, kind)
+    rule.made[key] = form
+    return form
 
 
 def _inlined(rule: Rule, sent: Sent, kind: WireType) -> Form:
-    """Return what is first sent to a gradient, with its mask written out."""
-    found = rule.made.get(sent.slot)
-    if found is None:
+    """Return the form of the first gradient sent to a node, with its mask written out."""
+    form = rule.made.get(sent.slot)
+    if form is None:
         assert sent.mask is not None
-        found = rule.made[sent.slot] = chosen(sent.mask, sent.value, _zero(kind), kind)
-    return found
+        form = rule.made[sent.slot] = chosen(sent.mask, sent.value, _zero(kind), kind)
+    return form
 
 
 def _zero(kind: WireType) -> Constant:

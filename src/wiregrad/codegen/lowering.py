@@ -1,4 +1,4 @@
-"""From forms to expressions of C: each op by its text, operands in their places, conditions and numbers told apart."""
+"""Lower forms to C expressions: the text of each op with its operands filled in, conditions converted to numbers."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from wiregrad.ops.expressions import (
 )
 
 SHORT = 7
-"""An op whose text has at most so many parts is written where it stands; a longer one becomes a function."""
+"""An op whose text has at most this many parts is written inline; a longer one becomes a function."""
 AS_NUMBER = "number"
-"""What a condition is passed to where a number is wanted."""
+"""The pseudo-function that converts a condition to a number; each language spells it."""
 
 
 def lowered(form: Form) -> Tree:
-    """Return a form as an expression of C: slot k is the input called k.
+    """Return a form as a C expression; slot k becomes the input named k.
 
     >>> from wiregrad import ops
     >>> from wiregrad.codegen.forms import Apply
@@ -47,15 +47,15 @@ def lowered(form: Form) -> Tree:
             return Number(item(form.value))
     operands = [lowered(operand) for operand in form.operands]
     op = scalar(form.op)
-    given = {
+    arguments = {
         name: _fitted(tree, operand.type, name in op.takes_bool)
         for name, tree, operand in zip(op.inputs, operands, form.operands, strict=True)
     }
-    return _condition(_applied(op, given), form.type)
+    return _condition(_applied(op, arguments), form.type)
 
 
 def scalar(op: Op) -> Elementwise:
-    """Return the op if it has a scalar text, else raise."""
+    """Return the op if its record has a scalar C text, else raise NoRuleError."""
     if not isinstance(op, Elementwise) or not op.c:
         kind = "works on whole arrays" if not isinstance(op, Elementwise) else "has no scalar text (`c`) in its record"
         raise NoRuleError(
@@ -64,16 +64,19 @@ def scalar(op: Op) -> Elementwise:
     return op
 
 
-def _applied(op: Elementwise, given: dict[str, Tree]) -> Tree:
-    written = rebuilt(parse(op.c), lambda tree: _decided(given[tree.name] if isinstance(tree, Input) else tree))
-    plain = all(count == 1 or isinstance(given[name], Input | Number) for name, count in _uses(op).items())
+def _applied(op: Elementwise, arguments: dict[str, Tree]) -> Tree:
+    """Return the text of an op with its arguments filled in if that is short, else a call of the op's function."""
+    inline = rebuilt(parse(op.c), lambda tree: _decided(arguments[tree.name] if isinstance(tree, Input) else tree))
+    repeatable = all(count == 1 or isinstance(arguments[name], Input | Number) for name, count in _uses(op).items())
     # A constant operand may have made a long text short: x ** 2 has no choice left to make.
-    short = plain and (not is_function(op) or (_parts(written) < _parts(parse(op.c)) and _parts(written) <= SHORT))
-    return written if short else Call(op.name, tuple(given[name] for name in op.inputs))
+    shortened = _parts(inline) < _parts(parse(op.c)) and _parts(inline) <= SHORT
+    if repeatable and (shortened or not is_function(op)):
+        return inline
+    return Call(op.name, tuple(arguments[name] for name in op.inputs))
 
 
 def _decided(tree: Tree) -> Tree:
-    """Return a choice by a comparison of two numbers as what it chooses, and not equal as one sign."""
+    """Replace a choice by a comparison of two numbers by its branch, and !(a == b) by a != b."""
     if isinstance(tree, Signed) and isinstance(tree.operand, Between) and tree.operand.sign in _OPPOSITE:
         return tree.operand._replace(sign=_OPPOSITE[tree.operand.sign])
     if isinstance(tree, Choice) and isinstance(tree.condition, Between):
@@ -83,7 +86,7 @@ def _decided(tree: Tree) -> Tree:
     return tree
 
 
-# Not so for <: where one is NaN, neither a < b nor a >= b holds.
+# Not for <: with a NaN, neither a < b nor a >= b holds.
 _OPPOSITE = {"==": "!=", "!=": "=="}
 _COMPARE = {
     "==": operator.eq,
@@ -101,12 +104,12 @@ def _parts(tree: Tree) -> int:
 
 @cache
 def is_function(op: Elementwise) -> bool:
-    """Return whether an op is written as a function of its own, because its text is long."""
+    """Return whether an op's text is so long that it is written as a function."""
     return _parts(parse(op.c)) > SHORT
 
 
 def function_names() -> frozenset[str]:
-    """Return what the functions of ops can be called in a listing."""
+    """Return the names of all ops that a listing may define as functions."""
     ops = [op for op in TABLE if isinstance(op, Elementwise) and op.c]
     return frozenset(op.name for op in ops if is_function(op) or max(_uses(op).values(), default=0) > 1)
 
@@ -117,18 +120,21 @@ def _uses(op: Elementwise) -> Counter[str]:
 
 
 def _fitted(tree: Tree, kind: WireType, wants_condition: bool) -> Tree:
-    given = kind.dtype.kind == "b"
-    if given and not wants_condition:
+    """Convert an operand between condition and number where the op wants the other."""
+    has_condition = kind.dtype.kind == "b"
+    if has_condition and not wants_condition:
         return Number(float(tree.value)) if isinstance(tree, Number) else Call(AS_NUMBER, (tree,))
-    if wants_condition and not given:
+    if wants_condition and not has_condition:
         return Between("!=", tree, Number(0.0))
     return tree
 
 
 def _condition(tree: Tree, kind: WireType) -> Tree:
-    """Return an expression of a condition as one: NumPy's sum of two conditions is a condition again."""
+    """Convert an expression whose type is a condition to one: in NumPy the sum of two conditions is a condition."""
     if kind.dtype.kind != "b" or is_condition(tree) or isinstance(tree, Input | Number):
         return tree
-    # A function of an op that is a condition is one, and in JavaScript false is not 0.
-    called = isinstance(tree, Call) and tree.name in TABLE and is_condition(parse(scalar(TABLE[tree.name]).c))
-    return tree if called else Between("!=", tree, Number(0.0))
+    # An op's function already returns a condition where the op does, and in JavaScript false !== 0.
+    returns_condition = (
+        isinstance(tree, Call) and tree.name in TABLE and is_condition(parse(scalar(TABLE[tree.name]).c))
+    )
+    return tree if returns_condition else Between("!=", tree, Number(0.0))

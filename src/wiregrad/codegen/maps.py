@@ -1,9 +1,9 @@
-"""Maps from elements to elements: which element of an operand an op moves where, and how loops run along them.
+"""Index maps: which element of an operand an op moves where, and which loops walk along such maps.
 
-A map is a flat array of element numbers, in C order. Maps of ops are found by asking the op itself: what it makes of
-element numbers says where each element goes, and what it makes of random numbers confirms it. `nested` then finds the
-loops in which all maps of a statement are sums of loop variables times constants; a map for which there are none is
-read from a table.
+A map is a flat array of element numbers, in C order. The map of an op is found by running the op: applied to element
+numbers it shows where each element goes, and applied to random numbers it confirms that. `nested` then finds loops in
+which every map of a statement is a sum of loop variables times constants. A map that no loops describe is stored as a
+table.
 """
 
 from __future__ import annotations
@@ -22,68 +22,69 @@ from wiregrad.ops.array import ArrayOp, Linear
 Map = NDArray[np.int64]
 
 DEEPEST = 6
-"""How many loops may stand inside each other; a map that needs more is read from a table."""
+"""Maximum number of nested loops; a map that needs more is stored as a table."""
 
 
 def size_of(kind: WireType) -> int:
-    """Return how many elements a type has."""
+    """Return the number of elements of a type."""
     return int(np.prod(kind.shape, dtype=np.int64))
 
 
-def picked(op: ArrayOp, types: Sequence[WireType], given: Sequence[Any]) -> Map | None:
-    """Return for each element of the output which element of the operands it is, counted from 1 through all of them.
+def picked(op: ArrayOp, types: Sequence[WireType], indices: Sequence[Any]) -> Map | None:
+    """Return for each element of the output the element of the operands that it copies, numbered from 1 through all.
 
-    0 is a plain zero. None if the op does anything but move elements. `given` are the values of operands that are
-    indices, and None for the others.
+    0 stands for a plain zero. Returns None if the op does more than move elements. `indices` holds the values of
+    operands that are indices, and None for the others.
 
     >>> from wiregrad.ir import TABLE
     >>> op = TABLE["permute"].bind({"axes": (-1, -2)})
     >>> picked(op, [WireType(np.dtype(float), (2, 3))], [None])
     array([1, 4, 2, 5, 3, 6])
     """
-    sizes = [0 if value is not None else size_of(kind) for kind, value in zip(types, given, strict=True)]
+    sizes = [0 if value is not None else size_of(kind) for kind, value in zip(types, indices, strict=True)]
     numbers = np.arange(1.0, sum(sizes) + 1.0)
-    answer = _applied(op, numbers, types, given, sizes)
+    answer = _applied(op, numbers, types, indices, sizes)
     if answer is None or not np.all((answer >= 0) & (answer <= len(numbers)) & (answer == np.floor(answer))):
         return None
-    found: Map = answer.astype(np.int64)
+    moves: Map = answer.astype(np.int64)
     for values in _probes(len(numbers)):
-        if not np.array_equal(np.append(0.0, values)[found], _applied(op, values, types, given, sizes)):
+        if not np.array_equal(np.append(0.0, values)[moves], _applied(op, values, types, indices, sizes)):
             return None
-    return found
+    return moves
 
 
-def collected(op: Linear, types: Sequence[WireType], given: Sequence[Any], kind: WireType) -> Map | None:
-    """Return for each element of the first operand to which element of the output it is added, counted from 1.
+def collected(op: Linear, types: Sequence[WireType], indices: Sequence[Any], kind: WireType) -> Map | None:
+    """Return for each element of the first operand the element of the output that it is added to, numbered from 1.
 
-    0 is nowhere. None if the op does anything but add up elements.
+    0 means that it is added to none. Returns None if the op does more than add up elements.
 
     >>> from wiregrad.ir import TABLE
     >>> op, kind = TABLE["sum"].bind({"axes": (-1,), "keepdims": False}), WireType(np.dtype(float), (2, 3))
     >>> collected(op, [kind], [None], WireType(np.dtype(float), (2,)))
     array([1, 1, 1, 2, 2, 2])
     """
-    if given[0] is not None or any(value is None for value in given[1:]):
+    if indices[0] is not None or any(value is None for value in indices[1:]):
         return None
     numbers = np.arange(1.0, size_of(kind) + 1.0).reshape(kind.shape)
-    sent = op.transpose(numbers, 0, np.zeros(types[0].shape), *given[1:], **op.options)
+    sent = op.transpose(numbers, 0, np.zeros(types[0].shape), *indices[1:], **op.options)
     answer = np.broadcast_to(np.asarray(sent, np.float64), types[0].shape).ravel()
     if not np.all((answer >= 0) & (answer <= numbers.size) & (answer == np.floor(answer))):
         return None
-    found, sizes = answer.astype(np.int64), [len(answer), *[0] * len(given[1:])]
+    targets = answer.astype(np.int64)
+    sizes = [len(answer), *[0] * len(indices[1:])]
     for values in _probes(len(answer)):
-        totals = np.bincount(found, weights=values, minlength=numbers.size + 1)[1:]
-        if not np.array_equal(totals, _applied(op, values, types, given, sizes)):
+        totals = np.bincount(targets, weights=values, minlength=numbers.size + 1)[1:]
+        if not np.array_equal(totals, _applied(op, values, types, indices, sizes)):
             return None
-    return found
+    return targets
 
 
-def _applied(op: ArrayOp, numbers: Any, types: Sequence[WireType], given: Sequence[Any], sizes: Sequence[int]) -> Any:
-    """Return what an op makes of numbers, shared out among its operands, as one row of numbers."""
+def _applied(op: ArrayOp, numbers: Any, types: Sequence[WireType], indices: Sequence[Any], sizes: Sequence[int]) -> Any:
+    """Apply an op to numbers that are split among its operands; return the result as a flat array."""
     parts = np.split(numbers, np.cumsum(sizes)[:-1])
     operands = [
         part.reshape(kind.shape) if value is None else value
-        for part, kind, value in zip(parts, types, given, strict=True)
+        for part, kind, value in zip(parts, types, indices, strict=True)
     ]
     with np.errstate(all="ignore"):
         answer = np.asarray(op.compute(*operands))
@@ -91,21 +92,21 @@ def _applied(op: ArrayOp, numbers: Any, types: Sequence[WireType], given: Sequen
 
 
 def _probes(count: int) -> list[Any]:
-    # Whole numbers, so that sums are exact whatever their order; small enough for float32.
+    # Whole numbers, so that sums are exact in any order; small enough for float32.
     rng = np.random.default_rng(count)
     return [rng.integers(-(2**20), 2**20, size=count).astype(np.float64) for _ in range(2)]
 
 
 class Nest(NamedTuple):
-    """Loops inside each other, from the outermost: how far each runs; and how each map moves along them."""
+    """Nested loops, outermost first: the length of each, and how far each map moves per round of each loop."""
 
     lengths: tuple[int, ...]
     steps: tuple[tuple[int, ...] | None, ...]
-    """Of each map what one round of each loop adds; None for a map that is read from a table."""
+    """For each map its stride along each loop; None for a map that is stored as a table."""
 
     @property
     def whole(self) -> tuple[int, ...]:
-        """What one round of each loop adds to the number of rounds."""
+        """The stride of each loop in the flat count of all rounds."""
         return tuple(int(np.prod(self.lengths[k + 1 :], dtype=np.int64)) for k in range(len(self.lengths)))
 
 
@@ -116,7 +117,8 @@ def nested(maps: Sequence[Map]) -> Nest:
     Nest(lengths=(2, 3), steps=((3, 1), (1, 0), (-3, -1)))
     """
     count = len(maps[0])
-    chain, tables = {count} - {0, 1}, list[bool]()
+    chain = {count} - {0, 1}
+    tables = list[bool]()
     for each in maps:
         cuts = _cuts(each)
         joined = chain if cuts is None else chain | cuts
@@ -135,7 +137,7 @@ def nested(maps: Sequence[Map]) -> Nest:
 
 
 def straight(numbers: Map, lengths: Sequence[int]) -> tuple[int, ...] | None:
-    """Return what a map adds along each of some loops, given how far they run; None if these loops do not make it.
+    """Return the stride of a map along each of the given loops; None if constant strides do not describe it.
 
     >>> straight(np.array([0, 2, 4, 1, 3, 5]), (2, 3))
     (1, 2)
@@ -149,8 +151,11 @@ def straight(numbers: Map, lengths: Sequence[int]) -> tuple[int, ...] | None:
 
 
 def _cuts(numbers: Map) -> set[int] | None:
-    """Return after how many elements a map begins anew, for each loop that it needs; None if no loops make it."""
-    rest, size, found, steps = numbers, 1, set[int](), list[Map]()
+    """Return the number of elements in one run of each loop that a map needs; None if no loops describe it."""
+    rest = numbers
+    size = 1
+    sizes = set[int]()
+    steps = list[Map]()
     while len(rest) > 1:
         gaps = np.diff(rest)
         breaks = np.flatnonzero(gaps != gaps[0])
@@ -158,10 +163,11 @@ def _cuts(numbers: Map) -> set[int] | None:
         if len(rest) % run:
             return None
         steps.append(gaps[0] * np.arange(run))
-        rest, size = rest[::run], size * run
-        found.add(size)
+        rest = rest[::run]
+        size *= run
+        sizes.add(size)
     made = reduce(lambda inner, outer: np.add.outer(outer, inner).ravel(), steps, numbers[:1])
-    return found if np.array_equal(made, numbers) else None
+    return sizes if np.array_equal(made, numbers) else None
 
 
 def _divide(bounds: set[int]) -> bool:

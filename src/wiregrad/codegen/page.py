@@ -1,8 +1,8 @@
-"""The op table as TypeScript, for the page on which formulas are explored.
+"""Write the op table as TypeScript, for the web page that explores formulas.
 
-Every function is written from the op's own record: forward from its text, local derivatives from its rules, run on the
-wires of a small circuit, simplified and lowered as for listings. So no rule is written a second time, and the page
-and Python mean the same by an op. The same table gives the same text, to the letter.
+Every function is derived from the op's record: forward from its text; local derivatives from its rules, run on the
+wires of a small circuit, simplified and lowered as for listings. So no rule is written twice, and an op means the same
+on the page and in Python. The same table always gives the same text.
 """
 
 from __future__ import annotations
@@ -122,9 +122,9 @@ _USUAL = {
     "kinks": "[]",
     "blocked": "{}",
 }
-"""What most ops have, as the head of the module says it."""
+"""The facts that most ops share, equal to USUAL in the head of the TypeScript module."""
 _LAST = ('"x"', '"f!"', "{}")
-"""The last parameters of a record where nothing is said."""
+"""Default values of the last parameters of `op` in the TypeScript module."""
 
 
 class _TypeScript(JavaScript):
@@ -135,9 +135,9 @@ class _TypeScript(JavaScript):
     def op_function(self, op: Elementwise, name: str, body: str) -> str:
         """Return the definition of an op as a function."""
         names = Identifiers(self.reserved | self.taken())
-        given = ", ".join(f"{names.take(k)}: {_kind(k in op.takes_bool)}" for k in op.inputs)
+        parameters = ", ".join(f"{names.take(k)}: {_kind(k in op.takes_bool)}" for k in op.inputs)
         answer = _kind(is_condition(parse(op.c)))
-        return f"/** {comment(op.doc)} */\nfunction {name}({given}): {answer} {{\n  return {body};\n}}"
+        return f"/** {comment(op.doc)} */\nfunction {name}({parameters}): {answer} {{\n  return {body};\n}}"
 
 
 _LANGUAGE = _TypeScript()
@@ -158,10 +158,10 @@ def page_ops() -> str:
     """
     TABLE.load()
     ops = [op for op in TABLE if isinstance(op, Elementwise) and op.c and not op.per_call]
-    found = [_parts(op) for op in ops]
-    shared = _shared(found)
+    op_parts = [_parts(op) for op in ops]
+    shared = _shared(op_parts)
     names = {text: name for name, (_, text) in shared.items()}
-    records = [_record(op, parts, names) for op, parts in zip(ops, found, strict=True)]
+    records = [_record(op, parts, names) for op, parts in zip(ops, op_parts, strict=True)]
     calls = frozenset().union(*(record.calls for record in records))
     table = "\n".join(record.text for record in records)
     return "\n".join(
@@ -180,7 +180,7 @@ def page_ops() -> str:
 
 
 class _Parts(NamedTuple):
-    """What the record of an op is put together from."""
+    """The texts that the record of an op consists of."""
 
     forward: _Written
     kinks: Sequence[_Written]
@@ -188,7 +188,7 @@ class _Parts(NamedTuple):
     blocked: str
 
     def calls(self) -> frozenset[str]:
-        """Return the helpers that are called."""
+        """Return the helpers that the texts call."""
         return frozenset().union(*(written.calls for written in (self.forward, *self.kinks, *self.rules)))
 
 
@@ -201,12 +201,12 @@ def _parts(op: Elementwise) -> _Parts:
     )
 
 
-def _shared(found: Sequence[_Parts]) -> dict[str, tuple[str, str]]:
-    """Return names for the kinks, rules and tables that are written more than once, with their types and texts."""
+def _shared(op_parts: Sequence[_Parts]) -> dict[str, tuple[str, str]]:
+    """Return names for the kinks, rules and tables that several ops share, with their types and texts."""
     kinds = {
-        "Kink": (kink.text for parts in found for kink in parts.kinks),
-        "Local": (rule.text for parts in found for rule in parts.rules if rule.text != "null"),
-        'More["blocked"]': (parts.blocked for parts in found if parts.blocked != _USUAL["blocked"]),
+        "Kink": (kink.text for parts in op_parts for kink in parts.kinks),
+        "Local": (rule.text for parts in op_parts for rule in parts.rules if rule.text != "null"),
+        'More["blocked"]': (parts.blocked for parts in op_parts if parts.blocked != _USUAL["blocked"]),
     }
     several = {kind: [text for text, count in Counter(texts).items() if count > 1] for kind, texts in kinds.items()}
     return {
@@ -217,12 +217,13 @@ def _shared(found: Sequence[_Parts]) -> dict[str, tuple[str, str]]:
 
 
 def functions_of(op: Elementwise) -> frozenset[str]:
-    """Return the functions of C that the value and the slopes of an op are made of, all the way down.
+    """Return the functions of math.h that the value and the slopes of an op use, directly or through helpers.
 
     >>> sorted(functions_of(TABLE["sigmoid"]))
     ['exp']
     """
-    waiting, seen = list(_parts(op).calls()), set[str]()
+    waiting = list(_parts(op).calls())
+    seen = set[str]()
     while waiting:
         name = waiting.pop()
         if name not in seen:
@@ -232,7 +233,7 @@ def functions_of(op: Elementwise) -> frozenset[str]:
 
 
 def _facts(ops: Iterable[Elementwise]) -> Iterator[str]:
-    """Return what ops and formulas have in common."""
+    """Return the tables of the TypeScript module that belong to no single op: patterns, constants, limits."""
     yield "/** How ops pass the upstream gradient on. */"
     patterns = {pattern.name.lower(): json.dumps(pattern.value) for pattern in Pattern}
     yield f"export const PATTERNS = {_object(patterns)};"
@@ -249,9 +250,9 @@ def _facts(ops: Iterable[Elementwise]) -> Iterator[str]:
 
 
 def _record(op: Elementwise, parts: _Parts, shared: Mapping[str, str]) -> _Written:
-    """Return an op as a record of the page; what most ops have is left out."""
+    """Return an op as a record of the page, without the facts that most ops share."""
 
-    def said(text: str) -> str:
+    def shared_or_own(text: str) -> str:
         return shared.get(text, text)
 
     facts = {
@@ -262,34 +263,34 @@ def _record(op: Elementwise, parts: _Parts, shared: Mapping[str, str]) -> _Writt
         "prefix": json.dumps(op.prefix),
         "pattern": json.dumps(op.pattern.name.lower()),
         "takesBool": _conditions(op),
-        "kinks": f"[{', '.join(said(kink.text) for kink in parts.kinks)}]",
-        "blocked": said(parts.blocked),
+        "kinks": f"[{', '.join(shared_or_own(kink.text) for kink in parts.kinks)}]",
+        "blocked": shared_or_own(parts.blocked),
     }
     more = {name: text for name, text in facts.items() if _USUAL[name] != text}
     last = _without_usual(json.dumps(" ".join(op.inputs)), json.dumps("".join(_gives(op))), _object(more))
     lines = [
         f"  op({json.dumps(op.name)}, {parts.forward.text}, [",
-        *(f"    {said(rule.text)}," for rule in parts.rules),
+        *(f"    {shared_or_own(rule.text)}," for rule in parts.rules),
         f"  {', '.join([']', *last])}),",
     ]
     return _Written("\n".join(lines), parts.calls())
 
 
-def _without_usual(*given: str) -> list[str]:
-    """Return the last parameters of a record, up to the last that says something."""
-    found = list(given)
-    while found and found[-1] == _LAST[len(found) - 1]:
-        found.pop()
-    return found
+def _without_usual(*arguments: str) -> list[str]:
+    """Return the last arguments of a record without the trailing ones that equal their default."""
+    kept = list(arguments)
+    while kept and kept[-1] == _LAST[len(kept) - 1]:
+        kept.pop()
+    return kept
 
 
 def _conditions(op: Elementwise) -> str:
-    """Return for each input whether it is a condition; nothing if none is."""
+    """Return for each input whether it is a condition; an empty list if none is."""
     return f"[{', '.join(_LANGUAGE.number(name in op.takes_bool) for name in op.inputs) if op.takes_bool else ''}]"
 
 
 def _gives(op: Elementwise) -> Iterator[str]:
-    """Return what comes out for each choice of inputs that are conditions."""
+    """Return the letter of the result type for every combination of numbers and conditions as inputs."""
     for kinds in itertools.product((FLOAT, BOOL), repeat=len(op.inputs)):
         try:
             yield _GIVES[op.infer(kinds)]
@@ -298,25 +299,25 @@ def _gives(op: Elementwise) -> Iterator[str]:
 
 
 def _advice(op: Elementwise, kinds: Sequence[WireType], error: DomainError) -> str:
-    """Return what an error says after the types that an op cannot take."""
+    """Return the advice at the end of an error message, after the types that an op cannot take."""
     return str(error).removeprefix(f"{op.name} cannot take {', '.join(map(str, kinds))}")
 
 
 def _hint(ops: Iterable[Elementwise]) -> str:
-    """Return the advice that errors of types give; all that give one give the same."""
-    found = set[str]()
+    """Return the advice that type errors give; all of them give the same."""
+    hints = set[str]()
     for op, conditions in itertools.product(ops, (False, True)):
         kinds = tuple(BOOL if conditions else FLOAT for _ in op.inputs)
         try:
             op.infer(kinds)
         except DomainError as error:
-            found.add(_advice(op, kinds, error))
-    (hint,) = found - {""}
+            hints.add(_advice(op, kinds, error))
+    (hint,) = hints - {""}
     return hint
 
 
 def _types(op: Elementwise) -> tuple[WireType, ...]:
-    """Return the types that the functions of an op are written for."""
+    """Return the input types that the functions of an op are written for."""
     return tuple(BOOL if name in op.takes_bool else FLOAT for name in op.inputs)
 
 
@@ -326,14 +327,14 @@ def _applied(op: Elementwise) -> Form:
 
 
 def _blocked(op: Elementwise, mode: int) -> list[list[int]]:
-    """Return for each input the kinks on which a mode lets nothing through, where mode 0 does."""
-    found: list[list[int]] = [[] for _ in op.inputs]
+    """Return for each input the kinks on which a mode sends no gradient although mode 0 does."""
+    blocked: list[list[int]] = [[] for _ in op.inputs]
     for (k, kink), slot in itertools.product(enumerate(op.kinks), range(len(op.inputs))):
         if op.partials[slot] is not None and kink.slope(slot, mode) != kink.slopes[slot]:
-            # Where the other operands are literals, no op takes another slope than none.
+            # In the modes for literal operands an op either keeps its slope or has none.
             assert kink.slope(slot, mode) is None
-            found[slot].append(k)
-    return found
+            blocked[slot].append(k)
+    return blocked
 
 
 def _modes(op: Elementwise) -> Iterator[int]:
@@ -345,7 +346,7 @@ def _modes(op: Elementwise) -> Iterator[int]:
 
 
 def _local(op: Elementwise, slot: int) -> _Written:
-    """Return the local derivative for an input as a function of inputs and output."""
+    """Return the local derivative with respect to an input, as a function of inputs and output."""
     if op.inputs[slot] in op.takes_bool:
         return _Written("null")
     flow, builder = _on_wires(op, lambda xs, y: op.local(slot, xs, y, 0))
@@ -359,18 +360,19 @@ def _local(op: Elementwise, slot: int) -> _Written:
 def _kink(op: Elementwise, kink: Kink) -> _Written:
     """Return a kink as an object of the page."""
 
-    def on(xs: Sequence[Port], _: Port) -> Any:
+    def is_on_kink(xs: Sequence[Port], _: Port) -> Any:
         return TABLE["equal"](kink.at(*xs), 0.0) if kink.on is None else kink.on(*xs)
 
-    flow, builder = _on_wires(op, on)
+    flow, builder = _on_wires(op, is_on_kink)
     test = _traced(op, builder, {"value": _port(builder, flow)}, with_output=False)
     facts = {"doc": json.dumps(kink.doc), "jump": _LANGUAGE.number(kink.jump), "on": test.text}
     return _Written(_object(facts), test.calls)
 
 
 def _on_wires(op: Elementwise, rule: Callable[[Sequence[Port], Port], Any]) -> tuple[Any, Builder]:
-    """Return what a rule makes of the wires of a new builder: the inputs, then the output."""
-    builder, types = Builder(finite=False), _types(op)
+    """Run a rule on the wires of a new builder, inputs and output; return its result and the builder."""
+    builder = Builder(finite=False)
+    types = _types(op)
     xs = [builder.input(f"x{k}", kind) for k, kind in enumerate(types)]
     return rule(xs, builder.input("y", op.infer(types))), builder
 
@@ -383,7 +385,8 @@ def _traced(op: Elementwise, builder: Builder, labels: Mapping[str, Port], *, wi
     count = len(op.inputs)
     circuit = simplify(builder.build(labels=labels, name="rule"))
     shared, forms = forms_of(circuit, range(count + 1), count + 1)
-    value, mask = forms["value"], forms.get("mask")
+    value = forms["value"]
+    mask = forms.get("mask")
     if mask is not None:
         value = assumed(value, facts_of(mask, True))
     return _function(op, shared, value, mask, with_output=with_output)
@@ -392,14 +395,14 @@ def _traced(op: Elementwise, builder: Builder, labels: Mapping[str, Port], *, wi
 def _function(
     op: Elementwise, shared: Sequence[Form], value: Form, mask: Form | None = None, *, with_output: bool = True
 ) -> _Written:
-    """Return forms as a function: what is used twice, then the value where it is present, else null."""
+    """Return forms as a function: constants for shared forms, then the value; null where the mask is false."""
     taken = Identifiers(_LANGUAGE.reserved | _LANGUAGE.taken() | function_names())
     names = [*map(taken.take, op.inputs), taken.take("y"), *(taken.take(f"part{k}") for k in range(len(shared)))]
     texts = [_text(form, names) for form in (*shared, value, *([] if mask is None else [mask]))]
     used = frozenset().union(*(slots_of(form) for form in (*shared, value, *([] if mask is None else [mask]))))
     count = len(op.inputs)
     kinds = [*_types(op), *([FLOAT] if with_output else [])]
-    given = ", ".join(_parameters(names[: len(kinds)], kinds, used))
+    parameters = ", ".join(_parameters(names[: len(kinds)], kinds, used))
     answer = texts[len(shared)].text
     if mask is not None:
         answer = f"{_held(texts[-1].text)} ? {_held(answer)} : null"
@@ -409,11 +412,11 @@ def _function(
     called = _CALL.fullmatch(body)
     if called and called[2] == ", ".join(names[:count]) and not with_output:
         return _Written(called[1], calls)
-    return _Written(f"({given}) => {body}", calls)
+    return _Written(f"({parameters}) => {body}", calls)
 
 
 def _parameters(names: Sequence[str], kinds: Sequence[WireType], used: frozenset[int]) -> Iterator[str]:
-    """Return parameters up to the last that is used; one that is not begins with _."""
+    """Return the parameters up to the last used one; an unused one begins with _."""
     last = max((k for k in used if k < len(kinds)), default=-1)
     for k in range(last + 1):
         yield f"{'' if k in used else '_'}{names[k]}: {_kind(kinds[k] == BOOL)}"
@@ -433,13 +436,13 @@ def _kind(condition: bool) -> str:
 
 
 def _typed(helper: str) -> str:
-    """Return a helper of JavaScript with the types that all of them have."""
+    """Return a JavaScript helper with types: parameters and result are numbers."""
 
-    def signature(match: re.Match[str]) -> str:
-        given = ", ".join(f"{name}: number" for name in match[2].split(", "))
-        return f"function {match[1]}({given}): number {{"
+    def add_types(match: re.Match[str]) -> str:
+        parameters = ", ".join(f"{name}: number" for name in match[2].split(", "))
+        return f"function {match[1]}({parameters}): number {{"
 
-    return _SIGNATURE.sub(signature, helper)
+    return _SIGNATURE.sub(add_types, helper)
 
 
 def _texts(texts: Iterable[str]) -> str:

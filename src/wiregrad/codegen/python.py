@@ -1,6 +1,6 @@
 """Listings in plain Python: floats and the math module, nothing else.
 
-Where Python raises and IEEE 754 has an answer (1 / 0, exp(1000), log(0)) a helper at the top of the listing gives it.
+Where Python raises but IEEE 754 has an answer (1 / 0, exp(1000), log(0)), a helper at the top of the listing gives it.
 """
 
 from __future__ import annotations
@@ -42,18 +42,18 @@ class Python(Language):
         return f"{yes} if {condition} else {no}"
 
     def expression(self, tree: Tree) -> tuple[str, int]:
-        """Return the text of an expression; a quotient by what may be 0 is a function."""
+        """Return the text of an expression and its precedence; a division by a possible 0 becomes a call."""
         if not self.may_raise(tree):
             return super().expression(tree)
         assert isinstance(tree, Between)
         return self.call(Call(DIVIDE, (tree.left, tree.right))), ATOM
 
     def more_calls(self, tree: Tree) -> frozenset[str]:
-        """Return the words that an expression needs beside the functions it calls."""
+        """Return the functions that an expression needs besides those it calls by name."""
         return frozenset([DIVIDE] if any(self.may_raise(part) for part in walk(tree)) else [])
 
     def may_raise(self, tree: Tree) -> bool:
-        """Return whether an expression needs a function because Python would raise: a quotient by what may be 0."""
+        """Return whether Python could raise on an expression: a division by a possible 0."""
         return isinstance(tree, Between) and tree.sign == DIVIDE and not _is_nonzero(tree.right)
 
     def op_function(self, op: Elementwise, name: str, body: str) -> str:
@@ -62,7 +62,7 @@ class Python(Language):
 
 
 def _is_nonzero(tree: Tree) -> bool:
-    """Return whether an expression is never 0, by its form alone: a number, or 1 and something that is not negative."""
+    """Return whether an expression is visibly never 0: a nonzero number, or 1 plus something not negative."""
     if isinstance(tree, Number):
         return tree.value != 0.0
     return isinstance(tree, Between) and tree.sign == "+" and _is_positive(tree.left) and _is_at_least_0(tree.right)
@@ -110,7 +110,7 @@ def _checks(guard: Guard, name: str) -> Checks:
 
 
 def _is_expected(value: str, expected: Any) -> str:
-    """Return the condition that a number is the expected one, bit for bit; NaN is NaN."""
+    """Return the condition that a number equals the expected one, bit for bit; any NaN equals any other."""
     number = item(expected)
     if isinstance(number, bool):
         return value if number else f"not {value}"
@@ -121,12 +121,12 @@ def _is_expected(value: str, expected: Any) -> str:
 
 
 def guard_names(name: str, guard: Guard | None) -> list[str]:
-    """Return the names that the functions of a guard have."""
+    """Return the names of the functions of a guard."""
     return [] if guard is None else [f"{name}_checks", f"{name}_branch", f"{name}_guard"]
 
 
 def module_doc(title: str, guard: Guard | None) -> str:
-    """Return the docstring of a listing, which says where a traced circuit holds."""
+    """Return the docstring of a listing, which says where a traced circuit is valid."""
     if guard is None:
         return f'"""{title}"""'
     return "\n".join([f'"""{title}', "", *guard.described("a ValueError is raised"), '"""'])
@@ -135,7 +135,7 @@ def module_doc(title: str, guard: Guard | None) -> str:
 def write_guard(
     name: str, guard: Guard | None, checks: Callable[[Guard, str], Checks], is_expected: Callable[[str, Any], str]
 ) -> tuple[list[str], set[Any]]:
-    """Return the functions that guard a listing, and what they call; none where there is nothing to guard."""
+    """Return the functions that guard a listing and the helpers they call; none if there is no guard."""
     if guard is None:
         return [], set()
     written = in_language(lambda: checks(guard, f"{name}_checks"))
@@ -143,7 +143,7 @@ def write_guard(
 
 
 def _guard_functions(name: str, guard: Guard, is_expected: Callable[[str, Any], str]) -> Iterator[str]:
-    """Return the functions that find a branch which goes another way, and raise."""
+    """Return the function that finds a branch that goes another way, and the one that raises."""
     called = f"{name}_checks(*inputs)"
     values = f"[{called}]" if len(guard.branches) == 1 else f"[*{called}.values()]"
     lines = [f"def {name}_branch(*inputs):", f'    """Return {RESULT}."""', f"    checks = {values}"]
@@ -178,12 +178,13 @@ def _body(writer: Writer) -> Iterator[str]:
 
 
 def _statement(writer: Writer, line: Line) -> str:
-    target, added = writer.names[line.target], writer.added(line)
+    target = writer.names[line.target]
+    added = writer.added(line)
     return f"{target} = {writer.value(line)}" if added is None else f"{target} += {added}"
 
 
 def described(listing: Listing) -> str:
-    """Return what the function of a listing gives, as a sentence."""
+    """Return a sentence that says what the function of a listing returns."""
     return {
         "value": "Return the value.",
         "value_and_grad": "Return the value, and a dict of the gradient by input.",
@@ -193,7 +194,7 @@ def described(listing: Listing) -> str:
 
 
 def returned(listing: Listing, values: Mapping[str, str], rows: Mapping[str, Mapping[str, str]]) -> str:
-    """Return what stands behind `return`, given the texts of values and gradients."""
+    """Return the expression that the function returns, given the texts of values and gradients."""
     if listing.function == "value":
         return next(iter(values.values())) if len(values) == 1 else _braces(values)
     gradients = {label: _braces(row) for label, row in rows.items()}

@@ -1,7 +1,7 @@
-"""What a node sends back, as forms: made once from an op's own rule and used for every node like it.
+"""The gradients that a node sends back, as forms: derived once from an op's own rule, used for every node like it.
 
-The rule is the op's `pull`, run on the wires of a small circuit which is then simplified. Its slots are the node's
-operands, then its output, what arrives from upstream, and where that is present if it is masked.
+The rule is the op's `pull`, run on the wires of a small circuit, which is then simplified. The slots of its forms are
+the node's operands, its output, the upstream gradient, and the mask of that gradient if it has one.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from wiregrad.ops.flow import Masked, fit
 from wiregrad.passes import simplify
 
 PLAIN = frozenset(k / 2 for k in range(-20, 21))
-"""Constant operands that a rule is made for by itself, so that x ** 2 sends 2 * x; others are read like a wire."""
+"""Constant operands that get a rule of their own, so that x ** 2 sends 2 * x; other constants are read like a wire."""
 
 
 class Sent(NamedTuple):
-    """What goes back along one wire, and where it is present (None: everywhere)."""
+    """The gradient sent back along one wire, and the mask where it is present (None: everywhere)."""
 
     slot: int
     value: Form
@@ -34,33 +34,33 @@ class Sent(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Rule:
-    """What a node sends back: forms that several of its wires use, then what each wire sends."""
+    """The gradients that a node sends back: forms that several wires share, then one gradient per wire."""
 
     shared: Sequence[Form] = ()
     sent: Sequence[Sent] = ()
     made: dict[Any, Form] = field(default_factory=dict)
-    """Forms made of these before: what is sent, added to what came back earlier."""
+    """Cache of combined forms: a sent gradient added to one that arrived earlier."""
 
 
 class Case(NamedTuple):
-    """What nodes must have in common to have one rule."""
+    """What nodes must have in common to share a rule."""
 
     op: Op
     settings: tuple[tuple[str, Any], ...]
     mode: int
     moving: tuple[int, ...]
-    """The inputs to send something to, in the order in which the sweep does."""
+    """The inputs that get a gradient, in the order in which the sweep sends them."""
     types: tuple[WireType, ...]
     type: WireType
     masked: bool
     everywhere: bool
-    """Whether the mask is true everywhere: it is there because the op needs one."""
+    """Whether the mask is true everywhere and present only because the op needs one."""
     constants: tuple[tuple[int, float, bool], ...]
-    """Inputs that are constants of their own: slot, value and whether it is negative (0.0 is not -0.0)."""
+    """Inputs that are constants written into the rule: slot, value and sign bit (0.0 is not -0.0)."""
 
 
 def constant_key(slot: int, value: Any, kind: WireType) -> tuple[int, float, bool] | None:
-    """Return what stands for a constant operand in a case; None if it is read like a wire."""
+    """Return the key of a constant operand in a case; None if the constant is read like a wire."""
     number = uniform(value) if kind.dtype.kind == "f" else None
     if number is None or float(number) not in PLAIN:
         return None
@@ -68,24 +68,26 @@ def constant_key(slot: int, value: Any, kind: WireType) -> tuple[int, float, boo
 
 
 def needs_mask(op: Op) -> bool:
-    """Return whether an op leaves out elements of its input, so that what it sends is absent there."""
+    """Return whether an op leaves out elements of its input, whose gradients are then absent."""
     return isinstance(op, Linear) and op.partial and op.moves
 
 
 @lru_cache(maxsize=20_000)
 def rule_of(case: Case) -> Rule:
-    """Return the rule of nodes like these."""
+    """Derive the rule of a case from the op's `pull`."""
     builder = Builder(finite=False)
-    given = {slot: value for slot, value, _ in case.constants}
-    slots, xs = list[int](), list[Port]()
+    constants = {slot: value for slot, value, _ in case.constants}
+    slots = list[int]()
+    xs = list[Port]()
     for k, kind in enumerate(case.types):
-        if k in given:
-            xs.append(builder.place_constant(np.full(kind.shape, given[k], kind.dtype)[()]))
+        if k in constants:
+            xs.append(builder.place_constant(np.full(kind.shape, constants[k], kind.dtype)[()]))
         else:
             slots.append(k)
             xs.append(builder.input(f"x{k}", kind))
     count = len(xs)
-    y, g = builder.input("y", case.type), builder.input("g", case.type)
+    y = builder.input("y", case.type)
+    g = builder.input("g", case.type)
     slots += [count, count + 1]
     flow: Any = g
     if case.masked:
@@ -93,11 +95,7 @@ def rule_of(case: Case) -> Rule:
         slots.append(count + 2)
     labels = dict[str, Port]()
     for slot in case.moving:
-        sent = fit(case.op.pull(slot, flow, xs, y, case.mode), xs[slot])
-        if case.everywhere and type(sent) is Masked:
-            # What arrives is present everywhere; only what is sent is not.
-            plain = fit(case.op.pull(slot, g, xs, y, case.mode), xs[slot])
-            sent = Masked(sent.mask, plain.value if type(plain) is Masked else plain)
+        sent = _run_pull(case, slot, flow, g, xs, y)
         for part, value in _parts(sent).items():
             labels[f"{part}{slot}"] = value if isinstance(value, Port) else _constant(builder, value, case.types[slot])
     if not labels:
@@ -108,13 +106,24 @@ def rule_of(case: Case) -> Rule:
     return Rule(shared, [Sent(slot, forms[f"value{slot}"], forms.get(f"mask{slot}")) for slot in sends])
 
 
+def _run_pull(case: Case, slot: int, flow: Any, g: Port, xs: Sequence[Port], y: Port) -> Any:
+    """Return the flow that an op sends to one input; `g` is the upstream flow without its mask."""
+    sent = fit(case.op.pull(slot, flow, xs, y, case.mode), xs[slot])
+    if case.everywhere and type(sent) is Masked:
+        # The upstream gradient is present everywhere; only the sent one is masked.
+        plain = fit(case.op.pull(slot, g, xs, y, case.mode), xs[slot])
+        return Masked(sent.mask, plain.value if type(plain) is Masked else plain)
+    return sent
+
+
 def _parts(sent: Any) -> dict[str, Any]:
+    """Return the value of a flow, and its mask if it has one, by name."""
     if sent is None:
         return {}
     return {"value": sent.value, "mask": sent.mask} if type(sent) is Masked else {"value": sent}
 
 
 def _constant(builder: Builder, value: Any, kind: WireType) -> Port:
-    """Return a slope that is the same wherever it is taken."""
+    """Return a constant slope as a port."""
     array = np.asarray(value)
     return builder.place_constant(array.astype(kind.dtype)[()] if array.dtype.kind == "f" else array[()])

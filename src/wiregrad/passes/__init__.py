@@ -1,4 +1,4 @@
-"""Passes: a circuit in, a circuit out. And the two sweeps that all derivatives come from."""
+"""Passes: functions that take a circuit and return a new one. Also the two sweeps that all derivatives come from."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -31,7 +31,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    # Only array circuits are expanded, and array ops are loaded when they are first asked for.
+    # Only array circuits are expanded, and array ops are loaded when they are first needed.
     if name != "expand":
         raise AttributeError(name)
     return import_module("wiregrad.passes.expansion").expand

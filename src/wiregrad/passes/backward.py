@@ -1,4 +1,4 @@
-"""The backward circuit: the reverse sweep run on a circuit's own nodes."""
+"""Build the circuit that computes gradients, by running the reverse sweep on the ports of a builder."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from wiregrad.passes.sweep import reverse
 def backward_circuit(circuit: Circuit) -> Circuit:
     """Return the circuit that computes the gradient of the output with respect to every input.
 
-    It has the same inputs and one output per input, `grad_` and its name (numbered if that is taken). Splitters have
-    become adders. The complete gradient of a named node is called `grad_` and its name too, except where it is still
-    under a mask: there is no wire for it then. Nodes keep the place and group of the node they came from. It is a
-    circuit like any other, so it can be differentiated again.
+    It has the same inputs and one output per input, named `grad_` and the input's name (numbered if that is taken).
+    Splitters become adders. The complete gradient of a named node is also named `grad_` and the node's name, unless it
+    is still masked: then there is no wire for it. Nodes keep the place and group of the node they came from. The result
+    is a circuit like any other, so it can be differentiated again.
 
     >>> from wiregrad.ir import parse_text
     >>> backward_circuit(parse_text("input x\\ny = multiply x x\\noutput y"))
@@ -27,7 +27,7 @@ def backward_circuit(circuit: Circuit) -> Circuit:
 
 
 def gradient_circuit(circuit: Circuit) -> Circuit:
-    """Return the circuit that computes the output, under its own label, and then its gradient by every input.
+    """Return the circuit that computes the output, with its own label, and its gradient by every input.
 
     >>> from wiregrad.ir import parse_text
     >>> gradient_circuit(parse_text("input x\\ny = multiply x x\\noutput y")).outputs
@@ -37,7 +37,8 @@ def gradient_circuit(circuit: Circuit) -> Circuit:
 
 
 def _swept(circuit: Circuit, *, valued: bool) -> Circuit:
-    root, builder = circuit.root(), Builder(finite=False)
+    root = circuit.root()
+    builder = Builder(finite=False)
     if not circuit.inputs:
         raise CircuitError("the circuit has no inputs, so there is nothing to differentiate by")
     builder.recording.load(circuit)
@@ -50,7 +51,7 @@ def _swept(circuit: Circuit, *, valued: bool) -> Circuit:
 
 
 class _Ports:
-    """The nodes of a builder as what flows forward."""
+    """The forward values of a sweep that builds a circuit: the ports of the builder's nodes."""
 
     def __init__(self, builder: Builder) -> None:
         self.builder = builder
@@ -60,10 +61,11 @@ class _Ports:
 
 
 class _Namer:
-    """Names gradients after the nodes they belong to, as the sweep completes them."""
+    """Watches the sweep and names each complete gradient after the node it belongs to."""
 
     def __init__(self, circuit: Circuit, builder: Builder) -> None:
-        self.circuit, self.builder = circuit, builder
+        self.circuit = circuit
+        self.builder = builder
         self.ports: dict[int, Port] = {}
         self._named = circuit.columns.names.by_node()
         self._labels: dict[int, str] = {}
@@ -77,7 +79,7 @@ class _Namer:
         pass
 
     def output(self, node: int, flow: Any) -> str:
-        """Return the label of an input's gradient, which becomes a plain wire."""
+        """Return the label of an input's gradient, and make the gradient a plain wire without a mask."""
         if node not in self._labels:
             settled = settle(flow)
             self._label(node, settled if isinstance(settled, Port) else self.builder.constant(settled))

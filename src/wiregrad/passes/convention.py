@@ -1,4 +1,4 @@
-"""Which slope the nodes of a circuit take on their kinks; values stay as they are."""
+"""Change which slope the nodes of a circuit take on their kinks; values do not change."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ CircuitT = TypeVar("CircuitT", bound=Circuit)
 
 
 def with_convention(circuit: CircuitT, convention: str, nodes: Iterable[str] | None = None) -> CircuitT:
-    """Return the circuit with another convention for kinks on some nodes, or on all that have kinks.
+    """Return the circuit with another kink convention on the named nodes, or on all nodes with kinks.
 
-    Which operands count as literals stays as it was.
+    It does not change which operands count as literals.
 
     >>> import wiregrad as wg
     >>> with_convention(wg.circuit("abs(x)"), "jax").run(x=0).grads
@@ -29,7 +29,7 @@ def with_convention(circuit: CircuitT, convention: str, nodes: Iterable[str] | N
 
 
 def at_nodes(circuit: CircuitT, chosen: Convention, indices: Iterable[int]) -> CircuitT:
-    """Return the circuit with another convention on the nodes of these indices, all of which have kinks."""
+    """Return the circuit with another convention on the nodes with the given indices; all must have kinks."""
     modes = np.zeros(circuit.size, np.uint8) if circuit.columns.modes is None else circuit.columns.modes.copy()
     for node in indices:
         modes[node] = switched(int(modes[node]), chosen)
@@ -53,7 +53,7 @@ def _checked(circuit: Circuit, name: str) -> int:
     node = circuit.index(name)
     op = circuit.op_of(node)
     if getattr(op, "gap", None) is not None:
-        raise OperandError(f"{Node(circuit, node)} has no conventions: elements that tie share by all of them")
+        raise OperandError(f"{Node(circuit, node)} has no conventions: tied elements share the gradient in all of them")
     if not has_kinks(op):
         raise OperandError(f"{Node(circuit, node)} has no kinks, so every convention gives it the same slopes")
     return node

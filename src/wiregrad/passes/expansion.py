@@ -1,4 +1,4 @@
-"""The scalar circuit behind an array circuit: every element a wire of its own."""
+"""Expand an array circuit to a scalar circuit, in which every element is a wire of its own."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from wiregrad.ops import Elementwise
 from wiregrad.ops.array import ArrayOp
 
 MOST = 100_000
-"""How many nodes an expanded circuit may have."""
+"""Maximum number of nodes of an expanded circuit."""
 
 
 def expand(circuit: Circuit) -> Circuit:
-    """Return the circuit with one node per number; element (i, j) of x is called `x_i_j`.
+    """Return the circuit with one node per number; element (i, j) of x is named `x_i_j`.
 
-    Meant for looking at small circuits: it is refused where more than 100,000 nodes would come out, and for ops that
-    cannot be written element by element (decompositions).
+    Meant for looking at small circuits. It raises if the result would have more than 100,000 nodes, or if an op cannot
+    be written element by element (decompositions).
 
     >>> from wiregrad.ir import parse_text
     >>> small = parse_text("input x: float64[2]\\ny = sum x axes=[-1] keepdims=false\\noutput y")
@@ -29,7 +29,8 @@ def expand(circuit: Circuit) -> Circuit:
     ('x_0', 'x_1') 1
     """
     builder = Builder(finite=False)
-    names, constants = circuit.columns.names.by_node(), circuit.constants()
+    names = circuit.columns.names.by_node()
+    constants = circuit.constants()
     held: list[Any] = []
     for row in circuit.rows():
         builder.recording.follow(circuit, row.node)
@@ -45,20 +46,30 @@ def expand(circuit: Circuit) -> Circuit:
             if kind.dtype.kind != "b" and not isinstance(row.op, Elementwise):
                 operands = [_numbers(builder, operand) for operand in operands]
             held.append(_applied(builder, row, operands))
-        for index, port in np.ndenumerate(held[-1]):
-            for name in own:
-                if isinstance(port, Port):
-                    builder.name(port, builder.recording.free_name(_suffixed(name, index)))
+        _name_elements(builder, own, held[-1])
         if len(builder) > MOST:
-            raise CircuitError(f"the circuit would have more than {MOST:,} scalar nodes; expand is for small ones")
+            raise CircuitError(f"the circuit would have more than {MOST:,} scalar nodes; expand is for small circuits")
+    _expand_certificates(builder, circuit, held)
+    outputs = zip(circuit.outputs, circuit.columns.outputs.tolist(), strict=True)
+    return builder.build(name=circuit.name, labels=dict(_outputs(builder, outputs, held)))
+
+
+def _name_elements(builder: Builder, names: Sequence[str], ports: Any) -> None:
+    """Name each element of a node after the node and its index."""
+    for index, port in np.ndenumerate(ports):
+        for name in names:
+            if isinstance(port, Port):
+                builder.name(port, builder.recording.free_name(_suffixed(name, index)))
+
+
+def _expand_certificates(builder: Builder, circuit: Circuit, held: Sequence[Any]) -> None:
+    """Give each element of a certified node a certificate of its own."""
     for certificate in circuit.certificates:
         outcomes = np.asarray(certificates.expected(circuit, certificate))
         for index, port in np.ndenumerate(held[certificate.node]):
             if isinstance(port, Port):
                 element = Certificate(port.index, plain(outcomes[index]), certificate.place)
                 builder.recording.certificates.append(element)
-    outputs = zip(circuit.outputs, circuit.columns.outputs.tolist(), strict=True)
-    return builder.build(name=circuit.name, labels=dict(_outputs(builder, outputs, held)))
 
 
 def _suffixed(name: str, index: tuple[int, ...]) -> str:
@@ -68,37 +79,37 @@ def _suffixed(name: str, index: tuple[int, ...]) -> str:
 def _inputs(builder: Builder, name: str, kind: WireType) -> Any:
     if kind.dtype != FLOAT.dtype:
         raise CircuitError(f"expand works on float64 circuits; input {name} is {kind}")
-    found = np.empty(kind.shape, object)
+    ports = np.empty(kind.shape, object)
     for index in np.ndindex(kind.shape):
-        found[index] = builder.input(_suffixed(name, index))
-    return found
+        ports[index] = builder.input(_suffixed(name, index))
+    return ports
 
 
 def _elements(array: Any, builder: Builder) -> Any:
-    found = np.empty(array.shape, object)
+    ports = np.empty(array.shape, object)
     for index in np.ndindex(array.shape):
         value = array[index]
         if value.dtype.kind not in "fb":
             raise CircuitError(f"expand works on float64 circuits; this one has a constant of {value.dtype}")
-        found[index] = builder.place_constant(value if value.dtype.kind == "b" else np.float64(value))
-    return found
+        ports[index] = builder.place_constant(value if value.dtype.kind == "b" else np.float64(value))
+    return ports
 
 
 def _numbers(builder: Builder, ports: Any) -> Any:
-    """Return wires with every condition made a number, as NumPy counts them where it adds."""
-    found = np.empty(ports.shape, object)
+    """Return wires with every condition converted to 1 or 0, as NumPy does when it adds conditions."""
+    numbers = np.empty(ports.shape, object)
     for index, port in np.ndenumerate(ports):
         is_condition = isinstance(port, Port) and builder.type_of(port) == BOOL
-        found[index] = builder.apply("where", port, 1.0, 0.0) if is_condition else port
-    return found
+        numbers[index] = builder.apply("where", port, 1.0, 0.0) if is_condition else port
+    return numbers
 
 
 def _applied(builder: Builder, row: Row, operands: Sequence[Any]) -> Any:
     if isinstance(row.op, Elementwise):
-        found = np.empty(operands[0].shape, object)
-        for index in np.ndindex(found.shape):
-            found[index] = builder.apply(row.op, *(x[index] for x in operands), mode=row.mode)
-        return found
+        results = np.empty(operands[0].shape, object)
+        for index in np.ndindex(results.shape):
+            results[index] = builder.apply(row.op, *(x[index] for x in operands), mode=row.mode)
+        return results
     if not isinstance(row.op, ArrayOp) or not row.op.expands:
         raise NoRuleError(f"{row.op.name} cannot be written element by element, so the circuit cannot be expanded")
     try:
@@ -112,5 +123,5 @@ def _applied(builder: Builder, row: Row, operands: Sequence[Any]) -> Any:
 def _outputs(builder: Builder, outputs: Any, held: list[Any]) -> Iterator[tuple[str, Port]]:
     for label, node in outputs:
         for index, port in np.ndenumerate(held[node]):
-            # An element that nothing was added into is a plain 0.
+            # An element that no wire was added into is a plain 0.
             yield _suffixed(label, index), port if isinstance(port, Port) else builder.constant(port)

@@ -1,7 +1,7 @@
-"""Walk a circuit and build another: the frame that the passes share.
+"""Walk a circuit and build another: the framework that the passes share.
 
-Names, places, groups and kink modes come along. A node that is replaced by another hands its names on, so every name
-the user gave still finds a node.
+Names, places, groups and kink modes are copied. A node that is replaced hands its names on, so every name that the
+user gave still refers to a node.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from wiregrad.dtypes import WireType
 from wiregrad.ir import CONSTANT, Circuit, Op, Recording, Row
 
 Rule = Callable[[Row, list[int]], int | None]
-"""Given a node and its sources in the new circuit: the new circuit's node to use in its place, or None to copy it."""
+"""Takes a node and its sources in the new circuit; returns the new node to use instead, or None to copy the node."""
 
 
 class Made(NamedTuple):
-    """What a node of the new circuit is."""
+    """A node of the new circuit."""
 
     op: Op
     sources: Sequence[int]
@@ -28,7 +28,7 @@ class Made(NamedTuple):
 
 
 class Rewriter:
-    """A new circuit in the making: where each old node went, and what each new node is."""
+    """Builds a new circuit from an old one; `where` maps old nodes to new ones, `made` describes the new ones."""
 
     def __init__(self, circuit: Circuit) -> None:
         self.circuit = circuit
@@ -52,28 +52,28 @@ class Rewriter:
         return new
 
     def constant(self, row: Row, value: Any = None) -> int | None:
-        """Return a constant of the new circuit with the value (or the old constant's), or None if there is none yet."""
+        """Return the new circuit's constant with a value (by default the old node's), or None if there is none yet."""
         return self._by_bits.get(_bits(self._constants[row.node] if value is None else value))
 
     def place(self, row: Row, value: Any) -> int:
-        """Return a constant with the value, new or not, that stands for a node."""
-        found = self.constant(row, value)
-        if found is None:
+        """Return a constant with the value that replaces a node; it is added if there is none yet."""
+        constant = self.constant(row, value)
+        if constant is None:
             self.recording.follow(self.circuit, row.node)
-            found = self.recording.append_constant(value)
+            constant = self.recording.append_constant(value)
             self.made.append(Made(CONSTANT, (), 0, self.circuit.type_of(row.node)))
-            self.values[found] = value
-            self._by_bits[_bits(value)] = found
-        return found
+            self.values[constant] = value
+            self._by_bits[_bits(value)] = constant
+        return constant
 
     def settle(self, row: Row, new: int) -> None:
-        """Note where a node went and hand its names on."""
+        """Map an old node to a new one, which also gets its names."""
         self.where[row.node] = new
         for name in self._names.get(row.node, ()):
             self.recording.name(new, name)
 
     def build(self, outputs: Mapping[str, int] | None = None) -> Circuit:
-        """Return the new circuit; its outputs are the old one's unless given."""
+        """Return the new circuit; by default its outputs are those of the old one."""
         if outputs is None:
             old = self.circuit.columns.outputs.tolist()
             outputs = {label: self.where[node] for label, node in zip(self.circuit.outputs, old, strict=True)}
@@ -82,12 +82,12 @@ class Rewriter:
 
 
 def rewrite(circuit: Circuit, *rules: Callable[[Rewriter], Rule]) -> Circuit:
-    """Return the circuit with each node replaced as the first rule that knows a replacement says, or copied."""
+    """Return the circuit with each node replaced by the first rule that has a replacement, or copied if none has."""
     new = Rewriter(circuit)
     ready = [make(new) for make in rules]
     for row in circuit.rows():
         sources = [new.where[source] for source in row.sources]
-        replacement = next((found for rule in ready if (found := rule(row, sources)) is not None), None)
+        replacement = next((node for rule in ready if (node := rule(row, sources)) is not None), None)
         if replacement is None:
             new.copy(row, sources)
         else:

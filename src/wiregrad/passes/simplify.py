@@ -1,7 +1,7 @@
-"""Passes that make a circuit smaller and change no value, not in one bit.
+"""Passes that make a circuit smaller without changing any value by a single bit.
 
-Kink modes are part of what makes two nodes the same, and were fixed when the nodes were recorded, so gradients keep
-their meaning too; their last bits may change where merging or an identity changes the order of a sum.
+Two nodes count as equal only if their kink modes are equal, which were fixed when the nodes were recorded. So gradients
+keep their meaning too; their last bits may change where merging or an identity changes the order of a sum.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ def prune(circuit: Circuit) -> Circuit:
 
 
 def fold(circuit: Circuit) -> Circuit:
-    """Compute the nodes that read constants alone."""
+    """Replace the nodes that read only constants by their values."""
     return rewrite(circuit, _folding)
 
 
 def merge(circuit: Circuit) -> Circuit:
-    """Give nodes that compute the same thing one node (common subexpressions)."""
+    """Merge nodes that compute the same thing (common subexpressions)."""
     return rewrite(circuit, _merging)
 
 
@@ -50,15 +50,15 @@ def reduce(circuit: Circuit) -> Circuit:
 
 
 def unblock(circuit: Circuit) -> Circuit:
-    """Drop what only holds gradients up, from a circuit whose values alone are wanted."""
+    """Drop the nodes that only stop gradients, for a circuit of which only the values are needed."""
     stop = TABLE["stop_gradient"]
     if not (circuit.columns.codes == TABLE.code(stop)).any():
         return circuit
 
-    def unblocking(new: Rewriter) -> Rule:
+    def make_rule(new: Rewriter) -> Rule:
         return lambda row, sources: sources[0] if row.op is stop else None
 
-    return rewrite(circuit, unblocking)
+    return rewrite(circuit, make_rule)
 
 
 def simplify(circuit: Circuit) -> Circuit:
@@ -72,44 +72,44 @@ def simplify(circuit: Circuit) -> Circuit:
 
 
 def _folding(new: Rewriter) -> Rule:
-    def rule(row: Row, sources: list[int]) -> int | None:
+    def fold_node(row: Row, sources: list[int]) -> int | None:
         if not sources or not all(source in new.values for source in sources):
             return None
         with np.errstate(all="ignore"):
             return new.place(row, row.op.compute(*(new.values[source] for source in sources)))
 
-    return rule
+    return fold_node
 
 
 def _merging(new: Rewriter) -> Rule:
     seen: dict[Any, int] = {}
 
-    def rule(row: Row, sources: list[int]) -> int | None:
+    def merge_node(row: Row, sources: list[int]) -> int | None:
         if row.op is CONSTANT:
             return new.constant(row)
         if row.op is INPUT or row.op.pattern is Pattern.MERGE:
             return None
-        # This rule is asked last: a node that it does not know is copied next and gets this index.
-        found = seen.setdefault((row.op.name, row.op.settings, tuple(sources), row.mode), len(new.made))
-        return found if found < len(new.made) else None
+        # This rule comes last, so a node that it has not seen is copied next and gets the index len(new.made).
+        node = seen.setdefault((row.op.name, row.op.settings, tuple(sources), row.mode), len(new.made))
+        return node if node < len(new.made) else None
 
-    return rule
+    return merge_node
 
 
 def _reducing(new: Rewriter) -> Rule:
-    def rule(row: Row, sources: list[int]) -> int | None:
+    def reduce_node(row: Row, sources: list[int]) -> int | None:
         if not isinstance(row.op, Elementwise):
             return None
-        found = _identity(row.op, sources, row.mode, new)
-        # x * 1.0 is no identity where x is a bool: the product is a float.
-        same_type = found is not None and new.made[found].type == new.circuit.type_of(row.node)
-        return found if same_type else None
+        node = _identity(row.op, sources, row.mode, new)
+        # x * 1.0 is not an identity if x is a bool: the product is a float.
+        same_type = node is not None and new.made[node].type == new.circuit.type_of(row.node)
+        return node if same_type else None
 
-    return rule
+    return reduce_node
 
 
 def _identity(op: Elementwise, sources: list[int], mode: int, new: Rewriter) -> int | None:
-    """Return the node that an op's result equals bit for bit, and whose gradient is the same, if there is one."""
+    """Return a node with the same value, bit for bit, and the same gradient as an op's result, if there is one."""
     if op.copies:
         return sources[0]
     if len(sources) == 1:

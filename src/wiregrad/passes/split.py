@@ -1,4 +1,4 @@
-"""The split form: every fan-out a tree of two-way splitters, each wire one reader."""
+"""Insert splitters, so that every wire has one reader."""
 
 from __future__ import annotations
 
@@ -7,17 +7,16 @@ from wiregrad.passes.rewrite import Rewriter
 
 
 def split(circuit: Circuit) -> Circuit:
-    """Return the circuit with k - 1 splitters behind each wire that k readers (outputs included) share.
+    """Return the circuit with k - 1 two-way splitters behind each wire that k readers (outputs included) share.
 
-    The splitters form a chain: the first branch of each goes to the earliest reader left. The gradients that come
-    back are then added in the same order in which the sweep adds those of an implied fan-out, so both give the same
-    bits.
+    The splitters form a chain: the first branch of each goes to the earliest remaining reader. So gradients are added
+    in the order in which the sweep adds those of an implied fan-out, and both give the same bits.
 
     >>> from wiregrad.ir import parse_text
     >>> split(parse_text("input x\\ny = multiply x x\\nz = add y x\\noutput z"))
     Circuit(1 input, 2 nodes, 2 splitters, output z)
     """
-    new, columns = Rewriter(circuit), circuit.columns
+    new = Rewriter(circuit)
     counts = _count_readers(circuit)
     taps: list[list[int]] = [[] for _ in range(circuit.size)]
     for row in circuit.rows():
@@ -29,7 +28,7 @@ def split(circuit: Circuit) -> Circuit:
             copy = new.recording.append(TABLE.code(TABLE[SPLIT]), [wire], new.recording.kind_of(wire))
             chain += [copy, copy]
         taps[row.node] = chain[::-1]
-    outputs = zip(circuit.outputs, columns.outputs.tolist(), strict=True)
+    outputs = zip(circuit.outputs, circuit.columns.outputs.tolist(), strict=True)
     return new.build({label: taps[node].pop() for label, node in outputs})
 
 

@@ -1,8 +1,8 @@
-"""The two sweeps, written once.
+"""The reverse and the forward sweep, each written once.
 
-What flows along the wires is not this module's business: on numbers the reverse sweep gives gradients, on ports of a
-builder it gives the backward circuit, on recorded values a gradient that can be differentiated again. A flow that is
-None is absent (see `wiregrad.ops.flow`). Nothing recurses: index order is an order that can be run.
+They are generic over what flows along the wires. On numbers the reverse sweep gives gradients; on ports of a builder it
+gives the backward circuit; on recorded values it gives a gradient that can be differentiated again. A flow that is None
+is absent (see `wiregrad.ops.flow`). Nothing recurses: nodes are visited in index order or its reverse.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from wiregrad.ops.flow import fit, plus
 
 
 class Graph(Protocol):
-    """What can be swept: a circuit, or a part of a recording. A negative source is a value from outside."""
+    """A graph that can be swept: a circuit, or a part of a recording. A negative source is a value from outside."""
 
     @property
     def size(self) -> int:
-        """How many nodes there are."""
+        """The number of nodes."""
 
     def active(self) -> bytearray:
         """Return 1 for each node through which a gradient can reach an input, else 0."""
@@ -29,24 +29,24 @@ class Graph(Protocol):
 
 
 class Values(Protocol):
-    """What each node carried forward, by index."""
+    """The forward value of each node, by index."""
 
     def __getitem__(self, node: int, /) -> Any:
         """Return the value of a node."""
 
 
 class Watcher(Protocol):
-    """Sees the reverse sweep at work."""
+    """Called by the reverse sweep at every node and wire."""
 
     def node(self, row: Row, upstream: Any) -> Any:
-        """Be told that a node's gradient is complete and about to be passed on; may return another in its place."""
+        """Called when a node's gradient is complete, before it is passed on; may return another gradient to use."""
 
     def wire(self, row: Row, slot: int, sent: Any) -> None:
-        """Be told what went back along one wire."""
+        """Called with the gradient sent back along one wire."""
 
 
 class Silent:
-    """Watches a sweep and says nothing."""
+    """A watcher that does nothing."""
 
     def node(self, row: Row, upstream: Any) -> None:
         """Leave the gradient as it is."""
@@ -58,8 +58,8 @@ class Silent:
 def reverse(graph: Graph, values: Values, seeds: Mapping[int, Any], watcher: Watcher) -> list[Any]:
     """Send gradients back from the seeded nodes; returns the gradient of every node, None where none arrived.
 
-    `values` holds what each node carried forward. Wires from nodes that no input moves are left out. Readers are added
-    last reader first, which is the order in which a chain of splitters adds.
+    `values` holds the forward value of each node. Wires from nodes that depend on no input are skipped. The gradients
+    of several readers are added last reader first, the order in which a chain of splitters adds them.
     """
     active = graph.active()
     grads: list[Any] = [None] * graph.size
@@ -71,7 +71,8 @@ def reverse(graph: Graph, values: Values, seeds: Mapping[int, Any], watcher: Wat
             continue
         changed = watcher.node(row, upstream)
         upstream = upstream if changed is None else changed
-        xs, y = [values[source] for source in row.sources], values[row.node]
+        xs = [values[source] for source in row.sources]
+        y = values[row.node]
         for slot in reversed(range(len(xs))):
             source = row.sources[slot]
             if source >= 0 and active[source]:
@@ -88,7 +89,8 @@ def forward(graph: Graph, values: Values, seeds: Mapping[int, Any]) -> list[Any]
         arriving = [tangents[source] if source >= 0 else None for source in row.sources]
         pushed = None
         if any(tangent is not None for tangent in arriving):
-            xs, y = [values[source] for source in row.sources], values[row.node]
+            xs = [values[source] for source in row.sources]
+            y = values[row.node]
             pushed = fit(row.op.push(arriving, xs, y, row.mode), y)
         tangents[row.node] = plus(pushed, seeds.get(row.node))
     return tangents

@@ -1,7 +1,7 @@
-"""How JavaScript says the functions of C's math.h, each within 4 ulp of C's and equal to it on special values.
+"""How JavaScript spells the functions of C's math.h, each within 4 ulp of C's and equal to it on special values.
 
-Most are functions of `Math`. Where there is none, or V8's strays, stands a definition. In JavaScript a NaN has no sign
-that can be read, so `copysign(x, NaN)` is taken to be positive.
+Most are functions of `Math`. Where there is none, or V8's is less accurate, the listing defines its own. JavaScript
+cannot read the sign of a NaN, so `copysign(x, NaN)` takes it as positive.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ERF_SERIES = (
     -0.3761263890318375,
     0.1283791670955126,
 )
-"""The polynomial in z = x² that is nearest to erf(x) / x - 1 where |x| < 1, the highest power first."""
+"""Coefficients of the best polynomial in z = x² for erf(x) / x - 1 where |x| < 1, highest power first."""
 
 ERFC_TAIL = (
     -4.325370719107278e-09,
@@ -53,7 +53,7 @@ ERFC_TAIL = (
     -0.1356211061245812,
     0.25300805826972966,
 )
-"""The polynomial in t = (x - 3) / (x + 3) that is nearest to (1 + 2x) exp(x²) erfc(x) - 1 where 0.5 <= x <= 28."""
+"""Coefficients of the best polynomial in t = (x - 3) / (x + 3) for (1 + 2x) exp(x²) erfc(x) - 1, 0.5 <= x <= 28."""
 
 
 def _polynomial(coefficients: Iterable[float], variable: str) -> str:
@@ -141,8 +141,8 @@ WORDS: dict[str, Word] = {name: Word(f"Math.{name}") for name in _SAME.split()} 
     "fmod": Word("fmod", _FMOD),
     "rint": Word("rint", _RINT, needs=("copysign",)),
     "copysign": Word("copysign", _COPYSIGN),
-    # Each is the other's complement where that is the nearer way, so they are defined together.
+    # Each calls the other in the range where that is more accurate, so they are defined together.
     "erf": Word("erf", needs=("erfc",)),
     "erfc": Word("erfc", _ERF_AND_ERFC),
 }
-"""How JavaScript says each function of C's."""
+"""How JavaScript spells each function of math.h."""

@@ -1,4 +1,4 @@
-"""How NumPy says the functions of C's math.h."""
+"""How NumPy spells the functions of C's math.h."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ OTHERWISE = {
     "acosh": "arccosh",
     "atanh": "arctanh",
 }
-"""What NumPy calls differently."""
+"""NumPy's names of the functions that it names differently from C."""
 
 
 def _each(name: str) -> Word:

@@ -1,7 +1,7 @@
-"""C's math.h in plain Python, which needs `import math` and nothing else.
+"""How plain Python spells the functions of C's math.h; the listing needs `import math` and nothing else.
 
-Python's `math` raises where C answers an infinity or NaN, and so does `/`; where that can happen, a short function
-stands at the top of the listing. Where it cannot, the listing calls `math` itself.
+Python's `math` raises where C returns an infinity or NaN, and so does `/`. Where that can happen, the listing defines a
+short function at its top; elsewhere it calls `math` itself.
 """
 
 from __future__ import annotations
@@ -10,37 +10,37 @@ from wiregrad.codegen.words import Word
 from wiregrad.ops.expressions import ROUNDING, rounded
 
 NEVER_RAISE = "fabs cbrt hypot atan atan2 tanh asinh erf erfc copysign".split()
-"""The functions of `math` that answer for every float as C does."""
+"""The functions of `math` that return the same as C for every float."""
 
 
 def _define(head: str, doc: str, *body: str) -> Word:
-    """Return a word with its definition."""
+    """Return the spelling of a function together with its definition."""
     lines = [f"def {head}:", f'    """{doc}"""', *(f"    {line}" for line in body)]
     return Word(head.partition("(")[0], "\n".join(lines))
 
 
 def _overflows(name: str, limit: str = "math.inf") -> Word:
-    """Return a function that Python refuses to give where it overflows."""
+    """Define a function that in Python raises where it overflows."""
     doc = f"math.{name}, but inf where that overflows, as IEEE 754 has it."
     body = "try:", f"    return math.{name}(x)", "except OverflowError:", f"    return {limit}"
     return _define(f"{name}(x)", doc, *body)
 
 
 def _logarithm(name: str, start: str) -> Word:
-    """Return a logarithm of numbers above `start`."""
+    """Define a logarithm of numbers above `start`."""
     doc = f"math.{name}, but -inf at {start} and NaN below, as IEEE 754 has it."
     value = f"math.{name}(x) if x > {start} else -math.inf if x == {start} else math.nan"
     return _define(f"{name}(x)", doc, f"return {value}")
 
 
 def _within(name: str, inside: str, outside: str) -> Word:
-    """Return a function that is defined only in a part of the numbers; `outside` says where it is not."""
+    """Define a function with a limited domain: `inside` tests for it, `outside` describes the rest."""
     doc = f"math.{name}, but NaN {outside}, as IEEE 754 has it."
     return _define(f"{name}(x)", doc, f"return math.{name}(x) if {inside} else math.nan")
 
 
 def _whole(name: str) -> Word:
-    """Return a function that rounds; Python's gives an int, which has no -0, inf or NaN."""
+    """Define a rounding function; Python's returns an int, which has no -0, inf or NaN."""
     doc = f"{ROUNDING[name]}, but a float: -0.0, inf and NaN stay what they are."
     return _define(f"{name}(x)", doc, f"return {rounded(name, 'x')} if math.isfinite(x) else x")
 
@@ -94,4 +94,4 @@ WORDS: dict[str, Word] = {
         "return math.nan if a == 0.0 or a != a else math.copysign(math.inf, a) * math.copysign(1.0, b)",
     ),
 }
-"""How Python says each function of C's, and the sign of division."""
+"""How Python spells each function of math.h, and the division operator."""
