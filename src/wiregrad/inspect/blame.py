@@ -148,14 +148,17 @@ class _Telling:
     """Makes origins of what a search found."""
 
     def __init__(self, search: Search) -> None:
-        self.search, self.run, self.circuit = search, search.run, search.circuit
+        self.search = search
+        self.run = search.run
+        self.circuit = search.circuit
         self.around = _around(search.run)
 
     def origins(self) -> tuple[tuple[Origin, ...], tuple[Origin, ...]]:
         """Return what spoils something and what does not; faults of one op at one line are told as one."""
         groups: dict[Any, list[int]] = {}
         for bit, found in enumerate(self.search.found):
-            meant, spoils = self.search.given >> bit & 1, bool(self.search.spoiled(bit))
+            meant = self.search.given >> bit & 1
+            spoils = bool(self.search.spoiled(bit))
             if not spoils and found.fault is None and not np.any(is_nan(self.run.values[found.node])):
                 # An infinity that was given and did no harm was meant.
                 continue
@@ -183,7 +186,9 @@ class _Telling:
         return self.search.chain(bit, self.search.spoiled(bit))
 
     def _told(self, bit: int, found: Found) -> Origin:
-        node, fault, nan = Node(self.circuit, found.node), found.fault, self.search.nans.get(bit)
+        node = Node(self.circuit, found.node)
+        fault = found.fault
+        nan = self.search.nans.get(bit)
         names = [self.circuit.name_of(source) for source in self.circuit.sources_of(found.node)]
         back = fault is not None and found.phase == "backward"
         return Origin(
@@ -237,7 +242,8 @@ class _Telling:
 
     def _branch(self, found: Found) -> str:
         """Say which branch the line stands in or behind, and which use of its source a wire is."""
-        parts, here = [], Node(self.circuit, found.node).place
+        parts = []
+        here = Node(self.circuit, found.node).place
         steered = [
             c
             for c in self.circuit.certificates

@@ -75,7 +75,8 @@ class Branches(Report):
         yield from capped(self.branches, MOST)
 
     def _driver(self) -> str:
-        first, others = self.branches[0], self.branches[1:]
+        first = self.branches[0]
+        others = self.branches[1:]
         if first.blocked:
             return ": every use is blocked"
         if not others or math.isnan(first.share):
@@ -115,7 +116,8 @@ _Copies = tuple[int, Any] | None
 
 def _uses(run: Run, target: int) -> Iterator[_Use]:
     """Walk over the uses of a value, through splitters and copies."""
-    starts, root = run.circuit.columns.starts.tolist(), run.circuit.root()
+    starts = run.circuit.columns.starts.tolist()
+    root = run.circuit.root()
     stack: list[tuple[int, _Copies]] = [(target, None)]
     while stack:
         node, copies = stack.pop()
@@ -138,7 +140,8 @@ def _returned(run: Run, flow: Any, copies: _Copies) -> Any:
     """Return a flow as it comes back through copies."""
     while copies is not None and flow is not None:
         node, copies = copies
-        view, x = Node(run.circuit, node), run.values[run.circuit.sources_of(node)[0]]
+        view = Node(run.circuit, node)
+        x = run.values[run.circuit.sources_of(node)[0]]
         flow = fit(view.op.pull(0, flow, [x], run.values[node], view.mode), x)
     return flow
 
@@ -183,7 +186,8 @@ def _share(sent: Any, total: Any) -> float:
     scale = float(np.max(np.abs(total), initial=0.0))
     if not scale or not math.isfinite(scale):
         return math.nan
-    one, two = np.ravel(sent) / scale, np.ravel(total) / scale
+    one = np.ravel(sent) / scale
+    two = np.ravel(total) / scale
     return float(np.vdot(two, one).real / np.vdot(two, two).real)
 
 

@@ -68,7 +68,8 @@ class _Walk:
     """Carries a mask of elements along; index order is an order in which each mask is complete when it is needed."""
 
     def __init__(self, wiring: Wiring, node: int) -> None:
-        self.wiring, self.run = wiring, wiring.run
+        self.wiring = wiring
+        self.run = wiring.run
         self.live = wiring.live()
         self.cuts: list[Cut] = []
         self.masks: dict[int, Any] = {node: _everywhere(self.run.values[node])}
@@ -149,14 +150,16 @@ class _Walk:
         if row.op.per_call:
             # A user's own code is not run again with made up numbers: only what it sent is known.
             return 0.0 if np.any(np.asarray(self.run.gradient(row.node)) != 0) else 1.0
-        xs, y = self.wiring.xs(row.node), self.run.values[row.node]
+        xs = self.wiring.xs(row.node)
+        y = self.run.values[row.node]
         return fit(row.op.pull(slot, numbers_like(y), xs, y, row.mode), xs[slot])
 
     def _reached(self, row: Row, slot: int, going: Any) -> Any:
         """Return which elements of a node some elements of a wire move."""
         if isinstance(row.op, Elementwise):
             return going
-        xs, y = self.wiring.xs(row.node), self.run.values[row.node]
+        xs = self.wiring.xs(row.node)
+        y = self.run.values[row.node]
         if row.op.per_call:
             return _everywhere(y)
         tangents: list[Any] = [None] * len(xs)
@@ -165,7 +168,9 @@ class _Walk:
 
     def _loss(self, row: Row, slot: int) -> str:
         """Return how a gradient was lost on a wire whose slope is not 0."""
-        xs, y, g = self.wiring.xs(row.node), self.run.values[row.node], np.asarray(self.run.gradient(row.node))
+        xs = self.wiring.xs(row.node)
+        y = self.run.values[row.node]
+        g = np.asarray(self.run.gradient(row.node))
         if isinstance(row.op, Elementwise):
             return "sideways" if np.iscomplexobj(y) and not np.iscomplexobj(xs[slot]) else "underflow"
         scaled = (g / np.max(np.abs(g))).astype(g.dtype)[()]
@@ -200,7 +205,8 @@ def numbers_like(x: Any) -> Any:
     >>> numbers_like(np.zeros(2, np.float32)).dtype
     dtype('float32')
     """
-    rng, array = np.random.default_rng(0), np.asarray(x)
+    rng = np.random.default_rng(0)
+    array = np.asarray(x)
 
     def draw() -> Any:
         return rng.uniform(1.0, 2.0, array.shape) * rng.choice([-1.0, 1.0], array.shape)

@@ -139,7 +139,8 @@ def _same_nodes(one: Side, two: Side) -> Difference:
 
 def _steered_otherwise(one: Side, two: Side) -> str:
     """Say what decided which way one of two traced functions went and not the other's; empty if that is the same."""
-    first, second = _certified(one), _certified(two)
+    first = _certified(one)
+    second = _certified(two)
     for which, side, own, other in (("first", one, first, second), ("second", two, second, first)):
         certificate = next((own[key] for key in own if key not in other), None)
         if certificate is not None:
@@ -186,7 +187,8 @@ class _Parting(NamedTuple):
 
     def rewired(self) -> list[tuple[int, int, int]]:
         """Return (node, slot, source) of the second circuit for the later wires that come from elsewhere."""
-        shift, start = self.two.size - self.one.size, self.one.size - self.after
+        shift = self.two.size - self.one.size
+        start = self.one.size - self.after
         found = []
         for node in range(start, self.one.size):
             pairs = zip(self.one.sources[node], self.two.sources[node + shift], strict=True)
@@ -200,14 +202,17 @@ class _Parting(NamedTuple):
 
     def renamed(self) -> dict[str, str]:
         """Return the nodes before and after the parting that have other names."""
-        shift, start = self.two.size - self.one.size, self.one.size - self.after
+        shift = self.two.size - self.one.size
+        start = self.one.size - self.after
         nodes = [*range(self.same), *range(start, self.one.size)]
         return _renamed(self.one, self.two, ((k, k if k < self.same else k + shift) for k in nodes))
 
 
 def _other_outputs(at: _Parting) -> str:
     """Say that the outputs are others, as far as nodes stand for each other."""
-    one, two, ids = at.one.outputs, at.two.outputs, at.identities()
+    one = at.one.outputs
+    two = at.two.outputs
+    ids = at.identities()
     others = len(one) != len(two)
     for a, b in zip(one, two, strict=False) if not others else ():
         known = ids[0][a] in ids[1] or ids[1][b] in ids[0]
@@ -227,7 +232,8 @@ def _parted(at: _Parting) -> Difference:
 
 def _inserted(at: _Parting, side: Side, extra: range) -> Difference:
     """Say that one circuit has nodes the other lacks."""
-    second, name = side is at.two, side.name(extra[0])
+    second = side is at.two
+    name = side.name(extra[0])
     more = f" and {len(extra) - 1} more after it" if len(extra) > 1 else ""
     return Difference(
         kind="structure",
@@ -249,7 +255,8 @@ def _after(at: _Parting) -> str:
     rewired = at.rewired()
     if not rewired:
         return "everything after it matches"
-    other, count = _in_place(at, rewired), counted(len(rewired), "wire")
+    other = _in_place(at, rewired)
+    count = counted(len(rewired), "wire")
     if other:
         return f"everything after it matches; {count} {'reads' if len(rewired) == 1 else 'read'} {other}"
     verb = "comes" if len(rewired) == 1 else "come"
@@ -264,7 +271,8 @@ def _in_place(at: _Parting, rewired: Sequence[tuple[int, int, int]]) -> str:
         return ""
     ((old, new),) = pairs
     # Both names are those of the circuit that has both nodes: one name may stand for two of them.
-    across, back = at.across(old), next((k for k in range(at.one.size) if at.across(k) == new), None)
+    across = at.across(old)
+    back = next((k for k in range(at.one.size) if at.across(k) == new), None)
     if across is not None:
         return f"{at.two.name(new)} in place of {at.two.name(across)}"
     return f"{at.two.name(new) if back is None else at.one.name(back)} in place of {at.one.name(old)}"
@@ -292,7 +300,8 @@ def _changed(at: _Parting, one: int, two: int) -> Difference:
 
 def _aspect(at: _Parting, one: int, two: int) -> tuple[str, str]:
     """Return the kind of a difference between two nodes, and a few words on it."""
-    a, b = at.one.view(one), at.two.view(two)
+    a = at.one.view(one)
+    b = at.two.view(two)
     if a.op.name != b.op.name:
         return "op", f"op {a.op.name} and {b.op.name}"
     if a.op is INPUT:
@@ -320,7 +329,8 @@ def _other_code(one: Op, two: Op) -> str:
 
 
 def _sources(at: _Parting, one: int, two: int) -> tuple[str, str]:
-    sources, op = (at.one.sources[one], at.two.sources[two]), at.one.view(one).op
+    sources = (at.one.sources[one], at.two.sources[two])
+    op = at.one.view(one).op
     if len(sources[0]) != len(sources[1]):
         return "source", f"{len(sources[0])} and {len(sources[1])} wires"
     slot = _common(*sources)
@@ -352,12 +362,14 @@ class _Numbers(NamedTuple):
 
     def gap(self, one: Any, two: Any) -> _Gap | None:
         """Return the largest difference that is one; None if the two are the same."""
-        a, b = np.asarray(one), np.asarray(two)
+        a = np.asarray(one)
+        b = np.asarray(two)
         if a.shape != b.shape:
             return _Gap((), (one, two), math.inf)
         with np.errstate(all="ignore"):
             wide = np.result_type(a, b, np.float64)
-            a, b = a.astype(wide), b.astype(wide)
+            a = a.astype(wide)
+            b = b.astype(wide)
             same = (a == b) | (np.isnan(a) & np.isnan(b))
             off = np.where(same, 0.0, np.abs(a - b))
             close = same | (np.isfinite(off) & (off <= self.atol + self.rtol * np.abs(b)))
@@ -423,7 +435,8 @@ def _compared(one: Run, two: Run, pairs: Sequence[_Pair], moving: Sequence[_Pair
 
 
 def _apart(kind: str, run: Run, node: int, gap: _Gap) -> str:
-    back, text = " on the way back" if kind == "gradient" else "", told(run.circuit, node) + where(run.circuit, node)
+    back = " on the way back" if kind == "gradient" else ""
+    text = told(run.circuit, node) + where(run.circuit, node)
     what = f"{kind}s differ first{back} at {text}"
     if not gap.at and any(np.ndim(value) for value in gap.values):
         shapes = [str(np.shape(value)) for value in gap.values]

@@ -172,7 +172,8 @@ def _cause(wiring: Wiring, node: int, said: str) -> Cause:
 
 def _cancels(strongest: Strongest, node: int) -> Cause:
     """Say which parts of a gradient cancel, and where their paths meet."""
-    wiring, uses = strongest.wiring, strongest.uses(node)
+    wiring = strongest.wiring
+    uses = strongest.uses(node)
     circuit = wiring.circuit
     parts = [f"{shown(wiring.sent(wire))} from {told(circuit, wire[0])}{where(circuit, wire[0])}" for wire in uses[:4]]
     more = f" and {len(uses) - 4} more" if len(uses) > 4 else ""
@@ -188,8 +189,11 @@ class _Ended:
     """Explains a gradient that is 0 everywhere."""
 
     def __init__(self, wiring: Wiring, node: int) -> None:
-        self.wiring, self.circuit, self.node = wiring, wiring.circuit, node
-        self.strongest, self.active = Strongest(wiring), wiring.circuit.active()
+        self.wiring = wiring
+        self.circuit = wiring.circuit
+        self.node = node
+        self.strongest = Strongest(wiring)
+        self.active = wiring.circuit.active()
 
     def answer(self) -> _Answer:
         """Say at which wires it ended."""
@@ -209,7 +213,8 @@ class _Ended:
 
     def _still(self) -> Cause:
         """Say that a node is one to which no gradient is ever sent."""
-        what, name = what_it_is(self.circuit.type_of(self.node).dtype), self.wiring.operand(self.node)
+        what = what_it_is(self.circuit.type_of(self.node).dtype)
+        name = self.wiring.operand(self.node)
         said = f"{name} is {what}: only real and complex numbers have gradients"
         if not what:
             said = f"no input moves {name}: gradients flow only to inputs and to what is computed from them"
@@ -225,7 +230,8 @@ class _Ended:
         return [partial(self._cut, found) for found in alike.values()]
 
     def _cut(self, alike: Sequence[Cut]) -> Cause:
-        first, others = alike[0], len({cut.node for cut in alike}) - 1
+        first = alike[0]
+        others = len({cut.node for cut in alike}) - 1
         if first.slot is None:
             return _cancels(self.strongest, first.node)
         more = f"; {others} more like it at this line" if others else ""
@@ -239,7 +245,8 @@ class _Ended:
 
     def _escaped(self, certificate: Certificate) -> Cause:
         node = certificate.node
-        op, name = self.wiring.rows[node].op.title, self.circuit.name_of(node)
+        op = self.wiring.rows[node].op.title
+        name = self.circuit.name_of(node)
         said = f"{name} ({op}) only steered Python: it came out {certificate.outcome}"
         if not isinstance(certificate.outcome, bool):
             said = (
@@ -257,7 +264,8 @@ class _Ended:
         return [fact, *(partial(self._branch, certificate) for certificate in _by_line(steered))]
 
     def _branch(self, certificate: Certificate) -> Cause:
-        op, name = self.wiring.rows[certificate.node].op.title, self.circuit.name_of(certificate.node)
+        op = self.wiring.rows[certificate.node].op.title
+        name = self.circuit.name_of(certificate.node)
         said = f"perhaps it is used in a branch that was not taken: {op} came out {certificate.outcome}"
         return Cause(op, name, certificate.place, said)
 
@@ -274,13 +282,16 @@ class _Carried:
     """Explains a gradient that is not 0 by the path that carries most of it."""
 
     def __init__(self, wiring: Wiring, node: int) -> None:
-        self.wiring, self.node, self.strongest = wiring, node, Strongest(wiring)
+        self.wiring = wiring
+        self.node = node
+        self.strongest = Strongest(wiring)
         self.wires = self.strongest.path(node)
         self.factors = tuple(self._factor(wire) for wire in self.wires)
 
     def _factor(self, wire: Wire) -> Factor:
         node = wire[0]
-        op, name = self.wiring.rows[node].op.title, self.wiring.circuit.name_of(node)
+        op = self.wiring.rows[node].op.title
+        name = self.wiring.circuit.name_of(node)
         return Factor(op, name, self.wiring.place(node), self.strongest.factor(wire))
 
     def answer(self, kind: str) -> _Answer:
@@ -301,7 +312,8 @@ class _Carried:
     def _on_the_way(self, size: float) -> str:
         """Return what the factors of the path made of a gradient whose size alone says nothing."""
         product = math.prod(abs(step.factor) for step in self.factors)
-        shrinks, grows = product < SHRINKS and size < SHRINKS, product > GROWS and size > GROWS
+        shrinks = product < SHRINKS and size < SHRINKS
+        grows = product > GROWS and size > GROWS
         return "tiny" if shrinks else "huge" if grows else "ordinary"
 
     def _change(self, size: float) -> str:
@@ -324,9 +336,11 @@ class _Carried:
     def _multiplied(self, members: Sequence[int]) -> Cause:
         """Say what the factors of one op at one line come to."""
         most = max(members, key=lambda k: abs(math.log(abs(self.factors[k].factor) or 5e-324)))
-        step, wire = self.factors[most], self.wires[most]
+        step = self.factors[most]
+        wire = self.wires[most]
         why = why_small(self.wiring, wire, step.factor)
-        spot, factor = self.wiring.given(wire[0], [wire[1]]), number(step.factor)
+        spot = self.wiring.given(wire[0], [wire[1]])
+        factor = number(step.factor)
         said = f"{step.op} multiplies by {factor} at {spot}" + (f": {why}" if why else "")
         if len(members) > 1:
             total = number(math.prod(self.factors[k].factor for k in members))

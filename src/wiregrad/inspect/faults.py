@@ -42,7 +42,8 @@ class Search:
     """Walks a run twice and remembers which faults spoil what."""
 
     def __init__(self, run: Run) -> None:
-        self.run, self.circuit = run, run.circuit
+        self.run = run
+        self.circuit = run.circuit
         self.outputs = run.circuit.columns.outputs.tolist()
         self.found: list[Found] = []
         self.times: list[int] = []
@@ -92,7 +93,8 @@ class Search:
                 self.nans.setdefault(bit, node)
 
     def _backward(self) -> None:
-        starts, several = self.circuit.columns.starts.tolist(), self._several()
+        starts = self.circuit.columns.starts.tolist()
+        several = self._several()
         for row in self.circuit.rows(backward=True):
             flow = self.run.flows[row.node]
             if flow is None:
@@ -111,11 +113,14 @@ class Search:
 
     def _of_sent(self, row: Row, slot: int, flow: Any, sent: Any) -> int:
         """Return the faults behind something non-finite that a node sent back."""
-        xs, y = [self.run.values[source] for source in row.sources], self.run.values[row.node]
+        xs = [self.run.values[source] for source in row.sources]
+        y = self.run.values[row.node]
         fault = backward_fault(row.op, slot, flow, xs, y, row.mode, sent)
         if fault is not None:
             return self._note(row, "backward", fault) | self.grads.get(row.node, 0)
-        upstream, of_values, spoiled = self.grads.get(row.node, 0), 0, bad(settle(sent))
+        upstream = self.grads.get(row.node, 0)
+        of_values = 0
+        spoiled = bad(settle(sent))
         for node, x in zip((*row.sources, row.node), (*xs, y), strict=True):
             if node in self.values and (not row.op.by_element or _any(bad(x) & spoiled)):
                 of_values |= self.values[node]
@@ -154,7 +159,8 @@ class Search:
         if found.phase == "backward" and found.fault is not None:
             start = (self.circuit.sources_of(found.node)[found.fault.slot], True)
         wanted = {goal for goal in goals if goal[1]} or set(goals)
-        came, front = {start: start}, deque([start])
+        came = {start: start}
+        front = deque([start])
         while front and front[0] not in wanted:
             state = front.popleft()
             for following in self._spread(bit, *state):

@@ -166,7 +166,8 @@ class Split(dict[str, list[int]]):
 
     def __init__(self, layers: Mapping[str, list[int]], loose: Iterable[str] = (), apart: Iterable[str] = ()) -> None:
         super().__init__(layers)
-        self.loose, self.apart = frozenset(loose), frozenset(apart)
+        self.loose = frozenset(loose)
+        self.apart = frozenset(apart)
 
 
 def _with_shared_apart(circuit: Circuit, layers: Mapping[str, list[int]], loose: Iterable[str] = ()) -> Split:
@@ -186,7 +187,8 @@ def _with_shared_apart(circuit: Circuit, layers: Mapping[str, list[int]], loose:
 def _shared(circuit: Circuit, layers: Mapping[str, Iterable[int]]) -> list[int]:
     """Return the inputs that are read in more than one layer, and parts and other shapes of inputs that are."""
     places = {node: name for name, nodes in layers.items() for node in nodes}
-    readers, found = circuit.readers(), set[int]()
+    readers = circuit.readers()
+    found = set[int]()
     for node in reversed(_forms_of_inputs(circuit, places)):
         by = [reader for reader, _ in readers[node] if reader in places]
         # What is read only to make a shared node is shared like it.
@@ -283,7 +285,8 @@ def _stretches(nodes: Sequence[int], ranks: Sequence[int], most: int) -> list[li
 
 
 def _stretch_name(nodes: Sequence[int], ranks: Sequence[int]) -> str:
-    first, last = min(ranks[node] for node in nodes), max(ranks[node] for node in nodes)
+    first = min(ranks[node] for node in nodes)
+    last = max(ranks[node] for node in nodes)
     return f"depth {first}" if first == last else f"depth {first}-{last}"
 
 
@@ -370,7 +373,8 @@ def _lengths(sizes: Sequence[float], width: int = 16) -> list[str]:
     """Return bars of blocks on a log scale, the largest size the full width."""
     logs = [math.log10(x) if x > 0 else math.nan for x in sizes]
     told = [x for x in logs if not math.isnan(x)]
-    low, high = min(told, default=0.0), max(told, default=0.0)
+    low = min(told, default=0.0)
+    high = max(told, default=0.0)
     room = max(high - low, 1.0)
     return [
         "" if math.isnan(x) else block_bar(1 / width + (1 - 1 / width) * (x - high + room) / room, width) for x in logs

@@ -68,7 +68,8 @@ class Histogram(Report):
         """Return one line for each bin, with a bar and the count."""
         yield f"{self.title}: {counted(self.size, 'number')}"
         rows = [*self._rows()]
-        width, most = max(len(label) for label, _ in rows), max(count for _, count in rows) or 1
+        width = max(len(label) for label, _ in rows)
+        most = max(count for _, count in rows) or 1
         for label, count in rows:
             bar = block_bar(max(count / most, 0.004 * (count > 0)), 32)
             yield f"  {label:>{width}} │{bar}{' ' * bool(bar)}{count:,}"

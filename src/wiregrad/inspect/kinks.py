@@ -190,7 +190,8 @@ def _nearest(near: Any, distance: Any) -> tuple[int, ...]:
 
 
 def _points(run: Run, within: float) -> Iterator[_Item]:
-    active, origins = run.circuit.active(), run.circuit.origins().tolist()
+    active = run.circuit.active()
+    origins = run.circuit.origins().tolist()
     scalars: dict[Any, list[int]] = {}
     for row in run.circuit.rows():
         moving = tuple([slot for slot, source in enumerate(row.sources) if active[source]])
@@ -217,7 +218,8 @@ def _stacked(run: Run, kind: _Kind, nodes: Sequence[int]) -> _Batch:
 
 
 def _on_kinks(run: Run, batch: _Batch, within: float) -> Iterator[_Item]:
-    kind, xs = batch.kind, batch.xs
+    kind = batch.kind
+    xs = batch.xs
     taken = np.zeros(np.shape(batch.y), bool)
     # The last kink of a record overrules those before it: where three inputs meet, two of them do as well.
     for kink in reversed(kind.op.kinks):
@@ -236,7 +238,8 @@ def _on_kinks(run: Run, batch: _Batch, within: float) -> Iterator[_Item]:
 def _on_ties(run: Run, row: Row, within: float) -> Iterator[_Item]:
     assert isinstance(row.op, ArrayOp)
     assert row.op.gap is not None
-    x, y = run.values[row.sources[0]], run.values[row.node]
+    x = run.values[row.sources[0]]
+    y = run.values[row.node]
     distance = np.asarray(row.op.gap(x, y, **row.op.options))
     # What was picked sets the scale; an index has none.
     scale = 1.0 if row.op.pattern is Pattern.BLOCK else np.maximum(1.0, np.abs(y))
@@ -327,7 +330,8 @@ def _slopes_at(batch: _Batch, kink: Kink, spots: Sequence[tuple[int, ...]]) -> l
         return [{} for _ in spots]
     op, mode, moving, _ = batch.kind
     index = tuple(np.array(spots).T)
-    xs, y = [x[index] for x in batch.xs], batch.y[index]
+    xs = [x[index] for x in batch.xs]
+    y = batch.y[index]
     columns = {
         convention.label: {
             op.input_name(slot): _column(op.local(slot, xs, y, switched(mode, convention)), len(spots))

@@ -26,7 +26,8 @@ def explain_value(value: Value) -> Explanation:
     if value.grad is None:
         return Explanation(name, "none", None, (_missing(value, name),))
     gradient = value.grad.data if isinstance(value.grad, Value) else value.grad
-    kind, causes = kind_of(gradient), tuple(_passes(value, name))
+    kind = kind_of(gradient)
+    causes = tuple(_passes(value, name))
     # That it adds up does not explain a gradient that is 0, or no number at all.
     adds = len(notes_of(value).passes) > 1 and kind not in ("zero", "nonfinite")
     told = "accumulated" if adds else kind
@@ -45,7 +46,8 @@ def _missing(value: Value, name: str) -> Cause:
 
 def _passes(value: Value, name: str) -> Iterator[Cause]:
     """Say how many backward passes added to a leaf, if it was not just one."""
-    called, passes = value.name or "v", notes_of(value).passes
+    called = value.name or "v"
+    passes = notes_of(value).passes
     if value._tape is not None or len(passes) == 1:
         return
     if not passes:

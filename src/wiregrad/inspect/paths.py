@@ -152,7 +152,8 @@ def paths(run: Run, name: str, k: int = 10) -> Paths:
     with np.errstate(all="ignore"):
         search = Numbers(way) if way.is_scalar() else Arrays(way)
         found = [_path(way, search, link, flow) for link, flow in search.largest(most)]
-        total, live = run.gradient(way.target), way.count(way.is_live)
+        total = run.gradient(way.target)
+        live = way.count(way.is_live)
         sums = _summed(search, found, live, total)
         rest = sums.added - sum([path.contribution for path in found], 0.0)
     return Paths(
@@ -184,7 +185,8 @@ def _checked(k: Any) -> int:
 
 
 def _path(way: Way, search: Search, link: Link, flow: Any) -> Path:
-    circuit, first = way.run.circuit, Node(way.run.circuit, way.target)
+    circuit = way.run.circuit
+    first = Node(way.run.circuit, way.target)
     steps = [step for step in link.steps() if step.reader not in way.splitters]
     nodes = [first, *(Node(circuit, step.reader) for step in steps)]
     wires = list(zip(nodes[1:], steps, strict=True))
@@ -212,7 +214,8 @@ class _Sums(NamedTuple):
 def _summed(search: Search, found: Sequence[Path], live: int, total: Any) -> _Sums:
     """Add up the contributions: those of numbers by a sweep, those of arrays one by one if all of them are there."""
     if isinstance(search, Numbers):
-        signed, whole = search.added(), search.swept(search.gain)
+        signed = search.added()
+        whole = search.swept(search.gain)
         return _Sums(_unless_lost(total, float(signed), float(whole)), float(whole), _cancellation(whole, abs(signed)))
     shown = sum([path.magnitude for path in found], 0.0)
     if live == len(found):

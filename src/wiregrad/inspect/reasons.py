@@ -47,7 +47,8 @@ def why_small(wiring: Wiring, wire: Wire, factor: float) -> str:
     'saturated'
     """
     row = wiring.rows[wire[0]]
-    x, y = wiring.run.values[row.sources[wire[1]]], wiring.run.values[wire[0]]
+    x = wiring.run.values[row.sources[wire[1]]]
+    y = wiring.run.values[wire[0]]
     scales = row.op.pattern is Pattern.SCALE and len(row.sources) == 1 and not row.op.per_call
     if not scales or abs(factor) >= SMALL or np.asarray(x).dtype.kind != "f":
         return ""
@@ -97,10 +98,15 @@ class _Teller:
     """Says why one wire cuts."""
 
     def __init__(self, wiring: Wiring, active: Sequence[int], cut: Cut, slot: int) -> None:
-        self.wiring, self.active, self.cut, self.slot = wiring, active, cut, slot
+        self.wiring = wiring
+        self.active = active
+        self.cut = cut
+        self.slot = slot
         self.row = wiring.rows[cut.node]
-        self.op, self.sources = self.row.op, self.row.sources
-        self.xs, self.y = wiring.xs(cut.node), wiring.run.values[cut.node]
+        self.op = self.row.op
+        self.sources = self.row.sources
+        self.xs = wiring.xs(cut.node)
+        self.y = wiring.run.values[cut.node]
         self.title = self.op.title
         self.source = wiring.circuit.name_of(self.sources[slot])
 
@@ -120,7 +126,8 @@ class _Teller:
         return f"{self.title} {said}" + self._partly()
 
     def _partly(self) -> str:
-        count, size = self.cut.count, np.size(self.cut.ended)
+        count = self.cut.count
+        size = np.size(self.cut.ended)
         return f", in {count} of {size} elements" if count < size else ""
 
     def _blocked(self, what: str) -> str:
@@ -130,7 +137,8 @@ class _Teller:
 
     def _left_out(self) -> str:
         x = f"{self.source} = {shown(self.xs[self.slot])}"
-        count, asked = self.cut.count, self.cut.asked
+        count = self.cut.count
+        asked = self.cut.asked
         return f"leaves out {count} of {asked} elements of {x}" if count < asked else f"chose other elements of {x}"
 
     def _lost(self) -> str:

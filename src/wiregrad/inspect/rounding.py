@@ -213,7 +213,8 @@ def _gradients(run: Run, wanted: Sequence[str], asked: int | None) -> tuple[dict
     """Return the estimate of each gradient, and why some are missing if they are."""
     if not wanted:
         return {}, ""
-    circuit, saved = run.circuit, f"to save time: ask for them by name, rounding(run, ['{wanted[-1]}'])"
+    circuit = run.circuit
+    saved = f"to save time: ask for them by name, rounding(run, ['{wanted[-1]}'])"
     if asked is None and circuit.size > LARGE:
         return {}, saved
     try:
@@ -279,7 +280,9 @@ def _estimate(
     error = _believed(sums, total, np.asarray(measured.values[node]).dtype)
     if not error and not sums.usual and not np.any(value):
         error = measured.unseen(node)
-    shares, bound, own = _shares(parts), max(sums.most, expected), measured.own_code(node)
+    shares = _shares(parts)
+    bound = max(sums.most, expected)
+    own = measured.own_code(node)
     name_of = measured.circuit.name_of
     return Estimate(
         name=name,
@@ -325,7 +328,8 @@ def _part(measured: Measured, node: int, local: Local, flow: Any) -> tuple[int, 
     slope = np.conjugate(np.asarray(settle(flow)).astype(np.complex128))
     if not slope.any():
         return None
-    steep, step = np.abs(slope), spread(measured.values[node])
+    steep = np.abs(slope)
+    step = spread(measured.values[node])
     size = np.maximum(np.abs(local.error), local.doubt)
     floors = np.maximum(step, local.usual), np.maximum(step * math.sqrt(3.0), local.most)
     usual, most = (_times(steep, np.where(size > 0, np.maximum(size, floor), 0.0)) for floor in floors)

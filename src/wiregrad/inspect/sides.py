@@ -24,12 +24,12 @@ class Side:
     """
 
     def __init__(self, circuit: Circuit, order: Sequence[int], shared: frozenset[str]) -> None:
-        self.circuit, self.order, self.size = circuit, order, circuit.size
-        rows, constants, place = (
-            list(circuit.rows()),
-            circuit.constants(),
-            dict(zip(order, range(len(order)), strict=True)),
-        )
+        self.circuit = circuit
+        self.order = order
+        self.size = circuit.size
+        rows = list(circuit.rows())
+        constants = circuit.constants()
+        place = dict(zip(order, range(len(order)), strict=True))
         self.sources = [[place[source] for source in rows[node].sources] for node in order]
         self.outputs = [place[node] for node in circuit.columns.outputs.tolist()]
         self.inputs = [place[node] for node in circuit.input_indices()]
@@ -86,7 +86,8 @@ def _alone(circuit: Circuit, row: Row, constants: Mapping[int, Any], shared: fro
     """Return what a node is, whatever it reads."""
     kind = name = None
     if row.op is INPUT:
-        kind, name = circuit.type_of(row.node), circuit.name_of(row.node)
+        kind = circuit.type_of(row.node)
+        name = circuit.name_of(row.node)
     value = bits(constants[row.node]) if row.node in constants else None
     settings = own_code(row.op) if row.op.per_call else row.op.settings
     return row.op.name, settings, row.mode, len(row.sources), kind, name if name in shared else None, value

@@ -73,7 +73,8 @@ def _backward(run: Run, node: Node) -> Iterator[Step]:
 
 
 def _merge(node: Node, returned: Sequence[RunWire], total: Any) -> Step:
-    parts, origins = tuple(wire.sent for wire in returned), tuple(wire.reader for wire in returned)
+    parts = tuple(wire.sent for wire in returned)
+    origins = tuple(wire.reader for wire in returned)
     sentence = (
         f"{node.name} adds what came back from {in_words(origins)}: {' + '.join(map(operand, parts))} = {number(total)}"
     )

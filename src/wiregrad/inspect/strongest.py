@@ -21,7 +21,8 @@ class Strongest:
     """Follows the largest contributions from nodes to the output."""
 
     def __init__(self, wiring: Wiring) -> None:
-        self.wiring, self.run = wiring, wiring.run
+        self.wiring = wiring
+        self.run = wiring.run
         self._best: dict[int, Wire | None] = {}
 
     def path(self, node: int) -> list[Wire]:
@@ -57,7 +58,8 @@ class Strongest:
 
     def join(self, one: int, two: int) -> int:
         """Return the node at which the paths that carry most from two nodes meet; the first one if they do not."""
-        first, second = one, two
+        first = one
+        second = two
         while first != second:
             # Readers stand behind what they read, so the node that is behind cannot lie on the other's way here.
             best = self._next(min(first, second))

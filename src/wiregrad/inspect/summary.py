@@ -181,7 +181,8 @@ def gradients_of(run: Run, nodes: Iterable[int]) -> Iterator[Present]:
     singles: list[Any] = []
     absent = 0
     for node in nodes:
-        flow, shape = run.flows[node], run.circuit.type_of(node).shape
+        flow = run.flows[node]
+        shape = run.circuit.type_of(node).shape
         if flow is None:
             absent += math.prod(shape)
         elif not shape and type(flow) is not Masked:

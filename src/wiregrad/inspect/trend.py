@@ -96,7 +96,8 @@ def trend(layers: Sequence[Layer], *, all_of: bool) -> Iterator[Finding]:
     told = [layer for layer in layers if layer.rms > 0]
     if len(told) < 2:
         return
-    fall, rise = _steepest(told, max), _steepest(told, min)
+    fall = _steepest(told, max)
+    rise = _steepest(told, min)
     quiet = True
     for kind, (first, layer) in (("vanishes", fall), ("explodes", rise)):
         ratio = quotient(told[layer].rms, told[first].rms)
@@ -104,7 +105,8 @@ def trend(layers: Sequence[Layer], *, all_of: bool) -> Iterator[Finding]:
             quiet = False
             yield Finding(kind, told[layer].name, ratio, _trend_words(kind, told[first : layer + 1], ratio))
     if quiet:
-        low, high = min(told, key=lambda layer: layer.rms), max(told, key=lambda layer: layer.rms)
+        low = min(told, key=lambda layer: layer.rms)
+        high = max(told, key=lambda layer: layer.rms)
         where = "" if all_of else f"from {told[0].name} back, "
         where += "" if low.whole and high.whole else "without the output itself, "
         words = f"{where}sizes stay between {brief(low.rms)} and {brief(high.rms)}: nothing vanishes or explodes"
@@ -113,11 +115,13 @@ def trend(layers: Sequence[Layer], *, all_of: bool) -> Iterator[Finding]:
 
 def _steepest(told: Sequence[Layer], extreme: Callable[[float, float], float]) -> tuple[int, int]:
     """Return two layers, the later of which is farthest from the extreme before it, and where that extreme was."""
-    best, at = (0, 0), 0
+    best = (0, 0)
+    at = 0
     for k, layer in enumerate(told):
         if extreme(layer.rms, told[at].rms) == layer.rms:
             at = k
-        far, before = quotient(layer.rms, told[at].rms), quotient(told[best[1]].rms, told[best[0]].rms)
+        far = quotient(layer.rms, told[at].rms)
+        before = quotient(told[best[1]].rms, told[best[0]].rms)
         if extreme(far, before) == before != far:
             best = (at, k)
     return best
@@ -140,7 +144,8 @@ def times(one: float, two: float) -> str:
 
 def _trend_words(kind: str, told: Sequence[Layer], ratio: float) -> str:
     """Say how far the gradient went from the first of some layers to the last, and where it went fastest."""
-    first, layer = told[0], told[-1]
+    first = told[0]
+    layer = told[-1]
     how = f"{times(layer.rms, first.rms)} larger" if ratio > 1 else f"{times(first.rms, layer.rms)} smaller"
     words = f"the gradient {kind}: {_at(first)} but {_at(layer)}, {how}"
     pairs = list(pairwise(told))

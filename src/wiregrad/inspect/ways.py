@@ -31,14 +31,17 @@ class Way:
     """The nodes between a node and the output, the last one first."""
 
     def __init__(self, run: Run, target: int) -> None:
-        self.run, self.target, self.root = run, target, run.circuit.root()
+        self.run = run
+        self.target = target
+        self.root = run.circuit.root()
         self.inside = bytearray(run.circuit.size)
         self.rows = self._rows()
         self.splitters = {row.node for row in self.rows if row.op.pattern is Pattern.MERGE}
         self._starts = run.circuit.columns.starts.tolist()
 
     def _rows(self) -> list[Row]:
-        ahead, reached = bytearray(len(self.inside)), list[Row]()
+        ahead = bytearray(len(self.inside))
+        reached = list[Row]()
         ahead[self.target] = 1
         for row in self.run.circuit.rows():
             if self.target < row.node <= self.root and any(ahead[source] for source in row.sources):
@@ -220,7 +223,8 @@ class Search:
             for slot in self.way.slots(row) if held else ():
                 if self.way.is_live(row, slot):
                     assert held is not None
-                    sent, source = held.times(factor(row, slot)), row.sources[slot]
+                    sent = held.times(factor(row, slot))
+                    source = row.sources[slot]
                     sums[source] = sums[source].plus(sent) if source in sums else sent
         return sums.get(self.way.target, Scaled.of(0.0))
 
@@ -243,7 +247,8 @@ class Numbers(Search):
 
     def send(self, row: Row, slot: int, held: Sequence[Found]) -> list[Found]:
         """Return the products with the factor of the wire."""
-        scaled, node = self.factors[row.node, slot], row.node
+        scaled = self.factors[row.node, slot]
+        node = row.node
         (mantissa, exponent), factor, found = scaled, float(scaled), list[Found]()
         # `Scaled.times` and `Scaled.rank` written out: this is where the time goes.
         for link, (m, e) in held:
@@ -310,9 +315,11 @@ class Arrays(Search):
 
     def _sent(self, row: Row, slot: int, flow: _Flow) -> _Flow | None:
         if is_foreign(row.op) and row.node in self._alone:
-            sent, exponent = self.way.sent(row, slot), 0
+            sent = self.way.sent(row, slot)
+            exponent = 0
         else:
-            sent, exponent = self.way.pull(row, slot, flow.value), flow.exponent
+            sent = self.way.pull(row, slot, flow.value)
+            exponent = flow.exponent
         if sent is None or (type(sent) is Masked and not np.any(sent.mask)):
             return None
         length = _norm(sent, self.way.shape(row.sources[slot]))
@@ -327,19 +334,22 @@ class Arrays(Search):
 
     def contribution(self, flow: _Flow) -> Any:
         """Return a flow in the shape of the node."""
-        shape, value = self.way.shape(self.way.target), settle(_shifted(flow.value, flow.exponent))
+        shape = self.way.shape(self.way.target)
+        value = settle(_shifted(flow.value, flow.exponent))
         return np.broadcast_to(value, shape).copy() if shape else plain(value)
 
     def gain(self, row: Row, slot: int) -> Scaled:
         """Return how much the norm of the whole gradient grew along a wire, which another flow need not do."""
-        sent, upstream = self.way.sent(row, slot), self.way.run.flows[row.node]
+        sent = self.way.sent(row, slot)
+        upstream = self.way.run.flows[row.node]
         arrived = _norm(upstream, self.way.shape(row.node))
         if not arrived and is_foreign(row.op):
             return ONE
         if not arrived:
             # What arrived is 0, which says nothing of the wire: another flow does.
             upstream = np.ones(self.way.shape(row.node), self.way.run.values[row.node].dtype)[()]
-            sent, arrived = self.way.pull(row, slot, upstream), math.sqrt(max(1, upstream.size))
+            sent = self.way.pull(row, slot, upstream)
+            arrived = math.sqrt(max(1, upstream.size))
         left = 0.0 if sent is None else _norm(sent, self.way.shape(row.sources[slot]))
         return Scaled.of(left).over(Scaled.of(arrived))
 

@@ -56,7 +56,8 @@ class Measured:
         """Return the nodes of users' own code on which a node depends, by gradient or not."""
         if not any(is_foreign(row.op) for row in self.circuit.rows()):
             return []
-        behind, found = {node}, []
+        behind = {node}
+        found = []
         for row in self.circuit.rows(backward=True):
             if row.node in behind:
                 behind.update(row.sources)
@@ -134,7 +135,8 @@ def _of_sum(op: Op, xs: Sequence[Any], y: Any) -> tuple[Any, Any]:
     sums, squares = (_compute(op, [x**k if _floats(x) else x for x in shares], y) for k in (1, 2))
     if sums is None or squares is None:
         return 0.0, 0.0
-    eps, scale = float(np.finfo(np.asarray(y).dtype).eps), math.prod(sizes)
+    eps = float(np.finfo(np.asarray(y).dtype).eps)
+    scale = math.prod(sizes)
     usual = np.maximum(np.abs(y), np.sqrt(levels * np.abs(squares)) * scale) * eps / math.sqrt(12.0)
     most = (1.0 + levels) * np.abs(sums) * scale * eps / 2.0
     kept = (levels > 0) & np.isfinite(usual) & np.isfinite(most)
@@ -181,9 +183,11 @@ def _sum_of_many(x: Any, total: Any, axes: tuple[int, ...]) -> Any:
     while high.shape[-1] > 1:
         if high.shape[-1] % 2:
             high, low = (np.concatenate([k, np.zeros_like(k[..., :1])], -1) for k in (high, low))
-        a, b = high[..., ::2], high[..., 1::2]
+        a = high[..., ::2]
+        b = high[..., 1::2]
         y = a + b
-        high, low = y, low[..., ::2] + low[..., 1::2] + _two_sum_rest(a, b, y)
+        high = y
+        low = low[..., ::2] + low[..., 1::2] + _two_sum_rest(a, b, y)
     found = (high + low).reshape(np.shape(total)) if high.shape[-1] else total
     return np.where(np.isfinite(found), found, total)
 
@@ -218,7 +222,8 @@ def _is_flat(row: Row, values: Sequence[Any]) -> bool:
     """Return whether an op is so flat at its inputs that its value may look exact and is not, as cos(1e-12) = 1."""
     if not isinstance(row.op, Elementwise):
         return False
-    xs, y = [values[source] for source in row.sources], values[row.node]
+    xs = [values[source] for source in row.sources]
+    y = values[row.node]
     slopes = [settle(row.op.local(slot, xs, y, row.mode)) for slot in range(len(xs))]
     moves = [np.abs(slope * x) >= 1e-3 * np.abs(y) for slope, x in zip(slopes, xs, strict=True)]
     return not np.all(np.logical_or.reduce(np.broadcast_arrays(*moves)))

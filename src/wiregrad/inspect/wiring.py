@@ -25,7 +25,8 @@ class Wiring:
     """The nodes, wires and numbers of a run."""
 
     def __init__(self, run: Run) -> None:
-        self.run, self.circuit = run, run.circuit
+        self.run = run
+        self.circuit = run.circuit
         self.rows = list(run.circuit.rows())
         self.root = run.circuit.root()
         self._starts = run.circuit.columns.starts.tolist()
@@ -66,7 +67,8 @@ class Wiring:
         """Return what went into some inputs of a node, as `h = 0, low = 2`; what has no name goes by the input's."""
         texts = []
         for slot in slots:
-            source, op = self.rows[node].sources[slot], self.rows[node].op
+            source = self.rows[node].sources[slot]
+            op = self.rows[node].op
             name = op.input_name(slot) if self._is_nameless(source) else self.circuit.name_of(source)
             texts.append(f"{name} = {shown(self.run.values[source])}")
         return ", ".join(dict.fromkeys(texts))

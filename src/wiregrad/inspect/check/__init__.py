@@ -64,7 +64,8 @@ def check(
     kwargs = dict(kwargs or {})
     with np.errstate(all="ignore"), unchecked():
         if isinstance(f, Circuit):
-            circuit, inputs = f, bind(f, args, kwargs)
+            circuit = f
+            inputs = bind(f, args, kwargs)
             evaluate_checked(circuit, inputs)
             function = Function(partial(_replayed, f), inputs, {}, circuit, inputs)
         else:
@@ -80,7 +81,8 @@ def check(
 
 def _replayed(circuit: Circuit, *inputs: Any) -> Any:
     """Run a circuit on whatever its inputs are, values too; returns its outputs."""
-    given, found = iter(inputs), list[Any]()
+    given = iter(inputs)
+    found = list[Any]()
     for row in circuit.rows():
         if row.op is CONSTANT:
             found.append(circuit.constant_of(row.node))
@@ -336,7 +338,8 @@ class _Rule:
     @classmethod
     def of(cls, site: _Site, slot: int) -> _Rule | str:
         """Record the rule; returns the reason if that is not possible."""
-        wire, moving = site.wire(slot), site.slots
+        wire = site.wire(slot)
+        moving = site.slots
         g = wire.like_y(random_like(np.random.default_rng(1), wire.y))
         given = (g, *(site.xs[k] for k in moving))
 
@@ -368,7 +371,8 @@ class _Rule:
 
     def sites(self) -> Iterator[_Site]:
         """Return the nodes that the rule is made of."""
-        values, active = evaluate(self.circuit, self.inputs), self.circuit.active()
+        values = evaluate(self.circuit, self.inputs)
+        active = self.circuit.active()
         for row in self.circuit.rows():
             if active[row.node] and row.sources and not isinstance(row.op, Blocking):
                 site = _Site(self.circuit, row, values, active)

@@ -69,7 +69,8 @@ def direction(rng: np.random.Generator, x: Any) -> Any:
     >>> direction(np.random.default_rng(0), np.zeros(2)).shape
     (2,)
     """
-    shape, size = np.shape(x), np.abs(np.where(np.isfinite(x), x, 0.0))
+    shape = np.shape(x)
+    size = np.abs(np.where(np.isfinite(x), x, 0.0))
     typical = float(np.sqrt(np.mean(size**2))) if np.size(x) else 0.0
     typical = typical or 1.0
     step = rng.normal(size=shape) + (1j * rng.normal(size=shape) if np.iscomplexobj(x) else 0.0)
@@ -80,7 +81,8 @@ class _Array:
     """An op on whole arrays along directions of one of its inputs."""
 
     def __init__(self, wire: Wire) -> None:
-        self.wire, self.xs = wire, [wide(x) for x in wire.xs]
+        self.wire = wire
+        self.xs = [wide(x) for x in wire.xs]
         self.rough = precision(*wire.xs, wire.y)
         rng = np.random.default_rng(0)
         self.seed = direction(rng, self.xs[wire.slot])

@@ -45,7 +45,8 @@ class Elements:
     @classmethod
     def of(cls, wire: Wire) -> Elements:
         """Pick elements evenly."""
-        shape, size = np.shape(wire.y), int(np.size(wire.y))
+        shape = np.shape(wire.y)
+        size = int(np.size(wire.y))
         picks = np.unique(np.linspace(0, size - 1, min(size, SAMPLED)).astype(np.intp))
         rows = [np.ravel(np.broadcast_to(x, shape))[picks] for x in wire.xs]
         return cls(wire, picks, [wide(row) for row in rows], np.ravel(wire.y)[picks])
@@ -62,7 +63,8 @@ class Elements:
 
     def way(self, unit: complex, scale: Any, first: float) -> Way:
         """Return values, divided by how far each element moves: slopes per unit then, whatever the scale."""
-        slot, real = self.wire.slot, np.iscomplexobj(self.y)
+        slot = self.wire.slot
+        real = np.iscomplexobj(self.y)
 
         def at(h: float) -> Numbers:
             step = h * scale * (unit if np.iscomplexobj(self.xs[slot]) else 1.0)
@@ -78,7 +80,8 @@ class Elements:
 
     def rule(self, unit: complex) -> Numbers:
         """Return the slopes along a unit by the reverse rule, then by the forward rule."""
-        wire, shape = self.wire, np.shape(self.wire.y)
+        wire = self.wire
+        shape = np.shape(self.wire.y)
         parts = (1.0, 1j) if np.iscomplexobj(self.y) else (1.0,)
         pulled = [np.ravel(wire.pulled(wire.like_y(np.full(shape, 2.0 * part)))) / 2.0 for part in parts]
         back = np.stack([(np.conjugate(p[self.picks]) * unit).real for p in pulled], -1).ravel()
@@ -88,7 +91,8 @@ class Elements:
 
     def exact(self) -> Estimate | None:
         """Return the slopes by a complex step, where the op allows one."""
-        op, slot = self.wire.op, self.wire.slot
+        op = self.wire.op
+        slot = self.wire.slot
         if not getattr(op, "analytic", False) or any(np.asarray(x).dtype.kind != "f" for x in self.xs):
             return None
         h = 1e-30 * np.maximum(np.abs(self.xs[slot]), 1.0)
@@ -130,8 +134,10 @@ def check_elements(wire: Wire) -> Outcome:
 
 def _check_unit(elements: Elements, unit: complex) -> Outcome:
     """Compare all slopes along one unit."""
-    wire, x = elements.wire, np.abs(elements.xs[elements.wire.slot])
-    near, one = 2.0 ** np.floor(np.log2(np.where((x > 0.0) & np.isfinite(x), x, 1.0))), np.ones_like(x)
+    wire = elements.wire
+    x = np.abs(elements.xs[elements.wire.slot])
+    near = 2.0 ** np.floor(np.log2(np.where((x > 0.0) & np.isfinite(x), x, 1.0)))
+    one = np.ones_like(x)
     far = np.maximum(near, one)
     wide_steps = ((near, 2.0**-3), (far, 2.0**-4), (one, 2.0**-3))
     steps = (*wide_steps, (near, 2.0**-10), (far, 2.0**-11), (one, 2.0**-10), (far, 2.0**-17))
@@ -150,7 +156,8 @@ def _check_unit(elements: Elements, unit: complex) -> Outcome:
 
 
 def _elements_outcome(elements: Elements, comparison: Comparison, smooth: Any, unit: complex) -> Outcome:
-    count, width = len(elements.picks), 2 if np.iscomplexobj(elements.y) else 1
+    count = len(elements.picks)
+    width = 2 if np.iscomplexobj(elements.y) else 1
     state = np.where(
         (comparison.state == UNDECIDED) & ~np.tile(np.repeat(smooth, width), 2), KINK, comparison.state
     ).astype(np.int8)

@@ -94,7 +94,8 @@ def measure(way: Way, enough: float = 1e-9) -> Estimate:
     >>> bool(abs(found.value[0] - np.cos(1.0)) < 1e-9)
     True
     """
-    value, error = np.full(way.noise.shape, np.nan), np.full(way.noise.shape, np.inf)
+    value = np.full(way.noise.shape, np.nan)
+    error = np.full(way.noise.shape, np.inf)
     above: list[Numbers] = []
     for level in range(LEVELS):
         h = way.first / 2.0**level
@@ -104,7 +105,8 @@ def measure(way: Way, enough: float = 1e-9) -> Estimate:
             off = np.maximum(np.abs(row[-1] - row[-2]), np.abs(row[-1] - upper))
             off = np.maximum(off, 2.0 * way.noise / h)
             better = off < error
-            value, error = np.where(better, row[-1], value), np.where(better, off, error)
+            value = np.where(better, row[-1], value)
+            error = np.where(better, off, error)
         above = row
         if level > 1 and np.all(error <= enough * np.abs(value)):
             break
@@ -193,7 +195,8 @@ def _accused(
     off = np.abs(rule - value)
     size = np.maximum(np.abs(rule), np.abs(value))
     clear: NDArray[np.bool_] = (off > 10.0 * error) & (off > 10.0 * (relative * size + floor + SMALLEST))
-    witnesses, contradicted = np.zeros(rule.shape, int), np.zeros(rule.shape, np.bool_)
+    witnesses = np.zeros(rule.shape, int)
+    contradicted = np.zeros(rule.shape, np.bool_)
     for estimate in found:
         exact = estimate.error <= 0.1 * off
         witnesses += exact

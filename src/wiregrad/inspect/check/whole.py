@@ -92,7 +92,9 @@ class Function:
     def __init__(
         self, f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], circuit: Circuit, inputs: list[Any]
     ) -> None:
-        self.f, self.circuit, self.inputs = f, circuit, inputs
+        self.f = f
+        self.circuit = circuit
+        self.inputs = inputs
         self.leaves, self.tree = flatten((tuple(args), kwargs))
         self.values = evaluate(circuit, inputs)
         rng = np.random.default_rng(2)
@@ -156,13 +158,15 @@ class Function:
 
     def repeats(self) -> bool:
         """Return whether the function does again what it did when it was traced."""
-        again, first = self.at(0.0), self.held(0.0, {})
+        again = self.at(0.0)
+        first = self.held(0.0, {})
         return bool(np.allclose(again, first, rtol=1e-3 if self.narrow else 1e-9, atol=0.0, equal_nan=True))
 
     def held(self, h: float, still: dict[int, Any]) -> Numbers:
         """Run the circuit with some nodes held still."""
         values: list[Any] = []
-        given, constants = iter(self.inputs_at(h)), self.circuit.constants()
+        given = iter(self.inputs_at(h))
+        constants = self.circuit.constants()
         with np.errstate(all="ignore"):
             for row in self.circuit.rows():
                 if row.node in still:
@@ -283,7 +287,9 @@ def check_whole(function: Function, *, wrong: bool, doubtful: bool) -> tuple[Who
         reason = function.refused or "the function gives another value when it is run again"
         return Whole(np.nan, np.nan, np.inf, None, reason), []
     found = function.compare(function.at)
-    rule, numeric, error = float(found.rule[0]), float(found.numeric[0]), float(found.error[0])
+    rule = float(found.rule[0])
+    numeric = float(found.numeric[0])
+    error = float(found.error[0])
     if found.state[0] == RIGHT:
         return Whole(rule, numeric, error, True), []
     apart = found.state[0] == WRONG or abs(rule - numeric) > 3.0 * error

@@ -94,9 +94,11 @@ class Flight(Report):
             check_count("groups, if it is no function,", groups, 1)
         if not (on_event is None or on_event == "raise" or callable(on_event)):
             raise InputError(f"on_event is a function of the event, or 'raise'; got {shown(on_event)}")
-        self.capacity, self.keep = check_count("capacity", capacity, 2), check_count("keep", keep, 0)
+        self.capacity = check_count("capacity", capacity, 2)
+        self.keep = check_count("keep", keep, 0)
         self._on_event = on_event
-        self._judge, self._gauge = Judge(_limits(limits)), Gauge(groups)
+        self._judge = Judge(_limits(limits))
+        self._gauge = Gauge(groups)
         self._history = History(capacity, view.FIRST)
         self._events: list[Event] = []
         self._kept: deque[Snapshot] = deque(maxlen=keep + 1)
@@ -184,7 +186,8 @@ class Flight(Report):
         return self._record(self._history.record_at(at))
 
     def _record(self, k: int) -> Record:
-        history, starts = self._history, self._history.starts()
+        history = self._history
+        starts = self._history.starts()
         groups = {name: _group_record(history, k, g) for g, name in enumerate(self.groups)}
         lost = round(history.sum(k, view.LOST))
         return Record(int(starts[k]), int(starts[k + 1]) - 1, history.band(k, view.LOSS), lost, groups)

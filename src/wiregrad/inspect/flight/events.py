@@ -256,7 +256,8 @@ class Judge:
         return faded and self._course.settled
 
     def _size_signs(self, name: str, g: Tally, absent: int, done: bool) -> Iterator[Sign]:
-        usual, whose = self._early_median(f"/{name}", g.rms), f"the gradient of {name}"
+        usual = self._early_median(f"/{name}", g.rms)
+        whose = f"the gradient of {name}"
         yield from self._explosion("gradient", name, g.rms, usual, whose)
         nothing = g.high == 0.0 and not g.nonfinite
         if nothing or g.rms <= self.limits.vanish * usual:
@@ -277,7 +278,8 @@ class Judge:
 
     def _early_median(self, key: str, size: float) -> float:
         """Return the median of the first steps before this one, 0 while there are too few, and take this one in."""
-        usual, first = self._usual.get(key, 0.0), self._early.setdefault(key, [])
+        usual = self._usual.get(key, 0.0)
+        first = self._early.setdefault(key, [])
         # A step that is itself far off says nothing about what is usual.
         fair = not usual or self.limits.vanish * usual < size < self.limits.explode * usual
         if fair and len(first) < self.limits.early and 0.0 < size < math.inf:

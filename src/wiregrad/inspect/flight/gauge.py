@@ -78,7 +78,8 @@ class Gauge:
     def _look(
         self, structure: Structure, name: str, values: Mapping[Path, Any], slopes: Mapping[Path, Any] | None
     ) -> Seen:
-        gradient, absent = None, 0
+        gradient = None
+        absent = 0
         if slopes is not None:
             absent = structure.absent(name, slopes)
             parts = [tally(flat) for flat in structure.flat(name, slopes)]

@@ -52,12 +52,14 @@ class History:
 
     def __init__(self, capacity: int, width: int) -> None:
         self.capacity = min(capacity, max(FEWEST_RECORDS, MOST_NUMBERS // width))
-        self.stride, self.total = 1, 0
+        self.stride = 1
+        self.total = 0
         self._filled = 0
         self._steps: NDArray[np.int64] = np.zeros(0, np.int64)
         shape = (0, width)
         self._low, self._mean, self._high, self._seen = (np.zeros(shape) for _ in range(4))
-        self._first, self._last = np.full(width, np.nan), np.full(width, np.nan)
+        self._first = np.full(width, np.nan)
+        self._last = np.full(width, np.nan)
 
     def __len__(self) -> int:
         return self._filled

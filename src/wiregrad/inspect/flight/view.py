@@ -63,7 +63,8 @@ def spark(numbers: Sequence[float]) -> str:
     log = all(x > 0 for x in numbers if math.isfinite(x))
     heights = [math.log(x) if log and math.isfinite(x) else x for x in numbers]
     told = [x for x in heights if math.isfinite(x)]
-    low, high = min(told, default=0.0), max(told, default=0.0)
+    low = min(told, default=0.0)
+    high = max(told, default=0.0)
     return "".join(SPARKS[round(7 * _share(x, low, high))] if math.isfinite(x) else "!" for x in heights)
 
 
@@ -73,7 +74,9 @@ def _share(x: float, low: float, high: float) -> float:
         return 0.0
     if math.isinf(high - low):
         # Halves, because the difference of two huge numbers is no number.
-        x, low, high = x / 2, low / 2, high / 2
+        x = x / 2
+        low = low / 2
+        high = high / 2
     return (x - low) / (high - low)
 
 

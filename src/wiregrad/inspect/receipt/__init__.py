@@ -87,7 +87,8 @@ def _points(circuit: Circuit, points: Any, rng: np.random.Generator) -> list[lis
 
 def _possible(circuit: Circuit, table: Sequence[list[Any]]) -> list[list[Any]]:
     """Return the points at which the circuit has a value and gradients; a matrix, for one, may have no inverse."""
-    found, reason = list[list[Any]](), ""
+    found = list[list[Any]]()
+    reason = ""
     for inputs in table:
         try:
             interpreter.run_all(circuit, inputs)
@@ -124,7 +125,9 @@ def _alone(
 
 def _op(use: Use, k: int, case: Case, trials: Sequence[Trial]) -> OpDifference:
     """Return how far an op alone is off in each language."""
-    values, slopes, fits = dict[str, float](), dict[str, float](), True
+    values = dict[str, float]()
+    slopes = dict[str, float]()
+    fits = True
     # The value of an op on numbers has no excuse; that of an op on arrays adds up many roundings.
     excused = 0 if not isinstance(use.op, Elementwise) else 1
     for trial in trials:
@@ -157,7 +160,10 @@ def _results(k: int, case: Case, trials: Sequence[Trial], named: bool) -> Iterat
 
 
 def _result(name: str, case: Case, found: Mapping[str, Any], result: int) -> ResultDifference:
-    steps, ratios, fits, shaken = dict[str, float](), dict[str, float](), dict[str, bool](), 0
+    steps = dict[str, float]()
+    ratios = dict[str, float]()
+    fits = dict[str, bool]()
+    shaken = 0
     for language, rows in found.items():
         if rows is None:
             continue

@@ -77,7 +77,8 @@ def circuit_of(use: Use) -> Circuit | None:
 
     A condition comes from a number that is more than 0, and gives 1 or 0.
     """
-    builder, given = Builder(finite=False), {slot: value for slot, value, _ in use.constants}
+    builder = Builder(finite=False)
+    given = {slot: value for slot, value, _ in use.constants}
     operands = [
         builder.place_constant(kind.dtype.type(given[slot]))
         if slot in given

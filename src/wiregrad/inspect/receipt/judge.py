@@ -50,13 +50,15 @@ def distances(found: Any, wanted: Any) -> Any:
     >>> distances([1.0, 5e-324], [1.0, -5e-324])
     array([0., 2.])
     """
-    one, two = np.asarray(found), np.asarray(wanted)
+    one = np.asarray(found)
+    two = np.asarray(wanted)
     if one.shape != two.shape:
         return np.inf
     if one.dtype.kind == "c" or two.dtype.kind == "c":
         return np.maximum(distances(one.real, two.real), distances(one.imag, two.imag))
     dtype = np.dtype(np.float32 if two.dtype == np.float32 else np.float64)
-    one, two = one.astype(dtype), two.astype(dtype)
+    one = one.astype(dtype)
+    two = two.astype(dtype)
     nan = np.isnan(one), np.isnan(two)
     steps = _steps(_place(one), _place(two))
     return np.where(nan[0] & nan[1], 0.0, np.where(nan[0] ^ nan[1], np.inf, steps))
@@ -92,7 +94,8 @@ class Point:
     """One point of a circuit: what the interpreter makes of it, and how far others may be off."""
 
     def __init__(self, circuit: Circuit, inputs: Sequence[Any]) -> None:
-        self.circuit, self.inputs = circuit, list(inputs)
+        self.circuit = circuit
+        self.inputs = list(inputs)
 
     @cached_property
     def run(self) -> Run:
@@ -142,7 +145,8 @@ class Point:
 
     @cached_property
     def _shaken(self) -> list[list[Any]]:
-        rng, found = np.random.default_rng(0), list[list[Any]]()
+        rng = np.random.default_rng(0)
+        found = list[list[Any]]()
         try:
             backward = backward_circuit(self.circuit) if self.circuit.inputs else None
             for _ in range(SHAKES):
@@ -158,7 +162,9 @@ class Point:
 
 def _shake(circuit: Circuit, inputs: Sequence[Any], rng: np.random.Generator) -> list[Any]:
     """Run forward with the result of every op that libraries compute differently moved by up to `ULPS` units."""
-    given, constants, values = iter(inputs), circuit.constants(), list[Any]()
+    given = iter(inputs)
+    constants = circuit.constants()
+    values = list[Any]()
     with np.errstate(all="ignore"):
         for row in circuit.rows():
             if not row.sources:
@@ -185,7 +191,8 @@ def _moved(y: Any, most: float, rng: np.random.Generator) -> Any:
 
 def _distance(found: Any, wanted: Any) -> float:
     """Return the length of a difference; inf where only one of them is a number, or both are different infinities."""
-    one, two = np.asarray(found), np.asarray(wanted)
+    one = np.asarray(found)
+    two = np.asarray(wanted)
     if one.shape != two.shape:
         return math.inf
     kind = np.result_type(one.dtype, two.dtype, np.float64)

@@ -84,7 +84,8 @@ def attempt(language: Language, cases: Sequence[Case]) -> Trial:
     tool = language.tool()
     if tool is None:
         return Trial(language.name, "", [None] * len(cases), [language.advice] * len(cases))
-    programs, refused = list[Program | None](), list[str]()
+    programs = list[Program | None]()
+    refused = list[str]()
     for k, case in enumerate(cases):
         try:
             programs.append(program_of(case, language.name, f"listing{k}"))
@@ -135,7 +136,8 @@ def _table(case: Case, program: Program) -> Any:
 
 def _ran_on_arrays(program: Program, case: Case) -> Rows:
     """Run a NumPy listing at points that are arrays, one by one."""
-    call, rows = defined(program), list[list[Any]]()
+    call = defined(program)
+    rows = list[list[Any]]()
     for point in case.points:
         try:
             with np.errstate(all="ignore"):
