@@ -17,5 +17,5 @@ def answer(question: str) -> Callable[..., Any]:
     >>> len(list(answer("steps")(wg.circuit("x * x").run(x=3.0))))
     5
     """
-    found: Callable[..., Any] = getattr(import_module(f"wiregrad.inspect.{question}"), question)
-    return found
+    function: Callable[..., Any] = getattr(import_module(f"wiregrad.inspect.{question}"), question)
+    return function

@@ -156,27 +156,27 @@ class _Telling:
     def origins(self) -> tuple[tuple[Origin, ...], tuple[Origin, ...]]:
         """Return what spoils something and what does not; faults of one op at one line are told as one."""
         groups: dict[Any, list[int]] = {}
-        for bit, found in enumerate(self.search.found):
-            meant = self.search.given >> bit & 1
+        for bit, located in enumerate(self.search.found):
+            written = self.search.given >> bit & 1
             spoils = bool(self.search.spoiled(bit))
-            if not spoils and found.fault is None and not np.any(is_nan(self.run.values[found.node])):
+            if not spoils and located.fault is None and not np.any(is_nan(self.run.values[located.node])):
                 # An infinity that was given and did no harm was meant.
                 continue
-            node = Node(self.circuit, found.node)
-            own = found.node if node.place is None else -1
-            groups.setdefault((meant, not spoils, node.op.title, node.place, found.phase, own), []).append(bit)
+            node = Node(self.circuit, located.node)
+            own = located.node if node.place is None else -1
+            groups.setdefault((written, not spoils, node.op.title, node.place, located.phase, own), []).append(bit)
         ordered = sorted(groups.items(), key=lambda item: item[0][:2])
-        told = [(key[1], self.origin(group, full=k < MOST)) for k, (key, group) in enumerate(ordered)]
-        return tuple(o for harmless, o in told if not harmless), tuple(o for harmless, o in told if harmless)
+        origins = [(key[1], self.origin(group, full=k < MOST)) for k, (key, group) in enumerate(ordered)]
+        return tuple(o for harmless, o in origins if not harmless), tuple(o for harmless, o in origins if harmless)
 
     def origin(self, group: Sequence[int], *, full: bool) -> Origin:
         """Return the faults of a group as one origin: the first of them, and what all of them spoil."""
         bit = group[0]
-        found = self.search.found[bit]
+        located = self.search.found[bit]
         spoils = list(dict.fromkeys(state for k in group[:MOST] for state in self.search.spoiled(k)))
-        told = self._told(bit, found)
+        origin = self._told(bit, located)
         return replace(
-            told,
+            origin,
             times=sum(self.search.times[k] for k in group),
             spoils=tuple(self._goal(*state) for state in spoils),
             chain=tuple(self._step(*state) for state in self._chain(bit)) if full and spoils else (),
@@ -185,48 +185,48 @@ class _Telling:
     def _chain(self, bit: int) -> list[State]:
         return self.search.chain(bit, self.search.spoiled(bit))
 
-    def _told(self, bit: int, found: Found) -> Origin:
-        node = Node(self.circuit, found.node)
-        fault = found.fault
+    def _told(self, bit: int, located: Found) -> Origin:
+        node = Node(self.circuit, located.node)
+        fault = located.fault
         nan = self.search.nans.get(bit)
-        names = [self.circuit.name_of(source) for source in self.circuit.sources_of(found.node)]
-        back = fault is not None and found.phase == "backward"
+        names = [self.circuit.name_of(source) for source in self.circuit.sources_of(located.node)]
+        back = fault is not None and located.phase == "backward"
         return Origin(
-            phase=found.phase,
+            phase=located.phase,
             node=node.name,
             op=node.op.title,
             place=node.place,
             group=node.group,
-            said=self._said(found),
+            said=self._said(located),
             inputs=() if fault is None else tuple(zip(names, (x for _, x in fault.inputs), strict=True)),
-            value=self.run.values[found.node] if fault is None else fault.sent if back else fault.value,
+            value=self.run.values[located.node] if fault is None else fault.sent if back else fault.value,
             factors=None if fault is None else fault.factors,
             index=() if fault is None else fault.index,
             wire=(node.name, fault.slot) if back and fault is not None else None,
-            branch=self._branch(found),
+            branch=self._branch(located),
             times=1,
             spoils=(),
             chain=(),
             nan_at="" if nan is None else f"{Node(self.circuit, nan)}{where(self.circuit, nan)}",
-            suggestion=self._suggestion(bit, found),
+            suggestion=self._suggestion(bit, located),
         )
 
-    def _said(self, found: Found) -> str:
-        node = Node(self.circuit, found.node)
-        if found.fault is not None:
-            return found.fault.sentence([self.circuit.name_of(k) for k in self.circuit.sources_of(found.node)])
-        if found.phase == "backward":
-            return f"the gradients that come back to {node.name} add up to {_worst(self.run.gradient(found.node))}"
+    def _said(self, located: Found) -> str:
+        node = Node(self.circuit, located.node)
+        if located.fault is not None:
+            return located.fault.sentence([self.circuit.name_of(k) for k in self.circuit.sources_of(located.node)])
+        if located.phase == "backward":
+            return f"the gradients that come back to {node.name} add up to {_worst(self.run.gradient(located.node))}"
         kind = {INPUT: "input", CONSTANT: "constant"}.get(node.op, "node")
-        reader = next((reader for reader, _ in self.run.readers_of(found.node)), None)
+        reader = next((reader for reader, _ in self.run.readers_of(located.node)), None)
         read = "" if reader is None else f", first read by {Node(self.circuit, reader)}{where(self.circuit, reader)}"
-        return f"the {kind} {node.name} is {_worst(self.run.values[found.node])} from the start{read}"
+        return f"the {kind} {node.name} is {_worst(self.run.values[located.node])} from the start{read}"
 
-    def _suggestion(self, bit: int, found: Found) -> str:
-        if found.fault is not None:
-            fault = found.node, self.around, found.fault
+    def _suggestion(self, bit: int, located: Found) -> str:
+        if located.fault is not None:
+            fault = located.node, self.around, located.fault
             return remedy(*fault, general=False) or self._masked(bit) or remedy(*fault)
-        if found.phase == "backward":
+        if located.phase == "backward":
             return "scale the output down, or look at which use sends so much: run.branches(name)"
         return "look at where this comes from: np.isfinite(x).all() before the call, np.nan_to_num, or leave it out"
 
@@ -240,14 +240,14 @@ class _Telling:
             fault = forward_fault(self.circuit.op_of(node), xs, self.run.values[node], only_nan=True)
         return "" if fault is None else remedy(node, self.around, fault)
 
-    def _branch(self, found: Found) -> str:
+    def _branch(self, located: Found) -> str:
         """Say which branch the line stands in or behind, and which use of its source a wire is."""
         parts = []
-        here = Node(self.circuit, found.node).place
+        here = Node(self.circuit, located.node).place
         steered = [
             c
             for c in self.circuit.certificates
-            if isinstance(c.outcome, bool) and c.place and here and c.node < found.node
+            if isinstance(c.outcome, bool) and c.place and here and c.node < located.node
         ]
         above = [
             c for c in steered if here and c.place and (c.place.file, True) == (here.file, c.place.line < here.line)
@@ -256,11 +256,11 @@ class _Telling:
             last = max(above, key=lambda c: c.place.line if c.place else 0)
             name = self.circuit.name_of(last.node)
             parts.append(f"behind the branch at {last.place}, where {name} came out {last.outcome}")
-        if found.phase == "backward" and found.fault is not None:
-            source = self.circuit.sources_of(found.node)[found.fault.slot]
+        if located.phase == "backward" and located.fault is not None:
+            source = self.circuit.sources_of(located.node)[located.fault.slot]
             uses = self.run.readers_of(source)
             if len(uses) > 1:
-                which = uses.index((found.node, found.fault.slot)) + 1
+                which = uses.index((located.node, located.fault.slot)) + 1
                 parts.append(f"use {which} of {len(uses)} of {self.circuit.name_of(source)}")
         return ", ".join(parts)
 

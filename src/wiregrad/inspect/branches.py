@@ -103,8 +103,8 @@ def branches(run: Run, name: str) -> Branches:
     with np.errstate(all="ignore"):
         uses = list(_uses(run, node))
         times = Counter(reader for reader, _, _ in uses)
-        found = [_branch(run, use, total, again=times[use[0]] > 1) for use in uses]
-    ordered = sorted(found, key=_order)
+        unordered = [_branch(run, use, total, again=times[use[0]] > 1) for use in uses]
+    ordered = sorted(unordered, key=_order)
     return Branches(run.circuit.name_of(node), plain(total), tuple(ordered))
 
 

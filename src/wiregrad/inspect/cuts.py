@@ -94,27 +94,27 @@ class _Walk:
 
     def passed(self) -> set[int]:
         """Return the nodes that were visited, and those computed from them that lead nowhere."""
-        found = set(self.masks)
-        front = list(found)
+        visited = set(self.masks)
+        front = list(visited)
         while front:
             for reader, _ in self.run.readers_of(front.pop()):
-                if not self.live[reader] and reader not in found:
-                    found.add(reader)
+                if not self.live[reader] and reader not in visited:
+                    visited.add(reader)
                     front.append(reader)
-        return found
+        return visited
 
     def _without_cancelled(self, node: int, mask: Any) -> Any:
         """Return a mask without the elements at which what the readers of a node send cancels."""
         uses = self.run.readers_of(node)
         if len(uses) < 2:
             return mask
-        moved: Any = False
+        cancelled: Any = False
         for wire in uses:
-            moved = moved | (mask & _nonzero(self.wiring.sent(wire), np.shape(mask)))
-        if not _some(moved):
+            cancelled = cancelled | (mask & _nonzero(self.wiring.sent(wire), np.shape(mask)))
+        if not _some(cancelled):
             return mask
-        self._note((node, None), "cancelling", moved, mask)
-        return _less(mask, moved)
+        self._note((node, None), "cancelling", cancelled, mask)
+        return _less(mask, cancelled)
 
     def _across(self, wire: Wire, mask: Any) -> Any:
         """Return which elements of its reader a wire moves; what ends on the wire is noted."""

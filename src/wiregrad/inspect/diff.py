@@ -94,10 +94,10 @@ def diff(one: Circuit | Run, two: Circuit | Run, rtol: float = 0.0, atol: float 
 
 
 def _tolerance(name: str, value: object) -> float:
-    found = as_float(value)
-    if found is None or not found >= 0.0:
+    tolerance = as_float(value)
+    if tolerance is None or not tolerance >= 0.0:
         raise InputError(f"{name} must be a number that is not negative; got {shown(value)}")
-    return float(found)
+    return float(tolerance)
 
 
 def _structure(one: Side, two: Side) -> Difference:
@@ -108,9 +108,9 @@ def _structure(one: Side, two: Side) -> Difference:
     rest = min(one.size, two.size) - same
     after = _common(one.alone[::-1], two.alone[::-1], rest)
     at = _Parting(one, two, same, after)
-    found = _parted(at)
+    difference = _parted(at)
     others = _other_outputs(at)
-    return replace(found, sentences=(*found.sentences, others)) if others else found
+    return replace(difference, sentences=(*difference.sentences, others)) if others else difference
 
 
 def _common(one: Sequence[Any], two: Sequence[Any], most: int | None = None) -> int:
@@ -127,8 +127,8 @@ def _same_nodes(one: Side, two: Side) -> Difference:
         if k < max(map(len, ends)):
             names = [[side.name(at) for at in end] for side, end in zip((one, two), ends, strict=True)]
             texts = [listed(name) or "none" for name in names]
-            said = "the outputs are others" if what == "outputs" else "the inputs come in another order"
-            sentence = f"the nodes are the same, and {said}: {texts[0]} and {texts[1]}"
+            change = "the outputs are others" if what == "outputs" else "the inputs come in another order"
+            sentence = f"the nodes are the same, and {change}: {texts[0]} and {texts[1]}"
             ones, twos = (name[k] if k < len(name) else None for name in names)
             return Difference("structure", what, ones, twos, sentences=(sentence,), renamed=renamed)
     steered = _steered_otherwise(one, two)
@@ -144,8 +144,8 @@ def _steered_otherwise(one: Side, two: Side) -> str:
     for which, side, own, other in (("first", one, first, second), ("second", two, second, first)):
         certificate = next((own[key] for key in own if key not in other), None)
         if certificate is not None:
-            said = certificates.describe(side.circuit, certificate)
-            return f"the nodes are the same, and only the {which} was traced where {said}"
+            steering = certificates.describe(side.circuit, certificate)
+            return f"the nodes are the same, and only the {which} was traced where {steering}"
     return ""
 
 
@@ -153,16 +153,19 @@ def _certified(side: Side) -> dict[tuple[int, bytes], Certificate]:
     """Return the certificates of a circuit by where the node stands among those that are compared, and its outcome."""
     position = {node: k for k, node in enumerate(side.order)}
     return {
-        (position.get(known.node, -1), np.asarray(certificates.expected(side.circuit, known)).tobytes()): known
-        for known in certificates.distinct(side.circuit)
+        (
+            position.get(certificate.node, -1),
+            np.asarray(certificates.expected(side.circuit, certificate)).tobytes(),
+        ): certificate
+        for certificate in certificates.distinct(side.circuit)
     }
 
 
 def _renamed(one: Side, two: Side, pairs: Iterable[tuple[int, int]]) -> dict[str, str]:
     """Return the nodes that have other names in the second circuit; one without a name has none to differ in."""
     names = one.circuit.columns.names.by_node(), two.circuit.columns.names.by_node()
-    given = ((names[0].get(one.order[a]), names[1].get(two.order[b])) for a, b in pairs)
-    return {a[0]: b[0] for a, b in given if a and b and list(a) != list(b) and a[0] != b[0]}
+    name_pairs = ((names[0].get(one.order[a]), names[1].get(two.order[b])) for a, b in pairs)
+    return {a[0]: b[0] for a, b in name_pairs if a and b and list(a) != list(b) and a[0] != b[0]}
 
 
 class _Parting(NamedTuple):
@@ -189,16 +192,16 @@ class _Parting(NamedTuple):
         """Return (node, slot, source) of the second circuit for the later wires that come from elsewhere."""
         shift = self.two.size - self.one.size
         start = self.one.size - self.after
-        found = []
+        wires = []
         for node in range(start, self.one.size):
             pairs = zip(self.one.sources[node], self.two.sources[node + shift], strict=True)
-            found += [(node + shift, slot, b) for slot, (a, b) in enumerate(pairs) if self.across(a) != b]
-        return found
+            wires += [(node + shift, slot, b) for slot, (a, b) in enumerate(pairs) if self.across(a) != b]
+        return wires
 
     def identities(self) -> tuple[list[int], list[int]]:
         """Return a number for each node of both, the same for nodes to which the same leads."""
-        known: dict[Any, int] = {}
-        return self.one.identities(known), self.two.identities(known)
+        numbers: dict[Any, int] = {}
+        return self.one.identities(numbers), self.two.identities(numbers)
 
     def renamed(self) -> dict[str, str]:
         """Return the nodes before and after the parting that have other names."""
@@ -215,8 +218,8 @@ def _other_outputs(at: _Parting) -> str:
     ids = at.identities()
     others = len(one) != len(two)
     for a, b in zip(one, two, strict=False) if not others else ():
-        known = ids[0][a] in ids[1] or ids[1][b] in ids[0]
-        others = others or (ids[0][a] != ids[1][b] if known else at.across(a) not in (None, b))
+        is_shared = ids[0][a] in ids[1] or ids[1][b] in ids[0]
+        others = others or (ids[0][a] != ids[1][b] if is_shared else at.across(a) not in (None, b))
     names = [listed([side.name(node) for node in ends]) or "none" for side, ends in ((at.one, one), (at.two, two))]
     return f"the outputs are others too: {names[0]} and {names[1]}" if others else ""
 
@@ -392,24 +395,26 @@ def _runs(one: Run, two: Run, numbers: _Numbers) -> Difference:
     structure = _structure(*sides)
     if not structure or structure.what in ("inputs", "certificates"):
         pairs = [_Pair(*nodes) for nodes in zip(sides[0].order, sides[1].order, strict=True)]
-        found = replace(_compared(one, two, pairs, pairs, numbers), renamed=structure.renamed)
+        difference = replace(_compared(one, two, pairs, pairs, numbers), renamed=structure.renamed)
         return (
-            replace(found, structure=structure, sentences=structure.sentences + found.sentences) if structure else found
+            replace(difference, structure=structure, sentences=structure.sentences + difference.sentences)
+            if structure
+            else difference
         )
     pairs = _named_by_both(one.circuit, two.circuit)
     # What merging does to the gradient of an inner node is no difference: only inputs mean the same in both.
     inputs = set(one.circuit.input_indices()), set(two.circuit.input_indices())
     ends = [pair for pair in pairs if pair.one in inputs[0] and pair.two in inputs[1]]
-    found = _compared(one, two, pairs, ends, numbers)
+    difference = _compared(one, two, pairs, ends, numbers)
     first = f"the circuits differ ({structure.sentences[0]}); what both name is compared"
-    return replace(found, sentences=(first, *found.sentences), structure=structure)
+    return replace(difference, sentences=(first, *difference.sentences), structure=structure)
 
 
 def _named_by_both(one: Circuit, two: Circuit) -> list[_Pair]:
     """Return the nodes that both circuits name, in the first one's order, and their outputs."""
-    found = {(node, other) for node, name in one.columns.names if (other := two.columns.names.find(name)) is not None}
-    found.update(zip(one.columns.outputs.tolist(), two.columns.outputs.tolist(), strict=False))
-    return [_Pair(*pair) for pair in sorted(found)]
+    named = {(node, other) for node, name in one.columns.names if (other := two.columns.names.find(name)) is not None}
+    named.update(zip(one.columns.outputs.tolist(), two.columns.outputs.tolist(), strict=False))
+    return [_Pair(*pair) for pair in sorted(named)]
 
 
 def _compared(one: Run, two: Run, pairs: Sequence[_Pair], moving: Sequence[_Pair], numbers: _Numbers) -> Difference:
@@ -417,9 +422,9 @@ def _compared(one: Run, two: Run, pairs: Sequence[_Pair], moving: Sequence[_Pair
     values = ((pair, numbers.gap(one.values[pair.one], two.values[pair.two])) for pair in pairs)
     gradients = ((pair, numbers.gap(one.gradient(pair.one), two.gradient(pair.two))) for pair in reversed(moving))
     for kind, gaps, count in (("value", values, len(pairs)), ("gradient", gradients, len(moving))):
-        found = [(pair, gap) for pair, gap in gaps if gap is not None]
-        if found:
-            (pair, gap), more = found[0], len(found)
+        differing = [(pair, gap) for pair, gap in gaps if gap is not None]
+        if differing:
+            (pair, gap), more = differing[0], len(differing)
             rest = f"of {counted(count, 'node')} {more} {'has' if more == 1 else 'have'} other {kind}s"
             return Difference(
                 kind=kind,

@@ -111,11 +111,11 @@ def explain(run: Run, name: str) -> Explanation:
     node = run.circuit.index(name)
     gradient = run.gradient(node)
     with np.errstate(all="ignore"):
-        found = _answer(run, node, kind_of(gradient))
-        causes = tuple(say() for say in found.causes[:MOST])
-    more = len(found.causes) - len(causes)
-    notes = (*found.notes, *_notes(gradient))
-    return Explanation(name, found.kind, plain(gradient), causes, found.path, notes, more)
+        draft = _answer(run, node, kind_of(gradient))
+        causes = tuple(say() for say in draft.causes[:MOST])
+    more = len(draft.causes) - len(causes)
+    notes = (*draft.notes, *_notes(gradient))
+    return Explanation(name, draft.kind, plain(gradient), causes, draft.path, notes, more)
 
 
 def kind_of(gradient: Any) -> str:
@@ -166,8 +166,8 @@ def _notes(gradient: Any) -> Iterator[str]:
         yield f"{np.sum(array == 0)} of its {array.size} elements are exactly 0"
 
 
-def _cause(wiring: Wiring, node: int, said: str) -> Cause:
-    return Cause(wiring.rows[node].op.title, wiring.circuit.name_of(node), wiring.place(node), said)
+def _cause(wiring: Wiring, node: int, sentence: str) -> Cause:
+    return Cause(wiring.rows[node].op.title, wiring.circuit.name_of(node), wiring.place(node), sentence)
 
 
 def _cancels(strongest: Strongest, node: int) -> Cause:
@@ -178,11 +178,11 @@ def _cancels(strongest: Strongest, node: int) -> Cause:
     parts = [f"{shown(wiring.sent(wire))} from {told(circuit, wire[0])}{where(circuit, wire[0])}" for wire in uses[:4]]
     more = f" and {len(uses) - 4} more" if len(uses) > 4 else ""
     join = strongest.join(uses[0][0], uses[1][0])
-    said = (
+    sentence = (
         f"what comes back to {circuit.name_of(node)} cancels: {', '.join(parts)}{more} add up to "
         f"{shown(wiring.run.gradient(node))}; the paths meet in {wiring.rows[join].op.title}"
     )
-    return _cause(wiring, join, said)
+    return _cause(wiring, join, sentence)
 
 
 class _Ended:
@@ -215,10 +215,10 @@ class _Ended:
         """Say that a node is one to which no gradient is ever sent."""
         what = what_it_is(self.circuit.type_of(self.node).dtype)
         name = self.wiring.operand(self.node)
-        said = f"{name} is {what}: only real and complex numbers have gradients"
+        sentence = f"{name} is {what}: only real and complex numbers have gradients"
         if not what:
-            said = f"no input moves {name}: gradients flow only to inputs and to what is computed from them"
-        return _cause(self.wiring, self.node, said)
+            sentence = f"no input moves {name}: gradients flow only to inputs and to what is computed from them"
+        return _cause(self.wiring, self.node, sentence)
 
     def _cuts(self, cuts: Iterable[Cut]) -> list[Callable[[], Cause]]:
         """Return the cuts, those of one op at one line together: a loop makes many nodes of one line."""
@@ -227,7 +227,7 @@ class _Ended:
             place = None if cut.slot is None else self.wiring.place(cut.node)
             key = cut.node if place is None else (self.wiring.rows[cut.node].op.title, place, cut.kind)
             alike.setdefault(key, []).append(cut)
-        return [partial(self._cut, found) for found in alike.values()]
+        return [partial(self._cut, group) for group in alike.values()]
 
     def _cut(self, alike: Sequence[Cut]) -> Cause:
         first = alike[0]
@@ -239,43 +239,43 @@ class _Ended:
 
     def _left(self, passed: Container[int], *, steered: bool) -> list[Callable[[], Cause]]:
         """Return where values that depend on the node left the recording as plain numbers."""
-        found = [k for k in self.circuit.certificates if k.node in passed]
-        wanted = [k for k in found if steered or not isinstance(k.outcome, bool)]
-        return [partial(self._escaped, certificate) for certificate in _by_line(wanted)]
+        escaped = [k for k in self.circuit.certificates if k.node in passed]
+        relevant = [k for k in escaped if steered or not isinstance(k.outcome, bool)]
+        return [partial(self._escaped, certificate) for certificate in _by_line(relevant)]
 
     def _escaped(self, certificate: Certificate) -> Cause:
         node = certificate.node
         op = self.wiring.rows[node].op.title
         name = self.circuit.name_of(node)
-        said = f"{name} ({op}) only steered Python: it came out {certificate.outcome}"
+        sentence = f"{name} ({op}) only steered Python: it came out {certificate.outcome}"
         if not isinstance(certificate.outcome, bool):
-            said = (
+            sentence = (
                 f"{name} ({op}) left the recording as a plain number (.item(), .data, an index or text): what was "
                 f"computed from it has no gradient; if that is meant, write wg.stop_gradient"
             )
-        return Cause(op, name, certificate.place or self.wiring.place(node), said)
+        return Cause(op, name, certificate.place or self.wiring.place(node), sentence)
 
     def _unused(self) -> list[Callable[[], Cause]]:
         """Say that nothing reads a node; a branch that was not taken may be why."""
         what = f"the {self.wiring.rows[self.node].op.title} {self.circuit.name_of(self.node)}"
-        said = f"no wire leads from {what} to the output: it is not used in what is computed"
+        sentence = f"no wire leads from {what} to the output: it is not used in what is computed"
         steered = [k for k in self.circuit.certificates if isinstance(k.outcome, bool)]
-        fact = partial(_cause, self.wiring, self.node, said)
+        fact = partial(_cause, self.wiring, self.node, sentence)
         return [fact, *(partial(self._branch, certificate) for certificate in _by_line(steered))]
 
     def _branch(self, certificate: Certificate) -> Cause:
         op = self.wiring.rows[certificate.node].op.title
         name = self.circuit.name_of(certificate.node)
-        said = f"perhaps it is used in a branch that was not taken: {op} came out {certificate.outcome}"
-        return Cause(op, name, certificate.place, said)
+        sentence = f"perhaps it is used in a branch that was not taken: {op} came out {certificate.outcome}"
+        return Cause(op, name, certificate.place, sentence)
 
 
 def _by_line(certificates: Iterable[Certificate]) -> Iterable[Certificate]:
     """Return the first of the certificates of each line: a loop steers many times."""
-    found: dict[Place | int, Certificate] = {}
+    first_by_line: dict[Place | int, Certificate] = {}
     for certificate in certificates:
-        found.setdefault(certificate.place or certificate.node, certificate)
-    return found.values()
+        first_by_line.setdefault(certificate.place or certificate.node, certificate)
+    return first_by_line.values()
 
 
 class _Carried:
@@ -341,9 +341,9 @@ class _Carried:
         why = why_small(self.wiring, wire, step.factor)
         spot = self.wiring.given(wire[0], [wire[1]])
         factor = number(step.factor)
-        said = f"{step.op} multiplies by {factor} at {spot}" + (f": {why}" if why else "")
+        sentence = f"{step.op} multiplies by {factor} at {spot}" + (f": {why}" if why else "")
         if len(members) > 1:
             total = number(math.prod(self.factors[k].factor for k in members))
             most_at = f"most at {spot}: {factor}" + (f", {why}" if why else "")
-            said = f"{step.op} multiplies {len(members)} times, by {total} in all, {most_at}"
-        return Cause(step.op, step.node, step.place, said)
+            sentence = f"{step.op} multiplies {len(members)} times, by {total} in all, {most_at}"
+        return Cause(step.op, step.node, step.place, sentence)

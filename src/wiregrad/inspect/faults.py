@@ -154,22 +154,22 @@ class Search:
 
     def chain(self, bit: int, goals: Sequence[State]) -> list[State]:
         """Return how a fault spread, step by step, to a gradient among the goals, or else to an output."""
-        found = self.found[bit]
-        start = (found.node, found.phase == "backward")
-        if found.phase == "backward" and found.fault is not None:
-            start = (self.circuit.sources_of(found.node)[found.fault.slot], True)
-        wanted = {goal for goal in goals if goal[1]} or set(goals)
-        came = {start: start}
+        located = self.found[bit]
+        start = (located.node, located.phase == "backward")
+        if located.phase == "backward" and located.fault is not None:
+            start = (self.circuit.sources_of(located.node)[located.fault.slot], True)
+        targets = {goal for goal in goals if goal[1]} or set(goals)
+        predecessors = {start: start}
         front = deque([start])
-        while front and front[0] not in wanted:
+        while front and front[0] not in targets:
             state = front.popleft()
             for following in self._spread(bit, *state):
-                if following not in came:
-                    came[following] = state
+                if following not in predecessors:
+                    predecessors[following] = state
                     front.append(following)
         steps = [front[0] if front else start]
-        while came[steps[-1]] != steps[-1]:
-            steps.append(came[steps[-1]])
+        while predecessors[steps[-1]] != steps[-1]:
+            steps.append(predecessors[steps[-1]])
         return steps[::-1]
 
     def _spread(self, bit: int, node: int, back: bool) -> Iterator[State]:
@@ -210,9 +210,9 @@ def is_spoiled(flow: Any) -> bool:
     return _any(bad(settle(flow)))
 
 
-def _any(found: Any) -> bool:
+def _any(flags: Any) -> bool:
     # Most are single numbers, for which NumPy takes its time.
-    return bool(found) if type(found) is np.bool_ else bool(found.any())
+    return bool(flags) if type(flags) is np.bool_ else bool(flags.any())
 
 
 def _hands_on(row: Row, slot: int, xs: Sequence[Any], y: Any) -> bool:

@@ -68,27 +68,27 @@ class Flow(Report):
     def lines(self) -> Iterator[str]:
         """Return a table of the layers, then what stands out."""
         yield f"gradient flow through {counted(len(self.layers), 'layer')}, from the output back; sizes are per number"
-        told = worth_showing(self.layers)
-        names = distinct([printable(layer.name) for layer in told], NAME)
+        visible = worth_showing(self.layers)
+        names = distinct([printable(layer.name) for layer in visible], NAME)
         width = max([5, *map(cells, names)])
         yield f"  {'layer':{width}}  {'numbers':>9}  {'rms':>8}  {'smallest':>8}  {'largest':>8}  zeros absent"
-        lengths = _lengths([layer.rms for layer in told])
-        for name, layer, length in zip(names, told, lengths, strict=True):
+        lengths = _lengths([layer.rms for layer in visible])
+        for name, layer, length in zip(names, visible, lengths, strict=True):
             yield f"  {name}{' ' * (width - cells(name))}  {_row(layer)}  {length}".rstrip()
-        yield from _left_out(self.layers, told)
+        yield from _left_out(self.layers, visible)
         yield from _not_compared(self.layers)
         yield from _said(self.findings)
 
     def to_svg(self, *, theme: str = "auto") -> str:
         """Return the flow as a bar chart on a log scale; `theme` is light, dark or auto."""
-        told = worth_showing(self.layers)
+        visible = worth_showing(self.layers)
         return bars(
-            [_bar(layer) for layer in told],
+            [_bar(layer) for layer in visible],
             title="Gradient flow, from the output (top) back to the inputs",
             description=str(self),
             axis="gradient, rms",
             other="values, rms",
-            notes=[*_left_out(self.layers, told), *_not_compared(self.layers), *_said(self.findings)],
+            notes=[*_left_out(self.layers, visible), *_not_compared(self.layers), *_said(self.findings)],
             theme=theme,
         )
 
@@ -114,14 +114,14 @@ def flow(run: Run, *, by: str = "group", depth: int | None = None) -> Flow:
     nodes = [node for node in moving(run) if ranks[node] >= 0]
     split = {"group": _by_group, "rank": _by_rank, "input": _by_input}[by](run.circuit, nodes, ranks, depth)
     order = sorted(split, key=lambda name: (name in split.apart, np.mean([ranks[node] for node in split[name]])))
-    found = tuple(_layer(run, name, split, ranks) for name in order)
+    layers = tuple(_layer(run, name, split, ranks) for name in order)
     idle = [run.circuit.name_of(node) for node in run.circuit.input_indices() if ranks[node] < 0]
-    own = [layer for layer in found if not layer.shared]
+    own = [layer for layer in layers if not layer.shared]
     compared = [*_compared(run, split, own, ranks)]
-    odd = [*findings(found)]
+    odd = [*findings(layers)]
     # Where a gradient is missing or spoilt, that the others are of one size is no comfort.
     going = [x for x in trend(compared, all_of=len(compared) == len(own)) if not odd or x.kind != "steady"]
-    return Flow(found, (*odd, *going, *unused(idle)))
+    return Flow(layers, (*odd, *going, *unused(idle)))
 
 
 def _compared(run: Run, split: Split, layers: Sequence[Layer], ranks: Sequence[int]) -> Iterator[Layer]:
@@ -188,21 +188,21 @@ def _shared(circuit: Circuit, layers: Mapping[str, Iterable[int]]) -> list[int]:
     """Return the inputs that are read in more than one layer, and parts and other shapes of inputs that are."""
     places = {node: name for name, nodes in layers.items() for node in nodes}
     readers = circuit.readers()
-    found = set[int]()
+    shared = set[int]()
     for node in reversed(_forms_of_inputs(circuit, places)):
         by = [reader for reader, _ in readers[node] if reader in places]
         # What is read only to make a shared node is shared like it.
-        if len({places[reader] for reader in by}) > 1 or (by and found.issuperset(by)):
-            found.add(node)
-    return sorted(found)
+        if len({places[reader] for reader in by}) > 1 or (by and shared.issuperset(by)):
+            shared.add(node)
+    return sorted(shared)
 
 
 def _forms_of_inputs(circuit: Circuit, places: Mapping[int, str]) -> list[int]:
     """Return the inputs and what only picks from one or lays it out otherwise, such as a slice or a transpose."""
     forms: dict[int, None] = {}
     for row in circuit.rows():
-        moved = isinstance(row.op, Linear) and len(row.sources) == 1 and row.sources[0] in forms
-        if row.node in places and (row.op is INPUT or moved):
+        rearranges = isinstance(row.op, Linear) and len(row.sources) == 1 and row.sources[0] in forms
+        if row.node in places and (row.op is INPUT or rearranges):
             forms[row.node] = None
     return list(forms)
 
@@ -230,13 +230,13 @@ def _by_group(circuit: Circuit, nodes: Sequence[int], ranks: Sequence[int], dept
 def _paths(circuit: Circuit, nodes: Iterable[int]) -> dict[int, tuple[str, ...]]:
     """Return the groups around each node; an input without any belongs where it is first read."""
     readers = circuit.readers()
-    found = {}
+    paths = {}
     for node in nodes:
         view = Node(circuit, node)
         if not view.group and view.op is INPUT and readers[node]:
             view = Node(circuit, readers[node][0][0])
-        found[node] = tuple(view.group.split("/")) if view.group else ()
-    return _own_paths(found)
+        paths[node] = tuple(view.group.split("/")) if view.group else ()
+    return _own_paths(paths)
 
 
 def _own_paths(paths: dict[int, tuple[str, ...]]) -> dict[int, tuple[str, ...]]:
@@ -262,26 +262,26 @@ def _by_rank(circuit: Circuit, nodes: Sequence[int], ranks: Sequence[int], _dept
 
 
 def _ranked(circuit: Circuit, nodes: Sequence[int], ranks: Sequence[int]) -> dict[str, list[int]]:
-    found = {}
+    layers = {}
     for members in _stretches(nodes, ranks, MOST_STRETCHES):
         alone = len(members) == 1 and not is_automatic(circuit.name_of(members[0]))
-        found[circuit.name_of(members[0]) if alone else _stretch_name(members, ranks)] = members
-    return found
+        layers[circuit.name_of(members[0]) if alone else _stretch_name(members, ranks)] = members
+    return layers
 
 
 def _by_input(circuit: Circuit, nodes: Sequence[int], ranks: Sequence[int], _depth: int | None) -> Split:
-    found = {circuit.name_of(node): [node] for node in nodes if Node(circuit, node).op is INPUT}
+    layers = {circuit.name_of(node): [node] for node in nodes if Node(circuit, node).op is INPUT}
     shared = map(circuit.name_of, _shared(circuit, _ranked(circuit, nodes, ranks)))
-    return Split(found, apart=found.keys() & set(shared))
+    return Split(layers, apart=layers.keys() & set(shared))
 
 
 def _stretches(nodes: Sequence[int], ranks: Sequence[int], most: int) -> list[list[int]]:
     """Cut nodes into at most so many stretches of equal distance from the output."""
     width = -(-(max(ranks, default=0) + 1) // most)
-    found: dict[int, list[int]] = defaultdict(list)
+    stretches: dict[int, list[int]] = defaultdict(list)
     for node in nodes:
-        found[ranks[node] // width].append(node)
-    return list(found.values())
+        stretches[ranks[node] // width].append(node)
+    return list(stretches.values())
 
 
 def _stretch_name(nodes: Sequence[int], ranks: Sequence[int]) -> str:
@@ -325,9 +325,9 @@ def worth_showing(layers: Sequence[Layer]) -> list[Layer]:
     return [layers[k] for k in sorted(chosen)]
 
 
-def _left_out(layers: Sequence[Layer], told: Sequence[Layer]) -> Iterator[str]:
+def _left_out(layers: Sequence[Layer], visible: Sequence[Layer]) -> Iterator[str]:
     """Say what is not shown of some layers."""
-    shown_names = {layer.name for layer in told}
+    shown_names = {layer.name for layer in visible}
     rest = [layer for layer in layers if layer.name not in shown_names]
     if not rest:
         return
@@ -347,10 +347,10 @@ def _not_compared(layers: Sequence[Layer]) -> Iterator[str]:
         yield f"not compared, because several layers read the same input: {listed(shared)}"
 
 
-def _said(found: Sequence[Finding]) -> Iterator[str]:
+def _said(all_findings: Sequence[Finding]) -> Iterator[str]:
     """Say what was found; of very many things of one kind the first."""
     seen: dict[str, int] = {}
-    for finding in found:
+    for finding in all_findings:
         seen[finding.kind] = seen.get(finding.kind, 0) + 1
         if seen[finding.kind] <= MOST_SAID:
             yield str(finding)
@@ -372,9 +372,9 @@ def _size(number: float) -> str:
 def _lengths(sizes: Sequence[float], width: int = 16) -> list[str]:
     """Return bars of blocks on a log scale, the largest size the full width."""
     logs = [math.log10(x) if x > 0 else math.nan for x in sizes]
-    told = [x for x in logs if not math.isnan(x)]
-    low = min(told, default=0.0)
-    high = max(told, default=0.0)
+    finite = [x for x in logs if not math.isnan(x)]
+    low = min(finite, default=0.0)
+    high = max(finite, default=0.0)
     room = max(high - low, 1.0)
     return [
         "" if math.isnan(x) else block_bar(1 / width + (1 - 1 / width) * (x - high + room) / room, width) for x in logs

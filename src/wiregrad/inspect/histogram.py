@@ -91,12 +91,12 @@ class Histogram(Report):
 
     def to_svg(self, *, theme: str = "auto") -> str:
         """Return the histogram as columns; `theme` is light, dark or auto."""
-        found = [Column(_edge(row), row.count, -1) for row in self.bins if row.sign < 0]
-        found.append(Column("0", self.zeros))
-        found += [Column(_edge(row), row.count, 1) for row in self.bins if row.sign > 0]
-        found += [Column(label, count, spoilt=label != "absent") for label, count in self._apart()]
+        bars = [Column(_edge(row), row.count, -1) for row in self.bins if row.sign < 0]
+        bars.append(Column("0", self.zeros))
+        bars += [Column(_edge(row), row.count, 1) for row in self.bins if row.sign > 0]
+        bars += [Column(label, count, spoilt=label != "absent") for label, count in self._apart()]
         return columns(
-            found,
+            bars,
             title=f"{self.title}: {counted(self.size, 'number')}",
             description=str(self),
             axis=f"bins of {counted(self.width, 'decade')}, named by the end nearer to zero",
@@ -152,8 +152,8 @@ def _powers(numbers: NDArray[np.float64]) -> Iterator[tuple[int, int]]:
     """Count the positive ones of some numbers by their power of ten."""
     positive = numbers[numbers > 0]
     # By comparison, not by logarithm: a power of ten itself must never fall into the bin below.
-    found = np.searchsorted(EDGES, positive, side="right") - 1 + LOWEST
-    powers, counts = np.unique(found, return_counts=True)
+    exponents = np.searchsorted(EDGES, positive, side="right") - 1 + LOWEST
+    powers, counts = np.unique(exponents, return_counts=True)
     return zip(powers.tolist(), counts.tolist(), strict=True)
 
 

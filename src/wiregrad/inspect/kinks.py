@@ -119,8 +119,8 @@ class Kinks(Report):
         for name, grads in self.alternatives.items():
             changed = {key: grad for key, grad in grads.items() if not _same(grad, self.grads[key])}
             texts = [f"{key} {number(self.grads[key])} -> {number(grad)}" for key, grad in changed.items()]
-            told = f"gradients would be {listed(texts, MOST)}" if texts else "no gradient would change"
-            yield f"by {name} {told}"
+            change = f"gradients would be {listed(texts, MOST)}" if texts else "no gradient would change"
+            yield f"by {name} {change}"
 
 
 def kinks(run: Run, within: float = 1e-6) -> Kinks:
@@ -137,9 +137,9 @@ def kinks(run: Run, within: float = 1e-6) -> Kinks:
     if reach is None or not 0.0 <= reach < np.inf:
         raise InputError(f"within is how far a kink may be: a finite number from 0; got {shown(within)}")
     with np.errstate(all="ignore"):
-        found = sorted(_points(run, float(reach)), key=lambda item: (not item[1].on, item[1].distance, item[0]))
-        alternatives = _alternatives(run, found)
-    points = [point for _, point in found]
+        items = sorted(_points(run, float(reach)), key=lambda item: (not item[1].on, item[1].distance, item[0]))
+        alternatives = _alternatives(run, items)
+    points = [point for _, point in items]
     return Kinks(
         within=float(reach),
         points=tuple(point for point in points if not point.jump),
@@ -185,8 +185,8 @@ class _Batch(NamedTuple):
 
 
 def _nearest(near: Any, distance: Any) -> tuple[int, ...]:
-    found = np.unravel_index(np.argmin(np.where(near, distance, np.inf)), distance.shape)
-    return tuple(int(k) for k in found)
+    index = np.unravel_index(np.argmin(np.where(near, distance, np.inf)), distance.shape)
+    return tuple(int(k) for k in index)
 
 
 def _points(run: Run, within: float) -> Iterator[_Item]:

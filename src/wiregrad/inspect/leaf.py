@@ -30,18 +30,18 @@ def explain_value(value: Value) -> Explanation:
     causes = tuple(_passes(value, name))
     # That it adds up does not explain a gradient that is 0, or no number at all.
     adds = len(notes_of(value).passes) > 1 and kind not in ("zero", "nonfinite")
-    told = "accumulated" if adds else kind
-    return Explanation(name, told, gradient, causes, notes=tuple(_advice(value, kind)))
+    kind_shown = "accumulated" if adds else kind
+    return Explanation(name, kind_shown, gradient, causes, notes=tuple(_advice(value, kind)))
 
 
 def _missing(value: Value, name: str) -> Cause:
     if is_constant(value):
         return _cause(name, "it is a constant (detach, stop_gradient or no_grad): nothing flows back to it", None)
-    said = (
+    sentence = (
         "no backward() has passed it: call backward() on something that was computed from it; what was computed from "
         "v.item(), v.data, v.detach() or inside wg.no_grad() has left the recording and leads back to nothing"
     )
-    return _cause(name, said, None)
+    return _cause(name, sentence, None)
 
 
 def _passes(value: Value, name: str) -> Iterator[Cause]:
@@ -54,8 +54,10 @@ def _passes(value: Value, name: str) -> Iterator[Cause]:
         yield _cause(name, f"{called}.grad was set by hand, and no backward() has added to it since", None)
         return
     count = f"at least {PASSES}" if len(passes) == PASSES else str(len(passes))
-    said = f"{count} backward passes added to it without it being cleared: set {called}.grad = None before backward()"
-    yield _cause(name, said, passes[1])
+    sentence = (
+        f"{count} backward passes added to it without it being cleared: set {called}.grad = None before backward()"
+    )
+    yield _cause(name, sentence, passes[1])
 
 
 def _advice(value: Value, kind: str) -> Iterator[str]:
@@ -66,5 +68,5 @@ def _advice(value: Value, kind: str) -> Iterator[str]:
         yield f"{whose} says why, of the loss that backward() was called on{named}"
 
 
-def _cause(name: str, said: str, place: Place | None) -> Cause:
-    return Cause("backward", name, place, said)
+def _cause(name: str, sentence: str, place: Place | None) -> Cause:
+    return Cause("backward", name, place, sentence)

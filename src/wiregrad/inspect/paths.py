@@ -151,11 +151,11 @@ def paths(run: Run, name: str, k: int = 10) -> Paths:
     way = Way(run, run.circuit.index(name))
     with np.errstate(all="ignore"):
         search = Numbers(way) if way.is_scalar() else Arrays(way)
-        found = [_path(way, search, link, flow) for link, flow in search.largest(most)]
+        largest = [_path(way, search, link, flow) for link, flow in search.largest(most)]
         total = run.gradient(way.target)
         live = way.count(way.is_live)
-        sums = _summed(search, found, live, total)
-        rest = sums.added - sum([path.contribution for path in found], 0.0)
+        sums = _summed(search, largest, live, total)
+        rest = sums.added - sum([path.contribution for path in largest], 0.0)
     return Paths(
         node=run.circuit.name_of(way.target),
         output=run.circuit.name_of(run.circuit.root()),
@@ -164,7 +164,7 @@ def paths(run: Run, name: str, k: int = 10) -> Paths:
         live=live,
         magnitude=sums.magnitude,
         cancellation=sums.cancellation,
-        paths=tuple(found),
+        paths=tuple(largest),
         rest=plain(rest),
         exact=isinstance(search, Numbers),
         added=plain(sums.added),
@@ -176,12 +176,12 @@ def paths(run: Run, name: str, k: int = 10) -> Paths:
 def _checked(k: Any) -> int:
     """Return a number of paths as the whole number it is."""
     try:
-        found = -1 if isinstance(k, bool | np.bool_) else operator.index(k)
+        count = -1 if isinstance(k, bool | np.bool_) else operator.index(k)
     except TypeError:
-        found = -1
-    if found < 0:
+        count = -1
+    if count < 0:
         raise InputError(f"k says how many paths to show, a whole number from 0; got {shown(k)}")
-    return found
+    return count
 
 
 def _path(way: Way, search: Search, link: Link, flow: Any) -> Path:
@@ -211,15 +211,15 @@ class _Sums(NamedTuple):
     estimated: bool = False
 
 
-def _summed(search: Search, found: Sequence[Path], live: int, total: Any) -> _Sums:
+def _summed(search: Search, paths_shown: Sequence[Path], live: int, total: Any) -> _Sums:
     """Add up the contributions: those of numbers by a sweep, those of arrays one by one if all of them are there."""
     if isinstance(search, Numbers):
         signed = search.added()
         whole = search.swept(search.gain)
         return _Sums(_unless_lost(total, float(signed), float(whole)), float(whole), _cancellation(whole, abs(signed)))
-    shown = sum([path.magnitude for path in found], 0.0)
-    if live == len(found):
-        added = _unless_lost(total, sum([path.contribution for path in found], 0.0), shown)
+    shown = sum([path.magnitude for path in paths_shown], 0.0)
+    if live == len(paths_shown):
+        added = _unless_lost(total, sum([path.contribution for path in paths_shown], 0.0), shown)
         return _Sums(added, shown, _cancellation(Scaled.of(shown), Scaled.of(norm(added))))
     whole = max(search.swept(search.gain), Scaled.of(shown), key=Scaled.rank)
     return _Sums(total, float(whole), _cancellation(whole, Scaled.of(norm(total))), estimated=True)

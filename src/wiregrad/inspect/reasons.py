@@ -83,8 +83,8 @@ def _is_bounded(op: Op, x: Any) -> bool:
 
 def _why_slow_array(row: Row, x: Any, y: Any, arrived: Any, factor: float) -> str:
     """Say why an op on a whole array makes the gradient that arrives small."""
-    moved = [computed(row.op, [x + numbers_like(x)], y), computed(row.op, [x * np.float32(1e6)], y)]
-    if all(bool(np.all(np.abs(end - y) <= SMALL * np.max(np.abs(y)))) for end in moved):
+    ends = [computed(row.op, [x + numbers_like(x)], y), computed(row.op, [x * np.float32(1e6)], y)]
+    if all(bool(np.all(np.abs(end - y) <= SMALL * np.max(np.abs(y)))) for end in ends):
         return "saturated"
     other = numbers_like(y)
     sent = settle(fit(row.op.pull(0, other, [x], y, row.mode), x))
@@ -114,16 +114,16 @@ class _Teller:
         """Return the sentence."""
         kind = self.wiring.circuit.type_of(self.cut.node).dtype
         if self.cut.kind in ("underflow", "sideways", "cancelling"):
-            said = self._lost()
+            predicate = self._lost()
         elif self.op.pattern is Pattern.BLOCK or kind.kind not in "fc":
-            said = self._blocked(what_it_is(kind) or "a step")
+            predicate = self._blocked(what_it_is(kind) or "a step")
         elif not np.size(self.y):
-            said = f"makes an array without elements of {self.source}"
+            predicate = f"makes an array without elements of {self.source}"
         elif self.op.pattern is Pattern.ROUTE and not isinstance(self.op, Elementwise):
             return f"{self.title} {self._left_out()}"
         else:
-            said = self._by_element(self.op) if isinstance(self.op, Elementwise) else self._of_arrays()
-        return f"{self.title} {said}" + self._partly()
+            predicate = self._by_element(self.op) if isinstance(self.op, Elementwise) else self._of_arrays()
+        return f"{self.title} {predicate}" + self._partly()
 
     def _partly(self) -> str:
         count = self.cut.count
@@ -177,10 +177,10 @@ class _Teller:
     def _routed(self, op: Elementwise, x: str) -> str:
         """Say what a router gave instead of an input."""
         others = [slot for slot in range(len(self.xs)) if slot != self.slot]
-        given = f" ({self.wiring.given(self.cut.node, others)})" if others else ""
+        other_inputs = f" ({self.wiring.given(self.cut.node, others)})" if others else ""
         if op.inputs[self.slot] == "x" or not any(self.active[self.sources[slot]] for slot in others):
-            return f"is dead or saturated: it lets nothing through at {x}, outside its bounds{given}"
-        return f"passes nothing on to {x}: it gave another of its inputs{given}"
+            return f"is dead or saturated: it lets nothing through at {x}, outside its bounds{other_inputs}"
+        return f"passes nothing on to {x}: it gave another of its inputs{other_inputs}"
 
     def _flat(self, op: Elementwise, x: str) -> str:
         """Say why a slope is 0."""

@@ -188,13 +188,13 @@ def rounding(run: Run, names: Sequence[str] | None = None) -> Rounding:
       subtract f (formula:1:16) loses 9 digits: a and 1.0 agree that far
     gradient of x = 1 is exact: nothing was rounded on the way
     """
-    wanted = _wanted(run.circuit, names)
+    inputs = _wanted(run.circuit, names)
     with np.errstate(all="ignore"):
         measured = measure(run.circuit, run.values)
         root = run.circuit.root()
         output = _estimate(run.circuit.output, run.values[root], measured, root, run.flows)
-        gradients, reason = _gradients(run, wanted, len(wanted) if names is not None else None)
-    left_out = tuple(name for name in wanted if name not in gradients)
+        gradients, reason = _gradients(run, inputs, len(inputs) if names is not None else None)
+    left_out = tuple(name for name in inputs if name not in gradients)
     return Rounding(output, gradients, left_out, reason if left_out else "")
 
 
@@ -204,18 +204,18 @@ def _wanted(circuit: Circuit, names: Sequence[str] | None) -> tuple[str, ...]:
         return tuple(circuit.name_of(node) for node in inputs if circuit.type_of(node).differentiable)
     if not isinstance(names, str | Sequence):
         raise InputError(f"wanted the names of inputs, as in rounding(run, ['x']); got {shown(names)}")
-    given = (names,) if isinstance(names, str) else tuple(names)
-    check_known(dict.fromkeys(given), circuit.inputs)
-    return given
+    requested = (names,) if isinstance(names, str) else tuple(names)
+    check_known(dict.fromkeys(requested), circuit.inputs)
+    return requested
 
 
-def _gradients(run: Run, wanted: Sequence[str], asked: int | None) -> tuple[dict[str, Estimate], str]:
+def _gradients(run: Run, wanted: Sequence[str], requested_count: int | None) -> tuple[dict[str, Estimate], str]:
     """Return the estimate of each gradient, and why some are missing if they are."""
     if not wanted:
         return {}, ""
     circuit = run.circuit
     saved = f"to save time: ask for them by name, rounding(run, ['{wanted[-1]}'])"
-    if asked is None and circuit.size > LARGE:
+    if requested_count is None and circuit.size > LARGE:
         return {}, saved
     try:
         backward = backward_circuit(circuit)
@@ -223,10 +223,10 @@ def _gradients(run: Run, wanted: Sequence[str], asked: int | None) -> tuple[dict
         return {}, f"whose circuit cannot be built: {error}"
     values = evaluate(backward, [run.values[node] for node in circuit.input_indices()])
     measured = measure(backward, values, frozenset(map(bits, circuit.columns.constants)))
-    most = asked or max(1, WORK // backward.size)
+    most = requested_count or max(1, WORK // backward.size)
     nodes = dict(zip(circuit.inputs, backward.columns.outputs.tolist(), strict=True))
-    found = {name: _gradient(run, name, measured, nodes[name]) for name in wanted[:most]}
-    return found, saved
+    estimates = {name: _gradient(run, name, measured, nodes[name]) for name in wanted[:most]}
+    return estimates, saved
 
 
 def _gradient(run: Run, name: str, measured: Measured, node: int) -> Estimate:
@@ -303,11 +303,11 @@ def _estimate(
 
 
 def _by_op(circuit: Circuit, shares: Sequence[tuple[int, float, float]]) -> dict[str, float]:
-    found: dict[str, float] = {}
+    shares_by_op: dict[str, float] = {}
     for node, share, _ in shares:
         op = circuit.op_of(node).name
-        found[op] = found.get(op, 0.0) + share
-    return dict(sorted(found.items(), key=lambda entry: -entry[1]))
+        shares_by_op[op] = shares_by_op.get(op, 0.0) + share
+    return dict(sorted(shares_by_op.items(), key=lambda entry: -entry[1]))
 
 
 def _parts(measured: Measured, flows: Sequence[Any]) -> list[tuple[int, _Sums]]:
@@ -343,8 +343,8 @@ def _part(measured: Measured, node: int, local: Local, flow: Any) -> tuple[int, 
 
 def _times(slope: Any, error: Any) -> Any:
     """Return a product in which nothing times anything is nothing."""
-    found = np.where((slope == 0) | (error == 0), 0.0, slope * error)
-    return np.where(np.isnan(found), np.inf, found)
+    product = np.where((slope == 0) | (error == 0), 0.0, slope * error)
+    return np.where(np.isnan(product), np.inf, product)
 
 
 def _believed(sums: _Sums, total: Any, dtype: np.dtype[Any]) -> float:
@@ -362,12 +362,12 @@ def _shares(parts: Sequence[tuple[int, _Sums]]) -> list[tuple[int, float, float]
     infinite = math.isinf(sum(sizes))
     weights = [float(math.isinf(size)) if infinite else size for size in sizes]
     total = sum(weights) or 1.0
-    found = [
+    shares = [
         (node, weight / total, part.signed or part.doubt)
         for (node, part), weight in zip(parts, weights, strict=True)
         if weight
     ]
-    return sorted(found, key=lambda share: -share[1])
+    return sorted(shares, key=lambda share: -share[1])
 
 
 def _culprit(circuit: Circuit, node: int, share: float, error: float) -> Culprit:
@@ -378,14 +378,14 @@ def _culprit(circuit: Circuit, node: int, share: float, error: float) -> Culprit
 
 def _cancellations(measured: Measured, flows: Sequence[Any], error: float) -> tuple[Cancellation, ...]:
     """Return the differences through which most of the error comes and whose operands nearly agree."""
-    found = []
+    cancellations = []
     for row in measured.circuit.rows():
         if adds_two(row.op) and flows[row.node] is not None and error:
             lost = _lost(measured, row, flows[row.node], error)
             if lost >= 1.5:
                 view, one, two = Node(measured.circuit, row.node), *(operand(measured.circuit, k) for k in row.sources)
-                found.append(Cancellation(view.name, view.op.name, (one, two), view.place, lost))
-    return tuple(sorted(found, key=lambda cancellation: -cancellation.digits))
+                cancellations.append(Cancellation(view.name, view.op.name, (one, two), view.place, lost))
+    return tuple(sorted(cancellations, key=lambda cancellation: -cancellation.digits))
 
 
 def _lost(measured: Measured, row: Row, flow: Any, error: float) -> float:

@@ -54,14 +54,14 @@ class Side:
 
     def identities(self, known: dict[Any, int]) -> list[int]:
         """Number the sub-circuits so that two nodes have one number if all that leads to them is the same."""
-        found = [-1] * self.size
+        identities = [-1] * self.size
         for k, at in enumerate(sorted(self.inputs)):
-            found[at] = known.setdefault((self.alone[at], k), len(known))
+            identities[at] = known.setdefault((self.alone[at], k), len(known))
         for at in range(self.size):
             if self.alone[at][0] != INPUT.name:
-                key = self.alone[at], tuple([found[source] for source in self.sources[at]])
-                found[at] = known.setdefault(key, len(known))
-        return found
+                key = self.alone[at], tuple([identities[source] for source in self.sources[at]])
+                identities[at] = known.setdefault(key, len(known))
+        return identities
 
 
 def matched(one: Circuit, two: Circuit) -> tuple[Side, Side]:

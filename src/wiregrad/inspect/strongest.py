@@ -42,15 +42,15 @@ class Strongest:
 
     def cancelling(self, nodes: Sequence[int]) -> list[int]:
         """Return those nodes whose parts nearly cancel, the worst first."""
-        found = []
+        cancelling = []
         for node in nodes:
             uses = self.run.readers_of(node)
             if len(uses) > 1:
                 total = size_of(self.run.gradient(node))
                 most = sum(size_of(self.wiring.sent(wire)) for wire in uses)
                 if most > CANCELS * total:
-                    found.append((most / (total or 5e-324), node))
-        return [node for _, node in sorted(found, key=lambda item: -item[0])]
+                    cancelling.append((most / (total or 5e-324), node))
+        return [node for _, node in sorted(cancelling, key=lambda item: -item[0])]
 
     def uses(self, node: int) -> list[Wire]:
         """Return the wires that read a node, those that send most first."""
@@ -77,5 +77,5 @@ class Strongest:
 
 
 def _rank(value: object) -> float:
-    found = size_of(value)
-    return math.inf if math.isnan(found) else found
+    size = size_of(value)
+    return math.inf if math.isnan(size) else size

@@ -82,15 +82,15 @@ def joined(parts: Iterable[Tally]) -> Tally:
     >>> joined([Tally(size=1, rms=3.0, high=3.0), Tally(size=1, rms=4.0, high=4.0)]).rms == 12.5**0.5
     True
     """
-    found = [part for part in parts if part.size]
-    if len(found) == 1:
-        return found[0]
-    sized = [part for part in found if part.finite]
+    nonempty = [part for part in parts if part.size]
+    if len(nonempty) == 1:
+        return nonempty[0]
+    sized = [part for part in nonempty if part.finite]
     return Tally(
-        size=sum(part.size for part in found),
-        zeros=sum(part.zeros for part in found),
-        nans=sum(part.nans for part in found),
-        infs=sum(part.infs for part in found),
+        size=sum(part.size for part in nonempty),
+        zeros=sum(part.zeros for part in nonempty),
+        nans=sum(part.nans for part in nonempty),
+        infs=sum(part.infs for part in nonempty),
         rms=mean_size((part.finite, part.rms) for part in sized) if sized else math.nan,
         high=max((part.high for part in sized), default=math.nan),
     )
@@ -102,10 +102,10 @@ def mean_size(parts: Iterable[tuple[int, float]]) -> float:
     >>> mean_size([(1, 3.0), (1, 4.0)]) == 12.5**0.5
     True
     """
-    found = list(parts)
-    total = sum(count for count, _ in found)
+    sizes = list(parts)
+    total = sum(count for count, _ in sizes)
     # Shares before squares: the mean of huge squares would overflow.
-    return math.hypot(*(size * math.sqrt(count / total) for count, size in found)) if total else 0.0
+    return math.hypot(*(size * math.sqrt(count / total) for count, size in sizes)) if total else 0.0
 
 
 def reals(numbers: Any) -> NDArray[Any]:

@@ -93,35 +93,35 @@ def unused(inputs: Sequence[str]) -> Iterator[Finding]:
 
 def trend(layers: Sequence[Layer], *, all_of: bool) -> Iterator[Finding]:
     """Say whether the gradient vanishes or explodes on its way back, from wherever it was largest or smallest."""
-    told = [layer for layer in layers if layer.rms > 0]
-    if len(told) < 2:
+    nonzero = [layer for layer in layers if layer.rms > 0]
+    if len(nonzero) < 2:
         return
-    fall = _steepest(told, max)
-    rise = _steepest(told, min)
+    fall = _steepest(nonzero, max)
+    rise = _steepest(nonzero, min)
     quiet = True
     for kind, (first, layer) in (("vanishes", fall), ("explodes", rise)):
-        ratio = quotient(told[layer].rms, told[first].rms)
+        ratio = quotient(nonzero[layer].rms, nonzero[first].rms)
         if ratio <= VANISHED if kind == "vanishes" else ratio >= EXPLODED:
             quiet = False
-            yield Finding(kind, told[layer].name, ratio, _trend_words(kind, told[first : layer + 1], ratio))
+            yield Finding(kind, nonzero[layer].name, ratio, _trend_words(kind, nonzero[first : layer + 1], ratio))
     if quiet:
-        low = min(told, key=lambda layer: layer.rms)
-        high = max(told, key=lambda layer: layer.rms)
-        where = "" if all_of else f"from {told[0].name} back, "
+        low = min(nonzero, key=lambda layer: layer.rms)
+        high = max(nonzero, key=lambda layer: layer.rms)
+        where = "" if all_of else f"from {nonzero[0].name} back, "
         where += "" if low.whole and high.whole else "without the output itself, "
         words = f"{where}sizes stay between {brief(low.rms)} and {brief(high.rms)}: nothing vanishes or explodes"
-        yield Finding("steady", told[0].name, quotient(high.rms, low.rms), words)
+        yield Finding("steady", nonzero[0].name, quotient(high.rms, low.rms), words)
 
 
-def _steepest(told: Sequence[Layer], extreme: Callable[[float, float], float]) -> tuple[int, int]:
+def _steepest(layers: Sequence[Layer], extreme: Callable[[float, float], float]) -> tuple[int, int]:
     """Return two layers, the later of which is farthest from the extreme before it, and where that extreme was."""
     best = (0, 0)
     at = 0
-    for k, layer in enumerate(told):
-        if extreme(layer.rms, told[at].rms) == layer.rms:
+    for k, layer in enumerate(layers):
+        if extreme(layer.rms, layers[at].rms) == layer.rms:
             at = k
-        far = quotient(layer.rms, told[at].rms)
-        before = quotient(told[best[1]].rms, told[best[0]].rms)
+        far = quotient(layer.rms, layers[at].rms)
+        before = quotient(layers[best[1]].rms, layers[best[0]].rms)
         if extreme(far, before) == before != far:
             best = (at, k)
     return best
@@ -142,13 +142,13 @@ def times(one: float, two: float) -> str:
     return f"{brief(ratio)} times" if ratio < math.inf else "over 1e308 times"
 
 
-def _trend_words(kind: str, told: Sequence[Layer], ratio: float) -> str:
+def _trend_words(kind: str, layers: Sequence[Layer], ratio: float) -> str:
     """Say how far the gradient went from the first of some layers to the last, and where it went fastest."""
-    first = told[0]
-    layer = told[-1]
+    first = layers[0]
+    layer = layers[-1]
     how = f"{times(layer.rms, first.rms)} larger" if ratio > 1 else f"{times(first.rms, layer.rms)} smaller"
     words = f"the gradient {kind}: {_at(first)} but {_at(layer)}, {how}"
-    pairs = list(pairwise(told))
+    pairs = list(pairwise(layers))
     steps = [quotient(b.rms, a.rms) if ratio > 1 else quotient(a.rms, b.rms) for a, b in pairs]
     steepest = max(range(len(pairs)), key=steps.__getitem__)
     if steps[steepest] < STEEP:

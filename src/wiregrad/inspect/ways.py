@@ -86,10 +86,10 @@ class Way:
         """Return the nodes from which one path alone leads to the output, blocked ones not counted."""
         counts = {self.root: 1}
         for row in self.rows:
-            held = counts.get(row.node, 0)
-            for slot in self.slots(row) if held else ():
+            path_count = counts.get(row.node, 0)
+            for slot in self.slots(row) if path_count else ():
                 if self.is_live(row, slot):
-                    counts[row.sources[slot]] = min(2, counts.get(row.sources[slot], 0) + held)
+                    counts[row.sources[slot]] = min(2, counts.get(row.sources[slot], 0) + path_count)
         return {node for node, count in counts.items() if count == 1}
 
     def count(self, keep: Callable[[Row, int], bool]) -> int:
@@ -97,10 +97,10 @@ class Way:
         counts = {self.root: 1}
         for row in self.rows:
             # Counts can have as many bits as there are nodes: none is kept longer than it is needed.
-            held = counts.pop(row.node, 0)
-            for slot in self.slots(row) if held else ():
+            path_count = counts.pop(row.node, 0)
+            for slot in self.slots(row) if path_count else ():
                 if keep(row, slot):
-                    counts[row.sources[slot]] = counts.get(row.sources[slot], 0) + held
+                    counts[row.sources[slot]] = counts.get(row.sources[slot], 0) + path_count
         return counts.get(self.target, 0)
 
 
@@ -204,26 +204,26 @@ class Search:
 
     def largest(self, k: int) -> list[Found]:
         """Return the k largest paths, each with what flowed back along it."""
-        found: dict[int, list[Found]] = {self.way.root: [(Link(ONE.rank(), -1, 0, 1.0, None), self.start())]}
+        pools: dict[int, list[Found]] = {self.way.root: [(Link(ONE.rank(), -1, 0, 1.0, None), self.start())]}
         for row in self.way.rows:
-            held = _largest(found.pop(row.node, []), k)
-            for slot in self.way.slots(row) if held else ():
+            partial_paths = _largest(pools.pop(row.node, []), k)
+            for slot in self.way.slots(row) if partial_paths else ():
                 if self.way.is_live(row, slot):
-                    pool = found.setdefault(row.sources[slot], [])
-                    pool.extend(self.send(row, slot, held))
+                    pool = pools.setdefault(row.sources[slot], [])
+                    pool.extend(self.send(row, slot, partial_paths))
                     if len(pool) > 100 + 8 * k:
                         pool[:] = _largest(pool, k)
-        return _largest(found.get(self.way.target, []), k)[:k]
+        return _largest(pools.get(self.way.target, []), k)[:k]
 
     def swept(self, factor: Callable[[Row, int], Scaled]) -> Scaled:
         """Return the sum over all paths of the products of factors, by one sweep."""
         sums: dict[int, Scaled] = {self.way.root: ONE}
         for row in self.way.rows:
-            held = sums.pop(row.node, None)
-            for slot in self.way.slots(row) if held else ():
+            upstream = sums.pop(row.node, None)
+            for slot in self.way.slots(row) if upstream else ():
                 if self.way.is_live(row, slot):
-                    assert held is not None
-                    sent = held.times(factor(row, slot))
+                    assert upstream is not None
+                    sent = upstream.times(factor(row, slot))
                     source = row.sources[slot]
                     sums[source] = sums[source].plus(sent) if source in sums else sent
         return sums.get(self.way.target, Scaled.of(0.0))
@@ -249,14 +249,14 @@ class Numbers(Search):
         """Return the products with the factor of the wire."""
         scaled = self.factors[row.node, slot]
         node = row.node
-        (mantissa, exponent), factor, found = scaled, float(scaled), list[Found]()
+        (mantissa, exponent), factor, longer = scaled, float(scaled), list[Found]()
         # `Scaled.times` and `Scaled.rank` written out: this is where the time goes.
         for link, (m, e) in held:
             m, shift = math.frexp(m * mantissa)  # noqa: PLW2901
             product = Scaled(m, e + exponent + shift)
             rank = (1, product.exponent, abs(m)) if m and m - m == 0.0 else product.rank()
-            found.append((Link(rank, node, slot, factor, link), product))
-        return found
+            longer.append((Link(rank, node, slot, factor, link), product))
+        return longer
 
     def size(self, flow: Scaled) -> float:
         """Return the magnitude of a product."""
@@ -304,14 +304,14 @@ class Arrays(Search):
 
     def send(self, row: Row, slot: int, held: Sequence[Found]) -> list[Found]:
         """Return the flows as the wire sends them on, each with how much its norm grew."""
-        found = []
+        longer = []
         for link, flow in held:
             sent = self._sent(row, slot, flow)
             if sent is not None:
                 rank = Scaled.of(sent.norm).times(Scaled(0.5, sent.exponent + 1)).rank()
                 factor = math.ldexp(_grown(sent.norm, flow.norm), sent.exponent - flow.exponent)
-                found.append((Link(rank, row.node, slot, factor, link), sent))
-        return found
+                longer.append((Link(rank, row.node, slot, factor, link), sent))
+        return longer
 
     def _sent(self, row: Row, slot: int, flow: _Flow) -> _Flow | None:
         if is_foreign(row.op) and row.node in self._alone:
@@ -374,17 +374,17 @@ def _shifted(flow: Any, power: int) -> Any:
     return value[()]
 
 
-def _largest(found: list[Found], k: int) -> list[Found]:
+def _largest(partial_paths: list[Found], k: int) -> list[Found]:
     """Return the k largest, and behind them up to k that are 0: a factor of inf would make them NaN, the largest."""
-    if len(found) == 1:
-        return found if k else []
-    some = [item for item in found if item[0].rank[0]]
-    zeros = [item for item in found if not item[0].rank[0]]
+    if len(partial_paths) == 1:
+        return partial_paths if k else []
+    some = [item for item in partial_paths if item[0].rank[0]]
+    zeros = [item for item in partial_paths if not item[0].rank[0]]
     return [*heapq.nlargest(k, some, key=_rank), *zeros[:k]]
 
 
-def _rank(found: Found) -> tuple[int, int, float]:
-    return found[0].rank
+def _rank(partial_path: Found) -> tuple[int, int, float]:
+    return partial_path[0].rank
 
 
 def _norm(flow: Any, shape: tuple[int, ...]) -> float:

@@ -57,12 +57,12 @@ class Measured:
         if not any(is_foreign(row.op) for row in self.circuit.rows()):
             return []
         behind = {node}
-        found = []
+        nodes = []
         for row in self.circuit.rows(backward=True):
             if row.node in behind:
                 behind.update(row.sources)
-                found += [row.node] if is_foreign(row.op) else []
-        return found[::-1]
+                nodes += [row.node] if is_foreign(row.op) else []
+        return nodes[::-1]
 
     def unseen(self, node: int) -> float:
         """Return how far a node that is 0 moves with roundings too small for the wider types.
@@ -77,7 +77,7 @@ class Measured:
         return _nudge(self, 1.0), _nudge(self, -1.0)
 
 
-def measure(circuit: Circuit, values: Sequence[Any], given: frozenset[Any] | None = None) -> Measured:
+def measure(circuit: Circuit, values: Sequence[Any], known_constants: frozenset[Any] | None = None) -> Measured:
     """Measure every node; constants that are not among the given ones were rounded when a rule was written."""
     local: dict[int, Local] = {}
     wide: list[Any] = []
@@ -87,12 +87,12 @@ def measure(circuit: Circuit, values: Sequence[Any], given: frozenset[Any] | Non
         if np.asarray(y).dtype not in WIDER:
             continue
         if row.sources:
-            found = _rounded(row, [values[source] for source in row.sources], y)
+            rounding = _rounded(row, [values[source] for source in row.sources], y)
         else:
-            rule = row.op is CONSTANT and given is not None and bits(y) not in given
-            found = Local(0.0, spread(y) if rule and not _is_short(y) else 0.0, guessed=True)
-        if np.any(found.error) or np.any(found.doubt):
-            local[row.node] = found
+            rule = row.op is CONSTANT and known_constants is not None and bits(y) not in known_constants
+            rounding = Local(0.0, spread(y) if rule and not _is_short(y) else 0.0, guessed=True)
+        if np.any(rounding.error) or np.any(rounding.doubt):
+            local[row.node] = rounding
     return Measured(circuit, values, local, wide)
 
 
@@ -139,8 +139,8 @@ def _of_sum(op: Op, xs: Sequence[Any], y: Any) -> tuple[Any, Any]:
     scale = math.prod(sizes)
     usual = np.maximum(np.abs(y), np.sqrt(levels * np.abs(squares)) * scale) * eps / math.sqrt(12.0)
     most = (1.0 + levels) * np.abs(sums) * scale * eps / 2.0
-    kept = (levels > 0) & np.isfinite(usual) & np.isfinite(most)
-    return np.where(kept, usual, 0.0), np.where(kept, most, 0.0)
+    usable = (levels > 0) & np.isfinite(usual) & np.isfinite(most)
+    return np.where(usable, usual, 0.0), np.where(usable, most, 0.0)
 
 
 def _of_product(op: Op, xs: Sequence[Any], y: Any, wide: Any) -> tuple[Any, Any]:
@@ -188,8 +188,8 @@ def _sum_of_many(x: Any, total: Any, axes: tuple[int, ...]) -> Any:
         y = a + b
         high = y
         low = low[..., ::2] + low[..., 1::2] + _two_sum_rest(a, b, y)
-    found = (high + low).reshape(np.shape(total)) if high.shape[-1] else total
-    return np.where(np.isfinite(found), found, total)
+    compensated = (high + low).reshape(np.shape(total)) if high.shape[-1] else total
+    return np.where(np.isfinite(compensated), compensated, total)
 
 
 def _run_wide(row: Row, wide: Sequence[Any], values: Sequence[Any]) -> Any:
@@ -198,11 +198,11 @@ def _run_wide(row: Row, wide: Sequence[Any], values: Sequence[Any]) -> Any:
     if not row.sources or is_foreign(row.op):
         return _widen(y)
     xs = [wide[source] for source in row.sources]
-    found = _computed_wide(row.op, xs, y)
-    if found is None:
+    y_wide = _computed_wide(row.op, xs, y)
+    if y_wide is None:
         narrow = [np.asarray(x).astype(np.asarray(values[s]).dtype)[()] for x, s in zip(xs, row.sources, strict=True)]
-        found = _compute(row.op, narrow, y)
-    return _widen(y if found is None else found)
+        y_wide = _compute(row.op, narrow, y)
+    return _widen(y if y_wide is None else y_wide)
 
 
 def _nudge(measured: Measured, sign: float) -> list[Any]:
@@ -232,21 +232,21 @@ def _is_flat(row: Row, values: Sequence[Any]) -> bool:
 def _computed_wide(op: Op, xs: Sequence[Any], y: Any) -> Any:
     """Return what an op makes of wider inputs; None if that is no wider than what it made of the narrow ones."""
     if "dtype" in op.options:
-        wanted = np.dtype(op.options["dtype"])
-        op = op.once(**{**op.options, "dtype": np.result_type(WIDER.get(wanted, wanted), *xs)}) if _floats(y) else op
-    found = None if is_foreign(op) else _compute(op, xs, y)
-    if found is None or not _floats(y) or not _floats(found):
-        return found
-    return found if np.finfo(np.asarray(found).dtype).nmant > np.finfo(np.asarray(y).dtype).nmant else None
+        dtype = np.dtype(op.options["dtype"])
+        op = op.once(**{**op.options, "dtype": np.result_type(WIDER.get(dtype, dtype), *xs)}) if _floats(y) else op
+    y_wide = None if is_foreign(op) else _compute(op, xs, y)
+    if y_wide is None or not _floats(y) or not _floats(y_wide):
+        return y_wide
+    return y_wide if np.finfo(np.asarray(y_wide).dtype).nmant > np.finfo(np.asarray(y).dtype).nmant else None
 
 
 def _compute(op: Op, xs: Sequence[Any], y: Any) -> Any:
     try:
-        found = op.compute(*xs)
+        result = op.compute(*xs)
     except _REFUSALS:
         # NumPy's linear algebra knows no long doubles, and an index that moved may lie outside.
         return None
-    return found if np.shape(found) == np.shape(y) else None
+    return result if np.shape(result) == np.shape(y) else None
 
 
 def _guess(op: Op, xs: Sequence[Any], y: Any) -> Any:
@@ -288,8 +288,8 @@ def _ignores_digits(op: Elementwise) -> bool:
             moved = [x + h if k == slot else x for k, x in enumerate(xs)]
             y = op.compute(*xs)
             slope = settle(op.local(slot, [np.float64(x) for x in point], np.float64(y), 0))
-            told = abs(op.compute(*moved) - y - slope * h)
-            if abs(slope * point[slot]) > abs(y) / 4 and told > abs(slope * h) / 2:
+            deviation = abs(op.compute(*moved) - y - slope * h)
+            if abs(slope * point[slot]) > abs(y) / 4 and deviation > abs(slope * h) / 2:
                 return True
     return False
 
@@ -298,8 +298,8 @@ def _off(y: Any, exact: Any) -> Any:
     """Return computed minus exact; inf where one of them is no number."""
     same = (y == exact) | (np.isnan(y) & np.isnan(exact)) if _floats(y) else np.equal(y, exact)
     kind = np.complex128 if np.iscomplexobj(y) else np.float64
-    found = np.where(same, 0.0, np.subtract(y, exact, dtype=np.result_type(y, exact, np.float32))).astype(kind)
-    return np.where(np.isnan(found), np.inf, found)[()]
+    error = np.where(same, 0.0, np.subtract(y, exact, dtype=np.result_type(y, exact, np.float32))).astype(kind)
+    return np.where(np.isnan(error), np.inf, error)[()]
 
 
 def _widen(x: Any) -> Any:

@@ -52,8 +52,8 @@ class Wiring:
 
     def place(self, node: int) -> Place | None:
         """Return where a node was written."""
-        found: Place | None = self.circuit.columns.places.at(node)
-        return found
+        place: Place | None = self.circuit.columns.places.at(node)
+        return place
 
     def operand(self, node: int) -> str:
         """Return what to call a node inside a sentence: its name, or the constant that it is."""
@@ -75,13 +75,13 @@ class Wiring:
 
     def live(self) -> bytearray:
         """Return 1 for each node from which wires lead to the output, else 0."""
-        found = bytearray(len(self.rows))
-        found[self.root] = 1
+        live = bytearray(len(self.rows))
+        live[self.root] = 1
         for row in reversed(self.rows):
-            if found[row.node]:
+            if live[row.node]:
                 for source in row.sources:
-                    found[source] = 1
-        return found
+                    live[source] = 1
+        return live
 
 
 def size_of(value: Any) -> float:

@@ -73,22 +73,22 @@ def check(
             function = Function(f, args, kwargs, circuit, inputs)
         examiner = _Examiner(order)
         examiner.examine(circuit, function.values, function.flows)
-        found = examiner.found
-        doubtful = bool(found["kink"] or found["undecided"])
-        whole, cuts = check_whole(function, wrong=bool(found["wrong"]), doubtful=doubtful)
+        findings = examiner.found
+        doubtful = bool(findings["kink"] or findings["undecided"])
+        whole, cuts = check_whole(function, wrong=bool(findings["wrong"]), doubtful=doubtful)
     return examiner.report(whole, cuts)
 
 
 def _replayed(circuit: Circuit, *inputs: Any) -> Any:
     """Run a circuit on whatever its inputs are, values too; returns its outputs."""
-    given = iter(inputs)
-    found = list[Any]()
+    arguments = iter(inputs)
+    values = list[Any]()
     for row in circuit.rows():
         if row.op is CONSTANT:
-            found.append(circuit.constant_of(row.node))
+            values.append(circuit.constant_of(row.node))
         else:
-            found.append(row.op(*(found[source] for source in row.sources)) if row.sources else next(given))
-    return tuple(found[node] for node in circuit.columns.outputs.tolist())
+            values.append(row.op(*(values[source] for source in row.sources)) if row.sources else next(arguments))
+    return tuple(values[node] for node in circuit.columns.outputs.tolist())
 
 
 class _Examiner:
@@ -192,8 +192,8 @@ class _Examiner:
                 # Rules guard branches they do not take, where nan is meant.
                 if outcome.finite:
                     self._add(site, slot, outcome, 2, site.origin.title)
-        found = [finding for verdict in ("wrong", "undecided", "kink") for finding in self.found[verdict]]
-        return site.title not in {finding.op for finding in found if finding.order == 1 or finding.within}
+        findings = [finding for verdict in ("wrong", "undecided", "kink") for finding in self.found[verdict]]
+        return site.title not in {finding.op for finding in findings if finding.order == 1 or finding.within}
 
 
 def _meant(op: Op, outcome: Outcome) -> Outcome:
@@ -289,9 +289,9 @@ class _Site:
         with np.errstate(all="ignore"):
             for slot in self.slots:
                 wire = self.wire(slot)
-                found = nearest_kink(wire) if isinstance(wire.op, Elementwise) else tie(wire)
-                if found is not None:
-                    return found
+                outcome = nearest_kink(wire) if isinstance(wire.op, Elementwise) else tie(wire)
+                if outcome is not None:
+                    return outcome
         return None
 
     def finding(self, verdict: str, slot: int | None, outcome: Outcome, order: int, within: str) -> Finding:
@@ -341,14 +341,14 @@ class _Rule:
         wire = site.wire(slot)
         moving = site.slots
         g = wire.like_y(random_like(np.random.default_rng(1), wire.y))
-        given = (g, *(site.xs[k] for k in moving))
+        arguments = (g, *(site.xs[k] for k in moving))
 
         def applied(g: Any, *moved: Any) -> Any:
             return _applied(wire, moving, g, moved)
 
         try:
             with np.errstate(all="ignore"):
-                circuit, inputs = trace_at(applied, given, {})
+                circuit, inputs = trace_at(applied, arguments, {})
                 y = applied(*inputs)
         except Exception as error:
             # Anybody's code may refuse to be recorded; that is no fault of its slopes.

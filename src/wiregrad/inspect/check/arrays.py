@@ -44,15 +44,15 @@ def tie(wire: Wire) -> Outcome | None:
     x = wide(wire.x)
     rng = np.random.default_rng(3)
     t = NEAR * direction(rng, x)
-    moved = [_at_step(wire, step) for step in (t, -t)]
+    outputs = [_at_step(wire, step) for step in (t, -t)]
     here = _at_step(wire, 0.0 * t)
     if steps:
-        found = any(not np.array_equal(there, here) for there in moved)
+        is_tied = any(not np.array_equal(there, here) for there in outputs)
     else:
-        bend = np.abs(moved[0] - 2.0 * here + moved[1])
-        found = bool(np.any(bend > 1e-3 * np.maximum(np.abs(moved[0] - here), np.abs(moved[1] - here))))
+        bend = np.abs(outputs[0] - 2.0 * here + outputs[1])
+        is_tied = bool(np.any(bend > 1e-3 * np.maximum(np.abs(outputs[0] - here), np.abs(outputs[1] - here))))
     reason = "elements are tied, or nearly: the next step picks others"
-    return Outcome(KINK, distance=float(np.max(np.abs(t))), count=1, reason=reason) if found else None
+    return Outcome(KINK, distance=float(np.max(np.abs(t))), count=1, reason=reason) if is_tied else None
 
 
 def _at_step(wire: Wire, step: Any) -> Any:
@@ -94,8 +94,8 @@ class _Array:
     def at(self, step: Any) -> Any:
         """Return the output where the input has moved by a step."""
         slot = self.wire.slot
-        moved = [x + step if k == slot else x for k, x in enumerate(self.xs)]
-        return computed(self.wire.op, [x[()] if isinstance(x, np.ndarray) else x for x in moved], self.wire.y)
+        xs = [x + step if k == slot else x for k, x in enumerate(self.xs)]
+        return computed(self.wire.op, [x[()] if isinstance(x, np.ndarray) else x for x in xs], self.wire.y)
 
     def allowed(self, step: Any) -> Any:
         """Return a step in which an op that reads one triangle may be moved."""
@@ -143,12 +143,12 @@ def check_array(wire: Wire) -> Outcome:
     free = _freedom(array, t) if (state == WRONG).any() else ""
     if (state == WRONG).any() and not free:
         return _located(array, comparison, refusal)
-    for wanted in (UNDECIDED, KINK, WRONG):
-        k = comparison.worst(wanted)
-        if k is not None and (state == wanted).any():
+    for state_wanted in (UNDECIDED, KINK, WRONG):
+        k = comparison.worst(state_wanted)
+        if k is not None and (state == state_wanted).any():
             reason = free or _array_reason(rule[k])
             return Outcome(
-                KINK if wanted == KINK else UNDECIDED,
+                KINK if state_wanted == KINK else UNDECIDED,
                 rule[k],
                 comparison.numeric[k],
                 float(comparison.error[k]),
@@ -206,15 +206,15 @@ def _entry(array: _Array, slope: Callable[..., float]) -> Outcome | None:
     step = array.only([element])
     output = narrowed(int(np.size(wire.y)), lambda places: _gap(array, slope, step, _only(array.g, places)))
     weight = wire.like_y(_only(array.g, [output]))
-    found = array.compare(np.array([slope(wire, step, weight)]), weight, step, parts=False)
-    if found.state[0] != WRONG:
+    comparison = array.compare(np.array([slope(wire, step, weight)]), weight, step, parts=False)
+    if comparison.state[0] != WRONG:
         return None
     unit = _unit(np.ravel(array.seed)[element]) * _unit(np.ravel(array.g)[output])
     return Outcome(
         WRONG,
-        found.rule[0] / unit,
-        found.numeric[0] / unit,
-        float(found.error[0]) / abs(unit),
+        comparison.rule[0] / unit,
+        comparison.numeric[0] / unit,
+        float(comparison.error[0]) / abs(unit),
         _index(element, np.shape(wire.x)),
         _index(output, np.shape(wire.y)),
         np.ravel(wire.x)[element],
@@ -231,9 +231,9 @@ def _along(wire: Wire, array: _Array, shake: Shake = lambda x: x) -> tuple[Numbe
 
 def _only(g: Any, places: Any) -> Any:
     """Return weights with all but some of them 0."""
-    kept = np.zeros(np.shape(g), np.asarray(g).dtype)
-    kept.flat[places] = np.ravel(g)[places]
-    return kept
+    weights = np.zeros(np.shape(g), np.asarray(g).dtype)
+    weights.flat[places] = np.ravel(g)[places]
+    return weights
 
 
 def _unit(number: Any) -> float:
@@ -257,5 +257,5 @@ def _gap(array: _Array, slope: Callable[..., float], t: Any, g: Any = None) -> f
     """Return by how much rule and differences disagree along a direction, for some of the outputs."""
     g = array.wire.like_y(array.g if g is None else g)
     noise = array.eps * np.array([inner(np.abs(g), np.abs(wide(array.wire.y)))])
-    found = measure(Way(lambda h: np.array([inner(g, array.at(h * t))]), array.firsts[1], noise))
-    return max(0.0, abs(slope(array.wire, t, g) - float(found.value[0])) - 3.0 * float(found.error[0]))
+    estimate = measure(Way(lambda h: np.array([inner(g, array.at(h * t))]), array.firsts[1], noise))
+    return max(0.0, abs(slope(array.wire, t, g) - float(estimate.value[0])) - 3.0 * float(estimate.error[0]))

@@ -54,9 +54,9 @@ class Elements:
     def compute(self, xs: Sequence[Any]) -> Any:
         """Apply the op; one by one if it is a user's and does not take arrays."""
         try:
-            found = np.asarray(self.wire.op.compute(*xs))
-            if found.shape == self.y.shape:
-                return found
+            y = np.asarray(self.wire.op.compute(*xs))
+            if y.shape == self.y.shape:
+                return y
         except Exception:
             pass
         return np.array([computed(self.wire.op, point, 0.0) for point in zip(*xs, strict=True)])
@@ -68,8 +68,8 @@ class Elements:
 
         def at(h: float) -> Numbers:
             step = h * scale * (unit if np.iscomplexobj(self.xs[slot]) else 1.0)
-            moved = self.compute([x + step if k == slot else x for k, x in enumerate(self.xs)]) / scale
-            row = as_reals(moved.astype(np.complex128) if real else moved.real)
+            values = self.compute([x + step if k == slot else x for k, x in enumerate(self.xs)]) / scale
+            row = as_reals(values.astype(np.complex128) if real else values.real)
             return np.concatenate([row, row])
 
         width = 2 if real else 1
@@ -96,8 +96,8 @@ class Elements:
         if not getattr(op, "analytic", False) or any(np.asarray(x).dtype.kind != "f" for x in self.xs):
             return None
         h = 1e-30 * np.maximum(np.abs(self.xs[slot]), 1.0)
-        moved = op.compute(*[x + 1j * h if k == slot else x + 0j for k, x in enumerate(self.xs)])
-        slope = np.where(self.inside(), np.asarray(moved).imag / h, np.nan)
+        values = op.compute(*[x + 1j * h if k == slot else x + 0j for k, x in enumerate(self.xs)])
+        slope = np.where(self.inside(), np.asarray(values).imag / h, np.nan)
         slope = np.concatenate([slope, slope])
         return Estimate(slope, np.where(np.isfinite(slope), 1e-13 * np.abs(slope), np.inf))
 
@@ -112,10 +112,10 @@ class Elements:
 
     def smooth(self) -> NDArray[np.bool_]:
         """Return where no kink is near."""
-        found = np.ones(self.y.shape, np.bool_)
+        mask = np.ones(self.y.shape, np.bool_)
         for _, distance in self.distances():
-            found &= ~(distance <= NEAR * np.maximum(1.0, np.abs(self.xs[self.wire.slot])))
-        return found
+            mask &= ~(distance <= NEAR * np.maximum(1.0, np.abs(self.xs[self.wire.slot])))
+        return mask
 
     def place(self, k: int) -> tuple[int, ...] | None:
         """Return where in the array an element stands."""
@@ -162,13 +162,13 @@ def _elements_outcome(elements: Elements, comparison: Comparison, smooth: Any, u
         (comparison.state == UNDECIDED) & ~np.tile(np.repeat(smooth, width), 2), KINK, comparison.state
     ).astype(np.int8)
     comparison = Comparison(comparison.rule, comparison.numeric, comparison.error, state)
-    for wanted in (WRONG, UNDECIDED, KINK):
-        k = comparison.worst(wanted)
+    for verdict in (WRONG, UNDECIDED, KINK):
+        k = comparison.worst(verdict)
         if k is not None:
             element = k % (count * width) // width
-            by_mode = (state == wanted).reshape(2, count * width)
+            by_mode = (state == verdict).reshape(2, count * width)
             return Outcome(
-                wanted,
+                verdict,
                 comparison.rule[k],
                 comparison.numeric[k],
                 float(comparison.error[k]),

@@ -53,17 +53,17 @@ class Finding(Report):
 
     def lines(self) -> Iterator[str]:
         """Return the finding as a sentence."""
-        found = self.outcome
-        if found.raised:
-            yield f"{self.op} is wrong{self._where()}: {found.reason}"
+        outcome = self.outcome
+        if outcome.raised:
+            yield f"{self.op} is wrong{self._where()}: {outcome.reason}"
         elif self.verdict == "wrong":
-            more = f"; {found.reason}" if found.reason else ""
-            yield f"{self.op} is wrong{_how(found)}: {self._slope()}{self._numbers()}{self._extent()}{more}"
+            more = f"; {outcome.reason}" if outcome.reason else ""
+            yield f"{self.op} is wrong{_how(outcome)}: {self._slope()}{self._numbers()}{self._extent()}{more}"
         elif self.verdict == "kink":
-            near = "" if found.distance is None else f", distance {brief(found.distance)}"
-            yield f"{self.op}{self._where()} is on a kink{near}{because(found.reason)}"
+            near = "" if outcome.distance is None else f", distance {brief(outcome.distance)}"
+            yield f"{self.op}{self._where()} is on a kink{near}{because(outcome.reason)}"
         else:
-            yield f"{self.op}{self._where()} is undecided{because(found.reason or self._coarse())}"
+            yield f"{self.op}{self._where()} is undecided{because(outcome.reason or self._coarse())}"
 
     def _slope(self) -> str:
         into = _element(self.input, self.outcome.index)
@@ -79,28 +79,28 @@ class Finding(Report):
         return f"{wire}{within}{second}" + ("" if self.place is None else f" ({self.place})")
 
     def _numbers(self) -> str:
-        found = self.outcome
-        at = "" if found.at is None else f" at {self.input} = {brief(found.at)}"
-        direction = " along a direction" if found.at is None else ""
+        outcome = self.outcome
+        at = "" if outcome.at is None else f" at {self.input} = {brief(outcome.at)}"
+        direction = " along a direction" if outcome.at is None else ""
         return (
-            f"the rule gives {brief(found.rule)}, differences give {brief(found.numeric)}"
-            f"{direction} (error < {brief(found.error, 1)}){at}"
+            f"the rule gives {brief(outcome.rule)}, differences give {brief(outcome.numeric)}"
+            f"{direction} (error < {brief(outcome.error, 1)}){at}"
         )
 
     def _extent(self) -> str:
-        found = self.outcome
-        return f"; wrong at {found.count} of {found.total} elements" if found.count > 1 else ""
+        outcome = self.outcome
+        return f"; wrong at {outcome.count} of {outcome.total} elements" if outcome.count > 1 else ""
 
     def _coarse(self) -> str:
-        found = self.outcome
+        outcome = self.outcome
         return (
-            f"the rule gives {brief(found.rule)}, differences give {brief(found.numeric)}, "
-            f"but may be off by {brief(found.error, 1)}"
+            f"the rule gives {brief(outcome.rule)}, differences give {brief(outcome.numeric)}, "
+            f"but may be off by {brief(outcome.error, 1)}"
         )
 
 
-def _how(found: Outcome) -> str:
-    return f" in {found.modes[0]} mode" if len(found.modes) == 1 else ""
+def _how(outcome: Outcome) -> str:
+    return f" in {outcome.modes[0]} mode" if len(outcome.modes) == 1 else ""
 
 
 def _element(name: str, index: tuple[int, ...] | None) -> str:

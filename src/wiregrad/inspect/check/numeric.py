@@ -155,41 +155,46 @@ def compare(
 
     `trusted` is False where no measurement may accuse the rule.
     """
-    found = [] if exact is None else [exact]
+    estimates = [] if exact is None else [exact]
     right = np.zeros(rule.shape, np.bool_)
     with np.errstate(all="ignore"):
-        for estimate in found:
+        for estimate in estimates:
             right |= _agree(rule, estimate, floor, relative)
         for way in ways:
             if right.all():
                 break
-            found.append(measure(way, 1e-3 * relative))
-            right |= _agree(rule, found[-1], floor, relative)
-        value, error = _best(found)
+            estimates.append(measure(way, 1e-3 * relative))
+            right |= _agree(rule, estimates[-1], floor, relative)
+        value, error = _best(estimates)
         state = np.where(right, RIGHT, UNDECIDED).astype(np.int8)
         if not right.all():
-            accused = ~right & trusted & _accused(rule, value, error, found, floor, relative)
+            accused = ~right & trusted & _accused(rule, value, error, estimates, floor, relative)
             if accused.any():
                 state = np.where(accused, _tried(rule, value, ways), state).astype(np.int8)
     return Comparison(rule, value, error, state)
 
 
-def _agree(rule: Numbers, found: Estimate, floor: Numbers | float, relative: float) -> NDArray[np.bool_]:
-    size = np.maximum(np.abs(rule), np.abs(found.value))
+def _agree(rule: Numbers, estimate: Estimate, floor: Numbers | float, relative: float) -> NDArray[np.bool_]:
+    size = np.maximum(np.abs(rule), np.abs(estimate.value))
     allowed = relative * size + floor + SMALLEST
-    near: NDArray[np.bool_] = np.abs(rule - found.value) <= np.maximum(allowed, 2.0 * found.error)
-    return near & (found.error <= np.maximum(allowed, 1e-3 * size)) & np.isfinite(rule)
+    near: NDArray[np.bool_] = np.abs(rule - estimate.value) <= np.maximum(allowed, 2.0 * estimate.error)
+    return near & (estimate.error <= np.maximum(allowed, 1e-3 * size)) & np.isfinite(rule)
 
 
-def _best(found: Sequence[Estimate]) -> Estimate:
-    errors = np.stack([np.where(np.isnan(estimate.error), np.inf, estimate.error) for estimate in found])
+def _best(estimates: Sequence[Estimate]) -> Estimate:
+    errors = np.stack([np.where(np.isnan(estimate.error), np.inf, estimate.error) for estimate in estimates])
     choice = np.argmin(errors, axis=0)[None]
-    values = np.stack([estimate.value for estimate in found])
+    values = np.stack([estimate.value for estimate in estimates])
     return Estimate(np.take_along_axis(values, choice, 0)[0], np.take_along_axis(errors, choice, 0)[0])
 
 
 def _accused(
-    rule: Numbers, value: Numbers, error: Numbers, found: Sequence[Estimate], floor: Numbers | float, relative: float
+    rule: Numbers,
+    value: Numbers,
+    error: Numbers,
+    estimates: Sequence[Estimate],
+    floor: Numbers | float,
+    relative: float,
 ) -> NDArray[np.bool_]:
     """Return where several measurements, each exact enough, contradict the rule and not each other."""
     off = np.abs(rule - value)
@@ -197,7 +202,7 @@ def _accused(
     clear: NDArray[np.bool_] = (off > 10.0 * error) & (off > 10.0 * (relative * size + floor + SMALLEST))
     witnesses = np.zeros(rule.shape, int)
     contradicted = np.zeros(rule.shape, np.bool_)
-    for estimate in found:
+    for estimate in estimates:
         exact = estimate.error <= 0.1 * off
         witnesses += exact
         contradicted |= exact & (np.abs(estimate.value - value) > 0.1 * off)

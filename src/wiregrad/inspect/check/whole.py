@@ -165,7 +165,7 @@ class Function:
     def held(self, h: float, still: dict[int, Any]) -> Numbers:
         """Run the circuit with some nodes held still."""
         values: list[Any] = []
-        given = iter(self.inputs_at(h))
+        arguments = iter(self.inputs_at(h))
         constants = self.circuit.constants()
         with np.errstate(all="ignore"):
             for row in self.circuit.rows():
@@ -174,7 +174,7 @@ class Function:
                 elif row.sources:
                     values.append(row.op.compute(*[values[source] for source in row.sources]))
                 else:
-                    values.append(constants[row.node] if row.node in constants else next(given))
+                    values.append(constants[row.node] if row.node in constants else next(arguments))
         return np.array([sum(inner(w, values[node]) for w, node in zip(self.weights, self.outputs, strict=True))])
 
     def slope(self) -> tuple[float, float]:
@@ -214,9 +214,9 @@ class Function:
         stops = self.stops()
         if self.compare(lambda h: self.held(h, stops)).state[0] != RIGHT:
             return []
-        found = [self._stop(node) for node in stops if self.circuit.type_of(node).differentiable]
+        stopped = [self._stop(node) for node in stops if self.circuit.type_of(node).differentiable]
         left = [self.steered[k] for k in sorted(self.changed) if k >= 0] if self.steered else []
-        return found + [_escape(certificate) for certificate in left if not _steers(certificate.outcome)]
+        return stopped + [_escape(certificate) for certificate in left if not _steers(certificate.outcome)]
 
     def _stop(self, node: int) -> Cut:
         view = Node(self.circuit, node)
@@ -252,8 +252,8 @@ def _kept(t: Any, x: Any) -> Any:
 
 
 def _weight(rng: np.random.Generator, y: Any, alone: bool) -> Any:
-    found = 1.0 if alone and not np.iscomplexobj(y) else random_like(rng, y)
-    return np.asarray(found).astype(np.asarray(y).dtype)[()]
+    weight = 1.0 if alone and not np.iscomplexobj(y) else random_like(rng, y)
+    return np.asarray(weight).astype(np.asarray(y).dtype)[()]
 
 
 def is_present(flow: Any) -> bool:
@@ -286,19 +286,19 @@ def check_whole(function: Function, *, wrong: bool, doubtful: bool) -> tuple[Who
     if function.refused or not function.repeats():
         reason = function.refused or "the function gives another value when it is run again"
         return Whole(np.nan, np.nan, np.inf, None, reason), []
-    found = function.compare(function.at)
-    rule = float(found.rule[0])
-    numeric = float(found.numeric[0])
-    error = float(found.error[0])
-    if found.state[0] == RIGHT:
+    comparison = function.compare(function.at)
+    rule = float(comparison.rule[0])
+    numeric = float(comparison.numeric[0])
+    error = float(comparison.error[0])
+    if comparison.state[0] == RIGHT:
         return Whole(rule, numeric, error, True), []
-    apart = found.state[0] == WRONG or abs(rule - numeric) > 3.0 * error
+    apart = comparison.state[0] == WRONG or abs(rule - numeric) > 3.0 * error
     cuts = function.cuts() if apart and not wrong else []
     if wrong:
         return Whole(rule, numeric, error, False if apart else None, "a rule is wrong"), []
     if cuts:
         return Whole(rule, numeric, error, False, "values flow on where gradients stop"), cuts
-    reason = _doubt(function, int(found.state[0]), doubtful)
+    reason = _doubt(function, int(comparison.state[0]), doubtful)
     agrees = None if reason else False
     return Whole(rule, numeric, error, agrees, reason or "no single rule is wrong and nothing is cut"), []
 

@@ -55,8 +55,8 @@ class Wire:
 
 def _full(flow: Any, like: Any) -> Any:
     """Return a flow with the shape of the value it belongs to, and complex if that is."""
-    found = np.broadcast_to(settle(flow), np.shape(like))
-    return found.astype(np.complex128) if np.iscomplexobj(like) else found
+    full = np.broadcast_to(settle(flow), np.shape(like))
+    return full.astype(np.complex128) if np.iscomplexobj(like) else full
 
 
 @dataclass(frozen=True)
@@ -94,10 +94,10 @@ def computed(op: Op, xs: Sequence[Any], like: Any) -> Any:
     (0.0, nan)
     """
     try:
-        found = np.asarray(op.compute(*xs))
+        y = np.asarray(op.compute(*xs))
     except Exception:
         return np.full(np.shape(like), np.nan)
-    return found if found.shape == np.shape(like) and found.dtype.kind in "fc" else np.full(np.shape(like), np.nan)
+    return y if y.shape == np.shape(like) and y.dtype.kind in "fc" else np.full(np.shape(like), np.nan)
 
 
 def modes(back: bool, ahead: bool) -> tuple[str, ...]:

@@ -30,8 +30,8 @@ def check_wire(wire: Wire) -> Outcome:
             outcome = check_elements(wire) if isinstance(wire.op, Elementwise) else check_array(wire)
             return _settled(wire, outcome) if outcome.state == WRONG else outcome
         except Exception as error:
-            if said := _refusal(wire):
-                return Outcome(WRONG, at=_first(wire.x), raised=True, reason=said)
+            if refusal := _refusal(wire):
+                return Outcome(WRONG, at=_first(wire.x), raised=True, reason=refusal)
             # A rule is anybody's code; one that cannot be run is not one that is wrong.
             return Outcome(UNDECIDED, at=_first(wire.x), reason=f"the rule cannot be run here: {first_line(error)}")
 

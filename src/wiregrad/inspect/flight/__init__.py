@@ -133,10 +133,10 @@ class Flight(Report):
 
     def first(self, kind: str | None = None, group: str | None = None) -> Event | None:
         """Return the first event, of a kind and a group if they are given; None if there is none."""
-        wanted = None if kind is None else check_kind(kind)
+        wanted_kind = None if kind is None else check_kind(kind)
         if group is not None and group not in self.groups:
             raise UnknownNameError(f"the flight has no group {shown(group)}; it has {listed(self.groups) or 'none'}")
-        return next((e for e in self.events if wanted in (None, e.kind) and group in (None, e.group)), None)
+        return next((e for e in self.events if wanted_kind in (None, e.kind) and group in (None, e.group)), None)
 
     def step(self, loss: Any, params: Any = None, grads: Any = None, *, inputs: Any = None) -> tuple[Event, ...]:
         """Record one step, before the parameters are updated; returns the events that it made sure of.
@@ -148,7 +148,7 @@ class Flight(Report):
         seen = self._gauge.read(params, grads)
         if not self.steps:
             self._history = History(self.capacity, view.FIRST + len(METRICS) * len(seen))
-        row = [number, not math.isfinite(number), *(entry for found in seen.values() for entry in found.row())]
+        row = [number, not math.isfinite(number), *(entry for group in seen.values() for entry in group.row())]
         with np.errstate(all="ignore"):
             self._history.add(np.array(row, np.float64))
         # While something may be about to become an event, what came before it is held.
@@ -204,11 +204,11 @@ class Flight(Report):
         return self.to_svg()
 
 
-def _limits(given: dict[str, Any]) -> Limits:
-    unknown = [name for name in given if name not in Limits.__dataclass_fields__]
+def _limits(settings: dict[str, Any]) -> Limits:
+    unknown = [name for name in settings if name not in Limits.__dataclass_fields__]
     if unknown:
         raise InputError(f"a flight has no setting {unknown[0]}; it has {', '.join(Limits.__dataclass_fields__)}")
-    return Limits(**given)
+    return Limits(**settings)
 
 
 def _loss(loss: Any) -> float:
@@ -226,8 +226,8 @@ def _copied(leaf: Any) -> Any:
 
 
 def _group_record(history: History, k: int, group: int) -> GroupRecord:
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for metric in METRICS:
         at = view.column(group, metric)
-        found[metric] = round(history.sum(k, at)) if metric in ("nonfinite", "broken") else history.band(k, at)
-    return GroupRecord(**found)
+        fields[metric] = round(history.sum(k, at)) if metric in ("nonfinite", "broken") else history.band(k, at)
+    return GroupRecord(**fields)

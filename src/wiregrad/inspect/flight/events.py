@@ -173,8 +173,8 @@ class Course:
 
     def __str__(self) -> str:
         """Say where the loss is, and how it came there if it came down."""
-        came = f"came down from {brief(self.first)} to" if self.settled else "is"
-        return f"the loss {came} {brief(self.last)}"
+        verb = f"came down from {brief(self.first)} to" if self.settled else "is"
+        return f"the loss {verb} {brief(self.last)}"
 
 
 @dataclass(slots=True)
@@ -200,8 +200,8 @@ class Judge:
         """Return the events that a step made sure of."""
         self._course.add(loss)
         signs = [*self._loss_signs(loss)]
-        for name, found in seen.items():
-            signs += self._signs(name, found)
+        for name, measured in seen.items():
+            signs += self._signs(name, measured)
         signs = [sign for sign in signs if sign.kind in self.limits.watch]
         # What does not hold in this step begins anew.
         self._since = {sign.key: self._since.get(sign.key, (step, sign)) for sign in signs}

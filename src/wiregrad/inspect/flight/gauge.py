@@ -64,10 +64,10 @@ class Gauge:
         values = {path: data_of(leaf, "params", path) for path, leaf in leaves.items() if leaf is not None}
         slopes = _slopes(leaves, grads)
         structure = self._checked(values if params is not None else slopes or {}, params is not None)
-        given = None if slopes is None else {path: slope for path, slope in slopes.items() if slope is not None}
-        _check_grads(structure, given or {})
+        present = None if slopes is None else {path: slope for path, slope in slopes.items() if slope is not None}
+        _check_grads(structure, present or {})
         self.structure = structure
-        return {name: self._look(structure, name, values, given) for name in structure.groups}
+        return {name: self._look(structure, name, values, present) for name in structure.groups}
 
     def _checked(self, leaves: Mapping[Path, Any], of_params: bool) -> Structure:
         if self.structure is None:
@@ -109,10 +109,10 @@ class Gauge:
 def _slopes(leaves: Mapping[Path, Any], grads: Any) -> dict[Path, Any] | None:
     """Return the gradients by path, from a container or from the values themselves; None if there are none to read."""
     if grads is not None:
-        found = leaves_of(grads, "grads")
-        return {path: None if leaf is None else data_of(leaf, "grads", path) for path, leaf in found.items()}
-    held = {path: leaf for path, leaf in leaves.items() if isinstance(leaf, Value)}
-    return {path: grad_of(leaf) for path, leaf in held.items()} if held else None
+        gradients = leaves_of(grads, "grads")
+        return {path: None if leaf is None else data_of(leaf, "grads", path) for path, leaf in gradients.items()}
+    values = {path: leaf for path, leaf in leaves.items() if isinstance(leaf, Value)}
+    return {path: grad_of(leaf) for path, leaf in values.items()} if values else None
 
 
 def _check_grads(structure: Structure, grads: Mapping[Path, Any]) -> None:
@@ -127,16 +127,18 @@ def _sizes(arrays: Sequence[NDArray[Any]], before: Sequence[NDArray[Any]] | None
     """Return the root mean square of arrays and of how they moved; what they were becomes what they are."""
     if before is None:
         return mean_size((part.size, size_of(part)) for array in arrays for part in blocks(array)), math.nan
-    found = [pair for now, old in zip(arrays, before, strict=True) for pair in _block_sizes(now, old)]
-    if not found:
+    blocks_measured = [pair for now, old in zip(arrays, before, strict=True) for pair in _block_sizes(now, old)]
+    if not blocks_measured:
         return 0.0, math.nan
-    return mean_size((n, size) for n, size, _ in found), mean_size((n, moved) for n, _, moved in found)
+    return mean_size((n, size) for n, size, _ in blocks_measured), mean_size(
+        (n, moved) for n, _, moved in blocks_measured
+    )
 
 
 def _block_sizes(now: NDArray[Any], old: NDArray[Any]) -> Iterator[tuple[int, float, float]]:
     # Block by block, so that what is read twice is still in the cache.
     room = np.empty(min(BLOCK, now.size), old.dtype)
-    for fresh, kept in zip(blocks(now), blocks(old), strict=True):
-        moved = size_of(np.subtract(fresh, kept, out=room[: fresh.size], casting="same_kind"))
-        np.copyto(kept, fresh, casting="same_kind")
+    for fresh, stored in zip(blocks(now), blocks(old), strict=True):
+        moved = size_of(np.subtract(fresh, stored, out=room[: fresh.size], casting="same_kind"))
+        np.copyto(stored, fresh, casting="same_kind")
         yield fresh.size, size_of(fresh), moved

@@ -118,11 +118,11 @@ class History:
     def _halve(self) -> None:
         even = self._filled // 2 * 2
         merged = _merged(*(column[:even] for column in self._columns()))
-        kept = even // 2
+        merged_count = even // 2
         for column, part in zip(self._columns(), merged, strict=True):
-            column[kept : kept + self._filled - even] = column[even : self._filled].copy()
-            column[:kept] = part
-        self._filled = kept + self._filled - even
+            column[merged_count : merged_count + self._filled - even] = column[even : self._filled].copy()
+            column[:merged_count] = part
+        self._filled = merged_count + self._filled - even
         self.stride *= 2
 
     def _columns(self) -> list[NDArray[Any]]:

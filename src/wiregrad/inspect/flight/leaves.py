@@ -31,7 +31,7 @@ def leaves_of(container: Any, what: str) -> dict[Path, Any]:
     >>> leaves_of({"w": [1.0, 2.0], "b": None}, "params")
     {('w', 0): 1.0, ('w', 1): 2.0, ('b',): None}
     """
-    found: dict[Path, Any] = {}
+    leaves: dict[Path, Any] = {}
     stack: list[tuple[Path, Any]] = [((), container)]
     while stack:
         path, item = stack.pop()
@@ -39,10 +39,10 @@ def leaves_of(container: Any, what: str) -> dict[Path, Any]:
             raise OperandError(f"{what} may be nested {MOST_LEVELS} deep; is there a container that contains itself?")
         inner = _items(item)
         if inner is None:
-            found[path] = item
+            leaves[path] = item
         else:
             stack.extend(((*path, key), part) for key, part in reversed(inner))
-    return found
+    return leaves
 
 
 def _items(item: Any) -> list[tuple[Any, Any]] | None:
@@ -122,9 +122,9 @@ class Structure:
 
     def flat(self, group: str, leaves: Mapping[Path, Any]) -> list[NDArray[Any]]:
         """Return the numbers of a group as flat arrays, all single numbers in one, without missing leaves."""
-        found = [leaves[path] for path in self.groups[group] if leaves.get(path) is not None]
-        arrays = [reals(leaf) for leaf in found if np.ndim(leaf)]
-        singles = [leaf for leaf in found if not np.ndim(leaf)]
+        present = [leaves[path] for path in self.groups[group] if leaves.get(path) is not None]
+        arrays = [reals(leaf) for leaf in present if np.ndim(leaf)]
+        singles = [leaf for leaf in present if not np.ndim(leaf)]
         return [*arrays, reals(singles)] if singles else arrays
 
     def absent(self, group: str, leaves: Mapping[Path, Any]) -> int:

@@ -62,9 +62,9 @@ def spark(numbers: Sequence[float]) -> str:
     """
     log = all(x > 0 for x in numbers if math.isfinite(x))
     heights = [math.log(x) if log and math.isfinite(x) else x for x in numbers]
-    told = [x for x in heights if math.isfinite(x)]
-    low = min(told, default=0.0)
-    high = max(told, default=0.0)
+    finite = [x for x in heights if math.isfinite(x)]
+    low = min(finite, default=0.0)
+    high = max(finite, default=0.0)
     return "".join(SPARKS[round(7 * _share(x, low, high))] if math.isfinite(x) else "!" for x in heights)
 
 
@@ -85,9 +85,9 @@ def svg(history: History, groups: Sequence[str], events: Sequence[Event], theme:
     chosen = worth_showing(groups, events)
     panels = [Panel("loss", [_curve(history, "loss", LOSS)], spoilt(history, [LOST]))]
     if chosen:
-        found = [_curve(history, groups[k], column(k, "gradient")) for k in chosen]
+        gradient_curves = [_curve(history, groups[k], column(k, "gradient")) for k in chosen]
         bad = spoilt(history, [column(k, "nonfinite") for k in range(len(groups))])
-        panels.append(Panel("gradient, rms per number", found, bad))
+        panels.append(Panel("gradient, rms per number", gradient_curves, bad))
     return curves(
         panels,
         _marks(events),
@@ -107,14 +107,14 @@ def _curve(history: History, name: str, at: int) -> Curve:
 def spoilt(history: History, columns: Sequence[int]) -> list[tuple[float, float]]:
     """Return the stretches of steps, first and last, in which one of the counts is not 0."""
     starts = history.starts().tolist()
-    found: list[tuple[int, int]] = []
+    stretches: list[tuple[int, int]] = []
     for k in range(len(history)):
         if any(history.sum(k, at) > 0 for at in columns):
-            if found and found[-1][1] == starts[k]:
-                found[-1] = (found[-1][0], starts[k + 1])
+            if stretches and stretches[-1][1] == starts[k]:
+                stretches[-1] = (stretches[-1][0], starts[k + 1])
             else:
-                found.append((starts[k], starts[k + 1]))
-    return [(float(first), float(end - 1)) for first, end in found]
+                stretches.append((starts[k], starts[k + 1]))
+    return [(float(first), float(end - 1)) for first, end in stretches]
 
 
 def _marks(events: Sequence[Event]) -> list[Mark]:

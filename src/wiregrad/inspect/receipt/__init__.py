@@ -50,8 +50,8 @@ def receipt(circuit: Circuit, points: int | Sequence[Mapping[str, Any]] = POINTS
     # What is compared is arithmetic, at any point: which way a traced function went there does not matter.
     circuit = circuit.unchecked()
     rng = np.random.default_rng(seed)
-    given = _points(circuit, points, rng)
-    table = _possible(circuit, given)
+    candidates = _points(circuit, points, rng)
+    table = _possible(circuit, candidates)
     whole = [Case(part, [Point(part, inputs) for inputs in table]) for part in _parts(circuit)]
     used = uses(circuit)
     alone = dict(_alone(circuit, dict(islice(used.items(), USES)), table, rng))
@@ -65,7 +65,7 @@ def receipt(circuit: Circuit, points: int | Sequence[Mapping[str, Any]] = POINTS
         ops=tuple(_op(use, k + len(whole), case, trials) for k, (use, case) in enumerate(alone.items())),
         results=tuple(result for k, case in enumerate(whole) for result in _results(k, case, trials, named)),
         problems=tuple(problem for trial in trials for problem in trial.problems),
-        refused=len(given) - len(table),
+        refused=len(candidates) - len(table),
         not_tried=max(0, len(used) - USES),
     )
 
@@ -87,19 +87,19 @@ def _points(circuit: Circuit, points: Any, rng: np.random.Generator) -> list[lis
 
 def _possible(circuit: Circuit, table: Sequence[list[Any]]) -> list[list[Any]]:
     """Return the points at which the circuit has a value and gradients; a matrix, for one, may have no inverse."""
-    found = list[list[Any]]()
+    runnable = list[list[Any]]()
     reason = ""
     for inputs in table:
         try:
             interpreter.run_all(circuit, inputs)
-            found.append(inputs)
+            runnable.append(inputs)
         except REFUSALS as error:
             reason = str(error).splitlines()[0]
-    if not found:
+    if not runnable:
         raise InputError(
             f"the circuit can be run at none of {len(table)} points ({reason}); give others in points=[...]"
         )
-    return found
+    return runnable
 
 
 def _random(kind: WireType, rng: np.random.Generator) -> Any:
@@ -144,10 +144,10 @@ def _op(use: Use, k: int, case: Case, trials: Sequence[Trial]) -> OpDifference:
 
 def _distances(rows: Sequence[Any], case: Case) -> Any:
     """Return how many ulp each result is off at each point."""
-    wanted = [point.wanted for point in case.points]
+    expected = [point.wanted for point in case.points]
     if case.plain:
-        return distances(np.array(rows), np.array(wanted))
-    return np.array([list(map(ulps, row, others)) for row, others in zip(rows, wanted, strict=True)])
+        return distances(np.array(rows), np.array(expected))
+    return np.array([list(map(ulps, row, others)) for row, others in zip(rows, expected, strict=True)])
 
 
 def _results(k: int, case: Case, trials: Sequence[Trial], named: bool) -> Iterator[ResultDifference]:
@@ -159,12 +159,12 @@ def _results(k: int, case: Case, trials: Sequence[Trial], named: bool) -> Iterat
         yield _result(name, case, {trial.language: trial.found[k] for trial in trials}, result)
 
 
-def _result(name: str, case: Case, found: Mapping[str, Any], result: int) -> ResultDifference:
+def _result(name: str, case: Case, rows_by_language: Mapping[str, Any], result: int) -> ResultDifference:
     steps = dict[str, float]()
     ratios = dict[str, float]()
     fits = dict[str, bool]()
     shaken = 0
-    for language, rows in found.items():
+    for language, rows in rows_by_language.items():
         if rows is None:
             continue
         verdicts = [point.judge(result, row[result]) for point, row in zip(case.points, rows, strict=True)]

@@ -38,8 +38,8 @@ class Use(NamedTuple):
     @property
     def text(self) -> str:
         """The op applied to its inputs, as a person would write it, with its kink mode where that is not the usual."""
-        given = {slot: f"{value:g}" for slot, value, _ in self.constants}
-        names = [given.get(slot, self.op.input_name(slot)) for slot in range(len(self.types))]
+        constants = {slot: f"{value:g}" for slot, value, _ in self.constants}
+        names = [constants.get(slot, self.op.input_name(slot)) for slot in range(len(self.types))]
         mode = f" [{write_mode(self.mode, self.op.inputs)}]" if self.mode else ""
         return self.op.expression(*names) + mode
 
@@ -52,11 +52,11 @@ def uses(circuit: Circuit) -> dict[Use, list[Row]]:
     >>> [use.text for use in found]
     ['a ** 2', 'a + b']
     """
-    found: dict[Use, list[Row]] = {}
+    rows_by_use: dict[Use, list[Row]] = {}
     for row in circuit.rows():
         if row.sources and not is_foreign(row.op):
-            found.setdefault(_use(circuit, row), []).append(row)
-    return found
+            rows_by_use.setdefault(_use(circuit, row), []).append(row)
+    return rows_by_use
 
 
 def _use(circuit: Circuit, row: Row) -> Use:
@@ -78,10 +78,10 @@ def circuit_of(use: Use) -> Circuit | None:
     A condition comes from a number that is more than 0, and gives 1 or 0.
     """
     builder = Builder(finite=False)
-    given = {slot: value for slot, value, _ in use.constants}
+    constants = {slot: value for slot, value, _ in use.constants}
     operands = [
-        builder.place_constant(kind.dtype.type(given[slot]))
-        if slot in given
+        builder.place_constant(kind.dtype.type(constants[slot]))
+        if slot in constants
         else _wire(builder, use.op.input_name(slot), kind)
         for slot, kind in enumerate(use.types)
     ]
@@ -114,13 +114,13 @@ def points_of(
     """Return points for the circuit of a use; `runs` are the values of all nodes in some runs of its circuit."""
     if not isinstance(use.op, Elementwise):
         return [[run[source] for source in row.sources] for run in runs for row in rows[:2]]
-    kept = [slot for slot in range(len(use.types)) if slot not in {slot for slot, _, _ in use.constants}]
+    input_slots = [slot for slot in range(len(use.types)) if slot not in {slot for slot, _, _ in use.constants}]
     # A condition is made from a number.
-    dtypes = [FLOAT.dtype if use.types[slot] == BOOL else use.types[slot].dtype for slot in kept]
+    dtypes = [FLOAT.dtype if use.types[slot] == BOOL else use.types[slot].dtype for slot in input_slots]
     with np.errstate(all="ignore"):
         # What is finite in one type may overflow in another.
         return [
-            [dtype.type(x) for dtype, x in zip(dtypes, point[kept], strict=True)]
+            [dtype.type(x) for dtype, x in zip(dtypes, point[input_slots], strict=True)]
             for point in _numbers(
                 use.op, len(use.types), [list(_seen(run, row)) for run in runs for row in rows[:2]], rng
             )
@@ -135,8 +135,8 @@ def _numbers(op: Elementwise, width: int, seen: Sequence[Sequence[list[float]]],
     awkward = rng.choice(AWKWARD, size=(4 * len(AWKWARD), width))
     awkward[: len(AWKWARD), :] = np.array(AWKWARD)[:, None]
     mixed = np.where(rng.random((16, width)) < 0.5, rng.choice(AWKWARD, size=(16, width)), rng.normal(size=(16, width)))
-    found = [point for points in seen for point in points]
-    table = np.array([*samples, *ordinary, *sizes, *awkward, *mixed, *found[:32]], np.float64)
+    observed = [point for points in seen for point in points]
+    table = np.array([*samples, *ordinary, *sizes, *awkward, *mixed, *observed[:32]], np.float64)
     # The NaN of a run may have a sign, which not every language can be given.
     return np.where(np.isnan(table), np.nan, table)
 

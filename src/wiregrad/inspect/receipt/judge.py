@@ -35,23 +35,23 @@ SHAKES = 32
 """How many runs with moved results are looked at where nothing else explains a difference."""
 
 
-def ulps(found: Any, wanted: Any) -> float:
+def ulps(result: Any, expected: Any) -> float:
     """Return the largest distance between two results, in steps from one number to the next; inf for NaN and a number.
 
     >>> ulps(1.0 + 2**-52, 1.0), ulps(0.0, -0.0), ulps(np.nan, 1.0)
     (1.0, 0.0, inf)
     """
-    return float(np.max(distances(found, wanted), initial=0.0))
+    return float(np.max(distances(result, expected), initial=0.0))
 
 
-def distances(found: Any, wanted: Any) -> Any:
+def distances(result: Any, expected: Any) -> Any:
     """Return how many steps from one number to the next each element of a result is off.
 
     >>> distances([1.0, 5e-324], [1.0, -5e-324])
     array([0., 2.])
     """
-    one = np.asarray(found)
-    two = np.asarray(wanted)
+    one = np.asarray(result)
+    two = np.asarray(expected)
     if one.shape != two.shape:
         return np.inf
     if one.dtype.kind == "c" or two.dtype.kind == "c":
@@ -108,67 +108,67 @@ class Point:
         run = self.run
         return [run.values[self.circuit.root()], *(run.gradient(node) for node in self.circuit.input_indices())]
 
-    def judge(self, result: int, found: Any) -> Verdict:
+    def judge(self, result: int, value: Any) -> Verdict:
         """Return how far one result is off (0: the value, k: the gradient of the k-th input) and whether it fits."""
-        wanted = self.wanted[result]
-        steps = ulps(found, wanted)
+        expected = self.wanted[result]
+        steps = ulps(value, expected)
         if not steps:
             return SAME
         with np.errstate(all="ignore"):
-            off = _distance(found, wanted)
+            off = _distance(value, expected)
         ratio = off / self._estimate(result) if self._estimate(result) else math.inf
         if steps <= ULPS or ratio <= TIMES:
             return Verdict(steps, ratio, True)
-        return Verdict(steps, ratio, self._moves(result, found, off), shaken=True)
+        return Verdict(steps, ratio, self._moves(result, value, off), shaken=True)
 
     def _estimate(self, result: int) -> float:
-        found = self._estimates[result]
+        estimate = self._estimates[result]
         # A circuit may be better than it should be, by luck, which no other library shares.
-        return 0.0 if found is None else max(abs(found.error), found.expected)
+        return 0.0 if estimate is None else max(abs(estimate.error), estimate.expected)
 
     @cached_property
     def _estimates(self) -> list[Estimate | None]:
         try:
-            found = rounding(self.run)
+            answer = rounding(self.run)
         except REFUSALS:
             return [None] * len(self.wanted)
-        return [found.output, *(found.gradients.get(name) for name in self.circuit.inputs)]
+        return [answer.output, *(answer.gradients.get(name) for name in self.circuit.inputs)]
 
-    def _moves(self, result: int, found: Any, off: float) -> bool:
+    def _moves(self, result: int, value: Any, off: float) -> bool:
         """Return whether the interpreter moves as much when results of ops move in their last places."""
         with np.errstate(all="ignore"):
             others = [row[result] for row in self._shaken]
             if not math.isfinite(off):
-                return any(_kinds(other) == _kinds(found) for other in others)
+                return any(_kinds(other) == _kinds(value) for other in others)
             moves = [_distance(other, self.wanted[result]) for other in others]
         return off <= TIMES * (self._estimate(result) + max(filter(math.isfinite, moves), default=0.0))
 
     @cached_property
     def _shaken(self) -> list[list[Any]]:
         rng = np.random.default_rng(0)
-        found = list[list[Any]]()
+        results = list[list[Any]]()
         try:
             backward = backward_circuit(self.circuit) if self.circuit.inputs else None
             for _ in range(SHAKES):
                 value = _shake(self.circuit, self.inputs, rng)[self.circuit.root()]
                 nodes = [] if backward is None else _shake(backward, self.inputs, rng)
                 grads = [] if backward is None else [nodes[k] for k in backward.columns.outputs.tolist()]
-                found.append([value, *grads])
+                results.append([value, *grads])
         except REFUSALS:
             # A gradient that is no circuit, or a matrix that has lost its inverse: nothing more is excused.
-            return found
-        return found
+            return results
+        return results
 
 
 def _shake(circuit: Circuit, inputs: Sequence[Any], rng: np.random.Generator) -> list[Any]:
     """Run forward with the result of every op that libraries compute differently moved by up to `ULPS` units."""
-    given = iter(inputs)
+    arguments = iter(inputs)
     constants = circuit.constants()
     values = list[Any]()
     with np.errstate(all="ignore"):
         for row in circuit.rows():
             if not row.sources:
-                values.append(constants[row.node] if row.op is CONSTANT else next(given))
+                values.append(constants[row.node] if row.op is CONSTANT else next(arguments))
                 continue
             y = row.op.compute(*[values[source] for source in row.sources])
             values.append(_moved(y, ULPS if _differs(row) else 0.0, rng))
@@ -189,10 +189,10 @@ def _moved(y: Any, most: float, rng: np.random.Generator) -> Any:
     return np.where(np.isfinite(near), near, y).astype(np.asarray(y).dtype)[()]
 
 
-def _distance(found: Any, wanted: Any) -> float:
+def _distance(result: Any, expected: Any) -> float:
     """Return the length of a difference; inf where only one of them is a number, or both are different infinities."""
-    one = np.asarray(found)
-    two = np.asarray(wanted)
+    one = np.asarray(result)
+    two = np.asarray(expected)
     if one.shape != two.shape:
         return math.inf
     kind = np.result_type(one.dtype, two.dtype, np.float64)

@@ -94,11 +94,13 @@ def attempt(language: Language, cases: Sequence[Case]) -> Trial:
             programs.append(None)
             refused.append(str(error).splitlines()[0])
     try:
-        found = _ran(language, cases, programs)
+        rows = _ran(language, cases, programs)
     except ListingError as error:
-        said = f"{language.name}: {error}"
-        return Trial(language.name, tool.version, [None] * len(cases), [said.splitlines()[0]] * len(cases), (said,))
-    return Trial(language.name, tool.version, found, refused)
+        message = f"{language.name}: {error}"
+        return Trial(
+            language.name, tool.version, [None] * len(cases), [message.splitlines()[0]] * len(cases), (message,)
+        )
+    return Trial(language.name, tool.version, rows, refused)
 
 
 def program_of(case: Case, language: str, name: str) -> Program:
@@ -116,16 +118,16 @@ def program_of(case: Case, language: str, name: str) -> Program:
 
 
 def _ran(language: Language, cases: Sequence[Case], programs: Sequence[Program | None]) -> list[Rows | None]:
-    found: list[Rows | None] = [None] * len(cases)
+    rows_by_case: list[Rows | None] = [None] * len(cases)
     flat = [k for k, program in enumerate(programs) if program and (cases[k].batched or language.name != "numpy")]
     batch = [program for k in flat if (program := programs[k]) is not None]
     answers = language.run(batch, [_table(cases[k], program) for k, program in zip(flat, batch, strict=True)])
     for k, answer in zip(flat, answers, strict=True):
-        found[k] = [cases[k].shaped(row) for row in answer]
+        rows_by_case[k] = [cases[k].shaped(row) for row in answer]
     for k, program in enumerate(programs):
-        if program is not None and found[k] is None:
-            found[k] = _ran_on_arrays(program, cases[k])
-    return found
+        if program is not None and rows_by_case[k] is None:
+            rows_by_case[k] = _ran_on_arrays(program, cases[k])
+    return rows_by_case
 
 
 def _table(case: Case, program: Program) -> Any:
