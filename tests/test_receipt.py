@@ -95,7 +95,7 @@ def test_points_can_be_given() -> None:
 
 @pytest.mark.parametrize("points", [0, -1, True, "a", [], [1.0], None, 2.5])
 def test_what_are_no_points_is_refused(points: Any) -> None:
-    with pytest.raises(InputError, match="points is how many there are"):
+    with pytest.raises(InputError, match="points must be a positive integer"):
         receipt(wg.circuit("a * b"), points=points)
 
 

@@ -347,7 +347,7 @@ def test_gradients_are_chosen_by_name_and_left_out_ones_are_named(monkeypatch: p
     assert "not looked at: the gradients of b, c, to save time" in str(capped)
     with pytest.raises(InputError, match="no input called 'd'"):
         rounding(run, ["d"])
-    with pytest.raises(InputError, match="wanted the names of inputs"):
+    with pytest.raises(InputError, match="names must be a list of input names"):
         rounding(run, 3)  # type: ignore[arg-type]
 
 

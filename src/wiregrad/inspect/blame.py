@@ -1,6 +1,7 @@
 """Blame: which op first made something non-finite, how that spread, and what to write instead.
 
-What spoils neither the output nor the gradient of an input is harmless: a branch that was not taken may hold an inf.
+A fault that spoils neither the output nor the gradient of an input is harmless: a branch that was not taken may hold an
+infinity.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ from wiregrad.ops.fault import bad, forward_fault, is_nan
 from wiregrad.ops.remedies import Around
 
 MOST = 8
-"""How many origins a report tells in full, and how many steps of a chain."""
+"""Maximum number of origins that a report shows in full, and of steps of a chain."""
 
 
 @dataclass(frozen=True, repr=False)
 class Origin(Report):
-    """One op that broke, and what came of it."""
+    """One op that made something non-finite, and what it spoiled."""
 
     phase: str
     """`forward` or `backward`."""
@@ -35,11 +36,11 @@ class Origin(Report):
     place: Place | None
     group: str
     said: str
-    """What happened, in a sentence with numbers."""
+    """The fault in a sentence with numbers."""
     inputs: tuple[tuple[str, Any], ...]
-    """The names of the nodes that went in, and what they carried at the element that broke."""
+    """The names of the input nodes, and their values at the element that broke."""
     value: Any
-    """What came out: the value, or backward what was sent."""
+    """The value; backward, the gradient that was sent."""
     factors: tuple[Any, Any] | None
     """Backward: upstream and local derivative."""
     index: tuple[int, ...]
@@ -47,19 +48,19 @@ class Origin(Report):
     wire: tuple[str, int] | None
     """Backward: the wire, as reader and slot."""
     branch: str
-    """Which way the program went to get here, if it was steered, and which use of a value this is."""
+    """The branch that the program took before this op, and which use of a value this is; may be empty."""
     times: int
-    """How many nodes of this line broke in the same way."""
+    """Number of nodes of this line that broke in the same way."""
     spoils: tuple[str, ...]
     """The outputs and the gradients of inputs that it spoils."""
     chain: tuple[str, ...]
-    """How it spread, node by node, to a gradient, or else to an output; worked out for the first few origins."""
+    """How the fault spread, node by node, to a gradient or else to an output; filled in for the first few origins."""
     nan_at: str
     """The first node at which an infinity turned into NaN, with its line; empty if none did."""
     suggestion: str
 
     def lines(self) -> Iterator[str]:
-        """Say what broke, where, what it spoiled and what to try."""
+        """Return what broke, where, what it spoiled and what to try."""
         yield self.said
         yield f"  node {self.node}" + (f" at {self.place}" if self.place else "") + self._more()
         if self.branch:
@@ -91,7 +92,7 @@ class Blame(Report):
         return bool(self.origins)
 
     def lines(self) -> Iterator[str]:
-        """Say it."""
+        """Return the origins, numbered if there are several, then the harmless ones."""
         if not self.origins:
             yield "the output and all gradients are finite"
         for count, origin in enumerate(self.origins[:MOST], 1):
@@ -107,7 +108,10 @@ class Blame(Report):
 
 def _numbered(origin: Origin, count: int) -> Iterator[str]:
     for k, line in enumerate(origin.lines()):
-        yield f"{count}. {line}" if count and not k else f"   {line}" if count else line
+        if not count:
+            yield line
+        else:
+            yield f"   {line}" if k else f"{count}. {line}"
 
 
 def _and(names: Sequence[str]) -> str:
@@ -116,7 +120,7 @@ def _and(names: Sequence[str]) -> str:
 
 
 def elided(steps: Sequence[str]) -> Sequence[str]:
-    """Return the ends of a long list, with a word for what is left out."""
+    """Return the two ends of a long list, with a count of what is left out."""
     half = MOST // 2
     return steps if len(steps) <= MOST else [*steps[:half], f"... {len(steps) - MOST} more ...", *steps[-half:]]
 
@@ -138,14 +142,14 @@ def blame(run: Run) -> Blame:
 
 
 def faults_of(run: Run, node: int) -> tuple[Origin, ...]:
-    """Return the origins behind the gradient of a node, the most causal first."""
+    """Return the origins behind the gradient of a node, in the order of causes."""
     search = Search(run)
     telling = _Telling(search)
     return tuple(telling.origin([bit], full=k < MOST) for k, bit in enumerate(bits(search.grads.get(node, 0))))
 
 
 class _Telling:
-    """Makes origins of what a search found."""
+    """Describes the faults that a search found as origins."""
 
     def __init__(self, search: Search) -> None:
         self.search = search
@@ -154,13 +158,13 @@ class _Telling:
         self.around = _around(search.run)
 
     def origins(self) -> tuple[tuple[Origin, ...], tuple[Origin, ...]]:
-        """Return what spoils something and what does not; faults of one op at one line are told as one."""
+        """Return the origins that spoil a result and the harmless ones; faults of one op at one line are one origin."""
         groups: dict[Any, list[int]] = {}
         for bit, located in enumerate(self.search.found):
             written = self.search.given >> bit & 1
             spoils = bool(self.search.spoiled(bit))
             if not spoils and located.fault is None and not np.any(is_nan(self.run.values[located.node])):
-                # An infinity that was given and did no harm was meant.
+                # An infinite input that spoils nothing was intended.
                 continue
             node = Node(self.circuit, located.node)
             own = located.node if node.place is None else -1
@@ -170,7 +174,7 @@ class _Telling:
         return tuple(o for harmless, o in origins if not harmless), tuple(o for harmless, o in origins if harmless)
 
     def origin(self, group: Sequence[int], *, full: bool) -> Origin:
-        """Return the faults of a group as one origin: the first of them, and what all of them spoil."""
+        """Describe the faults of a group as one origin: the first of them, and what all of them spoil."""
         bit = group[0]
         located = self.search.found[bit]
         spoils = list(dict.fromkeys(state for k in group[:MOST] for state in self.search.spoiled(k)))
@@ -199,7 +203,7 @@ class _Telling:
             group=node.group,
             said=self._said(located),
             inputs=() if fault is None else tuple(zip(names, (x for _, x in fault.inputs), strict=True)),
-            value=self.run.values[located.node] if fault is None else fault.sent if back else fault.value,
+            value=self._broken_value(located),
             factors=None if fault is None else fault.factors,
             index=() if fault is None else fault.index,
             wire=(node.name, fault.slot) if back and fault is not None else None,
@@ -210,6 +214,12 @@ class _Telling:
             nan_at="" if nan is None else f"{Node(self.circuit, nan)}{where(self.circuit, nan)}",
             suggestion=self._suggestion(bit, located),
         )
+
+    def _broken_value(self, located: Found) -> Any:
+        """Return what came out of the op that broke: the value, or backward the gradient that was sent."""
+        if located.fault is None:
+            return self.run.values[located.node]
+        return located.fault.sent if located.phase == "backward" else located.fault.value
 
     def _said(self, located: Found) -> str:
         node = Node(self.circuit, located.node)
@@ -231,7 +241,7 @@ class _Telling:
         return "look at where this comes from: np.isfinite(x).all() before the call, np.nan_to_num, or leave it out"
 
     def _masked(self, bit: int) -> str:
-        """Return what helps where an infinity was multiplied by 0."""
+        """Return the remedy for an infinity that was multiplied by 0."""
         node = self.search.nans.get(bit)
         if node is None or self.circuit.op_of(node).pattern is not Pattern.SWAP:
             return ""
@@ -241,7 +251,7 @@ class _Telling:
         return "" if fault is None else remedy(node, self.around, fault)
 
     def _branch(self, located: Found) -> str:
-        """Say which branch the line stands in or behind, and which use of its source a wire is."""
+        """Describe the branch before this line, and which use of its source the wire is."""
         parts = []
         here = Node(self.circuit, located.node).place
         steered = [
@@ -276,14 +286,14 @@ class _Telling:
 
 
 def _worst(value: Any) -> str:
-    """Write a value, of an array its first non-finite element."""
+    """Format a value; an array by its first non-finite element."""
     array = np.asarray(value)
     spoiled = bad(array)
     return number(plain(array[spoiled][0] if array.ndim and np.any(spoiled) else array[()]))
 
 
 def _around(run: Run) -> Around:
-    """Return a circuit as what surrounds its nodes."""
+    """Return the view of a circuit that remedies use to look around a node."""
     return Around(
         op=run.circuit.op_of,
         operands=lambda node: [(source, run.values[source]) for source in run.circuit.sources_of(node)],

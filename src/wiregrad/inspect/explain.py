@@ -1,8 +1,8 @@
 """Explain: why a gradient is absent, zero, tiny, huge or what it is.
 
-A gradient is a sum over uses of products along wires, so each of these has a place: the wire at which something arrived
-and nothing (or 0) went on (`cuts`, in words `reasons`), the node at which parts cancelled, or the ops whose factors
-multiply up to so little or so much along the path that carries most (`strongest`).
+A gradient is a sum over uses of products along wires, so each case has a location: the wire at which something arrived
+and nothing (or 0) went on, the node at which parts cancelled, or the ops whose factors multiply to so little or so much
+along the strongest path.
 """
 
 from __future__ import annotations
@@ -28,10 +28,14 @@ from wiregrad.ir import Certificate, Place
 from wiregrad.ops.fault import bad
 from wiregrad.ops.flow import Masked
 
-TINY, HUGE = 1e-6, 1e6
-"""Gradients below and above these are worth a word."""
-SHRINKS, GROWS = 1e-4, 1e4
-"""So are those below and above these, if they became so on the way back from the output."""
+TINY = 1e-6
+"""A gradient below this magnitude is called tiny."""
+HUGE = 1e6
+"""A gradient above this magnitude is called huge."""
+SHRINKS = 1e-4
+"""A gradient that the factors of its path made smaller than this is called tiny too."""
+GROWS = 1e4
+"""A gradient that the factors of its path made larger than this is called huge too."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +46,7 @@ class Cause:
     node: str
     place: Place | None
     said: str
-    """A sentence with numbers."""
+    """The explanation, a sentence with numbers."""
 
     def __str__(self) -> str:
         return self.said if self.said.endswith(at(self.place)) else self.said + at(self.place)
@@ -50,13 +54,13 @@ class Cause:
 
 @dataclass(frozen=True, slots=True)
 class Factor:
-    """One step of the path that carries most of a gradient."""
+    """One step of the strongest path of a gradient."""
 
     op: str
     node: str
     place: Place | None
     factor: float
-    """The local derivative; with arrays how much longer the gradient became."""
+    """The local derivative; along arrays the ratio of the norms after and before the step."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -65,18 +69,18 @@ class Explanation(Report):
 
     name: str
     kind: str
-    """`absent`, `zero`, `tiny`, `huge`, `nonfinite`, `cancelling`, `ordinary`; of values `accumulated`, `none` too."""
+    """`absent`, `zero`, `tiny`, `huge`, `nonfinite`, `cancelling`, `ordinary`; for values `accumulated`, `none`."""
     gradient: Any
     causes: tuple[Cause, ...]
-    """What made it so, the most important first; no more of them than are shown."""
+    """The causes that are shown, the most important first."""
     path: tuple[Factor, ...] = ()
-    """The path that carries most of it, from the output to the node."""
+    """The strongest path, from the output to the node."""
     notes: tuple[str, ...] = ()
     more: int = 0
     """How many causes are left out."""
 
     def lines(self) -> Iterator[str]:
-        """Say it in sentences."""
+        """Return the explanation: a headline, then the causes, the path and the notes."""
         yield f"the gradient of {self.name} is {shown(self.gradient)}: {_KINDS[self.kind]}"
         yield from (f"  {cause}" for cause in self.causes)
         if self.more:
@@ -101,7 +105,7 @@ _KINDS = {
 
 
 def explain(run: Run, name: str) -> Explanation:
-    """Say why the gradient of a node is what it is.
+    """Explain why the gradient of a node is what it is.
 
     >>> import wiregrad as wg
     >>> print(explain(wg.circuit("h = relu(x); y = h * w").run(x=-2.0, w=3.0), "x"))
@@ -119,7 +123,7 @@ def explain(run: Run, name: str) -> Explanation:
 
 
 def kind_of(gradient: Any) -> str:
-    """Return what can be said of a gradient by its numbers alone.
+    """Classify a gradient by its numbers alone.
 
     >>> kind_of(0.0), kind_of(np.array([1.0, np.nan])), kind_of(1e-9)
     ('zero', 'nonfinite', 'tiny')
@@ -129,12 +133,14 @@ def kind_of(gradient: Any) -> str:
     size = largest(gradient)
     if not size:
         return "zero" if np.size(gradient) else "ordinary"
-    return "tiny" if size < TINY else "huge" if size > HUGE else "ordinary"
+    if size < TINY:
+        return "tiny"
+    return "huge" if size > HUGE else "ordinary"
 
 
 @dataclass(frozen=True)
 class _Answer:
-    """A kind, and what says the causes once it is known how many are wanted."""
+    """A kind, and functions that write the causes; only those that are shown are called."""
 
     kind: str
     causes: Sequence[Callable[[], Cause]]
@@ -158,7 +164,7 @@ def _broken(origin: Origin) -> Cause:
 
 
 def _notes(gradient: Any) -> Iterator[str]:
-    """Say what is worth knowing of the elements of an array."""
+    """Note an empty gradient, or one most of whose elements are 0."""
     array = np.asarray(gradient)
     if not array.size:
         yield "it has no elements"
@@ -171,7 +177,7 @@ def _cause(wiring: Wiring, node: int, sentence: str) -> Cause:
 
 
 def _cancels(strongest: Strongest, node: int) -> Cause:
-    """Say which parts of a gradient cancel, and where their paths meet."""
+    """Report which parts of a gradient cancel, and where their paths meet."""
     wiring = strongest.wiring
     uses = strongest.uses(node)
     circuit = wiring.circuit
@@ -196,7 +202,7 @@ class _Ended:
         self.active = wiring.circuit.active()
 
     def answer(self) -> _Answer:
-        """Say at which wires it ended."""
+        """Report the wires at which the gradient ended."""
         if not self.active[self.node]:
             return _Answer("absent", [self._still])
         search = find_cuts(self.wiring, self.node)
@@ -212,7 +218,7 @@ class _Ended:
         return "absent" if absent and (not cuts or "absent" in cuts) else "zero"
 
     def _still(self) -> Cause:
-        """Say that a node is one to which no gradient is ever sent."""
+        """Report that no gradient is ever sent to this node."""
         what = what_it_is(self.circuit.type_of(self.node).dtype)
         name = self.wiring.operand(self.node)
         sentence = f"{name} is {what}: only real and complex numbers have gradients"
@@ -221,7 +227,7 @@ class _Ended:
         return _cause(self.wiring, self.node, sentence)
 
     def _cuts(self, cuts: Iterable[Cut]) -> list[Callable[[], Cause]]:
-        """Return the cuts, those of one op at one line together: a loop makes many nodes of one line."""
+        """Group the cuts by op and line: a loop makes many nodes of one line."""
         alike: dict[Any, list[Cut]] = {}
         for cut in cuts:
             place = None if cut.slot is None else self.wiring.place(cut.node)
@@ -238,7 +244,7 @@ class _Ended:
         return _cause(self.wiring, first.node, reason(self.wiring, self.active, first) + more)
 
     def _left(self, passed: Container[int], *, steered: bool) -> list[Callable[[], Cause]]:
-        """Return where values that depend on the node left the recording as plain numbers."""
+        """Report where values that depend on the node left the recording as plain numbers."""
         escaped = [k for k in self.circuit.certificates if k.node in passed]
         relevant = [k for k in escaped if steered or not isinstance(k.outcome, bool)]
         return [partial(self._escaped, certificate) for certificate in _by_line(relevant)]
@@ -256,7 +262,7 @@ class _Ended:
         return Cause(op, name, certificate.place or self.wiring.place(node), sentence)
 
     def _unused(self) -> list[Callable[[], Cause]]:
-        """Say that nothing reads a node; a branch that was not taken may be why."""
+        """Report that the output does not depend on the node; a branch that was not taken may be why."""
         what = f"the {self.wiring.rows[self.node].op.title} {self.circuit.name_of(self.node)}"
         sentence = f"no wire leads from {what} to the output: it is not used in what is computed"
         steered = [k for k in self.circuit.certificates if isinstance(k.outcome, bool)]
@@ -271,7 +277,7 @@ class _Ended:
 
 
 def _by_line(certificates: Iterable[Certificate]) -> Iterable[Certificate]:
-    """Return the first of the certificates of each line: a loop steers many times."""
+    """Return the first certificate of each line: a loop steers many times."""
     first_by_line: dict[Place | int, Certificate] = {}
     for certificate in certificates:
         first_by_line.setdefault(certificate.place or certificate.node, certificate)
@@ -279,7 +285,7 @@ def _by_line(certificates: Iterable[Certificate]) -> Iterable[Certificate]:
 
 
 class _Carried:
-    """Explains a gradient that is not 0 by the path that carries most of it."""
+    """Explains a nonzero gradient by its strongest path."""
 
     def __init__(self, wiring: Wiring, node: int) -> None:
         self.wiring = wiring
@@ -295,7 +301,7 @@ class _Carried:
         return Factor(op, name, self.wiring.place(node), self.strongest.factor(wire))
 
     def answer(self, kind: str) -> _Answer:
-        """Say which factors made it so small or large, or which parts cancel."""
+        """Report the factors that made the gradient small or large, or the parts that cancel."""
         size = largest(self.wiring.run.gradient(self.node))
         nodes = self.strongest.cancelling([self.node, *(wire[0] for wire in reversed(self.wires))])
         cancelling = [partial(_cancels, self.strongest, node) for node in nodes]
@@ -310,18 +316,20 @@ class _Carried:
         return _Answer(kind, [*ranked, *cancelling], self.factors, notes)
 
     def _on_the_way(self, size: float) -> str:
-        """Return what the factors of the path made of a gradient whose size alone says nothing."""
+        """Classify a gradient of ordinary size by the factors of its path."""
         product = math.prod(abs(step.factor) for step in self.factors)
         shrinks = product < SHRINKS and size < SHRINKS
         grows = product > GROWS and size > GROWS
-        return "tiny" if shrinks else "huge" if grows else "ordinary"
+        if shrinks:
+            return "tiny"
+        return "huge" if grows else "ordinary"
 
     def _change(self, size: float) -> str:
         start = largest(self.wiring.run.gradient(self.wiring.root))
         return f"what starts as {number(start)} at the output arrives as {number(size)}"
 
     def _ranked(self, *, grows: bool) -> list[Callable[[], Cause]]:
-        """Return the ops whose factors do most, those of one line taken together."""
+        """Return the ops with the strongest factors, those of one line taken together."""
         totals: dict[Any, float] = {}
         members: dict[Any, list[int]] = {}
         for k, step in enumerate(self.factors):
@@ -334,7 +342,7 @@ class _Carried:
         return [partial(self._multiplied, members[key]) for key in strong]
 
     def _multiplied(self, members: Sequence[int]) -> Cause:
-        """Say what the factors of one op at one line come to."""
+        """Report the product of the factors of one op at one line."""
         most = max(members, key=lambda k: abs(math.log(abs(self.factors[k].factor) or 5e-324)))
         step = self.factors[most]
         wire = self.wires[most]

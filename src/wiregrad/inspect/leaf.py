@@ -1,4 +1,4 @@
-"""Explain a value of define-by-run code: whether it has a gradient at all, and how many backward passes made it."""
+"""Explain the gradient of a `wg.Value`: whether it has one, and how many backward passes added to it."""
 
 from __future__ import annotations
 
@@ -21,14 +21,16 @@ def explain_value(value: Value) -> Explanation:
       2 backward passes added to it without it being cleared: set w.grad = None before backward() (...:1)
     """
     if not isinstance(value, Value):
-        raise OperandError(f"wg.explain takes a value; got {shown(value)}: of a run ask run.explain(name){user_line()}")
+        raise OperandError(
+            f"wg.explain takes a value; got {shown(value)}: for a run call run.explain(name){user_line()}"
+        )
     name = value.name or "this value"
     if value.grad is None:
         return Explanation(name, "none", None, (_missing(value, name),))
     gradient = value.grad.data if isinstance(value.grad, Value) else value.grad
     kind = kind_of(gradient)
     causes = tuple(_passes(value, name))
-    # That it adds up does not explain a gradient that is 0, or no number at all.
+    # Accumulation does not explain a gradient that is 0 or not finite.
     adds = len(notes_of(value).passes) > 1 and kind not in ("zero", "nonfinite")
     kind_shown = "accumulated" if adds else kind
     return Explanation(name, kind_shown, gradient, causes, notes=tuple(_advice(value, kind)))
@@ -45,7 +47,7 @@ def _missing(value: Value, name: str) -> Cause:
 
 
 def _passes(value: Value, name: str) -> Iterator[Cause]:
-    """Say how many backward passes added to a leaf, if it was not just one."""
+    """Report how many backward passes added to a leaf, unless it was exactly one."""
     called = value.name or "v"
     passes = notes_of(value).passes
     if value._tape is not None or len(passes) == 1:
@@ -61,7 +63,7 @@ def _passes(value: Value, name: str) -> Iterator[Cause]:
 
 
 def _advice(value: Value, kind: str) -> Iterator[str]:
-    """Say who knows why a gradient is so unusual: a value keeps no more than the sum of what arrived."""
+    """Suggest `run.explain` for an unusual gradient: a value keeps only the sum of what arrived."""
     if kind != "ordinary" and (value._tape is not None or notes_of(value).passes):
         named = "" if value.name else ", after giving it a name (v.name = 'v')"
         whose = f"wg.run(loss).explain({value.name or 'v'!r})"

@@ -1,7 +1,8 @@
 """Reasons: a sentence with numbers for each cut of a gradient.
 
-What is said follows from the record of the op: its pattern, its kinks, which input is a condition, which slopes it has.
-By the letters of the op table `x` is what an op bends and its other inputs say how, while `a` and `b` are alike.
+The sentence follows from the record of the op: its pattern, its kinks, which input is a condition, which slopes it has.
+By the letters of the op table, `x` is the input that an op bends and its other inputs are settings, while `a` and `b`
+are alike.
 """
 
 from __future__ import annotations
@@ -19,19 +20,19 @@ from wiregrad.ops import Elementwise
 from wiregrad.ops.flow import fit, settle
 
 FAR = 5.0
-"""From this magnitude of its input on an op with slope 0 is saturated; nearer to 0 it is at a stationary point."""
+"""An op with slope 0 counts as saturated if its input has at least this magnitude, else as stationary."""
 SMALL = 0.01
-"""Slopes below this are worth a word; so is a value that is nearer than this to where it ends up far away."""
+"""Slopes below this are explained; a value counts as saturated if it is this close to its limit far away."""
 
 
 def reason(wiring: Wiring, active: Sequence[int], cut: Cut) -> str:
-    """Say why nothing came back along a wire; `active` marks the nodes that an input can move."""
+    """Explain why no gradient came back along a wire; `active` marks the nodes that depend on an input."""
     assert cut.slot is not None
     return _Teller(wiring, active, cut, cut.slot).said()
 
 
 def what_it_is(dtype: np.dtype[Any]) -> str:
-    """Say what a number is that has no gradient; empty for one that has.
+    """Describe a dtype that has no gradient; empty for one that has.
 
     >>> what_it_is(np.dtype(bool)), what_it_is(np.dtype(float))
     ('true or false', '')
@@ -40,7 +41,7 @@ def what_it_is(dtype: np.dtype[Any]) -> str:
 
 
 def why_small(wiring: Wiring, wire: Wire, factor: float) -> str:
-    """Say why an op makes a gradient so much smaller; empty where nothing is known beyond the factor.
+    """Explain why an op makes a gradient so much smaller; empty if nothing is known beyond the factor.
 
     >>> import wiregrad as wg
     >>> why_small(Wiring(wg.circuit("tanh(x)").run(x=9.0)), (1, 0), 6e-8)
@@ -54,14 +55,14 @@ def why_small(wiring: Wiring, wire: Wire, factor: float) -> str:
         return ""
     arrived = np.asarray(wiring.run.gradient(wire[0]))
     if isinstance(row.op, Elementwise):
-        # Elements at which nothing arrives have no part in the factor.
+        # Elements at which no gradient arrives do not contribute to the factor.
         x = np.asarray(x)[arrived != 0]
         return _why_slow(row.op, x, row.mode)
     return _why_slow_array(row, x, y, arrived, factor)
 
 
 def _why_slow(op: Elementwise, x: Any, mode: int) -> str:
-    """Say why the slopes of an op that works by elements are small."""
+    """Explain why the slopes of an elementwise op are small."""
     ends = [_slopes(op, x + step, mode) for step in (-SMALL, SMALL)]
     if np.any(x) and np.all(ends[0] * ends[1] < 0):
         return "near a stationary point"
@@ -73,16 +74,16 @@ def _slopes(op: Elementwise, x: Any, mode: int) -> Any:
 
 
 def _is_bounded(op: Op, x: Any) -> bool:
-    """Return whether an op gives all but the same from here on, away from 0."""
+    """Return whether the value of an op hardly changes from here on, away from 0."""
     x = np.asarray(x)
     y = computed(op, [x], x)
-    # Several points, not in step with each other: an op that swings may come back to a value now and then.
+    # Several points that are not multiples of each other: a periodic op may return to its value at one of them.
     far = [computed(op, [np.copysign(np.maximum(np.abs(x), 1.0) * scale, x)], x) for scale in (1e6, 1.7e6, 2.9e6)]
     return all(bool(np.all(np.abs(end - y) <= SMALL * np.maximum(1.0, np.abs(y)))) for end in far)
 
 
 def _why_slow_array(row: Row, x: Any, y: Any, arrived: Any, factor: float) -> str:
-    """Say why an op on a whole array makes the gradient that arrives small."""
+    """Explain why an op on a whole array makes a gradient small."""
     ends = [computed(row.op, [x + numbers_like(x)], y), computed(row.op, [x * np.float32(1e6)], y)]
     if all(bool(np.all(np.abs(end - y) <= SMALL * np.max(np.abs(y)))) for end in ends):
         return "saturated"
@@ -95,7 +96,7 @@ def _why_slow_array(row: Row, x: Any, y: Any, arrived: Any, factor: float) -> st
 
 
 class _Teller:
-    """Says why one wire cuts."""
+    """Explains why one wire cuts."""
 
     def __init__(self, wiring: Wiring, active: Sequence[int], cut: Cut, slot: int) -> None:
         self.wiring = wiring
@@ -142,7 +143,7 @@ class _Teller:
         return f"leaves out {count} of {asked} elements of {x}" if count < asked else f"chose other elements of {x}"
 
     def _lost(self) -> str:
-        """Say how a gradient was lost though the slope is not 0."""
+        """Explain how a gradient was lost although the slope is not 0."""
         arrived = shown(self._at(self.wiring.run.gradient(self.cut.node)))
         if self.cut.kind == "cancelling":
             return f"makes 0 of what arrives, {arrived}: its parts cancel on the way to {self.source}"
@@ -154,7 +155,7 @@ class _Teller:
         return f"multiplies {arrived} by {local}: {why}"
 
     def _by_element(self, op: Elementwise) -> str:
-        """Say why an op that works by elements sends nothing, or 0."""
+        """Explain why an elementwise op sends nothing, or 0."""
         x = f"{self.source} = {shown(self._at(self.xs[self.slot]))}"
         if op.partials[self.slot] is None:
             return f"takes {x} only to decide: its value moves in jumps with it"
@@ -175,7 +176,7 @@ class _Teller:
         return any(np.all(self._at(kink.at(*self.xs)) == 0) for kink in smooth)
 
     def _routed(self, op: Elementwise, x: str) -> str:
-        """Say what a router gave instead of an input."""
+        """Explain which input a router passed on instead."""
         others = [slot for slot in range(len(self.xs)) if slot != self.slot]
         other_inputs = f" ({self.wiring.given(self.cut.node, others)})" if others else ""
         if op.inputs[self.slot] == "x" or not any(self.active[self.sources[slot]] for slot in others):
@@ -183,7 +184,7 @@ class _Teller:
         return f"passes nothing on to {x}: it gave another of its inputs{other_inputs}"
 
     def _flat(self, op: Elementwise, x: str) -> str:
-        """Say why a slope is 0."""
+        """Explain why a slope is 0."""
         zeros = [k for k in range(len(self.xs)) if k != self.slot and np.all(self._at(self.xs[k]) == 0)]
         if op.pattern is Pattern.SWAP and zeros:
             return self._times_zero(zeros[0])
@@ -204,7 +205,7 @@ class _Teller:
         return f"multiplies by {factor}, which is 0{' there' * bool(np.any(self.xs[other]))}"
 
     def _of_arrays(self) -> str:
-        """Say why an op on whole arrays sends nothing, or 0."""
+        """Explain why an op on whole arrays sends nothing, or 0."""
         x = f"{self.source} = {shown(self.xs[self.slot])}"
         others = [slot for slot in range(len(self.xs)) if slot != self.slot]
         if self.cut.kind == "absent":
@@ -216,7 +217,7 @@ class _Teller:
         return self._times_zero(others[0]) if others else f"multiplies the elements of {x}: the others make 0"
 
     def _at(self, x: Any) -> Any:
-        """Return the elements of an array at which the gradient ends, all of it where it ends everywhere."""
+        """Return the elements of an array at which the gradient ends; the array itself if it ends everywhere."""
         if np.shape(x) != np.shape(self.cut.ended) or np.all(self.cut.ended):
             return x
         return np.asarray(x)[self.cut.ended]

@@ -1,6 +1,6 @@
-"""Ops on whole arrays: a wire compared with a numeric derivative along a direction, then element by element if need be.
+"""Ops on whole arrays: a wire compared with a numeric derivative along a direction, then by elements if needed.
 
-Kept true: of a wrong rule one element of the input and one of the output are found where it is wrong, by halving.
+Kept true: a wrong rule is traced by bisection to one element of the input and one of the output.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from wiregrad.ops.linalg_records import Decomposition
 
 
 def tie(wire: Wire) -> Outcome | None:
-    """Return whether an op that picks or orders elements would pick others very near to the point."""
+    """Return a kink if an op that picks or orders elements would pick others very near the point."""
     picks = wire.op.pattern is Pattern.ROUTE and not isinstance(wire.op, Linear)
     steps = np.asarray(wire.y).dtype.kind not in "fc"
     if not (picks or steps) or not np.size(wire.x) or not np.size(wire.y):
@@ -92,13 +92,13 @@ class _Array:
         self.firsts = (1.0, 0.3) if isinstance(wire.op, Linear) else FIRST_STEPS
 
     def at(self, step: Any) -> Any:
-        """Return the output where the input has moved by a step."""
+        """Return the output with the input moved by a step."""
         slot = self.wire.slot
         xs = [x + step if k == slot else x for k, x in enumerate(self.xs)]
         return computed(self.wire.op, [x[()] if isinstance(x, np.ndarray) else x for x in xs], self.wire.y)
 
     def allowed(self, step: Any) -> Any:
-        """Return a step in which an op that reads one triangle may be moved."""
+        """Return a step, made symmetric for an op that reads only one triangle of its input."""
         step = np.asarray(wide(self.wire.like_x(step)))
         own = getattr(self.wire.op, "symmetric", False)
         if own if self.wire.symmetric is None else self.wire.symmetric:
@@ -106,7 +106,7 @@ class _Array:
         return step
 
     def compare(self, rule: Numbers, g: Any, t: Any, *, parts: bool) -> Comparison:
-        """Compare what the rules say with measurements along a direction: of the outputs, weighed, and their parts."""
+        """Compare the rules with measurements along a direction: the weighted sum of the outputs, and each of them."""
 
         def at(h: float) -> Numbers:
             y = self.at(h * t)
@@ -127,7 +127,7 @@ class _Array:
         return compare(rule, ways, floor=floor, relative=self.rough.relative)
 
     def only(self, places: Any) -> Any:
-        """Return the direction for some elements alone."""
+        """Return the direction restricted to some elements."""
         step = np.zeros(np.shape(self.seed), np.asarray(self.seed).dtype)
         step.flat[places] = np.ravel(self.seed)[places]
         return self.allowed(step)
@@ -160,7 +160,7 @@ def check_array(wire: Wire) -> Outcome:
 
 
 def _forward(wire: Wire, t: Any) -> tuple[Any, str]:
-    """Return what the forward rule gives, or why it gives nothing: a user's own backward need not be recordable."""
+    """Apply the forward rule; returns the reason if that fails, as a user's backward need not be recordable."""
     try:
         return wire.pushed(wire.like_x(t)), ""
     except Exception as error:
@@ -168,9 +168,9 @@ def _forward(wire: Wire, t: Any) -> tuple[Any, str]:
 
 
 def _freedom(array: _Array, t: Any) -> str:
-    """Return why differences mean nothing here, if they do not: what the op gives is not settled by what it is given.
+    """Return why differences are meaningless here: the inputs do not determine the output. Empty if they do.
 
-    The vectors of a decomposition may turn, by a sign from point to point, and by any phase if they are complex.
+    The vectors of a decomposition may change sign from point to point, and have a free phase if they are complex.
     """
     if isinstance(array.wire.op, Decomposition) and np.iscomplexobj(array.wire.y):
         return "complex vectors of a decomposition have a free phase"
@@ -200,7 +200,7 @@ def _located(array: _Array, comparison: Comparison, refusal: str) -> Outcome:
 
 
 def _entry(array: _Array, slope: Callable[..., float]) -> Outcome | None:
-    """Return the element by which a slope is wrong, of the element of the output of which it is; None if it is not."""
+    """Find the input element and the output element at which a slope is wrong; None if it is not."""
     wire = array.wire
     element = narrowed(int(np.size(wire.x)), lambda places: _gap(array, slope, array.only(places)))
     step = array.only([element])
@@ -223,21 +223,21 @@ def _entry(array: _Array, slope: Callable[..., float]) -> Outcome | None:
 
 
 def _along(wire: Wire, array: _Array, shake: Shake = lambda x: x) -> tuple[Numbers, str]:
-    """Return what the rules say along the direction of the first comparison, and why the forward one does not."""
+    """Return the slopes by both rules along the first direction, and the reason if the forward rule fails."""
     t = shake(array.allowed(array.seed))
     pushed, refusal = _forward(wire, t)
     return np.append(as_reals(pushed), inner(wire.pulled(shake(array.g)), t)), refusal
 
 
 def _only(g: Any, places: Any) -> Any:
-    """Return weights with all but some of them 0."""
+    """Return the weights with all but some of them set to 0."""
     weights = np.zeros(np.shape(g), np.asarray(g).dtype)
     weights.flat[places] = np.ravel(g)[places]
     return weights
 
 
 def _unit(number: Any) -> float:
-    """Return by what to divide to have the slope per unit: of a complex number its length."""
+    """Return the divisor that gives the slope per unit: the number itself, or the magnitude of a complex one."""
     return float(np.abs(number)) if np.iscomplexobj(number) else float(number)
 
 
@@ -254,7 +254,7 @@ def _slope_ahead(wire: Wire, t: Any, g: Any) -> float:
 
 
 def _gap(array: _Array, slope: Callable[..., float], t: Any, g: Any = None) -> float:
-    """Return by how much rule and differences disagree along a direction, for some of the outputs."""
+    """Return the disagreement of rule and differences along a direction, for some of the outputs."""
     g = array.wire.like_y(array.g if g is None else g)
     noise = array.eps * np.array([inner(np.abs(g), np.abs(wide(array.wire.y)))])
     estimate = measure(Way(lambda h: np.array([inner(g, array.at(h * t))]), array.firsts[1], noise))

@@ -1,4 +1,4 @@
-"""What a check of gradients says: findings wire by wire, and the whole report."""
+"""The report of a gradient check, and its findings wire by wire."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from wiregrad.ir.circuit import plural
 
 @dataclass(frozen=True, repr=False)
 class Finding(Report):
-    """What was found on one wire: a wrong rule, a kink, or something that could not be decided."""
+    """A finding on one wire: a wrong rule, a kink, or an undecided comparison."""
 
     verdict: str
     order: int
@@ -29,26 +29,26 @@ class Finding(Report):
     group: str
     outcome: Outcome
     within: str = ""
-    """The op in whose rule the node stands, for the second order."""
+    """The op whose rule contains the node, for the second order."""
 
     @property
     def identity(self) -> Any:
-        """What two findings have in common of which one is enough."""
+        """A key that is equal for duplicate findings."""
         return self.verdict, self.order, self.op, self.node, self.input, self.within
 
     @property
     def rule(self) -> Any:
-        """The slope that the rule gives."""
+        """The slope by the rule."""
         return plain(self.outcome.rule)
 
     @property
     def numeric(self) -> Any:
-        """The slope that differences give."""
+        """The slope by differences."""
         return plain(self.outcome.numeric)
 
     @property
     def index(self) -> tuple[int, ...] | None:
-        """The element of the input that the numbers belong to; None if it is a number, or none was singled out."""
+        """The index of the input element; None for a number, or if no element was singled out."""
         return self.outcome.index
 
     def lines(self) -> Iterator[str]:
@@ -109,16 +109,16 @@ def _element(name: str, index: tuple[int, ...] | None) -> str:
 
 @dataclass(frozen=True)
 class Count:
-    """How much was looked at."""
+    """How much was checked."""
 
     nodes: int = 0
     wires: int = 0
     of_nodes: int = 0
-    """How many nodes there are to be checked; more than `nodes` where some were sampled."""
+    """Number of nodes that could be checked; more than `nodes` if they were sampled."""
     rules: int = 0
-    """How many rules were checked as functions, for the second order."""
+    """Number of rules checked as functions, for the second order."""
     sampled: int = 0
-    """On how many wires only some elements were compared."""
+    """Number of wires on which only some elements were compared."""
 
     def __str__(self) -> str:
         sampled = f" (sampled of {self.of_nodes})" if self.of_nodes > self.nodes else ""
@@ -129,7 +129,7 @@ class Count:
 
 @dataclass(frozen=True, repr=False)
 class Checked(Report):
-    """What a check of gradients found."""
+    """The result of a gradient check."""
 
     guilty: tuple[Finding, ...]
     cuts: tuple[Cut, ...]
@@ -140,12 +140,12 @@ class Checked(Report):
 
     @property
     def ok(self) -> bool:
-        """Whether no rule is wrong, and the whole gradient does not differ without an explanation."""
+        """Whether no rule is wrong, and a difference of the whole gradient, if any, is explained."""
         explained = self.whole is None or self.whole.agrees is not False or bool(self.cuts)
         return not self.guilty and explained
 
     def lines(self) -> Iterator[str]:
-        """Return what was found, the wrong rules first."""
+        """Return the findings, wrong rules first."""
         yield f"{self.checked}: {'all rules hold' if not self.guilty else plural(len(self.guilty), 'wrong wire')}"
         for finding in self.guilty:
             yield f"  {finding}"

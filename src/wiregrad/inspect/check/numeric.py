@@ -1,9 +1,9 @@
-"""Numeric derivatives with an error of their own, and the comparison of rules with them.
+"""Numeric derivatives with error bounds, and the comparison of a rule with them.
 
 Kept true: a rule is called wrong only by measurements that agree with each other. A measurement is the best entry of a
-tableau of central differences (Ridders), its error what neighbouring entries disagree by, and never less than what
-rounding alone can do. Where the two sides of a point differ it is a kink, and where measurements are too coarse or
-contradict each other nothing is decided.
+tableau of central differences (Ridders). Its error is the disagreement of neighbouring entries, and at least what
+rounding alone can cause. Where the slopes on the two sides of a point differ it is a kink; where measurements are too
+coarse or contradict each other nothing is decided.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ At = Callable[[float], Numbers]
 RIGHT, WRONG, KINK, UNDECIDED = range(4)
 LEVELS = 10
 FIRST_STEPS = (2.0**-3, 2.0**-10, 2.0**-17)
-"""Where the ladders of step sizes start, relative to the numbers that move; each halves its step from there.
+"""The first step sizes, relative to the numbers that move; each scheme halves its step from there.
 
-They are powers of two, so that a number and a step are added without rounding.
+They are powers of two, so that adding a step to a number does not round.
 """
 SMALLEST = 1e-250
 
 
 class Estimate(NamedTuple):
-    """What was measured, and how far it may be off."""
+    """A measured value and its error bound."""
 
     value: Numbers
     error: Numbers
@@ -37,16 +37,17 @@ class Estimate(NamedTuple):
 
 @dataclass(frozen=True)
 class Precision:
-    """How near a rule must come to a measurement, by the dtype it was computed in."""
+    """How close a rule must be to a measurement, depending on the dtype."""
 
     relative: float
     floor: float
-    """Slopes this small, relative to what the values would give, count as 0."""
+    """Slopes this small relative to the values count as 0."""
     smallest: float
-    """Slopes below this count as 0 too: products with them underflow."""
+    """Slopes below this magnitude count as 0: products with them underflow."""
 
 
-FINE, COARSE = Precision(1e-6, 1e-10, SMALLEST), Precision(2e-3, 1e-5, 1e-32)
+FINE = Precision(1e-6, 1e-10, SMALLEST)
+COARSE = Precision(2e-3, 1e-5, 1e-32)
 
 
 def precision(*values: Any) -> Precision:
@@ -59,36 +60,36 @@ def precision(*values: Any) -> Precision:
 
 
 def wide(x: Any) -> Any:
-    """Return a real number or array in float64, and anything else as it is."""
+    """Return a real number or array in float64, and anything else unchanged."""
     array = np.asarray(x)
     return array.astype(np.float64)[()] if array.dtype.kind == "f" else x
 
 
 def as_reals(x: Any) -> Numbers:
-    """Return numbers as one row of float64; a complex number is two of them."""
+    """Return numbers as a flat array of float64; a complex number gives two."""
     array = np.ravel(np.asarray(x))
     return array.view(np.float64) if array.dtype == np.complex128 else array.astype(np.float64)
 
 
 def inner(one: Any, two: Any) -> float:
-    """Return the inner product of two arrays, as arrays of real numbers."""
+    """Return the real inner product of two arrays."""
     return float(np.sum(np.conjugate(np.asarray(one)) * two).real)
 
 
 @dataclass(frozen=True)
 class Way:
-    """A way to measure: values along a direction, the largest step, and how exactly the values are computed."""
+    """A difference scheme: values along a direction, the largest step, and the rounding error of the values."""
 
     at: At
     first: float
     noise: Numbers
-    """How far off a value may be by rounding alone."""
+    """The possible rounding error of each value."""
 
 
 def measure(way: Way, enough: float = 1e-9) -> Estimate:
-    """Return the derivative along a way at 0 by central differences whose steps halve from the first on.
+    """Return the derivative at 0 by central differences with steps that halve from the first on.
 
-    The ladder ends early where the error is below `enough`, relatively.
+    The scheme stops early once the relative error is below `enough`.
 
     >>> found = measure(Way(lambda h: np.sin(np.array([1.0 + h])), 0.1, np.array([2e-16])))
     >>> bool(abs(found.value[0] - np.cos(1.0)) < 1e-9)
@@ -114,7 +115,7 @@ def measure(way: Way, enough: float = 1e-9) -> Estimate:
 
 
 def sides(at: At, h: float) -> tuple[Numbers, Numbers]:
-    """Return the slope to the right and the slope to the left of 0.
+    """Return the one-sided slopes to the right and to the left of 0.
 
     >>> [x.tolist() for x in sides(lambda h: np.array([abs(h)]), 1e-3)]
     [[1.0], [-1.0]]
@@ -126,7 +127,7 @@ def sides(at: At, h: float) -> tuple[Numbers, Numbers]:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A rule beside what was measured, number by number; `state` is RIGHT, WRONG, KINK or UNDECIDED."""
+    """A rule beside measurements, number by number; `state` is RIGHT, WRONG, KINK or UNDECIDED."""
 
     rule: Numbers
     numeric: Numbers
@@ -134,7 +135,7 @@ class Comparison:
     state: NDArray[np.int8]
 
     def worst(self, state: int) -> int | None:
-        """Return where rule and measurement differ most among the numbers in a state, None if there are none."""
+        """Return the index of the largest difference among the numbers in a state; None if there are none."""
         places = np.flatnonzero(self.state == state)
         if not places.size:
             return None
@@ -151,9 +152,9 @@ def compare(
     exact: Estimate | None = None,
     trusted: NDArray[np.bool_] | bool = True,
 ) -> Comparison:
-    """Compare a rule with measurements, one way after the other until all numbers are found right.
+    """Compare a rule with measurements, one scheme after another until all numbers agree.
 
-    `trusted` is False where no measurement may accuse the rule.
+    `trusted` is False where measurements must not accuse the rule.
     """
     estimates = [] if exact is None else [exact]
     right = np.zeros(rule.shape, np.bool_)
@@ -196,7 +197,7 @@ def _accused(
     floor: Numbers | float,
     relative: float,
 ) -> NDArray[np.bool_]:
-    """Return where several measurements, each exact enough, contradict the rule and not each other."""
+    """Return where several accurate measurements contradict the rule but not each other."""
     off = np.abs(rule - value)
     size = np.maximum(np.abs(rule), np.abs(value))
     clear: NDArray[np.bool_] = (off > 10.0 * error) & (off > 10.0 * (relative * size + floor + SMALLEST))
@@ -210,7 +211,7 @@ def _accused(
 
 
 def _tried(rule: Numbers, value: Numbers, ways: Sequence[Way]) -> NDArray[np.int8]:
-    """Return WRONG where both sides of the point bear the measurement out, KINK where they differ."""
+    """Return WRONG where both one-sided slopes confirm the measurement, KINK where they differ."""
     off = np.abs(rule - value)
     state = np.full(rule.shape, UNDECIDED, np.int8)
     for way in ways:
@@ -225,9 +226,9 @@ def _tried(rule: Numbers, value: Numbers, ways: Sequence[Way]) -> NDArray[np.int
 
 
 def _resolved(rule: Numbers, way: Way, h: float) -> NDArray[np.bool_]:
-    """Return where a step is short enough to see the slope that the rule gives, if that were the right one.
+    """Return where a step is short enough to resolve the slope by the rule, if that were correct.
 
-    A function that goes up and down many times within a step looks flat, however steep it is.
+    A function that oscillates within a step looks flat, however steep it is.
     """
     heights = np.stack([way.at(step) for step in (0.0, way.first, -way.first)])
     still = np.all(heights == heights[0], axis=0)
@@ -235,7 +236,7 @@ def _resolved(rule: Numbers, way: Way, h: float) -> NDArray[np.bool_]:
 
 
 def narrowed(count: int, gap: Callable[[NDArray[np.intp]], float]) -> int:
-    """Return the place, among so many, to which a discrepancy can be traced by halving.
+    """Return the index, below `count`, to which a discrepancy can be traced by bisection.
 
     >>> narrowed(10, lambda places: float(7 in places))
     7

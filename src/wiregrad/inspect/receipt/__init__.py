@@ -1,7 +1,7 @@
-"""Receipts: every listing of a circuit run and compared with the interpreter, op by op and as a whole.
+"""Receipts: every listing of a circuit is run and compared with the interpreter, op by op and as a whole.
 
-A receipt claims no more than it has seen: a language that could not run is named with the reason, and a difference is
-accepted only for a reason that `judge` gives.
+A receipt claims no more than was observed: a language that could not run is named with the reason, and a difference is
+accepted only if rounding explains it.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from wiregrad.ops import Elementwise
 __all__ = ["OpDifference", "Ran", "Receipt", "ResultDifference", "Worst", "receipt"]
 
 POINTS = 24
-"""At how many points a circuit is tried unless told otherwise."""
+"""Default number of points at which a circuit is tried."""
 USES = 120
-"""How many different uses of ops are tried alone."""
+"""Maximum number of different uses of ops that are tried alone."""
 AWKWARD = (0.0, 0.0, 1.0, -1.0, 0.5, 6.0, np.inf, np.nan)
-"""What an input is now and then."""
+"""Special values that random inputs take now and then."""
 CUDA = Ran("cuda", missing="a kernel runs on a GPU: compile circuit.to_cuda() with nvcc and compare there")
 
 
 def receipt(circuit: Circuit, points: int | Sequence[Mapping[str, Any]] = POINTS, *, seed: int = 0) -> Receipt:
-    """Run the listings of a circuit in every language there is here and say how far they are from the interpreter.
+    """Run the listings of a circuit in every language installed here and compare them with the interpreter.
 
-    `points` is how many random points to take, ordinary and awkward ones, or the points themselves.
+    `points` is the number of random points, ordinary and special ones, or a list of points.
 
     >>> import wiregrad as wg
     >>> found = receipt(wg.circuit("f = a * b + c"), points=4)
@@ -46,8 +46,8 @@ def receipt(circuit: Circuit, points: int | Sequence[Mapping[str, Any]] = POINTS
     (True, 0.0)
     """
     if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
-        raise InputError(f"seed is a whole number, not negative; got {shown(seed)}")
-    # What is compared is arithmetic, at any point: which way a traced function went there does not matter.
+        raise InputError(f"seed must be a non-negative integer; got {shown(seed)}")
+    # Only arithmetic is compared, so the branches of a traced function need not be valid at the points.
     circuit = circuit.unchecked()
     rng = np.random.default_rng(seed)
     candidates = _points(circuit, points, rng)
@@ -82,11 +82,11 @@ def _points(circuit: Circuit, points: Any, rng: np.random.Generator) -> list[lis
         return [[_random(kind, rng) for kind in kinds] for _ in range(points)]
     if isinstance(points, Sequence) and points and all(isinstance(point, Mapping) for point in points):
         return [bind(circuit, [point], {}) for point in points]
-    raise InputError(f"points is how many there are, or a list of them, as in [{{'x': 1.0}}]; got {shown(points)}")
+    raise InputError(f"points must be a positive integer or a list of points, as [{{'x': 1.0}}]; got {shown(points)}")
 
 
 def _possible(circuit: Circuit, table: Sequence[list[Any]]) -> list[list[Any]]:
-    """Return the points at which the circuit has a value and gradients; a matrix, for one, may have no inverse."""
+    """Return the points at which the circuit can be run; a matrix, for example, may have no inverse."""
     runnable = list[list[Any]]()
     reason = ""
     for inputs in table:
@@ -97,13 +97,13 @@ def _possible(circuit: Circuit, table: Sequence[list[Any]]) -> list[list[Any]]:
             reason = str(error).splitlines()[0]
     if not runnable:
         raise InputError(
-            f"the circuit can be run at none of {len(table)} points ({reason}); give others in points=[...]"
+            f"the circuit cannot be run at any of {len(table)} points ({reason}); pass others as points=[...]"
         )
     return runnable
 
 
 def _random(kind: WireType, rng: np.random.Generator) -> Any:
-    """Return a random value for a wire: mostly ordinary, sometimes on a kink, seldom infinite or NaN."""
+    """Return a random value for a wire: mostly ordinary, sometimes on a kink, rarely infinite or NaN."""
     if kind.dtype.kind in "bi":
         return rng.integers(0, 2, size=kind.shape).astype(kind.dtype)[()]
     awkward = np.asarray(rng.random(kind.shape)) < (0.02 if kind.shape else 0.15)
@@ -115,7 +115,7 @@ def _random(kind: WireType, rng: np.random.Generator) -> Any:
 def _alone(
     circuit: Circuit, used: Mapping[Use, Sequence[Row]], table: Sequence[Any], rng: np.random.Generator
 ) -> Iterator[tuple[Use, Case]]:
-    """Return a case for every use of an op."""
+    """Return a case for every use of an op that can be tried alone."""
     runs = [interpreter.evaluate(circuit, inputs) for inputs in table[:8]]
     for use, rows in used.items():
         small = circuit_of(use)
@@ -124,11 +124,11 @@ def _alone(
 
 
 def _op(use: Use, k: int, case: Case, trials: Sequence[Trial]) -> OpDifference:
-    """Return how far an op alone is off in each language."""
+    """Compare an op alone with the interpreter in each language."""
     values = dict[str, float]()
     slopes = dict[str, float]()
     fits = True
-    # The value of an op on numbers has no excuse; that of an op on arrays adds up many roundings.
+    # The value of an elementwise op must be accurate; that of an op on arrays adds up many roundings.
     excused = 0 if not isinstance(use.op, Elementwise) else 1
     for trial in trials:
         rows = trial.found[k]
@@ -143,7 +143,7 @@ def _op(use: Use, k: int, case: Case, trials: Sequence[Trial]) -> OpDifference:
 
 
 def _distances(rows: Sequence[Any], case: Case) -> Any:
-    """Return how many ulp each result is off at each point."""
+    """Return the distance of each result in ulp, at each point."""
     expected = [point.wanted for point in case.points]
     if case.plain:
         return distances(np.array(rows), np.array(expected))
@@ -151,7 +151,7 @@ def _distances(rows: Sequence[Any], case: Case) -> Any:
 
 
 def _results(k: int, case: Case, trials: Sequence[Trial], named: bool) -> Iterator[ResultDifference]:
-    """Return how far the value and each gradient of a circuit are off in each language."""
+    """Compare the value and each gradient of a circuit in each language."""
     circuit = case.circuit
     of = f" of {circuit.output}" if named else ""
     gradients = [] if case.function == "value" else [f"gradient{of} by {name}" for name in circuit.inputs]

@@ -1,11 +1,11 @@
-"""How far what a listing gave is from the interpreter, and whether that is no more than rounding explains.
+"""How far a listing's result is from the interpreter's, and whether rounding explains it.
 
-The interpreter and a listing do the same arithmetic, but not with the same library: exp of one and exp of the other
-differ in the last place, and a circuit may make much of that. So a difference is accepted for one of three reasons,
-asked in turn: it is at most `ULPS` units in the last place; it is at most `TIMES` the circuit's own rounding estimate;
-or it is at most `TIMES` what the interpreter itself moves, together with that estimate, when the result of every op
-that libraries compute differently is moved by up to `ULPS` units. The last one alone sees branches that a unit in the
-last place flips; a NaN or an infinity that only one side has is accepted for no other reason.
+The interpreter and a listing do the same arithmetic with different libraries: their `exp` differ in the last place, and
+a circuit may amplify that. A difference is accepted for one of three reasons, tried in order: it is at most a few units
+in the last place; it is at most ten times the circuit's own rounding estimate; or it is at most ten times that estimate
+plus what the interpreter itself moves when every op that libraries compute differently is perturbed by a few units.
+Only the last one sees branches that one unit in the last place flips; a NaN or an infinity on one side only is accepted
+for no other reason.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from wiregrad.ops import Elementwise
 from wiregrad.passes import backward_circuit
 
 ULPS = 4.0
-"""How many units in the last place an op may differ in another language."""
+"""Number of units in the last place by which an op may differ in another language."""
 TIMES = 10.0
-"""How many times its own rounding estimate a circuit may differ."""
+"""Maximum ratio of a circuit's difference to its own rounding estimate."""
 REFUSALS = (WiregradError, ArithmeticError, ValueError)
-"""What running a circuit may raise: NumPy's own refusals, as of a matrix without an inverse, are ValueErrors."""
+"""Errors that running a circuit may raise; NumPy's own, as for a singular matrix, are ValueErrors."""
 SHAKES = 32
-"""How many runs with moved results are looked at where nothing else explains a difference."""
+"""Number of perturbed runs to try where nothing else explains a difference."""
 
 
 def ulps(result: Any, expected: Any) -> float:
-    """Return the largest distance between two results, in steps from one number to the next; inf for NaN and a number.
+    """Return the largest distance between two results in ulp; inf between NaN and a number.
 
     >>> ulps(1.0 + 2**-52, 1.0), ulps(0.0, -0.0), ulps(np.nan, 1.0)
     (1.0, 0.0, inf)
@@ -45,7 +45,7 @@ def ulps(result: Any, expected: Any) -> float:
 
 
 def distances(result: Any, expected: Any) -> Any:
-    """Return how many steps from one number to the next each element of a result is off.
+    """Return the distance of each element of a result in ulp: the number of floats between the two.
 
     >>> distances([1.0, 5e-324], [1.0, -5e-324])
     array([0., 2.])
@@ -65,33 +65,33 @@ def distances(result: Any, expected: Any) -> Any:
 
 
 def _place(x: Any) -> Any:
-    """Return where a number stands among all numbers of its type, counted from 0."""
+    """Return the position of a float among all floats of its dtype, counted from 0."""
     whole = np.ascontiguousarray(x).view(f"i{x.dtype.itemsize}").astype(np.int64)
     return np.where(whole < 0, np.iinfo(f"i{x.dtype.itemsize}").min - whole, whole)
 
 
 def _steps(one: Any, two: Any) -> Any:
-    # On two sides of 0 the places may be too far apart for an integer; there no step counts.
+    # On two sides of 0 the positions may be too far apart for an integer, so floats are used.
     apart = (one < 0) != (two < 0)
     beside = np.abs(np.where(apart, 0, one) - np.where(apart, 0, two))
     return np.where(apart, np.abs(one.astype(np.float64)) + np.abs(two.astype(np.float64)), beside)
 
 
 class Verdict(NamedTuple):
-    """A difference: in units in the last place, over the rounding estimate, and whether rounding explains it."""
+    """A difference in ulp, relative to the rounding estimate, and whether rounding explains it."""
 
     ulps: float
     ratio: float
     fits: bool
     shaken: bool = False
-    """Whether nothing but runs with moved results explains it."""
+    """Whether only perturbed runs explain it."""
 
 
 SAME = Verdict(0.0, 0.0, True)
 
 
 class Point:
-    """One point of a circuit: what the interpreter makes of it, and how far others may be off."""
+    """One point of a circuit: the interpreter's results, and how far other results may be off."""
 
     def __init__(self, circuit: Circuit, inputs: Sequence[Any]) -> None:
         self.circuit = circuit
@@ -99,7 +99,7 @@ class Point:
 
     @cached_property
     def run(self) -> Run:
-        """The interpreter's run."""
+        """The interpreter's run at this point."""
         return interpreter.run_all(self.circuit, self.inputs)
 
     @cached_property
@@ -109,7 +109,7 @@ class Point:
         return [run.values[self.circuit.root()], *(run.gradient(node) for node in self.circuit.input_indices())]
 
     def judge(self, result: int, value: Any) -> Verdict:
-        """Return how far one result is off (0: the value, k: the gradient of the k-th input) and whether it fits."""
+        """Judge one result of a listing (0: the value, k: the gradient of the k-th input)."""
         expected = self.wanted[result]
         steps = ulps(value, expected)
         if not steps:
@@ -123,7 +123,7 @@ class Point:
 
     def _estimate(self, result: int) -> float:
         estimate = self._estimates[result]
-        # A circuit may be better than it should be, by luck, which no other library shares.
+        # A circuit may be more accurate than expected by luck, which other libraries do not share.
         return 0.0 if estimate is None else max(abs(estimate.error), estimate.expected)
 
     @cached_property
@@ -135,7 +135,7 @@ class Point:
         return [answer.output, *(answer.gradients.get(name) for name in self.circuit.inputs)]
 
     def _moves(self, result: int, value: Any, off: float) -> bool:
-        """Return whether the interpreter moves as much when results of ops move in their last places."""
+        """Return whether the interpreter moves as much when its ops are perturbed in their last places."""
         with np.errstate(all="ignore"):
             others = [row[result] for row in self._shaken]
             if not math.isfinite(off):
@@ -155,13 +155,13 @@ class Point:
                 grads = [] if backward is None else [nodes[k] for k in backward.columns.outputs.tolist()]
                 results.append([value, *grads])
         except REFUSALS:
-            # A gradient that is no circuit, or a matrix that has lost its inverse: nothing more is excused.
+            # The gradient has no circuit, or a perturbed matrix is singular: the runs so far must do.
             return results
         return results
 
 
 def _shake(circuit: Circuit, inputs: Sequence[Any], rng: np.random.Generator) -> list[Any]:
-    """Run forward with the result of every op that libraries compute differently moved by up to `ULPS` units."""
+    """Run forward with the result of every op that libraries compute differently moved by a few units."""
     arguments = iter(inputs)
     constants = circuit.constants()
     values = list[Any]()
@@ -176,12 +176,12 @@ def _shake(circuit: Circuit, inputs: Sequence[Any], rng: np.random.Generator) ->
 
 
 def _differs(row: Row) -> bool:
-    """Return whether an op may round otherwise in another library: all but sums, products, choices and comparisons."""
+    """Return whether an op may round differently in another library: all but sums, products, choices, comparisons."""
     return not isinstance(row.op, Elementwise) or row.op.pattern is Pattern.SCALE
 
 
 def _moved(y: Any, most: float, rng: np.random.Generator) -> Any:
-    """Return a result moved by so many units at most."""
+    """Move a result randomly by at most `most` units in the last place."""
     if np.asarray(y).dtype.kind != "f":
         return y
     steps = rng.integers(-int(most), int(most) + 1, size=np.shape(y))
@@ -190,7 +190,7 @@ def _moved(y: Any, most: float, rng: np.random.Generator) -> Any:
 
 
 def _distance(result: Any, expected: Any) -> float:
-    """Return the length of a difference; inf where only one of them is a number, or both are different infinities."""
+    """Return the norm of a difference; inf where only one is a number, or both are different infinities."""
     one = np.asarray(result)
     two = np.asarray(expected)
     if one.shape != two.shape:
@@ -202,7 +202,7 @@ def _distance(result: Any, expected: Any) -> float:
 
 
 def _kinds(value: Any) -> bytes:
-    """Return for every element whether it is a number, NaN or which infinity."""
+    """Return for every element whether it is finite, NaN or which infinity."""
     array = np.asarray(value)
     kinds = np.isnan(array) * 1 + np.isposinf(array.real) * 2 + np.isneginf(array.real) * 4
     return bytes(np.ravel(kinds).astype(np.uint8))

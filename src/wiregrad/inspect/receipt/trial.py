@@ -1,4 +1,4 @@
-"""One language tried on many circuits at once."""
+"""Cases, and one language run on many of them at once."""
 
 from __future__ import annotations
 
@@ -33,24 +33,24 @@ class Case:
 
     @cached_property
     def real(self) -> str:
-        """What C computes its inputs and output in, if it is the same for all: double, float, or nothing."""
+        """The C type of all inputs and the output, double or float; empty if they differ."""
         nodes = [*self.circuit.input_indices(), self.circuit.root()]
         names = {_REALS.get(self.circuit.type_of(node).dtype.name, "") for node in nodes}
         return names.pop() if len(names) == 1 else ""
 
     @cached_property
     def plain(self) -> bool:
-        """Whether all that goes in and comes out are numbers in double precision."""
+        """Whether all inputs and the output are numbers in double precision."""
         nodes = [*self.circuit.input_indices(), self.circuit.root()]
         return all(self.circuit.type_of(node) == FLOAT for node in nodes)
 
     @cached_property
     def batched(self) -> bool:
-        """Whether a NumPy listing takes all points at once: where every wire carries one number."""
+        """Whether a NumPy listing can take all points at once: every wire carries one number."""
         return self.plain and not any(kind.shape for kind in self.circuit.columns.type_table)
 
     def shaped(self, row: Any) -> list[Any]:
-        """Return a flat row of results as the value and gradients of the right shapes."""
+        """Split a flat row of results into the value and the gradients, with their shapes."""
         shapes = [self.circuit.type_of(node).shape for node in self.circuit.input_indices()]
         ends = np.cumsum([1, *map(math.prod, shapes)]).tolist()
         parts = [row[start:stop] for start, stop in pairwise(ends)]
@@ -58,14 +58,14 @@ class Case:
 
     @property
     def function(self) -> str:
-        """What to write: without inputs there is nothing to differentiate by, and gradients are of single numbers."""
+        """The function to write: only a scalar output with inputs has gradients."""
         alone = self.circuit.type_of(self.circuit.root()).shape or not self.circuit.inputs
         return "value" if alone else "value_and_grad"
 
 
 @dataclass(frozen=True)
 class Trial:
-    """What a language made of the cases: rows of results, or None where it refused."""
+    """The results of a language: rows for each case, or None if it did not run."""
 
     language: str
     version: str
@@ -75,12 +75,12 @@ class Trial:
     problems: tuple[str, ...] = ()
 
     def ran(self, whole: int) -> Ran:
-        """Return how the language did with the first cases, those of the whole circuit."""
+        """Summarize the first `whole` cases, those of the whole circuit."""
         return Ran(self.language, self.version, next(filter(None, self.refused[:whole]), ""))
 
 
 def attempt(language: Language, cases: Sequence[Case]) -> Trial:
-    """Write, compile and run all cases in a language."""
+    """Write, compile and run all cases in one language."""
     tool = language.tool()
     if tool is None:
         return Trial(language.name, "", [None] * len(cases), [language.advice] * len(cases))
@@ -131,13 +131,13 @@ def _ran(language: Language, cases: Sequence[Case], programs: Sequence[Program |
 
 
 def _table(case: Case, program: Program) -> Any:
-    """Return the points of a case as rows of numbers."""
+    """Return the points of a case as a table, one row per point."""
     rows = [np.concatenate([np.zeros(0), *map(np.ravel, point.inputs)]) for point in case.points]
     return np.array(rows, program.dtype).reshape(len(rows), program.count)
 
 
 def _ran_on_arrays(program: Program, case: Case) -> Rows:
-    """Run a NumPy listing at points that are arrays, one by one."""
+    """Run a NumPy listing on arrays, point by point."""
     call = defined(program)
     rows = list[list[Any]]()
     for point in case.points:
