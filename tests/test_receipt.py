@@ -70,7 +70,7 @@ def test_a_receipt_is_read_as_two_tables_and_a_verdict() -> None:
     assert any(line.startswith("  c: ") for line in lines)
     assert any(line.startswith("  exp(x) ") for line in lines)
     assert any(line.startswith("  gradient by b") for line in lines)
-    assert lines[-1] == "ok: python, numpy, c and js agree with the interpreter as far as rounding lets them"
+    assert lines[-1] == "ok: python, numpy, c and js agree with the interpreter to within rounding"
 
 
 def test_a_receipt_becomes_json() -> None:

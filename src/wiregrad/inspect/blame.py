@@ -103,7 +103,7 @@ class Blame(Report):
             yield f"harmless, because nothing of it reaches the output or a gradient: {origin.said}"
             yield f"  node {origin.node}" + (f" at {origin.place}" if origin.place else "")
         if any(not origin.place and origin.inputs for origin in self.origins):
-            yield "no line is known: wg.blame(f, ...) of a function knows its lines, and so does wg.anomaly()"
+            yield "no line is known: ask wg.blame(f, ...) with a function, or record under wg.anomaly()"
 
 
 def _numbered(origin: Origin, count: int) -> Iterator[str]:
@@ -252,27 +252,35 @@ class _Telling:
 
     def _branch(self, located: Found) -> str:
         """Describe the branch before this line, and which use of its source the wire is."""
-        parts = []
+        return ", ".join(filter(None, (self._branch_before(located), self._which_use(located))))
+
+    def _branch_before(self, located: Found) -> str:
+        """Describe the last branch above the line of a fault; empty if there is none."""
         here = Node(self.circuit, located.node).place
-        steered = [
-            c
-            for c in self.circuit.certificates
-            if isinstance(c.outcome, bool) and c.place and here and c.node < located.node
-        ]
-        above = [
-            c for c in steered if here and c.place and (c.place.file, True) == (here.file, c.place.line < here.line)
-        ]
-        if above:
-            last = max(above, key=lambda c: c.place.line if c.place else 0)
-            name = self.circuit.name_of(last.node)
-            parts.append(f"behind the branch at {last.place}, where {name} came out {last.outcome}")
-        if located.phase == "backward" and located.fault is not None:
-            source = self.circuit.sources_of(located.node)[located.fault.slot]
-            uses = self.run.readers_of(source)
-            if len(uses) > 1:
-                which = uses.index((located.node, located.fault.slot)) + 1
-                parts.append(f"use {which} of {len(uses)} of {self.circuit.name_of(source)}")
-        return ", ".join(parts)
+        last = None
+        last_line = -1
+        for certificate in self.circuit.certificates:
+            place = certificate.place
+            if place is None or here is None or place.file != here.file:
+                continue
+            decides = isinstance(certificate.outcome, bool) and certificate.node < located.node
+            if decides and last_line < place.line < here.line:
+                last = certificate
+                last_line = place.line
+        if last is None:
+            return ""
+        return f"behind the branch at {last.place}, where {self.circuit.name_of(last.node)} came out {last.outcome}"
+
+    def _which_use(self, located: Found) -> str:
+        """Describe which use of its source a wire is; empty if there is only one."""
+        if located.phase != "backward" or located.fault is None:
+            return ""
+        source = self.circuit.sources_of(located.node)[located.fault.slot]
+        uses = self.run.readers_of(source)
+        if len(uses) < 2:
+            return ""
+        which = uses.index((located.node, located.fault.slot)) + 1
+        return f"use {which} of {len(uses)} of {self.circuit.name_of(source)}"
 
     def _goal(self, node: int, back: bool) -> str:
         if back:

@@ -137,7 +137,7 @@ def kinks(run: Run, within: float = 1e-6) -> Kinks:
     """
     reach = as_float(within)
     if reach is None or not 0.0 <= reach < np.inf:
-        raise InputError(f"within must be a finite, non-negative distance; got {shown(within)}")
+        raise InputError(f"within must be a finite number of at least 0; got {shown(within)}")
     with np.errstate(all="ignore"):
         items = sorted(_points(run, float(reach)), key=lambda item: (not item[1].on, item[1].distance, item[0]))
         alternatives = _alternatives(run, items)

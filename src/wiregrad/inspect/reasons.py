@@ -133,8 +133,8 @@ class _Teller:
 
     def _blocked(self, what: str) -> str:
         if self.y is self.xs[self.slot]:
-            return f"hands {self.source} on but not its gradient, on purpose"
-        return f"cuts the gradient: what it makes of {self.source} is {what}, which moves in jumps"
+            return f"passes {self.source} on but not its gradient, on purpose"
+        return f"cuts the gradient: its result for {self.source} is {what}, which changes in jumps"
 
     def _left_out(self) -> str:
         x = f"{self.source} = {shown(self.xs[self.slot])}"
@@ -146,21 +146,21 @@ class _Teller:
         """Explain how a gradient was lost although the slope is not 0."""
         arrived = shown(self._at(self.wiring.run.gradient(self.cut.node)))
         if self.cut.kind == "cancelling":
-            return f"makes 0 of what arrives, {arrived}: its parts cancel on the way to {self.source}"
+            return f"sends 0 although {arrived} arrives: the parts cancel on the way to {self.source}"
         if not isinstance(self.op, Elementwise):
-            return f"makes 0 of what arrives, {arrived}: less than there are numbers for"
+            return f"sends 0 although {arrived} arrives: the product underflows"
         local = shown(self._at(settle(self.wiring.local((self.cut.node, self.slot)))))
         sideways = f"nothing of that lies along {self.source}, which is real"
-        why = sideways if self.cut.kind == "sideways" else "less than there are numbers for"
+        why = sideways if self.cut.kind == "sideways" else "the product underflows to 0"
         return f"multiplies {arrived} by {local}: {why}"
 
     def _by_element(self, op: Elementwise) -> str:
         """Explain why an elementwise op sends nothing, or 0."""
         x = f"{self.source} = {shown(self._at(self.xs[self.slot]))}"
         if op.partials[self.slot] is None:
-            return f"takes {x} only to decide: its value moves in jumps with it"
+            return f"uses {x} only to decide: its value changes in jumps with it"
         if self._is_kink(op):
-            return f"stands on its kink at {x}, where the slope that is taken is 0"
+            return f"is on its kink at {x}, where the slope used is 0"
         if op.selects:
             return f"did not choose {x}: {self._condition()} is {'true' if self.slot == 2 else 'false'}"
         if op.pattern is Pattern.ROUTE:
@@ -181,7 +181,7 @@ class _Teller:
         other_inputs = f" ({self.wiring.given(self.cut.node, others)})" if others else ""
         if op.inputs[self.slot] == "x" or not any(self.active[self.sources[slot]] for slot in others):
             return f"is dead or saturated: it lets nothing through at {x}, outside its bounds{other_inputs}"
-        return f"passes nothing on to {x}: it gave another of its inputs{other_inputs}"
+        return f"sends nothing to {x}: it returned another of its inputs{other_inputs}"
 
     def _flat(self, op: Elementwise, x: str) -> str:
         """Explain why a slope is 0."""

@@ -173,7 +173,7 @@ class Rounding(Report):
         for estimate in self.gradients.values():
             yield from estimate.lines()
         if self.left_out:
-            yield f"not looked at: the gradients of {listed(self.left_out)}, {self.reason}"
+            yield f"not estimated: the gradients of {listed(self.left_out)}, {self.reason}"
 
 
 def rounding(run: Run, names: Sequence[str] | None = None) -> Rounding:

@@ -68,7 +68,7 @@ class Finding(Report):
     def _slope(self) -> str:
         into = _element(self.input, self.outcome.index)
         if self.order > 1 and not self.within:
-            return f"its rule moves otherwise with {into}{self._where()}: "
+            return f"the derivative of its rule with respect to {into}{self._where()}: "
         return f"d {_element(self.node, self.outcome.output)} / d {into}{self._where()}: "
 
     def _where(self) -> str:

@@ -126,15 +126,15 @@ class Receipt(Report):
         shaken = sum(result.shaken for result in self.results)
         if shaken:
             yield (
-                f"{counted(shaken, 'difference')} came where the circuit makes much of the last place: "
-                f"there the interpreter moves as much when its ops move by {ULPS:g} ulp"
+                f"{counted(shaken, 'difference')} occurred where the circuit amplifies the last place: "
+                f"there the interpreter moves as much when its ops are perturbed by {ULPS:g} ulp"
             )
         far = [op.text for op in self.ops if not op.fits]
         off = [result.result for result in self.results if not all(result.fits.values())]
         ran = [one.name for one in self.languages if not one.missing]
         if self.ok and ran:
             agree = f"{in_words(ran)} agree{'' if len(ran) > 1 else 's'}"
-            yield f"ok: {agree} with the interpreter as far as rounding lets them"
+            yield f"ok: {agree} with the interpreter to within rounding"
         if not self.ran:
             yield "not ok: no language here could run the whole circuit"
         if far:
