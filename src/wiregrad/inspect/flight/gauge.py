@@ -33,7 +33,7 @@ class Seen:
     update: float
 
     def row(self) -> list[float]:
-        """Return the numbers in the order of `METRICS`."""
+        """Return the numbers in the order of the stored columns."""
         g = self.gradient
         sizes = [math.nan] * 4 if g is None or not g.size else [g.rms, g.high, g.zero_share, g.nonfinite]
         return [*sizes, self.parameter, self.broken, self.update]
