@@ -160,8 +160,8 @@ class _Telling:
     def origins(self) -> tuple[tuple[Origin, ...], tuple[Origin, ...]]:
         """Return the origins that spoil a result and the harmless ones; faults of one op at one line are one origin."""
         groups: dict[Any, list[int]] = {}
-        for bit, located in enumerate(self.search.found):
-            written = self.search.given >> bit & 1
+        for bit, located in enumerate(self.search.faults):
+            written = self.search.written >> bit & 1
             spoils = bool(self.search.spoiled(bit))
             if not spoils and located.fault is None and not np.any(is_nan(self.run.values[located.node])):
                 # An infinite input that spoils nothing was intended.
@@ -176,12 +176,12 @@ class _Telling:
     def origin(self, group: Sequence[int], *, full: bool) -> Origin:
         """Describe the faults of a group as one origin: the first of them, and what all of them spoil."""
         bit = group[0]
-        located = self.search.found[bit]
+        located = self.search.faults[bit]
         spoils = list(dict.fromkeys(state for k in group[:MOST] for state in self.search.spoiled(k)))
         origin = self._told(bit, located)
         return replace(
             origin,
-            times=sum(self.search.times[k] for k in group),
+            times=sum(self.search.counts[k] for k in group),
             spoils=tuple(self._goal(*state) for state in spoils),
             chain=tuple(self._step(*state) for state in self._chain(bit)) if full and spoils else (),
         )

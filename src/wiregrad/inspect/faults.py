@@ -45,14 +45,14 @@ class Search:
         self.run = run
         self.circuit = run.circuit
         self.outputs = run.circuit.columns.outputs.tolist()
-        self.found: list[Found] = []
-        self.times: list[int] = []
+        self.faults: list[Found] = []
+        self.counts: list[int] = []
         """How often each fault occurred."""
         self.values: dict[int, int] = {}
         """The faults behind each non-finite value."""
         self.grads: dict[int, int] = {}
         """The faults behind each non-finite gradient."""
-        self.given = 0
+        self.written = 0
         """The infinities that were written as constants (as in a mask of -inf): the last to be blamed."""
         self.made = 0
         """The faults of ops, as opposed to non-finite inputs and constants."""
@@ -80,7 +80,7 @@ class Search:
                 inherited |= self.values[source]
         inherited = self._suspects(inherited)
         fault = forward_fault(row.op, xs, y) if row.sources else None
-        if fault is None and inherited and not inherited & ~self.given:
+        if fault is None and inherited and not inherited & ~self.written:
             # An infinity written as a constant is intended; an op that turns it into NaN is not.
             fault = forward_fault(row.op, xs, y, only_nan=True)
             inherited = 0 if fault is not None else inherited
@@ -89,7 +89,7 @@ class Search:
     def _turned(self, node: int) -> None:
         """Record the node at which an infinity became NaN, if it is the first for its fault."""
         for bit in bits(self.values[node]):
-            if self.found[bit].node != node:
+            if self.faults[bit].node != node:
                 self.nans.setdefault(bit, node)
 
     def _backward(self) -> None:
@@ -131,20 +131,20 @@ class Search:
 
     def _suspects(self, faults: int) -> int:
         """Return the faults without the infinities written as constants, unless there are no others."""
-        return faults & ~self.given or faults
+        return faults & ~self.written or faults
 
     def _note(self, row: Row, phase: str, fault: Fault | None) -> int:
         """Record a fault; returns its bit."""
         key = row.op.title, Node(self.circuit, row.node).place, phase
-        bit = self._known.get(key) if len(self.found) >= SEPARATE else None
+        bit = self._known.get(key) if len(self.faults) >= SEPARATE else None
         if bit is None:
-            bit = self._known[key] = len(self.found)
-            self.found.append(Found(row.node, phase, fault))
-            self.times.append(0)
+            bit = self._known[key] = len(self.faults)
+            self.faults.append(Found(row.node, phase, fault))
+            self.counts.append(0)
             self.made |= (fault is not None) << bit
             if row.op is CONSTANT and not np.any(is_nan(self.run.values[row.node])):
-                self.given |= 1 << bit
-        self.times[bit] += 1
+                self.written |= 1 << bit
+        self.counts[bit] += 1
         return 1 << bit
 
     def spoiled(self, bit: int) -> list[State]:
@@ -154,7 +154,7 @@ class Search:
 
     def chain(self, bit: int, goals: Sequence[State]) -> list[State]:
         """Return how a fault spread, step by step, to a gradient among the goals, or else to an output."""
-        located = self.found[bit]
+        located = self.faults[bit]
         start = (located.node, located.phase == "backward")
         if located.phase == "backward" and located.fault is not None:
             start = (self.circuit.sources_of(located.node)[located.fault.slot], True)

@@ -41,7 +41,9 @@ from wiregrad.ops.array import Linear
 from wiregrad.ops.functions import FUNCTIONS
 
 MOST_LAYERS = 24
+"""Maximum number of layers that the default depth of groups gives."""
 MOST_STRETCHES = 12
+"""Maximum number of layers made by distance from the output."""
 MOST_ROWS = 32
 """Maximum number of layers in a table or chart."""
 MOST_SAID = 6
@@ -49,7 +51,9 @@ MOST_SAID = 6
 NAME = 32
 """Maximum width of a layer's name, in columns."""
 EIGHTHS = ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")
+"""Bars of 0 to 7 eighths of a character."""
 BY = ("group", "rank", "input")
+"""What layers can be made of."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -102,8 +106,8 @@ def flow(run: Run, *, by: str = "group", depth: int | None = None) -> Flow:
     Layers are groups cut to `depth` names (by default the depth that separates most of them), ranks, or inputs.
 
     >>> import wiregrad as wg
-    >>> found = flow(wg.circuit("a = tanh(9 * x); b = tanh(9 * a); y = tanh(9 * b)").run(x=1))
-    >>> found.findings[0].kind, found.findings[0].layer
+    >>> answer = flow(wg.circuit("a = tanh(9 * x); b = tanh(9 * a); y = tanh(9 * b)").run(x=1))
+    >>> answer.findings[0].kind, answer.findings[0].layer
     ('vanishes', 't1')
     """
     if by not in BY:

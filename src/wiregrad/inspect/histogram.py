@@ -24,10 +24,12 @@ from wiregrad.inspect.summary import gradients_of, moving, reals, values_of
 MOST_BINS = 10
 """Maximum number of bins per sign; beyond that a bin spans several powers of ten."""
 LOWEST = -323
+"""The exponent of the smallest power of ten in the range of float64."""
 LARGEST = float(np.finfo(np.float64).max)
 EDGES = np.array([float(f"1e{power}") for power in range(LOWEST, 309)])
 """Every power of ten in the range of float64."""
 OF = {"grad": "gradients", "value": "values"}
+"""What a histogram can count, with the word for it in the title."""
 
 
 @dataclass(frozen=True, slots=True)

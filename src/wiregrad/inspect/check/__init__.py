@@ -76,7 +76,7 @@ def check(
             function = Function(f, args, kwargs, circuit, inputs)
         examiner = _Examiner(order)
         examiner.examine(circuit, function.values, function.flows)
-        findings = examiner.found
+        findings = examiner.findings
         doubtful = bool(findings["kink"] or findings["undecided"])
         whole, cuts = check_whole(function, wrong=bool(findings["wrong"]), doubtful=doubtful)
     return examiner.report(whole, cuts)
@@ -99,7 +99,7 @@ class _Examiner:
 
     def __init__(self, order: int) -> None:
         self.order = order
-        self.found: dict[str, list[Finding]] = defaultdict(list)
+        self.findings: dict[str, list[Finding]] = defaultdict(list)
         self.seen: set[Any] = set()
         self.listed: set[Any] = set()
         self.spared: set[int] = set()
@@ -112,7 +112,7 @@ class _Examiner:
     def report(self, whole: Whole | None, cuts: Sequence[Cut]) -> Checked:
         """Return all findings as a report."""
         count = Count(self.nodes, self.wires, self.of_nodes, self.rules, self.sampled)
-        parts = (tuple(self.found[verdict]) for verdict in ("wrong", "kink", "undecided"))
+        parts = (tuple(self.findings[verdict]) for verdict in ("wrong", "kink", "undecided"))
         guilty, kinks, undecided = parts
         return Checked(guilty, tuple(cuts), kinks, undecided, count, whole)
 
@@ -164,7 +164,7 @@ class _Examiner:
         finding = site.finding(verdict, slot, outcome, order, within)
         if finding.identity not in self.listed:
             self.listed.add(finding.identity)
-            self.found[verdict].append(finding)
+            self.findings[verdict].append(finding)
 
     def _rules(self, site: _Site) -> None:
         """Check the rules of a node as functions of their arguments."""
@@ -195,7 +195,7 @@ class _Examiner:
                 # Rules guard branches that they do not take, where NaN is intended.
                 if outcome.finite:
                     self._add(site, slot, outcome, 2, site.origin.title)
-        findings = [finding for verdict in ("wrong", "undecided", "kink") for finding in self.found[verdict]]
+        findings = [finding for verdict in ("wrong", "undecided", "kink") for finding in self.findings[verdict]]
         return site.title not in {finding.op for finding in findings if finding.order == 1 or finding.within}
 
 

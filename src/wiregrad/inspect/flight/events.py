@@ -186,9 +186,9 @@ class Judge:
 
     limits: Limits
     _since: dict[tuple[str, str, str], tuple[int, Sign]] = field(default_factory=dict)
-    _told: set[tuple[str, str, str]] = field(default_factory=set)
-    _early: dict[str, list[float]] = field(default_factory=dict)
-    _usual: dict[str, float] = field(default_factory=dict)
+    _reported: set[tuple[str, str, str]] = field(default_factory=set)
+    _first_sizes: dict[str, list[float]] = field(default_factory=dict)
+    _early_medians: dict[str, float] = field(default_factory=dict)
     _course: Course = field(default_factory=Course)
     _peak: dict[str, float] = field(default_factory=dict)
     _faded: set[str] = field(default_factory=set)
@@ -212,8 +212,8 @@ class Judge:
 
     def _weigh(self, step: int, sign: Sign) -> Iterator[Event]:
         first, then = self._since[sign.key]
-        if sign.key not in self._told and (sign.sure or step - first + 1 >= self.limits.patience):
-            self._told.add(sign.key)
+        if sign.key not in self._reported and (sign.sure or step - first + 1 >= self.limits.patience):
+            self._reported.add(sign.key)
             yield Event(*sign.key, first, step, float(then.number), float(then.reference), then.sentence)
 
     def _loss_signs(self, loss: float) -> Iterator[Sign]:
@@ -283,12 +283,12 @@ class Judge:
 
     def _early_median(self, key: str, size: float) -> float:
         """Return the median of the first steps before this one (0 while there are too few), then add this one."""
-        usual = self._usual.get(key, 0.0)
-        first = self._early.setdefault(key, [])
+        usual = self._early_medians.get(key, 0.0)
+        first = self._first_sizes.setdefault(key, [])
         # An outlier must not shift the median.
         fair = not usual or self.limits.vanish * usual < size < self.limits.explode * usual
         if fair and len(first) < self.limits.early and 0.0 < size < math.inf:
             first.append(size)
             if len(first) >= FEWEST:
-                self._usual[key] = statistics.median(first)
+                self._early_medians[key] = statistics.median(first)
         return usual

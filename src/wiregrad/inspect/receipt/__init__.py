@@ -41,8 +41,8 @@ def receipt(circuit: Circuit, points: int | Sequence[Mapping[str, Any]] = POINTS
     `points` is the number of random points, ordinary and special ones, or a list of points.
 
     >>> import wiregrad as wg
-    >>> found = receipt(wg.circuit("f = a * b + c"), points=4)
-    >>> found.ok, found.worst.ulps
+    >>> answer = receipt(wg.circuit("f = a * b + c"), points=4)
+    >>> answer.ok, answer.worst.ulps
     (True, 0.0)
     """
     if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
@@ -131,7 +131,7 @@ def _op(use: Use, k: int, case: Case, trials: Sequence[Trial]) -> OpDifference:
     # The value of an elementwise op must be accurate; that of an op on arrays adds up many roundings.
     excused = 0 if not isinstance(use.op, Elementwise) else 1
     for trial in trials:
-        rows = trial.found[k]
+        rows = trial.rows[k]
         if rows is not None:
             off = _distances(rows, case)
             values[trial.language] = float(np.max(off[:, 0]))
@@ -156,7 +156,7 @@ def _results(k: int, case: Case, trials: Sequence[Trial], named: bool) -> Iterat
     of = f" of {circuit.output}" if named else ""
     gradients = [] if case.function == "value" else [f"gradient{of} by {name}" for name in circuit.inputs]
     for result, name in enumerate([circuit.output, *gradients]):
-        yield _result(name, case, {trial.language: trial.found[k] for trial in trials}, result)
+        yield _result(name, case, {trial.language: trial.rows[k] for trial in trials}, result)
 
 
 def _result(name: str, case: Case, rows_by_language: Mapping[str, Any], result: int) -> ResultDifference:

@@ -69,7 +69,7 @@ class Trial:
 
     language: str
     version: str
-    found: Sequence[Rows | None]
+    rows: Sequence[Rows | None]
     refused: Sequence[str]
     """Why each case did not run; empty where it did."""
     problems: tuple[str, ...] = ()
