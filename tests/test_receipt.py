@@ -190,7 +190,7 @@ def test_points_at_which_a_circuit_cannot_run_are_left_out_and_counted() -> None
     assert found.ok
     assert (found.points, found.refused) == (1, 1)
     assert "left out: 1 point" in str(found)
-    with pytest.raises(InputError, match="none of 1 points"):
+    with pytest.raises(InputError, match="any of 1 points"):
         receipt(circuit, points=[{"x": -np.eye(2)}])
 
 
