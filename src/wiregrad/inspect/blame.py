@@ -136,16 +136,16 @@ def blame(run: Run) -> Blame:
       y = -inf (formula:1:16) -> gradient of p = inf -> gradient of x = nan
       try: guard the argument: np.log(np.maximum(x, tiny)), or np.where(x > 0, np.log(x), 0.0)
     """
-    telling = _Telling(Search(run))
-    spoiling, harmless = telling.origins()
+    writer = _Telling(Search(run))
+    spoiling, harmless = writer.origins()
     return Blame(spoiling, harmless)
 
 
 def faults_of(run: Run, node: int) -> tuple[Origin, ...]:
     """Return the origins behind the gradient of a node, in the order of causes."""
     search = Search(run)
-    telling = _Telling(search)
-    return tuple(telling.origin([bit], full=k < MOST) for k, bit in enumerate(bits(search.grads.get(node, 0))))
+    writer = _Telling(search)
+    return tuple(writer.origin([bit], full=k < MOST) for k, bit in enumerate(bits(search.grads.get(node, 0))))
 
 
 class _Telling:

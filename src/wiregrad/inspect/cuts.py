@@ -51,7 +51,7 @@ class Search:
     """The nodes that were visited, and those computed from them on which the output does not depend."""
 
 
-def find_cuts(wiring: Wiring, node: int) -> Search:
+def find_cuts(index: Wiring, node: int) -> Search:
     """Find the wires at which the gradient of a node ended; the gradient must be 0 everywhere.
 
     >>> import wiregrad as wg
@@ -59,7 +59,7 @@ def find_cuts(wiring: Wiring, node: int) -> Search:
     >>> [cut.kind for cut in find_cuts(Wiring(run), run.circuit.index("x")).cuts]
     ['absent']
     """
-    walk = _Walk(wiring, node)
+    walk = _Walk(index, node)
     walk.go(node)
     return Search(tuple(sorted(walk.cuts, key=walk.weight)), frozenset(walk.passed()))
 
@@ -67,10 +67,10 @@ def find_cuts(wiring: Wiring, node: int) -> Search:
 class _Walk:
     """Carries a mask of elements from node to node; in index order each mask is complete when it is used."""
 
-    def __init__(self, wiring: Wiring, node: int) -> None:
-        self.wiring = wiring
-        self.run = wiring.run
-        self.live = wiring.live()
+    def __init__(self, index: Wiring, node: int) -> None:
+        self.index = index
+        self.run = index.run
+        self.live = index.live()
         self.cuts: list[Cut] = []
         self.masks: dict[int, Any] = {node: _everywhere(self.run.values[node])}
 
@@ -90,7 +90,7 @@ class _Walk:
 
     def weight(self, cut: Cut) -> tuple[bool, float]:
         """Return the sort key of a cut."""
-        return not self.wiring.circuit.type_of(cut.node).differentiable, -cut.count / max(cut.asked, 1)
+        return not self.index.circuit.type_of(cut.node).differentiable, -cut.count / max(cut.asked, 1)
 
     def passed(self) -> set[int]:
         """Return the visited nodes, and those computed from them on which the output does not depend."""
@@ -110,7 +110,7 @@ class _Walk:
             return mask
         cancelled: Any = False
         for wire in uses:
-            cancelled = cancelled | (mask & _nonzero(self.wiring.sent(wire), np.shape(mask)))
+            cancelled = cancelled | (mask & _nonzero(self.index.sent(wire), np.shape(mask)))
         if not _some(cancelled):
             return mask
         self._note((node, None), "cancelling", cancelled, mask)
@@ -118,7 +118,7 @@ class _Walk:
 
     def _across(self, wire: Wire, mask: Any) -> Any:
         """Return which elements of its reader a wire moves; record the elements that end on the wire."""
-        slope = self._slope(self.wiring.rows[wire[0]], wire[1])
+        slope = self._slope(self.index.rows[wire[0]], wire[1])
         going = mask & _nonzero(settle(slope), np.shape(mask))
         ended = _less(mask, going)
         if _some(ended):
@@ -128,7 +128,7 @@ class _Walk:
 
     def _arriving(self, wire: Wire, going: Any, mask: Any) -> Any:
         """Return which elements of its reader a wire moves, without those whose gradient is lost on the wire."""
-        row = self.wiring.rows[wire[0]]
+        row = self.index.rows[wire[0]]
         reached = self._reached(row, wire[1], going)
         if self.run.flows[wire[0]] is None:
             return reached
@@ -143,14 +143,14 @@ class _Walk:
 
     def _slope(self, row: Row, slot: int) -> Any:
         """Return a flow that is 0 or absent at the elements of a wire that do not move its reader."""
-        if not self.wiring.circuit.type_of(row.node).differentiable:
+        if not self.index.circuit.type_of(row.node).differentiable:
             return None
         if isinstance(row.op, Elementwise):
-            return self.wiring.local((row.node, slot))
+            return self.index.local((row.node, slot))
         if row.op.per_call:
             # User code is not run again with made-up numbers: only what it sent is known.
             return 0.0 if np.any(np.asarray(self.run.gradient(row.node)) != 0) else 1.0
-        xs = self.wiring.xs(row.node)
+        xs = self.index.xs(row.node)
         y = self.run.values[row.node]
         return fit(row.op.pull(slot, numbers_like(y), xs, y, row.mode), xs[slot])
 
@@ -158,7 +158,7 @@ class _Walk:
         """Return which elements of a node move with some elements of a wire."""
         if isinstance(row.op, Elementwise):
             return going
-        xs = self.wiring.xs(row.node)
+        xs = self.index.xs(row.node)
         y = self.run.values[row.node]
         if row.op.per_call:
             return _everywhere(y)
@@ -168,7 +168,7 @@ class _Walk:
 
     def _loss(self, row: Row, slot: int) -> str:
         """Classify how a gradient was lost on a wire with a nonzero slope."""
-        xs = self.wiring.xs(row.node)
+        xs = self.index.xs(row.node)
         y = self.run.values[row.node]
         g = np.asarray(self.run.gradient(row.node))
         if isinstance(row.op, Elementwise):

@@ -153,10 +153,10 @@ def _answer(run: Run, node: int, kind: str) -> _Answer:
         return _Answer(kind, [partial(_broken, origin) for origin in faults_of(run, node)])
     if not np.size(run.values[node]):
         return _Answer(kind, [])
-    wiring = Wiring(run)
-    if kind == "zero" and node != wiring.root:
-        return _Ended(wiring, node).answer()
-    return _Carried(wiring, node).answer(kind)
+    index = Wiring(run)
+    if kind == "zero" and node != index.root:
+        return _Ended(index, node).answer()
+    return _Carried(index, node).answer(kind)
 
 
 def _broken(origin: Origin) -> Cause:
@@ -172,46 +172,46 @@ def _notes(gradient: Any) -> Iterator[str]:
         yield f"{np.sum(array == 0)} of its {array.size} elements are exactly 0"
 
 
-def _cause(wiring: Wiring, node: int, sentence: str) -> Cause:
-    return Cause(wiring.rows[node].op.title, wiring.circuit.name_of(node), wiring.place(node), sentence)
+def _cause(index: Wiring, node: int, sentence: str) -> Cause:
+    return Cause(index.rows[node].op.title, index.circuit.name_of(node), index.place(node), sentence)
 
 
 def _cancels(strongest: Strongest, node: int) -> Cause:
     """Report which parts of a gradient cancel, and where their paths meet."""
-    wiring = strongest.wiring
+    index = strongest.index
     uses = strongest.uses(node)
-    circuit = wiring.circuit
-    parts = [f"{shown(wiring.sent(wire))} from {told(circuit, wire[0])}{where(circuit, wire[0])}" for wire in uses[:4]]
+    circuit = index.circuit
+    parts = [f"{shown(index.sent(wire))} from {told(circuit, wire[0])}{where(circuit, wire[0])}" for wire in uses[:4]]
     more = f" and {len(uses) - 4} more" if len(uses) > 4 else ""
     join = strongest.join(uses[0][0], uses[1][0])
     sentence = (
         f"what comes back to {circuit.name_of(node)} cancels: {', '.join(parts)}{more} add up to "
-        f"{shown(wiring.run.gradient(node))}; the paths meet in {wiring.rows[join].op.title}"
+        f"{shown(index.run.gradient(node))}; the paths meet in {index.rows[join].op.title}"
     )
-    return _cause(wiring, join, sentence)
+    return _cause(index, join, sentence)
 
 
 class _Ended:
     """Explains a gradient that is 0 everywhere."""
 
-    def __init__(self, wiring: Wiring, node: int) -> None:
-        self.wiring = wiring
-        self.circuit = wiring.circuit
+    def __init__(self, index: Wiring, node: int) -> None:
+        self.index = index
+        self.circuit = index.circuit
         self.node = node
-        self.strongest = Strongest(wiring)
-        self.active = wiring.circuit.active()
+        self.strongest = Strongest(index)
+        self.active = index.circuit.active()
 
     def answer(self) -> _Answer:
         """Report the wires at which the gradient ended."""
         if not self.active[self.node]:
             return _Answer("absent", [self._still])
-        search = find_cuts(self.wiring, self.node)
+        search = find_cuts(self.index, self.node)
         causes = self._cuts(search.cuts)
         causes += self._left(search.passed, steered=not causes)
         return _Answer(self._kind({cut.kind for cut in search.cuts}), causes or self._unused())
 
     def _kind(self, cuts: set[str]) -> str:
-        flow = self.wiring.run.flows[self.node]
+        flow = self.index.run.flows[self.node]
         absent = flow is None or (type(flow) is Masked and not np.any(flow.mask))
         if cuts == {"cancelling"}:
             return "cancelling"
@@ -220,18 +220,18 @@ class _Ended:
     def _still(self) -> Cause:
         """Report that no gradient is ever sent to this node."""
         what = what_it_is(self.circuit.type_of(self.node).dtype)
-        name = self.wiring.operand(self.node)
+        name = self.index.operand(self.node)
         sentence = f"{name} is {what}: only real and complex numbers have gradients"
         if not what:
             sentence = f"no input moves {name}: gradients flow only to inputs and to what is computed from them"
-        return _cause(self.wiring, self.node, sentence)
+        return _cause(self.index, self.node, sentence)
 
     def _cuts(self, cuts: Iterable[Cut]) -> list[Callable[[], Cause]]:
         """Group the cuts by op and line: a loop makes many nodes of one line."""
         alike: dict[Any, list[Cut]] = {}
         for cut in cuts:
-            place = None if cut.slot is None else self.wiring.place(cut.node)
-            key = cut.node if place is None else (self.wiring.rows[cut.node].op.title, place, cut.kind)
+            place = None if cut.slot is None else self.index.place(cut.node)
+            key = cut.node if place is None else (self.index.rows[cut.node].op.title, place, cut.kind)
             alike.setdefault(key, []).append(cut)
         return [partial(self._cut, group) for group in alike.values()]
 
@@ -241,7 +241,7 @@ class _Ended:
         if first.slot is None:
             return _cancels(self.strongest, first.node)
         more = f"; {others} more like it at this line" if others else ""
-        return _cause(self.wiring, first.node, reason(self.wiring, self.active, first) + more)
+        return _cause(self.index, first.node, reason(self.index, self.active, first) + more)
 
     def _left(self, passed: Container[int], *, steered: bool) -> list[Callable[[], Cause]]:
         """Report where values that depend on the node left the recording as plain numbers."""
@@ -251,7 +251,7 @@ class _Ended:
 
     def _escaped(self, certificate: Certificate) -> Cause:
         node = certificate.node
-        op = self.wiring.rows[node].op.title
+        op = self.index.rows[node].op.title
         name = self.circuit.name_of(node)
         sentence = f"{name} ({op}) only steered Python: it came out {certificate.outcome}"
         if not isinstance(certificate.outcome, bool):
@@ -259,18 +259,18 @@ class _Ended:
                 f"{name} ({op}) left the recording as a plain number (.item(), .data, an index or text): what was "
                 f"computed from it has no gradient; if that is meant, write wg.stop_gradient"
             )
-        return Cause(op, name, certificate.place or self.wiring.place(node), sentence)
+        return Cause(op, name, certificate.place or self.index.place(node), sentence)
 
     def _unused(self) -> list[Callable[[], Cause]]:
         """Report that the output does not depend on the node; a branch that was not taken may be why."""
-        what = f"the {self.wiring.rows[self.node].op.title} {self.circuit.name_of(self.node)}"
+        what = f"the {self.index.rows[self.node].op.title} {self.circuit.name_of(self.node)}"
         sentence = f"no wire leads from {what} to the output: it is not used in what is computed"
         steered = [k for k in self.circuit.certificates if isinstance(k.outcome, bool)]
-        fact = partial(_cause, self.wiring, self.node, sentence)
+        fact = partial(_cause, self.index, self.node, sentence)
         return [fact, *(partial(self._branch, certificate) for certificate in _by_line(steered))]
 
     def _branch(self, certificate: Certificate) -> Cause:
-        op = self.wiring.rows[certificate.node].op.title
+        op = self.index.rows[certificate.node].op.title
         name = self.circuit.name_of(certificate.node)
         sentence = f"perhaps it is used in a branch that was not taken: {op} came out {certificate.outcome}"
         return Cause(op, name, certificate.place, sentence)
@@ -287,22 +287,22 @@ def _by_line(certificates: Iterable[Certificate]) -> Iterable[Certificate]:
 class _Carried:
     """Explains a nonzero gradient by its strongest path."""
 
-    def __init__(self, wiring: Wiring, node: int) -> None:
-        self.wiring = wiring
+    def __init__(self, index: Wiring, node: int) -> None:
+        self.index = index
         self.node = node
-        self.strongest = Strongest(wiring)
+        self.strongest = Strongest(index)
         self.wires = self.strongest.path(node)
         self.factors = tuple(self._factor(wire) for wire in self.wires)
 
     def _factor(self, wire: Wire) -> Factor:
         node = wire[0]
-        op = self.wiring.rows[node].op.title
-        name = self.wiring.circuit.name_of(node)
-        return Factor(op, name, self.wiring.place(node), self.strongest.factor(wire))
+        op = self.index.rows[node].op.title
+        name = self.index.circuit.name_of(node)
+        return Factor(op, name, self.index.place(node), self.strongest.factor(wire))
 
     def answer(self, kind: str) -> _Answer:
         """Report the factors that made the gradient small or large, or the parts that cancel."""
-        size = largest(self.wiring.run.gradient(self.node))
+        size = largest(self.index.run.gradient(self.node))
         nodes = self.strongest.cancelling([self.node, *(wire[0] for wire in reversed(self.wires))])
         cancelling = [partial(_cancels, self.strongest, node) for node in nodes]
         notes: tuple[str, ...] = ()
@@ -310,7 +310,7 @@ class _Carried:
             kind = self._on_the_way(size)
             notes = () if kind == "ordinary" else (self._change(size),)
         ranked = [] if kind == "ordinary" else self._ranked(grows=kind == "huge")
-        carried = largest(self.wiring.sent(self.wires[-1])) if self.wires else 0.0
+        carried = largest(self.index.sent(self.wires[-1])) if self.wires else 0.0
         if cancelling and (kind == "ordinary" or (kind == "tiny" and carried > size * CANCELS)):
             return _Answer("cancelling", [*cancelling, *ranked], self.factors)
         return _Answer(kind, [*ranked, *cancelling], self.factors, notes)
@@ -325,7 +325,7 @@ class _Carried:
         return "huge" if grows else "ordinary"
 
     def _change(self, size: float) -> str:
-        start = largest(self.wiring.run.gradient(self.wiring.root))
+        start = largest(self.index.run.gradient(self.index.root))
         return f"what starts as {number(start)} at the output arrives as {number(size)}"
 
     def _ranked(self, *, grows: bool) -> list[Callable[[], Cause]]:
@@ -346,8 +346,8 @@ class _Carried:
         most = max(members, key=lambda k: abs(math.log(abs(self.factors[k].factor) or 5e-324)))
         step = self.factors[most]
         wire = self.wires[most]
-        why = why_small(self.wiring, wire, step.factor)
-        spot = self.wiring.given(wire[0], [wire[1]])
+        why = why_small(self.index, wire, step.factor)
+        spot = self.index.given(wire[0], [wire[1]])
         factor = number(step.factor)
         sentence = f"{step.op} multiplies by {factor} at {spot}" + (f": {why}" if why else "")
         if len(members) > 1:

@@ -119,8 +119,8 @@ class Paths(Report):
 
     def _lost(self) -> Iterator[str]:
         if not np.array_equal(self.added, self.total, equal_nan=True):
-            way = "under" if np.all(np.isfinite(self.total)) else "over"
-            yield f"the sweep {way}flowed: the paths add up to {number(self.added)}"
+            prefix = "under" if np.all(np.isfinite(self.total)) else "over"
+            yield f"the sweep {prefix}flowed: the paths add up to {number(self.added)}"
 
     def _cancels(self) -> Iterator[str]:
         sums = f"magnitudes add up to {'about ' if self.estimated else ''}{number(self.magnitude)}"
@@ -146,19 +146,19 @@ def paths(run: Run, name: str, k: int = 10) -> Paths:
       10 = 1 x 10 x 1   a -> e -> f
     """
     most = _checked(k)
-    way = Way(run, run.circuit.index(name))
+    region = Way(run, run.circuit.index(name))
     with np.errstate(all="ignore"):
-        search = Numbers(way) if way.is_scalar() else Arrays(way)
-        largest = [_path(way, search, link, flow) for link, flow in search.largest(most)]
-        total = run.gradient(way.target)
-        live = way.count(way.is_live)
+        search = Numbers(region) if region.is_scalar() else Arrays(region)
+        largest = [_path(region, search, link, flow) for link, flow in search.largest(most)]
+        total = run.gradient(region.target)
+        live = region.count(region.is_live)
         sums = _summed(search, largest, live, total)
         rest = sums.added - sum([path.contribution for path in largest], 0.0)
     return Paths(
-        node=run.circuit.name_of(way.target),
+        node=run.circuit.name_of(region.target),
         output=run.circuit.name_of(run.circuit.root()),
         total=plain(total),
-        count=way.count(lambda row, slot: True),
+        count=region.count(lambda row, slot: True),
         live=live,
         magnitude=sums.magnitude,
         cancellation=sums.cancellation,
@@ -167,7 +167,7 @@ def paths(run: Run, name: str, k: int = 10) -> Paths:
         exact=isinstance(search, Numbers),
         added=plain(sums.added),
         estimated=sums.estimated,
-        moves=bool(run.circuit.active()[way.target]),
+        moves=bool(run.circuit.active()[region.target]),
     )
 
 
@@ -182,10 +182,10 @@ def _checked(k: Any) -> int:
     return count
 
 
-def _path(way: Way, search: Search, link: Link, flow: Any) -> Path:
-    circuit = way.run.circuit
-    first = Node(way.run.circuit, way.target)
-    steps = [step for step in link.steps() if step.reader not in way.splitters]
+def _path(region: Way, search: Search, link: Link, flow: Any) -> Path:
+    circuit = region.run.circuit
+    first = Node(region.run.circuit, region.target)
+    steps = [step for step in link.steps() if step.reader not in region.splitters]
     nodes = [first, *(Node(circuit, step.reader) for step in steps)]
     wires = list(zip(nodes[1:], steps, strict=True))
     return Path(

@@ -25,10 +25,10 @@ SMALL = 0.01
 """Slopes below this are explained; a value counts as saturated if it is this close to its limit far away."""
 
 
-def reason(wiring: Wiring, active: Sequence[int], cut: Cut) -> str:
+def reason(index: Wiring, active: Sequence[int], cut: Cut) -> str:
     """Explain why no gradient came back along a wire; `active` marks the nodes that depend on an input."""
     assert cut.slot is not None
-    return _Teller(wiring, active, cut, cut.slot).said()
+    return _Teller(index, active, cut, cut.slot).said()
 
 
 def what_it_is(dtype: np.dtype[Any]) -> str:
@@ -40,20 +40,20 @@ def what_it_is(dtype: np.dtype[Any]) -> str:
     return {"b": "true or false", "i": f"a whole number ({dtype.name})"}.get(dtype.kind, "")
 
 
-def why_small(wiring: Wiring, wire: Wire, factor: float) -> str:
+def why_small(index: Wiring, wire: Wire, factor: float) -> str:
     """Explain why an op makes a gradient so much smaller; empty if nothing is known beyond the factor.
 
     >>> import wiregrad as wg
     >>> why_small(Wiring(wg.circuit("tanh(x)").run(x=9.0)), (1, 0), 6e-8)
     'saturated'
     """
-    row = wiring.rows[wire[0]]
-    x = wiring.run.values[row.sources[wire[1]]]
-    y = wiring.run.values[wire[0]]
+    row = index.rows[wire[0]]
+    x = index.run.values[row.sources[wire[1]]]
+    y = index.run.values[wire[0]]
     scales = row.op.pattern is Pattern.SCALE and len(row.sources) == 1 and not row.op.per_call
     if not scales or abs(factor) >= SMALL or np.asarray(x).dtype.kind != "f":
         return ""
-    arrived = np.asarray(wiring.run.gradient(wire[0]))
+    arrived = np.asarray(index.run.gradient(wire[0]))
     if isinstance(row.op, Elementwise):
         # Elements at which no gradient arrives do not contribute to the factor.
         x = np.asarray(x)[arrived != 0]
@@ -98,22 +98,22 @@ def _why_slow_array(row: Row, x: Any, y: Any, arrived: Any, factor: float) -> st
 class _Teller:
     """Explains why one wire cuts."""
 
-    def __init__(self, wiring: Wiring, active: Sequence[int], cut: Cut, slot: int) -> None:
-        self.wiring = wiring
+    def __init__(self, index: Wiring, active: Sequence[int], cut: Cut, slot: int) -> None:
+        self.index = index
         self.active = active
         self.cut = cut
         self.slot = slot
-        self.row = wiring.rows[cut.node]
+        self.row = index.rows[cut.node]
         self.op = self.row.op
         self.sources = self.row.sources
-        self.xs = wiring.xs(cut.node)
-        self.y = wiring.run.values[cut.node]
+        self.xs = index.xs(cut.node)
+        self.y = index.run.values[cut.node]
         self.title = self.op.title
-        self.source = wiring.circuit.name_of(self.sources[slot])
+        self.source = index.circuit.name_of(self.sources[slot])
 
     def said(self) -> str:
         """Return the sentence."""
-        kind = self.wiring.circuit.type_of(self.cut.node).dtype
+        kind = self.index.circuit.type_of(self.cut.node).dtype
         if self.cut.kind in ("underflow", "sideways", "cancelling"):
             predicate = self._lost()
         elif self.op.pattern is Pattern.BLOCK or kind.kind not in "fc":
@@ -144,12 +144,12 @@ class _Teller:
 
     def _lost(self) -> str:
         """Explain how a gradient was lost although the slope is not 0."""
-        arrived = shown(self._at(self.wiring.run.gradient(self.cut.node)))
+        arrived = shown(self._at(self.index.run.gradient(self.cut.node)))
         if self.cut.kind == "cancelling":
             return f"sends 0 although {arrived} arrives: the parts cancel on the way to {self.source}"
         if not isinstance(self.op, Elementwise):
             return f"sends 0 although {arrived} arrives: the product underflows"
-        local = shown(self._at(settle(self.wiring.local((self.cut.node, self.slot)))))
+        local = shown(self._at(settle(self.index.local((self.cut.node, self.slot)))))
         sideways = f"nothing of that lies along {self.source}, which is real"
         why = sideways if self.cut.kind == "sideways" else "the product underflows to 0"
         return f"multiplies {arrived} by {local}: {why}"
@@ -168,8 +168,8 @@ class _Teller:
         return self._flat(op, x)
 
     def _condition(self) -> str:
-        constant = not self.wiring.rows[self.sources[0]].sources
-        return "its condition" + ("" if constant else f" {self.wiring.circuit.name_of(self.sources[0])}")
+        constant = not self.index.rows[self.sources[0]].sources
+        return "its condition" + ("" if constant else f" {self.index.circuit.name_of(self.sources[0])}")
 
     def _is_kink(self, op: Elementwise) -> bool:
         smooth = [kink for kink in op.kinks if not kink.jump]
@@ -178,7 +178,7 @@ class _Teller:
     def _routed(self, op: Elementwise, x: str) -> str:
         """Explain which input a router passed on instead."""
         others = [slot for slot in range(len(self.xs)) if slot != self.slot]
-        other_inputs = f" ({self.wiring.given(self.cut.node, others)})" if others else ""
+        other_inputs = f" ({self.index.given(self.cut.node, others)})" if others else ""
         if op.inputs[self.slot] == "x" or not any(self.active[self.sources[slot]] for slot in others):
             return f"is dead or saturated: it lets nothing through at {x}, outside its bounds{other_inputs}"
         return f"sends nothing to {x}: it returned another of its inputs{other_inputs}"
@@ -191,7 +191,7 @@ class _Teller:
         if self.cut.kind == "absent":
             return f"sends nothing back to {x}"
         if len(self.xs) > 1:
-            return f"has slope 0 for {self.source} at {self.wiring.given(self.cut.node, range(len(self.xs)))}"
+            return f"has slope 0 for {self.source} at {self.index.given(self.cut.node, range(len(self.xs)))}"
         if np.min(np.abs(self._at(self.xs[0]))) < FAR:
             return f"is flat at {x}: stationary, its slope there is 0"
         if np.all(self._at(self.y) == 0):
@@ -201,7 +201,7 @@ class _Teller:
 
     def _times_zero(self, other: int) -> str:
         same = self.sources[other] == self.sources[self.slot]
-        factor = f"{self.source} itself" if same else self.wiring.operand(self.sources[other])
+        factor = f"{self.source} itself" if same else self.index.operand(self.sources[other])
         return f"multiplies by {factor}, which is 0{' there' * bool(np.any(self.xs[other]))}"
 
     def _of_arrays(self) -> str:
@@ -211,7 +211,7 @@ class _Teller:
         if self.cut.kind == "absent":
             return f"sends nothing back to {self.source}"
         if self.op.per_call:
-            return f"sends 0 back to {self.source}, though {shown(self.wiring.run.gradient(self.cut.node))} arrived"
+            return f"sends 0 back to {self.source}, though {shown(self.index.run.gradient(self.cut.node))} arrived"
         if self.op.pattern is not Pattern.SWAP:
             return f"is flat at {x}: its slope there is 0"
         return self._times_zero(others[0]) if others else f"multiplies the elements of {x}: the others make 0"

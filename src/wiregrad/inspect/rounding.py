@@ -253,11 +253,11 @@ def _direction(measured: Measured, node: int, value: Any) -> Any:
     shape = np.shape(measured.values[node])
     if not shape and dtype.kind != "c":
         return dtype.type(1)
-    for way in (measured.total(node, value), value, np.ones(shape)):
-        length = norm(way)
+    for candidate in (measured.total(node, value), value, np.ones(shape)):
+        length = norm(candidate)
         if length and math.isfinite(length):
             break
-    return np.broadcast_to(np.asarray(way) / (length or 1.0), shape).astype(dtype)[()]
+    return np.broadcast_to(np.asarray(candidate) / (length or 1.0), shape).astype(dtype)[()]
 
 
 class _Sums(NamedTuple):

@@ -20,25 +20,25 @@ CANCELS = 1e3
 class Strongest:
     """Follows the largest contribution from a node to the output."""
 
-    def __init__(self, wiring: Wiring) -> None:
-        self.wiring = wiring
-        self.run = wiring.run
+    def __init__(self, index: Wiring) -> None:
+        self.index = index
+        self.run = index.run
         self._best: dict[int, Wire | None] = {}
 
     def path(self, node: int) -> list[Wire]:
         """Return the wires of the strongest path, from the output to a node."""
         wires = list[Wire]()
-        while node != self.wiring.root and (best := self._next(node)) is not None:
+        while node != self.index.root and (best := self._next(node)) is not None:
             wires.append(best)
             node = best[0]
         return wires[::-1]
 
     def factor(self, wire: Wire) -> float:
         """Return the local derivative of a wire; along arrays the ratio of the norms after and before it."""
-        local = self.wiring.local(wire)
+        local = self.index.local(wire)
         if isinstance(local, float | np.floating):
             return float(local)
-        return size_of(self.wiring.sent(wire)) / (size_of(self.run.gradient(wire[0])) or math.nan)
+        return size_of(self.index.sent(wire)) / (size_of(self.run.gradient(wire[0])) or math.nan)
 
     def cancelling(self, nodes: Sequence[int]) -> list[int]:
         """Return the nodes among these whose incoming gradients nearly cancel, the worst first."""
@@ -47,14 +47,14 @@ class Strongest:
             uses = self.run.readers_of(node)
             if len(uses) > 1:
                 total = size_of(self.run.gradient(node))
-                most = sum(size_of(self.wiring.sent(wire)) for wire in uses)
+                most = sum(size_of(self.index.sent(wire)) for wire in uses)
                 if most > CANCELS * total:
                     cancelling.append((most / (total or 5e-324), node))
         return [node for _, node in sorted(cancelling, key=lambda item: -item[0])]
 
     def uses(self, node: int) -> list[Wire]:
         """Return the wires that read a node, sorted by what they send, largest first."""
-        return sorted(self.run.readers_of(node), key=lambda wire: -_rank(self.wiring.sent(wire)))
+        return sorted(self.run.readers_of(node), key=lambda wire: -_rank(self.index.sent(wire)))
 
     def join(self, one: int, two: int) -> int:
         """Return the node at which the strongest paths of two nodes meet; the first of the two if they do not."""
@@ -72,8 +72,8 @@ class Strongest:
     def _next(self, node: int) -> Wire | None:
         """Return the wire that sends most to a node; None if nothing is sent."""
         if node not in self._best:
-            best = max(self.run.readers_of(node), key=lambda wire: _rank(self.wiring.sent(wire)), default=None)
-            self._best[node] = None if best is None or not _rank(self.wiring.sent(best)) else best
+            best = max(self.run.readers_of(node), key=lambda wire: _rank(self.index.sent(wire)), default=None)
+            self._best[node] = None if best is None or not _rank(self.index.sent(best)) else best
         return self._best[node]
 
 

@@ -179,8 +179,8 @@ Found = tuple[Link, Any]
 class Search:
     """Searches for the largest paths; the subclasses define the flow along a path."""
 
-    def __init__(self, way: Way) -> None:
-        self.way = way
+    def __init__(self, region: Way) -> None:
+        self.region = region
 
     def start(self) -> Any:
         """Return the flow at the output."""
@@ -204,41 +204,41 @@ class Search:
 
     def largest(self, k: int) -> list[Found]:
         """Return the k largest paths, each with its flow."""
-        pools: dict[int, list[Found]] = {self.way.root: [(Link(ONE.rank(), -1, 0, 1.0, None), self.start())]}
-        for row in self.way.rows:
+        pools: dict[int, list[Found]] = {self.region.root: [(Link(ONE.rank(), -1, 0, 1.0, None), self.start())]}
+        for row in self.region.rows:
             partial_paths = _largest(pools.pop(row.node, []), k)
-            for slot in self.way.slots(row) if partial_paths else ():
-                if self.way.is_live(row, slot):
+            for slot in self.region.slots(row) if partial_paths else ():
+                if self.region.is_live(row, slot):
                     pool = pools.setdefault(row.sources[slot], [])
                     pool.extend(self.send(row, slot, partial_paths))
                     if len(pool) > 100 + 8 * k:
                         pool[:] = _largest(pool, k)
-        return _largest(pools.get(self.way.target, []), k)[:k]
+        return _largest(pools.get(self.region.target, []), k)[:k]
 
     def swept(self, factor: Callable[[Row, int], Scaled]) -> Scaled:
         """Return the sum over all paths of the product of their factors, in one sweep."""
-        sums: dict[int, Scaled] = {self.way.root: ONE}
-        for row in self.way.rows:
+        sums: dict[int, Scaled] = {self.region.root: ONE}
+        for row in self.region.rows:
             upstream = sums.pop(row.node, None)
-            for slot in self.way.slots(row) if upstream else ():
-                if self.way.is_live(row, slot):
+            for slot in self.region.slots(row) if upstream else ():
+                if self.region.is_live(row, slot):
                     assert upstream is not None
                     sent = upstream.times(factor(row, slot))
                     source = row.sources[slot]
                     sums[source] = sums[source].plus(sent) if source in sums else sent
-        return sums.get(self.way.target, Scaled.of(0.0))
+        return sums.get(self.region.target, Scaled.of(0.0))
 
 
 class Numbers(Search):
     """Searches along numbers: a flow is the product of the factors so far."""
 
-    def __init__(self, way: Way) -> None:
-        super().__init__(way)
+    def __init__(self, region: Way) -> None:
+        super().__init__(region)
         self.factors = {
-            (row.node, slot): _factor(way, row, slot)
-            for row in way.rows
-            for slot in way.slots(row)
-            if way.is_live(row, slot)
+            (row.node, slot): _factor(region, row, slot)
+            for row in region.rows
+            for slot in region.slots(row)
+            if region.is_live(row, slot)
         }
 
     def start(self) -> Scaled:
@@ -277,12 +277,12 @@ class Numbers(Search):
         return self.swept(lambda row, slot: self.factors[row.node, slot])
 
 
-def _factor(way: Way, row: Row, slot: int) -> Scaled:
+def _factor(region: Way, row: Row, slot: int) -> Scaled:
     if is_foreign(row.op):
-        sent, upstream = (float(settle(flow)) for flow in (way.sent(row, slot), way.run.flows[row.node]))
+        sent, upstream = (float(settle(flow)) for flow in (region.sent(row, slot), region.run.flows[row.node]))
         if upstream and math.isfinite(upstream) and math.isfinite(sent):
             return Scaled.of(sent).over(Scaled.of(upstream))
-    return Scaled.of(float(settle(way.pull(row, slot, way.run.values[row.node].dtype.type(1)))))
+    return Scaled.of(float(settle(region.pull(row, slot, region.run.values[row.node].dtype.type(1)))))
 
 
 class _Flow(NamedTuple):
@@ -296,13 +296,13 @@ class _Flow(NamedTuple):
 class Arrays(Search):
     """Searches along arrays: a flow is what one path alone sends back, with powers of 2 factored out."""
 
-    def __init__(self, way: Way) -> None:
-        super().__init__(way)
-        self._alone = way.single()
+    def __init__(self, region: Way) -> None:
+        super().__init__(region)
+        self._alone = region.single()
 
     def start(self) -> _Flow:
         """Return the gradient of the output."""
-        return _Flow(self.way.run.flows[self.way.root], 1.0, 0)
+        return _Flow(self.region.run.flows[self.region.root], 1.0, 0)
 
     def send(self, row: Row, slot: int, held: Sequence[Found]) -> list[Found]:
         """Pull the flows back along the wire; the factor is the growth of the norm."""
@@ -317,14 +317,14 @@ class Arrays(Search):
 
     def _sent(self, row: Row, slot: int, flow: _Flow) -> _Flow | None:
         if is_foreign(row.op) and row.node in self._alone:
-            sent = self.way.sent(row, slot)
+            sent = self.region.sent(row, slot)
             exponent = 0
         else:
-            sent = self.way.pull(row, slot, flow.value)
+            sent = self.region.pull(row, slot, flow.value)
             exponent = flow.exponent
         if sent is None or (type(sent) is Masked and not np.any(sent.mask)):
             return None
-        length = _norm(sent, self.way.shape(row.sources[slot]))
+        length = _norm(sent, self.region.shape(row.sources[slot]))
         power = math.frexp(length)[1] if math.isfinite(length) else 0
         if abs(power) <= RANGE:
             return _Flow(sent, length, exponent)
@@ -336,23 +336,23 @@ class Arrays(Search):
 
     def contribution(self, flow: _Flow) -> Any:
         """Return a flow with the shape of the node."""
-        shape = self.way.shape(self.way.target)
+        shape = self.region.shape(self.region.target)
         value = settle(_shifted(flow.value, flow.exponent))
         return np.broadcast_to(value, shape).copy() if shape else plain(value)
 
     def gain(self, row: Row, slot: int) -> Scaled:
         """Return the growth of the norm of the whole gradient along a wire; another flow may grow differently."""
-        sent = self.way.sent(row, slot)
-        upstream = self.way.run.flows[row.node]
-        arrived = _norm(upstream, self.way.shape(row.node))
+        sent = self.region.sent(row, slot)
+        upstream = self.region.run.flows[row.node]
+        arrived = _norm(upstream, self.region.shape(row.node))
         if not arrived and is_foreign(row.op):
             return ONE
         if not arrived:
             # A zero gradient says nothing about the wire, so a flow of ones is pulled back.
-            upstream = np.ones(self.way.shape(row.node), self.way.run.values[row.node].dtype)[()]
-            sent = self.way.pull(row, slot, upstream)
+            upstream = np.ones(self.region.shape(row.node), self.region.run.values[row.node].dtype)[()]
+            sent = self.region.pull(row, slot, upstream)
             arrived = math.sqrt(max(1, upstream.size))
-        left = 0.0 if sent is None else _norm(sent, self.way.shape(row.sources[slot]))
+        left = 0.0 if sent is None else _norm(sent, self.region.shape(row.sources[slot]))
         return Scaled.of(left).over(Scaled.of(arrived))
 
 

@@ -123,8 +123,8 @@ class _Array:
         floor = self.rough.floor * (np.max(sizes(self.wire.y), initial=0.0) + np.max(finite, initial=0.0))
         floor += self.rough.smallest
         noise = self.eps * sizes(self.wire.y)
-        ways = [Way(at, first, noise) for first in self.firsts]
-        return compare(rule, ways, floor=floor, relative=self.rough.relative)
+        schemes = [Way(at, first, noise) for first in self.firsts]
+        return compare(rule, schemes, floor=floor, relative=self.rough.relative)
 
     def only(self, places: Any) -> Any:
         """Return the direction restricted to some elements."""

@@ -86,7 +86,7 @@ class Way:
     """The possible rounding error of each value."""
 
 
-def measure(way: Way, enough: float = 1e-9) -> Estimate:
+def measure(scheme: Way, enough: float = 1e-9) -> Estimate:
     """Return the derivative at 0 by central differences with steps that halve from the first on.
 
     The scheme stops early once the relative error is below `enough`.
@@ -95,16 +95,16 @@ def measure(way: Way, enough: float = 1e-9) -> Estimate:
     >>> bool(abs(found.value[0] - np.cos(1.0)) < 1e-9)
     True
     """
-    value = np.full(way.noise.shape, np.nan)
-    error = np.full(way.noise.shape, np.inf)
+    value = np.full(scheme.noise.shape, np.nan)
+    error = np.full(scheme.noise.shape, np.inf)
     above: list[Numbers] = []
     for level in range(LEVELS):
-        h = way.first / 2.0**level
-        row = [(way.at(h) - way.at(-h)) / (2.0 * h)]
+        h = scheme.first / 2.0**level
+        row = [(scheme.at(h) - scheme.at(-h)) / (2.0 * h)]
         for k, upper in enumerate(above):
             row.append((4.0 ** (k + 1) * row[-1] - upper) / (4.0 ** (k + 1) - 1.0))
             off = np.maximum(np.abs(row[-1] - row[-2]), np.abs(row[-1] - upper))
-            off = np.maximum(off, 2.0 * way.noise / h)
+            off = np.maximum(off, 2.0 * scheme.noise / h)
             better = off < error
             value = np.where(better, row[-1], value)
             error = np.where(better, off, error)
@@ -145,7 +145,7 @@ class Comparison:
 
 def compare(
     rule: Numbers,
-    ways: Sequence[Way],
+    schemes: Sequence[Way],
     *,
     floor: Numbers | float,
     relative: float,
@@ -161,17 +161,17 @@ def compare(
     with np.errstate(all="ignore"):
         for estimate in estimates:
             right |= _agree(rule, estimate, floor, relative)
-        for way in ways:
+        for scheme in schemes:
             if right.all():
                 break
-            estimates.append(measure(way, 1e-3 * relative))
+            estimates.append(measure(scheme, 1e-3 * relative))
             right |= _agree(rule, estimates[-1], floor, relative)
         value, error = _best(estimates)
         state = np.where(right, RIGHT, UNDECIDED).astype(np.int8)
         if not right.all():
             accused = ~right & trusted & _accused(rule, value, error, estimates, floor, relative)
             if accused.any():
-                state = np.where(accused, _tried(rule, value, ways), state).astype(np.int8)
+                state = np.where(accused, _tried(rule, value, schemes), state).astype(np.int8)
     return Comparison(rule, value, error, state)
 
 
@@ -210,27 +210,27 @@ def _accused(
     return clear & (witnesses >= 2) & ~contradicted
 
 
-def _tried(rule: Numbers, value: Numbers, ways: Sequence[Way]) -> NDArray[np.int8]:
+def _tried(rule: Numbers, value: Numbers, schemes: Sequence[Way]) -> NDArray[np.int8]:
     """Return WRONG where both one-sided slopes confirm the measurement, KINK where they differ."""
     off = np.abs(rule - value)
     state = np.full(rule.shape, UNDECIDED, np.int8)
-    for way in ways:
-        h = 1e-2 * way.first
-        right, left = sides(way.at, h)
-        exact = 8.0 * way.noise / h < 0.1 * off
+    for scheme in schemes:
+        h = 1e-2 * scheme.first
+        right, left = sides(scheme.at, h)
+        exact = 8.0 * scheme.noise / h < 0.1 * off
         borne_out = (np.abs(right - value) <= 0.25 * off) & (np.abs(left - value) <= 0.25 * off)
         apart = np.abs(right - left) > 0.25 * off
-        state = np.where(borne_out & exact & _resolved(rule, way, h) & (state != KINK), WRONG, state).astype(np.int8)
+        state = np.where(borne_out & exact & _resolved(rule, scheme, h) & (state != KINK), WRONG, state).astype(np.int8)
         state = np.where(apart & exact, KINK, state).astype(np.int8)
     return state
 
 
-def _resolved(rule: Numbers, way: Way, h: float) -> NDArray[np.bool_]:
+def _resolved(rule: Numbers, scheme: Way, h: float) -> NDArray[np.bool_]:
     """Return where a step is short enough to resolve the slope by the rule, if that were correct.
 
     A function that oscillates within a step looks flat, however steep it is.
     """
-    heights = np.stack([way.at(step) for step in (0.0, way.first, -way.first)])
+    heights = np.stack([scheme.at(step) for step in (0.0, scheme.first, -scheme.first)])
     still = np.all(heights == heights[0], axis=0)
     return np.asarray(still | (np.abs(rule) * h <= np.max(np.abs(heights), axis=0)), np.bool_)
 

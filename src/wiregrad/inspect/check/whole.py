@@ -193,8 +193,8 @@ class Function:
         height = sum(inner(np.abs(weight), size) for weight, size in zip(self.weights, sizes, strict=True))
         rough = COARSE if self.narrow else FINE
         noise = np.array([10.0 * float(np.finfo(np.float32 if self.narrow else np.float64).eps) * height])
-        ways = [Way(at, first, noise) for first in (1e-2, 1e-4, 1e-6)]
-        return compare(np.array([slope]), ways, floor=rough.floor * (height + size), relative=10.0 * rough.relative)
+        schemes = [Way(at, first, noise) for first in (1e-2, 1e-4, 1e-6)]
+        return compare(np.array([slope]), schemes, floor=rough.floor * (height + size), relative=10.0 * rough.relative)
 
     def stops(self) -> dict[int, Any]:
         """Return the nodes that pass on values but no gradient, with their values."""
