@@ -616,7 +616,7 @@ def activation_past_its_ceiling(x):
     return total
 
 
-@explain("absent", "a", "maximum", 1.0, 2.0, words=("gave another of its inputs", "b = 2"))
+@explain("absent", "a", "maximum", 1.0, 2.0, words=("returned another of its inputs", "b = 2"))
 def maximum_that_went_the_other_way(a, b):
     winner = np.maximum(a, b)  # <- here
     return winner * winner
@@ -784,7 +784,7 @@ def masks_that_exclude_each_other(x):
     return np.sum(second)
 
 
-@explain("absent", "x", "relu", -2.0, words=("dead", "stop_gradient hands", "on purpose"))
+@explain("absent", "x", "relu", -2.0, words=("dead", "stop_gradient passes", "on purpose"))
 def two_ways_that_are_both_cut(x):
     gate = wg.relu(x)  # <- here
     target = wg.stop_gradient(x)
@@ -811,7 +811,7 @@ def clipped_by_bounds_that_are_learned(x, lo, hi):
     return bounded * 2.0
 
 
-@explain("absent", "lo", "clip", 5.0, 0.0, 1.0, words=("gave another of its inputs", "x = 5, hi = 1"))
+@explain("absent", "lo", "clip", 5.0, 0.0, 1.0, words=("returned another of its inputs", "x = 5, hi = 1"))
 def bound_that_is_not_reached(x, lo, hi):
     bounded = np.clip(x, lo, hi)  # <- here
     return bounded * 2.0
@@ -849,7 +849,7 @@ def square_by_hand_at_zero(x):
     return squared + 1.0
 
 
-@explain("zero", "x", "multiply", 1.0, words=("multiplies 1e-200 by 1e-200", "less than there are numbers for"))
+@explain("zero", "x", "multiply", 1.0, words=("multiplies 1e-200 by 1e-200", "the product underflows to 0"))
 def scales_that_underflow_together(x):
     small = x * 1e-200  # <- here
     return small * 1e-200

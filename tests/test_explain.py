@@ -75,7 +75,7 @@ def test_zeros_that_meet_zeros_are_not_called_an_underflow() -> None:
 @pytest.mark.parametrize(
     ("f", "x", "reason"),
     [
-        (np.abs, 0.0, "absolute stands on its kink at x = 0, where the slope that is taken is 0"),
+        (np.abs, 0.0, "absolute is on its kink at x = 0, where the slope used is 0"),
         (np.cos, 0.0, "cos is flat at x = 0: stationary, its slope there is 0"),
         (np.var, np.ones(3), "square is flat at %6 = [0., 0., 0.]: stationary, its slope there is 0"),
         (np.std, np.ones(3), "square is flat at %6 = [0., 0., 0.]: stationary, its slope there is 0"),
@@ -86,7 +86,7 @@ def test_zeros_that_meet_zeros_are_not_called_an_underflow() -> None:
         (np.tanh, 40.0, "tanh is flat at x = 40: saturated, its slope is 0"),
         (np.exp, -800.0, "exp is flat at x = -800: its value underflows to 0"),
         (np.prod, np.zeros(3), "prod multiplies the elements of x = [0., 0., 0.]: the others make 0"),
-        (lambda x: x * 1e-200 * 1e-200, 1.0, "multiply multiplies 1e-200 by 1e-200: less than there are numbers for"),
+        (lambda x: x * 1e-200 * 1e-200, 1.0, "multiply multiplies 1e-200 by 1e-200: the product underflows to 0"),
         (lambda x: np.dot(x, np.zeros(2)), np.ones(2), "matmul multiplies by the constant [[0.], [0.]], which is 0"),
         (lambda x: np.real(x * 1j), 2.0, "multiply multiplies 1+0j by 0+1j: nothing of that lies along x"),
     ],
@@ -106,10 +106,10 @@ def test_a_large_underflow_is_told_from_parts_that_cancel() -> None:
     lost = explained(lambda x: np.sum(np.stack([x, x]) @ np.full((2, 1), 1e-200)) * 1e-200, 1.0)
     cancelled = explained(lambda x: np.sum(x * np.array([1.0, -1.0])), 1.0)
 
-    assert "less than there are numbers for" in said(lost)
+    assert "the product underflows" in said(lost)
     assert (cancelled.kind, said(cancelled)) == (
         "cancelling",
-        "spread makes 0 of what arrives, [ 1., -1.]: its parts cancel on the way to x",
+        "spread sends 0 although [ 1., -1.] arrives: the parts cancel on the way to x",
     )
 
 
@@ -128,8 +128,8 @@ def test_bounds_are_told_from_choices_by_the_op() -> None:
         return np.clip(x, lo, hi) * 1.0
 
     outside = "clip is dead or saturated: it lets nothing through at x = 5, outside its bounds (lo = 0, hi = 1)"
-    unreached = "clip passes nothing on to lo = 0: it gave another of its inputs (x = 5, hi = 1)"
-    chosen = "maximum passes nothing on to x = 1: it gave another of its inputs (b = 2)"
+    unreached = "clip sends nothing to lo = 0: it returned another of its inputs (x = 5, hi = 1)"
+    chosen = "maximum sends nothing to x = 1: it returned another of its inputs (b = 2)"
     assert said(explained(clipped, 5.0, 0.0, 1.0)) == outside
     assert said(explained(clipped, 5.0, 0.0, 1.0, of="lo")) == unreached
     assert said(explained(lambda x, b: np.maximum(x, b) + 1.0, 1.0, 2.0)) == chosen

@@ -497,7 +497,7 @@ def test_within_is_checked() -> None:
 
     assert kinks(run, within=0).points[0].on == 1
     for wrong in (-1.0, math.nan, math.inf, "1", None, True):
-        with pytest.raises(InputError, match="a finite number from 0"):
+        with pytest.raises(InputError, match="a finite number of at least 0"):
             kinks(run, within=wrong)  # type: ignore[arg-type]
 
 

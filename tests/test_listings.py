@@ -455,7 +455,7 @@ def test_what_cannot_go_together_is_refused() -> None:
     circuit = wg.circuit("y = a * b")
     with pytest.raises(OperandError, match="a header has no self-test"):
         circuit.to_c(header=True, test={"a": 1, "b": 2})
-    with pytest.raises(InputError, match="seed is a whole number"):
+    with pytest.raises(InputError, match="seed must be a non-negative integer"):
         circuit.receipt(seed=-1)
     with pytest.raises(OutputError, match="Hessian listings need scalar inputs"):
         wg.trace(lambda x: np.sum(x * x), np.ones(2)).to_numpy("hessian")

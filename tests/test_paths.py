@@ -268,7 +268,7 @@ def test_the_number_of_paths_shown_is_checked() -> None:
     assert len(paths(run, "x", 100).paths) == 8
     assert len(paths(run, "x", np.int64(3)).paths) == 3  # type: ignore[arg-type]
     for k in (-1, 1.5, True, "3", np.True_, np.int64(-1), None):
-        with pytest.raises(InputError, match="a whole number from 0"):
+        with pytest.raises(InputError, match="a non-negative integer"):
             paths(run, "x", k)  # type: ignore[arg-type]
     with pytest.raises(UnknownNameError):
         paths(run, "nobody")

@@ -344,10 +344,10 @@ def test_gradients_are_chosen_by_name_and_left_out_ones_are_named(monkeypatch: p
     assert list(rounding(run, "b").gradients) == ["b"]
     assert rounding(run, []).gradients == {}
     assert (list(capped.gradients), capped.left_out) == (["a"], ("b", "c"))
-    assert "not looked at: the gradients of b, c, to save time" in str(capped)
+    assert "not estimated: the gradients of b, c, to save time" in str(capped)
     with pytest.raises(InputError, match="no input called 'd'"):
         rounding(run, ["d"])
-    with pytest.raises(InputError, match="wanted the names of inputs"):
+    with pytest.raises(InputError, match="names must be a list of input names"):
         rounding(run, 3)  # type: ignore[arg-type]
 
 
@@ -573,7 +573,7 @@ def test_gradients_nobody_asked_for_are_left_out_of_large_circuits(monkeypatch: 
     found = rounding(run)
 
     assert (found.gradients, found.left_out, built) == ({}, ("a", "b", "c"), [])
-    assert "not looked at: the gradients of a, b, c, to save time: ask for them by name, rounding(run, ['c'])" in str(
+    assert "not estimated: the gradients of a, b, c, to save time: ask for them by name, rounding(run, ['c'])" in str(
         found
     )
 

@@ -1,6 +1,6 @@
-"""What a person asks of a run.
+"""What a person asks of a run, one package or module per question.
 
-Each question is a module with a function of its name, loaded when it is first asked: `answer("blame")(run)`.
+The module of a question is loaded when the question is first asked: `answer("blame")(run)`.
 """
 
 from __future__ import annotations
@@ -8,6 +8,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any
+
+_MODULES = {
+    "blame": "wiregrad.inspect.blame",
+    "branches": "wiregrad.inspect.branches",
+    "diff": "wiregrad.inspect.diff",
+    "explain": "wiregrad.inspect.explain",
+    "flow": "wiregrad.inspect.flow",
+    "histogram": "wiregrad.inspect.histogram",
+    "kinks": "wiregrad.inspect.kinks",
+    "paths": "wiregrad.inspect.paths",
+    "receipt": "wiregrad.inspect.receipt",
+    "rounding": "wiregrad.inspect.rounding",
+    "steps": "wiregrad.inspect.steps",
+}
+"""The module of each question; it has a function named after the question."""
 
 
 def answer(question: str) -> Callable[..., Any]:
@@ -17,5 +32,5 @@ def answer(question: str) -> Callable[..., Any]:
     >>> len(list(answer("steps")(wg.circuit("x * x").run(x=3.0))))
     5
     """
-    found: Callable[..., Any] = getattr(import_module(f"wiregrad.inspect.{question}"), question)
-    return found
+    function: Callable[..., Any] = getattr(import_module(_MODULES[question]), question)
+    return function

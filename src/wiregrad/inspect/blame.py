@@ -1,6 +1,7 @@
 """Blame: which op first made something non-finite, how that spread, and what to write instead.
 
-What spoils neither the output nor the gradient of an input is harmless: a branch that was not taken may hold an inf.
+A fault that spoils neither the output nor the gradient of an input is harmless: a branch that was not taken may hold an
+infinity.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ from wiregrad.ops.fault import bad, forward_fault, is_nan
 from wiregrad.ops.remedies import Around
 
 MOST = 8
-"""How many origins a report tells in full, and how many steps of a chain."""
+"""Maximum number of origins that a report shows in full, and of steps of a chain."""
 
 
 @dataclass(frozen=True, repr=False)
 class Origin(Report):
-    """One op that broke, and what came of it."""
+    """One op that made something non-finite, and what it spoiled."""
 
     phase: str
     """`forward` or `backward`."""
@@ -35,11 +36,11 @@ class Origin(Report):
     place: Place | None
     group: str
     said: str
-    """What happened, in a sentence with numbers."""
+    """The fault in a sentence with numbers."""
     inputs: tuple[tuple[str, Any], ...]
-    """The names of the nodes that went in, and what they carried at the element that broke."""
+    """The names of the input nodes, and their values at the element that broke."""
     value: Any
-    """What came out: the value, or backward what was sent."""
+    """The value; backward, the gradient that was sent."""
     factors: tuple[Any, Any] | None
     """Backward: upstream and local derivative."""
     index: tuple[int, ...]
@@ -47,19 +48,19 @@ class Origin(Report):
     wire: tuple[str, int] | None
     """Backward: the wire, as reader and slot."""
     branch: str
-    """Which way the program went to get here, if it was steered, and which use of a value this is."""
+    """The branch that the program took before this op, and which use of a value this is; may be empty."""
     times: int
-    """How many nodes of this line broke in the same way."""
+    """Number of nodes of this line that broke in the same way."""
     spoils: tuple[str, ...]
     """The outputs and the gradients of inputs that it spoils."""
     chain: tuple[str, ...]
-    """How it spread, node by node, to a gradient, or else to an output; worked out for the first few origins."""
+    """How the fault spread, node by node, to a gradient or else to an output; filled in for the first few origins."""
     nan_at: str
     """The first node at which an infinity turned into NaN, with its line; empty if none did."""
     suggestion: str
 
     def lines(self) -> Iterator[str]:
-        """Say what broke, where, what it spoiled and what to try."""
+        """Return what broke, where, what it spoiled and what to try."""
         yield self.said
         yield f"  node {self.node}" + (f" at {self.place}" if self.place else "") + self._more()
         if self.branch:
@@ -91,7 +92,7 @@ class Blame(Report):
         return bool(self.origins)
 
     def lines(self) -> Iterator[str]:
-        """Say it."""
+        """Return the origins, numbered if there are several, then the harmless ones."""
         if not self.origins:
             yield "the output and all gradients are finite"
         for count, origin in enumerate(self.origins[:MOST], 1):
@@ -102,12 +103,15 @@ class Blame(Report):
             yield f"harmless, because nothing of it reaches the output or a gradient: {origin.said}"
             yield f"  node {origin.node}" + (f" at {origin.place}" if origin.place else "")
         if any(not origin.place and origin.inputs for origin in self.origins):
-            yield "no line is known: wg.blame(f, ...) of a function knows its lines, and so does wg.anomaly()"
+            yield "no line is known: ask wg.blame(f, ...) with a function, or record under wg.anomaly()"
 
 
 def _numbered(origin: Origin, count: int) -> Iterator[str]:
     for k, line in enumerate(origin.lines()):
-        yield f"{count}. {line}" if count and not k else f"   {line}" if count else line
+        if not count:
+            yield line
+        else:
+            yield f"   {line}" if k else f"{count}. {line}"
 
 
 def _and(names: Sequence[str]) -> str:
@@ -116,7 +120,7 @@ def _and(names: Sequence[str]) -> str:
 
 
 def elided(steps: Sequence[str]) -> Sequence[str]:
-    """Return the ends of a long list, with a word for what is left out."""
+    """Return the two ends of a long list, with a count of what is left out."""
     half = MOST // 2
     return steps if len(steps) <= MOST else [*steps[:half], f"... {len(steps) - MOST} more ...", *steps[-half:]]
 
@@ -132,49 +136,52 @@ def blame(run: Run) -> Blame:
       y = -inf (formula:1:16) -> gradient of p = inf -> gradient of x = nan
       try: guard the argument: np.log(np.maximum(x, tiny)), or np.where(x > 0, np.log(x), 0.0)
     """
-    telling = _Telling(Search(run))
-    spoiling, harmless = telling.origins()
+    writer = _Telling(Search(run))
+    spoiling, harmless = writer.origins()
     return Blame(spoiling, harmless)
 
 
 def faults_of(run: Run, node: int) -> tuple[Origin, ...]:
-    """Return the origins behind the gradient of a node, the most causal first."""
+    """Return the origins behind the gradient of a node, in the order of causes."""
     search = Search(run)
-    telling = _Telling(search)
-    return tuple(telling.origin([bit], full=k < MOST) for k, bit in enumerate(bits(search.grads.get(node, 0))))
+    writer = _Telling(search)
+    return tuple(writer.origin([bit], full=k < MOST) for k, bit in enumerate(bits(search.grads.get(node, 0))))
 
 
 class _Telling:
-    """Makes origins of what a search found."""
+    """Describes the faults that a search found as origins."""
 
     def __init__(self, search: Search) -> None:
-        self.search, self.run, self.circuit = search, search.run, search.circuit
+        self.search = search
+        self.run = search.run
+        self.circuit = search.circuit
         self.around = _around(search.run)
 
     def origins(self) -> tuple[tuple[Origin, ...], tuple[Origin, ...]]:
-        """Return what spoils something and what does not; faults of one op at one line are told as one."""
+        """Return the origins that spoil a result and the harmless ones; faults of one op at one line are one origin."""
         groups: dict[Any, list[int]] = {}
-        for bit, found in enumerate(self.search.found):
-            meant, spoils = self.search.given >> bit & 1, bool(self.search.spoiled(bit))
-            if not spoils and found.fault is None and not np.any(is_nan(self.run.values[found.node])):
-                # An infinity that was given and did no harm was meant.
+        for bit, located in enumerate(self.search.faults):
+            written = self.search.written >> bit & 1
+            spoils = bool(self.search.spoiled(bit))
+            if not spoils and located.fault is None and not np.any(is_nan(self.run.values[located.node])):
+                # An infinite input that spoils nothing was intended.
                 continue
-            node = Node(self.circuit, found.node)
-            own = found.node if node.place is None else -1
-            groups.setdefault((meant, not spoils, node.op.title, node.place, found.phase, own), []).append(bit)
+            node = Node(self.circuit, located.node)
+            own = located.node if node.place is None else -1
+            groups.setdefault((written, not spoils, node.op.title, node.place, located.phase, own), []).append(bit)
         ordered = sorted(groups.items(), key=lambda item: item[0][:2])
-        told = [(key[1], self.origin(group, full=k < MOST)) for k, (key, group) in enumerate(ordered)]
-        return tuple(o for harmless, o in told if not harmless), tuple(o for harmless, o in told if harmless)
+        origins = [(key[1], self.origin(group, full=k < MOST)) for k, (key, group) in enumerate(ordered)]
+        return tuple(o for harmless, o in origins if not harmless), tuple(o for harmless, o in origins if harmless)
 
     def origin(self, group: Sequence[int], *, full: bool) -> Origin:
-        """Return the faults of a group as one origin: the first of them, and what all of them spoil."""
+        """Describe the faults of a group as one origin: the first of them, and what all of them spoil."""
         bit = group[0]
-        found = self.search.found[bit]
+        located = self.search.faults[bit]
         spoils = list(dict.fromkeys(state for k in group[:MOST] for state in self.search.spoiled(k)))
-        told = self._told(bit, found)
+        origin = self._told(bit, located)
         return replace(
-            told,
-            times=sum(self.search.times[k] for k in group),
+            origin,
+            times=sum(self.search.counts[k] for k in group),
             spoils=tuple(self._goal(*state) for state in spoils),
             chain=tuple(self._step(*state) for state in self._chain(bit)) if full and spoils else (),
         )
@@ -182,51 +189,59 @@ class _Telling:
     def _chain(self, bit: int) -> list[State]:
         return self.search.chain(bit, self.search.spoiled(bit))
 
-    def _told(self, bit: int, found: Found) -> Origin:
-        node, fault, nan = Node(self.circuit, found.node), found.fault, self.search.nans.get(bit)
-        names = [self.circuit.name_of(source) for source in self.circuit.sources_of(found.node)]
-        back = fault is not None and found.phase == "backward"
+    def _told(self, bit: int, located: Found) -> Origin:
+        node = Node(self.circuit, located.node)
+        fault = located.fault
+        nan = self.search.nans.get(bit)
+        names = [self.circuit.name_of(source) for source in self.circuit.sources_of(located.node)]
+        back = fault is not None and located.phase == "backward"
         return Origin(
-            phase=found.phase,
+            phase=located.phase,
             node=node.name,
             op=node.op.title,
             place=node.place,
             group=node.group,
-            said=self._said(found),
+            said=self._said(located),
             inputs=() if fault is None else tuple(zip(names, (x for _, x in fault.inputs), strict=True)),
-            value=self.run.values[found.node] if fault is None else fault.sent if back else fault.value,
+            value=self._broken_value(located),
             factors=None if fault is None else fault.factors,
             index=() if fault is None else fault.index,
             wire=(node.name, fault.slot) if back and fault is not None else None,
-            branch=self._branch(found),
+            branch=self._branch(located),
             times=1,
             spoils=(),
             chain=(),
             nan_at="" if nan is None else f"{Node(self.circuit, nan)}{where(self.circuit, nan)}",
-            suggestion=self._suggestion(bit, found),
+            suggestion=self._suggestion(bit, located),
         )
 
-    def _said(self, found: Found) -> str:
-        node = Node(self.circuit, found.node)
-        if found.fault is not None:
-            return found.fault.sentence([self.circuit.name_of(k) for k in self.circuit.sources_of(found.node)])
-        if found.phase == "backward":
-            return f"the gradients that come back to {node.name} add up to {_worst(self.run.gradient(found.node))}"
-        kind = {INPUT: "input", CONSTANT: "constant"}.get(node.op, "node")
-        reader = next((reader for reader, _ in self.run.readers_of(found.node)), None)
-        read = "" if reader is None else f", first read by {Node(self.circuit, reader)}{where(self.circuit, reader)}"
-        return f"the {kind} {node.name} is {_worst(self.run.values[found.node])} from the start{read}"
+    def _broken_value(self, located: Found) -> Any:
+        """Return what came out of the op that broke: the value, or backward the gradient that was sent."""
+        if located.fault is None:
+            return self.run.values[located.node]
+        return located.fault.sent if located.phase == "backward" else located.fault.value
 
-    def _suggestion(self, bit: int, found: Found) -> str:
-        if found.fault is not None:
-            fault = found.node, self.around, found.fault
+    def _said(self, located: Found) -> str:
+        node = Node(self.circuit, located.node)
+        if located.fault is not None:
+            return located.fault.sentence([self.circuit.name_of(k) for k in self.circuit.sources_of(located.node)])
+        if located.phase == "backward":
+            return f"the gradients that come back to {node.name} add up to {_worst(self.run.gradient(located.node))}"
+        kind = {INPUT: "input", CONSTANT: "constant"}.get(node.op, "node")
+        reader = next((reader for reader, _ in self.run.readers_of(located.node)), None)
+        read = "" if reader is None else f", first read by {Node(self.circuit, reader)}{where(self.circuit, reader)}"
+        return f"the {kind} {node.name} is {_worst(self.run.values[located.node])} from the start{read}"
+
+    def _suggestion(self, bit: int, located: Found) -> str:
+        if located.fault is not None:
+            fault = located.node, self.around, located.fault
             return remedy(*fault, general=False) or self._masked(bit) or remedy(*fault)
-        if found.phase == "backward":
+        if located.phase == "backward":
             return "scale the output down, or look at which use sends so much: run.branches(name)"
         return "look at where this comes from: np.isfinite(x).all() before the call, np.nan_to_num, or leave it out"
 
     def _masked(self, bit: int) -> str:
-        """Return what helps where an infinity was multiplied by 0."""
+        """Return the remedy for an infinity that was multiplied by 0."""
         node = self.search.nans.get(bit)
         if node is None or self.circuit.op_of(node).pattern is not Pattern.SWAP:
             return ""
@@ -235,28 +250,37 @@ class _Telling:
             fault = forward_fault(self.circuit.op_of(node), xs, self.run.values[node], only_nan=True)
         return "" if fault is None else remedy(node, self.around, fault)
 
-    def _branch(self, found: Found) -> str:
-        """Say which branch the line stands in or behind, and which use of its source a wire is."""
-        parts, here = [], Node(self.circuit, found.node).place
-        steered = [
-            c
-            for c in self.circuit.certificates
-            if isinstance(c.outcome, bool) and c.place and here and c.node < found.node
-        ]
-        above = [
-            c for c in steered if here and c.place and (c.place.file, True) == (here.file, c.place.line < here.line)
-        ]
-        if above:
-            last = max(above, key=lambda c: c.place.line if c.place else 0)
-            name = self.circuit.name_of(last.node)
-            parts.append(f"behind the branch at {last.place}, where {name} came out {last.outcome}")
-        if found.phase == "backward" and found.fault is not None:
-            source = self.circuit.sources_of(found.node)[found.fault.slot]
-            uses = self.run.readers_of(source)
-            if len(uses) > 1:
-                which = uses.index((found.node, found.fault.slot)) + 1
-                parts.append(f"use {which} of {len(uses)} of {self.circuit.name_of(source)}")
-        return ", ".join(parts)
+    def _branch(self, located: Found) -> str:
+        """Describe the branch before this line, and which use of its source the wire is."""
+        return ", ".join(filter(None, (self._branch_before(located), self._which_use(located))))
+
+    def _branch_before(self, located: Found) -> str:
+        """Describe the last branch above the line of a fault; empty if there is none."""
+        here = Node(self.circuit, located.node).place
+        last = None
+        last_line = -1
+        for certificate in self.circuit.certificates:
+            place = certificate.place
+            if place is None or here is None or place.file != here.file:
+                continue
+            decides = isinstance(certificate.outcome, bool) and certificate.node < located.node
+            if decides and last_line < place.line < here.line:
+                last = certificate
+                last_line = place.line
+        if last is None:
+            return ""
+        return f"behind the branch at {last.place}, where {self.circuit.name_of(last.node)} came out {last.outcome}"
+
+    def _which_use(self, located: Found) -> str:
+        """Describe which use of its source a wire is; empty if there is only one."""
+        if located.phase != "backward" or located.fault is None:
+            return ""
+        source = self.circuit.sources_of(located.node)[located.fault.slot]
+        uses = self.run.readers_of(source)
+        if len(uses) < 2:
+            return ""
+        which = uses.index((located.node, located.fault.slot)) + 1
+        return f"use {which} of {len(uses)} of {self.circuit.name_of(source)}"
 
     def _goal(self, node: int, back: bool) -> str:
         if back:
@@ -270,14 +294,14 @@ class _Telling:
 
 
 def _worst(value: Any) -> str:
-    """Write a value, of an array its first non-finite element."""
+    """Format a value; an array by its first non-finite element."""
     array = np.asarray(value)
     spoiled = bad(array)
     return number(plain(array[spoiled][0] if array.ndim and np.any(spoiled) else array[()]))
 
 
 def _around(run: Run) -> Around:
-    """Return a circuit as what surrounds its nodes."""
+    """Return the view of a circuit that remedies use to look around a node."""
     return Around(
         op=run.circuit.op_of,
         operands=lambda node: [(source, run.values[source]) for source in run.circuit.sources_of(node)],

@@ -1,7 +1,7 @@
-"""Which use of a value drives its gradient: what each reader of a wire sends back, largest first.
+"""Which use of a value drives its gradient: what each reader of the value sends back, largest first.
 
-What the uses send adds up to the gradient. Splitters and copies that nobody wrote (a wire spread to a shape or cast to
-a dtype) are looked through: the use shown is the op that reads the copy, and what it sends is taken back through it.
+These parts add up to the gradient. Splitters and implicit copies (a wire broadcast to a shape or cast to a dtype) are
+looked through: the use shown is the op that reads the copy, and what it sends is pulled back through the copy.
 """
 
 from __future__ import annotations
@@ -24,18 +24,19 @@ from wiregrad.ops.array import Linear
 from wiregrad.ops.flow import fit, settle
 
 ALL = 0.995
-"""From this share on, one use is said to give all of the gradient."""
+"""A use with at least this share is said to give all of the gradient."""
 MOST = 20
-"""So many uses are told in a line of their own."""
+"""Maximum number of uses that get a line of their own."""
 
 
 @dataclass(frozen=True)
 class Branch:
-    """One use of a value: who reads it, on which input, and what comes back from there.
+    """One use of a value: the reader, its input, and the gradient that it sends back.
 
-    `share` is what part of the gradient comes from here: sent / total, along arrays the part of the total that lies
-    in the direction of `sent`; shares add up to 1, and can be negative or NaN (where the total is 0). `magnitude` is
-    the norm of `sent`. The output itself has no op. `again` says that the reader uses the value on other inputs too.
+    `share` is the part of the gradient that comes from this use: sent / total, along arrays the projection of `sent` on
+    the total, relative to the total. Shares add up to 1, and can be negative or NaN (where the total is 0). `magnitude`
+    is the norm of `sent`. `op` is None for the output itself. `again` is true if the reader uses the value on other
+    inputs too.
     """
 
     reader: str
@@ -60,14 +61,14 @@ class Branch:
 
 @dataclass(frozen=True, repr=False)
 class Branches(Report):
-    """The uses of a value, the one that sends the most first."""
+    """The uses of a value, the one that sends most first."""
 
     node: str
     total: Any
     branches: tuple[Branch, ...]
 
     def lines(self) -> Iterator[str]:
-        """Return who drives the gradient, and a line for each use."""
+        """Return the use that drives the gradient, then a line for each use."""
         if not self.branches:
             yield f"nothing reads {self.node}: its gradient is {number(self.total)}"
             return
@@ -75,7 +76,8 @@ class Branches(Report):
         yield from capped(self.branches, MOST)
 
     def _driver(self) -> str:
-        first, others = self.branches[0], self.branches[1:]
+        first = self.branches[0]
+        others = self.branches[1:]
         if first.blocked:
             return ": every use is blocked"
         if not others or math.isnan(first.share):
@@ -102,31 +104,32 @@ def branches(run: Run, name: str) -> Branches:
     with np.errstate(all="ignore"):
         uses = list(_uses(run, node))
         times = Counter(reader for reader, _, _ in uses)
-        found = [_branch(run, use, total, again=times[use[0]] > 1) for use in uses]
-    ordered = sorted(found, key=_order)
+        unordered = [_branch(run, use, total, again=times[use[0]] > 1) for use in uses]
+    ordered = sorted(unordered, key=_order)
     return Branches(run.circuit.name_of(node), plain(total), tuple(ordered))
 
 
 _Use = tuple[int | None, int, Any]
 """A reader (None: the output), its input, and the flow that it sends to the value."""
 _Copies = tuple[int, Any] | None
-"""The copies between a value and its use, the last one first, each with those before it."""
+"""The copies between a value and its use as a linked list, the last copy first."""
 
 
 def _uses(run: Run, target: int) -> Iterator[_Use]:
-    """Walk over the uses of a value, through splitters and copies."""
-    starts, root = run.circuit.columns.starts.tolist(), run.circuit.root()
+    """Find the uses of a value, through splitters and copies."""
+    starts = run.circuit.columns.starts.tolist()
+    root = run.circuit.root()
     stack: list[tuple[int, _Copies]] = [(target, None)]
     while stack:
         node, copies = stack.pop()
         if node == root:
-            # What reads the output does not lead to it.
+            # The readers of the output do not lead to the output.
             yield None, 0, _returned(run, run.flows[root], copies)
             continue
         for reader, slot in run.readers_of(node):
             op = run.circuit.op_of(reader)
             if op.pattern is Pattern.MERGE:
-                # A splitter hands back what it is given: there may be as many of them as uses.
+                # A splitter sends back exactly what it receives, and there may be as many splitters as uses.
                 stack.append((reader, copies))
             elif _is_copy(op, run.values[node]):
                 stack.append((reader, (reader, copies)))
@@ -135,16 +138,17 @@ def _uses(run: Run, target: int) -> Iterator[_Use]:
 
 
 def _returned(run: Run, flow: Any, copies: _Copies) -> Any:
-    """Return a flow as it comes back through copies."""
+    """Pull a flow back through a chain of copies."""
     while copies is not None and flow is not None:
         node, copies = copies
-        view, x = Node(run.circuit, node), run.values[run.circuit.sources_of(node)[0]]
+        view = Node(run.circuit, node)
+        x = run.values[run.circuit.sources_of(node)[0]]
         flow = fit(view.op.pull(0, flow, [x], run.values[node], view.mode), x)
     return flow
 
 
 def _is_copy(op: Op, x: Any) -> bool:
-    """Return whether an op hands on what it reads as it is, in another shape or dtype at most."""
+    """Return whether an op only copies its input, in another shape or dtype at most."""
     if isinstance(op, Elementwise):
         return op.copies
     if not isinstance(op, Linear) or not op.moves or len(op.inputs) > 1 or op.variadic:
@@ -154,7 +158,7 @@ def _is_copy(op: Op, x: Any) -> bool:
     y = np.asarray(op.compute(probe))
     if y.size == x.size:
         return np.array_equal(y.ravel(), probe.ravel())
-    # Broadcasting keeps the last axes, and lengthens those of length 1.
+    # Broadcasting keeps the last axes and lengthens axes of length 1.
     fits = y.ndim >= x.ndim and all(n in (1, m) for n, m in zip(x.shape[::-1], y.shape[::-1], strict=False))
     return fits and bool(np.all(y == probe))
 
@@ -179,16 +183,17 @@ def _branch(run: Run, use: _Use, total: Any, *, again: bool) -> Branch:
 
 
 def _share(sent: Any, total: Any) -> float:
-    """Return what part of the total a flow gives, measured along the total."""
+    """Return the share of a flow in the total, measured along the total."""
     scale = float(np.max(np.abs(total), initial=0.0))
     if not scale or not math.isfinite(scale):
         return math.nan
-    one, two = np.ravel(sent) / scale, np.ravel(total) / scale
+    one = np.ravel(sent) / scale
+    two = np.ravel(total) / scale
     return float(np.vdot(two, one).real / np.vdot(two, two).real)
 
 
 def _order(branch: Branch) -> tuple[bool, float]:
-    """Put what is NaN first and what is blocked last."""
+    """Return a sort key that puts NaN first and blocked uses last."""
     return branch.blocked, -math.inf if math.isnan(branch.magnitude) else -branch.magnitude
 
 

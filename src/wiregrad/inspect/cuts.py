@@ -1,9 +1,9 @@
 """Cuts: the wires at which a gradient that does not arrive has ended.
 
-The walk goes from a node towards the output and carries along which elements of each array the node moves: an array
-into which it was stacked with others may well have a gradient that is not 0, only not where the node stands. A wire
-cuts if what moves one of those elements moves nothing behind it, or if what came back to it was lost on that wire. The
-walk goes on with the other elements, so that several cuts are found where several ops share the work.
+The walk goes from a node towards the output and carries a mask of the elements of each array that the node moves: an
+array into which the node was stacked with others may have a nonzero gradient elsewhere. A wire cuts an element if the
+element moves nothing behind the wire, or if the gradient that came back to it was lost on the wire. The walk goes on
+with the remaining elements, so several cuts are found where several ops share the work.
 """
 
 from __future__ import annotations
@@ -22,59 +22,60 @@ from wiregrad.ops.flow import Masked, fit, settle
 
 @dataclass(frozen=True)
 class Cut:
-    """A place at which a gradient ends."""
+    """A wire, or a node, at which a gradient ends."""
 
     node: int
-    """The reader at the end of the wire; the node itself where what its readers send cancels."""
+    """The reader at the end of the wire; for `cancelling` uses, the node itself."""
     slot: int | None
-    """The input of the reader; None where what the readers of a node send cancels."""
+    """The input of the reader; None where the gradients from the readers of a node cancel."""
     kind: str
-    """`absent`: nothing goes on; `zero`: the slope is 0; `underflow`, `sideways`: the product is; `cancelling`."""
+    """`absent`: nothing is sent; `zero`: the slope is 0; `underflow`, `sideways`: the product is 0; `cancelling`."""
     ended: Any
-    """At which elements of the wire (of the node) it ends; True for a number."""
+    """Mask of the elements of the wire (or node) at which the gradient ends; True for a number."""
     asked: int
-    """How many elements were followed that far."""
+    """Number of elements that were followed to this wire."""
 
     @property
     def count(self) -> int:
-        """How many elements end here."""
+        """Number of elements whose gradient ends here."""
         return int(np.sum(self.ended))
 
 
 @dataclass(frozen=True)
 class Search:
-    """What a walk found."""
+    """The result of a walk."""
 
     cuts: tuple[Cut, ...]
-    """Those that end most of what was followed that far first; comparisons and indices, which always cut, last."""
+    """Sorted by the share of followed elements that they end; comparisons and indices, which always cut, come last."""
     passed: frozenset[int]
-    """The nodes that depend on the one asked for, as far as a gradient could have come from them or nothing did."""
+    """The nodes that were visited, and those computed from them on which the output does not depend."""
 
 
-def find_cuts(wiring: Wiring, node: int) -> Search:
-    """Return where the gradient of a node that is 0 everywhere has ended.
+def find_cuts(index: Wiring, node: int) -> Search:
+    """Find the wires at which the gradient of a node ended; the gradient must be 0 everywhere.
 
     >>> import wiregrad as wg
     >>> run = wg.circuit("h = relu(x); y = h * w").run(x=-2.0, w=3.0)
     >>> [cut.kind for cut in find_cuts(Wiring(run), run.circuit.index("x")).cuts]
     ['absent']
     """
-    walk = _Walk(wiring, node)
+    walk = _Walk(index, node)
     walk.go(node)
     return Search(tuple(sorted(walk.cuts, key=walk.weight)), frozenset(walk.passed()))
 
 
 class _Walk:
-    """Carries a mask of elements along; index order is an order in which each mask is complete when it is needed."""
+    """Carries a mask of elements from node to node; in index order each mask is complete when it is used."""
 
-    def __init__(self, wiring: Wiring, node: int) -> None:
-        self.wiring, self.run = wiring, wiring.run
-        self.live = wiring.live()
+    def __init__(self, index: Wiring, node: int) -> None:
+        self.index = index
+        self.run = index.run
+        self.live = index.live()
         self.cuts: list[Cut] = []
         self.masks: dict[int, Any] = {node: _everywhere(self.run.values[node])}
 
     def go(self, node: int) -> None:
-        """Visit what depends on a node until every gradient that could have come has been found to end."""
+        """Visit the nodes that depend on a node, until every element's gradient has been found to end."""
         front = [node]
         while front:
             node = heapq.heappop(front)
@@ -88,36 +89,36 @@ class _Walk:
                 self.masks[wire[0]] = self.masks.get(wire[0], False) | reached
 
     def weight(self, cut: Cut) -> tuple[bool, float]:
-        """Return what cuts are ordered by."""
-        return not self.wiring.circuit.type_of(cut.node).differentiable, -cut.count / max(cut.asked, 1)
+        """Return the sort key of a cut."""
+        return not self.index.circuit.type_of(cut.node).differentiable, -cut.count / max(cut.asked, 1)
 
     def passed(self) -> set[int]:
-        """Return the nodes that were visited, and those computed from them that lead nowhere."""
-        found = set(self.masks)
-        front = list(found)
+        """Return the visited nodes, and those computed from them on which the output does not depend."""
+        visited = set(self.masks)
+        front = list(visited)
         while front:
             for reader, _ in self.run.readers_of(front.pop()):
-                if not self.live[reader] and reader not in found:
-                    found.add(reader)
+                if not self.live[reader] and reader not in visited:
+                    visited.add(reader)
                     front.append(reader)
-        return found
+        return visited
 
     def _without_cancelled(self, node: int, mask: Any) -> Any:
-        """Return a mask without the elements at which what the readers of a node send cancels."""
+        """Return a mask without the elements at which the gradients from the readers of a node cancel."""
         uses = self.run.readers_of(node)
         if len(uses) < 2:
             return mask
-        moved: Any = False
+        cancelled: Any = False
         for wire in uses:
-            moved = moved | (mask & _nonzero(self.wiring.sent(wire), np.shape(mask)))
-        if not _some(moved):
+            cancelled = cancelled | (mask & _nonzero(self.index.sent(wire), np.shape(mask)))
+        if not _some(cancelled):
             return mask
-        self._note((node, None), "cancelling", moved, mask)
-        return _less(mask, moved)
+        self._note((node, None), "cancelling", cancelled, mask)
+        return _less(mask, cancelled)
 
     def _across(self, wire: Wire, mask: Any) -> Any:
-        """Return which elements of its reader a wire moves; what ends on the wire is noted."""
-        slope = self._slope(self.wiring.rows[wire[0]], wire[1])
+        """Return which elements of its reader a wire moves; record the elements that end on the wire."""
+        slope = self._slope(self.index.rows[wire[0]], wire[1])
         going = mask & _nonzero(settle(slope), np.shape(mask))
         ended = _less(mask, going)
         if _some(ended):
@@ -127,7 +128,7 @@ class _Walk:
 
     def _arriving(self, wire: Wire, going: Any, mask: Any) -> Any:
         """Return which elements of its reader a wire moves, without those whose gradient is lost on the wire."""
-        row = self.wiring.rows[wire[0]]
+        row = self.index.rows[wire[0]]
         reached = self._reached(row, wire[1], going)
         if self.run.flows[wire[0]] is None:
             return reached
@@ -141,22 +142,24 @@ class _Walk:
         self.cuts.append(Cut(wire[0], wire[1], kind, ended, int(np.sum(mask))))
 
     def _slope(self, row: Row, slot: int) -> Any:
-        """Return a flow that is 0 or absent at those elements of a wire that move nothing behind it."""
-        if not self.wiring.circuit.type_of(row.node).differentiable:
+        """Return a flow that is 0 or absent at the elements of a wire that do not move its reader."""
+        if not self.index.circuit.type_of(row.node).differentiable:
             return None
         if isinstance(row.op, Elementwise):
-            return self.wiring.local((row.node, slot))
+            return self.index.local((row.node, slot))
         if row.op.per_call:
-            # A user's own code is not run again with made up numbers: only what it sent is known.
+            # User code is not run again with made-up numbers: only what it sent is known.
             return 0.0 if np.any(np.asarray(self.run.gradient(row.node)) != 0) else 1.0
-        xs, y = self.wiring.xs(row.node), self.run.values[row.node]
+        xs = self.index.xs(row.node)
+        y = self.run.values[row.node]
         return fit(row.op.pull(slot, numbers_like(y), xs, y, row.mode), xs[slot])
 
     def _reached(self, row: Row, slot: int, going: Any) -> Any:
-        """Return which elements of a node some elements of a wire move."""
+        """Return which elements of a node move with some elements of a wire."""
         if isinstance(row.op, Elementwise):
             return going
-        xs, y = self.wiring.xs(row.node), self.run.values[row.node]
+        xs = self.index.xs(row.node)
+        y = self.run.values[row.node]
         if row.op.per_call:
             return _everywhere(y)
         tangents: list[Any] = [None] * len(xs)
@@ -164,8 +167,10 @@ class _Walk:
         return _nonzero(settle(fit(row.op.push(tangents, xs, y, row.mode), y)), np.shape(y))
 
     def _loss(self, row: Row, slot: int) -> str:
-        """Return how a gradient was lost on a wire whose slope is not 0."""
-        xs, y, g = self.wiring.xs(row.node), self.run.values[row.node], np.asarray(self.run.gradient(row.node))
+        """Classify how a gradient was lost on a wire with a nonzero slope."""
+        xs = self.index.xs(row.node)
+        y = self.run.values[row.node]
+        g = np.asarray(self.run.gradient(row.node))
         if isinstance(row.op, Elementwise):
             return "sideways" if np.iscomplexobj(y) and not np.iscomplexobj(xs[slot]) else "underflow"
         scaled = (g / np.max(np.abs(g))).astype(g.dtype)[()]
@@ -195,12 +200,13 @@ def _present(flow: Any, shape: tuple[int, ...]) -> Any:
 
 
 def numbers_like(x: Any) -> Any:
-    """Return numbers from 1 to 2 of either sign, of the shape and dtype of an array: their sums are not 0 by chance.
+    """Return random numbers with magnitudes from 1 to 2, like an array: their sums are not 0 by chance.
 
     >>> numbers_like(np.zeros(2, np.float32)).dtype
     dtype('float32')
     """
-    rng, array = np.random.default_rng(0), np.asarray(x)
+    rng = np.random.default_rng(0)
+    array = np.asarray(x)
 
     def draw() -> Any:
         return rng.uniform(1.0, 2.0, array.shape) * rng.choice([-1.0, 1.0], array.shape)

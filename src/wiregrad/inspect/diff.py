@@ -1,12 +1,13 @@
-"""The first wire at which two circuits, or two runs, part.
+"""The first wire at which two circuits, or two runs, differ.
 
-Inputs correspond by their names, as far as both circuits have them; all other nodes by the order in which they were
-made. Other names and places are labels, so they make no difference of their own. Circuits differ in structure: an op, a
-setting, a kink mode, a constant, an input's type, users' code, or which node a wire comes from; if all of that is the
-same, in their outputs or in the order of their inputs. Runs of circuits that agree in structure are compared node by
-node, values forward and then gradients backward, so the first difference is a cause and not an effect. Runs of circuits
-that differ in structure (another framework, before and after a pass) are compared at the nodes both of them name, and
-at their outputs.
+Inputs correspond by name where both circuits have the name, all other nodes by the order in which they were made. Names
+and source locations are labels and make no difference of their own. Circuits differ in structure: an op, a setting, a
+kink mode, a constant, an input's type, user code, or the source of a wire; if all of these agree, in their outputs or
+in the order of their inputs.
+
+Runs of circuits with the same structure are compared node by node, values forward and then gradients backward, so the
+first difference is a cause and not an effect. Runs of circuits with different structure (another framework, before and
+after a pass) are compared at the nodes that both name, and at their outputs.
 """
 
 from __future__ import annotations
@@ -30,36 +31,36 @@ from wiregrad.ir.mode import write_mode
 
 @dataclass(frozen=True, repr=False)
 class Difference(Report):
-    """Where two circuits or runs part; false if they do not.
+    """Where two circuits or runs differ; false if they do not.
 
-    `kind` is structure, value or gradient, and empty where nothing differs; `what` says it more closely (op, settings,
-    mode, constant, type, name, code, source, inserted, removed, outputs, inputs). Runs that agree at every node both
-    name are no difference, but `structure` still says how their circuits differ.
+    `kind` is structure, value or gradient, and empty if nothing differs; `what` gives the detail (op, settings, mode,
+    constant, type, name, code, source, inserted, removed, outputs, inputs). Runs that agree at every node that both
+    name are equal, but `structure` still holds how their circuits differ.
     """
 
     kind: str = ""
     what: str = ""
     one: str | None = None
-    """The node of the first circuit, None where it has none."""
+    """The node of the first circuit; None if it has no such node."""
     two: str | None = None
-    """The node of the second."""
+    """The node of the second circuit."""
     values: tuple[Any, Any] | None = None
-    """What the two runs have there; of arrays the elements that differ most."""
+    """The two numbers; for arrays, the elements that differ most."""
     index: tuple[int, ...] = ()
-    """Where in an array that is."""
+    """The index of these elements in an array."""
     size: float = 0.0
-    """How far apart the two are: inf where one of them is no number."""
+    """The distance of the two numbers; inf where one of them is NaN."""
     sentences: tuple[str, ...] = ()
     renamed: Mapping[str, str] = field(default_factory=dict)
-    """Nodes that are the same and are called differently."""
+    """Nodes that are the same under different names."""
     structure: Difference | None = None
-    """How the circuits of two runs differ that were compared by name."""
+    """How the circuits differ, if two runs were compared by name."""
 
     def __bool__(self) -> bool:
         return bool(self.kind)
 
     def lines(self) -> Iterator[str]:
-        """Say where they part and how the rest compares."""
+        """Return the first difference, how the rest compares, and which names differ."""
         yield from self.sentences
         if self.renamed:
             pairs = [f"{one} is {two}" for one, two in self.renamed.items()]
@@ -69,7 +70,7 @@ class Difference(Report):
 def diff(one: Circuit | Run, two: Circuit | Run, rtol: float = 0.0, atol: float = 0.0) -> Difference:
     """Compare two circuits or two runs and return the first wire at which they differ.
 
-    Numbers are the same if they are no further apart than `atol + rtol * |second|`; NaN is the same as NaN.
+    Numbers are equal if they differ by at most `atol + rtol * |second|`; NaN equals NaN.
 
     >>> import wiregrad as wg
     >>> one, two = wg.circuit("e = a + b; f = e * c"), wg.circuit("e = a + b; g = tanh(e); f = g * c")
@@ -78,7 +79,7 @@ def diff(one: Circuit | Run, two: Circuit | Run, rtol: float = 0.0, atol: float 
     everything after it matches; 1 wire reads g in place of e
     >>> print(diff(one.run(a=2, b=-3, c=10), one.run(a=2, b=-3, c=11)))
     the values differ first at input c: 10 and 11, apart by 1
-    of 5 nodes 2 have other values
+    2 of 5 nodes have different values
     >>> bool(diff(one, wg.circuit("e = a + b; f = e * c")))
     False
     """
@@ -94,27 +95,27 @@ def diff(one: Circuit | Run, two: Circuit | Run, rtol: float = 0.0, atol: float 
 
 
 def _tolerance(name: str, value: object) -> float:
-    found = as_float(value)
-    if found is None or not found >= 0.0:
-        raise InputError(f"{name} must be a number that is not negative; got {shown(value)}")
-    return float(found)
+    tolerance = as_float(value)
+    if tolerance is None or not tolerance >= 0.0:
+        raise InputError(f"{name} must be a non-negative number; got {shown(value)}")
+    return float(tolerance)
 
 
 def _structure(one: Side, two: Side) -> Difference:
-    """Return how two circuits differ, names and places apart."""
+    """Return how two circuits differ, apart from names and source locations."""
     same = _common(one.whole, two.whole)
     if same == one.size == two.size:
         return _same_nodes(one, two)
     rest = min(one.size, two.size) - same
     after = _common(one.alone[::-1], two.alone[::-1], rest)
     at = _Parting(one, two, same, after)
-    found = _parted(at)
+    difference = _parted(at)
     others = _other_outputs(at)
-    return replace(found, sentences=(*found.sentences, others)) if others else found
+    return replace(difference, sentences=(*difference.sentences, others)) if others else difference
 
 
 def _common(one: Sequence[Any], two: Sequence[Any], most: int | None = None) -> int:
-    """Return how long two lists are the same from their start."""
+    """Return the length of the common prefix of two lists."""
     pairs = zip(one[:most], two[:most], strict=False)
     return next((k for k, (a, b) in enumerate(pairs) if a != b), min(len(one[:most]), len(two[:most])))
 
@@ -127,8 +128,8 @@ def _same_nodes(one: Side, two: Side) -> Difference:
         if k < max(map(len, ends)):
             names = [[side.name(at) for at in end] for side, end in zip((one, two), ends, strict=True)]
             texts = [listed(name) or "none" for name in names]
-            said = "the outputs are others" if what == "outputs" else "the inputs come in another order"
-            sentence = f"the nodes are the same, and {said}: {texts[0]} and {texts[1]}"
+            change = "the outputs differ" if what == "outputs" else "the inputs come in another order"
+            sentence = f"the nodes are the same, and {change}: {texts[0]} and {texts[1]}"
             ones, twos = (name[k] if k < len(name) else None for name in names)
             return Difference("structure", what, ones, twos, sentences=(sentence,), renamed=renamed)
     steered = _steered_otherwise(one, two)
@@ -138,34 +139,38 @@ def _same_nodes(one: Side, two: Side) -> Difference:
 
 
 def _steered_otherwise(one: Side, two: Side) -> str:
-    """Say what decided which way one of two traced functions went and not the other's; empty if that is the same."""
-    first, second = _certified(one), _certified(two)
+    """Describe a condition that steered only one of two traced functions; empty if there is none."""
+    first = _certified(one)
+    second = _certified(two)
     for which, side, own, other in (("first", one, first, second), ("second", two, second, first)):
         certificate = next((own[key] for key in own if key not in other), None)
         if certificate is not None:
-            said = certificates.describe(side.circuit, certificate)
-            return f"the nodes are the same, and only the {which} was traced where {said}"
+            steering = certificates.describe(side.circuit, certificate)
+            return f"the nodes are the same, and only the {which} was traced where {steering}"
     return ""
 
 
 def _certified(side: Side) -> dict[tuple[int, bytes], Certificate]:
-    """Return the certificates of a circuit by where the node stands among those that are compared, and its outcome."""
+    """Return the certificates of a circuit by the position and the outcome of their nodes."""
     position = {node: k for k, node in enumerate(side.order)}
     return {
-        (position.get(known.node, -1), np.asarray(certificates.expected(side.circuit, known)).tobytes()): known
-        for known in certificates.distinct(side.circuit)
+        (
+            position.get(certificate.node, -1),
+            np.asarray(certificates.expected(side.circuit, certificate)).tobytes(),
+        ): certificate
+        for certificate in certificates.distinct(side.circuit)
     }
 
 
 def _renamed(one: Side, two: Side, pairs: Iterable[tuple[int, int]]) -> dict[str, str]:
-    """Return the nodes that have other names in the second circuit; one without a name has none to differ in."""
+    """Return the nodes whose names differ in the second circuit; nodes without a name are skipped."""
     names = one.circuit.columns.names.by_node(), two.circuit.columns.names.by_node()
-    given = ((names[0].get(one.order[a]), names[1].get(two.order[b])) for a, b in pairs)
-    return {a[0]: b[0] for a, b in given if a and b and list(a) != list(b) and a[0] != b[0]}
+    name_pairs = ((names[0].get(one.order[a]), names[1].get(two.order[b])) for a, b in pairs)
+    return {a[0]: b[0] for a, b in name_pairs if a and b and list(a) != list(b) and a[0] != b[0]}
 
 
 class _Parting(NamedTuple):
-    """Two circuits that agree up to a node, and again in the kinds of their last nodes."""
+    """Two circuits that agree up to a node, and again in the signatures of their last nodes."""
 
     one: Side
     two: Side
@@ -174,46 +179,50 @@ class _Parting(NamedTuple):
 
     @property
     def middles(self) -> tuple[range, range]:
-        """The nodes of each circuit between what agrees before and what agrees after."""
+        """The nodes of each circuit between the parts that agree."""
         return range(self.same, self.one.size - self.after), range(self.same, self.two.size - self.after)
 
     def across(self, node: int) -> int | None:
-        """Return the node of the second circuit that stands for one of the first; None if none does."""
+        """Return the node of the second circuit that corresponds to a node of the first; None if there is none."""
         one, two = self.middles
         if node < self.same or (node in one and len(one) == len(two)):
             return node
         return None if node in one else node + self.two.size - self.one.size
 
     def rewired(self) -> list[tuple[int, int, int]]:
-        """Return (node, slot, source) of the second circuit for the later wires that come from elsewhere."""
-        shift, start = self.two.size - self.one.size, self.one.size - self.after
-        found = []
+        """Return (node, slot, source) of the second circuit for the later wires whose source differs."""
+        shift = self.two.size - self.one.size
+        start = self.one.size - self.after
+        wires = []
         for node in range(start, self.one.size):
             pairs = zip(self.one.sources[node], self.two.sources[node + shift], strict=True)
-            found += [(node + shift, slot, b) for slot, (a, b) in enumerate(pairs) if self.across(a) != b]
-        return found
+            wires += [(node + shift, slot, b) for slot, (a, b) in enumerate(pairs) if self.across(a) != b]
+        return wires
 
     def identities(self) -> tuple[list[int], list[int]]:
-        """Return a number for each node of both, the same for nodes to which the same leads."""
-        known: dict[Any, int] = {}
-        return self.one.identities(known), self.two.identities(known)
+        """Number the nodes of both circuits; nodes share a number if everything they depend on is the same."""
+        numbers: dict[Any, int] = {}
+        return self.one.identities(numbers), self.two.identities(numbers)
 
     def renamed(self) -> dict[str, str]:
-        """Return the nodes before and after the parting that have other names."""
-        shift, start = self.two.size - self.one.size, self.one.size - self.after
+        """Return the nodes before and after the difference whose names differ."""
+        shift = self.two.size - self.one.size
+        start = self.one.size - self.after
         nodes = [*range(self.same), *range(start, self.one.size)]
         return _renamed(self.one, self.two, ((k, k if k < self.same else k + shift) for k in nodes))
 
 
 def _other_outputs(at: _Parting) -> str:
-    """Say that the outputs are others, as far as nodes stand for each other."""
-    one, two, ids = at.one.outputs, at.two.outputs, at.identities()
+    """Report different outputs, as far as nodes correspond; empty if they are the same."""
+    one = at.one.outputs
+    two = at.two.outputs
+    ids = at.identities()
     others = len(one) != len(two)
     for a, b in zip(one, two, strict=False) if not others else ():
-        known = ids[0][a] in ids[1] or ids[1][b] in ids[0]
-        others = others or (ids[0][a] != ids[1][b] if known else at.across(a) not in (None, b))
+        is_shared = ids[0][a] in ids[1] or ids[1][b] in ids[0]
+        others = others or (ids[0][a] != ids[1][b] if is_shared else at.across(a) not in (None, b))
     names = [listed([side.name(node) for node in ends]) or "none" for side, ends in ((at.one, one), (at.two, two))]
-    return f"the outputs are others too: {names[0]} and {names[1]}" if others else ""
+    return f"the outputs differ too: {names[0]} and {names[1]}" if others else ""
 
 
 def _parted(at: _Parting) -> Difference:
@@ -226,8 +235,9 @@ def _parted(at: _Parting) -> Difference:
 
 
 def _inserted(at: _Parting, side: Side, extra: range) -> Difference:
-    """Say that one circuit has nodes the other lacks."""
-    second, name = side is at.two, side.name(extra[0])
+    """Report that one circuit has nodes that the other lacks."""
+    second = side is at.two
+    name = side.name(extra[0])
     more = f" and {len(extra) - 1} more after it" if len(extra) > 1 else ""
     return Difference(
         kind="structure",
@@ -243,13 +253,14 @@ def _inserted(at: _Parting, side: Side, extra: range) -> Difference:
 
 
 def _after(at: _Parting) -> str:
-    """Say how two circuits compare behind the place where they part."""
+    """Describe how two circuits compare after the difference."""
     if not at.after:
         return "everything before it matches"
     rewired = at.rewired()
     if not rewired:
         return "everything after it matches"
-    other, count = _in_place(at, rewired), counted(len(rewired), "wire")
+    other = _in_place(at, rewired)
+    count = counted(len(rewired), "wire")
     if other:
         return f"everything after it matches; {count} {'reads' if len(rewired) == 1 else 'read'} {other}"
     verb = "comes" if len(rewired) == 1 else "come"
@@ -257,42 +268,44 @@ def _after(at: _Parting) -> str:
 
 
 def _in_place(at: _Parting, rewired: Sequence[tuple[int, int, int]]) -> str:
-    """Return `g in place of e` if every later wire that comes from elsewhere swaps the same two nodes."""
+    """Return `g in place of e` if every later wire with another source replaces the same node by the same other."""
     shift = at.two.size - at.one.size
     pairs = {(at.one.sources[node - shift][slot], source) for node, slot, source in rewired}
     if len(pairs) != 1:
         return ""
     ((old, new),) = pairs
-    # Both names are those of the circuit that has both nodes: one name may stand for two of them.
-    across, back = at.across(old), next((k for k in range(at.one.size) if at.across(k) == new), None)
+    # Both names are taken from the circuit that has both nodes: one name may mean different nodes in the two.
+    across = at.across(old)
+    back = next((k for k in range(at.one.size) if at.across(k) == new), None)
     if across is not None:
         return f"{at.two.name(new)} in place of {at.two.name(across)}"
     return f"{at.two.name(new) if back is None else at.one.name(back)} in place of {at.one.name(old)}"
 
 
 def _shared(at: _Parting) -> str:
-    """Say how much of one circuit is somewhere in the other, node by node with all that leads to it."""
+    """Count the nodes that are in both circuits together with everything they depend on."""
     ids = at.identities()
     count = len(set(ids[0]) & set(ids[1]))
     return f"{count} of {at.one.size} nodes are in both with all they depend on"
 
 
 def _changed(at: _Parting, one: int, two: int) -> Difference:
-    """Say in what the first two nodes that differ do."""
+    """Report how the first two nodes that differ do so."""
     views = at.one.view(one), at.two.view(two)
     what, detail = _aspect(at, one, two)
-    first = f"they part at {at.one.told(one)} in the first, {at.two.told(two)} in the second: {detail}"
+    first = f"they first differ at {at.one.told(one)} in the first, {at.two.told(two)} in the second: {detail}"
     behind = [len(middle) - 1 for middle in at.middles]
     rest = _after(at) if max(behind) <= 0 else f"{behind[0]} and {behind[1]} more nodes differ; {_shared(at)}"
-    # Where nothing but wires differs, this node is the first of those that agree in kind.
+    # If only wires differ, this node is the first of those with equal signatures.
     alone = not at.middles[0] and {node for node, _, _ in at.rewired()} == {two}
     sentences = (first, "everything else matches" if alone else rest)
     return Difference("structure", what, views[0].name, views[1].name, sentences=sentences, renamed=at.renamed())
 
 
 def _aspect(at: _Parting, one: int, two: int) -> tuple[str, str]:
-    """Return the kind of a difference between two nodes, and a few words on it."""
-    a, b = at.one.view(one), at.two.view(two)
+    """Return the kind of a difference between two nodes, and a short description."""
+    a = at.one.view(one)
+    b = at.two.view(two)
     if a.op.name != b.op.name:
         return "op", f"op {a.op.name} and {b.op.name}"
     if a.op is INPUT:
@@ -303,7 +316,7 @@ def _aspect(at: _Parting, one: int, two: int) -> tuple[str, str]:
 
 
 def _set_otherwise(one: Node, two: Node) -> tuple[str, str] | None:
-    """Return how the settings of two nodes of one op differ; None if they do not."""
+    """Return how the settings of two nodes with the same op differ; None if they do not."""
     if one.op.per_call and own_code(one.op) != own_code(two.op):
         return "code", _other_code(one.op, two.op)
     if not one.op.per_call and one.op.settings != two.op.settings:
@@ -313,14 +326,15 @@ def _set_otherwise(one: Node, two: Node) -> tuple[str, str] | None:
 
 
 def _other_code(one: Op, two: Op) -> str:
-    """Say how two calls of users' code differ."""
+    """Describe how two calls of user code differ."""
     if own_code(one)[0] != own_code(two)[0]:
         return f"{one.title} and {two.title} are your own code and not the same object: what they do is not compared"
     return f"your own code {one.title} is called with other arguments"
 
 
 def _sources(at: _Parting, one: int, two: int) -> tuple[str, str]:
-    sources, op = (at.one.sources[one], at.two.sources[two]), at.one.view(one).op
+    sources = (at.one.sources[one], at.two.sources[two])
+    op = at.one.view(one).op
     if len(sources[0]) != len(sources[1]):
         return "source", f"{len(sources[0])} and {len(sources[1])} wires"
     slot = _common(*sources)
@@ -337,7 +351,7 @@ def _brief(value: Any) -> str:
 
 
 class _Gap(NamedTuple):
-    """The largest difference between two values: where, what there is, and how far apart."""
+    """The largest difference between two values: its index, the two numbers and their distance."""
 
     at: tuple[int, ...]
     values: tuple[Any, Any]
@@ -345,19 +359,21 @@ class _Gap(NamedTuple):
 
 
 class _Numbers(NamedTuple):
-    """How close two numbers must be to be the same."""
+    """The tolerances within which two numbers count as equal."""
 
     rtol: float
     atol: float
 
     def gap(self, one: Any, two: Any) -> _Gap | None:
-        """Return the largest difference that is one; None if the two are the same."""
-        a, b = np.asarray(one), np.asarray(two)
+        """Return the largest difference beyond the tolerances; None if the two are equal."""
+        a = np.asarray(one)
+        b = np.asarray(two)
         if a.shape != b.shape:
             return _Gap((), (one, two), math.inf)
         with np.errstate(all="ignore"):
             wide = np.result_type(a, b, np.float64)
-            a, b = a.astype(wide), b.astype(wide)
+            a = a.astype(wide)
+            b = b.astype(wide)
             same = (a == b) | (np.isnan(a) & np.isnan(b))
             off = np.where(same, 0.0, np.abs(a - b))
             close = same | (np.isfinite(off) & (off <= self.atol + self.rtol * np.abs(b)))
@@ -380,35 +396,38 @@ def _runs(one: Run, two: Run, numbers: _Numbers) -> Difference:
     structure = _structure(*sides)
     if not structure or structure.what in ("inputs", "certificates"):
         pairs = [_Pair(*nodes) for nodes in zip(sides[0].order, sides[1].order, strict=True)]
-        found = replace(_compared(one, two, pairs, pairs, numbers), renamed=structure.renamed)
+        difference = replace(_compared(one, two, pairs, pairs, numbers), renamed=structure.renamed)
         return (
-            replace(found, structure=structure, sentences=structure.sentences + found.sentences) if structure else found
+            replace(difference, structure=structure, sentences=structure.sentences + difference.sentences)
+            if structure
+            else difference
         )
     pairs = _named_by_both(one.circuit, two.circuit)
-    # What merging does to the gradient of an inner node is no difference: only inputs mean the same in both.
+    # Merging nodes changes the gradients of inner nodes: only those of inputs mean the same in both circuits.
     inputs = set(one.circuit.input_indices()), set(two.circuit.input_indices())
     ends = [pair for pair in pairs if pair.one in inputs[0] and pair.two in inputs[1]]
-    found = _compared(one, two, pairs, ends, numbers)
+    difference = _compared(one, two, pairs, ends, numbers)
     first = f"the circuits differ ({structure.sentences[0]}); what both name is compared"
-    return replace(found, sentences=(first, *found.sentences), structure=structure)
+    return replace(difference, sentences=(first, *difference.sentences), structure=structure)
 
 
 def _named_by_both(one: Circuit, two: Circuit) -> list[_Pair]:
-    """Return the nodes that both circuits name, in the first one's order, and their outputs."""
-    found = {(node, other) for node, name in one.columns.names if (other := two.columns.names.find(name)) is not None}
-    found.update(zip(one.columns.outputs.tolist(), two.columns.outputs.tolist(), strict=False))
-    return [_Pair(*pair) for pair in sorted(found)]
+    """Return the nodes that both circuits name, in the order of the first, and their outputs."""
+    named = {(node, other) for node, name in one.columns.names if (other := two.columns.names.find(name)) is not None}
+    named.update(zip(one.columns.outputs.tolist(), two.columns.outputs.tolist(), strict=False))
+    return [_Pair(*pair) for pair in sorted(named)]
 
 
 def _compared(one: Run, two: Run, pairs: Sequence[_Pair], moving: Sequence[_Pair], numbers: _Numbers) -> Difference:
-    """Compare the numbers of two runs: values forward, then the gradients of the moving ones backward."""
+    """Compare the numbers of two runs: values forward, then gradients backward."""
     values = ((pair, numbers.gap(one.values[pair.one], two.values[pair.two])) for pair in pairs)
     gradients = ((pair, numbers.gap(one.gradient(pair.one), two.gradient(pair.two))) for pair in reversed(moving))
     for kind, gaps, count in (("value", values, len(pairs)), ("gradient", gradients, len(moving))):
-        found = [(pair, gap) for pair, gap in gaps if gap is not None]
-        if found:
-            (pair, gap), more = found[0], len(found)
-            rest = f"of {counted(count, 'node')} {more} {'has' if more == 1 else 'have'} other {kind}s"
+        differing = [(pair, gap) for pair, gap in gaps if gap is not None]
+        if differing:
+            pair, gap = differing[0]
+            more = len(differing)
+            rest = f"{more} of {counted(count, 'node')} {'has' if more == 1 else 'have'} different {kind}s"
             return Difference(
                 kind=kind,
                 one=one.circuit.name_of(pair.one),
@@ -423,7 +442,8 @@ def _compared(one: Run, two: Run, pairs: Sequence[_Pair], moving: Sequence[_Pair
 
 
 def _apart(kind: str, run: Run, node: int, gap: _Gap) -> str:
-    back, text = " on the way back" if kind == "gradient" else "", told(run.circuit, node) + where(run.circuit, node)
+    back = " on the way back" if kind == "gradient" else ""
+    text = told(run.circuit, node) + where(run.circuit, node)
     what = f"{kind}s differ first{back} at {text}"
     if not gap.at and any(np.ndim(value) for value in gap.values):
         shapes = [str(np.shape(value)) for value in gap.values]
@@ -433,6 +453,6 @@ def _apart(kind: str, run: Run, node: int, gap: _Gap) -> str:
 
 
 def _digits(one: Any, two: Any) -> str:
-    """Write two numbers, with all their digits if the first few are the same."""
+    """Format two numbers, with all their digits if the first few are the same."""
     texts = number(one), number(two)
     return f"{one!r} and {two!r}" if texts[0] == texts[1] else f"{texts[0]} and {texts[1]}"

@@ -1,8 +1,8 @@
 """Explain: why a gradient is absent, zero, tiny, huge or what it is.
 
-A gradient is a sum over uses of products along wires, so each of these has a place: the wire at which something arrived
-and nothing (or 0) went on (`cuts`, in words `reasons`), the node at which parts cancelled, or the ops whose factors
-multiply up to so little or so much along the path that carries most (`strongest`).
+A gradient is a sum over uses of products along wires, so each case has a location: the wire at which something arrived
+and nothing (or 0) went on, the node at which parts cancelled, or the ops whose factors multiply to so little or so much
+along the strongest path.
 """
 
 from __future__ import annotations
@@ -28,10 +28,14 @@ from wiregrad.ir import Certificate, Place
 from wiregrad.ops.fault import bad
 from wiregrad.ops.flow import Masked
 
-TINY, HUGE = 1e-6, 1e6
-"""Gradients below and above these are worth a word."""
-SHRINKS, GROWS = 1e-4, 1e4
-"""So are those below and above these, if they became so on the way back from the output."""
+TINY = 1e-6
+"""A gradient below this magnitude is called tiny."""
+HUGE = 1e6
+"""A gradient above this magnitude is called huge."""
+SHRINKS = 1e-4
+"""A gradient that the factors of its path made smaller than this is called tiny too."""
+GROWS = 1e4
+"""A gradient that the factors of its path made larger than this is called huge too."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +46,7 @@ class Cause:
     node: str
     place: Place | None
     said: str
-    """A sentence with numbers."""
+    """The explanation, a sentence with numbers."""
 
     def __str__(self) -> str:
         return self.said if self.said.endswith(at(self.place)) else self.said + at(self.place)
@@ -50,13 +54,13 @@ class Cause:
 
 @dataclass(frozen=True, slots=True)
 class Factor:
-    """One step of the path that carries most of a gradient."""
+    """One step of the strongest path of a gradient."""
 
     op: str
     node: str
     place: Place | None
     factor: float
-    """The local derivative; with arrays how much longer the gradient became."""
+    """The local derivative; along arrays the ratio of the norms after and before the step."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -65,18 +69,18 @@ class Explanation(Report):
 
     name: str
     kind: str
-    """`absent`, `zero`, `tiny`, `huge`, `nonfinite`, `cancelling`, `ordinary`; of values `accumulated`, `none` too."""
+    """`absent`, `zero`, `tiny`, `huge`, `nonfinite`, `cancelling`, `ordinary`; for values `accumulated`, `none`."""
     gradient: Any
     causes: tuple[Cause, ...]
-    """What made it so, the most important first; no more of them than are shown."""
+    """The causes that are shown, the most important first."""
     path: tuple[Factor, ...] = ()
-    """The path that carries most of it, from the output to the node."""
+    """The strongest path, from the output to the node."""
     notes: tuple[str, ...] = ()
     more: int = 0
     """How many causes are left out."""
 
     def lines(self) -> Iterator[str]:
-        """Say it in sentences."""
+        """Return the explanation: a headline, then the causes, the path and the notes."""
         yield f"the gradient of {self.name} is {shown(self.gradient)}: {_KINDS[self.kind]}"
         yield from (f"  {cause}" for cause in self.causes)
         if self.more:
@@ -101,7 +105,7 @@ _KINDS = {
 
 
 def explain(run: Run, name: str) -> Explanation:
-    """Say why the gradient of a node is what it is.
+    """Explain why the gradient of a node is what it is.
 
     >>> import wiregrad as wg
     >>> print(explain(wg.circuit("h = relu(x); y = h * w").run(x=-2.0, w=3.0), "x"))
@@ -111,15 +115,15 @@ def explain(run: Run, name: str) -> Explanation:
     node = run.circuit.index(name)
     gradient = run.gradient(node)
     with np.errstate(all="ignore"):
-        found = _answer(run, node, kind_of(gradient))
-        causes = tuple(say() for say in found.causes[:MOST])
-    more = len(found.causes) - len(causes)
-    notes = (*found.notes, *_notes(gradient))
-    return Explanation(name, found.kind, plain(gradient), causes, found.path, notes, more)
+        draft = _answer(run, node, kind_of(gradient))
+        causes = tuple(say() for say in draft.causes[:MOST])
+    more = len(draft.causes) - len(causes)
+    notes = (*draft.notes, *_notes(gradient))
+    return Explanation(name, draft.kind, plain(gradient), causes, draft.path, notes, more)
 
 
 def kind_of(gradient: Any) -> str:
-    """Return what can be said of a gradient by its numbers alone.
+    """Classify a gradient by its numbers alone.
 
     >>> kind_of(0.0), kind_of(np.array([1.0, np.nan])), kind_of(1e-9)
     ('zero', 'nonfinite', 'tiny')
@@ -129,12 +133,14 @@ def kind_of(gradient: Any) -> str:
     size = largest(gradient)
     if not size:
         return "zero" if np.size(gradient) else "ordinary"
-    return "tiny" if size < TINY else "huge" if size > HUGE else "ordinary"
+    if size < TINY:
+        return "tiny"
+    return "huge" if size > HUGE else "ordinary"
 
 
 @dataclass(frozen=True)
 class _Answer:
-    """A kind, and what says the causes once it is known how many are wanted."""
+    """A kind, and functions that write the causes; only those that are shown are called."""
 
     kind: str
     causes: Sequence[Callable[[], Cause]]
@@ -147,10 +153,10 @@ def _answer(run: Run, node: int, kind: str) -> _Answer:
         return _Answer(kind, [partial(_broken, origin) for origin in faults_of(run, node)])
     if not np.size(run.values[node]):
         return _Answer(kind, [])
-    wiring = Wiring(run)
-    if kind == "zero" and node != wiring.root:
-        return _Ended(wiring, node).answer()
-    return _Carried(wiring, node).answer(kind)
+    index = Wiring(run)
+    if kind == "zero" and node != index.root:
+        return _Ended(index, node).answer()
+    return _Carried(index, node).answer(kind)
 
 
 def _broken(origin: Origin) -> Cause:
@@ -158,7 +164,7 @@ def _broken(origin: Origin) -> Cause:
 
 
 def _notes(gradient: Any) -> Iterator[str]:
-    """Say what is worth knowing of the elements of an array."""
+    """Note an empty gradient, or one most of whose elements are 0."""
     array = np.asarray(gradient)
     if not array.size:
         yield "it has no elements"
@@ -166,126 +172,137 @@ def _notes(gradient: Any) -> Iterator[str]:
         yield f"{np.sum(array == 0)} of its {array.size} elements are exactly 0"
 
 
-def _cause(wiring: Wiring, node: int, said: str) -> Cause:
-    return Cause(wiring.rows[node].op.title, wiring.circuit.name_of(node), wiring.place(node), said)
+def _cause(index: Wiring, node: int, sentence: str) -> Cause:
+    return Cause(index.rows[node].op.title, index.circuit.name_of(node), index.place(node), sentence)
 
 
 def _cancels(strongest: Strongest, node: int) -> Cause:
-    """Say which parts of a gradient cancel, and where their paths meet."""
-    wiring, uses = strongest.wiring, strongest.uses(node)
-    circuit = wiring.circuit
-    parts = [f"{shown(wiring.sent(wire))} from {told(circuit, wire[0])}{where(circuit, wire[0])}" for wire in uses[:4]]
+    """Report which parts of a gradient cancel, and where their paths meet."""
+    index = strongest.index
+    uses = strongest.uses(node)
+    circuit = index.circuit
+    parts = [f"{shown(index.sent(wire))} from {told(circuit, wire[0])}{where(circuit, wire[0])}" for wire in uses[:4]]
     more = f" and {len(uses) - 4} more" if len(uses) > 4 else ""
     join = strongest.join(uses[0][0], uses[1][0])
-    said = (
+    sentence = (
         f"what comes back to {circuit.name_of(node)} cancels: {', '.join(parts)}{more} add up to "
-        f"{shown(wiring.run.gradient(node))}; the paths meet in {wiring.rows[join].op.title}"
+        f"{shown(index.run.gradient(node))}; the paths meet in {index.rows[join].op.title}"
     )
-    return _cause(wiring, join, said)
+    return _cause(index, join, sentence)
 
 
 class _Ended:
     """Explains a gradient that is 0 everywhere."""
 
-    def __init__(self, wiring: Wiring, node: int) -> None:
-        self.wiring, self.circuit, self.node = wiring, wiring.circuit, node
-        self.strongest, self.active = Strongest(wiring), wiring.circuit.active()
+    def __init__(self, index: Wiring, node: int) -> None:
+        self.index = index
+        self.circuit = index.circuit
+        self.node = node
+        self.strongest = Strongest(index)
+        self.active = index.circuit.active()
 
     def answer(self) -> _Answer:
-        """Say at which wires it ended."""
+        """Report the wires at which the gradient ended."""
         if not self.active[self.node]:
             return _Answer("absent", [self._still])
-        search = find_cuts(self.wiring, self.node)
+        search = find_cuts(self.index, self.node)
         causes = self._cuts(search.cuts)
         causes += self._left(search.passed, steered=not causes)
         return _Answer(self._kind({cut.kind for cut in search.cuts}), causes or self._unused())
 
     def _kind(self, cuts: set[str]) -> str:
-        flow = self.wiring.run.flows[self.node]
+        flow = self.index.run.flows[self.node]
         absent = flow is None or (type(flow) is Masked and not np.any(flow.mask))
         if cuts == {"cancelling"}:
             return "cancelling"
         return "absent" if absent and (not cuts or "absent" in cuts) else "zero"
 
     def _still(self) -> Cause:
-        """Say that a node is one to which no gradient is ever sent."""
-        what, name = what_it_is(self.circuit.type_of(self.node).dtype), self.wiring.operand(self.node)
-        said = f"{name} is {what}: only real and complex numbers have gradients"
+        """Report that no gradient is ever sent to this node."""
+        what = what_it_is(self.circuit.type_of(self.node).dtype)
+        name = self.index.operand(self.node)
+        sentence = f"{name} is {what}: only real and complex numbers have gradients"
         if not what:
-            said = f"no input moves {name}: gradients flow only to inputs and to what is computed from them"
-        return _cause(self.wiring, self.node, said)
+            sentence = f"no input moves {name}: gradients flow only to inputs and to what is computed from them"
+        return _cause(self.index, self.node, sentence)
 
     def _cuts(self, cuts: Iterable[Cut]) -> list[Callable[[], Cause]]:
-        """Return the cuts, those of one op at one line together: a loop makes many nodes of one line."""
+        """Group the cuts by op and line: a loop makes many nodes of one line."""
         alike: dict[Any, list[Cut]] = {}
         for cut in cuts:
-            place = None if cut.slot is None else self.wiring.place(cut.node)
-            key = cut.node if place is None else (self.wiring.rows[cut.node].op.title, place, cut.kind)
+            place = None if cut.slot is None else self.index.place(cut.node)
+            key = cut.node if place is None else (self.index.rows[cut.node].op.title, place, cut.kind)
             alike.setdefault(key, []).append(cut)
-        return [partial(self._cut, found) for found in alike.values()]
+        return [partial(self._cut, group) for group in alike.values()]
 
     def _cut(self, alike: Sequence[Cut]) -> Cause:
-        first, others = alike[0], len({cut.node for cut in alike}) - 1
+        first = alike[0]
+        others = len({cut.node for cut in alike}) - 1
         if first.slot is None:
             return _cancels(self.strongest, first.node)
         more = f"; {others} more like it at this line" if others else ""
-        return _cause(self.wiring, first.node, reason(self.wiring, self.active, first) + more)
+        return _cause(self.index, first.node, reason(self.index, self.active, first) + more)
 
     def _left(self, passed: Container[int], *, steered: bool) -> list[Callable[[], Cause]]:
-        """Return where values that depend on the node left the recording as plain numbers."""
-        found = [k for k in self.circuit.certificates if k.node in passed]
-        wanted = [k for k in found if steered or not isinstance(k.outcome, bool)]
-        return [partial(self._escaped, certificate) for certificate in _by_line(wanted)]
+        """Report where values that depend on the node left the recording as plain numbers."""
+        escaped = [k for k in self.circuit.certificates if k.node in passed]
+        relevant = [k for k in escaped if steered or not isinstance(k.outcome, bool)]
+        return [partial(self._escaped, certificate) for certificate in _by_line(relevant)]
 
     def _escaped(self, certificate: Certificate) -> Cause:
         node = certificate.node
-        op, name = self.wiring.rows[node].op.title, self.circuit.name_of(node)
-        said = f"{name} ({op}) only steered Python: it came out {certificate.outcome}"
+        op = self.index.rows[node].op.title
+        name = self.circuit.name_of(node)
+        sentence = f"{name} ({op}) only steered Python: it came out {certificate.outcome}"
         if not isinstance(certificate.outcome, bool):
-            said = (
+            sentence = (
                 f"{name} ({op}) left the recording as a plain number (.item(), .data, an index or text): what was "
                 f"computed from it has no gradient; if that is meant, write wg.stop_gradient"
             )
-        return Cause(op, name, certificate.place or self.wiring.place(node), said)
+        return Cause(op, name, certificate.place or self.index.place(node), sentence)
 
     def _unused(self) -> list[Callable[[], Cause]]:
-        """Say that nothing reads a node; a branch that was not taken may be why."""
-        what = f"the {self.wiring.rows[self.node].op.title} {self.circuit.name_of(self.node)}"
-        said = f"no wire leads from {what} to the output: it is not used in what is computed"
+        """Report that the output does not depend on the node; a branch that was not taken may be why."""
+        what = f"the {self.index.rows[self.node].op.title} {self.circuit.name_of(self.node)}"
+        sentence = f"no wire leads from {what} to the output: it is not used in what is computed"
         steered = [k for k in self.circuit.certificates if isinstance(k.outcome, bool)]
-        fact = partial(_cause, self.wiring, self.node, said)
+        fact = partial(_cause, self.index, self.node, sentence)
         return [fact, *(partial(self._branch, certificate) for certificate in _by_line(steered))]
 
     def _branch(self, certificate: Certificate) -> Cause:
-        op, name = self.wiring.rows[certificate.node].op.title, self.circuit.name_of(certificate.node)
-        said = f"perhaps it is used in a branch that was not taken: {op} came out {certificate.outcome}"
-        return Cause(op, name, certificate.place, said)
+        op = self.index.rows[certificate.node].op.title
+        name = self.circuit.name_of(certificate.node)
+        sentence = f"perhaps it is used in a branch that was not taken: {op} came out {certificate.outcome}"
+        return Cause(op, name, certificate.place, sentence)
 
 
 def _by_line(certificates: Iterable[Certificate]) -> Iterable[Certificate]:
-    """Return the first of the certificates of each line: a loop steers many times."""
-    found: dict[Place | int, Certificate] = {}
+    """Return the first certificate of each line: a loop steers many times."""
+    first_by_line: dict[Place | int, Certificate] = {}
     for certificate in certificates:
-        found.setdefault(certificate.place or certificate.node, certificate)
-    return found.values()
+        first_by_line.setdefault(certificate.place or certificate.node, certificate)
+    return first_by_line.values()
 
 
 class _Carried:
-    """Explains a gradient that is not 0 by the path that carries most of it."""
+    """Explains a nonzero gradient by its strongest path."""
 
-    def __init__(self, wiring: Wiring, node: int) -> None:
-        self.wiring, self.node, self.strongest = wiring, node, Strongest(wiring)
+    def __init__(self, index: Wiring, node: int) -> None:
+        self.index = index
+        self.node = node
+        self.strongest = Strongest(index)
         self.wires = self.strongest.path(node)
         self.factors = tuple(self._factor(wire) for wire in self.wires)
 
     def _factor(self, wire: Wire) -> Factor:
         node = wire[0]
-        op, name = self.wiring.rows[node].op.title, self.wiring.circuit.name_of(node)
-        return Factor(op, name, self.wiring.place(node), self.strongest.factor(wire))
+        op = self.index.rows[node].op.title
+        name = self.index.circuit.name_of(node)
+        return Factor(op, name, self.index.place(node), self.strongest.factor(wire))
 
     def answer(self, kind: str) -> _Answer:
-        """Say which factors made it so small or large, or which parts cancel."""
-        size = largest(self.wiring.run.gradient(self.node))
+        """Report the factors that made the gradient small or large, or the parts that cancel."""
+        size = largest(self.index.run.gradient(self.node))
         nodes = self.strongest.cancelling([self.node, *(wire[0] for wire in reversed(self.wires))])
         cancelling = [partial(_cancels, self.strongest, node) for node in nodes]
         notes: tuple[str, ...] = ()
@@ -293,23 +310,26 @@ class _Carried:
             kind = self._on_the_way(size)
             notes = () if kind == "ordinary" else (self._change(size),)
         ranked = [] if kind == "ordinary" else self._ranked(grows=kind == "huge")
-        carried = largest(self.wiring.sent(self.wires[-1])) if self.wires else 0.0
+        carried = largest(self.index.sent(self.wires[-1])) if self.wires else 0.0
         if cancelling and (kind == "ordinary" or (kind == "tiny" and carried > size * CANCELS)):
             return _Answer("cancelling", [*cancelling, *ranked], self.factors)
         return _Answer(kind, [*ranked, *cancelling], self.factors, notes)
 
     def _on_the_way(self, size: float) -> str:
-        """Return what the factors of the path made of a gradient whose size alone says nothing."""
+        """Classify a gradient of ordinary size by the factors of its path."""
         product = math.prod(abs(step.factor) for step in self.factors)
-        shrinks, grows = product < SHRINKS and size < SHRINKS, product > GROWS and size > GROWS
-        return "tiny" if shrinks else "huge" if grows else "ordinary"
+        shrinks = product < SHRINKS and size < SHRINKS
+        grows = product > GROWS and size > GROWS
+        if shrinks:
+            return "tiny"
+        return "huge" if grows else "ordinary"
 
     def _change(self, size: float) -> str:
-        start = largest(self.wiring.run.gradient(self.wiring.root))
+        start = largest(self.index.run.gradient(self.index.root))
         return f"what starts as {number(start)} at the output arrives as {number(size)}"
 
     def _ranked(self, *, grows: bool) -> list[Callable[[], Cause]]:
-        """Return the ops whose factors do most, those of one line taken together."""
+        """Return the ops with the strongest factors, those of one line taken together."""
         totals: dict[Any, float] = {}
         members: dict[Any, list[int]] = {}
         for k, step in enumerate(self.factors):
@@ -322,14 +342,16 @@ class _Carried:
         return [partial(self._multiplied, members[key]) for key in strong]
 
     def _multiplied(self, members: Sequence[int]) -> Cause:
-        """Say what the factors of one op at one line come to."""
+        """Report the product of the factors of one op at one line."""
         most = max(members, key=lambda k: abs(math.log(abs(self.factors[k].factor) or 5e-324)))
-        step, wire = self.factors[most], self.wires[most]
-        why = why_small(self.wiring, wire, step.factor)
-        spot, factor = self.wiring.given(wire[0], [wire[1]]), number(step.factor)
-        said = f"{step.op} multiplies by {factor} at {spot}" + (f": {why}" if why else "")
+        step = self.factors[most]
+        wire = self.wires[most]
+        why = why_small(self.index, wire, step.factor)
+        spot = self.index.given(wire[0], [wire[1]])
+        factor = number(step.factor)
+        sentence = f"{step.op} multiplies by {factor} at {spot}" + (f": {why}" if why else "")
         if len(members) > 1:
             total = number(math.prod(self.factors[k].factor for k in members))
             most_at = f"most at {spot}: {factor}" + (f", {why}" if why else "")
-            said = f"{step.op} multiplies {len(members)} times, by {total} in all, {most_at}"
-        return Cause(step.op, step.node, step.place, said)
+            sentence = f"{step.op} multiplies {len(members)} times, by {total} in all, {most_at}"
+        return Cause(step.op, step.node, step.place, sentence)

@@ -1,9 +1,9 @@
 """Faults in a run: which ops made something non-finite of finite numbers, and which values and gradients they spoil.
 
-Two walks, forward over the values and backward over the gradients. What is non-finite at a node is the op's own doing
-(a fault) or handed on, and then the node inherits the faults of what it was made from: of a router only of the input
-it chose, of a product that was sent back those of the upstream gradient if that was spoiled, else those of the values.
-Sets of faults are the bits of whole numbers.
+The search walks the run twice, forward over the values and backward over the gradients. What is non-finite at a node
+is either the op's own fault or inherited from what the node was computed from: from a router only by the input it
+chose, from a product that was sent back by the upstream gradient if that was spoiled, else by the values. A set of
+faults is an integer with one bit per fault.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from wiregrad.ops.fault import Fault, backward_fault, bad, forward_fault, is_nan
 from wiregrad.ops.flow import Masked, settle
 
 SEPARATE = 256
-"""So many faults are kept apart; further ones are counted with those of the same op at the same line."""
+"""Maximum number of separate faults; further ones are counted with those of the same op at the same line."""
 
 State = tuple[int, bool]
-"""A node, and whether its gradient is meant and not its value."""
+"""A node, and whether its gradient is spoiled (True) or its value (False)."""
 
 
 @dataclass(frozen=True)
 class Found:
-    """A fault and the node it happened at; none for what was given, and for gradients that only add up to too much."""
+    """A fault and its node; the fault is None for non-finite inputs, and for gradients whose sum overflows."""
 
     node: int
     phase: str
@@ -39,24 +39,25 @@ class Found:
 
 
 class Search:
-    """Walks a run twice and remembers which faults spoil what."""
+    """Walks a run twice and records which values and gradients each fault spoils."""
 
     def __init__(self, run: Run) -> None:
-        self.run, self.circuit = run, run.circuit
+        self.run = run
+        self.circuit = run.circuit
         self.outputs = run.circuit.columns.outputs.tolist()
-        self.found: list[Found] = []
-        self.times: list[int] = []
-        """How often each fault was found."""
+        self.faults: list[Found] = []
+        self.counts: list[int] = []
+        """How often each fault occurred."""
         self.values: dict[int, int] = {}
-        """Which faults each non-finite value comes from."""
+        """The faults behind each non-finite value."""
         self.grads: dict[int, int] = {}
-        """Which faults each non-finite gradient comes from."""
-        self.given = 0
-        """The infinities that were written as constants (a mask is filled with -inf): the last to be suspected."""
+        """The faults behind each non-finite gradient."""
+        self.written = 0
+        """The infinities that were written as constants (as in a mask of -inf): the last to be blamed."""
         self.made = 0
-        """The faults of ops, as against what was given."""
+        """The faults of ops, as opposed to non-finite inputs and constants."""
         self.nans: dict[int, int] = {}
-        """By bit of a fault, the first node whose value it made NaN."""
+        """For each fault, the first node whose value it turned into NaN."""
         self._known: dict[tuple[str, Any, str], int] = {}
         with np.errstate(all="ignore"):
             self._forward()
@@ -79,26 +80,27 @@ class Search:
                 inherited |= self.values[source]
         inherited = self._suspects(inherited)
         fault = forward_fault(row.op, xs, y) if row.sources else None
-        if fault is None and inherited and not inherited & ~self.given:
-            # An infinity that was written is meant; what makes NaN of it is not.
+        if fault is None and inherited and not inherited & ~self.written:
+            # An infinity written as a constant is intended; an op that turns it into NaN is not.
             fault = forward_fault(row.op, xs, y, only_nan=True)
             inherited = 0 if fault is not None else inherited
         return inherited | self._note(row, "forward", fault) if fault is not None or not inherited else inherited
 
     def _turned(self, node: int) -> None:
-        """Keep which faults made a value NaN that were none themselves, unless they did so before."""
+        """Record the node at which an infinity became NaN, if it is the first for its fault."""
         for bit in bits(self.values[node]):
-            if self.found[bit].node != node:
+            if self.faults[bit].node != node:
                 self.nans.setdefault(bit, node)
 
     def _backward(self) -> None:
-        starts, several = self.circuit.columns.starts.tolist(), self._several()
+        starts = self.circuit.columns.starts.tolist()
+        several = self._several()
         for row in self.circuit.rows(backward=True):
             flow = self.run.flows[row.node]
             if flow is None:
                 continue
             if row.node not in self.grads and not several and is_spoiled(flow):
-                # Finite gradients that came back from several readers add up to more than there are numbers for.
+                # The sum of finite gradients from several readers overflows.
                 self.grads[row.node] = self._note(row, "backward", None)
             for slot, source in enumerate(row.sources):
                 sent = self.run.sent[starts[row.node] + slot]
@@ -106,40 +108,43 @@ class Search:
                     self.grads[source] = self.grads.get(source, 0) | self._of_sent(row, slot, flow, sent)
 
     def _several(self) -> bool:
-        """Return whether the run goes back from more than one number, so that a sum of gradients means little."""
+        """Return whether the backward pass starts from several numbers, so that a sum of gradients means little."""
         return len(self.outputs) > 1 or bool(self.circuit.type_of(self.outputs[0]).shape)
 
     def _of_sent(self, row: Row, slot: int, flow: Any, sent: Any) -> int:
         """Return the faults behind something non-finite that a node sent back."""
-        xs, y = [self.run.values[source] for source in row.sources], self.run.values[row.node]
+        xs = [self.run.values[source] for source in row.sources]
+        y = self.run.values[row.node]
         fault = backward_fault(row.op, slot, flow, xs, y, row.mode, sent)
         if fault is not None:
             return self._note(row, "backward", fault) | self.grads.get(row.node, 0)
-        upstream, of_values, spoiled = self.grads.get(row.node, 0), 0, bad(settle(sent))
+        upstream = self.grads.get(row.node, 0)
+        of_values = 0
+        spoiled = bad(settle(sent))
         for node, x in zip((*row.sources, row.node), (*xs, y), strict=True):
             if node in self.values and (not row.op.by_element or _any(bad(x) & spoiled)):
                 of_values |= self.values[node]
         if upstream and not (row.op.by_element and _any(spoiled & ~bad(settle(flow)))):
-            # What arrived was spoiled already: an infinity that was given is not behind that, one that was made may be.
+            # What arrived was spoiled already: only an infinity that an op made may be behind it.
             of_values &= self.made
         return self._suspects(upstream | of_values) or self._note(row, "backward", None)
 
     def _suspects(self, faults: int) -> int:
-        """Return faults without the infinities that were written, unless there are no others."""
-        return faults & ~self.given or faults
+        """Return the faults without the infinities written as constants, unless there are no others."""
+        return faults & ~self.written or faults
 
     def _note(self, row: Row, phase: str, fault: Fault | None) -> int:
-        """Keep a fault; returns its bit."""
+        """Record a fault; returns its bit."""
         key = row.op.title, Node(self.circuit, row.node).place, phase
-        bit = self._known.get(key) if len(self.found) >= SEPARATE else None
+        bit = self._known.get(key) if len(self.faults) >= SEPARATE else None
         if bit is None:
-            bit = self._known[key] = len(self.found)
-            self.found.append(Found(row.node, phase, fault))
-            self.times.append(0)
+            bit = self._known[key] = len(self.faults)
+            self.faults.append(Found(row.node, phase, fault))
+            self.counts.append(0)
             self.made |= (fault is not None) << bit
             if row.op is CONSTANT and not np.any(is_nan(self.run.values[row.node])):
-                self.given |= 1 << bit
-        self.times[bit] += 1
+                self.written |= 1 << bit
+        self.counts[bit] += 1
         return 1 << bit
 
     def spoiled(self, bit: int) -> list[State]:
@@ -149,25 +154,26 @@ class Search:
 
     def chain(self, bit: int, goals: Sequence[State]) -> list[State]:
         """Return how a fault spread, step by step, to a gradient among the goals, or else to an output."""
-        found = self.found[bit]
-        start = (found.node, found.phase == "backward")
-        if found.phase == "backward" and found.fault is not None:
-            start = (self.circuit.sources_of(found.node)[found.fault.slot], True)
-        wanted = {goal for goal in goals if goal[1]} or set(goals)
-        came, front = {start: start}, deque([start])
-        while front and front[0] not in wanted:
+        located = self.faults[bit]
+        start = (located.node, located.phase == "backward")
+        if located.phase == "backward" and located.fault is not None:
+            start = (self.circuit.sources_of(located.node)[located.fault.slot], True)
+        targets = {goal for goal in goals if goal[1]} or set(goals)
+        predecessors = {start: start}
+        front = deque([start])
+        while front and front[0] not in targets:
             state = front.popleft()
             for following in self._spread(bit, *state):
-                if following not in came:
-                    came[following] = state
+                if following not in predecessors:
+                    predecessors[following] = state
                     front.append(following)
         steps = [front[0] if front else start]
-        while came[steps[-1]] != steps[-1]:
-            steps.append(came[steps[-1]])
+        while predecessors[steps[-1]] != steps[-1]:
+            steps.append(predecessors[steps[-1]])
         return steps[::-1]
 
     def _spread(self, bit: int, node: int, back: bool) -> Iterator[State]:
-        """Return what a fault spoils next, from a value or gradient that it spoiled."""
+        """Return the values and gradients that a fault spoils directly after a spoiled one."""
         starts = self.circuit.columns.starts
         senders = [node] if back else [*(reader for reader, _ in self.run.readers_of(node)), node]
         for sender in senders:
@@ -181,7 +187,7 @@ class Search:
 
 
 def bits(faults: int) -> Iterator[int]:
-    """Return the numbers of the bits that are set.
+    """Return the positions of the bits that are set.
 
     >>> list(bits(0b1010))
     [1, 3]
@@ -193,7 +199,7 @@ def bits(faults: int) -> Iterator[int]:
 
 
 def is_spoiled(flow: Any) -> bool:
-    """Return whether a value, or what is present of a flow, is not finite everywhere.
+    """Return whether a value, or the present part of a flow, has a non-finite element.
 
     >>> is_spoiled(np.float64(np.inf)), is_spoiled(Masked(np.array([False]), np.array([np.nan])))
     (True, False)
@@ -204,13 +210,13 @@ def is_spoiled(flow: Any) -> bool:
     return _any(bad(settle(flow)))
 
 
-def _any(found: Any) -> bool:
-    # Most are single numbers, for which NumPy takes its time.
-    return bool(found) if type(found) is np.bool_ else bool(found.any())
+def _any(flags: Any) -> bool:
+    # Most are single numbers, for which `any` is slow.
+    return bool(flags) if type(flags) is np.bool_ else bool(flags.any())
 
 
 def _hands_on(row: Row, slot: int, xs: Sequence[Any], y: Any) -> bool:
-    """Return whether a non-finite input shows in the output; a router shows only the one it chose."""
+    """Return whether a non-finite input reaches the output; a router passes on only the input it chose."""
     if row.op.pattern is not Pattern.ROUTE or not isinstance(row.op, Elementwise):
         return True
     local = row.op.local(slot, xs, y, row.mode)

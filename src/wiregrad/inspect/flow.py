@@ -1,9 +1,9 @@
-"""How the gradient fares on its way back: layer by layer, from the output to the inputs.
+"""The size of the gradient layer by layer, from the output back to the inputs.
 
-A layer is a group of the circuit; nodes without a group, and all nodes of a circuit that has no groups to compare, are
-taken by their distance from the output. Sizes are per number (root mean square), so that layers of different width
-compare. An absent gradient counts as a zero in the size, and is counted apart. The gradient of an input that several
-layers read comes from all of them: such inputs are shown apart, and are not compared.
+A layer is a group of the circuit. Nodes without a group, and all nodes of a circuit with fewer than two groups, are
+layered by their distance from the output. Sizes are root mean squares, so that layers of different width can be
+compared. An absent gradient counts as a zero in the size and is also counted separately. The gradient of an input that
+several layers read comes from all of them: such inputs are shown separately and not compared.
 """
 
 from __future__ import annotations
@@ -41,20 +41,24 @@ from wiregrad.ops.array import Linear
 from wiregrad.ops.functions import FUNCTIONS
 
 MOST_LAYERS = 24
+"""Maximum number of layers that the default depth of groups gives."""
 MOST_STRETCHES = 12
+"""Maximum number of layers made by distance from the output."""
 MOST_ROWS = 32
-"""How many layers a table or a chart shows."""
+"""Maximum number of layers in a table or chart."""
 MOST_SAID = 6
-"""How many findings of a kind are said."""
+"""Maximum number of findings of each kind that are shown."""
 NAME = 32
-"""How many columns of a layer's name are shown."""
+"""Maximum width of a layer's name, in columns."""
 EIGHTHS = ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")
+"""Bars of 0 to 7 eighths of a character."""
 BY = ("group", "rank", "input")
+"""What layers can be made of."""
 
 
 @dataclass(frozen=True, repr=False)
 class Flow(Report):
-    """The gradient of a run, layer by layer from the output back; printing it says where it vanishes or explodes."""
+    """The gradient of a run, layer by layer from the output back, and where it vanishes or explodes."""
 
     layers: tuple[Layer, ...]
     findings: tuple[Finding, ...]
@@ -66,29 +70,29 @@ class Flow(Report):
         raise InputError(f"the flow has no layer called {shown(name)}; it has {', '.join(x.name for x in self.layers)}")
 
     def lines(self) -> Iterator[str]:
-        """Return a table of the layers, then what stands out."""
+        """Return a table of the layers, then the findings."""
         yield f"gradient flow through {counted(len(self.layers), 'layer')}, from the output back; sizes are per number"
-        told = worth_showing(self.layers)
-        names = distinct([printable(layer.name) for layer in told], NAME)
+        visible = worth_showing(self.layers)
+        names = distinct([printable(layer.name) for layer in visible], NAME)
         width = max([5, *map(cells, names)])
         yield f"  {'layer':{width}}  {'numbers':>9}  {'rms':>8}  {'smallest':>8}  {'largest':>8}  zeros absent"
-        lengths = _lengths([layer.rms for layer in told])
-        for name, layer, length in zip(names, told, lengths, strict=True):
+        lengths = _lengths([layer.rms for layer in visible])
+        for name, layer, length in zip(names, visible, lengths, strict=True):
             yield f"  {name}{' ' * (width - cells(name))}  {_row(layer)}  {length}".rstrip()
-        yield from _left_out(self.layers, told)
+        yield from _left_out(self.layers, visible)
         yield from _not_compared(self.layers)
         yield from _said(self.findings)
 
     def to_svg(self, *, theme: str = "auto") -> str:
         """Return the flow as a bar chart on a log scale; `theme` is light, dark or auto."""
-        told = worth_showing(self.layers)
+        visible = worth_showing(self.layers)
         return bars(
-            [_bar(layer) for layer in told],
+            [_bar(layer) for layer in visible],
             title="Gradient flow, from the output (top) back to the inputs",
             description=str(self),
             axis="gradient, rms",
             other="values, rms",
-            notes=[*_left_out(self.layers, told), *_not_compared(self.layers), *_said(self.findings)],
+            notes=[*_left_out(self.layers, visible), *_not_compared(self.layers), *_said(self.findings)],
             theme=theme,
         )
 
@@ -99,36 +103,36 @@ class Flow(Report):
 def flow(run: Run, *, by: str = "group", depth: int | None = None) -> Flow:
     """Measure the gradient of a run layer by layer, from the output back.
 
-    Layers are groups cut to `depth` names (by default as deep as tells most of them apart), ranks, or inputs.
+    Layers are groups cut to `depth` names (by default the depth that separates most of them), ranks, or inputs.
 
     >>> import wiregrad as wg
-    >>> found = flow(wg.circuit("a = tanh(9 * x); b = tanh(9 * a); y = tanh(9 * b)").run(x=1))
-    >>> found.findings[0].kind, found.findings[0].layer
+    >>> answer = flow(wg.circuit("a = tanh(9 * x); b = tanh(9 * a); y = tanh(9 * b)").run(x=1))
+    >>> answer.findings[0].kind, answer.findings[0].layer
     ('vanishes', 't1')
     """
     if by not in BY:
-        raise InputError(f"layers go by {', '.join(BY)}; got {shown(by)}")
+        raise InputError(f"by must be one of {', '.join(BY)}; got {shown(by)}")
     if depth is not None and (type(depth) is not int or depth < 1):
-        raise InputError(f"depth is how many names of a group's path count, from 1; got {shown(depth)}")
+        raise InputError(f"depth must be a positive integer, the names of a group's path to use; got {shown(depth)}")
     ranks = ranks_of(run.circuit)
     nodes = [node for node in moving(run) if ranks[node] >= 0]
     split = {"group": _by_group, "rank": _by_rank, "input": _by_input}[by](run.circuit, nodes, ranks, depth)
     order = sorted(split, key=lambda name: (name in split.apart, np.mean([ranks[node] for node in split[name]])))
-    found = tuple(_layer(run, name, split, ranks) for name in order)
+    layers = tuple(_layer(run, name, split, ranks) for name in order)
     idle = [run.circuit.name_of(node) for node in run.circuit.input_indices() if ranks[node] < 0]
-    own = [layer for layer in found if not layer.shared]
+    own = [layer for layer in layers if not layer.shared]
     compared = [*_compared(run, split, own, ranks)]
-    odd = [*findings(found)]
-    # Where a gradient is missing or spoilt, that the others are of one size is no comfort.
+    odd = [*findings(layers)]
+    # "Steady" would be misleading beside a missing or non-finite gradient.
     going = [x for x in trend(compared, all_of=len(compared) == len(own)) if not odd or x.kind != "steady"]
-    return Flow(found, (*odd, *going, *unused(idle)))
+    return Flow(layers, (*odd, *going, *unused(idle)))
 
 
 def _compared(run: Run, split: Split, layers: Sequence[Layer], ranks: Sequence[int]) -> Iterator[Layer]:
-    """Walk the layers whose sizes can be compared: from the first that has a name, without the output itself.
+    """Return the layers whose sizes can be compared: from the first named one on, without the output itself.
 
-    The output's own gradient is 1 and stands for nothing that was computed; what lies between it and the layers is the
-    loss, whose scale is a matter of taste.
+    The output's own gradient is always 1, and the nodes between the output and the first layer are the loss, whose
+    scale is arbitrary.
     """
     root = run.circuit.root()
     named = [layer.name not in split.loose for layer in layers]
@@ -142,7 +146,7 @@ def _compared(run: Run, split: Split, layers: Sequence[Layer], ranks: Sequence[i
 
 
 def ranks_of(circuit: Circuit) -> list[int]:
-    """Return how far each node stands from the output, in nodes along the longest way; -1 if it does not feed it.
+    """Return the distance of each node from the output, along the longest path; -1 if the output does not depend on it.
 
     >>> import wiregrad as wg
     >>> ranks_of(wg.circuit("x * x + x"))
@@ -161,16 +165,17 @@ def ranks_of(circuit: Circuit) -> list[int]:
 class Split(dict[str, list[int]]):
     """The nodes of each layer by its name.
 
-    `loose` are the layers that hold what is in no group, `apart` those of inputs that several layers read.
+    `loose` are the layers of nodes without a group, `apart` those of inputs that several layers read.
     """
 
     def __init__(self, layers: Mapping[str, list[int]], loose: Iterable[str] = (), apart: Iterable[str] = ()) -> None:
         super().__init__(layers)
-        self.loose, self.apart = frozenset(loose), frozenset(apart)
+        self.loose = frozenset(loose)
+        self.apart = frozenset(apart)
 
 
 def _with_shared_apart(circuit: Circuit, layers: Mapping[str, list[int]], loose: Iterable[str] = ()) -> Split:
-    """Take the inputs that several layers read out of them, into a layer of their own."""
+    """Move the inputs that several layers read into a layer of their own."""
     shared = _shared(circuit, layers)
     if not shared:
         return Split(layers, loose)
@@ -184,23 +189,24 @@ def _with_shared_apart(circuit: Circuit, layers: Mapping[str, list[int]], loose:
 
 
 def _shared(circuit: Circuit, layers: Mapping[str, Iterable[int]]) -> list[int]:
-    """Return the inputs that are read in more than one layer, and parts and other shapes of inputs that are."""
+    """Return the inputs that more than one layer reads, and slices and reshaped forms of inputs that are."""
     places = {node: name for name, nodes in layers.items() for node in nodes}
-    readers, found = circuit.readers(), set[int]()
+    readers = circuit.readers()
+    shared = set[int]()
     for node in reversed(_forms_of_inputs(circuit, places)):
         by = [reader for reader, _ in readers[node] if reader in places]
-        # What is read only to make a shared node is shared like it.
-        if len({places[reader] for reader in by}) > 1 or (by and found.issuperset(by)):
-            found.add(node)
-    return sorted(found)
+        # A node that only shared nodes read is shared too.
+        if len({places[reader] for reader in by}) > 1 or (by and shared.issuperset(by)):
+            shared.add(node)
+    return sorted(shared)
 
 
 def _forms_of_inputs(circuit: Circuit, places: Mapping[int, str]) -> list[int]:
-    """Return the inputs and what only picks from one or lays it out otherwise, such as a slice or a transpose."""
+    """Return the inputs and the nodes that only rearrange one, such as a slice or a transpose."""
     forms: dict[int, None] = {}
     for row in circuit.rows():
-        moved = isinstance(row.op, Linear) and len(row.sources) == 1 and row.sources[0] in forms
-        if row.node in places and (row.op is INPUT or moved):
+        rearranges = isinstance(row.op, Linear) and len(row.sources) == 1 and row.sources[0] in forms
+        if row.node in places and (row.op is INPUT or rearranges):
             forms[row.node] = None
     return list(forms)
 
@@ -216,7 +222,7 @@ def _by_group(circuit: Circuit, nodes: Sequence[int], ranks: Sequence[int], dept
         else:
             loose.append(node)
     if len(named) < 2:
-        # One group around everything says nothing about depth.
+        # A single group gives no layers to compare.
         return _by_rank(circuit, nodes, ranks, None)
     apart = [(_stretch_name(members, ranks), members) for members in _stretches(loose, ranks, len(named) + 1)]
     beside = {name for name, _ in apart if name not in named}
@@ -226,19 +232,19 @@ def _by_group(circuit: Circuit, nodes: Sequence[int], ranks: Sequence[int], dept
 
 
 def _paths(circuit: Circuit, nodes: Iterable[int]) -> dict[int, tuple[str, ...]]:
-    """Return the groups around each node; an input without any belongs where it is first read."""
+    """Return the group path of each node; an input without a group belongs to its first reader."""
     readers = circuit.readers()
-    found = {}
+    paths = {}
     for node in nodes:
         view = Node(circuit, node)
         if not view.group and view.op is INPUT and readers[node]:
             view = Node(circuit, readers[node][0][0])
-        found[node] = tuple(view.group.split("/")) if view.group else ()
-    return _own_paths(found)
+        paths[node] = tuple(view.group.split("/")) if view.group else ()
+    return _own_paths(paths)
 
 
 def _own_paths(paths: dict[int, tuple[str, ...]]) -> dict[int, tuple[str, ...]]:
-    """Leave out the NumPy functions that nodes are a part of: they are innermost, and no group is inside them."""
+    """Drop the innermost group of each path if it is a NumPy function."""
     around = {path[:k] for path in set(paths.values()) for k in range(len(path))}
     inner = {path for path in set(paths.values()) if path and path not in around and path[-1] in _function_names()}
     return {node: path[:-1] if path in inner else path for node, path in paths.items()}
@@ -260,30 +266,31 @@ def _by_rank(circuit: Circuit, nodes: Sequence[int], ranks: Sequence[int], _dept
 
 
 def _ranked(circuit: Circuit, nodes: Sequence[int], ranks: Sequence[int]) -> dict[str, list[int]]:
-    found = {}
+    layers = {}
     for members in _stretches(nodes, ranks, MOST_STRETCHES):
         alone = len(members) == 1 and not is_automatic(circuit.name_of(members[0]))
-        found[circuit.name_of(members[0]) if alone else _stretch_name(members, ranks)] = members
-    return found
+        layers[circuit.name_of(members[0]) if alone else _stretch_name(members, ranks)] = members
+    return layers
 
 
 def _by_input(circuit: Circuit, nodes: Sequence[int], ranks: Sequence[int], _depth: int | None) -> Split:
-    found = {circuit.name_of(node): [node] for node in nodes if Node(circuit, node).op is INPUT}
+    layers = {circuit.name_of(node): [node] for node in nodes if Node(circuit, node).op is INPUT}
     shared = map(circuit.name_of, _shared(circuit, _ranked(circuit, nodes, ranks)))
-    return Split(found, apart=found.keys() & set(shared))
+    return Split(layers, apart=layers.keys() & set(shared))
 
 
 def _stretches(nodes: Sequence[int], ranks: Sequence[int], most: int) -> list[list[int]]:
-    """Cut nodes into at most so many stretches of equal distance from the output."""
+    """Cut nodes into at most `most` stretches of equal length by their distance from the output."""
     width = -(-(max(ranks, default=0) + 1) // most)
-    found: dict[int, list[int]] = defaultdict(list)
+    stretches: dict[int, list[int]] = defaultdict(list)
     for node in nodes:
-        found[ranks[node] // width].append(node)
-    return list(found.values())
+        stretches[ranks[node] // width].append(node)
+    return list(stretches.values())
 
 
 def _stretch_name(nodes: Sequence[int], ranks: Sequence[int]) -> str:
-    first, last = min(ranks[node] for node in nodes), max(ranks[node] for node in nodes)
+    first = min(ranks[node] for node in nodes)
+    last = max(ranks[node] for node in nodes)
     return f"depth {first}" if first == last else f"depth {first}-{last}"
 
 
@@ -311,7 +318,7 @@ def _smallest(part: Present) -> float:
 
 
 def worth_showing(layers: Sequence[Layer]) -> list[Layer]:
-    """Return the layers to show: all of them, or of very many the odd, the largest and the smallest, in their order."""
+    """Return the layers to show: all, or if there are too many the broken, the largest and the smallest, in order."""
     if len(layers) <= MOST_ROWS:
         return list(layers)
     each = MOST_ROWS // 4
@@ -322,9 +329,9 @@ def worth_showing(layers: Sequence[Layer]) -> list[Layer]:
     return [layers[k] for k in sorted(chosen)]
 
 
-def _left_out(layers: Sequence[Layer], told: Sequence[Layer]) -> Iterator[str]:
-    """Say what is not shown of some layers."""
-    shown_names = {layer.name for layer in told}
+def _left_out(layers: Sequence[Layer], visible: Sequence[Layer]) -> Iterator[str]:
+    """Summarize the layers that are not shown."""
+    shown_names = {layer.name for layer in visible}
     rest = [layer for layer in layers if layer.name not in shown_names]
     if not rest:
         return
@@ -338,16 +345,16 @@ def _left_out(layers: Sequence[Layer], told: Sequence[Layer]) -> Iterator[str]:
 
 
 def _not_compared(layers: Sequence[Layer]) -> Iterator[str]:
-    """Say which layers are of inputs that are read at several distances."""
+    """Name the layers of inputs that several layers read."""
     shared = [layer.name for layer in layers if layer.shared]
     if shared:
         yield f"not compared, because several layers read the same input: {listed(shared)}"
 
 
-def _said(found: Sequence[Finding]) -> Iterator[str]:
-    """Say what was found; of very many things of one kind the first."""
+def _said(all_findings: Sequence[Finding]) -> Iterator[str]:
+    """Return the findings, at most a few of each kind, and the counts of the rest."""
     seen: dict[str, int] = {}
-    for finding in found:
+    for finding in all_findings:
         seen[finding.kind] = seen.get(finding.kind, 0) + 1
         if seen[finding.kind] <= MOST_SAID:
             yield str(finding)
@@ -367,10 +374,11 @@ def _size(number: float) -> str:
 
 
 def _lengths(sizes: Sequence[float], width: int = 16) -> list[str]:
-    """Return bars of blocks on a log scale, the largest size the full width."""
+    """Return bars of block characters on a log scale; the largest size has the full width."""
     logs = [math.log10(x) if x > 0 else math.nan for x in sizes]
-    told = [x for x in logs if not math.isnan(x)]
-    low, high = min(told, default=0.0), max(told, default=0.0)
+    finite = [x for x in logs if not math.isnan(x)]
+    low = min(finite, default=0.0)
+    high = max(finite, default=0.0)
     room = max(high - low, 1.0)
     return [
         "" if math.isnan(x) else block_bar(1 / width + (1 - 1 / width) * (x - high + room) / room, width) for x in logs

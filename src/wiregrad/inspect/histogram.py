@@ -1,7 +1,7 @@
-"""How gradients or values are spread: counts by sign and power of ten.
+"""The distribution of gradients or values: counts by sign and power of ten.
 
-Gradients range over many powers of ten and both signs, so the bins are signed decades; zeros, absent gradients, NaN and
-infinities have bins of their own and never hide in another. A complex number counts as its two parts.
+Gradients range over many powers of ten and both signs, so the bins are signed decades. Zeros, absent gradients, NaN and
+infinities have bins of their own. A complex number counts as its two parts.
 """
 
 from __future__ import annotations
@@ -22,17 +22,19 @@ from wiregrad.inspect.report import Report
 from wiregrad.inspect.summary import gradients_of, moving, reals, values_of
 
 MOST_BINS = 10
-"""How many bins each sign has at most; above that a bin is several powers of ten wide."""
+"""Maximum number of bins per sign; beyond that a bin spans several powers of ten."""
 LOWEST = -323
+"""The exponent of the smallest power of ten in the range of float64."""
 LARGEST = float(np.finfo(np.float64).max)
 EDGES = np.array([float(f"1e{power}") for power in range(LOWEST, 309)])
-"""Every power of ten that a float can have."""
+"""Every power of ten in the range of float64."""
 OF = {"grad": "gradients", "value": "values"}
+"""What a histogram can count, with the word for it in the title."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bin:
-    """How many numbers have a magnitude from `low` to below `high`, on the side of the sign."""
+    """The number of values of one sign with a magnitude of at least `low` and below `high`."""
 
     sign: int
     low: float
@@ -47,13 +49,13 @@ class Bin:
 
 @dataclass(frozen=True, repr=False)
 class Histogram(Report):
-    """How many numbers fall into each signed power of ten; printing it draws the bars."""
+    """The count of numbers in each signed power of ten; printing it draws bars."""
 
     title: str
     bins: tuple[Bin, ...]
-    """From the most negative to the most positive; zero stands between."""
+    """From the most negative to the most positive, without zero."""
     width: int
-    """How many powers of ten a bin spans."""
+    """Number of powers of ten that a bin spans."""
     zeros: int
     absent: int
     nans: int
@@ -61,14 +63,15 @@ class Histogram(Report):
 
     @property
     def size(self) -> int:
-        """How many numbers were counted, absent ones too."""
+        """The count of all numbers, including absent ones."""
         return sum(row.count for row in self.bins) + self.zeros + self.absent + self.nans + self.infs
 
     def lines(self) -> Iterator[str]:
         """Return one line for each bin, with a bar and the count."""
         yield f"{self.title}: {counted(self.size, 'number')}"
         rows = [*self._rows()]
-        width, most = max(len(label) for label, _ in rows), max(count for _, count in rows) or 1
+        width = max(len(label) for label, _ in rows)
+        most = max(count for _, count in rows) or 1
         for label, count in rows:
             bar = block_bar(max(count / most, 0.004 * (count > 0)), 32)
             yield f"  {label:>{width}} │{bar}{' ' * bool(bar)}{count:,}"
@@ -90,12 +93,12 @@ class Histogram(Report):
 
     def to_svg(self, *, theme: str = "auto") -> str:
         """Return the histogram as columns; `theme` is light, dark or auto."""
-        found = [Column(_edge(row), row.count, -1) for row in self.bins if row.sign < 0]
-        found.append(Column("0", self.zeros))
-        found += [Column(_edge(row), row.count, 1) for row in self.bins if row.sign > 0]
-        found += [Column(label, count, spoilt=label != "absent") for label, count in self._apart()]
+        bars = [Column(_edge(row), row.count, -1) for row in self.bins if row.sign < 0]
+        bars.append(Column("0", self.zeros))
+        bars += [Column(_edge(row), row.count, 1) for row in self.bins if row.sign > 0]
+        bars += [Column(label, count, spoilt=label != "absent") for label, count in self._apart()]
         return columns(
-            found,
+            bars,
             title=f"{self.title}: {counted(self.size, 'number')}",
             description=str(self),
             axis=f"bins of {counted(self.width, 'decade')}, named by the end nearer to zero",
@@ -123,7 +126,7 @@ def histogram(run: Run, name: str | None = None, *, of: str = "grad") -> Histogr
       +10 to +1e2 │██████████▋ 1
     """
     if of not in OF:
-        raise InputError(f"a histogram is of {' or '.join(OF)}; got {shown(of)}")
+        raise InputError(f"of must be {' or '.join(OF)}; got {shown(of)}")
     nodes = moving(run) if name is None else [run.circuit.index(name)]
     parts = [*(gradients_of(run, nodes) if of == "grad" else values_of(run, nodes))]
     whose = "all nodes" if name is None else name
@@ -148,16 +151,16 @@ def _counted(title: str, arrays: Iterable[NDArray[np.generic]], absent: int) -> 
 
 
 def _powers(numbers: NDArray[np.float64]) -> Iterator[tuple[int, int]]:
-    """Count the positive ones of some numbers by their power of ten."""
+    """Count the positive numbers by their power of ten."""
     positive = numbers[numbers > 0]
-    # By comparison, not by logarithm: a power of ten itself must never fall into the bin below.
-    found = np.searchsorted(EDGES, positive, side="right") - 1 + LOWEST
-    powers, counts = np.unique(found, return_counts=True)
+    # By comparison, not by logarithm: an exact power of ten must not fall into the bin below.
+    exponents = np.searchsorted(EDGES, positive, side="right") - 1 + LOWEST
+    powers, counts = np.unique(exponents, return_counts=True)
     return zip(powers.tolist(), counts.tolist(), strict=True)
 
 
 def _bins(decades: dict[tuple[int, int], int], width: int) -> Iterator[Bin]:
-    """Lay the counts out in bins of equal width, from the most negative to the most positive."""
+    """Arrange the counts in bins of equal width, from the most negative to the most positive."""
     powers = [power for _, power in decades]
     starts = range(min(powers, default=0), max(powers, default=-1) + 1, width)
     for sign, order in ((-1, reversed(starts)), (1, starts)):
@@ -168,5 +171,5 @@ def _bins(decades: dict[tuple[int, int], int], width: int) -> Iterator[Bin]:
 
 
 def _power(exponent: int) -> float:
-    # 1e-330 reads as 0 and 1e309 as infinite, which are no edges; the smallest and the largest number are.
+    # 1e-330 reads as 0 and 1e309 as infinity; the smallest and the largest float are used as edges instead.
     return min(max(float(f"1e{exponent}"), 5e-324), LARGEST)

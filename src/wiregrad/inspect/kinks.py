@@ -1,13 +1,14 @@
-"""Which nodes of a run sit on a kink or near one, which slope they took there, and what others would give.
+"""Which nodes of a run are on or near a kink, which slope they used there, and what other conventions would give.
 
-A node is near a kink if a small move of its inputs would reach it: by `within`, times the size of an input where that
-is above 1. How far the kink's condition moves with the inputs is measured, so its own scale does not matter. Inputs
-that no input of the circuit moves stand still, and those that are one wire move together: `maximum(x, x)` is smooth.
-Ops that pick among the elements of an array are near a tie if the next element is as near to the one they picked.
+A node is near a kink if a small move of its inputs would reach it: a move of `within`, times the magnitude of the input
+where that is above 1. How far the kink's condition moves with the inputs is measured, so the scale of the condition
+does not matter. Only inputs that depend on an input of the circuit move, and inputs that are the same wire move
+together: `maximum(x, x)` is smooth. Ops that pick among the elements of an array are near a tie if the next element is
+that close to the picked one.
 
-Kinks are known op by op. A function made of several ops shows the step of the op that chooses: `np.sort` and
-`np.median` their order, `np.linalg.norm` at 0 a comparison. Nothing is said of equal eigenvalues and singular values,
-nor of powers at 0.
+Kinks are known per op. A function made of several ops shows the step of the op that chooses: `np.sort` and `np.median`
+their order, `np.linalg.norm` at 0 a comparison. Equal eigenvalues and singular values, and powers at 0, are not
+detected.
 """
 
 from __future__ import annotations
@@ -34,22 +35,23 @@ from wiregrad.passes.convention import at_nodes
 from wiregrad.passes.sweep import Silent
 
 SHARED = "elements tie"
-"""What the kink of an op that picks among the elements of an array is called; equal ones share its gradient."""
+"""Description of the kink of an op that picks among the elements of an array; tied elements share the gradient."""
 MOST = 20
-"""So many nodes are told in a line of their own."""
+"""Maximum number of nodes that get a line of their own."""
 PROBE = 1e-6
-"""How far inputs are moved to see whether a kink's condition moves at all."""
+"""How far inputs are moved to test whether a kink's condition moves at all."""
 
 
 @dataclass(frozen=True)
 class KinkPoint:
     """A node on a kink or near it.
 
-    `on` elements lie exactly on the kink, `near` on or near it, out of `size`; `index` is the nearest one (the first,
-    if several are) and () for a number. `distance` is the size of the kink's condition there. `convention` is the one
-    the node uses and `slopes` are, by convention, the local slopes at that element of each input that moves: None
-    where nothing is sent. An op that picks among elements has no conventions: ties share. A `jump` is a step of the
-    value itself, which no slope sees; if other nodes choose by it (`chooses`), they may have a kink there.
+    `on` elements are exactly on the kink, `near` on or near it, out of `size`. `index` is the nearest element (the
+    first of several) and () for a number. `distance` is the magnitude of the kink's condition there. `convention` is
+    the one that the node uses. `slopes` holds, by convention, the local slope at that element for each input that
+    moves; None where nothing is sent. An op that picks among elements has no conventions: ties share the gradient. A
+    `jump` is a step of the value itself, which no slope shows; nodes that choose by it (`chooses`) may have a kink
+    there.
     """
 
     node: str
@@ -94,10 +96,10 @@ class KinkPoint:
 
 @dataclass(frozen=True, repr=False)
 class Kinks(Report):
-    """The nodes of a run on or near a kink, and apart from them those on or near a step of their value.
+    """The nodes of a run on or near a kink, and separately those on or near a step of their value.
 
-    `alternatives` has, for each convention that a node on a kink does not use, the gradients of the inputs if all such
-    nodes used it; empty if no node is on a kink.
+    `alternatives` holds, for each convention that some node on a kink does not use, the gradients of the inputs if all
+    such nodes used it; empty if no node is on a kink.
     """
 
     within: float
@@ -107,7 +109,7 @@ class Kinks(Report):
     alternatives: Mapping[str, Mapping[str, Any]]
 
     def lines(self) -> Iterator[str]:
-        """Return how many there are, a line for each, and what other conventions would give."""
+        """Return the counts, a line for each node, and what other conventions would give."""
         if not self.points and not self.jumps:
             yield f"no node is on a kink, or within {number(self.within)} of one"
             return
@@ -119,8 +121,8 @@ class Kinks(Report):
         for name, grads in self.alternatives.items():
             changed = {key: grad for key, grad in grads.items() if not _same(grad, self.grads[key])}
             texts = [f"{key} {number(self.grads[key])} -> {number(grad)}" for key, grad in changed.items()]
-            told = f"gradients would be {listed(texts, MOST)}" if texts else "no gradient would change"
-            yield f"by {name} {told}"
+            change = f"gradients would be {listed(texts, MOST)}" if texts else "no gradient would change"
+            yield f"by {name} {change}"
 
 
 def kinks(run: Run, within: float = 1e-6) -> Kinks:
@@ -135,11 +137,11 @@ def kinks(run: Run, within: float = 1e-6) -> Kinks:
     """
     reach = as_float(within)
     if reach is None or not 0.0 <= reach < np.inf:
-        raise InputError(f"within is how far a kink may be: a finite number from 0; got {shown(within)}")
+        raise InputError(f"within must be a finite number of at least 0; got {shown(within)}")
     with np.errstate(all="ignore"):
-        found = sorted(_points(run, float(reach)), key=lambda item: (not item[1].on, item[1].distance, item[0]))
-        alternatives = _alternatives(run, found)
-    points = [point for _, point in found]
+        items = sorted(_points(run, float(reach)), key=lambda item: (not item[1].on, item[1].distance, item[0]))
+        alternatives = _alternatives(run, items)
+    points = [point for _, point in items]
     return Kinks(
         within=float(reach),
         points=tuple(point for point in points if not point.jump),
@@ -150,21 +152,21 @@ def kinks(run: Run, within: float = 1e-6) -> Kinks:
 
 
 _Item = tuple[int, KinkPoint]
-"""A point, behind the index of its node."""
+"""The index of a node, and its point."""
 
 
 class _Kind(NamedTuple):
-    """What nodes have in common that can be looked at together."""
+    """The properties that nodes must share to be examined in one batch."""
 
     op: Elementwise
     mode: int
     moving: tuple[int, ...]
     same: tuple[int, ...]
-    """For each input the first one that is the same wire."""
+    """For each input, the first input that is the same wire."""
 
 
 class _Batch(NamedTuple):
-    """Nodes of a kind with their numbers: those of one node that carries an array, or one for each of several nodes."""
+    """Nodes of one kind with their numbers: the elements of one array node, or one number for each of several nodes."""
 
     kind: _Kind
     nodes: Sequence[int]
@@ -174,7 +176,7 @@ class _Batch(NamedTuple):
     """Whether the numbers are the elements of one node."""
 
     def spots(self, near: Any, distance: Any) -> list[tuple[int, ...]]:
-        """Return the index of the nearest number of each node that is near."""
+        """Return the index of the nearest number of each node that is near a kink."""
         if self.alone:
             return [_nearest(near, distance)] if np.any(near) else []
         return [(k,) for k in np.flatnonzero(near).tolist()]
@@ -185,12 +187,13 @@ class _Batch(NamedTuple):
 
 
 def _nearest(near: Any, distance: Any) -> tuple[int, ...]:
-    found = np.unravel_index(np.argmin(np.where(near, distance, np.inf)), distance.shape)
-    return tuple(int(k) for k in found)
+    index = np.unravel_index(np.argmin(np.where(near, distance, np.inf)), distance.shape)
+    return tuple(int(k) for k in index)
 
 
 def _points(run: Run, within: float) -> Iterator[_Item]:
-    active, origins = run.circuit.active(), run.circuit.origins().tolist()
+    active = run.circuit.active()
+    origins = run.circuit.origins().tolist()
     scalars: dict[Any, list[int]] = {}
     for row in run.circuit.rows():
         moving = tuple([slot for slot, source in enumerate(row.sources) if active[source]])
@@ -210,16 +213,17 @@ def _points(run: Run, within: float) -> Iterator[_Item]:
 
 
 def _stacked(run: Run, kind: _Kind, nodes: Sequence[int]) -> _Batch:
-    """Return nodes that carry numbers with all their numbers in arrays, so that each op is asked once."""
+    """Stack the numbers of scalar nodes in arrays, so that each op is evaluated once."""
     sources = [run.circuit.sources_of(node) for node in nodes]
     xs = [np.array([run.values[wires[slot]] for wires in sources]) for slot in range(len(kind.op.inputs))]
     return _Batch(kind, nodes, xs, np.array([run.values[node] for node in nodes]), False)
 
 
 def _on_kinks(run: Run, batch: _Batch, within: float) -> Iterator[_Item]:
-    kind, xs = batch.kind, batch.xs
+    kind = batch.kind
+    xs = batch.xs
     taken = np.zeros(np.shape(batch.y), bool)
-    # The last kink of a record overrules those before it: where three inputs meet, two of them do as well.
+    # A later kink of the record takes precedence: where three inputs meet, two of them do as well.
     for kink in reversed(kind.op.kinks):
         distance = np.abs(_condition(kink, xs))
         there = np.where(_is_smooth(kink, kind, xs), np.inf, distance)
@@ -236,9 +240,10 @@ def _on_kinks(run: Run, batch: _Batch, within: float) -> Iterator[_Item]:
 def _on_ties(run: Run, row: Row, within: float) -> Iterator[_Item]:
     assert isinstance(row.op, ArrayOp)
     assert row.op.gap is not None
-    x, y = run.values[row.sources[0]], run.values[row.node]
+    x = run.values[row.sources[0]]
+    y = run.values[row.node]
     distance = np.asarray(row.op.gap(x, y, **row.op.options))
-    # What was picked sets the scale; an index has none.
+    # The picked value sets the scale; an index has none.
     scale = 1.0 if row.op.pattern is Pattern.BLOCK else np.maximum(1.0, np.abs(y))
     on = distance == 0.0
     near = on | (np.isfinite(distance) & (distance <= within * scale))
@@ -248,7 +253,7 @@ def _on_ties(run: Run, row: Row, within: float) -> Iterator[_Item]:
 
 
 def _moved(kind: _Kind, xs: Sequence[Any], by: float) -> Iterator[list[Any]]:
-    """Return the inputs with each wire that moves a little further, on all inputs that read it."""
+    """Return the inputs with one wire moved a little, on all inputs that read it, for each wire that moves."""
     for wire in sorted({kind.same[slot] for slot in kind.moving}):
         yield [
             x + by * np.maximum(1.0, np.abs(x)) if first == wire else x for x, first in zip(xs, kind.same, strict=True)
@@ -256,25 +261,25 @@ def _moved(kind: _Kind, xs: Sequence[Any], by: float) -> Iterator[list[Any]]:
 
 
 def _reach(kink: Kink, kind: _Kind, xs: Sequence[Any], within: float) -> Any:
-    """Return how far a kink's condition moves when each of the wires that can makes a small move."""
+    """Return how far a kink's condition moves when each wire that can makes a small move."""
     here = _condition(kink, xs)
     return sum([np.abs(_condition(kink, moved) - here) for moved in _moved(kind, xs, within)], 0.0)
 
 
 def _is_smooth(kink: Kink, kind: _Kind, xs: Sequence[Any]) -> Any:
-    """Return where a kink's condition holds whatever moves, because inputs that meet on it are one wire."""
+    """Return where a kink's condition never changes, because the inputs that meet on it are the same wire."""
     if len(set(kind.same)) == len(kind.same):
         return np.False_
     return _reach(kink, kind, xs, PROBE) == 0.0
 
 
 def _condition(kink: Kink, xs: Sequence[Any]) -> Any:
-    # A number where the input that decides is a condition, which cannot be subtracted.
+    # As a float, because booleans cannot be subtracted.
     return 1.0 * np.asarray(kink.at(*xs))
 
 
 class _Spread(NamedTuple):
-    """How many numbers of a node are on a kink or near it, and where the nearest is."""
+    """How many numbers of a node are on or near a kink, and the nearest one."""
 
     on: int
     near: int
@@ -284,14 +289,14 @@ class _Spread(NamedTuple):
 
     @classmethod
     def of(cls, on: Any, near: Any, distance: Any, spot: tuple[int, ...], *, alone: bool) -> _Spread:
-        """Return the count for one node: of all numbers if they are its elements, else of the one that is its own."""
+        """Count for one node: all numbers if they are its elements, else only its own."""
         if alone:
             return cls(int(np.sum(on)), int(np.sum(near)), np.size(distance), float(distance[spot]), spot)
         return cls(int(on[spot]), 1, 1, float(distance[spot]), ())
 
 
 def _point(run: Run, node: int, kink: Kink | None, spread: _Spread, slopes: _Slopes) -> KinkPoint:
-    """Return a node's place on or near a kink; None stands for a tie of elements."""
+    """Describe a node on or near a kink; a kink of None stands for a tie of elements."""
     view = Node(run.circuit, node)
     jump = view.op.pattern is Pattern.BLOCK if kink is None else kink.jump
     return KinkPoint(
@@ -313,7 +318,7 @@ def _point(run: Run, node: int, kink: Kink | None, spread: _Spread, slopes: _Slo
 
 
 def _chooses(run: Run, node: int) -> bool:
-    """Return whether a gradient flows through nodes that read a condition or an index."""
+    """Return whether differentiable nodes read this condition or index."""
     types = run.circuit.type_of
     return not types(node).differentiable and any(types(k).differentiable for k, _ in run.readers_of(node))
 
@@ -322,12 +327,13 @@ _Slopes = Mapping[str, Mapping[str, float | None]]
 
 
 def _slopes_at(batch: _Batch, kink: Kink, spots: Sequence[tuple[int, ...]]) -> list[_Slopes]:
-    """Return the local slopes of some of the numbers, by each convention."""
+    """Return the local slopes at some of the numbers, by convention."""
     if kink.jump or not spots:
         return [{} for _ in spots]
     op, mode, moving, _ = batch.kind
     index = tuple(np.array(spots).T)
-    xs, y = [x[index] for x in batch.xs], batch.y[index]
+    xs = [x[index] for x in batch.xs]
+    y = batch.y[index]
     columns = {
         convention.label: {
             op.input_name(slot): _column(op.local(slot, xs, y, switched(mode, convention)), len(spots))
@@ -342,7 +348,7 @@ def _slopes_at(batch: _Batch, kink: Kink, spots: Sequence[tuple[int, ...]]) -> l
 
 
 def _column(slope: Any, count: int) -> list[Any]:
-    """Return slopes one by one, None where they are blocked."""
+    """Return the slopes as a list, with None where they are blocked."""
     if slope is None:
         return [None] * count
     there = np.broadcast_to(slope.mask if type(slope) is Masked else np.True_, count)
@@ -351,7 +357,7 @@ def _column(slope: Any, count: int) -> list[Any]:
 
 
 def _alternatives(run: Run, items: Sequence[_Item]) -> Mapping[str, Mapping[str, Any]]:
-    """Return the gradients by the conventions that nodes on a kink do not use."""
+    """Return the gradients under the conventions that nodes on a kink do not use."""
     chosen = {node: point.convention for node, point in items if point.on and not point.jump and point.convention}
     others = [convention for convention in Convention if set(chosen.values()) - {convention.label}]
     return {convention.label: _grads(run, convention, list(chosen)) for convention in others}

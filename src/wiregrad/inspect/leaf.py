@@ -1,4 +1,4 @@
-"""Explain a value of define-by-run code: whether it has a gradient at all, and how many backward passes made it."""
+"""Explain the gradient of a `wg.Value`: whether it has one, and how many backward passes added to it."""
 
 from __future__ import annotations
 
@@ -21,48 +21,54 @@ def explain_value(value: Value) -> Explanation:
       2 backward passes added to it without it being cleared: set w.grad = None before backward() (...:1)
     """
     if not isinstance(value, Value):
-        raise OperandError(f"wg.explain takes a value; got {shown(value)}: of a run ask run.explain(name){user_line()}")
+        raise OperandError(
+            f"wg.explain takes a value; got {shown(value)}: for a run call run.explain(name){user_line()}"
+        )
     name = value.name or "this value"
     if value.grad is None:
         return Explanation(name, "none", None, (_missing(value, name),))
     gradient = value.grad.data if isinstance(value.grad, Value) else value.grad
-    kind, causes = kind_of(gradient), tuple(_passes(value, name))
-    # That it adds up does not explain a gradient that is 0, or no number at all.
+    kind = kind_of(gradient)
+    causes = tuple(_passes(value, name))
+    # Accumulation does not explain a gradient that is 0 or not finite.
     adds = len(notes_of(value).passes) > 1 and kind not in ("zero", "nonfinite")
-    told = "accumulated" if adds else kind
-    return Explanation(name, told, gradient, causes, notes=tuple(_advice(value, kind)))
+    kind_shown = "accumulated" if adds else kind
+    return Explanation(name, kind_shown, gradient, causes, notes=tuple(_advice(value, kind)))
 
 
 def _missing(value: Value, name: str) -> Cause:
     if is_constant(value):
         return _cause(name, "it is a constant (detach, stop_gradient or no_grad): nothing flows back to it", None)
-    said = (
+    sentence = (
         "no backward() has passed it: call backward() on something that was computed from it; what was computed from "
         "v.item(), v.data, v.detach() or inside wg.no_grad() has left the recording and leads back to nothing"
     )
-    return _cause(name, said, None)
+    return _cause(name, sentence, None)
 
 
 def _passes(value: Value, name: str) -> Iterator[Cause]:
-    """Say how many backward passes added to a leaf, if it was not just one."""
-    called, passes = value.name or "v", notes_of(value).passes
+    """Report how many backward passes added to a leaf, unless it was exactly one."""
+    called = value.name or "v"
+    passes = notes_of(value).passes
     if value._tape is not None or len(passes) == 1:
         return
     if not passes:
         yield _cause(name, f"{called}.grad was set by hand, and no backward() has added to it since", None)
         return
     count = f"at least {PASSES}" if len(passes) == PASSES else str(len(passes))
-    said = f"{count} backward passes added to it without it being cleared: set {called}.grad = None before backward()"
-    yield _cause(name, said, passes[1])
+    sentence = (
+        f"{count} backward passes added to it without it being cleared: set {called}.grad = None before backward()"
+    )
+    yield _cause(name, sentence, passes[1])
 
 
 def _advice(value: Value, kind: str) -> Iterator[str]:
-    """Say who knows why a gradient is so unusual: a value keeps no more than the sum of what arrived."""
+    """Suggest `run.explain` for an unusual gradient: a value keeps only the sum of what arrived."""
     if kind != "ordinary" and (value._tape is not None or notes_of(value).passes):
         named = "" if value.name else ", after giving it a name (v.name = 'v')"
         whose = f"wg.run(loss).explain({value.name or 'v'!r})"
         yield f"{whose} says why, of the loss that backward() was called on{named}"
 
 
-def _cause(name: str, said: str, place: Place | None) -> Cause:
-    return Cause("backward", name, place, said)
+def _cause(name: str, sentence: str, place: Place | None) -> Cause:
+    return Cause("backward", name, place, sentence)

@@ -1,8 +1,8 @@
 """Which ways a gradient came: the contributions of the paths from a node to the output, largest first.
 
-The search stands in `wiregrad.inspect.ways`. Paths are counted in whole numbers of any size. Along arrays a local
-derivative is a linear map. There each node keeps the k largest flows by norm: the contributions shown are exact, but a
-flow that was dropped early might have grown later, so that they need not be the k largest.
+Paths are counted exactly, in integers of any size. Along arrays a local derivative is a linear map, and each node keeps
+the k flows of largest norm: the contributions shown are exact, but a flow that was dropped early might have grown
+later, so they need not be the k largest.
 """
 
 from __future__ import annotations
@@ -25,22 +25,21 @@ from wiregrad.ir import Node, Place
 from wiregrad.ir.names import is_automatic
 
 CANCELS = 100.0
-"""From this ratio of magnitudes to sum on, the sentences say that paths nearly cancel."""
+"""Paths are said to nearly cancel if their magnitudes add up to more than this many times the gradient."""
 LOST = 0.01
-"""A gradient this much of the magnitudes away from what the paths add up to has under- or overflowed on its way."""
+"""A gradient further from the sum of its paths than this share of their magnitudes has under- or overflowed."""
 MOST = 8
-"""So many factors and names of one path are written out; a longer path is cut in the middle."""
+"""Maximum number of factors and names shown of one path; a longer path is shortened in the middle."""
 WRITTEN = 10**45
-"""Counts up to this one are written out in full."""
+"""Counts below this are written in full."""
 
 
 @dataclass(frozen=True)
 class Path:
     """One path from a node to the output, splitters left out.
 
-    `wires` are its wires as (reader, slot), `inputs` the readers' names for them, `locals` one factor for each. Along
-    arrays a factor says how much the norm of what flowed back grew on that wire, and `magnitude` is the norm of the
-    contribution.
+    `wires` are its wires as (reader, slot), `inputs` the names of these inputs, `locals` one factor for each wire.
+    Along arrays a factor is the growth of the norm on that wire, and `magnitude` is the norm of the contribution.
     """
 
     contribution: Any
@@ -56,11 +55,11 @@ class Path:
         return self.text()
 
     def text(self, marked: Collection[int] = ()) -> str:
-        """Write the path, with the inputs by which some of its wires enter their readers."""
+        """Format the path; the wires in `marked` are shown with the name of the input they enter."""
         value = f"|{number(self.magnitude)}|" if np.ndim(self.contribution) else number(self.contribution)
         # The output's own gradient is the last factor, so that there is one for each name.
         factors = " x ".join(_cut([number(factor) for factor in (*self.locals, 1.0)]))
-        # A node that nobody named says what it does.
+        # A node without a name of its own is shown with its op.
         pairs = zip(self.nodes, self.ops, strict=True)
         names = [f"{op} {name}" if is_automatic(name) else name for name, op in pairs]
         for k in marked:
@@ -72,14 +71,13 @@ class Path:
 class Paths(Report):
     """The paths from a node to the output: how many, what they add up to, how much they cancel, and the largest.
 
-    `count` counts all paths of wires, `live` those without a blocked wire. `magnitude` is the sum of the magnitudes of
-    all contributions, `cancellation` that sum over the magnitude of `total` (inf where `total` is 0 and they are not,
-    NaN where they are not finite). `added` is what the contributions add up to: `total`, unless the sweep under- or
-    overflowed on its way, as the search does not. `rest` is `added` less the paths that are shown.
+    `count` is the number of all paths of wires, `live` the number of those without a blocked wire. `magnitude` is the
+    sum of the magnitudes of all contributions, `cancellation` that sum divided by the magnitude of `total` (inf where
+    only `total` is 0, NaN where they are not finite). `added` is the sum of the contributions: equal to `total` unless
+    the backward pass under- or overflowed, which the search does not. `rest` is `added` minus the paths that are shown.
 
-    `exact` is false along arrays. Magnitudes are norms there, and unless all paths are shown `magnitude` is
-    `estimated`: each wire is taken to stretch every flow as much as it stretched the whole gradient, whatever its
-    direction.
+    `exact` is false along arrays. Magnitudes are norms there, and `magnitude` is `estimated` unless all paths are
+    shown: the estimate assumes that a wire stretches every flow as much as it stretched the whole gradient.
     """
 
     node: str
@@ -95,10 +93,10 @@ class Paths(Report):
     added: Any
     estimated: bool
     moves: bool
-    """Whether an input moves the node; else nothing is sent back to it."""
+    """Whether the node depends on an input; if not, no gradient is sent back to it."""
 
     def lines(self) -> Iterator[str]:
-        """Return the count, the gradient, what cancels, and a line for each path."""
+        """Return the count and the gradient, what cancels, and a line for each path."""
         yield self._headline()
         if self.live:
             yield from self._lost()
@@ -121,8 +119,8 @@ class Paths(Report):
 
     def _lost(self) -> Iterator[str]:
         if not np.array_equal(self.added, self.total, equal_nan=True):
-            way = "under" if np.all(np.isfinite(self.total)) else "over"
-            yield f"the sweep {way}flowed: the paths add up to {number(self.added)}"
+            prefix = "under" if np.all(np.isfinite(self.total)) else "over"
+            yield f"the sweep {prefix}flowed: the paths add up to {number(self.added)}"
 
     def _cancels(self) -> Iterator[str]:
         sums = f"magnitudes add up to {'about ' if self.estimated else ''}{number(self.magnitude)}"
@@ -140,7 +138,7 @@ class Paths(Report):
 
 
 def paths(run: Run, name: str, k: int = 10) -> Paths:
-    """Return what the paths from a node to the output contribute to its gradient, the k largest of them one by one.
+    """Return what the paths from a node to the output contribute to its gradient, with the k largest listed.
 
     >>> import wiregrad as wg
     >>> paths(wg.circuit("e = a + b; f = e * c").run(a=2, b=-3, c=10), "a")
@@ -148,44 +146,46 @@ def paths(run: Run, name: str, k: int = 10) -> Paths:
       10 = 1 x 10 x 1   a -> e -> f
     """
     most = _checked(k)
-    way = Way(run, run.circuit.index(name))
+    region = Way(run, run.circuit.index(name))
     with np.errstate(all="ignore"):
-        search = Numbers(way) if way.is_scalar() else Arrays(way)
-        found = [_path(way, search, link, flow) for link, flow in search.largest(most)]
-        total, live = run.gradient(way.target), way.count(way.is_live)
-        sums = _summed(search, found, live, total)
-        rest = sums.added - sum([path.contribution for path in found], 0.0)
+        search = Numbers(region) if region.is_scalar() else Arrays(region)
+        largest = [_path(region, search, link, flow) for link, flow in search.largest(most)]
+        total = run.gradient(region.target)
+        live = region.count(region.is_live)
+        sums = _summed(search, largest, live, total)
+        rest = sums.added - sum([path.contribution for path in largest], 0.0)
     return Paths(
-        node=run.circuit.name_of(way.target),
+        node=run.circuit.name_of(region.target),
         output=run.circuit.name_of(run.circuit.root()),
         total=plain(total),
-        count=way.count(lambda row, slot: True),
+        count=region.count(lambda row, slot: True),
         live=live,
         magnitude=sums.magnitude,
         cancellation=sums.cancellation,
-        paths=tuple(found),
+        paths=tuple(largest),
         rest=plain(rest),
         exact=isinstance(search, Numbers),
         added=plain(sums.added),
         estimated=sums.estimated,
-        moves=bool(run.circuit.active()[way.target]),
+        moves=bool(run.circuit.active()[region.target]),
     )
 
 
 def _checked(k: Any) -> int:
-    """Return a number of paths as the whole number it is."""
+    """Check the number of paths to show and return it as an int."""
     try:
-        found = -1 if isinstance(k, bool | np.bool_) else operator.index(k)
+        count = -1 if isinstance(k, bool | np.bool_) else operator.index(k)
     except TypeError:
-        found = -1
-    if found < 0:
-        raise InputError(f"k says how many paths to show, a whole number from 0; got {shown(k)}")
-    return found
+        count = -1
+    if count < 0:
+        raise InputError(f"k must be a non-negative integer, how many paths to show; got {shown(k)}")
+    return count
 
 
-def _path(way: Way, search: Search, link: Link, flow: Any) -> Path:
-    circuit, first = way.run.circuit, Node(way.run.circuit, way.target)
-    steps = [step for step in link.steps() if step.reader not in way.splitters]
+def _path(region: Way, search: Search, link: Link, flow: Any) -> Path:
+    circuit = region.run.circuit
+    first = Node(region.run.circuit, region.target)
+    steps = [step for step in link.steps() if step.reader not in region.splitters]
     nodes = [first, *(Node(circuit, step.reader) for step in steps)]
     wires = list(zip(nodes[1:], steps, strict=True))
     return Path(
@@ -201,7 +201,7 @@ def _path(way: Way, search: Search, link: Link, flow: Any) -> Path:
 
 
 class _Sums(NamedTuple):
-    """What contributions add up to, with signs and without."""
+    """Sums of contributions, with signs and without."""
 
     added: Any
     magnitude: float
@@ -209,21 +209,22 @@ class _Sums(NamedTuple):
     estimated: bool = False
 
 
-def _summed(search: Search, found: Sequence[Path], live: int, total: Any) -> _Sums:
-    """Add up the contributions: those of numbers by a sweep, those of arrays one by one if all of them are there."""
+def _summed(search: Search, paths_shown: Sequence[Path], live: int, total: Any) -> _Sums:
+    """Add up the contributions: along numbers by a sweep, along arrays one by one if all paths are shown."""
     if isinstance(search, Numbers):
-        signed, whole = search.added(), search.swept(search.gain)
+        signed = search.added()
+        whole = search.swept(search.gain)
         return _Sums(_unless_lost(total, float(signed), float(whole)), float(whole), _cancellation(whole, abs(signed)))
-    shown = sum([path.magnitude for path in found], 0.0)
-    if live == len(found):
-        added = _unless_lost(total, sum([path.contribution for path in found], 0.0), shown)
+    shown = sum([path.magnitude for path in paths_shown], 0.0)
+    if live == len(paths_shown):
+        added = _unless_lost(total, sum([path.contribution for path in paths_shown], 0.0), shown)
         return _Sums(added, shown, _cancellation(Scaled.of(shown), Scaled.of(norm(added))))
     whole = max(search.swept(search.gain), Scaled.of(shown), key=Scaled.rank)
     return _Sums(total, float(whole), _cancellation(whole, Scaled.of(norm(total))), estimated=True)
 
 
 def _unless_lost(total: Any, added: Any, magnitude: float) -> Any:
-    """Return the gradient, unless the sweep under- or overflowed on the way: then what the paths add up to."""
+    """Return the gradient, or the sum of the paths if the backward pass under- or overflowed."""
     lost = not norm(np.subtract(added, total)) <= LOST * magnitude
     return added if lost and np.all(np.isfinite(added)) else total
 
@@ -238,7 +239,7 @@ def _cancellation(magnitude: Scaled, total: Scaled) -> float:
 
 
 def _told_apart(paths: Sequence[Path]) -> Iterator[str]:
-    """Write paths; where several run through the same nodes, with the inputs by which they differ."""
+    """Format paths; those through the same nodes are shown with the inputs by which they differ."""
     alike: dict[tuple[str, ...], list[Path]] = {}
     for path in paths:
         alike.setdefault(path.nodes, []).append(path)

@@ -1,7 +1,8 @@
 """Reasons: a sentence with numbers for each cut of a gradient.
 
-What is said follows from the record of the op: its pattern, its kinks, which input is a condition, which slopes it has.
-By the letters of the op table `x` is what an op bends and its other inputs say how, while `a` and `b` are alike.
+The sentence follows from the record of the op: its pattern, its kinks, which input is a condition, which slopes it has.
+By the letters of the op table, `x` is the input that an op bends and its other inputs are settings, while `a` and `b`
+are alike.
 """
 
 from __future__ import annotations
@@ -19,19 +20,19 @@ from wiregrad.ops import Elementwise
 from wiregrad.ops.flow import fit, settle
 
 FAR = 5.0
-"""From this magnitude of its input on an op with slope 0 is saturated; nearer to 0 it is at a stationary point."""
+"""An op with slope 0 counts as saturated if its input has at least this magnitude, else as stationary."""
 SMALL = 0.01
-"""Slopes below this are worth a word; so is a value that is nearer than this to where it ends up far away."""
+"""Slopes below this are explained; a value counts as saturated if it is this close to its limit far away."""
 
 
-def reason(wiring: Wiring, active: Sequence[int], cut: Cut) -> str:
-    """Say why nothing came back along a wire; `active` marks the nodes that an input can move."""
+def reason(index: Wiring, active: Sequence[int], cut: Cut) -> str:
+    """Explain why no gradient came back along a wire; `active` marks the nodes that depend on an input."""
     assert cut.slot is not None
-    return _Teller(wiring, active, cut, cut.slot).said()
+    return _Teller(index, active, cut, cut.slot).said()
 
 
 def what_it_is(dtype: np.dtype[Any]) -> str:
-    """Say what a number is that has no gradient; empty for one that has.
+    """Describe a dtype that has no gradient; empty for one that has.
 
     >>> what_it_is(np.dtype(bool)), what_it_is(np.dtype(float))
     ('true or false', '')
@@ -39,28 +40,29 @@ def what_it_is(dtype: np.dtype[Any]) -> str:
     return {"b": "true or false", "i": f"a whole number ({dtype.name})"}.get(dtype.kind, "")
 
 
-def why_small(wiring: Wiring, wire: Wire, factor: float) -> str:
-    """Say why an op makes a gradient so much smaller; empty where nothing is known beyond the factor.
+def why_small(index: Wiring, wire: Wire, factor: float) -> str:
+    """Explain why an op makes a gradient so much smaller; empty if nothing is known beyond the factor.
 
     >>> import wiregrad as wg
     >>> why_small(Wiring(wg.circuit("tanh(x)").run(x=9.0)), (1, 0), 6e-8)
     'saturated'
     """
-    row = wiring.rows[wire[0]]
-    x, y = wiring.run.values[row.sources[wire[1]]], wiring.run.values[wire[0]]
+    row = index.rows[wire[0]]
+    x = index.run.values[row.sources[wire[1]]]
+    y = index.run.values[wire[0]]
     scales = row.op.pattern is Pattern.SCALE and len(row.sources) == 1 and not row.op.per_call
     if not scales or abs(factor) >= SMALL or np.asarray(x).dtype.kind != "f":
         return ""
-    arrived = np.asarray(wiring.run.gradient(wire[0]))
+    arrived = np.asarray(index.run.gradient(wire[0]))
     if isinstance(row.op, Elementwise):
-        # Elements at which nothing arrives have no part in the factor.
+        # Elements at which no gradient arrives do not contribute to the factor.
         x = np.asarray(x)[arrived != 0]
         return _why_slow(row.op, x, row.mode)
     return _why_slow_array(row, x, y, arrived, factor)
 
 
 def _why_slow(op: Elementwise, x: Any, mode: int) -> str:
-    """Say why the slopes of an op that works by elements are small."""
+    """Explain why the slopes of an elementwise op are small."""
     ends = [_slopes(op, x + step, mode) for step in (-SMALL, SMALL)]
     if np.any(x) and np.all(ends[0] * ends[1] < 0):
         return "near a stationary point"
@@ -72,18 +74,18 @@ def _slopes(op: Elementwise, x: Any, mode: int) -> Any:
 
 
 def _is_bounded(op: Op, x: Any) -> bool:
-    """Return whether an op gives all but the same from here on, away from 0."""
+    """Return whether the value of an op hardly changes from here on, away from 0."""
     x = np.asarray(x)
     y = computed(op, [x], x)
-    # Several points, not in step with each other: an op that swings may come back to a value now and then.
+    # Several points that are not multiples of each other: a periodic op may return to its value at one of them.
     far = [computed(op, [np.copysign(np.maximum(np.abs(x), 1.0) * scale, x)], x) for scale in (1e6, 1.7e6, 2.9e6)]
     return all(bool(np.all(np.abs(end - y) <= SMALL * np.maximum(1.0, np.abs(y)))) for end in far)
 
 
 def _why_slow_array(row: Row, x: Any, y: Any, arrived: Any, factor: float) -> str:
-    """Say why an op on a whole array makes the gradient that arrives small."""
-    moved = [computed(row.op, [x + numbers_like(x)], y), computed(row.op, [x * np.float32(1e6)], y)]
-    if all(bool(np.all(np.abs(end - y) <= SMALL * np.max(np.abs(y)))) for end in moved):
+    """Explain why an op on a whole array makes a gradient small."""
+    ends = [computed(row.op, [x + numbers_like(x)], y), computed(row.op, [x * np.float32(1e6)], y)]
+    if all(bool(np.all(np.abs(end - y) <= SMALL * np.max(np.abs(y)))) for end in ends):
         return "saturated"
     other = numbers_like(y)
     sent = settle(fit(row.op.pull(0, other, [x], y, row.mode), x))
@@ -94,64 +96,71 @@ def _why_slow_array(row: Row, x: Any, y: Any, arrived: Any, factor: float) -> st
 
 
 class _Teller:
-    """Says why one wire cuts."""
+    """Explains why one wire cuts."""
 
-    def __init__(self, wiring: Wiring, active: Sequence[int], cut: Cut, slot: int) -> None:
-        self.wiring, self.active, self.cut, self.slot = wiring, active, cut, slot
-        self.row = wiring.rows[cut.node]
-        self.op, self.sources = self.row.op, self.row.sources
-        self.xs, self.y = wiring.xs(cut.node), wiring.run.values[cut.node]
+    def __init__(self, index: Wiring, active: Sequence[int], cut: Cut, slot: int) -> None:
+        self.index = index
+        self.active = active
+        self.cut = cut
+        self.slot = slot
+        self.row = index.rows[cut.node]
+        self.op = self.row.op
+        self.sources = self.row.sources
+        self.xs = index.xs(cut.node)
+        self.y = index.run.values[cut.node]
         self.title = self.op.title
-        self.source = wiring.circuit.name_of(self.sources[slot])
+        self.source = index.circuit.name_of(self.sources[slot])
 
     def said(self) -> str:
         """Return the sentence."""
-        kind = self.wiring.circuit.type_of(self.cut.node).dtype
+        kind = self.index.circuit.type_of(self.cut.node).dtype
         if self.cut.kind in ("underflow", "sideways", "cancelling"):
-            said = self._lost()
+            predicate = self._lost()
         elif self.op.pattern is Pattern.BLOCK or kind.kind not in "fc":
-            said = self._blocked(what_it_is(kind) or "a step")
+            predicate = self._blocked(what_it_is(kind) or "a step")
         elif not np.size(self.y):
-            said = f"makes an array without elements of {self.source}"
+            predicate = f"makes an array without elements of {self.source}"
         elif self.op.pattern is Pattern.ROUTE and not isinstance(self.op, Elementwise):
             return f"{self.title} {self._left_out()}"
         else:
-            said = self._by_element(self.op) if isinstance(self.op, Elementwise) else self._of_arrays()
-        return f"{self.title} {said}" + self._partly()
+            predicate = self._by_element(self.op) if isinstance(self.op, Elementwise) else self._of_arrays()
+        return f"{self.title} {predicate}" + self._partly()
 
     def _partly(self) -> str:
-        count, size = self.cut.count, np.size(self.cut.ended)
+        count = self.cut.count
+        size = np.size(self.cut.ended)
         return f", in {count} of {size} elements" if count < size else ""
 
     def _blocked(self, what: str) -> str:
         if self.y is self.xs[self.slot]:
-            return f"hands {self.source} on but not its gradient, on purpose"
-        return f"cuts the gradient: what it makes of {self.source} is {what}, which moves in jumps"
+            return f"passes {self.source} on but not its gradient, on purpose"
+        return f"cuts the gradient: its result for {self.source} is {what}, which changes in jumps"
 
     def _left_out(self) -> str:
         x = f"{self.source} = {shown(self.xs[self.slot])}"
-        count, asked = self.cut.count, self.cut.asked
+        count = self.cut.count
+        asked = self.cut.asked
         return f"leaves out {count} of {asked} elements of {x}" if count < asked else f"chose other elements of {x}"
 
     def _lost(self) -> str:
-        """Say how a gradient was lost though the slope is not 0."""
-        arrived = shown(self._at(self.wiring.run.gradient(self.cut.node)))
+        """Explain how a gradient was lost although the slope is not 0."""
+        arrived = shown(self._at(self.index.run.gradient(self.cut.node)))
         if self.cut.kind == "cancelling":
-            return f"makes 0 of what arrives, {arrived}: its parts cancel on the way to {self.source}"
+            return f"sends 0 although {arrived} arrives: the parts cancel on the way to {self.source}"
         if not isinstance(self.op, Elementwise):
-            return f"makes 0 of what arrives, {arrived}: less than there are numbers for"
-        local = shown(self._at(settle(self.wiring.local((self.cut.node, self.slot)))))
+            return f"sends 0 although {arrived} arrives: the product underflows"
+        local = shown(self._at(settle(self.index.local((self.cut.node, self.slot)))))
         sideways = f"nothing of that lies along {self.source}, which is real"
-        why = sideways if self.cut.kind == "sideways" else "less than there are numbers for"
+        why = sideways if self.cut.kind == "sideways" else "the product underflows to 0"
         return f"multiplies {arrived} by {local}: {why}"
 
     def _by_element(self, op: Elementwise) -> str:
-        """Say why an op that works by elements sends nothing, or 0."""
+        """Explain why an elementwise op sends nothing, or 0."""
         x = f"{self.source} = {shown(self._at(self.xs[self.slot]))}"
         if op.partials[self.slot] is None:
-            return f"takes {x} only to decide: its value moves in jumps with it"
+            return f"uses {x} only to decide: its value changes in jumps with it"
         if self._is_kink(op):
-            return f"stands on its kink at {x}, where the slope that is taken is 0"
+            return f"is on its kink at {x}, where the slope used is 0"
         if op.selects:
             return f"did not choose {x}: {self._condition()} is {'true' if self.slot == 2 else 'false'}"
         if op.pattern is Pattern.ROUTE:
@@ -159,30 +168,30 @@ class _Teller:
         return self._flat(op, x)
 
     def _condition(self) -> str:
-        constant = not self.wiring.rows[self.sources[0]].sources
-        return "its condition" + ("" if constant else f" {self.wiring.circuit.name_of(self.sources[0])}")
+        constant = not self.index.rows[self.sources[0]].sources
+        return "its condition" + ("" if constant else f" {self.index.circuit.name_of(self.sources[0])}")
 
     def _is_kink(self, op: Elementwise) -> bool:
         smooth = [kink for kink in op.kinks if not kink.jump]
         return any(np.all(self._at(kink.at(*self.xs)) == 0) for kink in smooth)
 
     def _routed(self, op: Elementwise, x: str) -> str:
-        """Say what a router gave instead of an input."""
+        """Explain which input a router passed on instead."""
         others = [slot for slot in range(len(self.xs)) if slot != self.slot]
-        given = f" ({self.wiring.given(self.cut.node, others)})" if others else ""
+        other_inputs = f" ({self.index.given(self.cut.node, others)})" if others else ""
         if op.inputs[self.slot] == "x" or not any(self.active[self.sources[slot]] for slot in others):
-            return f"is dead or saturated: it lets nothing through at {x}, outside its bounds{given}"
-        return f"passes nothing on to {x}: it gave another of its inputs{given}"
+            return f"is dead or saturated: it lets nothing through at {x}, outside its bounds{other_inputs}"
+        return f"sends nothing to {x}: it returned another of its inputs{other_inputs}"
 
     def _flat(self, op: Elementwise, x: str) -> str:
-        """Say why a slope is 0."""
+        """Explain why a slope is 0."""
         zeros = [k for k in range(len(self.xs)) if k != self.slot and np.all(self._at(self.xs[k]) == 0)]
         if op.pattern is Pattern.SWAP and zeros:
             return self._times_zero(zeros[0])
         if self.cut.kind == "absent":
             return f"sends nothing back to {x}"
         if len(self.xs) > 1:
-            return f"has slope 0 for {self.source} at {self.wiring.given(self.cut.node, range(len(self.xs)))}"
+            return f"has slope 0 for {self.source} at {self.index.given(self.cut.node, range(len(self.xs)))}"
         if np.min(np.abs(self._at(self.xs[0]))) < FAR:
             return f"is flat at {x}: stationary, its slope there is 0"
         if np.all(self._at(self.y) == 0):
@@ -192,23 +201,23 @@ class _Teller:
 
     def _times_zero(self, other: int) -> str:
         same = self.sources[other] == self.sources[self.slot]
-        factor = f"{self.source} itself" if same else self.wiring.operand(self.sources[other])
+        factor = f"{self.source} itself" if same else self.index.operand(self.sources[other])
         return f"multiplies by {factor}, which is 0{' there' * bool(np.any(self.xs[other]))}"
 
     def _of_arrays(self) -> str:
-        """Say why an op on whole arrays sends nothing, or 0."""
+        """Explain why an op on whole arrays sends nothing, or 0."""
         x = f"{self.source} = {shown(self.xs[self.slot])}"
         others = [slot for slot in range(len(self.xs)) if slot != self.slot]
         if self.cut.kind == "absent":
             return f"sends nothing back to {self.source}"
         if self.op.per_call:
-            return f"sends 0 back to {self.source}, though {shown(self.wiring.run.gradient(self.cut.node))} arrived"
+            return f"sends 0 back to {self.source}, though {shown(self.index.run.gradient(self.cut.node))} arrived"
         if self.op.pattern is not Pattern.SWAP:
             return f"is flat at {x}: its slope there is 0"
         return self._times_zero(others[0]) if others else f"multiplies the elements of {x}: the others make 0"
 
     def _at(self, x: Any) -> Any:
-        """Return the elements of an array at which the gradient ends, all of it where it ends everywhere."""
+        """Return the elements of an array at which the gradient ends; the array itself if it ends everywhere."""
         if np.shape(x) != np.shape(self.cut.ended) or np.all(self.cut.ended):
             return x
         return np.asarray(x)[self.cut.ended]

@@ -1,7 +1,6 @@
-"""What every answer has in common: it is data, and it can be read.
+"""The base class of all answers, and how nodes, places and lists are written in their sentences.
 
-`str` and `repr` of a report are the same sentences, so that an answer shows itself wherever it is asked for: in a
-terminal, in a notebook, in a log.
+`str` and `repr` of a report give the same text, so an answer prints itself in a terminal, a notebook or a log.
 """
 
 from __future__ import annotations
@@ -12,12 +11,12 @@ from wiregrad.ir import CONSTANT, INPUT, Circuit, Node, Place
 
 
 class Report:
-    """An answer to a question; subclasses are frozen dataclasses that say their lines."""
+    """An answer to a question; subclasses are frozen dataclasses that define `lines`."""
 
     __slots__ = ()
 
     def lines(self) -> Iterator[str]:
-        """Return what the answer says, line by line."""
+        """Return the text of the answer, line by line."""
         raise NotImplementedError
 
     def __str__(self) -> str:
@@ -27,7 +26,7 @@ class Report:
 
 
 def at(place: Place | None) -> str:
-    """Return a place to stand behind a sentence: ` (model.py:12)`; empty if nobody knows it.
+    """Format a source location as a suffix: ` (model.py:12)`; empty if the location is unknown.
 
     >>> at(Place("model.py", 12)), at(None)
     (' (model.py:12)', '')
@@ -36,12 +35,12 @@ def at(place: Place | None) -> str:
 
 
 def where(circuit: Circuit, node: int) -> str:
-    """Return where a node was written, to stand behind a sentence."""
+    """Format the source location of a node as a suffix."""
     return at(Node(circuit, node).place)
 
 
 def operand(circuit: Circuit, node: int) -> str:
-    """Write a node inside an expression: its name, or what it is if it is a constant that nobody named.
+    """Format a node as an operand: its name, or the value of a constant without a name.
 
     >>> import wiregrad as wg
     >>> c = wg.circuit("y = 2 * x")
@@ -54,7 +53,7 @@ def operand(circuit: Circuit, node: int) -> str:
 
 
 def told(circuit: Circuit, node: int) -> str:
-    """Write a node as a person would, arrays left out: `e = a + b`, `input x`.
+    """Format a node as an assignment, without the elements of arrays: `e = a + b`, `input x`.
 
     >>> import wiregrad as wg
     >>> c = wg.circuit("y = 2 * x")
@@ -71,7 +70,7 @@ def told(circuit: Circuit, node: int) -> str:
 
 
 def in_words(parts: Sequence[str]) -> str:
-    """Write a list as a sentence has it.
+    """Join a list with commas and a final "and".
 
     >>> in_words(["a"]), in_words(["a", "b", "c"])
     ('a', 'a, b and c')
@@ -80,7 +79,7 @@ def in_words(parts: Sequence[str]) -> str:
 
 
 def capped(items: Sequence[object], most: int) -> Iterator[str]:
-    """Return a line for each of the first items, and one that counts the others.
+    """Return an indented line for each of the first items, and one that counts the rest.
 
     >>> list(capped(["a", "b", "c"], 2))
     ['  a', '  and 2 more']

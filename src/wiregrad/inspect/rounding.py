@@ -1,14 +1,13 @@
 """How far rounding has moved the output and the gradients of a run, and which nodes moved them.
 
 To first order the error of an output is the sum over all nodes of the node's gradient times its own rounding error. The
-gradients are there already. The rounding errors are measured, not guessed: every op is computed once more from the
-same rounded inputs in a wider type (float64 for float32, long double for float64), and sums of two by a formula that
-loses nothing. The wider values are also run through the whole circuit: that sees what no slope can, such as a branch
-that rounding flipped or a square that rounded to 0. Whichever of the two can resolve the error is believed.
+run already has the gradients. The rounding errors are measured: every op is computed once more from the same rounded
+inputs in a wider type (float64 for float32, long double for float64), and sums of two numbers by an exact formula. The
+whole circuit is also run in wider types, which sees what no slope can, such as a branch that rounding flipped or a
+square that rounded to 0. The estimate uses whichever of the two can resolve the error.
 
-The error of a gradient is the error of an output too, of the backward circuit, so it counts the roundings of the
-forward pass and those of the sweep. An answer is about arithmetic alone: inputs and constants count as exact as they
-are given. Errors have the sign of computed minus exact.
+A gradient is an output of the backward circuit, so its error counts the roundings of the forward and of the backward
+pass. Only arithmetic is judged: inputs and constants count as exact. Errors have the sign of computed minus exact.
 """
 
 from __future__ import annotations
@@ -34,18 +33,18 @@ from wiregrad.passes import backward_circuit, reverse
 from wiregrad.passes.sweep import Silent
 
 WORK = 200_000
-"""How many nodes are swept for gradients that nobody asked for by name."""
+"""Maximum number of nodes visited in total for gradients that were not requested by name."""
 LARGE = 10_000
-"""A circuit of more nodes has no gradients looked at that nobody asked for by name."""
+"""In a circuit with more nodes, only gradients that were requested by name are estimated."""
 SECOND = 1.05
-"""An error this much above the bound to first order is what the second order may add."""
+"""How far an error may exceed the first-order bound, as a factor, before it counts as unexplained."""
 SHOWN = 3
-"""How many nodes an answer names."""
+"""Maximum number of nodes that an answer names."""
 
 
 @dataclass(frozen=True, slots=True)
 class Culprit:
-    """A node whose own rounding moved the result: by how much, and which share that is of all that rounding moved."""
+    """A node whose own rounding moved the result: by how much, and its share of the total."""
 
     node: str
     op: str
@@ -60,7 +59,7 @@ class Culprit:
 
 @dataclass(frozen=True, slots=True)
 class Cancellation:
-    """A node whose operands agree in their leading digits, so that it brings their errors to the front."""
+    """A sum or difference whose operands agree in their leading digits, so that their errors dominate the result."""
 
     node: str
     op: str
@@ -78,8 +77,8 @@ class Cancellation:
 class Estimate(Report):
     """The rounding error of one result.
 
-    For a number `error` is computed minus exact. For an array (and a complex number) it is the norm of the errors in
-    `errors`, and nodes are blamed for what they add in that direction.
+    For a real number `error` is computed minus exact. For an array or a complex number it is the norm of `errors`, and
+    a node's share is what it adds in that direction.
     """
 
     name: str
@@ -87,24 +86,24 @@ class Estimate(Report):
     error: float
     errors: Any
     expected: float
-    """What independent roundings of this size usually give; `error` is less only by luck."""
+    """The typical error of independent roundings of this size; `error` is smaller only by luck."""
     bound: float
-    """What they give if every one of them is as bad as it can be, to first order; nothing guessed has such a bound."""
+    """The worst case of these roundings, to first order; meaningless if some of them were guessed."""
     by_op: Mapping[str, float]
     """Share of each op, largest first."""
     worst: tuple[Culprit, ...]
     """The nodes that moved the result most."""
     cancellations: tuple[Cancellation, ...]
     precision: float
-    """How many decimal digits the type has."""
+    """Number of decimal digits of the dtype."""
     explained: bool = True
-    """Whether slopes and measured roundings account for the error; else `expected` and `bound` promise nothing."""
+    """Whether slopes and measured roundings account for the error; if not, `expected` and `bound` do not apply."""
     guessed: tuple[str, ...] = ()
-    """The nodes that move the result and whose rounding could only be guessed."""
+    """The nodes that affect the result and whose rounding could only be guessed."""
     own: tuple[str, ...] = ()
-    """The nodes of users' own code on which the result depends: nobody knows how they round."""
+    """The nodes of user code on which the result depends: their rounding is not measured."""
     own_text: tuple[str, ...] = ()
-    """Those nodes as they were written, with their places."""
+    """These nodes as expressions with their source locations."""
 
     @property
     def relative(self) -> float:
@@ -113,7 +112,7 @@ class Estimate(Report):
 
     @property
     def digits(self) -> float:
-        """How many decimal digits can be trusted, good luck not counted; NaN where nobody knows."""
+        """How many decimal digits can be trusted, not counting luck; NaN if unknown."""
         if self.own:
             return math.nan
         off = _ratio(max(abs(self.error), self.expected), norm(self.value))
@@ -122,7 +121,7 @@ class Estimate(Report):
         return min(max(-math.log10(off), 0.0), self.precision) if off else self.precision
 
     def lines(self) -> Iterator[str]:
-        """Say the error, what is usual, and who made it."""
+        """Return the error, the typical error, and the nodes that caused it."""
         shape = np.shape(self.value)
         start = f"{self.name} = {f'array of shape {shape}' if shape else number(self.value)}"
         if not np.all(np.isfinite(self.value)):
@@ -154,9 +153,9 @@ class Rounding(Report):
     output: Estimate
     gradients: Mapping[str, Estimate]
     left_out: tuple[str, ...] = ()
-    """Inputs whose gradients were not looked at."""
+    """Inputs whose gradients were not estimated."""
     reason: str = ""
-    """Why they were not."""
+    """Why they were not estimated."""
 
     @property
     def by_op(self) -> Mapping[str, float]:
@@ -169,12 +168,12 @@ class Rounding(Report):
         return self.output.worst
 
     def lines(self) -> Iterator[str]:
-        """Say it for the output and each gradient."""
+        """Return the estimates of the output and of each gradient."""
         yield from self.output.lines()
         for estimate in self.gradients.values():
             yield from estimate.lines()
         if self.left_out:
-            yield f"not looked at: the gradients of {listed(self.left_out)}, {self.reason}"
+            yield f"not estimated: the gradients of {listed(self.left_out)}, {self.reason}"
 
 
 def rounding(run: Run, names: Sequence[str] | None = None) -> Rounding:
@@ -188,13 +187,13 @@ def rounding(run: Run, names: Sequence[str] | None = None) -> Rounding:
       subtract f (formula:1:16) loses 9 digits: a and 1.0 agree that far
     gradient of x = 1 is exact: nothing was rounded on the way
     """
-    wanted = _wanted(run.circuit, names)
+    inputs = _wanted(run.circuit, names)
     with np.errstate(all="ignore"):
         measured = measure(run.circuit, run.values)
         root = run.circuit.root()
         output = _estimate(run.circuit.output, run.values[root], measured, root, run.flows)
-        gradients, reason = _gradients(run, wanted, len(wanted) if names is not None else None)
-    left_out = tuple(name for name in wanted if name not in gradients)
+        gradients, reason = _gradients(run, inputs, len(inputs) if names is not None else None)
+    left_out = tuple(name for name in inputs if name not in gradients)
     return Rounding(output, gradients, left_out, reason if left_out else "")
 
 
@@ -203,18 +202,19 @@ def _wanted(circuit: Circuit, names: Sequence[str] | None) -> tuple[str, ...]:
         inputs = circuit.input_indices()
         return tuple(circuit.name_of(node) for node in inputs if circuit.type_of(node).differentiable)
     if not isinstance(names, str | Sequence):
-        raise InputError(f"wanted the names of inputs, as in rounding(run, ['x']); got {shown(names)}")
-    given = (names,) if isinstance(names, str) else tuple(names)
-    check_known(dict.fromkeys(given), circuit.inputs)
-    return given
+        raise InputError(f"names must be a list of input names, as in rounding(run, ['x']); got {shown(names)}")
+    requested = (names,) if isinstance(names, str) else tuple(names)
+    check_known(dict.fromkeys(requested), circuit.inputs)
+    return requested
 
 
-def _gradients(run: Run, wanted: Sequence[str], asked: int | None) -> tuple[dict[str, Estimate], str]:
-    """Return the estimate of each gradient, and why some are missing if they are."""
+def _gradients(run: Run, wanted: Sequence[str], requested_count: int | None) -> tuple[dict[str, Estimate], str]:
+    """Return the estimate of each gradient, and the reason if some are missing."""
     if not wanted:
         return {}, ""
-    circuit, saved = run.circuit, f"to save time: ask for them by name, rounding(run, ['{wanted[-1]}'])"
-    if asked is None and circuit.size > LARGE:
+    circuit = run.circuit
+    saved = f"to save time: ask for them by name, rounding(run, ['{wanted[-1]}'])"
+    if requested_count is None and circuit.size > LARGE:
         return {}, saved
     try:
         backward = backward_circuit(circuit)
@@ -222,10 +222,10 @@ def _gradients(run: Run, wanted: Sequence[str], asked: int | None) -> tuple[dict
         return {}, f"whose circuit cannot be built: {error}"
     values = evaluate(backward, [run.values[node] for node in circuit.input_indices()])
     measured = measure(backward, values, frozenset(map(bits, circuit.columns.constants)))
-    most = asked or max(1, WORK // backward.size)
+    most = requested_count or max(1, WORK // backward.size)
     nodes = dict(zip(circuit.inputs, backward.columns.outputs.tolist(), strict=True))
-    found = {name: _gradient(run, name, measured, nodes[name]) for name in wanted[:most]}
-    return found, saved
+    estimates = {name: _gradient(run, name, measured, nodes[name]) for name in wanted[:most]}
+    return estimates, saved
 
 
 def _gradient(run: Run, name: str, measured: Measured, node: int) -> Estimate:
@@ -233,7 +233,7 @@ def _gradient(run: Run, name: str, measured: Measured, node: int) -> Estimate:
     flows = _swept(measured, node, _direction(measured, node, value))
     usual = None
     if np.ndim(value):
-        # Along random signs independent errors add up to their norm, as they do not along the direction of one error.
+        # Along random signs, unlike along the direction of one error, independent errors add up to their norm.
         signs = np.random.default_rng(0).choice([-1.0, 1.0], size=np.shape(value))
         usual = _swept(measured, node, signs.astype(np.asarray(measured.values[node]).dtype))
     return _estimate(f"gradient of {name}", value, measured, node, flows, usual)
@@ -243,25 +243,25 @@ def _swept(measured: Measured, node: int, seed: Any) -> Sequence[Any]:
     try:
         return reverse(measured.circuit, measured.values, {node: seed}, Silent())
     except WiregradError:
-        # An op without a second derivative: the wider run alone tells the error, and nobody can be blamed.
+        # An op has no second derivative: only the run in wider types gives the error, without shares by node.
         return [None] * measured.circuit.size
 
 
 def _direction(measured: Measured, node: int, value: Any) -> Any:
-    """Return the direction along which a gradient's error is explained: 1 for a number, that of the error otherwise."""
+    """Return the direction along which a gradient's error is measured: 1 for a number, else that of the error."""
     dtype = np.asarray(measured.values[node]).dtype
     shape = np.shape(measured.values[node])
     if not shape and dtype.kind != "c":
         return dtype.type(1)
-    for way in (measured.total(node, value), value, np.ones(shape)):
-        length = norm(way)
+    for candidate in (measured.total(node, value), value, np.ones(shape)):
+        length = norm(candidate)
         if length and math.isfinite(length):
             break
-    return np.broadcast_to(np.asarray(way) / (length or 1.0), shape).astype(dtype)[()]
+    return np.broadcast_to(np.asarray(candidate) / (length or 1.0), shape).astype(dtype)[()]
 
 
 class _Sums(NamedTuple):
-    """The roundings of all nodes, added up in four ways."""
+    """The roundings of all nodes, summed in four ways."""
 
     signed: float
     doubt: float
@@ -279,7 +279,9 @@ def _estimate(
     error = _believed(sums, total, np.asarray(measured.values[node]).dtype)
     if not error and not sums.usual and not np.any(value):
         error = measured.unseen(node)
-    shares, bound, own = _shares(parts), max(sums.most, expected), measured.own_code(node)
+    shares = _shares(parts)
+    bound = max(sums.most, expected)
+    own = measured.own_code(node)
     name_of = measured.circuit.name_of
     return Estimate(
         name=name,
@@ -300,11 +302,11 @@ def _estimate(
 
 
 def _by_op(circuit: Circuit, shares: Sequence[tuple[int, float, float]]) -> dict[str, float]:
-    found: dict[str, float] = {}
+    shares_by_op: dict[str, float] = {}
     for node, share, _ in shares:
         op = circuit.op_of(node).name
-        found[op] = found.get(op, 0.0) + share
-    return dict(sorted(found.items(), key=lambda entry: -entry[1]))
+        shares_by_op[op] = shares_by_op.get(op, 0.0) + share
+    return dict(sorted(shares_by_op.items(), key=lambda entry: -entry[1]))
 
 
 def _parts(measured: Measured, flows: Sequence[Any]) -> list[tuple[int, _Sums]]:
@@ -321,11 +323,12 @@ def _summed(parts: Sequence[tuple[int, _Sums]]) -> _Sums:
 
 
 def _part(measured: Measured, node: int, local: Local, flow: Any) -> tuple[int, _Sums] | None:
-    """Return what the rounding of one node does to the result; None if nothing of it arrives."""
+    """Return the effect of the rounding of one node on the result; None if there is none."""
     slope = np.conjugate(np.asarray(settle(flow)).astype(np.complex128))
     if not slope.any():
         return None
-    steep, step = np.abs(slope), spread(measured.values[node])
+    steep = np.abs(slope)
+    step = spread(measured.values[node])
     size = np.maximum(np.abs(local.error), local.doubt)
     floors = np.maximum(step, local.usual), np.maximum(step * math.sqrt(3.0), local.most)
     usual, most = (_times(steep, np.where(size > 0, np.maximum(size, floor), 0.0)) for floor in floors)
@@ -338,13 +341,13 @@ def _part(measured: Measured, node: int, local: Local, flow: Any) -> tuple[int, 
 
 
 def _times(slope: Any, error: Any) -> Any:
-    """Return a product in which nothing times anything is nothing."""
-    found = np.where((slope == 0) | (error == 0), 0.0, slope * error)
-    return np.where(np.isnan(found), np.inf, found)
+    """Return a product in which 0 times anything is 0 and NaN becomes inf."""
+    product = np.where((slope == 0) | (error == 0), 0.0, slope * error)
+    return np.where(np.isnan(product), np.inf, product)
 
 
 def _believed(sums: _Sums, total: Any, dtype: np.dtype[Any]) -> float:
-    """Return the error: that of the wider run where it can resolve it, else that of the slopes; guesses added."""
+    """Return the error: from the run in wider types if that can resolve it, else from the slopes; guesses are added."""
     wider = float(total) if np.ndim(total) == 0 and not np.iscomplexobj(total) else norm(total)
     fine = fineness(dtype)
     resolved = math.isinf(sums.most) or (fine < 1.0 and abs(wider) > 8.0 * fine * sums.most)
@@ -358,12 +361,12 @@ def _shares(parts: Sequence[tuple[int, _Sums]]) -> list[tuple[int, float, float]
     infinite = math.isinf(sum(sizes))
     weights = [float(math.isinf(size)) if infinite else size for size in sizes]
     total = sum(weights) or 1.0
-    found = [
+    shares = [
         (node, weight / total, part.signed or part.doubt)
         for (node, part), weight in zip(parts, weights, strict=True)
         if weight
     ]
-    return sorted(found, key=lambda share: -share[1])
+    return sorted(shares, key=lambda share: -share[1])
 
 
 def _culprit(circuit: Circuit, node: int, share: float, error: float) -> Culprit:
@@ -373,19 +376,20 @@ def _culprit(circuit: Circuit, node: int, share: float, error: float) -> Culprit
 
 
 def _cancellations(measured: Measured, flows: Sequence[Any], error: float) -> tuple[Cancellation, ...]:
-    """Return the differences through which most of the error comes and whose operands nearly agree."""
-    found = []
+    """Return the sums and differences that pass on most of the error and whose operands nearly cancel."""
+    cancellations = []
     for row in measured.circuit.rows():
         if adds_two(row.op) and flows[row.node] is not None and error:
             lost = _lost(measured, row, flows[row.node], error)
             if lost >= 1.5:
-                view, one, two = Node(measured.circuit, row.node), *(operand(measured.circuit, k) for k in row.sources)
-                found.append(Cancellation(view.name, view.op.name, (one, two), view.place, lost))
-    return tuple(sorted(found, key=lambda cancellation: -cancellation.digits))
+                view = Node(measured.circuit, row.node)
+                one, two = (operand(measured.circuit, k) for k in row.sources)
+                cancellations.append(Cancellation(view.name, view.op.name, (one, two), view.place, lost))
+    return tuple(sorted(cancellations, key=lambda cancellation: -cancellation.digits))
 
 
 def _lost(measured: Measured, row: Row, flow: Any, error: float) -> float:
-    """Return how many digits a sum of two loses, if much of the error comes through it; else 0."""
+    """Return how many digits a sum of two numbers loses, if it passes on much of the error; else 0."""
     moved = np.abs(_times(np.asarray(settle(flow)), measured.total(row.node)))
     if not moved.size or not np.sum(moved) >= error / 2:
         return 0.0
@@ -404,7 +408,9 @@ def _precision(value: Any) -> float:
 
 
 def _ratio(one: float, two: float) -> float:
-    return 0.0 if not one else one / two if two else math.inf
+    if not one:
+        return 0.0
+    return one / two if two else math.inf
 
 
 def _finite_or_inf(value: float) -> float:

@@ -1,7 +1,7 @@
-"""Two circuits laid side by side: which node stands for which, and what each node is.
+"""Two circuits aligned for comparison: which node corresponds to which, and the signature of each node.
 
-Kept true: the inputs that both circuits name alike stand at the same positions if there are equally many, so that
-nobody takes one for another because it was made first. Positions, not indices, are what is compared.
+Kept true: if both circuits have equally many inputs, inputs with the same name have the same position, so that one is
+not taken for another because it was made first. Positions, not indices, are compared.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from wiregrad.ir.names import is_automatic
 
 
 class Side:
-    """The nodes of a circuit in the order in which they are compared, with what each is: alone, and with its sources.
+    """The nodes of a circuit in the order in which they are compared, with their signatures without and with sources.
 
     `order` has the index of each node; sources and outputs are positions in it.
     """
 
     def __init__(self, circuit: Circuit, order: Sequence[int], shared: frozenset[str]) -> None:
-        self.circuit, self.order, self.size = circuit, order, circuit.size
-        rows, constants, place = (
-            list(circuit.rows()),
-            circuit.constants(),
-            dict(zip(order, range(len(order)), strict=True)),
-        )
+        self.circuit = circuit
+        self.order = order
+        self.size = circuit.size
+        rows = list(circuit.rows())
+        constants = circuit.constants()
+        place = dict(zip(order, range(len(order)), strict=True))
         self.sources = [[place[source] for source in rows[node].sources] for node in order]
         self.outputs = [place[node] for node in circuit.columns.outputs.tolist()]
         self.inputs = [place[node] for node in circuit.input_indices()]
@@ -45,27 +45,27 @@ class Side:
         return self.circuit.name_of(self.order[at])
 
     def told(self, at: int) -> str:
-        """Write the node at a position, with its place in the source."""
+        """Format the node at a position, with its source location."""
         return told(self.circuit, self.order[at]) + where(self.circuit, self.order[at])
 
     def operand(self, at: int) -> str:
-        """Write the node at a position as it stands in an expression."""
+        """Format the node at a position as an operand."""
         return operand(self.circuit, self.order[at])
 
     def identities(self, known: dict[Any, int]) -> list[int]:
-        """Number the sub-circuits so that two nodes have one number if all that leads to them is the same."""
-        found = [-1] * self.size
+        """Number the nodes so that two nodes share a number if everything they depend on is the same."""
+        identities = [-1] * self.size
         for k, at in enumerate(sorted(self.inputs)):
-            found[at] = known.setdefault((self.alone[at], k), len(known))
+            identities[at] = known.setdefault((self.alone[at], k), len(known))
         for at in range(self.size):
             if self.alone[at][0] != INPUT.name:
-                key = self.alone[at], tuple([found[source] for source in self.sources[at]])
-                found[at] = known.setdefault(key, len(known))
-        return found
+                key = self.alone[at], tuple([identities[source] for source in self.sources[at]])
+                identities[at] = known.setdefault(key, len(known))
+        return identities
 
 
 def matched(one: Circuit, two: Circuit) -> tuple[Side, Side]:
-    """Lay two circuits side by side.
+    """Align two circuits for comparison.
 
     >>> import wiregrad as wg
     >>> [side.order for side in matched(wg.circuit("f = a - b"), wg.circuit("f = b - a"))]
@@ -83,24 +83,25 @@ def matched(one: Circuit, two: Circuit) -> tuple[Side, Side]:
 
 
 def _alone(circuit: Circuit, row: Row, constants: Mapping[int, Any], shared: frozenset[str]) -> tuple[Any, ...]:
-    """Return what a node is, whatever it reads."""
+    """Return the signature of a node without its sources."""
     kind = name = None
     if row.op is INPUT:
-        kind, name = circuit.type_of(row.node), circuit.name_of(row.node)
+        kind = circuit.type_of(row.node)
+        name = circuit.name_of(row.node)
     value = bits(constants[row.node]) if row.node in constants else None
     settings = own_code(row.op) if row.op.per_call else row.op.settings
     return row.op.name, settings, row.mode, len(row.sources), kind, name if name in shared else None, value
 
 
 def own_code(op: Op) -> tuple[Any, ...]:
-    """Return what tells calls of users' code apart: the code itself, then the arguments that are no wires."""
+    """Return a key for a call of user code: the code itself, then the arguments that are not wires."""
     parts, tree = flatten([getattr(call, "identity", call) for _, call in op.settings])
     return (*[_key(part) for part in parts], repr(tree))
 
 
 def _key(part: Any) -> Any:
     if isinstance(part, FunctionType):
-        # A function that is written in a function is a new one in each call; what it closes over makes the difference.
+        # A nested function is a new object in each call; only what it closes over makes a difference.
         cells = [cell.cell_contents for cell in part.__closure__ or ()]
         return part.__code__, tuple(map(_plain_key, (*cells, *(part.__defaults__ or ()))))
     return _plain_key(part)

@@ -1,4 +1,4 @@
-"""A run told step by step: forward from the leaves, the seed, then backward to the leaves."""
+"""A run step by step: forward from the inputs, the seed, then backward to the inputs."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from wiregrad.ir import CONSTANT, INPUT, Node, Pattern
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One thing that happened in a run; `str` says it in a sentence.
+    """One event of a run; `str` gives it as a sentence.
 
-    `phase` is forward, seed or backward; `arrived` is what came in (values forward, the upstream gradient backward),
-    `sent` what went out: the value forward, and backward a pair of source name and gradient for each wire.
+    `phase` is forward, seed or backward. `arrived` holds the input values (forward) or the upstream gradient
+    (backward). `sent` holds the value (forward), or a pair of source name and gradient for each wire (backward).
     """
 
     phase: str
@@ -31,7 +31,7 @@ class Step:
 
 
 def steps(run: Run) -> Iterator[Step]:
-    """Walk through a run in the order in which it happened."""
+    """Return the steps of a run in the order in which they happened."""
     for node in range(run.circuit.size):
         yield _forward(run, Node(run.circuit, node))
     root = Node(run.circuit, run.circuit.root())
@@ -73,7 +73,8 @@ def _backward(run: Run, node: Node) -> Iterator[Step]:
 
 
 def _merge(node: Node, returned: Sequence[RunWire], total: Any) -> Step:
-    parts, origins = tuple(wire.sent for wire in returned), tuple(wire.reader for wire in returned)
+    parts = tuple(wire.sent for wire in returned)
+    origins = tuple(wire.reader for wire in returned)
     sentence = (
         f"{node.name} adds what came back from {in_words(origins)}: {' + '.join(map(operand, parts))} = {number(total)}"
     )

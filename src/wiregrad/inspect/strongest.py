@@ -1,7 +1,7 @@
 """The path that carries most of a gradient: its factors, and the nodes on it at which parts nearly cancel.
 
-From each node the next wire is the use that sends most back to it. These choices make a tree that ends in the output,
-so where two uses of a node meet again is found by walking up from both.
+From each node the path follows the use that sends most back to it. These choices form a tree that ends in the output,
+so the node at which the paths of two uses meet is found by walking up from both.
 """
 
 from __future__ import annotations
@@ -14,66 +14,69 @@ import numpy as np
 from wiregrad.inspect.wiring import Wire, Wiring, size_of
 
 CANCELS = 1e3
-"""Parts that are together so many times as large as their sum are worth a word."""
+"""A cancellation is reported if the magnitudes of the parts add up to this many times the magnitude of their sum."""
 
 
 class Strongest:
-    """Follows the largest contributions from nodes to the output."""
+    """Follows the largest contribution from a node to the output."""
 
-    def __init__(self, wiring: Wiring) -> None:
-        self.wiring, self.run = wiring, wiring.run
+    def __init__(self, index: Wiring) -> None:
+        self.index = index
+        self.run = index.run
         self._best: dict[int, Wire | None] = {}
 
     def path(self, node: int) -> list[Wire]:
-        """Return the wires that carry most, from the output to a node."""
+        """Return the wires of the strongest path, from the output to a node."""
         wires = list[Wire]()
-        while node != self.wiring.root and (best := self._next(node)) is not None:
+        while node != self.index.root and (best := self._next(node)) is not None:
             wires.append(best)
             node = best[0]
         return wires[::-1]
 
     def factor(self, wire: Wire) -> float:
-        """Return the local derivative of a wire; along arrays how much longer the gradient became."""
-        local = self.wiring.local(wire)
+        """Return the local derivative of a wire; along arrays the ratio of the norms after and before it."""
+        local = self.index.local(wire)
         if isinstance(local, float | np.floating):
             return float(local)
-        return size_of(self.wiring.sent(wire)) / (size_of(self.run.gradient(wire[0])) or math.nan)
+        return size_of(self.index.sent(wire)) / (size_of(self.run.gradient(wire[0])) or math.nan)
 
     def cancelling(self, nodes: Sequence[int]) -> list[int]:
-        """Return those nodes whose parts nearly cancel, the worst first."""
-        found = []
+        """Return the nodes among these whose incoming gradients nearly cancel, the worst first."""
+        cancelling = []
         for node in nodes:
             uses = self.run.readers_of(node)
             if len(uses) > 1:
                 total = size_of(self.run.gradient(node))
-                most = sum(size_of(self.wiring.sent(wire)) for wire in uses)
+                most = sum(size_of(self.index.sent(wire)) for wire in uses)
                 if most > CANCELS * total:
-                    found.append((most / (total or 5e-324), node))
-        return [node for _, node in sorted(found, key=lambda item: -item[0])]
+                    cancelling.append((most / (total or 5e-324), node))
+        return [node for _, node in sorted(cancelling, key=lambda item: -item[0])]
 
     def uses(self, node: int) -> list[Wire]:
-        """Return the wires that read a node, those that send most first."""
-        return sorted(self.run.readers_of(node), key=lambda wire: -_rank(self.wiring.sent(wire)))
+        """Return the wires that read a node, sorted by what they send, largest first."""
+        return sorted(self.run.readers_of(node), key=lambda wire: -_rank(self.index.sent(wire)))
 
     def join(self, one: int, two: int) -> int:
-        """Return the node at which the paths that carry most from two nodes meet; the first one if they do not."""
-        first, second = one, two
+        """Return the node at which the strongest paths of two nodes meet; the first of the two if they do not."""
+        first = one
+        second = two
         while first != second:
-            # Readers stand behind what they read, so the node that is behind cannot lie on the other's way here.
+            # A reader has a larger index than its source, so the node with the smaller index is the one to move on.
             best = self._next(min(first, second))
             if best is None:
                 return one
-            first, second = best[0], max(first, second)
+            second = max(first, second)
+            first = best[0]
         return first
 
     def _next(self, node: int) -> Wire | None:
-        """Return the wire that sends most to a node, None if nothing is sent."""
+        """Return the wire that sends most to a node; None if nothing is sent."""
         if node not in self._best:
-            best = max(self.run.readers_of(node), key=lambda wire: _rank(self.wiring.sent(wire)), default=None)
-            self._best[node] = None if best is None or not _rank(self.wiring.sent(best)) else best
+            best = max(self.run.readers_of(node), key=lambda wire: _rank(self.index.sent(wire)), default=None)
+            self._best[node] = None if best is None or not _rank(self.index.sent(best)) else best
         return self._best[node]
 
 
 def _rank(value: object) -> float:
-    found = size_of(value)
-    return math.inf if math.isnan(found) else found
+    size = size_of(value)
+    return math.inf if math.isnan(size) else size

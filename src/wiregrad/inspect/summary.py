@@ -1,7 +1,7 @@
-"""What many numbers have in common: how large they are, how many are zero, missing or not finite.
+"""Tallies of many numbers: how large they are, how many are zero, absent or not finite.
 
-Kept true: no count or size overflows, underflows or warns, whatever the numbers are, and an array is read in blocks
-that stay in the cache, so that a summary costs little more than one pass over memory.
+Kept true: no count or size overflows, underflows or warns, whatever the numbers are. An array is read in blocks that
+fit the cache, so a tally costs little more than one pass over memory.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from wiregrad.ir.elements import as_pairs
 from wiregrad.ops.flow import Masked
 
 BLOCK = 1 << 16
-"""How many numbers are looked at together."""
+"""Number of elements processed together."""
 SAFE = {np.dtype(np.float64): (1e-280, 1e280), np.dtype(np.float32): (1e-28, 1e36)}
-"""Between these bounds a sum of squares of a block is neither spoilt by overflow nor by underflow."""
+"""Between these bounds the sum of squares of a block has neither overflowed nor underflowed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tally:
     """Counts and sizes of some numbers.
 
-    `rms` is the root of the mean square and `high` the largest magnitude, both of the finite ones and NaN if there are
-    none; `zeros` are exact.
+    `rms` is the root mean square and `high` the largest magnitude of the finite numbers, NaN if there are none; `zeros`
+    counts exact zeros.
     """
 
     size: int = 0
@@ -41,22 +41,22 @@ class Tally:
 
     @property
     def nonfinite(self) -> int:
-        """How many are NaN or infinite."""
+        """The count of NaN and infinities."""
         return self.nans + self.infs
 
     @property
     def finite(self) -> int:
-        """How many are finite."""
+        """The count of finite numbers."""
         return self.size - self.nonfinite
 
     @property
     def zero_share(self) -> float:
-        """The share that is exactly 0, from 0 to 1."""
+        """The share of exact zeros, from 0 to 1."""
         return self.zeros / self.size if self.size else 0.0
 
 
 def zeros(count: int) -> Tally:
-    """Return the tally of so many zeros.
+    """Return the tally of `count` zeros.
 
     >>> zeros(2)
     Tally(size=2, zeros=2, nans=0, infs=0, rms=0.0, high=0.0)
@@ -82,30 +82,30 @@ def joined(parts: Iterable[Tally]) -> Tally:
     >>> joined([Tally(size=1, rms=3.0, high=3.0), Tally(size=1, rms=4.0, high=4.0)]).rms == 12.5**0.5
     True
     """
-    found = [part for part in parts if part.size]
-    if len(found) == 1:
-        return found[0]
-    sized = [part for part in found if part.finite]
+    nonempty = [part for part in parts if part.size]
+    if len(nonempty) == 1:
+        return nonempty[0]
+    sized = [part for part in nonempty if part.finite]
     return Tally(
-        size=sum(part.size for part in found),
-        zeros=sum(part.zeros for part in found),
-        nans=sum(part.nans for part in found),
-        infs=sum(part.infs for part in found),
+        size=sum(part.size for part in nonempty),
+        zeros=sum(part.zeros for part in nonempty),
+        nans=sum(part.nans for part in nonempty),
+        infs=sum(part.infs for part in nonempty),
         rms=mean_size((part.finite, part.rms) for part in sized) if sized else math.nan,
         high=max((part.high for part in sized), default=math.nan),
     )
 
 
 def mean_size(parts: Iterable[tuple[int, float]]) -> float:
-    """Return the root mean square of numbers that are given in parts: how many, and theirs.
+    """Return the joint root mean square of several parts, each given as (count, rms).
 
     >>> mean_size([(1, 3.0), (1, 4.0)]) == 12.5**0.5
     True
     """
-    found = list(parts)
-    total = sum(count for count, _ in found)
-    # Shares before squares: the mean of huge squares would overflow.
-    return math.hypot(*(size * math.sqrt(count / total) for count, size in found)) if total else 0.0
+    sizes = list(parts)
+    total = sum(count for count, _ in sizes)
+    # Scale before squaring: the mean of huge squares would overflow.
+    return math.hypot(*(size * math.sqrt(count / total) for count, size in sizes)) if total else 0.0
 
 
 def reals(numbers: Any) -> NDArray[Any]:
@@ -114,14 +114,14 @@ def reals(numbers: Any) -> NDArray[Any]:
     >>> reals([3 + 4j])
     array([3., 4.])
     """
-    # Flat first: an array of all the axes there can be has no place for pairs.
+    # Flatten first: as_pairs adds an axis, and the array may already have the maximum number of axes.
     flat = as_pairs(np.asarray(numbers).reshape(-1)).reshape(-1)
     with np.errstate(all="ignore"):
         return flat if flat.dtype in SAFE else flat.astype(np.float64)
 
 
 def magnitudes(numbers: Any) -> NDArray[Any]:
-    """Return numbers as one flat array of real floats; of complex ones the magnitudes.
+    """Return numbers as one flat array of real floats; complex numbers by their magnitudes.
 
     >>> magnitudes([3 + 4j])
     array([5.])
@@ -132,17 +132,17 @@ def magnitudes(numbers: Any) -> NDArray[Any]:
 
 
 def blocks(flat: NDArray[Any]) -> Iterator[NDArray[Any]]:
-    """Cut a flat array into parts that fit the cache."""
+    """Split a flat array into blocks that fit the cache."""
     return (flat[k : k + BLOCK] for k in range(0, flat.size, BLOCK))
 
 
 def size_of(flat: NDArray[Any]) -> float:
-    """Return the root mean square of a block; NaN if a number of it is not finite."""
+    """Return the root mean square of a block; NaN if one of its numbers is not finite."""
     squares = float(np.dot(flat, flat))
     low, high = SAFE[flat.dtype]
     if low < squares < high:
         return math.sqrt(squares / flat.size)
-    # Zeros are common (a parameter that stands still) and need no second look.
+    # All zeros is a common case (a parameter that does not move) and needs no scaled sum.
     return 0.0 if squares == 0.0 and not flat.max() and not flat.min() else _careful(flat)[0]
 
 
@@ -170,18 +170,19 @@ def _careful(part: NDArray[Any]) -> tuple[float, float]:
 
 @dataclass(frozen=True, slots=True)
 class Present:
-    """The numbers that are there, and how many are absent."""
+    """The numbers that are present, and the count of absent ones."""
 
     numbers: NDArray[Any]
     absent: int
 
 
 def gradients_of(run: Run, nodes: Iterable[int]) -> Iterator[Present]:
-    """Walk the gradients of some nodes; those of all single numbers come together."""
+    """Return the gradients of some nodes; those of all scalar nodes in one array."""
     singles: list[Any] = []
     absent = 0
     for node in nodes:
-        flow, shape = run.flows[node], run.circuit.type_of(node).shape
+        flow = run.flows[node]
+        shape = run.circuit.type_of(node).shape
         if flow is None:
             absent += math.prod(shape)
         elif not shape and type(flow) is not Masked:
@@ -192,7 +193,7 @@ def gradients_of(run: Run, nodes: Iterable[int]) -> Iterator[Present]:
 
 
 def values_of(run: Run, nodes: Iterable[int]) -> Iterator[Present]:
-    """Walk the values of some nodes; all single numbers come together."""
+    """Return the values of some nodes; those of all scalar nodes in one array."""
     singles: list[Any] = []
     for node in nodes:
         value = run.values[node]
@@ -211,5 +212,5 @@ def _present(flow: Any, shape: tuple[int, ...]) -> Present:
 
 
 def moving(run: Run) -> list[int]:
-    """Return the nodes through which a gradient can reach an input."""
+    """Return the nodes that depend on an input, to which a gradient can flow."""
     return [node for node, moves in enumerate(run.circuit.active()) if moves]

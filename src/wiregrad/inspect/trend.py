@@ -1,7 +1,7 @@
-"""What stands out in a gradient on its way back: where it is zero or not finite, and whether it vanishes or explodes.
+"""Findings about a gradient by layers: where it is zero or not finite, and whether it vanishes or explodes.
 
-Sizes are compared with the largest and the smallest nearer to the output, not with the output itself: a gradient that
-rises first and fades then has faded all the same.
+A layer is compared with the largest and the smallest layer nearer to the output, not with the output itself: a gradient
+that first rises and then fades has faded all the same.
 """
 
 from __future__ import annotations
@@ -17,30 +17,34 @@ from wiregrad.export.reading import nonfinite_text
 from wiregrad.inspect.summary import Tally
 from wiregrad.ir import listed
 
-VANISHED, EXPLODED, STEEP = 1e-3, 1e3, 10.0
-"""How much less or more a layer has than one nearer to the output, and what is steep between neighbours."""
+VANISHED = 1e-3
+"""A layer with at most this ratio to one nearer to the output has vanished."""
+EXPLODED = 1e3
+"""A layer with at least this ratio to one nearer to the output has exploded."""
+STEEP = 10.0
+"""A ratio between neighbouring layers from which the step is called steep."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """What one layer saw: its gradient and its values, and how far from the output its nodes stand."""
+    """One layer: tallies of its gradient and its values, and the distance of its nodes from the output."""
 
     name: str
     ranks: tuple[int, int]
-    """The smallest and largest distance from the output, in nodes along the longest way."""
+    """The smallest and largest distance from the output, in nodes along the longest path."""
     nodes: int
     gradient: Tally
     absent: int
-    """How many of the gradient's numbers are zeros by structure: nothing arrived there."""
+    """The count of structural zeros of the gradient, at which nothing arrived."""
     low: float
-    """The smallest magnitude of a gradient that is not 0; NaN if there is none."""
+    """The smallest nonzero magnitude of the gradient; NaN if there is none."""
     value: Tally
     last: str = ""
-    """The node of it that was computed last."""
+    """The node of the layer that was computed last."""
     shared: bool = False
-    """Whether it is of inputs that several layers read, whose gradient says nothing about one distance."""
+    """Whether it consists of inputs that several layers read, which are not compared."""
     whole: bool = True
-    """Whether its size is, as it is shown, that of all its nodes, not only of those beside the output."""
+    """Whether the size shown is that of all its nodes; if not, the output itself was left out."""
 
     @property
     def rms(self) -> float:
@@ -49,18 +53,18 @@ class Layer:
 
     @property
     def absent_share(self) -> float:
-        """The share of numbers to which no gradient came."""
+        """The share of numbers at which no gradient arrived."""
         return self.absent / self.gradient.size if self.gradient.size else 0.0
 
     @property
     def zero_share(self) -> float:
-        """The share of numbers whose gradient came and is exactly 0."""
+        """The share of numbers whose gradient arrived and is exactly 0."""
         return self.gradient.zero_share - self.absent_share
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something a person should know about a flow: its kind, the layer, how many times less or more, in words."""
+    """A finding about a flow: its kind, the layer, the ratio of sizes, and a sentence."""
 
     kind: str
     layer: str
@@ -72,7 +76,7 @@ class Finding:
 
 
 def findings(layers: Sequence[Layer]) -> Iterator[Finding]:
-    """Say where the gradient is not finite, and which layers have none."""
+    """Report the first layer with a non-finite gradient, and the layers without a gradient."""
     spoilt = next((layer for layer in layers if layer.gradient.nonfinite), None)
     if spoilt is not None:
         what = nonfinite_text(spoilt.gradient.nans, spoilt.gradient.infs)
@@ -86,50 +90,54 @@ def findings(layers: Sequence[Layer]) -> Iterator[Finding]:
 
 
 def unused(inputs: Sequence[str]) -> Iterator[Finding]:
-    """Say which inputs the output does not depend on."""
+    """Report the inputs that the output does not depend on."""
     if inputs:
         yield Finding("unused", inputs[0], 0.0, f"the output does not depend on {listed(inputs)}")
 
 
 def trend(layers: Sequence[Layer], *, all_of: bool) -> Iterator[Finding]:
-    """Say whether the gradient vanishes or explodes on its way back, from wherever it was largest or smallest."""
-    told = [layer for layer in layers if layer.rms > 0]
-    if len(told) < 2:
+    """Report whether the gradient vanishes or explodes, measured from where it was largest or smallest."""
+    nonzero = [layer for layer in layers if layer.rms > 0]
+    if len(nonzero) < 2:
         return
-    fall, rise = _steepest(told, max), _steepest(told, min)
+    fall = _steepest(nonzero, max)
+    rise = _steepest(nonzero, min)
     quiet = True
     for kind, (first, layer) in (("vanishes", fall), ("explodes", rise)):
-        ratio = quotient(told[layer].rms, told[first].rms)
+        ratio = quotient(nonzero[layer].rms, nonzero[first].rms)
         if ratio <= VANISHED if kind == "vanishes" else ratio >= EXPLODED:
             quiet = False
-            yield Finding(kind, told[layer].name, ratio, _trend_words(kind, told[first : layer + 1], ratio))
+            yield Finding(kind, nonzero[layer].name, ratio, _trend_words(kind, nonzero[first : layer + 1], ratio))
     if quiet:
-        low, high = min(told, key=lambda layer: layer.rms), max(told, key=lambda layer: layer.rms)
-        where = "" if all_of else f"from {told[0].name} back, "
+        low = min(nonzero, key=lambda layer: layer.rms)
+        high = max(nonzero, key=lambda layer: layer.rms)
+        where = "" if all_of else f"from {nonzero[0].name} back, "
         where += "" if low.whole and high.whole else "without the output itself, "
         words = f"{where}sizes stay between {brief(low.rms)} and {brief(high.rms)}: nothing vanishes or explodes"
-        yield Finding("steady", told[0].name, quotient(high.rms, low.rms), words)
+        yield Finding("steady", nonzero[0].name, quotient(high.rms, low.rms), words)
 
 
-def _steepest(told: Sequence[Layer], extreme: Callable[[float, float], float]) -> tuple[int, int]:
-    """Return two layers, the later of which is farthest from the extreme before it, and where that extreme was."""
-    best, at = (0, 0), 0
-    for k, layer in enumerate(told):
-        if extreme(layer.rms, told[at].rms) == layer.rms:
+def _steepest(layers: Sequence[Layer], extreme: Callable[[float, float], float]) -> tuple[int, int]:
+    """Return the pair of layers with the largest change: the extreme so far, and the later layer farthest from it."""
+    best = (0, 0)
+    at = 0
+    for k, layer in enumerate(layers):
+        if extreme(layer.rms, layers[at].rms) == layer.rms:
             at = k
-        far, before = quotient(layer.rms, told[at].rms), quotient(told[best[1]].rms, told[best[0]].rms)
+        far = quotient(layer.rms, layers[at].rms)
+        before = quotient(layers[best[1]].rms, layers[best[0]].rms)
         if extreme(far, before) == before != far:
             best = (at, k)
     return best
 
 
 def quotient(one: float, two: float) -> float:
-    """Return one positive number over another, infinite where the quotient is too large for a float."""
+    """Divide two positive numbers; inf if the quotient is too large for a float."""
     return one / two if two > one * 1e-300 else math.inf
 
 
 def times(one: float, two: float) -> str:
-    """Say how many times as large one positive number is as another.
+    """Format the ratio of two positive numbers, as `1.5 times`.
 
     >>> times(3.0, 2.0), times(1.0, 5e-324)
     ('1.5 times', 'over 1e308 times')
@@ -138,12 +146,13 @@ def times(one: float, two: float) -> str:
     return f"{brief(ratio)} times" if ratio < math.inf else "over 1e308 times"
 
 
-def _trend_words(kind: str, told: Sequence[Layer], ratio: float) -> str:
-    """Say how far the gradient went from the first of some layers to the last, and where it went fastest."""
-    first, layer = told[0], told[-1]
+def _trend_words(kind: str, layers: Sequence[Layer], ratio: float) -> str:
+    """Describe the change from the first to the last of some layers, and its steepest step."""
+    first = layers[0]
+    layer = layers[-1]
     how = f"{times(layer.rms, first.rms)} larger" if ratio > 1 else f"{times(first.rms, layer.rms)} smaller"
     words = f"the gradient {kind}: {_at(first)} but {_at(layer)}, {how}"
-    pairs = list(pairwise(told))
+    pairs = list(pairwise(layers))
     steps = [quotient(b.rms, a.rms) if ratio > 1 else quotient(a.rms, b.rms) for a, b in pairs]
     steepest = max(range(len(pairs)), key=steps.__getitem__)
     if steps[steepest] < STEEP:

@@ -1,10 +1,10 @@
-"""The ways between a node and the output of a run, and the search for those that carry most.
+"""The region between a node and the output of a run, and the search for the paths that carry most.
 
-Nothing is enumerated. Going back from the output, each node keeps the k largest products that reached it; magnitudes
-keep their order when they are multiplied by one more factor, so the k largest at a node come from the k largest at
-its readers. Products carry an exponent of their own, so long chains neither under- nor overflow. Only nodes that lie
-between the node and the output are visited, and nothing recurses. Users' own code is not run again where what it sent
-tells its factor: along numbers always, along arrays where a single path arrives at it.
+Paths are not enumerated. Going back from the output, each node keeps the k largest products that reached it. One more
+factor does not change the order of magnitudes, so the k largest at a node come from the k largest at its readers.
+Products carry an exponent of their own, so long chains neither underflow nor overflow. Only nodes between the node and
+the output are visited, and nothing recurses. User code is not run again where what it sent gives its factor: along
+numbers always, along arrays where a single path arrives at it.
 """
 
 from __future__ import annotations
@@ -24,21 +24,24 @@ from wiregrad.ir import Pattern, Row
 from wiregrad.ops.flow import Masked, fit, settle
 
 RANGE = 64
-"""Powers of 2 that the norm of a flow may be away from 1 before it is brought back."""
+"""Largest binary exponent of the norm of a flow, in magnitude, before the flow is rescaled."""
 
 
 class Way:
-    """The nodes between a node and the output, the last one first."""
+    """The nodes between a node and the output, last node first."""
 
     def __init__(self, run: Run, target: int) -> None:
-        self.run, self.target, self.root = run, target, run.circuit.root()
+        self.run = run
+        self.target = target
+        self.root = run.circuit.root()
         self.inside = bytearray(run.circuit.size)
         self.rows = self._rows()
         self.splitters = {row.node for row in self.rows if row.op.pattern is Pattern.MERGE}
         self._starts = run.circuit.columns.starts.tolist()
 
     def _rows(self) -> list[Row]:
-        ahead, reached = bytearray(len(self.inside)), list[Row]()
+        ahead = bytearray(len(self.inside))
+        reached = list[Row]()
         ahead[self.target] = 1
         for row in self.run.circuit.rows():
             if self.target < row.node <= self.root and any(ahead[source] for source in row.sources):
@@ -52,59 +55,59 @@ class Way:
         return [row for row in reversed(reached) if self.inside[row.node]]
 
     def is_scalar(self) -> bool:
-        """Return whether real numbers alone flow here, so that each wire has one factor."""
+        """Return whether only real numbers flow here, so that each wire has one factor."""
         types = [self.run.circuit.type_of(node) for node in (self.target, *(row.node for row in self.rows))]
         return all(not kind.shape and kind.dtype.kind != "c" for kind in types)
 
     def slots(self, row: Row) -> Iterator[int]:
-        """Return the inputs of a node through which the way leads, in the order in which the sweep adds."""
+        """Return the inputs of a node that lie in the region, in the order in which the backward pass adds."""
         return (slot for slot in reversed(range(len(row.sources))) if self.inside[row.sources[slot]])
 
     def sent(self, row: Row, slot: int) -> Any:
-        """Return what went back along a wire."""
+        """Return the flow that was sent back along a wire."""
         return self.run.sent[self._starts[row.node] + slot]
 
     def is_live(self, row: Row, slot: int) -> bool:
-        """Return whether anything went back along a wire."""
+        """Return whether anything was sent back along a wire."""
         sent = self.sent(row, slot)
         return bool(np.any(sent.mask)) if type(sent) is Masked else sent is not None
 
     def pull(self, row: Row, slot: int, flow: Any) -> Any:
-        """Return what a wire makes of a flow that arrives at its reader."""
+        """Pull a flow that arrives at a reader back along one of its wires."""
         values = self.run.values
         xs = [values[source] for source in row.sources]
         return fit(row.op.pull(slot, flow, xs, values[row.node], row.mode), xs[slot])
 
     def shape(self, node: int) -> tuple[int, ...]:
-        """Return the shape of what a node carries."""
+        """Return the shape of a node's value."""
         return self.run.circuit.type_of(node).shape
 
     def single(self) -> set[int]:
-        """Return the nodes from which one path alone leads to the output, blocked ones not counted."""
+        """Return the nodes from which exactly one unblocked path leads to the output."""
         counts = {self.root: 1}
         for row in self.rows:
-            held = counts.get(row.node, 0)
-            for slot in self.slots(row) if held else ():
+            path_count = counts.get(row.node, 0)
+            for slot in self.slots(row) if path_count else ():
                 if self.is_live(row, slot):
-                    counts[row.sources[slot]] = min(2, counts.get(row.sources[slot], 0) + held)
+                    counts[row.sources[slot]] = min(2, counts.get(row.sources[slot], 0) + path_count)
         return {node for node, count in counts.items() if count == 1}
 
     def count(self, keep: Callable[[Row, int], bool]) -> int:
-        """Return how many paths of wires to keep there are."""
+        """Count the paths made of wires that satisfy a condition."""
         counts = {self.root: 1}
         for row in self.rows:
-            # Counts can have as many bits as there are nodes: none is kept longer than it is needed.
-            held = counts.pop(row.node, 0)
-            for slot in self.slots(row) if held else ():
+            # A count can have as many bits as there are nodes, so it is dropped as soon as it was used.
+            path_count = counts.pop(row.node, 0)
+            for slot in self.slots(row) if path_count else ():
                 if keep(row, slot):
-                    counts[row.sources[slot]] = counts.get(row.sources[slot], 0) + held
+                    counts[row.sources[slot]] = counts.get(row.sources[slot], 0) + path_count
         return counts.get(self.target, 0)
 
 
 class Scaled(NamedTuple):
-    """A number whose exponent has no bounds: `mantissa * 2**exponent`, the mantissa between 1/2 and 1, 0 or not finite.
+    """A number with an unbounded exponent: `mantissa * 2**exponent`, the mantissa in [1/2, 1), 0 or not finite.
 
-    Within the range of float64, products and sums have the bits that floats give.
+    Within the range of float64, products and sums equal those of floats bit by bit.
     """
 
     mantissa: float
@@ -112,7 +115,7 @@ class Scaled(NamedTuple):
 
     @classmethod
     def of(cls, x: float) -> Scaled:
-        """Return a float."""
+        """Make a scaled number from a float."""
         return cls(*math.frexp(x))
 
     def times(self, other: Scaled) -> Scaled:
@@ -143,7 +146,7 @@ class Scaled(NamedTuple):
             return math.copysign(math.inf, self.mantissa)
 
     def rank(self) -> tuple[int, int, float]:
-        """Return what puts numbers in order of magnitude: NaN before inf before all others, 0 last."""
+        """Return a sort key by magnitude: NaN is largest, then inf, then all others; 0 is smallest."""
         if math.isfinite(self.mantissa):
             return int(self.mantissa != 0), self.exponent, abs(self.mantissa)
         return 2 + math.isnan(self.mantissa), 0, 0.0
@@ -153,7 +156,7 @@ ONE = Scaled.of(1.0)
 
 
 class Link(NamedTuple):
-    """A partial path: its first wire, that wire's factor, and the rest of it, which leads on to the output."""
+    """A partial path as a linked list: its first wire with its factor, and the rest, which leads to the output."""
 
     rank: tuple[int, int, float]
     reader: int
@@ -162,7 +165,7 @@ class Link(NamedTuple):
     onward: Link | None
 
     def steps(self) -> Iterator[Link]:
-        """Return the links of the path, the first one first."""
+        """Return the links of the path, first wire first."""
         link = self
         while link.onward is not None:
             yield link
@@ -170,71 +173,72 @@ class Link(NamedTuple):
 
 
 Found = tuple[Link, Any]
-"""A partial path and what flows back along it."""
+"""A partial path and the flow along it."""
 
 
 class Search:
-    """Looks for the largest paths; what flows back along one is for the two kinds of search to say."""
+    """Searches for the largest paths; the subclasses define the flow along a path."""
 
-    def __init__(self, way: Way) -> None:
-        self.way = way
+    def __init__(self, region: Way) -> None:
+        self.region = region
 
     def start(self) -> Any:
-        """Return what flows at the output."""
+        """Return the flow at the output."""
         raise NotImplementedError
 
     def send(self, row: Row, slot: int, held: Sequence[Found]) -> list[Found]:
-        """Return what a wire makes of flows; what nothing is left of is left out."""
+        """Extend partial paths by a wire; flows of which nothing is left are dropped."""
         raise NotImplementedError
 
     def size(self, flow: Any) -> float:
-        """Return how large a flow is."""
+        """Return the magnitude of a flow."""
         raise NotImplementedError
 
     def contribution(self, flow: Any) -> Any:
-        """Return what flows at the end of a path, as a gradient."""
+        """Return the flow at the end of a path as a gradient."""
         raise NotImplementedError
 
     def gain(self, row: Row, slot: int) -> Scaled:
-        """Return by how much a wire stretches magnitudes."""
+        """Return the factor by which a wire stretches magnitudes."""
         raise NotImplementedError
 
     def largest(self, k: int) -> list[Found]:
-        """Return the k largest paths, each with what flowed back along it."""
-        found: dict[int, list[Found]] = {self.way.root: [(Link(ONE.rank(), -1, 0, 1.0, None), self.start())]}
-        for row in self.way.rows:
-            held = _largest(found.pop(row.node, []), k)
-            for slot in self.way.slots(row) if held else ():
-                if self.way.is_live(row, slot):
-                    pool = found.setdefault(row.sources[slot], [])
-                    pool.extend(self.send(row, slot, held))
+        """Return the k largest paths, each with its flow."""
+        pools: dict[int, list[Found]] = {self.region.root: [(Link(ONE.rank(), -1, 0, 1.0, None), self.start())]}
+        for row in self.region.rows:
+            partial_paths = _largest(pools.pop(row.node, []), k)
+            for slot in self.region.slots(row) if partial_paths else ():
+                if self.region.is_live(row, slot):
+                    pool = pools.setdefault(row.sources[slot], [])
+                    pool.extend(self.send(row, slot, partial_paths))
                     if len(pool) > 100 + 8 * k:
                         pool[:] = _largest(pool, k)
-        return _largest(found.get(self.way.target, []), k)[:k]
+        return _largest(pools.get(self.region.target, []), k)[:k]
 
     def swept(self, factor: Callable[[Row, int], Scaled]) -> Scaled:
-        """Return the sum over all paths of the products of factors, by one sweep."""
-        sums: dict[int, Scaled] = {self.way.root: ONE}
-        for row in self.way.rows:
-            held = sums.pop(row.node, None)
-            for slot in self.way.slots(row) if held else ():
-                if self.way.is_live(row, slot):
-                    assert held is not None
-                    sent, source = held.times(factor(row, slot)), row.sources[slot]
+        """Return the sum over all paths of the product of their factors, in one sweep."""
+        sums: dict[int, Scaled] = {self.region.root: ONE}
+        for row in self.region.rows:
+            upstream = sums.pop(row.node, None)
+            for slot in self.region.slots(row) if upstream else ():
+                if self.region.is_live(row, slot):
+                    assert upstream is not None
+                    sent = upstream.times(factor(row, slot))
+                    source = row.sources[slot]
                     sums[source] = sums[source].plus(sent) if source in sums else sent
-        return sums.get(self.way.target, Scaled.of(0.0))
+        return sums.get(self.region.target, Scaled.of(0.0))
 
 
 class Numbers(Search):
-    """Along numbers a flow is the product of the factors so far."""
+    """Searches along numbers: a flow is the product of the factors so far."""
 
-    def __init__(self, way: Way) -> None:
-        super().__init__(way)
+    def __init__(self, region: Way) -> None:
+        super().__init__(region)
         self.factors = {
-            (row.node, slot): _factor(way, row, slot)
-            for row in way.rows
-            for slot in way.slots(row)
-            if way.is_live(row, slot)
+            (row.node, slot): _factor(region, row, slot)
+            for row in region.rows
+            for slot in region.slots(row)
+            if region.is_live(row, slot)
         }
 
     def start(self) -> Scaled:
@@ -242,16 +246,19 @@ class Numbers(Search):
         return ONE
 
     def send(self, row: Row, slot: int, held: Sequence[Found]) -> list[Found]:
-        """Return the products with the factor of the wire."""
-        scaled, node = self.factors[row.node, slot], row.node
-        (mantissa, exponent), factor, found = scaled, float(scaled), list[Found]()
-        # `Scaled.times` and `Scaled.rank` written out: this is where the time goes.
+        """Multiply the products by the factor of the wire."""
+        scaled = self.factors[row.node, slot]
+        node = row.node
+        mantissa, exponent = scaled
+        factor = float(scaled)
+        longer = list[Found]()
+        # The product and its rank are inlined: most of the time is spent in this loop.
         for link, (m, e) in held:
             m, shift = math.frexp(m * mantissa)  # noqa: PLW2901
             product = Scaled(m, e + exponent + shift)
             rank = (1, product.exponent, abs(m)) if m and m - m == 0.0 else product.rank()
-            found.append((Link(rank, node, slot, factor, link), product))
-        return found
+            longer.append((Link(rank, node, slot, factor, link), product))
+        return longer
 
     def size(self, flow: Scaled) -> float:
         """Return the magnitude of a product."""
@@ -266,20 +273,20 @@ class Numbers(Search):
         return abs(self.factors[row.node, slot])
 
     def added(self) -> Scaled:
-        """Return the sum of all contributions, which is not the run's gradient where that under- or overflowed."""
+        """Return the sum of all contributions; it differs from the run's gradient where that under- or overflowed."""
         return self.swept(lambda row, slot: self.factors[row.node, slot])
 
 
-def _factor(way: Way, row: Row, slot: int) -> Scaled:
+def _factor(region: Way, row: Row, slot: int) -> Scaled:
     if is_foreign(row.op):
-        sent, upstream = (float(settle(flow)) for flow in (way.sent(row, slot), way.run.flows[row.node]))
+        sent, upstream = (float(settle(flow)) for flow in (region.sent(row, slot), region.run.flows[row.node]))
         if upstream and math.isfinite(upstream) and math.isfinite(sent):
             return Scaled.of(sent).over(Scaled.of(upstream))
-    return Scaled.of(float(settle(way.pull(row, slot, way.run.values[row.node].dtype.type(1)))))
+    return Scaled.of(float(settle(region.pull(row, slot, region.run.values[row.node].dtype.type(1)))))
 
 
 class _Flow(NamedTuple):
-    """What a path alone sends back along arrays: `value * 2**exponent`, and the norm of the value."""
+    """The flow along one path of arrays: `value * 2**exponent`, and the norm of the value."""
 
     value: Any
     norm: float
@@ -287,35 +294,37 @@ class _Flow(NamedTuple):
 
 
 class Arrays(Search):
-    """Along arrays a flow is what the path alone sends back; powers of 2 are kept apart, since wires are linear."""
+    """Searches along arrays: a flow is what one path alone sends back, with powers of 2 factored out."""
 
-    def __init__(self, way: Way) -> None:
-        super().__init__(way)
-        self._alone = way.single()
+    def __init__(self, region: Way) -> None:
+        super().__init__(region)
+        self._alone = region.single()
 
     def start(self) -> _Flow:
         """Return the gradient of the output."""
-        return _Flow(self.way.run.flows[self.way.root], 1.0, 0)
+        return _Flow(self.region.run.flows[self.region.root], 1.0, 0)
 
     def send(self, row: Row, slot: int, held: Sequence[Found]) -> list[Found]:
-        """Return the flows as the wire sends them on, each with how much its norm grew."""
-        found = []
+        """Pull the flows back along the wire; the factor is the growth of the norm."""
+        longer = []
         for link, flow in held:
             sent = self._sent(row, slot, flow)
             if sent is not None:
                 rank = Scaled.of(sent.norm).times(Scaled(0.5, sent.exponent + 1)).rank()
                 factor = math.ldexp(_grown(sent.norm, flow.norm), sent.exponent - flow.exponent)
-                found.append((Link(rank, row.node, slot, factor, link), sent))
-        return found
+                longer.append((Link(rank, row.node, slot, factor, link), sent))
+        return longer
 
     def _sent(self, row: Row, slot: int, flow: _Flow) -> _Flow | None:
         if is_foreign(row.op) and row.node in self._alone:
-            sent, exponent = self.way.sent(row, slot), 0
+            sent = self.region.sent(row, slot)
+            exponent = 0
         else:
-            sent, exponent = self.way.pull(row, slot, flow.value), flow.exponent
+            sent = self.region.pull(row, slot, flow.value)
+            exponent = flow.exponent
         if sent is None or (type(sent) is Masked and not np.any(sent.mask)):
             return None
-        length = _norm(sent, self.way.shape(row.sources[slot]))
+        length = _norm(sent, self.region.shape(row.sources[slot]))
         power = math.frexp(length)[1] if math.isfinite(length) else 0
         if abs(power) <= RANGE:
             return _Flow(sent, length, exponent)
@@ -326,33 +335,36 @@ class Arrays(Search):
         return float(Scaled.of(flow.norm).times(Scaled(0.5, flow.exponent + 1)))
 
     def contribution(self, flow: _Flow) -> Any:
-        """Return a flow in the shape of the node."""
-        shape, value = self.way.shape(self.way.target), settle(_shifted(flow.value, flow.exponent))
+        """Return a flow with the shape of the node."""
+        shape = self.region.shape(self.region.target)
+        value = settle(_shifted(flow.value, flow.exponent))
         return np.broadcast_to(value, shape).copy() if shape else plain(value)
 
     def gain(self, row: Row, slot: int) -> Scaled:
-        """Return how much the norm of the whole gradient grew along a wire, which another flow need not do."""
-        sent, upstream = self.way.sent(row, slot), self.way.run.flows[row.node]
-        arrived = _norm(upstream, self.way.shape(row.node))
+        """Return the growth of the norm of the whole gradient along a wire; another flow may grow differently."""
+        sent = self.region.sent(row, slot)
+        upstream = self.region.run.flows[row.node]
+        arrived = _norm(upstream, self.region.shape(row.node))
         if not arrived and is_foreign(row.op):
             return ONE
         if not arrived:
-            # What arrived is 0, which says nothing of the wire: another flow does.
-            upstream = np.ones(self.way.shape(row.node), self.way.run.values[row.node].dtype)[()]
-            sent, arrived = self.way.pull(row, slot, upstream), math.sqrt(max(1, upstream.size))
-        left = 0.0 if sent is None else _norm(sent, self.way.shape(row.sources[slot]))
+            # A zero gradient says nothing about the wire, so a flow of ones is pulled back.
+            upstream = np.ones(self.region.shape(row.node), self.region.run.values[row.node].dtype)[()]
+            sent = self.region.pull(row, slot, upstream)
+            arrived = math.sqrt(max(1, upstream.size))
+        left = 0.0 if sent is None else _norm(sent, self.region.shape(row.sources[slot]))
         return Scaled.of(left).over(Scaled.of(arrived))
 
 
 def _grown(left: float, arrived: float) -> float:
-    """Return the ratio of two norms; an infinity that is handed on is as large as before."""
+    """Return the ratio of two norms; 1 for an infinity that is passed on unchanged."""
     if not math.isfinite(arrived) and (left == arrived or math.isnan(arrived)):
         return 1.0
     return left / arrived if arrived else 0.0
 
 
 def _shifted(flow: Any, power: int) -> Any:
-    """Return a flow times a power of 2."""
+    """Multiply a flow by a power of 2."""
     if not power or flow is None:
         return flow
     if type(flow) is Masked:
@@ -364,19 +376,19 @@ def _shifted(flow: Any, power: int) -> Any:
     return value[()]
 
 
-def _largest(found: list[Found], k: int) -> list[Found]:
-    """Return the k largest, and behind them up to k that are 0: a factor of inf would make them NaN, the largest."""
-    if len(found) == 1:
-        return found if k else []
-    some = [item for item in found if item[0].rank[0]]
-    zeros = [item for item in found if not item[0].rank[0]]
+def _largest(partial_paths: list[Found], k: int) -> list[Found]:
+    """Return the k largest, then up to k zeros: a later factor of inf would turn them into NaN, the largest of all."""
+    if len(partial_paths) == 1:
+        return partial_paths if k else []
+    some = [item for item in partial_paths if item[0].rank[0]]
+    zeros = [item for item in partial_paths if not item[0].rank[0]]
     return [*heapq.nlargest(k, some, key=_rank), *zeros[:k]]
 
 
-def _rank(found: Found) -> tuple[int, int, float]:
-    return found[0].rank
+def _rank(partial_path: Found) -> tuple[int, int, float]:
+    return partial_path[0].rank
 
 
 def _norm(flow: Any, shape: tuple[int, ...]) -> float:
-    """Return the norm of a flow, which may come without axes that it is the same along."""
+    """Return the norm of a flow after broadcasting it to the shape of its node."""
     return norm(np.broadcast_to(settle(flow), shape))

@@ -1,6 +1,7 @@
-"""A run as a walk along its wires sees it: plain lists made once, and numbers measured without making arrays of them.
+"""The index of a run: its nodes, wires and numbers as plain lists, and the size of single numbers without NumPy arrays.
 
-Walks visit every node of circuits with a hundred thousand of them, so what is asked of each wire is a look into a list.
+Walks visit every node of circuits with a hundred thousand nodes, so the lists are made once and each lookup is a list
+access.
 """
 
 from __future__ import annotations
@@ -25,37 +26,38 @@ class Wiring:
     """The nodes, wires and numbers of a run."""
 
     def __init__(self, run: Run) -> None:
-        self.run, self.circuit = run, run.circuit
+        self.run = run
+        self.circuit = run.circuit
         self.rows = list(run.circuit.rows())
         self.root = run.circuit.root()
         self._starts = run.circuit.columns.starts.tolist()
 
     def source(self, wire: Wire) -> int:
-        """Return the node that a wire comes from."""
+        """Return the node at the start of a wire."""
         return self.rows[wire[0]].sources[wire[1]]
 
     def xs(self, node: int) -> list[Any]:
-        """Return what went into a node."""
+        """Return the input values of a node."""
         return [self.run.values[source] for source in self.rows[node].sources]
 
     def sent(self, wire: Wire) -> Any:
-        """Return what went back along a wire, 0 where it is absent."""
+        """Return the gradient that was sent back along a wire; 0 where it is absent."""
         return settle(self.run.sent[self._starts[wire[0]] + wire[1]])
 
     def local(self, wire: Wire) -> Any:
-        """Return the local derivative of a wire of an op that works by elements, as a flow; None for any other op."""
+        """Return the local derivative of a wire of an elementwise op, as a flow; None for any other op."""
         row = self.rows[wire[0]]
         if not isinstance(row.op, Elementwise):
             return None
         return row.op.local(wire[1], self.xs(wire[0]), self.run.values[wire[0]], row.mode)
 
     def place(self, node: int) -> Place | None:
-        """Return where a node was written."""
-        found: Place | None = self.circuit.columns.places.at(node)
-        return found
+        """Return the source location of a node."""
+        place: Place | None = self.circuit.columns.places.at(node)
+        return place
 
     def operand(self, node: int) -> str:
-        """Return what to call a node inside a sentence: its name, or the constant that it is."""
+        """Describe a node inside a sentence: its name, or "the constant 2" if it has none."""
         constant = f"the constant {shown(self.run.values[node]).removeprefix('an ')}"
         return constant if self._is_nameless(node) else self.circuit.name_of(node)
 
@@ -63,27 +65,28 @@ class Wiring:
         return self.rows[node].op is CONSTANT and not self.circuit.columns.names.of(node)
 
     def given(self, node: int, slots: Sequence[int]) -> str:
-        """Return what went into some inputs of a node, as `h = 0, low = 2`; what has no name goes by the input's."""
+        """Describe some inputs of a node, as `h = 0, low = 2`; a constant without a name goes by the input's."""
         texts = []
         for slot in slots:
-            source, op = self.rows[node].sources[slot], self.rows[node].op
+            source = self.rows[node].sources[slot]
+            op = self.rows[node].op
             name = op.input_name(slot) if self._is_nameless(source) else self.circuit.name_of(source)
             texts.append(f"{name} = {shown(self.run.values[source])}")
         return ", ".join(dict.fromkeys(texts))
 
     def live(self) -> bytearray:
-        """Return 1 for each node from which wires lead to the output, else 0."""
-        found = bytearray(len(self.rows))
-        found[self.root] = 1
+        """Return a mask with 1 for each node that the output depends on."""
+        live = bytearray(len(self.rows))
+        live[self.root] = 1
         for row in reversed(self.rows):
-            if found[row.node]:
+            if live[row.node]:
                 for source in row.sources:
-                    found[source] = 1
-        return found
+                    live[source] = 1
+        return live
 
 
 def size_of(value: Any) -> float:
-    """Return the magnitude of a number, the length of an array.
+    """Return the magnitude of a number, or the norm of an array.
 
     >>> size_of(-2.0), size_of(np.array([3.0, 4.0]))
     (2.0, 5.0)
@@ -92,7 +95,7 @@ def size_of(value: Any) -> float:
 
 
 def shown(value: Any) -> str:
-    """Write a number or array for a sentence: on one line, of a large array only its shape and size.
+    """Format a number or array for a sentence: on one line; a large array by its shape and largest magnitude.
 
     >>> shown(np.array([0.0, 0.5])), shown(np.ones((2, 4)))
     ('[0. , 0.5]', 'an array of shape (2, 4) with largest magnitude 1')

@@ -1,9 +1,10 @@
 """Checks of gradients that name what is wrong: the op, the wire, the line and the two numbers.
 
-Every node of a traced function is compared, wire by wire, with a numeric derivative of its own op at the values it
-really saw; for the second order every rule is taken as a function and treated the same way. Then the gradient of the
-whole function is compared with differences of the function itself, which finds what no rule shows: values that left
-the recording. Kept true: a right rule is never accused. What cannot be decided is listed as such, with the reason.
+Every node of a traced function is compared, wire by wire, with a numeric derivative of its own op at the values it saw;
+for the second order every rule is recorded as a function and treated the same way. Then the gradient of the whole
+function is compared with differences of the function itself, which finds what no single rule shows: values that left
+the recording. Kept true: a correct rule is never accused. What cannot be decided is listed as undecided, with the
+reason.
 """
 
 from __future__ import annotations
@@ -42,10 +43,12 @@ from wiregrad.ops.flow import fit, settle, whole
 from wiregrad.passes import reverse
 from wiregrad.passes.sweep import Silent
 
-NODES, RULES = 1000, 300
-"""At most so many nodes are checked, and the rules of so many; of nodes written on one line some are taken."""
+NODES = 1000
+"""Maximum number of nodes that are checked; if there are more, some of each line are sampled."""
+RULES = 300
+"""Maximum number of nodes whose rules are checked to second order, sampled likewise."""
 REPEATS = 6
-"""At most so many nodes of one op are checked among those that the rules of one line are made of."""
+"""Maximum number of nodes of one op that are checked among the nodes of the rules of one line."""
 
 
 def check(
@@ -53,8 +56,8 @@ def check(
 ) -> Checked:
     """Compare every local rule that the gradient of a function, or of a circuit, uses with a numeric derivative.
 
-    `order=2` checks the rules' own derivatives too. The function is run again some dozen times, for the comparison of
-    its whole gradient.
+    `order=2` also checks the derivatives of the rules. The function is run again a few dozen times to compare its whole
+    gradient.
 
     >>> print(check(lambda x, w: np.tanh(x * w), (0.5, -1.2)))
     2 nodes, 3 wires, 3 rules to second order: all rules hold
@@ -64,7 +67,8 @@ def check(
     kwargs = dict(kwargs or {})
     with np.errstate(all="ignore"), unchecked():
         if isinstance(f, Circuit):
-            circuit, inputs = f, bind(f, args, kwargs)
+            circuit = f
+            inputs = bind(f, args, kwargs)
             evaluate_checked(circuit, inputs)
             function = Function(partial(_replayed, f), inputs, {}, circuit, inputs)
         else:
@@ -72,47 +76,48 @@ def check(
             function = Function(f, args, kwargs, circuit, inputs)
         examiner = _Examiner(order)
         examiner.examine(circuit, function.values, function.flows)
-        found = examiner.found
-        doubtful = bool(found["kink"] or found["undecided"])
-        whole, cuts = check_whole(function, wrong=bool(found["wrong"]), doubtful=doubtful)
+        findings = examiner.findings
+        doubtful = bool(findings["kink"] or findings["undecided"])
+        whole, cuts = check_whole(function, wrong=bool(findings["wrong"]), doubtful=doubtful)
     return examiner.report(whole, cuts)
 
 
 def _replayed(circuit: Circuit, *inputs: Any) -> Any:
-    """Run a circuit on whatever its inputs are, values too; returns its outputs."""
-    given, found = iter(inputs), list[Any]()
+    """Run a circuit on numbers or on `wg.Value`s; returns its outputs."""
+    arguments = iter(inputs)
+    values = list[Any]()
     for row in circuit.rows():
         if row.op is CONSTANT:
-            found.append(circuit.constant_of(row.node))
+            values.append(circuit.constant_of(row.node))
         else:
-            found.append(row.op(*(found[source] for source in row.sources)) if row.sources else next(given))
-    return tuple(found[node] for node in circuit.columns.outputs.tolist())
+            values.append(row.op(*(values[source] for source in row.sources)) if row.sources else next(arguments))
+    return tuple(values[node] for node in circuit.columns.outputs.tolist())
 
 
 class _Examiner:
-    """Goes through circuits and collects what is found."""
+    """Checks the nodes of a circuit and collects the findings."""
 
     def __init__(self, order: int) -> None:
         self.order = order
-        self.found: dict[str, list[Finding]] = defaultdict(list)
+        self.findings: dict[str, list[Finding]] = defaultdict(list)
         self.seen: set[Any] = set()
         self.listed: set[Any] = set()
         self.spared: set[int] = set()
-        """Nodes on a kink or in doubt: nothing could be said of their second derivatives."""
+        """Nodes on a kink or undecided: their second derivatives are not checked."""
         self.reached: set[int] = set()
-        """Nodes that a gradient comes back to."""
+        """Nodes that receive a gradient."""
         self.repeats: Counter[Any] = Counter()
         self.nodes = self.wires = self.of_nodes = self.rules = self.sampled = 0
 
     def report(self, whole: Whole | None, cuts: Sequence[Cut]) -> Checked:
-        """Return everything that was found."""
+        """Return all findings as a report."""
         count = Count(self.nodes, self.wires, self.of_nodes, self.rules, self.sampled)
-        parts = (tuple(self.found[verdict]) for verdict in ("wrong", "kink", "undecided"))
+        parts = (tuple(self.findings[verdict]) for verdict in ("wrong", "kink", "undecided"))
         guilty, kinks, undecided = parts
         return Checked(guilty, tuple(cuts), kinks, undecided, count, whole)
 
     def examine(self, circuit: Circuit, values: Sequence[Any], flows: Sequence[Any]) -> None:
-        """Check the nodes of a circuit, and their rules if that is wanted."""
+        """Check the nodes of a circuit, and for the second order their rules."""
         active = circuit.active()
         self.reached = {node for node, flow in enumerate(flows) if is_present(flow)}
         rows = [row for row in circuit.rows() if any(active[source] for source in row.sources)]
@@ -147,7 +152,7 @@ class _Examiner:
             outcome = _meant(site.row.op, check_wire(site.wire(slot)))
             if outcome.state in (KINK, UNDECIDED) or outcome.raised:
                 self.spared.add(site.row.node)
-            # A branch that was not taken may hold anything.
+            # A branch that was not taken may hold any value.
             guarded = not outcome.finite and not {site.row.node, site.row.sources[slot]} <= self.reached
             if not guarded and (kink is None or outcome.state != KINK):
                 self._add(site, slot, outcome, 1)
@@ -159,10 +164,10 @@ class _Examiner:
         finding = site.finding(verdict, slot, outcome, order, within)
         if finding.identity not in self.listed:
             self.listed.add(finding.identity)
-            self.found[verdict].append(finding)
+            self.findings[verdict].append(finding)
 
     def _rules(self, site: _Site) -> None:
-        """Check the rules of a node as functions of what they read."""
+        """Check the rules of a node as functions of their arguments."""
         for slot in site.slots:
             rule = _Rule.of(site, slot)
             if isinstance(rule, str):
@@ -173,29 +178,29 @@ class _Examiner:
             for k in range(len(rule.inputs)):
                 outcome = check_wire(rule.wire(k))
                 if outcome.state == WRONG:
-                    # Where a part of the rule is in doubt, the rule itself is not accused.
+                    # If a part of the rule is in doubt, the rule itself is not accused.
                     doubt = replace(outcome, state=UNDECIDED, reason="a part of its rule is in doubt")
                     outcome = doubt if doubts else replace(outcome, reason=rule.cut())
                 if outcome.finite:
                     self._add(_Site.of_rule(rule, site), k, outcome, 2)
 
     def _part(self, site: _Site) -> bool:
-        """Check one node of a rule; returns whether nothing speaks against it."""
+        """Check one node of a rule; returns whether its op has no findings."""
         assert site.origin is not None
         kind = site.row.op.name, site.row.mode, site.origin.place
         self.repeats[kind] += 1
         if site.key() not in self.seen and self.repeats[kind] <= REPEATS:
             for slot in site.slots:
                 outcome = check_wire(site.wire(slot))
-                # Rules guard branches they do not take, where nan is meant.
+                # Rules guard branches that they do not take, where NaN is intended.
                 if outcome.finite:
                     self._add(site, slot, outcome, 2, site.origin.title)
-        found = [finding for verdict in ("wrong", "undecided", "kink") for finding in self.found[verdict]]
-        return site.title not in {finding.op for finding in found if finding.order == 1 or finding.within}
+        findings = [finding for verdict in ("wrong", "undecided", "kink") for finding in self.findings[verdict]]
+        return site.title not in {finding.op for finding in findings if finding.order == 1 or finding.within}
 
 
 def _meant(op: Op, outcome: Outcome) -> Outcome:
-    """Return the outcome with a word on classes that ask not to be checked."""
+    """Add a note to the outcome of a class that asks not to be checked."""
     cls = getattr(op.options.get("call"), "cls", None)
     if outcome.state != WRONG or outcome.raised or getattr(cls, "check", True):
         return outcome
@@ -203,7 +208,7 @@ def _meant(op: Op, outcome: Outcome) -> Outcome:
 
 
 def _chosen(circuit: Circuit, rows: Sequence[Row], most: int) -> list[Row]:
-    """Return the rows if they are few; else of those with one op on one line the same number each, evenly spaced."""
+    """Return all rows, or if there are too many an evenly spaced sample of each op on each line."""
     if len(rows) <= most:
         return list(rows)
     kinds: dict[Any, list[Row]] = defaultdict(list)
@@ -220,18 +225,18 @@ def _spaced(count: int, most: int) -> list[int]:
 
 @dataclass(frozen=True)
 class _Site:
-    """One node at the values it saw, and how to speak of it."""
+    """One node at the values it saw, and how it is described."""
 
     circuit: Circuit
     row: Row
     values: Sequence[Any]
     active: bytearray
     origin: _Site | None = None
-    """The node in whose rule this one stands."""
+    """The node whose rule contains this one."""
 
     @property
     def xs(self) -> tuple[Any, ...]:
-        """What came in."""
+        """The input values."""
         return tuple(self.values[source] for source in self.row.sources)
 
     @property
@@ -246,7 +251,7 @@ class _Site:
 
     @property
     def title(self) -> str:
-        """The op's name, or that of the user's class."""
+        """The name of the op or of the user's class."""
         return self.row.op.title
 
     def wire(self, slot: int) -> Wire:
@@ -254,28 +259,28 @@ class _Site:
         return Wire(self.row.op, slot, self.xs, self.values[self.row.node], self.row.mode)
 
     def at(self, origin: _Site) -> _Site:
-        """Return the node as part of another one's rule."""
+        """Return the node as part of another node's rule."""
         return _Site(self.circuit, self.row, self.values, self.active, origin)
 
     @property
     def place(self) -> Place | None:
-        """Where the node was written."""
+        """The source location of the node."""
         return Node(self.circuit, self.row.node).place
 
     @classmethod
     def of_rule(cls, rule: _Rule, origin: _Site) -> _Site:
-        """Return a rule as if it were a node."""
+        """Return a rule as a node."""
         sources = list(range(len(rule.inputs)))
         row = Row(len(sources), rule.op, sources, 0)
         return cls(rule.circuit, row, [*rule.inputs, rule.y], bytearray(), origin)
 
     def key(self) -> Any:
-        """Return what two nodes have in common that need be checked only once: op, values and place."""
+        """Return a key that is equal for nodes that need only one check: op, settings, mode and values."""
         values = tuple((np.shape(x), hash(np.asarray(x).tobytes())) for x in self.xs)
         return self.row.op.name, repr(self.row.op.settings), self.row.mode, values
 
     def repeats(self) -> bool:
-        """Return whether the node computes the same again; only a user's own code can fail to."""
+        """Return whether the node computes the same value again; only user code may not."""
         op = self.row.op
         if not op.per_call and not getattr(op, "opaque", False):
             return True
@@ -283,17 +288,17 @@ class _Site:
             return bool(np.array_equal(op.compute(*self.xs), self.values[self.row.node], equal_nan=True))
 
     def kink(self) -> Outcome | None:
-        """Return the kink that the node is on or very near to, if it is."""
+        """Return the kink that the node is on or very near to; None if there is none."""
         with np.errstate(all="ignore"):
             for slot in self.slots:
                 wire = self.wire(slot)
-                found = nearest_kink(wire) if isinstance(wire.op, Elementwise) else tie(wire)
-                if found is not None:
-                    return found
+                outcome = nearest_kink(wire) if isinstance(wire.op, Elementwise) else tie(wire)
+                if outcome is not None:
+                    return outcome
         return None
 
     def finding(self, verdict: str, slot: int | None, outcome: Outcome, order: int, within: str) -> Finding:
-        """Return what was found here, in words."""
+        """Describe an outcome at this node as a finding."""
         spoken = self.origin or self
         view = Node(spoken.circuit, spoken.row.node)
         source = "" if slot is None or self.origin else self.circuit.name_of(self.row.sources[slot])
@@ -312,7 +317,7 @@ class _Site:
 
 
 def _input(op: Op, slot: int) -> str:
-    """Return the name of an input: of a user's class the parameter's."""
+    """Return the name of an input; for a user's class, the name of the parameter."""
     call = op.options.get("call")
     if call is None:
         return op.input_name(slot)
@@ -323,7 +328,7 @@ def _input(op: Op, slot: int) -> str:
 
 @dataclass(frozen=True)
 class _Rule:
-    """The rule of one wire as a function of the upstream gradient and of what the op read, recorded as a circuit."""
+    """The rule of one wire, recorded as a circuit of the upstream gradient and the op's inputs."""
 
     circuit: Circuit
     inputs: tuple[Any, ...]
@@ -331,24 +336,25 @@ class _Rule:
     y: Any
     symmetric: bool
     size: float
-    """How large a slope would be that is as large as the values: slopes far below are differences of such."""
+    """The size of a slope in proportion to the values; much smaller slopes come from cancellation."""
 
     @classmethod
     def of(cls, site: _Site, slot: int) -> _Rule | str:
-        """Record the rule; returns the reason if that is not possible."""
-        wire, moving = site.wire(slot), site.slots
+        """Record the rule; returns the reason as text if that is not possible."""
+        wire = site.wire(slot)
+        moving = site.slots
         g = wire.like_y(random_like(np.random.default_rng(1), wire.y))
-        given = (g, *(site.xs[k] for k in moving))
+        arguments = (g, *(site.xs[k] for k in moving))
 
         def applied(g: Any, *moved: Any) -> Any:
             return _applied(wire, moving, g, moved)
 
         try:
             with np.errstate(all="ignore"):
-                circuit, inputs = trace_at(applied, given, {})
+                circuit, inputs = trace_at(applied, arguments, {})
                 y = applied(*inputs)
         except Exception as error:
-            # Anybody's code may refuse to be recorded; that is no fault of its slopes.
+            # User code may not be recordable; that does not make its slopes wrong.
             return first_line(error)
         op = General(
             name=site.title,
@@ -367,8 +373,9 @@ class _Rule:
         return Wire(self.op, slot, self.inputs, self.y, symmetric=self.symmetric and slot > 0, size=self.size)
 
     def sites(self) -> Iterator[_Site]:
-        """Return the nodes that the rule is made of."""
-        values, active = evaluate(self.circuit, self.inputs), self.circuit.active()
+        """Return the nodes of the rule."""
+        values = evaluate(self.circuit, self.inputs)
+        active = self.circuit.active()
         for row in self.circuit.rows():
             if active[row.node] and row.sources and not isinstance(row.op, Blocking):
                 site = _Site(self.circuit, row, values, active)
@@ -376,7 +383,7 @@ class _Rule:
                     yield site
 
     def cut(self) -> str:
-        """Return what holds the rule's derivative up, if something does."""
+        """Return what cuts the derivative of the rule; empty if nothing does."""
         active = self.circuit.active()
         stops = [
             row.op.name
@@ -393,7 +400,7 @@ def _largest(x: Any) -> float:
 
 
 def _applied(wire: Wire, moving: Sequence[int], g: Any, moved: Sequence[Any]) -> Any:
-    """Return what a rule sends back, at other values of what moves."""
+    """Apply a rule at other values of the moving inputs."""
     xs = list(wire.xs)
     for k, x in zip(moving, moved, strict=True):
         xs[k] = x
@@ -402,7 +409,7 @@ def _applied(wire: Wire, moving: Sequence[int], g: Any, moved: Sequence[Any]) ->
 
 
 def _swept(circuit: Circuit, inputs: Sequence[Any], g: Any) -> list[Any]:
-    """Return what flows back through a recorded rule."""
+    """Run a recorded rule backward."""
     flows: list[Any] = reverse(circuit, evaluate(circuit, inputs), {circuit.root(): g}, Silent())
     return flows
 

@@ -1,6 +1,6 @@
-"""Ops on whole arrays: a wire compared with a numeric derivative along a direction, then element by element if need be.
+"""Ops on whole arrays: a wire compared with a numeric derivative along a direction, then by elements if needed.
 
-Kept true: of a wrong rule one element of the input and one of the output are found where it is wrong, by halving.
+Kept true: a wrong rule is traced by bisection to one element of the input and one of the output.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from wiregrad.ops.linalg_records import Decomposition
 
 
 def tie(wire: Wire) -> Outcome | None:
-    """Return whether an op that picks or orders elements would pick others very near to the point."""
+    """Return a kink if an op that picks or orders elements would pick others very near the point."""
     picks = wire.op.pattern is Pattern.ROUTE and not isinstance(wire.op, Linear)
     steps = np.asarray(wire.y).dtype.kind not in "fc"
     if not (picks or steps) or not np.size(wire.x) or not np.size(wire.y):
@@ -44,15 +44,15 @@ def tie(wire: Wire) -> Outcome | None:
     x = wide(wire.x)
     rng = np.random.default_rng(3)
     t = NEAR * direction(rng, x)
-    moved = [_at_step(wire, step) for step in (t, -t)]
+    outputs = [_at_step(wire, step) for step in (t, -t)]
     here = _at_step(wire, 0.0 * t)
     if steps:
-        found = any(not np.array_equal(there, here) for there in moved)
+        is_tied = any(not np.array_equal(there, here) for there in outputs)
     else:
-        bend = np.abs(moved[0] - 2.0 * here + moved[1])
-        found = bool(np.any(bend > 1e-3 * np.maximum(np.abs(moved[0] - here), np.abs(moved[1] - here))))
+        bend = np.abs(outputs[0] - 2.0 * here + outputs[1])
+        is_tied = bool(np.any(bend > 1e-3 * np.maximum(np.abs(outputs[0] - here), np.abs(outputs[1] - here))))
     reason = "elements are tied, or nearly: the next step picks others"
-    return Outcome(KINK, distance=float(np.max(np.abs(t))), count=1, reason=reason) if found else None
+    return Outcome(KINK, distance=float(np.max(np.abs(t))), count=1, reason=reason) if is_tied else None
 
 
 def _at_step(wire: Wire, step: Any) -> Any:
@@ -69,7 +69,8 @@ def direction(rng: np.random.Generator, x: Any) -> Any:
     >>> direction(np.random.default_rng(0), np.zeros(2)).shape
     (2,)
     """
-    shape, size = np.shape(x), np.abs(np.where(np.isfinite(x), x, 0.0))
+    shape = np.shape(x)
+    size = np.abs(np.where(np.isfinite(x), x, 0.0))
     typical = float(np.sqrt(np.mean(size**2))) if np.size(x) else 0.0
     typical = typical or 1.0
     step = rng.normal(size=shape) + (1j * rng.normal(size=shape) if np.iscomplexobj(x) else 0.0)
@@ -80,7 +81,8 @@ class _Array:
     """An op on whole arrays along directions of one of its inputs."""
 
     def __init__(self, wire: Wire) -> None:
-        self.wire, self.xs = wire, [wide(x) for x in wire.xs]
+        self.wire = wire
+        self.xs = [wide(x) for x in wire.xs]
         self.rough = precision(*wire.xs, wire.y)
         rng = np.random.default_rng(0)
         self.seed = direction(rng, self.xs[wire.slot])
@@ -90,13 +92,13 @@ class _Array:
         self.firsts = (1.0, 0.3) if isinstance(wire.op, Linear) else FIRST_STEPS
 
     def at(self, step: Any) -> Any:
-        """Return the output where the input has moved by a step."""
+        """Return the output with the input moved by a step."""
         slot = self.wire.slot
-        moved = [x + step if k == slot else x for k, x in enumerate(self.xs)]
-        return computed(self.wire.op, [x[()] if isinstance(x, np.ndarray) else x for x in moved], self.wire.y)
+        xs = [x + step if k == slot else x for k, x in enumerate(self.xs)]
+        return computed(self.wire.op, [x[()] if isinstance(x, np.ndarray) else x for x in xs], self.wire.y)
 
     def allowed(self, step: Any) -> Any:
-        """Return a step in which an op that reads one triangle may be moved."""
+        """Return a step, made symmetric for an op that reads only one triangle of its input."""
         step = np.asarray(wide(self.wire.like_x(step)))
         own = getattr(self.wire.op, "symmetric", False)
         if own if self.wire.symmetric is None else self.wire.symmetric:
@@ -104,7 +106,7 @@ class _Array:
         return step
 
     def compare(self, rule: Numbers, g: Any, t: Any, *, parts: bool) -> Comparison:
-        """Compare what the rules say with measurements along a direction: of the outputs, weighed, and their parts."""
+        """Compare the rules with measurements along a direction: the weighted sum of the outputs, and each of them."""
 
         def at(h: float) -> Numbers:
             y = self.at(h * t)
@@ -121,11 +123,11 @@ class _Array:
         floor = self.rough.floor * (np.max(sizes(self.wire.y), initial=0.0) + np.max(finite, initial=0.0))
         floor += self.rough.smallest
         noise = self.eps * sizes(self.wire.y)
-        ways = [Way(at, first, noise) for first in self.firsts]
-        return compare(rule, ways, floor=floor, relative=self.rough.relative)
+        schemes = [Way(at, first, noise) for first in self.firsts]
+        return compare(rule, schemes, floor=floor, relative=self.rough.relative)
 
     def only(self, places: Any) -> Any:
-        """Return the direction for some elements alone."""
+        """Return the direction restricted to some elements."""
         step = np.zeros(np.shape(self.seed), np.asarray(self.seed).dtype)
         step.flat[places] = np.ravel(self.seed)[places]
         return self.allowed(step)
@@ -141,12 +143,12 @@ def check_array(wire: Wire) -> Outcome:
     free = _freedom(array, t) if (state == WRONG).any() else ""
     if (state == WRONG).any() and not free:
         return _located(array, comparison, refusal)
-    for wanted in (UNDECIDED, KINK, WRONG):
-        k = comparison.worst(wanted)
-        if k is not None and (state == wanted).any():
+    for state_wanted in (UNDECIDED, KINK, WRONG):
+        k = comparison.worst(state_wanted)
+        if k is not None and (state == state_wanted).any():
             reason = free or _array_reason(rule[k])
             return Outcome(
-                KINK if wanted == KINK else UNDECIDED,
+                KINK if state_wanted == KINK else UNDECIDED,
                 rule[k],
                 comparison.numeric[k],
                 float(comparison.error[k]),
@@ -158,7 +160,7 @@ def check_array(wire: Wire) -> Outcome:
 
 
 def _forward(wire: Wire, t: Any) -> tuple[Any, str]:
-    """Return what the forward rule gives, or why it gives nothing: a user's own backward need not be recordable."""
+    """Apply the forward rule; returns the reason if that fails, as a user's backward need not be recordable."""
     try:
         return wire.pushed(wire.like_x(t)), ""
     except Exception as error:
@@ -166,9 +168,9 @@ def _forward(wire: Wire, t: Any) -> tuple[Any, str]:
 
 
 def _freedom(array: _Array, t: Any) -> str:
-    """Return why differences mean nothing here, if they do not: what the op gives is not settled by what it is given.
+    """Return why differences are meaningless here: the inputs do not determine the output. Empty if they do.
 
-    The vectors of a decomposition may turn, by a sign from point to point, and by any phase if they are complex.
+    The vectors of a decomposition may change sign from point to point, and have a free phase if they are complex.
     """
     if isinstance(array.wire.op, Decomposition) and np.iscomplexobj(array.wire.y):
         return "complex vectors of a decomposition have a free phase"
@@ -198,21 +200,21 @@ def _located(array: _Array, comparison: Comparison, refusal: str) -> Outcome:
 
 
 def _entry(array: _Array, slope: Callable[..., float]) -> Outcome | None:
-    """Return the element by which a slope is wrong, of the element of the output of which it is; None if it is not."""
+    """Find the input element and the output element at which a slope is wrong; None if it is not."""
     wire = array.wire
     element = narrowed(int(np.size(wire.x)), lambda places: _gap(array, slope, array.only(places)))
     step = array.only([element])
     output = narrowed(int(np.size(wire.y)), lambda places: _gap(array, slope, step, _only(array.g, places)))
     weight = wire.like_y(_only(array.g, [output]))
-    found = array.compare(np.array([slope(wire, step, weight)]), weight, step, parts=False)
-    if found.state[0] != WRONG:
+    comparison = array.compare(np.array([slope(wire, step, weight)]), weight, step, parts=False)
+    if comparison.state[0] != WRONG:
         return None
     unit = _unit(np.ravel(array.seed)[element]) * _unit(np.ravel(array.g)[output])
     return Outcome(
         WRONG,
-        found.rule[0] / unit,
-        found.numeric[0] / unit,
-        float(found.error[0]) / abs(unit),
+        comparison.rule[0] / unit,
+        comparison.numeric[0] / unit,
+        float(comparison.error[0]) / abs(unit),
         _index(element, np.shape(wire.x)),
         _index(output, np.shape(wire.y)),
         np.ravel(wire.x)[element],
@@ -221,21 +223,21 @@ def _entry(array: _Array, slope: Callable[..., float]) -> Outcome | None:
 
 
 def _along(wire: Wire, array: _Array, shake: Shake = lambda x: x) -> tuple[Numbers, str]:
-    """Return what the rules say along the direction of the first comparison, and why the forward one does not."""
+    """Return the slopes by both rules along the first direction, and the reason if the forward rule fails."""
     t = shake(array.allowed(array.seed))
     pushed, refusal = _forward(wire, t)
     return np.append(as_reals(pushed), inner(wire.pulled(shake(array.g)), t)), refusal
 
 
 def _only(g: Any, places: Any) -> Any:
-    """Return weights with all but some of them 0."""
-    kept = np.zeros(np.shape(g), np.asarray(g).dtype)
-    kept.flat[places] = np.ravel(g)[places]
-    return kept
+    """Return the weights with all but some of them set to 0."""
+    weights = np.zeros(np.shape(g), np.asarray(g).dtype)
+    weights.flat[places] = np.ravel(g)[places]
+    return weights
 
 
 def _unit(number: Any) -> float:
-    """Return by what to divide to have the slope per unit: of a complex number its length."""
+    """Return the divisor that gives the slope per unit: the number itself, or the magnitude of a complex one."""
     return float(np.abs(number)) if np.iscomplexobj(number) else float(number)
 
 
@@ -252,8 +254,8 @@ def _slope_ahead(wire: Wire, t: Any, g: Any) -> float:
 
 
 def _gap(array: _Array, slope: Callable[..., float], t: Any, g: Any = None) -> float:
-    """Return by how much rule and differences disagree along a direction, for some of the outputs."""
+    """Return the disagreement of rule and differences along a direction, for some of the outputs."""
     g = array.wire.like_y(array.g if g is None else g)
     noise = array.eps * np.array([inner(np.abs(g), np.abs(wide(array.wire.y)))])
-    found = measure(Way(lambda h: np.array([inner(g, array.at(h * t))]), array.firsts[1], noise))
-    return max(0.0, abs(slope(array.wire, t, g) - float(found.value[0])) - 3.0 * float(found.error[0]))
+    estimate = measure(Way(lambda h: np.array([inner(g, array.at(h * t))]), array.firsts[1], noise))
+    return max(0.0, abs(slope(array.wire, t, g) - float(estimate.value[0])) - 3.0 * float(estimate.error[0]))

@@ -28,14 +28,14 @@ from wiregrad.inspect.check.wire import Outcome, Shake, Wire, computed, modes
 
 EPS = float(np.finfo(np.float64).eps)
 SAMPLED = 2000
-"""At most so many elements of an elementwise op are compared."""
+"""Maximum number of elements of an elementwise op that are compared."""
 NEAR = 1e-7
-"""What is nearer to a kink than this, relatively, counts as on it."""
+"""An element within this relative distance of a kink counts as on it."""
 
 
 @dataclass(frozen=True)
 class Elements:
-    """Some elements of an elementwise op, side by side."""
+    """A sample of the elements of an elementwise op."""
 
     wire: Wire
     picks: NDArray[np.intp]
@@ -44,41 +44,44 @@ class Elements:
 
     @classmethod
     def of(cls, wire: Wire) -> Elements:
-        """Pick elements evenly."""
-        shape, size = np.shape(wire.y), int(np.size(wire.y))
+        """Sample the elements evenly."""
+        shape = np.shape(wire.y)
+        size = int(np.size(wire.y))
         picks = np.unique(np.linspace(0, size - 1, min(size, SAMPLED)).astype(np.intp))
         rows = [np.ravel(np.broadcast_to(x, shape))[picks] for x in wire.xs]
         return cls(wire, picks, [wide(row) for row in rows], np.ravel(wire.y)[picks])
 
     def compute(self, xs: Sequence[Any]) -> Any:
-        """Apply the op; one by one if it is a user's and does not take arrays."""
+        """Apply the op; element by element if it is user code that does not take arrays."""
         try:
-            found = np.asarray(self.wire.op.compute(*xs))
-            if found.shape == self.y.shape:
-                return found
+            y = np.asarray(self.wire.op.compute(*xs))
+            if y.shape == self.y.shape:
+                return y
         except Exception:
             pass
         return np.array([computed(self.wire.op, point, 0.0) for point in zip(*xs, strict=True)])
 
     def way(self, unit: complex, scale: Any, first: float) -> Way:
-        """Return values, divided by how far each element moves: slopes per unit then, whatever the scale."""
-        slot, real = self.wire.slot, np.iscomplexobj(self.y)
+        """Return a difference scheme whose values are divided by each element's step, so that slopes are per unit."""
+        slot = self.wire.slot
+        real = np.iscomplexobj(self.y)
 
         def at(h: float) -> Numbers:
             step = h * scale * (unit if np.iscomplexobj(self.xs[slot]) else 1.0)
-            moved = self.compute([x + step if k == slot else x for k, x in enumerate(self.xs)]) / scale
-            row = as_reals(moved.astype(np.complex128) if real else moved.real)
+            values = self.compute([x + step if k == slot else x for k, x in enumerate(self.xs)]) / scale
+            row = as_reals(values.astype(np.complex128) if real else values.real)
             return np.concatenate([row, row])
 
         width = 2 if real else 1
         noise = EPS * np.abs(as_reals(wide(self.y))) / np.repeat(scale, width)
-        # A step that is lost in the last digits of the number it is added to shows nothing.
+        # A step below the rounding of the number it is added to measures nothing.
         lost = 1e-2 * first * scale < 8.0 * EPS * np.abs(self.xs[slot])
         return Way(at, first, np.tile(np.where(np.repeat(lost, width), np.inf, noise), 2))
 
     def rule(self, unit: complex) -> Numbers:
-        """Return the slopes along a unit by the reverse rule, then by the forward rule."""
-        wire, shape = self.wire, np.shape(self.wire.y)
+        """Return the slopes along a unit, by the reverse rule and then by the forward rule."""
+        wire = self.wire
+        shape = np.shape(self.wire.y)
         parts = (1.0, 1j) if np.iscomplexobj(self.y) else (1.0,)
         pulled = [np.ravel(wire.pulled(wire.like_y(np.full(shape, 2.0 * part)))) / 2.0 for part in parts]
         back = np.stack([(np.conjugate(p[self.picks]) * unit).real for p in pulled], -1).ravel()
@@ -87,34 +90,35 @@ class Elements:
         return np.concatenate([back, ahead]).astype(np.float64)
 
     def exact(self) -> Estimate | None:
-        """Return the slopes by a complex step, where the op allows one."""
-        op, slot = self.wire.op, self.wire.slot
+        """Return the slopes by a complex step; None if the op does not allow one."""
+        op = self.wire.op
+        slot = self.wire.slot
         if not getattr(op, "analytic", False) or any(np.asarray(x).dtype.kind != "f" for x in self.xs):
             return None
         h = 1e-30 * np.maximum(np.abs(self.xs[slot]), 1.0)
-        moved = op.compute(*[x + 1j * h if k == slot else x + 0j for k, x in enumerate(self.xs)])
-        slope = np.where(self.inside(), np.asarray(moved).imag / h, np.nan)
+        values = op.compute(*[x + 1j * h if k == slot else x + 0j for k, x in enumerate(self.xs)])
+        slope = np.where(self.inside(), np.asarray(values).imag / h, np.nan)
         slope = np.concatenate([slope, slope])
         return Estimate(slope, np.where(np.isfinite(slope), 1e-13 * np.abs(slope), np.inf))
 
     def inside(self) -> NDArray[np.bool_]:
-        """Return where the op is defined, as a real function."""
+        """Return the mask of elements inside the real domain of the op."""
         domain = getattr(self.wire.op, "domain", None)
         return np.ones(self.y.shape, np.bool_) if domain is None else np.broadcast_to(domain(*self.xs), self.y.shape)
 
     def distances(self) -> list[tuple[Any, NDArray[np.float64]]]:
-        """Return every kink of the op with how far each element is from it."""
+        """Return every kink of the op with the distance of each element."""
         return [(kink, np.broadcast_to(np.abs(kink.at(*self.xs)), self.y.shape)) for kink in self.wire.op.kinks]
 
     def smooth(self) -> NDArray[np.bool_]:
-        """Return where no kink is near."""
-        found = np.ones(self.y.shape, np.bool_)
+        """Return the mask of elements that are not near a kink."""
+        mask = np.ones(self.y.shape, np.bool_)
         for _, distance in self.distances():
-            found &= ~(distance <= NEAR * np.maximum(1.0, np.abs(self.xs[self.wire.slot])))
-        return found
+            mask &= ~(distance <= NEAR * np.maximum(1.0, np.abs(self.xs[self.wire.slot])))
+        return mask
 
     def place(self, k: int) -> tuple[int, ...] | None:
-        """Return where in the array an element stands."""
+        """Return the index of a sampled element in the array; None for a number."""
         shape = np.shape(self.wire.y)
         return tuple(int(i) for i in np.unravel_index(int(self.picks[k]), shape)) if shape else None
 
@@ -130,8 +134,10 @@ def check_elements(wire: Wire) -> Outcome:
 
 def _check_unit(elements: Elements, unit: complex) -> Outcome:
     """Compare all slopes along one unit."""
-    wire, x = elements.wire, np.abs(elements.xs[elements.wire.slot])
-    near, one = 2.0 ** np.floor(np.log2(np.where((x > 0.0) & np.isfinite(x), x, 1.0))), np.ones_like(x)
+    wire = elements.wire
+    x = np.abs(elements.xs[elements.wire.slot])
+    near = 2.0 ** np.floor(np.log2(np.where((x > 0.0) & np.isfinite(x), x, 1.0)))
+    one = np.ones_like(x)
     far = np.maximum(near, one)
     wide_steps = ((near, 2.0**-3), (far, 2.0**-4), (one, 2.0**-3))
     steps = (*wide_steps, (near, 2.0**-10), (far, 2.0**-11), (one, 2.0**-10), (far, 2.0**-17))
@@ -150,18 +156,19 @@ def _check_unit(elements: Elements, unit: complex) -> Outcome:
 
 
 def _elements_outcome(elements: Elements, comparison: Comparison, smooth: Any, unit: complex) -> Outcome:
-    count, width = len(elements.picks), 2 if np.iscomplexobj(elements.y) else 1
+    count = len(elements.picks)
+    width = 2 if np.iscomplexobj(elements.y) else 1
     state = np.where(
         (comparison.state == UNDECIDED) & ~np.tile(np.repeat(smooth, width), 2), KINK, comparison.state
     ).astype(np.int8)
     comparison = Comparison(comparison.rule, comparison.numeric, comparison.error, state)
-    for wanted in (WRONG, UNDECIDED, KINK):
-        k = comparison.worst(wanted)
+    for verdict in (WRONG, UNDECIDED, KINK):
+        k = comparison.worst(verdict)
         if k is not None:
             element = k % (count * width) // width
-            by_mode = (state == wanted).reshape(2, count * width)
+            by_mode = (state == verdict).reshape(2, count * width)
             return Outcome(
-                wanted,
+                verdict,
                 comparison.rule[k],
                 comparison.numeric[k],
                 float(comparison.error[k]),
@@ -200,7 +207,7 @@ def _why(elements: Elements, k: int, rule: Any) -> str:
 
 
 def nearest_kink(wire: Wire) -> Outcome | None:
-    """Return the kink of an elementwise op that some element is on, or very near to."""
+    """Return the kink of an elementwise op that some element is on or very near to; None if there is none."""
     if not np.size(wire.y) or not wire.op.kinks:
         return None
     elements = Elements.of(wire)

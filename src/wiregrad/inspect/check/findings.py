@@ -1,4 +1,4 @@
-"""What a check of gradients says: findings wire by wire, and the whole report."""
+"""The report of a gradient check, and its findings wire by wire."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from wiregrad.ir.circuit import plural
 
 @dataclass(frozen=True, repr=False)
 class Finding(Report):
-    """What was found on one wire: a wrong rule, a kink, or something that could not be decided."""
+    """A finding on one wire: a wrong rule, a kink, or an undecided comparison."""
 
     verdict: str
     order: int
@@ -29,46 +29,46 @@ class Finding(Report):
     group: str
     outcome: Outcome
     within: str = ""
-    """The op in whose rule the node stands, for the second order."""
+    """The op whose rule contains the node, for the second order."""
 
     @property
     def identity(self) -> Any:
-        """What two findings have in common of which one is enough."""
+        """A key that is equal for duplicate findings."""
         return self.verdict, self.order, self.op, self.node, self.input, self.within
 
     @property
     def rule(self) -> Any:
-        """The slope that the rule gives."""
+        """The slope by the rule."""
         return plain(self.outcome.rule)
 
     @property
     def numeric(self) -> Any:
-        """The slope that differences give."""
+        """The slope by differences."""
         return plain(self.outcome.numeric)
 
     @property
     def index(self) -> tuple[int, ...] | None:
-        """The element of the input that the numbers belong to; None if it is a number, or none was singled out."""
+        """The index of the input element; None for a number, or if no element was singled out."""
         return self.outcome.index
 
     def lines(self) -> Iterator[str]:
         """Return the finding as a sentence."""
-        found = self.outcome
-        if found.raised:
-            yield f"{self.op} is wrong{self._where()}: {found.reason}"
+        outcome = self.outcome
+        if outcome.raised:
+            yield f"{self.op} is wrong{self._where()}: {outcome.reason}"
         elif self.verdict == "wrong":
-            more = f"; {found.reason}" if found.reason else ""
-            yield f"{self.op} is wrong{_how(found)}: {self._slope()}{self._numbers()}{self._extent()}{more}"
+            more = f"; {outcome.reason}" if outcome.reason else ""
+            yield f"{self.op} is wrong{_how(outcome)}: {self._slope()}{self._numbers()}{self._extent()}{more}"
         elif self.verdict == "kink":
-            near = "" if found.distance is None else f", distance {brief(found.distance)}"
-            yield f"{self.op}{self._where()} is on a kink{near}{because(found.reason)}"
+            near = "" if outcome.distance is None else f", distance {brief(outcome.distance)}"
+            yield f"{self.op}{self._where()} is on a kink{near}{because(outcome.reason)}"
         else:
-            yield f"{self.op}{self._where()} is undecided{because(found.reason or self._coarse())}"
+            yield f"{self.op}{self._where()} is undecided{because(outcome.reason or self._coarse())}"
 
     def _slope(self) -> str:
         into = _element(self.input, self.outcome.index)
         if self.order > 1 and not self.within:
-            return f"its rule moves otherwise with {into}{self._where()}: "
+            return f"the derivative of its rule with respect to {into}{self._where()}: "
         return f"d {_element(self.node, self.outcome.output)} / d {into}{self._where()}: "
 
     def _where(self) -> str:
@@ -79,28 +79,28 @@ class Finding(Report):
         return f"{wire}{within}{second}" + ("" if self.place is None else f" ({self.place})")
 
     def _numbers(self) -> str:
-        found = self.outcome
-        at = "" if found.at is None else f" at {self.input} = {brief(found.at)}"
-        direction = " along a direction" if found.at is None else ""
+        outcome = self.outcome
+        at = "" if outcome.at is None else f" at {self.input} = {brief(outcome.at)}"
+        direction = " along a direction" if outcome.at is None else ""
         return (
-            f"the rule gives {brief(found.rule)}, differences give {brief(found.numeric)}"
-            f"{direction} (error < {brief(found.error, 1)}){at}"
+            f"the rule gives {brief(outcome.rule)}, differences give {brief(outcome.numeric)}"
+            f"{direction} (error < {brief(outcome.error, 1)}){at}"
         )
 
     def _extent(self) -> str:
-        found = self.outcome
-        return f"; wrong at {found.count} of {found.total} elements" if found.count > 1 else ""
+        outcome = self.outcome
+        return f"; wrong at {outcome.count} of {outcome.total} elements" if outcome.count > 1 else ""
 
     def _coarse(self) -> str:
-        found = self.outcome
+        outcome = self.outcome
         return (
-            f"the rule gives {brief(found.rule)}, differences give {brief(found.numeric)}, "
-            f"but may be off by {brief(found.error, 1)}"
+            f"the rule gives {brief(outcome.rule)}, differences give {brief(outcome.numeric)}, "
+            f"but may be off by {brief(outcome.error, 1)}"
         )
 
 
-def _how(found: Outcome) -> str:
-    return f" in {found.modes[0]} mode" if len(found.modes) == 1 else ""
+def _how(outcome: Outcome) -> str:
+    return f" in {outcome.modes[0]} mode" if len(outcome.modes) == 1 else ""
 
 
 def _element(name: str, index: tuple[int, ...] | None) -> str:
@@ -109,16 +109,16 @@ def _element(name: str, index: tuple[int, ...] | None) -> str:
 
 @dataclass(frozen=True)
 class Count:
-    """How much was looked at."""
+    """How much was checked."""
 
     nodes: int = 0
     wires: int = 0
     of_nodes: int = 0
-    """How many nodes there are to be checked; more than `nodes` where some were sampled."""
+    """Number of nodes that could be checked; more than `nodes` if they were sampled."""
     rules: int = 0
-    """How many rules were checked as functions, for the second order."""
+    """Number of rules checked as functions, for the second order."""
     sampled: int = 0
-    """On how many wires only some elements were compared."""
+    """Number of wires on which only some elements were compared."""
 
     def __str__(self) -> str:
         sampled = f" (sampled of {self.of_nodes})" if self.of_nodes > self.nodes else ""
@@ -129,7 +129,7 @@ class Count:
 
 @dataclass(frozen=True, repr=False)
 class Checked(Report):
-    """What a check of gradients found."""
+    """The result of a gradient check."""
 
     guilty: tuple[Finding, ...]
     cuts: tuple[Cut, ...]
@@ -140,12 +140,12 @@ class Checked(Report):
 
     @property
     def ok(self) -> bool:
-        """Whether no rule is wrong, and the whole gradient does not differ without an explanation."""
+        """Whether no rule is wrong, and a difference of the whole gradient, if any, is explained."""
         explained = self.whole is None or self.whole.agrees is not False or bool(self.cuts)
         return not self.guilty and explained
 
     def lines(self) -> Iterator[str]:
-        """Return what was found, the wrong rules first."""
+        """Return the findings, wrong rules first."""
         yield f"{self.checked}: {'all rules hold' if not self.guilty else plural(len(self.guilty), 'wrong wire')}"
         for finding in self.guilty:
             yield f"  {finding}"

@@ -1,8 +1,8 @@
-"""The gradient of a whole function beside differences of the function itself, and what explains it if they part.
+"""The gradient of a whole function beside differences of the function itself, and what explains a disagreement.
 
-Rules that are all right can still give a gradient that is not the function's: where a value left the recording, where
-`stop_gradient` was meant, where Python took a branch. Kept true: a cut is named only if holding everything still at
-which gradients end makes the differences give the gradient.
+Correct rules can still give a gradient that is not the function's: where a value left the recording, where
+`stop_gradient` was used, where Python took another branch. Kept true: a lost gradient is reported only if holding every
+node still at which gradients end makes the differences agree with the gradient.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from wiregrad.passes.sweep import Silent
 
 @dataclass(frozen=True, repr=False)
 class Cut(Report):
-    """A place where values flow on and their gradient does not."""
+    """A node or line that passes on values but not their gradient."""
 
     op: str
     node: str
@@ -40,7 +40,7 @@ class Cut(Report):
     reason: str
 
     def lines(self) -> Iterator[str]:
-        """Return the cut as a sentence."""
+        """Return the reason with its source location."""
         yield f"{self.reason}" + ("" if self.place is None else f" ({self.place})")
 
 
@@ -52,7 +52,7 @@ class Whole(Report):
     numeric: float
     error: float
     agrees: bool | None
-    """None where differences cannot tell."""
+    """None if differences cannot decide."""
     reason: str = ""
 
     def lines(self) -> Iterator[str]:
@@ -69,7 +69,7 @@ class Whole(Report):
 
 
 def brief(value: Any, digits: int = 6) -> str:
-    """Write a number for people.
+    """Format a number, with `digits` significant digits.
 
     >>> brief(0.12345678), brief(3.21e-9, 1)
     ('0.123457', '3e-09')
@@ -78,7 +78,7 @@ def brief(value: Any, digits: int = 6) -> str:
 
 
 def because(reason: str) -> str:
-    """Return a reason to stand behind a sentence.
+    """Format a reason as a suffix; empty if there is none.
 
     >>> "undecided" + because("nan")
     'undecided: nan'
@@ -87,33 +87,35 @@ def because(reason: str) -> str:
 
 
 class Function:
-    """The function itself: how it, its circuit and its gradient move along a direction of its arguments."""
+    """A function, its circuit and its gradient along a direction of its arguments."""
 
     def __init__(
         self, f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], circuit: Circuit, inputs: list[Any]
     ) -> None:
-        self.f, self.circuit, self.inputs = f, circuit, inputs
+        self.f = f
+        self.circuit = circuit
+        self.inputs = inputs
         self.leaves, self.tree = flatten((tuple(args), kwargs))
         self.values = evaluate(circuit, inputs)
         rng = np.random.default_rng(2)
         turns = any(getattr(row.op, "symmetric", False) for row in circuit.rows())
         self.direction = [_kept(direction(rng, wide(x)), x) if turns else direction(rng, wide(x)) for x in inputs]
         for k in range(sum(map(moves, self.leaves)), len(inputs)):
-            # A value from outside the function stands still when its arguments move.
+            # A value from outside the function does not move with its arguments.
             self.direction[k] = np.zeros_like(self.direction[k])
         self.outputs = [node for node in circuit.columns.outputs.tolist() if circuit.type_of(node).differentiable]
         alone = len(self.outputs) == 1 and not circuit.type_of(self.outputs[0]).shape
         self.weights = [_weight(rng, self.values[node], alone) for node in self.outputs]
         self.narrow = any(np.asarray(x).dtype == np.float32 for x in self.values)
         self.refused = ""
-        """What a rule says against what arrives at it, if one does: then there is no gradient to compare."""
+        """The error of a rule that refuses its upstream gradient, if any: then there is no gradient to compare."""
         self.flows = self._sweep()
         self.steered: list[Certificate] | None = None
         self.changed: dict[int, Any] = {}
-        """Which of the numbers that left the recording at the point itself were others beside it; -1: how many."""
+        """By position, the numbers that left the recording and changed nearby; -1 if their count changed."""
 
     def _sweep(self) -> list[Any]:
-        """Return what flows back to every node from the weighed outputs."""
+        """Return the gradient of the weighted outputs at every node."""
         seeds: dict[int, Any] = {}
         for node, weight in zip(self.outputs, self.weights, strict=True):
             seeds[node] = seeds[node] + weight if node in seeds else weight
@@ -125,11 +127,11 @@ class Function:
             return [None] * len(self.values)
 
     def inputs_at(self, h: float) -> list[Any]:
-        """Return the arguments that move, moved."""
+        """Return the arguments after a step along the direction."""
         return [wide(x) + h * t for x, t in zip(self.inputs, self.direction, strict=True)]
 
     def at(self, h: float) -> Numbers:
-        """Run the function itself; NaN where it refuses."""
+        """Run the function itself after a step; NaN if it raises."""
         rest = iter(self.inputs_at(h))
         leaves = [next(rest) if moves(leaf) else leaf for leaf in self.leaves]
         args, kwargs = unflatten(self.tree, leaves)
@@ -155,14 +157,16 @@ class Function:
                 self.changed[k] = two.outcome
 
     def repeats(self) -> bool:
-        """Return whether the function does again what it did when it was traced."""
-        again, first = self.at(0.0), self.held(0.0, {})
+        """Return whether the function gives the same result as when it was traced."""
+        again = self.at(0.0)
+        first = self.held(0.0, {})
         return bool(np.allclose(again, first, rtol=1e-3 if self.narrow else 1e-9, atol=0.0, equal_nan=True))
 
     def held(self, h: float, still: dict[int, Any]) -> Numbers:
-        """Run the circuit with some nodes held still."""
+        """Run the circuit after a step with some nodes held still."""
         values: list[Any] = []
-        given, constants = iter(self.inputs_at(h)), self.circuit.constants()
+        arguments = iter(self.inputs_at(h))
+        constants = self.circuit.constants()
         with np.errstate(all="ignore"):
             for row in self.circuit.rows():
                 if row.node in still:
@@ -170,11 +174,11 @@ class Function:
                 elif row.sources:
                     values.append(row.op.compute(*[values[source] for source in row.sources]))
                 else:
-                    values.append(constants[row.node] if row.node in constants else next(given))
+                    values.append(constants[row.node] if row.node in constants else next(arguments))
         return np.array([sum(inner(w, values[node]) for w, node in zip(self.weights, self.outputs, strict=True))])
 
     def slope(self) -> tuple[float, float]:
-        """Return how the gradient says the outputs move, and the same with all parts counted as positive."""
+        """Return the slope of the outputs by the gradient, and the sum of the magnitudes of its parts."""
         parts = [
             np.conjugate(settle(self.flows[node])) * t
             for node, t in zip(self.circuit.input_indices(), self.direction, strict=True)
@@ -189,11 +193,11 @@ class Function:
         height = sum(inner(np.abs(weight), size) for weight, size in zip(self.weights, sizes, strict=True))
         rough = COARSE if self.narrow else FINE
         noise = np.array([10.0 * float(np.finfo(np.float32 if self.narrow else np.float64).eps) * height])
-        ways = [Way(at, first, noise) for first in (1e-2, 1e-4, 1e-6)]
-        return compare(np.array([slope]), ways, floor=rough.floor * (height + size), relative=10.0 * rough.relative)
+        schemes = [Way(at, first, noise) for first in (1e-2, 1e-4, 1e-6)]
+        return compare(np.array([slope]), schemes, floor=rough.floor * (height + size), relative=10.0 * rough.relative)
 
     def stops(self) -> dict[int, Any]:
-        """Return the nodes at which gradients end although values flow on, with what they gave."""
+        """Return the nodes that pass on values but no gradient, with their values."""
         active = self.circuit.active()
         return {
             row.node: self.values[row.node]
@@ -203,16 +207,16 @@ class Function:
         }
 
     def cuts(self) -> list[Cut]:
-        """Return what explains that values move where the gradient does not, once that is borne out.
+        """Return what loses the gradient, if that explains the disagreement.
 
-        With everything held still at which gradients end, differences of the circuit must give the gradient.
+        With every node held still at which gradients end, differences of the circuit must agree with the gradient.
         """
         stops = self.stops()
         if self.compare(lambda h: self.held(h, stops)).state[0] != RIGHT:
             return []
-        found = [self._stop(node) for node in stops if self.circuit.type_of(node).differentiable]
+        stopped = [self._stop(node) for node in stops if self.circuit.type_of(node).differentiable]
         left = [self.steered[k] for k in sorted(self.changed) if k >= 0] if self.steered else []
-        return found + [_escape(certificate) for certificate in left if not _steers(certificate.outcome)]
+        return stopped + [_escape(certificate) for certificate in left if not _steers(certificate.outcome)]
 
     def _stop(self, node: int) -> Cut:
         view = Node(self.circuit, node)
@@ -220,7 +224,7 @@ class Function:
         return Cut(view.op.name, view.name, view.place, sentence)
 
     def branch(self) -> str:
-        """Return which decision of Python's went another way beside the point, if one did."""
+        """Describe a Python branch that went another way near the point; empty if none did."""
         steered = self.steered or []
         places = [steered[k].place for k in self.changed if k >= 0 and _steers(steered[k].outcome)]
         if not places and -1 not in self.changed:
@@ -229,7 +233,7 @@ class Function:
 
 
 def _steers(outcome: Any) -> bool:
-    """Return whether a number that left the recording moves in steps."""
+    """Return whether a number that left the recording is an integer or a boolean."""
     return np.asarray(outcome).dtype.kind not in "fc"
 
 
@@ -239,7 +243,7 @@ def _escape(certificate: Certificate) -> Cut:
 
 
 def _kept(t: Any, x: Any) -> Any:
-    """Return a direction that keeps a symmetric matrix symmetric: of some ops only such derivatives mean something."""
+    """Make the direction of a symmetric matrix symmetric: some ops have only such derivatives."""
     shape = np.shape(x)
     if len(shape) < 2 or shape[-1] != shape[-2]:
         return t
@@ -248,12 +252,12 @@ def _kept(t: Any, x: Any) -> Any:
 
 
 def _weight(rng: np.random.Generator, y: Any, alone: bool) -> Any:
-    found = 1.0 if alone and not np.iscomplexobj(y) else random_like(rng, y)
-    return np.asarray(found).astype(np.asarray(y).dtype)[()]
+    weight = 1.0 if alone and not np.iscomplexobj(y) else random_like(rng, y)
+    return np.asarray(weight).astype(np.asarray(y).dtype)[()]
 
 
 def is_present(flow: Any) -> bool:
-    """Return whether something flows.
+    """Return whether a flow has any present element.
 
     >>> is_present(None), is_present(0.0)
     (False, True)
@@ -273,32 +277,34 @@ def moves(leaf: Any) -> bool:
 
 
 def check_whole(function: Function, *, wrong: bool, doubtful: bool) -> tuple[Whole | None, list[Cut]]:
-    """Compare the whole gradient with differences of the function, and say where they part.
+    """Compare the whole gradient with differences of the function, and find what explains a disagreement.
 
-    `wrong` and `doubtful` say whether some of its rules are.
+    `wrong` and `doubtful` tell whether some of its rules are.
     """
     if not function.outputs or not any(np.size(x) for x in function.inputs):
         return None, []
     if function.refused or not function.repeats():
         reason = function.refused or "the function gives another value when it is run again"
         return Whole(np.nan, np.nan, np.inf, None, reason), []
-    found = function.compare(function.at)
-    rule, numeric, error = float(found.rule[0]), float(found.numeric[0]), float(found.error[0])
-    if found.state[0] == RIGHT:
+    comparison = function.compare(function.at)
+    rule = float(comparison.rule[0])
+    numeric = float(comparison.numeric[0])
+    error = float(comparison.error[0])
+    if comparison.state[0] == RIGHT:
         return Whole(rule, numeric, error, True), []
-    apart = found.state[0] == WRONG or abs(rule - numeric) > 3.0 * error
+    apart = comparison.state[0] == WRONG or abs(rule - numeric) > 3.0 * error
     cuts = function.cuts() if apart and not wrong else []
     if wrong:
         return Whole(rule, numeric, error, False if apart else None, "a rule is wrong"), []
     if cuts:
         return Whole(rule, numeric, error, False, "values flow on where gradients stop"), cuts
-    reason = _doubt(function, int(found.state[0]), doubtful)
+    reason = _doubt(function, int(comparison.state[0]), doubtful)
     agrees = None if reason else False
     return Whole(rule, numeric, error, agrees, reason or "no single rule is wrong and nothing is cut"), []
 
 
 def _doubt(function: Function, state: int, doubtful: bool) -> str:
-    """Return why nothing follows from a difference, if nothing does."""
+    """Return why a disagreement is not conclusive; empty if it is."""
     if function.branch():
         return function.branch()
     if state != WRONG:
@@ -307,7 +313,7 @@ def _doubt(function: Function, state: int, doubtful: bool) -> str:
 
 
 def random_like(rng: np.random.Generator, like: Any) -> Any:
-    """Return random numbers of a shape, complex if the others are.
+    """Return random numbers with the shape of an array, complex if the array is.
 
     >>> random_like(np.random.default_rng(0), np.zeros(3)).shape
     (3,)

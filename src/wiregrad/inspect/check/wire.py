@@ -1,4 +1,4 @@
-"""One wire of one op, with the values it really saw, and what a check of it can come to."""
+"""One wire of one op with the values it saw, and the outcome of a check."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from wiregrad.ir import Op
 from wiregrad.ops.flow import fit, settle
 
 Shake = Callable[[Any], Any]
-"""Changes numbers in their last digits."""
+"""A function that changes numbers in their last digits."""
 
 
 @dataclass(frozen=True)
 class Wire:
-    """One input of an op, with the values that the op really saw."""
+    """One input of an op, with the values that the op saw."""
 
     op: Op
     slot: int
@@ -25,43 +25,43 @@ class Wire:
     y: Any
     mode: int = 0
     symmetric: bool | None = None
-    """Whether only one triangle of what came is read, so that it may only be moved as a symmetric matrix; None: by the
-    op's record."""
+    """Whether the op reads only one triangle of the input, which then moves as a symmetric matrix; None: as the op's
+    record says."""
     size: float = 0.0
-    """How large what the output is made of was, where that cancels in it."""
+    """The magnitude of the terms that cancel in the output, if they do."""
 
     @property
     def x(self) -> Any:
-        """What came along the wire."""
+        """The input value."""
         return self.xs[self.slot]
 
     def pulled(self, g: Any) -> Any:
-        """Return what the rule sends back, in the shape of what came."""
+        """Return the gradient by the reverse rule, with the shape of the input."""
         return _full(fit(self.op.pull(self.slot, g, self.xs, self.y, self.mode), self.x), self.x)
 
     def pushed(self, t: Any) -> Any:
-        """Return how the output moves when what came moves along t, by the rule."""
+        """Return the tangent of the output by the forward rule, for a tangent t of the input."""
         tangents = [t if k == self.slot else None for k in range(len(self.xs))]
         return _full(fit(self.op.push(tangents, self.xs, self.y, self.mode), self.y), self.y)
 
     def like_y(self, g: Any) -> Any:
-        """Return numbers with the dtype of the output."""
+        """Cast numbers to the dtype of the output."""
         return np.asarray(g).astype(np.asarray(self.y).dtype)[()]
 
     def like_x(self, t: Any) -> Any:
-        """Return numbers with the dtype of what came along the wire."""
+        """Cast numbers to the dtype of the input."""
         return np.asarray(t).astype(np.asarray(self.x).dtype)[()]
 
 
 def _full(flow: Any, like: Any) -> Any:
-    """Return a flow with the shape of the value it belongs to, and complex if that is."""
-    found = np.broadcast_to(settle(flow), np.shape(like))
-    return found.astype(np.complex128) if np.iscomplexobj(like) else found
+    """Return a flow with the shape of its value, and complex if the value is."""
+    full = np.broadcast_to(settle(flow), np.shape(like))
+    return full.astype(np.complex128) if np.iscomplexobj(like) else full
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What the check of one wire found; the numbers are those of the element where rule and measurement differ most."""
+    """The outcome of checking one wire; the numbers are those of the element with the largest difference."""
 
     state: int
     rule: Any = np.nan
@@ -70,34 +70,34 @@ class Outcome:
     index: tuple[int, ...] | None = None
     output: tuple[int, ...] | None = None
     at: Any = None
-    """The value at which the element stood."""
+    """The value of the input element."""
     modes: tuple[str, ...] = ()
-    """Which of the two modes are wrong."""
+    """The modes (reverse, forward) that are wrong."""
     count: int = 0
-    """How many elements are in this state, of those that were looked at."""
+    """Number of compared elements in this state."""
     total: int = 1
     distance: float | None = None
     reason: str = ""
     finite: bool = True
     """Whether the values are finite there."""
     again: Callable[[Wire, Shake], Any] | None = field(default=None, repr=False, compare=False)
-    """Works out the rule's number once more, for a wire with other values, along a direction that is shaken too."""
+    """Recomputes the rule's number for a wire with perturbed values, along a perturbed direction."""
     raised: bool = False
-    """Whether the rule is wrong because it refuses what arrives; the reason is what it says."""
+    """Whether the rule is wrong because it raised an error, which is given as the reason."""
 
 
 def computed(op: Op, xs: Sequence[Any], like: Any) -> Any:
-    """Return what an op gives, NaN where it refuses.
+    """Compute an op; NaN if it raises or gives another shape.
 
     >>> from wiregrad.ops import TABLE
     >>> float(computed(TABLE["sin"], [0.0], 0.0)), float(computed(TABLE["sin"], [], 0.0))
     (0.0, nan)
     """
     try:
-        found = np.asarray(op.compute(*xs))
+        y = np.asarray(op.compute(*xs))
     except Exception:
         return np.full(np.shape(like), np.nan)
-    return found if found.shape == np.shape(like) and found.dtype.kind in "fc" else np.full(np.shape(like), np.nan)
+    return y if y.shape == np.shape(like) and y.dtype.kind in "fc" else np.full(np.shape(like), np.nan)
 
 
 def modes(back: bool, ahead: bool) -> tuple[str, ...]:
@@ -110,7 +110,7 @@ def modes(back: bool, ahead: bool) -> tuple[str, ...]:
 
 
 def first_line(error: Exception) -> str:
-    """Return what an error says, in one line.
+    """Return the type and the first line of an error.
 
     >>> first_line(ValueError("no\\nreally"))
     'ValueError: no'

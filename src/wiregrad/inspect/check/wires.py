@@ -1,7 +1,7 @@
-"""One wire: its rule, in both modes, beside a numeric derivative of the op itself.
+"""One wire: its rule in both modes beside a numeric derivative of the op.
 
-Kept true: the op is measured at the values it really saw (in float64, whatever dtype they had), and a rule that only
-loses digits to rounding is not called wrong.
+Kept true: the op is measured at the values it saw (in float64, whatever their dtype), and a rule that only loses digits
+to rounding is not called wrong.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from wiregrad.ops import Elementwise
 
 
 def check_wire(wire: Wire) -> Outcome:
-    """Compare the rule of one wire, in both modes, with a numeric derivative of the op itself."""
+    """Compare the rule of one wire, in both modes, with a numeric derivative of the op."""
     if not np.size(wire.x) or not np.size(wire.y):
         return Outcome(RIGHT, total=0)
     if not (np.all(np.isfinite(wire.x)) or wire.op.by_element) or not np.any(np.isfinite(wire.y)):
@@ -30,14 +30,14 @@ def check_wire(wire: Wire) -> Outcome:
             outcome = check_elements(wire) if isinstance(wire.op, Elementwise) else check_array(wire)
             return _settled(wire, outcome) if outcome.state == WRONG else outcome
         except Exception as error:
-            if said := _refusal(wire):
-                return Outcome(WRONG, at=_first(wire.x), raised=True, reason=said)
-            # A rule is anybody's code; one that cannot be run is not one that is wrong.
+            if refusal := _refusal(wire):
+                return Outcome(WRONG, at=_first(wire.x), raised=True, reason=refusal)
+            # A rule may be user code; one that cannot be run is not therefore wrong.
             return Outcome(UNDECIDED, at=_first(wire.x), reason=f"the rule cannot be run here: {first_line(error)}")
 
 
 def _refusal(wire: Wire) -> str:
-    """Return what the backward of a user's own class says against what it is given, empty if it takes it."""
+    """Return the error with which a user's backward refuses its gradient; empty if it accepts it."""
     if "call" not in wire.op.options:
         return ""
     try:
@@ -52,7 +52,7 @@ def _refusal(wire: Wire) -> str:
 
 
 def _settled(wire: Wire, outcome: Outcome) -> Outcome:
-    """Return the outcome, but undecided where rounding makes as much of a difference."""
+    """Return the outcome, or undecided if rounding alone makes as much of a difference."""
     rng = np.random.default_rng(4)
 
     def shaken(x: Any) -> Any:
@@ -64,7 +64,7 @@ def _settled(wire: Wire, outcome: Outcome) -> Outcome:
 
     off = abs(outcome.rule - outcome.numeric)
     again = [_again(wire, outcome, shaken) for _ in range(3)]
-    # In float32 small numbers are lost beside large ones, however these are shaken; float64 has room for both.
+    # In float32 small numbers are lost beside large ones under any perturbation; float64 keeps both.
     exact = _again(wire, outcome, wide) if precision(*wire.xs, wire.y) is COARSE else outcome.rule
     if all(abs(number - outcome.rule) <= 0.1 * off for number in (*again, exact)):
         return outcome
@@ -72,7 +72,7 @@ def _settled(wire: Wire, outcome: Outcome) -> Outcome:
 
 
 def _again(wire: Wire, outcome: Outcome, changed: Shake) -> Any:
-    """Work the rule's number out once more, with all that goes in changed a little."""
+    """Recompute the rule's number with slightly changed inputs."""
     xs = tuple(map(changed, wire.xs))
     other = replace(wire, xs=xs, y=wire.op.compute(*xs))
     return np.nan if outcome.again is None else outcome.again(other, changed)

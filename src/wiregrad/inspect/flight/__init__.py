@@ -1,7 +1,8 @@
 """The flight recorder of a training: what each step did, in bounded memory, and the first step that went wrong.
 
-Kept true: an event has the exact step at which it began and the numbers it had there, also after the records around it
-were merged; a step that is refused leaves the recording as it was; memory does not grow with the number of steps.
+Start with `Flight.step`, which measures one step, stores it and reports events. Kept true: an event has the exact step
+at which it began and the numbers of that step, even after the records around it were merged; a refused step leaves the
+recording unchanged; memory does not grow with the number of steps.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ __all__ = ["KINDS", "Band", "Event", "Flight", "FlightError", "GroupRecord", "Li
 
 @dataclass(frozen=True, slots=True)
 class GroupRecord:
-    """What the steps of a record did to one group: root mean squares per number, shares, and counts."""
+    """One group over the steps of a record: root mean squares per number, shares, and counts."""
 
     gradient: Band
     largest: Band
@@ -44,19 +45,19 @@ class GroupRecord:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What is kept of the steps from `first` to `last`, both included."""
+    """A summary of the steps from `first` to `last`, both included."""
 
     first: int
     last: int
     loss: Band
     lost: int
-    """How many of the losses were not finite."""
+    """Number of losses that were not finite."""
     groups: Mapping[str, GroupRecord]
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A copy of the parameters, and of what else was given, at one step."""
+    """A copy of the parameters and inputs of one step."""
 
     step: int
     params: Any
@@ -64,15 +65,15 @@ class Snapshot:
 
 
 class Flight(Report):
-    """Records what each training step did; printing it says how it went and where it went wrong.
+    """Records what each training step did; printing it shows the course of the training and its events.
 
-    `groups` is how many names of a parameter's path make a group, or a function of the path. `on_event` is called with
-    each event, or is "raise" to stop there. `keep` copies the parameters of so many steps before the first event. Other
-    settings are those of `Limits`: vanish, explode, dead, patience, early and watch.
+    `groups` is the number of names of a parameter's path that make a group, or a function of the path. `on_event` is
+    called with each event, or is "raise" to stop there. `keep` is the number of steps before the first event whose
+    parameters are copied. Other settings are those of `Limits`: vanish, explode, dead, patience, early and watch.
 
-    `watch` is the kinds of events to look for, by default nonfinite, vanished, exploded, stuck and dead; for explosions
-    only, say `watch="exploded"`. A training whose gradient fades while its loss comes down has converged: that is an
-    event only if "converged" is watched for.
+    `watch` holds the kinds of events to look for, by default nonfinite, vanished, exploded, stuck and dead; for
+    explosions only, pass `watch="exploded"`. A training whose gradient fades while its loss comes down has converged,
+    which is an event only if "converged" is watched for.
 
     >>> flight = Flight()
     >>> for step in range(40):
@@ -91,24 +92,26 @@ class Flight(Report):
         **limits: Any,
     ) -> None:
         if not callable(groups):
-            check_count("groups, if it is no function,", groups, 1)
+            check_count("groups, unless it is a function,", groups, 1)
         if not (on_event is None or on_event == "raise" or callable(on_event)):
-            raise InputError(f"on_event is a function of the event, or 'raise'; got {shown(on_event)}")
-        self.capacity, self.keep = check_count("capacity", capacity, 2), check_count("keep", keep, 0)
+            raise InputError(f"on_event must be a function of the event, or 'raise'; got {shown(on_event)}")
+        self.capacity = check_count("capacity", capacity, 2)
+        self.keep = check_count("keep", keep, 0)
         self._on_event = on_event
-        self._judge, self._gauge = Judge(_limits(limits)), Gauge(groups)
+        self._judge = Judge(_limits(limits))
+        self._gauge = Gauge(groups)
         self._history = History(capacity, view.FIRST)
         self._events: list[Event] = []
         self._kept: deque[Snapshot] = deque(maxlen=keep + 1)
 
     @property
     def limits(self) -> Limits:
-        """When something counts as gone wrong."""
+        """The thresholds at which something counts as wrong."""
         return self._judge.limits
 
     @property
     def steps(self) -> int:
-        """How many steps were recorded."""
+        """Number of recorded steps."""
         return self._history.total
 
     @property
@@ -118,38 +121,38 @@ class Flight(Report):
 
     @property
     def events(self) -> tuple[Event, ...]:
-        """What went wrong or was asked for, in the order of the steps at which it began; each thing once."""
+        """The events, in the order of the steps at which they began; each is listed once."""
         return tuple(sorted(self._events, key=lambda event: event.step))
 
     @property
     def kept(self) -> tuple[Snapshot, ...]:
-        """Copies of the step at which the first event began and of the `keep` steps before, oldest first.
+        """Copies of the step at which the first event began and of the `keep` steps before it, oldest first.
 
-        While nothing went wrong they are of the last steps.
+        Before the first event, copies of the latest steps.
         """
         return tuple(self._kept)
 
     def first(self, kind: str | None = None, group: str | None = None) -> Event | None:
-        """Return the first event, of a kind and a group if they are given; None if there is none."""
-        wanted = None if kind is None else check_kind(kind)
+        """Return the first event, optionally of a kind and a group; None if there is none."""
+        wanted_kind = None if kind is None else check_kind(kind)
         if group is not None and group not in self.groups:
             raise UnknownNameError(f"the flight has no group {shown(group)}; it has {listed(self.groups) or 'none'}")
-        return next((e for e in self.events if wanted in (None, e.kind) and group in (None, e.group)), None)
+        return next((e for e in self.events if wanted_kind in (None, e.kind) and group in (None, e.group)), None)
 
     def step(self, loss: Any, params: Any = None, grads: Any = None, *, inputs: Any = None) -> tuple[Event, ...]:
-        """Record one step, before the parameters are updated; returns the events that it made sure of.
+        """Record one step, before the parameters are updated; returns the events that it confirmed.
 
         `params` and `grads` are containers of numbers and arrays; a gradient that is None counts as zeros. If `grads`
-        is left out, `.grad` of `wg.Value` parameters is read. `inputs` is copied into the snapshots of `keep`.
+        is omitted, `.grad` of `wg.Value` parameters is read. `inputs` is copied into the snapshots of `keep`.
         """
         number = _loss(loss)
         seen = self._gauge.read(params, grads)
         if not self.steps:
             self._history = History(self.capacity, view.FIRST + len(METRICS) * len(seen))
-        row = [number, not math.isfinite(number), *(entry for found in seen.values() for entry in found.row())]
+        row = [number, not math.isfinite(number), *(entry for group in seen.values() for entry in group.row())]
         with np.errstate(all="ignore"):
             self._history.add(np.array(row, np.float64))
-        # While something may be about to become an event, what came before it is held.
+        # While an event may be developing, the copies of the steps before it are not overwritten.
         if self.keep and not self._events and not self._judge.suspicious:
             self._kept.append(Snapshot(self.steps - 1, tree_map(_copied, params), tree_map(_copied, inputs)))
         fresh = self._judge.events(self.steps - 1, number, seen)
@@ -168,51 +171,52 @@ class Flight(Report):
         return len(self._history)
 
     def __bool__(self) -> bool:
-        # A recorder without steps is a recorder all the same.
+        # A recorder without steps has length 0 but is still true.
         return True
 
     def __iter__(self) -> Iterator[Record]:
         return (self._record(k) for k in range(len(self)))
 
     def __getitem__(self, step: int) -> Record:
-        """Return the record that covers a step; a negative one counts from the end."""
+        """Return the record that covers a step; a negative step counts from the end."""
         if isinstance(step, bool) or not isinstance(step, int | np.integer):
-            raise IndexingError(f"a record is looked up by the number of a step; got {shown(step)}")
+            raise IndexingError(f"a step must be an integer; got {shown(step)}")
         at = int(step) + (self.steps if step < 0 else 0)
         if not 0 <= at < self.steps:
             raise IndexingError(f"{counted(self.steps, 'step')} recorded, counted from 0; got {step}")
         return self._record(self._history.record_at(at))
 
     def _record(self, k: int) -> Record:
-        history, starts = self._history, self._history.starts()
+        history = self._history
+        starts = self._history.starts()
         groups = {name: _group_record(history, k, g) for g, name in enumerate(self.groups)}
         lost = round(history.sum(k, view.LOST))
         return Record(int(starts[k]), int(starts[k + 1]) - 1, history.band(k, view.LOSS), lost, groups)
 
     def lines(self) -> Iterator[str]:
-        """Return how loss and gradients went, as sparklines, and every event."""
+        """Return sparklines of loss and gradients, and every event."""
         return view.lines(self._history, self.groups, self.events) if self.steps else iter(["flight of 0 steps"])
 
     def to_svg(self, *, theme: str = "auto") -> str:
-        """Return loss and gradients over the steps, with a mark for each event; `theme` is light, dark or auto."""
+        """Draw loss and gradients over the steps, with a mark for each event; `theme` is light, dark or auto."""
         return view.svg(self._history, self.groups, self.events, theme)
 
     def _repr_svg_(self) -> str:
         return self.to_svg()
 
 
-def _limits(given: dict[str, Any]) -> Limits:
-    unknown = [name for name in given if name not in Limits.__dataclass_fields__]
+def _limits(settings: dict[str, Any]) -> Limits:
+    unknown = [name for name in settings if name not in Limits.__dataclass_fields__]
     if unknown:
         raise InputError(f"a flight has no setting {unknown[0]}; it has {', '.join(Limits.__dataclass_fields__)}")
-    return Limits(**given)
+    return Limits(**settings)
 
 
 def _loss(loss: Any) -> float:
     data = loss.data if isinstance(loss, Value) else loss
     number = as_float(data.reshape(-1)[0] if isinstance(data, np.ndarray) and data.size == 1 else data)
     if number is None:
-        raise InputError(f"the loss of a step is one real number; got {type(loss).__name__} {shown(loss)}")
+        raise InputError(f"the loss of a step must be one real number; got {type(loss).__name__} {shown(loss)}")
     return float(number)
 
 
@@ -223,8 +227,8 @@ def _copied(leaf: Any) -> Any:
 
 
 def _group_record(history: History, k: int, group: int) -> GroupRecord:
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for metric in METRICS:
         at = view.column(group, metric)
-        found[metric] = round(history.sum(k, at)) if metric in ("nonfinite", "broken") else history.band(k, at)
-    return GroupRecord(**found)
+        fields[metric] = round(history.sum(k, at)) if metric in ("nonfinite", "broken") else history.band(k, at)
+    return GroupRecord(**fields)

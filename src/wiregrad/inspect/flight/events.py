@@ -1,7 +1,7 @@
-"""What can go wrong in a training step, and when it is sure.
+"""What can go wrong in a training step, and when that is certain.
 
-Kept true: an event has the step at which it began and the numbers of that step, each thing is told once, and what is
-remembered does not grow with the number of steps.
+Kept true: an event has the step at which it began and the numbers of that step, each event is reported once, and the
+state does not grow with the number of steps.
 """
 
 from __future__ import annotations
@@ -21,21 +21,23 @@ from wiregrad.inspect.summary import Tally
 from wiregrad.inspect.trend import times
 
 WRONG = ("nonfinite", "vanished", "exploded", "stuck", "dead")
-"""What can go wrong."""
+"""The kinds of events that are watched for by default."""
 KINDS = (*WRONG, "converged")
-"""What can be watched for."""
+"""All kinds of events."""
 FEWEST = 3
-"""How many steps make an early median."""
-IMPROVED, KEPT = 0.01, 0.9
-"""What share of the first loss a loss that came down has lost, and what share of that it has kept off."""
+"""Minimum number of steps for an early median."""
+IMPROVED = 0.01
+"""A loss has come down if it fell by more than this share of the first loss."""
+KEPT = 0.9
+"""It has stayed down if at least this share of the largest fall remains."""
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that went wrong or was asked for: its kind, the step at which it began and that at which it was sure.
+    """An event: its kind, the step at which it began (`step`) and the step that confirmed it (`found`).
 
-    `what` is the loss, the gradient, the parameter or the update; `number` is what it was at `step`, and `reference`
-    what it was compared with, NaN if with nothing.
+    `what` is loss, gradient, parameter or update; `number` is its value at `step`, and `reference` the number it was
+    compared with, NaN if there is none.
     """
 
     kind: str
@@ -52,7 +54,7 @@ class Event:
 
 
 class FlightError(WiregradError, ArithmeticError):
-    """A training step went wrong and the recorder was told to stop there; `event` says how."""
+    """Raised at an event if the recorder was told to stop there; `event` has the details."""
 
     def __init__(self, event: Event) -> None:
         self.event = event
@@ -64,18 +66,18 @@ class FlightError(WiregradError, ArithmeticError):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """When something counts as gone wrong.
+    """The thresholds at which something counts as wrong.
 
-    A gradient that is `vanish` times its early median (that of the first `early` steps) or less has vanished, `explode`
-    times and more has exploded; a group with more than a share of `dead` exact zeros is dead, and one whose parameters
-    do not move is stuck. What could be chance must hold for `patience` steps.
+    A gradient of at most `vanish` times its early median (that of the first `early` steps) has vanished, one of at
+    least `explode` times has exploded. A group with a share of exact zeros above `dead` is dead, and one whose
+    parameters do not move is stuck. What could be chance must hold for `patience` steps.
 
-    A gradient that fades while the loss comes down and stays there has converged, and so have parameters that moved and
-    stand still then. That is not wrong, and is an event only if it is asked for. A gradient that is exactly 0 all at
-    once has converged only if the loss is `vanish` times the first one or less.
+    A gradient that fades while the loss comes down and stays down has converged, and so have parameters that moved and
+    then stand still. That is not wrong, and is an event only if it is watched for. A gradient that becomes exactly 0 at
+    once has converged only if the loss is at most `vanish` times the first loss.
 
-    `watch` is the kinds to look for, one or several; by default all that are wrong. For explosions only, say
-    `watch="exploded"`; to stop when nothing is left to learn, `watch="converged"` with `on_event="raise"`.
+    `watch` holds the kinds to look for, one or several; by default all that are wrong. For explosions only, pass
+    `watch="exploded"`; to stop at convergence, `watch="converged"` with `on_event="raise"`.
 
     >>> Limits(watch="exploded").watch
     ('exploded',)
@@ -99,35 +101,36 @@ class Limits:
 
 
 def _kinds(watch: Any) -> tuple[str, ...]:
-    """Return the kinds to watch for, given as one or as several."""
+    """Check the kinds to watch for, one or several, and return them as a tuple."""
     if isinstance(watch, str):
         return (check_kind(watch),)
     if not isinstance(watch, Iterable):
-        raise InputError(f"watch is some of {', '.join(KINDS)}; got {shown(watch)}")
+        raise InputError(f"watch must be some of {', '.join(KINDS)}; got {shown(watch)}")
     return tuple(check_kind(kind) for kind in watch)
 
 
 def check_count(name: str, number: Any, least: int) -> int:
-    """Return a whole number that is at least so large, or raise."""
+    """Return an integer if it is at least `least`, or raise."""
     if type(number) is not int or number < least:
-        raise InputError(f"{name} must be a whole number from {least}; got {shown(number)}")
+        raise InputError(f"{name} must be an integer of at least {least}; got {shown(number)}")
     return number
 
 
 def check_kind(kind: Any) -> str:
-    """Return the kind of an event, or raise.
+    """Return a kind of event if it is known, or raise.
 
     >>> check_kind("dead")
     'dead'
     """
     if not isinstance(kind, str) or kind not in KINDS:
-        raise InputError(f"events are {', '.join(KINDS)}; got {shown(kind)}{suggest(str(kind), KINDS)}")
+        hint = suggest(str(kind), KINDS)
+        raise InputError(f"the kind of an event must be one of {', '.join(KINDS)}; got {shown(kind)}{hint}")
     return str(kind)
 
 
 @dataclass(frozen=True, slots=True)
 class Sign:
-    """A thing that is going wrong in a step, and what to say of it; `sure` if one step is enough."""
+    """A warning sign in one step and its sentence; `sure` if one step is enough for an event."""
 
     kind: str
     what: str
@@ -139,20 +142,20 @@ class Sign:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """What makes two signs signs of one thing."""
+        """A key that is equal for signs of the same event."""
         return self.kind, self.what, self.group
 
 
 @dataclass(slots=True)
 class Course:
-    """Where the loss began, how low it came and where it is."""
+    """The first, the lowest and the last loss."""
 
     first: float = math.nan
     lowest: float = math.inf
     last: float = math.nan
 
     def add(self, loss: float) -> None:
-        """Take in the loss of a step."""
+        """Add the loss of a step."""
         self.last = loss
         if math.isfinite(loss):
             self.first = loss if math.isnan(self.first) else self.first
@@ -164,28 +167,28 @@ class Course:
         return self.first - self.lowest > IMPROVED * abs(self.first) and self._stays()
 
     def _stays(self) -> bool:
-        # A share rather than no rise at all: the loss of a part of the data always moves a little.
+        # A small rise is allowed: the loss of a mini-batch always fluctuates.
         return math.isfinite(self.last) and self.first - self.last >= KEPT * (self.first - self.lowest)
 
     def low(self, share: float) -> bool:
-        """Return whether next to nothing is left of the first loss."""
+        """Return whether the last loss is at most this share of the first."""
         return abs(self.last) <= share * abs(self.first)
 
     def __str__(self) -> str:
-        """Say where the loss is, and how it came there if it came down."""
-        came = f"came down from {brief(self.first)} to" if self.settled else "is"
-        return f"the loss {came} {brief(self.last)}"
+        """Describe the last loss, and the first one if the loss came down."""
+        verb = f"came down from {brief(self.first)} to" if self.settled else "is"
+        return f"the loss {verb} {brief(self.last)}"
 
 
 @dataclass(slots=True)
 class Judge:
-    """Looks at each step and says what went wrong."""
+    """Judges each step and reports events."""
 
     limits: Limits
     _since: dict[tuple[str, str, str], tuple[int, Sign]] = field(default_factory=dict)
-    _told: set[tuple[str, str, str]] = field(default_factory=set)
-    _early: dict[str, list[float]] = field(default_factory=dict)
-    _usual: dict[str, float] = field(default_factory=dict)
+    _reported: set[tuple[str, str, str]] = field(default_factory=set)
+    _first_sizes: dict[str, list[float]] = field(default_factory=dict)
+    _early_medians: dict[str, float] = field(default_factory=dict)
     _course: Course = field(default_factory=Course)
     _peak: dict[str, float] = field(default_factory=dict)
     _faded: set[str] = field(default_factory=set)
@@ -193,29 +196,31 @@ class Judge:
 
     @property
     def suspicious(self) -> bool:
-        """Whether something may be about to become an event."""
+        """Whether a warning sign may become an event."""
         return bool(self._since)
 
     def events(self, step: int, loss: float, seen: dict[str, Seen]) -> list[Event]:
-        """Return the events that a step made sure of."""
+        """Return the events that a step confirms."""
         self._course.add(loss)
         signs = [*self._loss_signs(loss)]
-        for name, found in seen.items():
-            signs += self._signs(name, found)
+        for name, measured in seen.items():
+            signs += self._signs(name, measured)
         signs = [sign for sign in signs if sign.kind in self.limits.watch]
-        # What does not hold in this step begins anew.
+        # A sign that is missing in this step starts over.
         self._since = {sign.key: self._since.get(sign.key, (step, sign)) for sign in signs}
         return [event for sign in signs for event in self._weigh(step, sign)]
 
     def _weigh(self, step: int, sign: Sign) -> Iterator[Event]:
         first, then = self._since[sign.key]
-        if sign.key not in self._told and (sign.sure or step - first + 1 >= self.limits.patience):
-            self._told.add(sign.key)
+        if sign.key not in self._reported and (sign.sure or step - first + 1 >= self.limits.patience):
+            self._reported.add(sign.key)
             yield Event(*sign.key, first, step, float(then.number), float(then.reference), then.sentence)
 
     def _loss_signs(self, loss: float) -> Iterator[Sign]:
         if not math.isfinite(loss):
-            name = "NaN" if math.isnan(loss) else "Inf" if loss > 0 else "-Inf"
+            name = "Inf" if loss > 0 else "-Inf"
+            if math.isnan(loss):
+                name = "NaN"
             yield Sign("nonfinite", "loss", "", loss, f"the loss is {name}", sure=True)
         else:
             yield from self._explosion("loss", "", abs(loss), self._early_median("", abs(loss)), "the loss")
@@ -229,7 +234,7 @@ class Judge:
         if seen.update > 0:
             self._moved.add(name)
         if seen.update == 0:
-            # What never moved is frozen, whatever the loss does.
+            # Parameters that never moved are frozen, whatever the loss does.
             kind = "converged" if done and name in self._moved else "stuck"
             words = f"no parameter of {name} moves"
             yield Sign(kind, "update", name, seen.update, f"{words}; {self._course}" if kind == "converged" else words)
@@ -242,7 +247,7 @@ class Judge:
             yield from self._size_signs(name, g, seen.absent, done)
 
     def _converged(self, name: str, g: Tally | None) -> bool:
-        """Return whether the loss came down and stays there while the gradient of a group, if known, faded."""
+        """Return whether the loss came down and stays down while the gradient of a group, if known, faded."""
         if g is None:
             return self._course.settled
         if g.nonfinite or not g.size:
@@ -250,13 +255,14 @@ class Judge:
         before = name in self._faded
         self._peak[name] = max(self._peak.get(name, 0.0), g.rms)
         small = g.rms <= self.limits.vanish * self._peak[name]
-        # A gradient that is cut off is 0 all at once; one that fades was small before.
+        # A gradient that is cut off becomes 0 at once; one that fades was small before.
         faded = small and (g.high > 0 or before or self._course.low(self.limits.vanish))
         (self._faded.add if faded else self._faded.discard)(name)
         return faded and self._course.settled
 
     def _size_signs(self, name: str, g: Tally, absent: int, done: bool) -> Iterator[Sign]:
-        usual, whose = self._early_median(f"/{name}", g.rms), f"the gradient of {name}"
+        usual = self._early_median(f"/{name}", g.rms)
+        whose = f"the gradient of {name}"
         yield from self._explosion("gradient", name, g.rms, usual, whose)
         nothing = g.high == 0.0 and not g.nonfinite
         if nothing or g.rms <= self.limits.vanish * usual:
@@ -266,7 +272,7 @@ class Judge:
                 words = f"is {'absent: none arrives' if absent == g.size else 'exactly 0 everywhere'}"
             sentence = f"{whose} {words}; {self._course}"
             yield Sign(kind, "gradient", name, g.rms, sentence, usual or math.nan, sure=nothing and not done)
-        # That all of it is 0 has been told, unless nobody wants to hear that; numbers that converged may well be 0.
+        # An all-zero gradient is reported as vanished if that is watched for; converged numbers may well be 0.
         if g.zero_share > self.limits.dead and not done and not (nothing and "vanished" in self.limits.watch):
             yield Sign("dead", "gradient", name, g.zero_share, f"{g.zero_share:.0%} of {whose} is exactly 0")
 
@@ -276,12 +282,13 @@ class Judge:
             yield Sign("exploded", what, group, size, f"{whose} explodes: {brief(size)}, {more}", usual, sure=True)
 
     def _early_median(self, key: str, size: float) -> float:
-        """Return the median of the first steps before this one, 0 while there are too few, and take this one in."""
-        usual, first = self._usual.get(key, 0.0), self._early.setdefault(key, [])
-        # A step that is itself far off says nothing about what is usual.
+        """Return the median of the first steps before this one (0 while there are too few), then add this one."""
+        usual = self._early_medians.get(key, 0.0)
+        first = self._first_sizes.setdefault(key, [])
+        # An outlier must not shift the median.
         fair = not usual or self.limits.vanish * usual < size < self.limits.explode * usual
         if fair and len(first) < self.limits.early and 0.0 < size < math.inf:
             first.append(size)
             if len(first) >= FEWEST:
-                self._usual[key] = statistics.median(first)
+                self._early_medians[key] = statistics.median(first)
         return usual

@@ -1,7 +1,7 @@
 """Measures a training step: for each group the size of gradient and parameters, and how far the parameters moved.
 
-Kept true: a step that is refused changes nothing here, and one pass over each array is all that a step costs, apart
-from one more copy of the parameters that is kept to see how they move.
+Kept true: a refused step changes nothing, and a step costs one pass over each array. One copy of the parameters is kept
+to measure how they move.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from wiregrad.inspect.summary import BLOCK, Tally, blocks, joined, mean_size, si
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What one step did to one group; NaN for what was not given.
+    """The measurements of one group in one step; NaN for what was not passed.
 
-    `update` is how far the parameters moved since the last step, relative to their size (the larger of the two).
+    `update` is the movement of the parameters since the last step, relative to their size (the larger of the two).
     """
 
     gradient: Tally | None
@@ -33,18 +33,18 @@ class Seen:
     update: float
 
     def row(self) -> list[float]:
-        """Return the numbers in the order of `METRICS`."""
+        """Return the numbers in the order of the stored columns."""
         g = self.gradient
         sizes = [math.nan] * 4 if g is None or not g.size else [g.rms, g.high, g.zero_share, g.nonfinite]
         return [*sizes, self.parameter, self.broken, self.update]
 
 
 METRICS = ("gradient", "largest", "zeros", "nonfinite", "parameter", "broken", "update")
-"""What is kept of each group at each step; `broken` counts parameters that are not finite."""
+"""The columns stored for each group; `broken` counts parameters that are not finite."""
 
 
 class Gauge:
-    """Reads containers of parameters and gradients, step by step.
+    """Measures containers of parameters and gradients, step by step.
 
     >>> gauge = Gauge(1)
     >>> first = gauge.read({"w": [3.0, 4.0]}, {"w": [0.0, 1.0]})
@@ -59,15 +59,15 @@ class Gauge:
         self._sizes: dict[str, float] = {}
 
     def read(self, params: Any, grads: Any) -> dict[str, Seen]:
-        """Measure one step; the first one fixes the structure."""
+        """Measure one step; the first step fixes the structure."""
         leaves = {} if params is None else leaves_of(params, "params")
         values = {path: data_of(leaf, "params", path) for path, leaf in leaves.items() if leaf is not None}
         slopes = _slopes(leaves, grads)
         structure = self._checked(values if params is not None else slopes or {}, params is not None)
-        given = None if slopes is None else {path: slope for path, slope in slopes.items() if slope is not None}
-        _check_grads(structure, given or {})
+        present = None if slopes is None else {path: slope for path, slope in slopes.items() if slope is not None}
+        _check_grads(structure, present or {})
         self.structure = structure
-        return {name: self._look(structure, name, values, given) for name in structure.groups}
+        return {name: self._look(structure, name, values, present) for name in structure.groups}
 
     def _checked(self, leaves: Mapping[Path, Any], of_params: bool) -> Structure:
         if self.structure is None:
@@ -78,7 +78,8 @@ class Gauge:
     def _look(
         self, structure: Structure, name: str, values: Mapping[Path, Any], slopes: Mapping[Path, Any] | None
     ) -> Seen:
-        gradient, absent = None, 0
+        gradient = None
+        absent = 0
         if slopes is not None:
             absent = structure.absent(name, slopes)
             parts = [tally(flat) for flat in structure.flat(name, slopes)]
@@ -88,13 +89,13 @@ class Gauge:
         return Seen(gradient, absent, *self._moved(name, structure.flat(name, values)))
 
     def _moved(self, name: str, arrays: Sequence[NDArray[Any]]) -> tuple[float, int, float]:
-        """Return the size of the parameters, how many are not finite, and how far they moved relative to their size."""
+        """Return the size of the parameters, the count of non-finite ones, and their relative movement."""
         before = self._before.get(name)
         if before is None or [x.size for x in before] != [x.size for x in arrays]:
             before = None
             self._before[name] = [array.copy() for array in arrays]
         elif any(old.dtype != now.dtype for old, now in zip(before, arrays, strict=True)):
-            # What is kept must hold the finer of both, or a small move would be lost in its rounding.
+            # The copy takes the wider dtype of both, or a small move would be lost in rounding.
             before = [old.astype(np.result_type(old, now)) for old, now in zip(before, arrays, strict=True)]
             self._before[name] = before
         with np.errstate(all="ignore"):
@@ -106,16 +107,16 @@ class Gauge:
 
 
 def _slopes(leaves: Mapping[Path, Any], grads: Any) -> dict[Path, Any] | None:
-    """Return the gradients by path, from a container or from the values themselves; None if there are none to read."""
+    """Return the gradients by path, from a container or from the values; None if there are none."""
     if grads is not None:
-        found = leaves_of(grads, "grads")
-        return {path: None if leaf is None else data_of(leaf, "grads", path) for path, leaf in found.items()}
-    held = {path: leaf for path, leaf in leaves.items() if isinstance(leaf, Value)}
-    return {path: grad_of(leaf) for path, leaf in held.items()} if held else None
+        gradients = leaves_of(grads, "grads")
+        return {path: None if leaf is None else data_of(leaf, "grads", path) for path, leaf in gradients.items()}
+    values = {path: leaf for path, leaf in leaves.items() if isinstance(leaf, Value)}
+    return {path: grad_of(leaf) for path, leaf in values.items()} if values else None
 
 
 def _check_grads(structure: Structure, grads: Mapping[Path, Any]) -> None:
-    """Raise if a gradient belongs to no parameter, or has not its shape; those that are missing are absent."""
+    """Raise if a gradient has no parameter or not its shape; missing gradients count as absent."""
     known = {path: slope for path, slope in grads.items() if path in structure.shapes}
     if len(known) < len(grads):
         structure.check({**dict.fromkeys(structure.shapes), **grads}, "grads")
@@ -123,19 +124,21 @@ def _check_grads(structure: Structure, grads: Mapping[Path, Any]) -> None:
 
 
 def _sizes(arrays: Sequence[NDArray[Any]], before: Sequence[NDArray[Any]] | None) -> tuple[float, float]:
-    """Return the root mean square of arrays and of how they moved; what they were becomes what they are."""
+    """Return the root mean square of arrays and of their movement; updates the stored copies in place."""
     if before is None:
         return mean_size((part.size, size_of(part)) for array in arrays for part in blocks(array)), math.nan
-    found = [pair for now, old in zip(arrays, before, strict=True) for pair in _block_sizes(now, old)]
-    if not found:
+    blocks_measured = [pair for now, old in zip(arrays, before, strict=True) for pair in _block_sizes(now, old)]
+    if not blocks_measured:
         return 0.0, math.nan
-    return mean_size((n, size) for n, size, _ in found), mean_size((n, moved) for n, _, moved in found)
+    return mean_size((n, size) for n, size, _ in blocks_measured), mean_size(
+        (n, moved) for n, _, moved in blocks_measured
+    )
 
 
 def _block_sizes(now: NDArray[Any], old: NDArray[Any]) -> Iterator[tuple[int, float, float]]:
-    # Block by block, so that what is read twice is still in the cache.
+    # Block by block, so that what is read twice stays in the cache.
     room = np.empty(min(BLOCK, now.size), old.dtype)
-    for fresh, kept in zip(blocks(now), blocks(old), strict=True):
-        moved = size_of(np.subtract(fresh, kept, out=room[: fresh.size], casting="same_kind"))
-        np.copyto(kept, fresh, casting="same_kind")
+    for fresh, stored in zip(blocks(now), blocks(old), strict=True):
+        moved = size_of(np.subtract(fresh, stored, out=room[: fresh.size], casting="same_kind"))
+        np.copyto(stored, fresh, casting="same_kind")
         yield fresh.size, size_of(fresh), moved

@@ -1,9 +1,8 @@
 """Rows of numbers, one for each step, in bounded memory.
 
-When all records are taken, neighbours are merged two by two and each record from then on covers twice as many steps.
-Kept true: records follow each other without a gap, all but the last cover equally many steps, and each keeps the
-smallest, the mean and the largest of the finite numbers of its steps. The first and the last number are kept as they
-were.
+When all records are used, neighbours are merged in pairs and each record from then on covers twice as many steps.
+Kept true: records have no gaps, all but the last cover equally many steps, and each holds the smallest, the mean and
+the largest finite number of its steps. The first and the last number are exact.
 """
 
 from __future__ import annotations
@@ -14,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 MOST_NUMBERS = 2_000_000
-"""How many numbers of a kind are kept at most, whatever the capacity: 64 MB in all."""
+"""Maximum number of stored numbers of each kind, whatever the capacity: 64 MB in total."""
 FEWEST_RECORDS = 16
 
 
 class Band(NamedTuple):
-    """Smallest, mean and largest of a number over some steps; NaN where no step had a finite one."""
+    """The smallest, mean and largest of a number over some steps; NaN if no step had a finite one."""
 
     low: float
     mean: float
@@ -52,18 +51,20 @@ class History:
 
     def __init__(self, capacity: int, width: int) -> None:
         self.capacity = min(capacity, max(FEWEST_RECORDS, MOST_NUMBERS // width))
-        self.stride, self.total = 1, 0
+        self.stride = 1
+        self.total = 0
         self._filled = 0
         self._steps: NDArray[np.int64] = np.zeros(0, np.int64)
         shape = (0, width)
         self._low, self._mean, self._high, self._seen = (np.zeros(shape) for _ in range(4))
-        self._first, self._last = np.full(width, np.nan), np.full(width, np.nan)
+        self._first = np.full(width, np.nan)
+        self._last = np.full(width, np.nan)
 
     def __len__(self) -> int:
         return self._filled
 
     def add(self, row: NDArray[np.float64]) -> None:
-        """Add the numbers of one more step."""
+        """Add the numbers of one step."""
         finite = np.isfinite(row)
         self._first = np.where(np.isnan(self._first) & finite, row, self._first)
         self._last = np.where(finite, row, self._last)
@@ -75,14 +76,14 @@ class History:
         else:
             if self._filled == self.capacity:
                 self._halve()
-                # An odd last record has room for the new step.
+                # After merging, an odd last record can take the new step.
                 return self._add(row)
             self._append(row)
         self.total += 1
         return None
 
     def ends(self, column: int) -> tuple[float, float]:
-        """Return the first and the last finite number of a column, exactly; NaN if there was none."""
+        """Return the first and the last finite number of a column; NaN if there was none."""
         return float(self._first[column]), float(self._last[column])
 
     def _append(self, row: NDArray[np.float64]) -> None:
@@ -110,17 +111,17 @@ class History:
         self._low[at] = np.fmin(self._low[at], numbers)
         self._high[at] = np.fmax(self._high[at], numbers)
         count = np.maximum(self._seen[at], 1.0)
-        # Divided before they are subtracted: the difference of two huge numbers would overflow.
+        # Divide before subtracting: the difference of two huge numbers would overflow.
         self._mean[at] += np.where(finite, row, 0.0) / count - np.where(finite, self._mean[at], 0.0) / count
 
     def _halve(self) -> None:
         even = self._filled // 2 * 2
         merged = _merged(*(column[:even] for column in self._columns()))
-        kept = even // 2
+        merged_count = even // 2
         for column, part in zip(self._columns(), merged, strict=True):
-            column[kept : kept + self._filled - even] = column[even : self._filled].copy()
-            column[:kept] = part
-        self._filled = kept + self._filled - even
+            column[merged_count : merged_count + self._filled - even] = column[even : self._filled].copy()
+            column[:merged_count] = part
+        self._filled = merged_count + self._filled - even
         self.stride *= 2
 
     def _columns(self) -> list[NDArray[Any]]:
@@ -131,23 +132,23 @@ class History:
         return np.concatenate([[0], np.cumsum(self._steps[: self._filled])])
 
     def record_at(self, step: int) -> int:
-        """Return which record covers a step."""
+        """Return the index of the record that covers a step."""
         return min(step // self.stride, self._filled - 1)
 
     def band(self, record: int, column: int) -> Band:
-        """Return what a record says of a number."""
+        """Return the band of a column in a record."""
         if not self._seen[record, column]:
             return Band(np.nan, np.nan, np.nan)
         low, mean, high = (part[record, column] for part in (self._low, self._mean, self._high))
-        # Rounding must not carry the mean out of the band.
+        # Rounding must not move the mean out of the band.
         return Band(float(low), float(np.clip(mean, low, high)), float(high))
 
     def sum(self, record: int, column: int) -> float:
-        """Return the sum of a number over the steps of a record."""
+        """Return the sum of a column over the steps of a record."""
         return float(self._mean[record, column] * self._seen[record, column])
 
     def curve(self, column: int, most: int) -> tuple[NDArray[np.float64], ...]:
-        """Return steps (the middle of each stretch), smallest, mean and largest of a number, at most so many."""
+        """Return the middle step, smallest, mean and largest of a column for at most `most` stretches of steps."""
         steps = self._steps[: self._filled]
         parts = [steps, *(part[: self._filled, column : column + 1] for part in self._columns()[1:])]
         while len(parts[0]) > most:
@@ -166,7 +167,7 @@ def _padded_merge(parts: list[NDArray[Any]]) -> list[NDArray[Any]]:
 def _merged(
     steps: NDArray[Any], low: NDArray[Any], mean: NDArray[Any], high: NDArray[Any], seen: NDArray[Any]
 ) -> list[NDArray[Any]]:
-    """Merge neighbours: an even number of records in, half as many out."""
+    """Merge neighbouring records in pairs; their number must be even."""
     total = seen[::2] + seen[1::2]
     share = seen[::2] / np.maximum(total, 1.0)
     joint = mean[::2] * share + mean[1::2] * (1.0 - share)

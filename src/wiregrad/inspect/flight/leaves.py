@@ -1,7 +1,7 @@
 """The parameters and gradients of a training step, as flat arrays under the names of their groups.
 
-Containers are dicts, lists and tuples, nested, of numbers, arrays or `wg.Value`. Kept true: the first step fixes the
-structure, every later one must have it, and nothing here changes or keeps what the user gave.
+Containers are nested dicts, lists and tuples of numbers, arrays or `wg.Value`. Kept true: the first step fixes the
+structure, every later step must have it, and nothing changes or keeps what the user passed.
 """
 
 from __future__ import annotations
@@ -20,29 +20,29 @@ from wiregrad.inspect.summary import reals
 from wiregrad.ir import listed
 
 MOST_LEVELS = 100
-"""How deep containers may be nested; one that contains itself has no end."""
+"""Maximum nesting of containers, to stop at one that contains itself."""
 Path = tuple[Any, ...]
 Grouping = int | Callable[[Path], str]
 
 
 def leaves_of(container: Any, what: str) -> dict[Path, Any]:
-    """Return the leaves of a nested container by their path; None stands for a leaf that is missing.
+    """Return the leaves of a nested container by path; None stands for a missing leaf.
 
     >>> leaves_of({"w": [1.0, 2.0], "b": None}, "params")
     {('w', 0): 1.0, ('w', 1): 2.0, ('b',): None}
     """
-    found: dict[Path, Any] = {}
+    leaves: dict[Path, Any] = {}
     stack: list[tuple[Path, Any]] = [((), container)]
     while stack:
         path, item = stack.pop()
         if len(path) > MOST_LEVELS:
-            raise OperandError(f"{what} may be nested {MOST_LEVELS} deep; is there a container that contains itself?")
+            raise OperandError(f"{what} may be nested at most {MOST_LEVELS} deep; does a container contain itself?")
         inner = _items(item)
         if inner is None:
-            found[path] = item
+            leaves[path] = item
         else:
             stack.extend(((*path, key), part) for key, part in reversed(inner))
-    return found
+    return leaves
 
 
 def _items(item: Any) -> list[tuple[Any, Any]] | None:
@@ -54,7 +54,7 @@ def _items(item: Any) -> list[tuple[Any, Any]] | None:
 
 
 def path_text(path: Path) -> str:
-    """Write a path for people: keys joined by a slash.
+    """Format a path: keys joined by slashes.
 
     >>> path_text(("net", 0, "w"))
     'net/0/w'
@@ -63,7 +63,7 @@ def path_text(path: Path) -> str:
 
 
 def data_of(leaf: Any, what: str, path: Path) -> Any:
-    """Return a leaf as a number or array of real or complex numbers."""
+    """Return a leaf as a number or array, or raise if it is neither."""
     if isinstance(leaf, Value):
         return leaf.data
     if type(leaf) is float:
@@ -88,7 +88,7 @@ def grad_of(leaf: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Structure:
-    """What every step must look like: a path and a shape for each leaf, and which leaves make a group."""
+    """The structure that every step must have: a path and a shape for each leaf, and the leaves of each group."""
 
     shapes: Mapping[Path, tuple[int, ...]]
     groups: Mapping[str, tuple[Path, ...]]
@@ -103,7 +103,7 @@ class Structure:
         return cls(shapes, {name: tuple(paths) for name, paths in members.items()})
 
     def check(self, leaves: Mapping[Path, Any], what: str) -> None:
-        """Raise if a step looks different."""
+        """Raise if a step has another structure."""
         missing = [path_text(path) for path in self.shapes if path not in leaves]
         extra = [path_text(path) for path in leaves if path not in self.shapes]
         if missing or extra:
@@ -121,19 +121,19 @@ class Structure:
                 )
 
     def flat(self, group: str, leaves: Mapping[Path, Any]) -> list[NDArray[Any]]:
-        """Return the numbers of a group as flat arrays, all single numbers in one, without missing leaves."""
-        found = [leaves[path] for path in self.groups[group] if leaves.get(path) is not None]
-        arrays = [reals(leaf) for leaf in found if np.ndim(leaf)]
-        singles = [leaf for leaf in found if not np.ndim(leaf)]
+        """Return the present numbers of a group as flat arrays, all scalars in one array."""
+        present = [leaves[path] for path in self.groups[group] if leaves.get(path) is not None]
+        arrays = [reals(leaf) for leaf in present if np.ndim(leaf)]
+        singles = [leaf for leaf in present if not np.ndim(leaf)]
         return [*arrays, reals(singles)] if singles else arrays
 
     def absent(self, group: str, leaves: Mapping[Path, Any]) -> int:
-        """Return how many numbers of a group have no leaf."""
+        """Count the numbers of a group whose leaves are missing."""
         return sum(int(np.prod(self.shapes[path])) for path in self.groups[group] if leaves.get(path) is None)
 
 
 def group_of(path: Path, groups: Grouping) -> str:
-    """Return the group of a leaf: the first names of its path, or what a function says.
+    """Return the group of a leaf: the first names of its path, or the result of a function.
 
     >>> group_of(("net", 0, "w"), 2), group_of((), 1)
     ('net/0', 'all')

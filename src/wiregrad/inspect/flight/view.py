@@ -1,4 +1,4 @@
-"""A training flight for people: sparklines for a terminal, curves with marks for a page."""
+"""How a flight is shown: sparklines in a terminal, curves with event marks on a page."""
 
 from __future__ import annotations
 
@@ -13,9 +13,20 @@ from wiregrad.inspect.flight.events import Event
 from wiregrad.inspect.flight.gauge import METRICS
 from wiregrad.inspect.flight.history import History
 
-LOSS, LOST, FIRST = 0, 1, 2
-"""Columns of a history: the loss, whether it was not finite, and where the groups begin."""
-MOST_POINTS, MOST_SHOWN, MOST_MARKS, NAME = 300, 12, 8, 24
+LOSS = 0
+"""The column of a history that holds the loss."""
+LOST = 1
+"""The column that counts losses that are not finite."""
+FIRST = 2
+"""The first column of the groups."""
+MOST_POINTS = 300
+"""Maximum number of points of a drawn curve."""
+MOST_SHOWN = 12
+"""Maximum number of groups shown."""
+MOST_MARKS = 8
+"""Maximum number of event marks in a chart."""
+NAME = 24
+"""Maximum width of a group's name, in columns."""
 SPARKS = "▁▂▃▄▅▆▇█"
 QUIET = "nothing vanished, exploded, stood still, died or was not finite"
 
@@ -26,7 +37,7 @@ def column(group: int, metric: str) -> int:
 
 
 def lines(history: History, groups: Sequence[str], events: Sequence[Event]) -> Iterator[str]:
-    """Say how loss and gradients went, and every event."""
+    """Return sparklines of loss and gradients, and every event."""
     every = f", {history.stride:,} steps each" if history.stride > 1 else ""
     yield f"flight of {counted(history.total, 'step')} in {counted(len(history), 'record')}{every}"
     chosen = worth_showing(groups, events)
@@ -41,13 +52,13 @@ def lines(history: History, groups: Sequence[str], events: Sequence[Event]) -> I
 
 
 def worth_showing(groups: Sequence[str], events: Sequence[Event]) -> list[int]:
-    """Return which groups to show: those with events, then as many as fit, in their own order."""
+    """Return the groups to show: those with events, then as many as fit, in their own order."""
     marked = {event.group for event in events}
     return sorted(sorted(range(len(groups)), key=lambda k: groups[k] not in marked)[:MOST_SHOWN])
 
 
 def _course(history: History, at: int, bad: int, most: int = 40) -> str:
-    """Write how a number went: first, last, and a sparkline, with a mark wherever it was not finite."""
+    """Format the course of a number: first, last, and a sparkline with a mark wherever it was not finite."""
     first, last = history.ends(at)
     means, counts = (history.curve(k, most)[2].tolist() for k in (at, bad))
     bars = [math.nan if spoilt_steps > 0 else mean for mean, spoilt_steps in zip(means, counts, strict=True)]
@@ -55,25 +66,28 @@ def _course(history: History, at: int, bad: int, most: int = 40) -> str:
 
 
 def spark(numbers: Sequence[float]) -> str:
-    """Write numbers as bars of one character, on a log scale if all are positive; what is not finite as `!`.
+    """Draw numbers as bars of one character, on a log scale if all are positive; non-finite numbers as `!`.
 
     >>> spark([1.0, 10.0, 100.0, float("nan")])
     '▁▅█!'
     """
     log = all(x > 0 for x in numbers if math.isfinite(x))
     heights = [math.log(x) if log and math.isfinite(x) else x for x in numbers]
-    told = [x for x in heights if math.isfinite(x)]
-    low, high = min(told, default=0.0), max(told, default=0.0)
+    finite = [x for x in heights if math.isfinite(x)]
+    low = min(finite, default=0.0)
+    high = max(finite, default=0.0)
     return "".join(SPARKS[round(7 * _share(x, low, high))] if math.isfinite(x) else "!" for x in heights)
 
 
 def _share(x: float, low: float, high: float) -> float:
-    """Return how far from low to high a number lies."""
+    """Return the position of a number between low and high, from 0 to 1."""
     if low == high:
         return 0.0
     if math.isinf(high - low):
-        # Halves, because the difference of two huge numbers is no number.
-        x, low, high = x / 2, low / 2, high / 2
+        # Halved, because the difference of two huge numbers overflows.
+        x = x / 2
+        low = low / 2
+        high = high / 2
     return (x - low) / (high - low)
 
 
@@ -82,9 +96,9 @@ def svg(history: History, groups: Sequence[str], events: Sequence[Event], theme:
     chosen = worth_showing(groups, events)
     panels = [Panel("loss", [_curve(history, "loss", LOSS)], spoilt(history, [LOST]))]
     if chosen:
-        found = [_curve(history, groups[k], column(k, "gradient")) for k in chosen]
+        gradient_curves = [_curve(history, groups[k], column(k, "gradient")) for k in chosen]
         bad = spoilt(history, [column(k, "nonfinite") for k in range(len(groups))])
-        panels.append(Panel("gradient, rms per number", found, bad))
+        panels.append(Panel("gradient, rms per number", gradient_curves, bad))
     return curves(
         panels,
         _marks(events),
@@ -102,16 +116,16 @@ def _curve(history: History, name: str, at: int) -> Curve:
 
 
 def spoilt(history: History, columns: Sequence[int]) -> list[tuple[float, float]]:
-    """Return the stretches of steps, first and last, in which one of the counts is not 0."""
+    """Return the stretches of steps (first, last) in which one of the counts is not 0."""
     starts = history.starts().tolist()
-    found: list[tuple[int, int]] = []
+    stretches: list[tuple[int, int]] = []
     for k in range(len(history)):
         if any(history.sum(k, at) > 0 for at in columns):
-            if found and found[-1][1] == starts[k]:
-                found[-1] = (found[-1][0], starts[k + 1])
+            if stretches and stretches[-1][1] == starts[k]:
+                stretches[-1] = (stretches[-1][0], starts[k + 1])
             else:
-                found.append((starts[k], starts[k + 1]))
-    return [(float(first), float(end - 1)) for first, end in found]
+                stretches.append((starts[k], starts[k + 1]))
+    return [(float(first), float(end - 1)) for first, end in stretches]
 
 
 def _marks(events: Sequence[Event]) -> list[Mark]:

@@ -1,7 +1,7 @@
-"""Receipts: every listing of a circuit run and compared with the interpreter, op by op and as a whole.
+"""Receipts: every listing of a circuit is run and compared with the interpreter, op by op and as a whole.
 
-A receipt claims no more than it has seen: a language that could not run is named with the reason, and a difference is
-accepted only for a reason that `judge` gives.
+A receipt claims no more than was observed: a language that could not run is named with the reason, and a difference is
+accepted only if rounding explains it.
 """
 
 from __future__ import annotations
@@ -27,31 +27,31 @@ from wiregrad.ops import Elementwise
 __all__ = ["OpDifference", "Ran", "Receipt", "ResultDifference", "Worst", "receipt"]
 
 POINTS = 24
-"""At how many points a circuit is tried unless told otherwise."""
+"""Default number of points at which a circuit is tried."""
 USES = 120
-"""How many different uses of ops are tried alone."""
+"""Maximum number of different uses of ops that are tried alone."""
 AWKWARD = (0.0, 0.0, 1.0, -1.0, 0.5, 6.0, np.inf, np.nan)
-"""What an input is now and then."""
+"""Special values that random inputs take now and then."""
 CUDA = Ran("cuda", missing="a kernel runs on a GPU: compile circuit.to_cuda() with nvcc and compare there")
 
 
 def receipt(circuit: Circuit, points: int | Sequence[Mapping[str, Any]] = POINTS, *, seed: int = 0) -> Receipt:
-    """Run the listings of a circuit in every language there is here and say how far they are from the interpreter.
+    """Run the listings of a circuit in every language installed here and compare them with the interpreter.
 
-    `points` is how many random points to take, ordinary and awkward ones, or the points themselves.
+    `points` is the number of random points, ordinary and special ones, or a list of points.
 
     >>> import wiregrad as wg
-    >>> found = receipt(wg.circuit("f = a * b + c"), points=4)
-    >>> found.ok, found.worst.ulps
+    >>> answer = receipt(wg.circuit("f = a * b + c"), points=4)
+    >>> answer.ok, answer.worst.ulps
     (True, 0.0)
     """
     if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
-        raise InputError(f"seed is a whole number, not negative; got {shown(seed)}")
-    # What is compared is arithmetic, at any point: which way a traced function went there does not matter.
+        raise InputError(f"seed must be a non-negative integer; got {shown(seed)}")
+    # Only arithmetic is compared, so the branches of a traced function need not be valid at the points.
     circuit = circuit.unchecked()
     rng = np.random.default_rng(seed)
-    given = _points(circuit, points, rng)
-    table = _possible(circuit, given)
+    candidates = _points(circuit, points, rng)
+    table = _possible(circuit, candidates)
     whole = [Case(part, [Point(part, inputs) for inputs in table]) for part in _parts(circuit)]
     used = uses(circuit)
     alone = dict(_alone(circuit, dict(islice(used.items(), USES)), table, rng))
@@ -65,7 +65,7 @@ def receipt(circuit: Circuit, points: int | Sequence[Mapping[str, Any]] = POINTS
         ops=tuple(_op(use, k + len(whole), case, trials) for k, (use, case) in enumerate(alone.items())),
         results=tuple(result for k, case in enumerate(whole) for result in _results(k, case, trials, named)),
         problems=tuple(problem for trial in trials for problem in trial.problems),
-        refused=len(given) - len(table),
+        refused=len(candidates) - len(table),
         not_tried=max(0, len(used) - USES),
     )
 
@@ -82,27 +82,28 @@ def _points(circuit: Circuit, points: Any, rng: np.random.Generator) -> list[lis
         return [[_random(kind, rng) for kind in kinds] for _ in range(points)]
     if isinstance(points, Sequence) and points and all(isinstance(point, Mapping) for point in points):
         return [bind(circuit, [point], {}) for point in points]
-    raise InputError(f"points is how many there are, or a list of them, as in [{{'x': 1.0}}]; got {shown(points)}")
+    raise InputError(f"points must be a positive integer or a list of points, as [{{'x': 1.0}}]; got {shown(points)}")
 
 
 def _possible(circuit: Circuit, table: Sequence[list[Any]]) -> list[list[Any]]:
-    """Return the points at which the circuit has a value and gradients; a matrix, for one, may have no inverse."""
-    found, reason = list[list[Any]](), ""
+    """Return the points at which the circuit can be run; a matrix, for example, may have no inverse."""
+    runnable = list[list[Any]]()
+    reason = ""
     for inputs in table:
         try:
             interpreter.run_all(circuit, inputs)
-            found.append(inputs)
+            runnable.append(inputs)
         except REFUSALS as error:
             reason = str(error).splitlines()[0]
-    if not found:
+    if not runnable:
         raise InputError(
-            f"the circuit can be run at none of {len(table)} points ({reason}); give others in points=[...]"
+            f"the circuit cannot be run at any of {len(table)} points ({reason}); pass others as points=[...]"
         )
-    return found
+    return runnable
 
 
 def _random(kind: WireType, rng: np.random.Generator) -> Any:
-    """Return a random value for a wire: mostly ordinary, sometimes on a kink, seldom infinite or NaN."""
+    """Return a random value for a wire: mostly ordinary, sometimes on a kink, rarely infinite or NaN."""
     if kind.dtype.kind in "bi":
         return rng.integers(0, 2, size=kind.shape).astype(kind.dtype)[()]
     awkward = np.asarray(rng.random(kind.shape)) < (0.02 if kind.shape else 0.15)
@@ -114,7 +115,7 @@ def _random(kind: WireType, rng: np.random.Generator) -> Any:
 def _alone(
     circuit: Circuit, used: Mapping[Use, Sequence[Row]], table: Sequence[Any], rng: np.random.Generator
 ) -> Iterator[tuple[Use, Case]]:
-    """Return a case for every use of an op."""
+    """Return a case for every use of an op that can be tried alone."""
     runs = [interpreter.evaluate(circuit, inputs) for inputs in table[:8]]
     for use, rows in used.items():
         small = circuit_of(use)
@@ -123,12 +124,14 @@ def _alone(
 
 
 def _op(use: Use, k: int, case: Case, trials: Sequence[Trial]) -> OpDifference:
-    """Return how far an op alone is off in each language."""
-    values, slopes, fits = dict[str, float](), dict[str, float](), True
-    # The value of an op on numbers has no excuse; that of an op on arrays adds up many roundings.
+    """Compare an op alone with the interpreter in each language."""
+    values = dict[str, float]()
+    slopes = dict[str, float]()
+    fits = True
+    # The value of an elementwise op must be accurate; that of an op on arrays adds up many roundings.
     excused = 0 if not isinstance(use.op, Elementwise) else 1
     for trial in trials:
-        rows = trial.found[k]
+        rows = trial.rows[k]
         if rows is not None:
             off = _distances(rows, case)
             values[trial.language] = float(np.max(off[:, 0]))
@@ -140,25 +143,28 @@ def _op(use: Use, k: int, case: Case, trials: Sequence[Trial]) -> OpDifference:
 
 
 def _distances(rows: Sequence[Any], case: Case) -> Any:
-    """Return how many ulp each result is off at each point."""
-    wanted = [point.wanted for point in case.points]
+    """Return the distance of each result in ulp, at each point."""
+    expected = [point.wanted for point in case.points]
     if case.plain:
-        return distances(np.array(rows), np.array(wanted))
-    return np.array([list(map(ulps, row, others)) for row, others in zip(rows, wanted, strict=True)])
+        return distances(np.array(rows), np.array(expected))
+    return np.array([list(map(ulps, row, others)) for row, others in zip(rows, expected, strict=True)])
 
 
 def _results(k: int, case: Case, trials: Sequence[Trial], named: bool) -> Iterator[ResultDifference]:
-    """Return how far the value and each gradient of a circuit are off in each language."""
+    """Compare the value and each gradient of a circuit in each language."""
     circuit = case.circuit
     of = f" of {circuit.output}" if named else ""
     gradients = [] if case.function == "value" else [f"gradient{of} by {name}" for name in circuit.inputs]
     for result, name in enumerate([circuit.output, *gradients]):
-        yield _result(name, case, {trial.language: trial.found[k] for trial in trials}, result)
+        yield _result(name, case, {trial.language: trial.rows[k] for trial in trials}, result)
 
 
-def _result(name: str, case: Case, found: Mapping[str, Any], result: int) -> ResultDifference:
-    steps, ratios, fits, shaken = dict[str, float](), dict[str, float](), dict[str, bool](), 0
-    for language, rows in found.items():
+def _result(name: str, case: Case, rows_by_language: Mapping[str, Any], result: int) -> ResultDifference:
+    steps = dict[str, float]()
+    ratios = dict[str, float]()
+    fits = dict[str, bool]()
+    shaken = 0
+    for language, rows in rows_by_language.items():
         if rows is None:
             continue
         verdicts = [point.judge(result, row[result]) for point, row in zip(case.points, rows, strict=True)]

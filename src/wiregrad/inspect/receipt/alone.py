@@ -1,7 +1,7 @@
 """Every op of a circuit alone: small circuits of one op each, as its nodes use it, and points to try them at.
 
-An op on numbers, or element by element, is tried on numbers, at many points. An op on arrays is tried on the arrays
-that its nodes really saw, and gives one number: the sum of its elements, each with a weight of its own.
+An elementwise op is tried on numbers, at many points. An op on arrays is tried on the arrays that its nodes saw, and
+its result is reduced to a weighted sum of its elements.
 """
 
 from __future__ import annotations
@@ -23,40 +23,40 @@ AWKWARD = (
     *(0.0, -0.0, 1.0, -1.0, 0.5, 2.0, 6.0, 1e-300, 5e-324, -1e-8, 1e8, 700.0, -745.0, 1.7e308),
     *(np.inf, -np.inf, np.nan),
 )
-"""Where ops have kinks, poles and limits."""
+"""Numbers at which ops have kinks, poles and limits."""
 
 
 class Use(NamedTuple):
-    """How nodes use an op: what must be the same for them to be written the same way."""
+    """How nodes use an op: the properties that determine the text of a listing."""
 
     op: Op
     mode: int
     types: tuple[WireType, ...]
     constants: tuple[tuple[int, float, bool], ...]
-    """Inputs that are constants of their own: slot, value, and whether it is negative (0.0 is not -0.0)."""
+    """Constant inputs: slot, value, and whether it is negative (0.0 is not -0.0)."""
 
     @property
     def text(self) -> str:
-        """The op applied to its inputs, as a person would write it, with its kink mode where that is not the usual."""
-        given = {slot: f"{value:g}" for slot, value, _ in self.constants}
-        names = [given.get(slot, self.op.input_name(slot)) for slot in range(len(self.types))]
+        """The op applied to its inputs as an expression, with its kink mode unless that is the default."""
+        constants = {slot: f"{value:g}" for slot, value, _ in self.constants}
+        names = [constants.get(slot, self.op.input_name(slot)) for slot in range(len(self.types))]
         mode = f" [{write_mode(self.mode, self.op.inputs)}]" if self.mode else ""
         return self.op.expression(*names) + mode
 
 
 def uses(circuit: Circuit) -> dict[Use, list[Row]]:
-    """Return how the ops of a circuit are used, each with the nodes that do; users' own ops are left out.
+    """Return the different uses of ops in a circuit, each with its nodes; user code is left out.
 
     >>> from wiregrad.ir import parse_text
     >>> found = uses(parse_text("input x\\na = constant 2.0\\nb = power x a\\nc = add b x\\noutput c"))
     >>> [use.text for use in found]
     ['a ** 2', 'a + b']
     """
-    found: dict[Use, list[Row]] = {}
+    rows_by_use: dict[Use, list[Row]] = {}
     for row in circuit.rows():
         if row.sources and not is_foreign(row.op):
-            found.setdefault(_use(circuit, row), []).append(row)
-    return found
+            rows_by_use.setdefault(_use(circuit, row), []).append(row)
+    return rows_by_use
 
 
 def _use(circuit: Circuit, row: Row) -> Use:
@@ -73,14 +73,15 @@ def _use(circuit: Circuit, row: Row) -> Use:
 
 
 def circuit_of(use: Use) -> Circuit | None:
-    """Return the circuit of one op, whose output is a number; None if that is not a real one.
+    """Build the circuit of one op with a scalar output; None if the output is not real.
 
-    A condition comes from a number that is more than 0, and gives 1 or 0.
+    A boolean input is made as `number > 0`, and a boolean output is turned into 1 or 0.
     """
-    builder, given = Builder(finite=False), {slot: value for slot, value, _ in use.constants}
+    builder = Builder(finite=False)
+    constants = {slot: value for slot, value, _ in use.constants}
     operands = [
-        builder.place_constant(kind.dtype.type(given[slot]))
-        if slot in given
+        builder.place_constant(kind.dtype.type(constants[slot]))
+        if slot in constants
         else _wire(builder, use.op.input_name(slot), kind)
         for slot, kind in enumerate(use.types)
     ]
@@ -94,7 +95,7 @@ def circuit_of(use: Use) -> Circuit | None:
 
 
 def _weighted(builder: Builder, port: Port, kind: WireType) -> Port:
-    """Return the sum of all elements of an array, each with a weight of its own."""
+    """Return a weighted sum of all elements of an array, with different weights."""
     weights = np.linspace(0.5, 1.5, math.prod(kind.shape)).reshape(kind.shape).astype(kind.dtype)
     product = builder.apply(TABLE["multiply"], port, builder.place_constant(weights))
     axes = tuple(range(-len(kind.shape), 0))
@@ -110,16 +111,16 @@ def _wire(builder: Builder, name: str, kind: WireType) -> Port:
 def points_of(
     use: Use, rows: Sequence[Row], runs: Sequence[Sequence[Any]], rng: np.random.Generator
 ) -> list[list[Any]]:
-    """Return points for the circuit of a use; `runs` are the values of all nodes in some runs of its circuit."""
+    """Return points for the circuit of a use; `runs` holds the values of all nodes in some runs."""
     if not isinstance(use.op, Elementwise):
         return [[run[source] for source in row.sources] for run in runs for row in rows[:2]]
-    kept = [slot for slot in range(len(use.types)) if slot not in {slot for slot, _, _ in use.constants}]
-    # A condition is made from a number.
-    dtypes = [FLOAT.dtype if use.types[slot] == BOOL else use.types[slot].dtype for slot in kept]
+    input_slots = [slot for slot in range(len(use.types)) if slot not in {slot for slot, _, _ in use.constants}]
+    # A boolean input is made from a float.
+    dtypes = [FLOAT.dtype if use.types[slot] == BOOL else use.types[slot].dtype for slot in input_slots]
     with np.errstate(all="ignore"):
-        # What is finite in one type may overflow in another.
+        # A number that is finite in float64 may overflow in another dtype.
         return [
-            [dtype.type(x) for dtype, x in zip(dtypes, point[kept], strict=True)]
+            [dtype.type(x) for dtype, x in zip(dtypes, point[input_slots], strict=True)]
             for point in _numbers(
                 use.op, len(use.types), [list(_seen(run, row)) for run in runs for row in rows[:2]], rng
             )
@@ -127,21 +128,21 @@ def points_of(
 
 
 def _numbers(op: Elementwise, width: int, seen: Sequence[Sequence[list[float]]], rng: np.random.Generator) -> Any:
-    """Return points for an op on numbers: its samples, ordinary and awkward ones, and what its nodes really saw."""
+    """Return points for an elementwise op: its own samples, ordinary and special ones, and observed inputs."""
     samples = [[float(x) for x in point] for point in op.points if len(point) == width]
     ordinary = rng.normal(size=(16, width)) * 2.0
     sizes = rng.choice([-1.0, 1.0], size=(8, width)) * 10.0 ** rng.uniform(-12, 6, size=(8, width))
     awkward = rng.choice(AWKWARD, size=(4 * len(AWKWARD), width))
     awkward[: len(AWKWARD), :] = np.array(AWKWARD)[:, None]
     mixed = np.where(rng.random((16, width)) < 0.5, rng.choice(AWKWARD, size=(16, width)), rng.normal(size=(16, width)))
-    found = [point for points in seen for point in points]
-    table = np.array([*samples, *ordinary, *sizes, *awkward, *mixed, *found[:32]], np.float64)
-    # The NaN of a run may have a sign, which not every language can be given.
+    observed = [point for points in seen for point in points]
+    table = np.array([*samples, *ordinary, *sizes, *awkward, *mixed, *observed[:32]], np.float64)
+    # A NaN may carry a sign, which not every language can be passed.
     return np.where(np.isnan(table), np.nan, table)
 
 
 def _seen(run: Sequence[Any], row: Row) -> Iterator[list[float]]:
-    """Return what a node read in a run, the first elements of arrays."""
+    """Return the inputs of a node in a run; the first elements of arrays."""
     values = [np.ravel(run[source])[:2] for source in row.sources]
     if all(len(value) and value.dtype.kind in "fb" for value in values):
         yield from ([float(value[k % len(value)]) for value in values] for k in range(max(map(len, values))))

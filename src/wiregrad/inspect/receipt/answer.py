@@ -1,4 +1,4 @@
-"""What a receipt says: how far every language is from the interpreter, op by op and for the whole circuit."""
+"""The receipt: the distance of every language from the interpreter, op by op and for the whole circuit."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ from wiregrad.inspect.report import Report, capped, in_words
 
 _CANCELS = "all languages are within its own rounding error, which is more than a few ulp"
 SHOWN = 40
-"""How many ops, and how many results of the whole circuit, a receipt names."""
+"""Maximum number of rows in each table of a receipt."""
 
 
 @dataclass(frozen=True)
 class Ran:
-    """A language: what ran it, or why it did not run."""
+    """A language with the version of its tool, or why it did not run."""
 
     name: str
     version: str = ""
     missing: str = ""
-    """Why the whole circuit did not run in it, and what to do about it; empty if it did."""
+    """Why the whole circuit did not run in it, and what to do; empty if it ran."""
 
 
 @dataclass(frozen=True)
 class OpDifference:
-    """An op alone: how far its value and its slopes are at most from the interpreter's, by language, in ulp."""
+    """An op alone: the largest distance of its value and its slopes from the interpreter, by language, in ulp."""
 
     op: str
     text: str
     value: Mapping[str, float]
     slopes: Mapping[str, float]
     fits: bool = True
-    """Whether each value is within a few ulp, and each slope too unless its own rounding estimate explains more."""
+    """Whether each value is within a few ulp, and each slope too unless rounding explains more."""
 
     @property
     def cancels(self) -> bool:
-        """Whether a slope is far off because its rule cancels: what it loses, every language loses in its own way."""
+        """Whether a slope is far off because its rule cancels, which every language rounds differently."""
         return self.fits and max(self.slopes.values(), default=0.0) > ULPS
 
 
@@ -52,11 +52,11 @@ class ResultDifference:
     fits: Mapping[str, bool]
     """Whether rounding explains all differences."""
     shaken: int = 0
-    """At how many points only runs of the interpreter with moved results could explain one."""
+    """Number of points at which only perturbed runs of the interpreter explain a difference."""
 
 
 class Worst(NamedTuple):
-    """The largest difference of all: where, in what language, and how many ulp."""
+    """The largest difference of all: the result, the language and the distance in ulp."""
 
     what: str
     language: str
@@ -74,15 +74,15 @@ class Receipt(Report):
     ops: tuple[OpDifference, ...]
     results: tuple[ResultDifference, ...]
     problems: tuple[str, ...] = ()
-    """What went wrong that is no difference: a listing that failed."""
+    """Failures other than differences: listings that did not run."""
     refused: int = 0
-    """How many points were left out because the circuit cannot be run there."""
+    """Number of points left out because the circuit cannot be run there."""
     not_tried: int = 0
-    """How many uses of ops were not tried alone, to save time."""
+    """Number of uses of ops that were not tried alone, to save time."""
 
     @property
     def ok(self) -> bool:
-        """Whether the circuit ran somewhere, every op is within a few ulp, and rounding explains all that differs."""
+        """Whether the circuit ran somewhere, every op is within a few ulp, and rounding explains all differences."""
         fits = all(all(result.fits.values()) for result in self.results)
         return self.ran and fits and all(op.fits for op in self.ops) and not self.problems
 
@@ -93,13 +93,13 @@ class Receipt(Report):
 
     @property
     def worst(self) -> Worst | None:
-        """The largest difference of an op alone in ulp, or of the whole circuit if no op was looked at."""
+        """The largest difference of an op alone in ulp, or of the whole circuit if no op was tried alone."""
         alone = [Worst(op.text, *pair) for op in self.ops for part in (op.value, op.slopes) for pair in part.items()]
         whole = [Worst(result.result, *pair) for result in self.results for pair in result.ulps.items()]
         return max(alone or whole, key=lambda one: one.ulps, default=None)
 
     def lines(self) -> Iterator[str]:
-        """Say what ran, then the differences as tables, then whether they are small enough."""
+        """Return what ran, the differences as tables, and the verdict."""
         ran = [one for one in self.languages if not one.missing]
         yield f"{self.circuit} at {counted(self.points, 'point')} (seed {self.seed}), against the interpreter"
         if self.refused:
@@ -126,15 +126,15 @@ class Receipt(Report):
         shaken = sum(result.shaken for result in self.results)
         if shaken:
             yield (
-                f"{counted(shaken, 'difference')} came where the circuit makes much of the last place: "
-                f"there the interpreter moves as much when its ops move by {ULPS:g} ulp"
+                f"{counted(shaken, 'difference')} occurred where the circuit amplifies the last place: "
+                f"there the interpreter moves as much when its ops are perturbed by {ULPS:g} ulp"
             )
         far = [op.text for op in self.ops if not op.fits]
         off = [result.result for result in self.results if not all(result.fits.values())]
         ran = [one.name for one in self.languages if not one.missing]
         if self.ok and ran:
             agree = f"{in_words(ran)} agree{'' if len(ran) > 1 else 's'}"
-            yield f"ok: {agree} with the interpreter as far as rounding lets them"
+            yield f"ok: {agree} with the interpreter to within rounding"
         if not self.ran:
             yield "not ok: no language here could run the whole circuit"
         if far:
@@ -154,7 +154,7 @@ def _result_row(result: ResultDifference, columns: Sequence[str]) -> list[str]:
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Return a table as lines, its columns as wide as their widest cell."""
+    """Format a table with columns as wide as their widest cell."""
     shown = [["", *columns], *rows[:SHOWN]]
     widths = [max(len(row[k]) for row in shown) for k in range(len(shown[0]))]
     for row in shown:

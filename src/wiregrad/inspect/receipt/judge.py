@@ -1,11 +1,11 @@
-"""How far what a listing gave is from the interpreter, and whether that is no more than rounding explains.
+"""How far a listing's result is from the interpreter's, and whether rounding explains it.
 
-The interpreter and a listing do the same arithmetic, but not with the same library: exp of one and exp of the other
-differ in the last place, and a circuit may make much of that. So a difference is accepted for one of three reasons,
-asked in turn: it is at most `ULPS` units in the last place; it is at most `TIMES` the circuit's own rounding estimate;
-or it is at most `TIMES` what the interpreter itself moves, together with that estimate, when the result of every op
-that libraries compute differently is moved by up to `ULPS` units. The last one alone sees branches that a unit in the
-last place flips; a NaN or an infinity that only one side has is accepted for no other reason.
+The interpreter and a listing do the same arithmetic with different libraries: their `exp` differ in the last place, and
+a circuit may amplify that. A difference is accepted for one of three reasons, tried in order: it is at most a few units
+in the last place; it is at most ten times the circuit's own rounding estimate; or it is at most ten times that estimate
+plus what the interpreter itself moves when every op that libraries compute differently is perturbed by a few units.
+Only the last one sees branches that one unit in the last place flips; a NaN or an infinity on one side only is accepted
+for no other reason.
 """
 
 from __future__ import annotations
@@ -26,77 +26,80 @@ from wiregrad.ops import Elementwise
 from wiregrad.passes import backward_circuit
 
 ULPS = 4.0
-"""How many units in the last place an op may differ in another language."""
+"""Number of units in the last place by which an op may differ in another language."""
 TIMES = 10.0
-"""How many times its own rounding estimate a circuit may differ."""
+"""Maximum ratio of a circuit's difference to its own rounding estimate."""
 REFUSALS = (WiregradError, ArithmeticError, ValueError)
-"""What running a circuit may raise: NumPy's own refusals, as of a matrix without an inverse, are ValueErrors."""
+"""Errors that running a circuit may raise; NumPy's own, as for a singular matrix, are ValueErrors."""
 SHAKES = 32
-"""How many runs with moved results are looked at where nothing else explains a difference."""
+"""Number of perturbed runs to try where nothing else explains a difference."""
 
 
-def ulps(found: Any, wanted: Any) -> float:
-    """Return the largest distance between two results, in steps from one number to the next; inf for NaN and a number.
+def ulps(result: Any, expected: Any) -> float:
+    """Return the largest distance between two results in ulp; inf between NaN and a number.
 
     >>> ulps(1.0 + 2**-52, 1.0), ulps(0.0, -0.0), ulps(np.nan, 1.0)
     (1.0, 0.0, inf)
     """
-    return float(np.max(distances(found, wanted), initial=0.0))
+    return float(np.max(distances(result, expected), initial=0.0))
 
 
-def distances(found: Any, wanted: Any) -> Any:
-    """Return how many steps from one number to the next each element of a result is off.
+def distances(result: Any, expected: Any) -> Any:
+    """Return the distance of each element of a result in ulp: the number of floats between the two.
 
     >>> distances([1.0, 5e-324], [1.0, -5e-324])
     array([0., 2.])
     """
-    one, two = np.asarray(found), np.asarray(wanted)
+    one = np.asarray(result)
+    two = np.asarray(expected)
     if one.shape != two.shape:
         return np.inf
     if one.dtype.kind == "c" or two.dtype.kind == "c":
         return np.maximum(distances(one.real, two.real), distances(one.imag, two.imag))
     dtype = np.dtype(np.float32 if two.dtype == np.float32 else np.float64)
-    one, two = one.astype(dtype), two.astype(dtype)
+    one = one.astype(dtype)
+    two = two.astype(dtype)
     nan = np.isnan(one), np.isnan(two)
     steps = _steps(_place(one), _place(two))
     return np.where(nan[0] & nan[1], 0.0, np.where(nan[0] ^ nan[1], np.inf, steps))
 
 
 def _place(x: Any) -> Any:
-    """Return where a number stands among all numbers of its type, counted from 0."""
+    """Return the position of a float among all floats of its dtype, counted from 0."""
     whole = np.ascontiguousarray(x).view(f"i{x.dtype.itemsize}").astype(np.int64)
     return np.where(whole < 0, np.iinfo(f"i{x.dtype.itemsize}").min - whole, whole)
 
 
 def _steps(one: Any, two: Any) -> Any:
-    # On two sides of 0 the places may be too far apart for an integer; there no step counts.
+    # On two sides of 0 the positions may be too far apart for an integer, so floats are used.
     apart = (one < 0) != (two < 0)
     beside = np.abs(np.where(apart, 0, one) - np.where(apart, 0, two))
     return np.where(apart, np.abs(one.astype(np.float64)) + np.abs(two.astype(np.float64)), beside)
 
 
 class Verdict(NamedTuple):
-    """A difference: in units in the last place, over the rounding estimate, and whether rounding explains it."""
+    """A difference in ulp, relative to the rounding estimate, and whether rounding explains it."""
 
     ulps: float
     ratio: float
     fits: bool
     shaken: bool = False
-    """Whether nothing but runs with moved results explains it."""
+    """Whether only perturbed runs explain it."""
 
 
 SAME = Verdict(0.0, 0.0, True)
 
 
 class Point:
-    """One point of a circuit: what the interpreter makes of it, and how far others may be off."""
+    """One point of a circuit: the interpreter's results, and how far other results may be off."""
 
     def __init__(self, circuit: Circuit, inputs: Sequence[Any]) -> None:
-        self.circuit, self.inputs = circuit, list(inputs)
+        self.circuit = circuit
+        self.inputs = list(inputs)
 
     @cached_property
     def run(self) -> Run:
-        """The interpreter's run."""
+        """The interpreter's run at this point."""
         return interpreter.run_all(self.circuit, self.inputs)
 
     @cached_property
@@ -105,64 +108,67 @@ class Point:
         run = self.run
         return [run.values[self.circuit.root()], *(run.gradient(node) for node in self.circuit.input_indices())]
 
-    def judge(self, result: int, found: Any) -> Verdict:
-        """Return how far one result is off (0: the value, k: the gradient of the k-th input) and whether it fits."""
-        wanted = self.wanted[result]
-        steps = ulps(found, wanted)
+    def judge(self, result: int, value: Any) -> Verdict:
+        """Judge one result of a listing (0: the value, k: the gradient of the k-th input)."""
+        expected = self.wanted[result]
+        steps = ulps(value, expected)
         if not steps:
             return SAME
         with np.errstate(all="ignore"):
-            off = _distance(found, wanted)
+            off = _distance(value, expected)
         ratio = off / self._estimate(result) if self._estimate(result) else math.inf
         if steps <= ULPS or ratio <= TIMES:
             return Verdict(steps, ratio, True)
-        return Verdict(steps, ratio, self._moves(result, found, off), shaken=True)
+        return Verdict(steps, ratio, self._moves(result, value, off), shaken=True)
 
     def _estimate(self, result: int) -> float:
-        found = self._estimates[result]
-        # A circuit may be better than it should be, by luck, which no other library shares.
-        return 0.0 if found is None else max(abs(found.error), found.expected)
+        estimate = self._estimates[result]
+        # A circuit may be more accurate than expected by luck, which other libraries do not share.
+        return 0.0 if estimate is None else max(abs(estimate.error), estimate.expected)
 
     @cached_property
     def _estimates(self) -> list[Estimate | None]:
         try:
-            found = rounding(self.run)
+            answer = rounding(self.run)
         except REFUSALS:
             return [None] * len(self.wanted)
-        return [found.output, *(found.gradients.get(name) for name in self.circuit.inputs)]
+        return [answer.output, *(answer.gradients.get(name) for name in self.circuit.inputs)]
 
-    def _moves(self, result: int, found: Any, off: float) -> bool:
-        """Return whether the interpreter moves as much when results of ops move in their last places."""
+    def _moves(self, result: int, value: Any, off: float) -> bool:
+        """Return whether the interpreter moves as much when its ops are perturbed in their last places."""
         with np.errstate(all="ignore"):
             others = [row[result] for row in self._shaken]
             if not math.isfinite(off):
-                return any(_kinds(other) == _kinds(found) for other in others)
+                return any(_kinds(other) == _kinds(value) for other in others)
             moves = [_distance(other, self.wanted[result]) for other in others]
         return off <= TIMES * (self._estimate(result) + max(filter(math.isfinite, moves), default=0.0))
 
     @cached_property
     def _shaken(self) -> list[list[Any]]:
-        rng, found = np.random.default_rng(0), list[list[Any]]()
+        rng = np.random.default_rng(0)
+        results = list[list[Any]]()
         try:
             backward = backward_circuit(self.circuit) if self.circuit.inputs else None
             for _ in range(SHAKES):
                 value = _shake(self.circuit, self.inputs, rng)[self.circuit.root()]
                 nodes = [] if backward is None else _shake(backward, self.inputs, rng)
                 grads = [] if backward is None else [nodes[k] for k in backward.columns.outputs.tolist()]
-                found.append([value, *grads])
+                results.append([value, *grads])
         except REFUSALS:
-            # A gradient that is no circuit, or a matrix that has lost its inverse: nothing more is excused.
-            return found
-        return found
+            # The gradient has no circuit, or a perturbed matrix is singular: the runs so far must do.
+            return results
+        return results
 
 
 def _shake(circuit: Circuit, inputs: Sequence[Any], rng: np.random.Generator) -> list[Any]:
-    """Run forward with the result of every op that libraries compute differently moved by up to `ULPS` units."""
-    given, constants, values = iter(inputs), circuit.constants(), list[Any]()
+    """Run forward with the result of every op that libraries compute differently moved by a few units."""
+    arguments = iter(inputs)
+    constants = circuit.constants()
+    values = list[Any]()
     with np.errstate(all="ignore"):
         for row in circuit.rows():
             if not row.sources:
-                values.append(constants[row.node] if row.op is CONSTANT else next(given))
+                values.append(constants[row.node] if row.op is CONSTANT else next(arguments))
                 continue
             y = row.op.compute(*[values[source] for source in row.sources])
             values.append(_moved(y, ULPS if _differs(row) else 0.0, rng))
@@ -170,12 +176,12 @@ def _shake(circuit: Circuit, inputs: Sequence[Any], rng: np.random.Generator) ->
 
 
 def _differs(row: Row) -> bool:
-    """Return whether an op may round otherwise in another library: all but sums, products, choices and comparisons."""
+    """Return whether an op may round differently in another library: all but sums, products, choices, comparisons."""
     return not isinstance(row.op, Elementwise) or row.op.pattern is Pattern.SCALE
 
 
 def _moved(y: Any, most: float, rng: np.random.Generator) -> Any:
-    """Return a result moved by so many units at most."""
+    """Move a result randomly by at most `most` units in the last place."""
     if np.asarray(y).dtype.kind != "f":
         return y
     steps = rng.integers(-int(most), int(most) + 1, size=np.shape(y))
@@ -183,9 +189,10 @@ def _moved(y: Any, most: float, rng: np.random.Generator) -> Any:
     return np.where(np.isfinite(near), near, y).astype(np.asarray(y).dtype)[()]
 
 
-def _distance(found: Any, wanted: Any) -> float:
-    """Return the length of a difference; inf where only one of them is a number, or both are different infinities."""
-    one, two = np.asarray(found), np.asarray(wanted)
+def _distance(result: Any, expected: Any) -> float:
+    """Return the norm of a difference; inf where only one is a number, or both are different infinities."""
+    one = np.asarray(result)
+    two = np.asarray(expected)
     if one.shape != two.shape:
         return math.inf
     kind = np.result_type(one.dtype, two.dtype, np.float64)
@@ -195,7 +202,7 @@ def _distance(found: Any, wanted: Any) -> float:
 
 
 def _kinds(value: Any) -> bytes:
-    """Return for every element whether it is a number, NaN or which infinity."""
+    """Return for every element whether it is finite, NaN or which infinity."""
     array = np.asarray(value)
     kinds = np.isnan(array) * 1 + np.isposinf(array.real) * 2 + np.isneginf(array.real) * 4
     return bytes(np.ravel(kinds).astype(np.uint8))

@@ -1,4 +1,4 @@
-"""One language tried on many circuits at once."""
+"""Cases, and one language run on many of them at once."""
 
 from __future__ import annotations
 
@@ -33,24 +33,24 @@ class Case:
 
     @cached_property
     def real(self) -> str:
-        """What C computes its inputs and output in, if it is the same for all: double, float, or nothing."""
+        """The C type of all inputs and the output, double or float; empty if they differ."""
         nodes = [*self.circuit.input_indices(), self.circuit.root()]
         names = {_REALS.get(self.circuit.type_of(node).dtype.name, "") for node in nodes}
         return names.pop() if len(names) == 1 else ""
 
     @cached_property
     def plain(self) -> bool:
-        """Whether all that goes in and comes out are numbers in double precision."""
+        """Whether all inputs and the output are numbers in double precision."""
         nodes = [*self.circuit.input_indices(), self.circuit.root()]
         return all(self.circuit.type_of(node) == FLOAT for node in nodes)
 
     @cached_property
     def batched(self) -> bool:
-        """Whether a NumPy listing takes all points at once: where every wire carries one number."""
+        """Whether a NumPy listing can take all points at once: every wire carries one number."""
         return self.plain and not any(kind.shape for kind in self.circuit.columns.type_table)
 
     def shaped(self, row: Any) -> list[Any]:
-        """Return a flat row of results as the value and gradients of the right shapes."""
+        """Split a flat row of results into the value and the gradients, with their shapes."""
         shapes = [self.circuit.type_of(node).shape for node in self.circuit.input_indices()]
         ends = np.cumsum([1, *map(math.prod, shapes)]).tolist()
         parts = [row[start:stop] for start, stop in pairwise(ends)]
@@ -58,33 +58,34 @@ class Case:
 
     @property
     def function(self) -> str:
-        """What to write: without inputs there is nothing to differentiate by, and gradients are of single numbers."""
+        """The function to write: only a scalar output with inputs has gradients."""
         alone = self.circuit.type_of(self.circuit.root()).shape or not self.circuit.inputs
         return "value" if alone else "value_and_grad"
 
 
 @dataclass(frozen=True)
 class Trial:
-    """What a language made of the cases: rows of results, or None where it refused."""
+    """The results of a language: rows for each case, or None if it did not run."""
 
     language: str
     version: str
-    found: Sequence[Rows | None]
+    rows: Sequence[Rows | None]
     refused: Sequence[str]
     """Why each case did not run; empty where it did."""
     problems: tuple[str, ...] = ()
 
     def ran(self, whole: int) -> Ran:
-        """Return how the language did with the first cases, those of the whole circuit."""
+        """Summarize the first `whole` cases, those of the whole circuit."""
         return Ran(self.language, self.version, next(filter(None, self.refused[:whole]), ""))
 
 
 def attempt(language: Language, cases: Sequence[Case]) -> Trial:
-    """Write, compile and run all cases in a language."""
+    """Write, compile and run all cases in one language."""
     tool = language.tool()
     if tool is None:
         return Trial(language.name, "", [None] * len(cases), [language.advice] * len(cases))
-    programs, refused = list[Program | None](), list[str]()
+    programs = list[Program | None]()
+    refused = list[str]()
     for k, case in enumerate(cases):
         try:
             programs.append(program_of(case, language.name, f"listing{k}"))
@@ -93,11 +94,13 @@ def attempt(language: Language, cases: Sequence[Case]) -> Trial:
             programs.append(None)
             refused.append(str(error).splitlines()[0])
     try:
-        found = _ran(language, cases, programs)
+        rows = _ran(language, cases, programs)
     except ListingError as error:
-        said = f"{language.name}: {error}"
-        return Trial(language.name, tool.version, [None] * len(cases), [said.splitlines()[0]] * len(cases), (said,))
-    return Trial(language.name, tool.version, found, refused)
+        message = f"{language.name}: {error}"
+        return Trial(
+            language.name, tool.version, [None] * len(cases), [message.splitlines()[0]] * len(cases), (message,)
+        )
+    return Trial(language.name, tool.version, rows, refused)
 
 
 def program_of(case: Case, language: str, name: str) -> Program:
@@ -115,27 +118,28 @@ def program_of(case: Case, language: str, name: str) -> Program:
 
 
 def _ran(language: Language, cases: Sequence[Case], programs: Sequence[Program | None]) -> list[Rows | None]:
-    found: list[Rows | None] = [None] * len(cases)
+    rows_by_case: list[Rows | None] = [None] * len(cases)
     flat = [k for k, program in enumerate(programs) if program and (cases[k].batched or language.name != "numpy")]
     batch = [program for k in flat if (program := programs[k]) is not None]
     answers = language.run(batch, [_table(cases[k], program) for k, program in zip(flat, batch, strict=True)])
     for k, answer in zip(flat, answers, strict=True):
-        found[k] = [cases[k].shaped(row) for row in answer]
+        rows_by_case[k] = [cases[k].shaped(row) for row in answer]
     for k, program in enumerate(programs):
-        if program is not None and found[k] is None:
-            found[k] = _ran_on_arrays(program, cases[k])
-    return found
+        if program is not None and rows_by_case[k] is None:
+            rows_by_case[k] = _ran_on_arrays(program, cases[k])
+    return rows_by_case
 
 
 def _table(case: Case, program: Program) -> Any:
-    """Return the points of a case as rows of numbers."""
+    """Return the points of a case as a table, one row per point."""
     rows = [np.concatenate([np.zeros(0), *map(np.ravel, point.inputs)]) for point in case.points]
     return np.array(rows, program.dtype).reshape(len(rows), program.count)
 
 
 def _ran_on_arrays(program: Program, case: Case) -> Rows:
-    """Run a NumPy listing at points that are arrays, one by one."""
-    call, rows = defined(program), list[list[Any]]()
+    """Run a NumPy listing on arrays, point by point."""
+    call = defined(program)
+    rows = list[list[Any]]()
     for point in case.points:
         try:
             with np.errstate(all="ignore"):
