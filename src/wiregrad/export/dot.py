@@ -18,7 +18,7 @@ _WIDTHS = {1: "1", 2: "2", 3: "3.2"}
 
 
 def to_dot(circuit: Circuit, run: Run | None = None, *, down: bool = False, **options: Any) -> str:
-    """Return the picture of a circuit, and of a run on it, as DOT; options are those of `wiregrad.export.picture`.
+    """Return the picture of a circuit, and of a run on it, as DOT; options are those of `wiregrad.draw.build_picture`.
 
     >>> from wiregrad.ir import parse_text
     >>> print(to_dot(parse_text("input x\\ny = tanh x\\noutput y")).splitlines()[0])
@@ -29,7 +29,7 @@ def to_dot(circuit: Circuit, run: Run | None = None, *, down: bool = False, **op
 
 
 def quoted(text: str) -> str:
-    """Return a text as a DOT string.
+    """Quote a text as a DOT string.
 
     >>> quoted('say "x"')
     '"say \\\\"x\\\\""'
@@ -38,7 +38,7 @@ def quoted(text: str) -> str:
 
 
 def _field(text: str) -> str:
-    """Return a text as a field of a record, to stand inside a string of its own."""
+    """Escape a text as a field of a record label, which is then quoted."""
     text = text.replace("&", "&amp;")
     return "".join(f"\\{ch}" if ch in '\\{}|<>" ' else ch for ch in text)
 
@@ -56,7 +56,7 @@ def _lines(drawn: Picture, scale: Scale, direction: str) -> Iterator[str]:
 
 
 def _groups(drawn: Picture, scale: Scale) -> Iterator[str]:
-    """Return boxes and the clusters around them."""
+    """Return the boxes and the clusters around them."""
     for step, depth, number, name in nested(drawn):
         pad = "  " * (depth + 1)
         if step is Tree.OPEN:
@@ -90,7 +90,7 @@ def _edge(link: Link, scale: Scale) -> str:
     texts = [] if link.local is None else [f"∂ {link.local.text}"]
     texts += [] if link.sent is None or link.sent.state is State.ABSENT else [link.sent.with_sign()]
     texts += [f"{link.wires:,} wires"] if link.wires > 1 else []
-    # The two characters \n start a new line inside a DOT label.
+    # In a DOT label, a backslash followed by n starts a new line.
     label = "\\n".join(quoted(text)[1:-1] for text in texts)
     return f'label="{label}"' + ("" if link.sent is None else _stroke(link.sent, scale))
 

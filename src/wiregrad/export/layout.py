@@ -33,11 +33,11 @@ from wiregrad.export.shapes import Joint, Layout, Metrics, Route, Shape
 __all__ = ["ANGLED", "Joint", "Layout", "Metrics", "Route", "Shape", "layout"]
 
 ANGLED = 700
-"""Up to how many boxes wires run at right angles."""
+"""Maximum number of boxes for wires with right angles; with more boxes, wires are straight lines."""
 
 
 def layout(shapes: Sequence[Shape], joints: Sequence[Joint], metrics: Metrics | None = None) -> Layout:
-    """Return places and routes; boxes must come in an order in which wires only lead forward.
+    """Return the places of boxes and the routes of wires; boxes must be in an order in which wires only lead forward.
 
     >>> found = layout([Shape(40, 20, leaf=True), Shape(40, 20)], [Joint(0, 1, 0)])
     >>> found.ranks, found.corners, found.routes[0].points
