@@ -322,10 +322,10 @@ def _unbroken(
         yield run
 
 
-def _ends(canvas: Canvas, shown: Sequence[Curve], x: Axis, y: Axis) -> float:
+def _ends(canvas: Canvas, visible: Sequence[Curve], x: Axis, y: Axis) -> float:
     """Write the names of the curves at their ends such that they do not overlap; return their right end."""
     places = []
-    for k, curve in enumerate(shown):
+    for k, curve in enumerate(visible):
         last = next((y.at(v) for v in reversed(curve.mean) if math.isfinite(y.at(v))), y.start)
         places.append((last, k, curve))
     places.sort(key=lambda place: place[:2])
