@@ -163,7 +163,10 @@ def is_detailed(picture: Picture) -> bool:
 def _label(link: Link, _source: Box) -> tuple[str, str]:
     """Return the local derivative and the gradient sent back; slopes of an array that are all 1 are left out."""
     plain = link.local is not None and link.local.shape and link.local.uniform == "1"
-    local = "" if link.local is None or plain else f"∂ {pretty(link.local.uniform or link.local.bare)}"
+    local = ""
+    if link.local is not None and not plain:
+        slope = link.local.uniform or link.local.bare
+        local = f"∂ {pretty(slope)}"
     sent = "" if link.sent is None or link.sent.state is State.ABSENT else pretty(link.sent.bare_with_sign())
     return local, sent
 

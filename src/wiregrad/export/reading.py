@@ -55,7 +55,9 @@ class Reading:
     @property
     def uniform(self) -> str:
         """The text of the number that all elements are equal to; empty if they differ."""
-        return self.bare.removeprefix(SAME) if self.state is State.NUMBER and "‖" not in self.bare else ""
+        text = self.bare
+        is_uniform = self.state is State.NUMBER and "‖" not in text
+        return text.removeprefix(SAME) if is_uniform else ""
 
     def tone(self, scale: Scale) -> str:
         """Return its tone on a colour scale."""
