@@ -173,7 +173,8 @@ class Canvas:
         return (
             f'<svg xmlns="http://www.w3.org/2000/svg" class="{mark}" role="img" '
             f'aria-labelledby="{mark}t {mark}d" {size}>'
-            f'<title id="{mark}t">{clean(self.title)}</title><desc id="{mark}d">{clean(self.description)}</desc>'
+            f'<title id="{mark}t">{clean(self.title)}</title>'
+            f'<desc id="{mark}d">{clean(self.description)}</desc>'
             f"<style>{_style(mark, theme)}</style>{pattern}"
             f'<rect class="paper" width="100%" height="100%"/>{body}</svg>\n'
         )

@@ -46,9 +46,11 @@ def _field(text: str) -> str:
 def _lines(drawn: Picture, scale: Scale, direction: str) -> Iterator[str]:
     yield f"digraph {quoted(drawn.title)} {{"
     yield f"  rankdir={direction}; nodesep=0.3; ranksep=0.5;"
-    yield f'  label={quoted(drawn.note or drawn.about)}; labelloc=t; labeljust=l; fontname="Helvetica"; fontsize=11;'
-    yield f'  node [fontname="Helvetica", fontsize=11, color="{LIGHT.line}", fontcolor="{LIGHT.ink}"];'
-    yield f'  edge [fontname="Helvetica", fontsize=9, color="{LIGHT.line}", fontcolor="{LIGHT.ink}", arrowsize=0.7];'
+    label = quoted(drawn.note or drawn.about)
+    colours = f'color="{LIGHT.line}", fontcolor="{LIGHT.ink}"'
+    yield f'  label={label}; labelloc=t; labeljust=l; fontname="Helvetica"; fontsize=11;'
+    yield f'  node [fontname="Helvetica", fontsize=11, {colours}];'
+    yield f'  edge [fontname="Helvetica", fontsize=9, {colours}, arrowsize=0.7];'
     yield from _groups(drawn, scale)
     for link in drawn.links:
         yield f"  b{link.source} -> b{link.target} [{_edge(link, scale)}];"
@@ -103,4 +105,5 @@ def _stroke(sent: Reading, scale: Scale) -> str:
     tone = sent.tone(scale)
     thick = _WIDTHS[3 if sent.state is State.NONFINITE else scale.weight(sent.size)]
     style = ', style="bold,dotted"' if sent.state is State.NONFINITE else ""
-    return f', color="{LIGHT.stroke(tone)}", fontcolor="{LIGHT.word(tone)}", penwidth={thick}{style}'
+    colours = f'color="{LIGHT.stroke(tone)}", fontcolor="{LIGHT.word(tone)}"'
+    return f", {colours}, penwidth={thick}{style}"

@@ -14,8 +14,8 @@ differ only in which of them is x. The passes, each iterative, each in time prop
    order and their distance exactly (pool adjacent violators). Leaves are aligned last. Then bands move below each
    other.
 6. Places along (`routes`): a rank is as wide as its widest box, a gap as wide as its labels and its tracks need.
-7. Routes (`routes`): right-angled with a track for every wire that changes its place across, up to `ANGLED` boxes;
-   straight above.
+7. Routes (`routes`): right-angled, with a track for every wire that changes its place across, up to
+   `ANGLED` boxes; straight above.
 
 Kept true: no two boxes overlap, the same input gives the same output, and nothing depends on a clock.
 """

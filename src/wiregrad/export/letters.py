@@ -1,8 +1,8 @@
 """Text as pictures have it: made harmless, measured, and cut to a width.
 
-Names, groups and files come from users and may hold anything. Kept true: what leaves `printable` has no control
-characters, no marks that turn the reading direction and no lone surrogates, so that every format can hold it once its
-own signs are escaped.
+Names, groups and file names come from users and may hold anything. Invariant: the result of `printable` has no
+control characters, no marks that change the reading direction and no lone surrogates, so every format can hold it
+once its own special characters are escaped.
 """
 
 from __future__ import annotations
