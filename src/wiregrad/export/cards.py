@@ -45,35 +45,35 @@ class Cards:
     def _cells(self, drawn: Box, rect: Rect, round_: int) -> Iterator[str]:
         cells = cells_of(drawn)
         tall = rect.height // len(cells)
-        for k, shown in enumerate(cells):
+        for k, row in enumerate(cells):
             last = k == len(cells) - 1
             y = rect.y + tall * k
             here = Rect(rect.x, y, rect.width, rect.y + rect.height - y if last else tall)
-            yield from self._ground(shown, here, round_ * last)
-            yield from _text(shown, here)
+            yield from self._ground(row, here, round_ * last)
+            yield from _text(row, here)
             yield element("path", d=f"M{rect.x} {y}h{rect.width}", class_=classes("rule"))
 
-    def _ground(self, shown: Cell, rect: Rect, round_: int) -> Iterator[str]:
+    def _ground(self, row: Cell, rect: Rect, round_: int) -> Iterator[str]:
         """Return the background of a row; `round_` is the radius of its lower corners."""
-        reading = shown.reading
+        reading = row.reading
         if reading.state is State.NONFINITE:
-            yield from _hatched(shown, rect, round_)
-        elif shown.coloured and reading.state is State.NUMBER:
+            yield from _hatched(row, rect, round_)
+        elif row.coloured and reading.state is State.NUMBER:
             tone = reading.tone(self.scale)
             self.tones.add(tone)
             yield element("path", d=cell(rect, 0, round_, round_), class_=classes(f"t-{tone}"))
-        elif shown.coloured:
+        elif row.coloured:
             yield box(Rect(rect.x + 3, rect.y + 2, rect.width - 6, rect.height - 5), "hollow", 5)
 
 
-def _hatched(shown: Cell, rect: Rect, round_: int) -> Iterator[str]:
+def _hatched(row: Cell, rect: Rect, round_: int) -> Iterator[str]:
     """Return the hatch of a row that is not finite, with plain patches under the text so that it stays readable."""
     # Strokes would show outside the round corners, so the hatched area is a little smaller.
     corner = round_ // 3
     within = Rect(rect.x + corner, rect.y, rect.width - 2 * corner, rect.height - corner)
     yield element("path", d=hatch(within), class_=classes("hatch"))
-    left = width(shown.what, SMALL) + 8
-    right = width(shown.text, FONT, bold=True) + 8
+    left = width(row.what, SMALL) + 8
+    right = width(row.text, FONT, bold=True) + 8
     top = rect.y + 1
     tall = rect.height - 1 - corner
     yield box(Rect(rect.x + PAD - 4, top, left, tall), "box", 4)
@@ -91,11 +91,11 @@ def _head(drawn: Box, rect: Rect) -> Iterator[str]:
         yield words(op, rect.x + rect.width / 2, y, "name mid")
 
 
-def _text(shown: Cell, rect: Rect) -> Iterator[str]:
+def _text(row: Cell, rect: Rect) -> Iterator[str]:
     y = rect.y + rect.height / 2 + 4
-    css = {State.NONFINITE: "end strong", State.NUMBER: "end"}.get(shown.reading.state, "end quiet")
-    yield words(shown.what, rect.x + PAD, y, "what")
-    yield words(shown.text, rect.x + rect.width - PAD, y, css)
+    css = {State.NONFINITE: "end strong", State.NUMBER: "end"}.get(row.reading.state, "end quiet")
+    yield words(row.what, rect.x + PAD, y, "what")
+    yield words(row.text, rect.x + rect.width - PAD, y, css)
 
 
 def _dot(drawn: Box, rect: Rect) -> Iterator[str]:

@@ -164,7 +164,7 @@ def _legend_words(canvas: Canvas, x: float, y: float, words: str) -> float:
 def columns(bins: Sequence[Column], *, title: str, description: str, axis: str, theme: str) -> str:
     """Return a histogram as SVG: one column for each bin, with its count on top.
 
-    >>> chart = columns([Column("1", 3, 1)], title="gradients", description="", axis="size", theme="dark")
+    >>> chart = columns([Column("1", 3, 1)], title="sizes", description="", axis="size", theme="dark")
     >>> chart.startswith("<svg")
     True
     """

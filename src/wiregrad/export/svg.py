@@ -66,10 +66,10 @@ def draw(drawn: Picture, *, theme: str = AUTO, down: bool = False, legend: bool 
 class _Page:
     """Writes one picture as SVG."""
 
-    def __init__(self, shown: Figure, theme: str) -> None:
-        self.figure = shown
+    def __init__(self, placed: Figure, theme: str) -> None:
+        self.figure = placed
         self.theme = theme
-        self.picture = shown.picture
+        self.picture = placed.picture
         self.scale = self.picture.scale()
         self.tones: set[str] = set()
         self.named: set[int] = set()
