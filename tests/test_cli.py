@@ -476,7 +476,7 @@ def test_a_file_that_cannot_be_written_is_told(capsys: pytest.CaptureFixture[str
     code, out, err = run(capsys, "draw", "x * x", "-o", str(path))
 
     assert (code, out) == (3, "")
-    assert err == f"wiregrad: cannot write {path}: there is no such folder; make it first\n"
+    assert err == f"wiregrad: cannot write {path}: there is no such folder; create it first\n"
 
 
 def test_a_picture_can_go_to_stdout(capsys: pytest.CaptureFixture[str]) -> None:

@@ -290,7 +290,7 @@ def test_a_file_that_cannot_be_read_is_told(
         (["a*b", "-", "--from", "json"], 2, "there is no file a*b; what --from says is of a file or stdin"),
         (["folder.wg", "out.txt"], 3, "cannot read folder.wg: it is a folder"),
         (["x*x", "folder.json"], 3, "cannot write folder.json: it is a folder"),
-        (["x*x", "no/such/out.json"], 3, "cannot write no/such/out.json: there is no such folder; make it first"),
+        (["x*x", "no/such/out.json"], 3, "cannot write no/such/out.json: there is no such folder; create it first"),
         (["x*x", "out.png"], 2, "the name 'out.png' does not say the form; wanted a file that ends in .wg, .json"),
         (["x*x", "out"], 2, "the name 'out' does not say the form"),
         (["x*x", ""], 2, "the name '' does not say the form"),
@@ -373,7 +373,7 @@ def test_stdout_can_be_called_by_its_path() -> None:
 def test_a_pipe_is_not_waited_for(capsys: pytest.CaptureFixture[str], here: Path, name: str) -> None:
     os.mkfifo(here / name)
 
-    assert "is no file but a device or a pipe" in run(capsys, "grad", name)[2]
+    assert "is not a regular file but a device or a pipe" in run(capsys, "grad", name)[2]
 
 
 def test_no_more_is_read_from_stdin_than_from_a_file(

@@ -41,8 +41,8 @@ _MODULES = ("archive", "boxes", "dot", "drawing", "mermaid", "notebook", "svg", 
 def __getattr__(name: str) -> Any:
     if name in __all__:
         for module in _MODULES:
-            found = getattr(import_module(f"wiregrad.export.{module}"), name, None)
-            if found is not None:
-                globals()[name] = found
-                return found
+            value = getattr(import_module(f"wiregrad.export.{module}"), name, None)
+            if value is not None:
+                globals()[name] = value
+                return value
     raise AttributeError(f"wiregrad.export has no {name!r}")

@@ -29,11 +29,14 @@ from wiregrad.ir.document import FORMAT, READERS, VERSION, Tensors, parse_json, 
 from wiregrad.ir.elements import as_pairs
 from wiregrad.ir.strictjson import MAX_BYTES, is_json, loads
 
-MAX_FILE, MAX_HEADER = 8 * 2**30, 16 * 2**20
-"""How many bytes a file and its header may have."""
+MAX_FILE = 8 * 2**30
+"""Maximum size of a file in bytes."""
+MAX_HEADER = 16 * 2**20
+"""Maximum size of its header in bytes."""
 CIRCUIT = "circuit"
-"""The tensor that holds the document."""
+"""The tensor that holds the JSON document of the circuit."""
 METADATA = "__metadata__"
+"""The key of the header under which safetensors keeps metadata."""
 _NAMES = {"F64": "<f8", "F32": "<f4", "I64": "<i8", "U8": "|u1", "BOOL": "|b1"}
 _CODES = {np.dtype(code): name for name, code in _NAMES.items()}
 
@@ -41,7 +44,7 @@ PathLike = str | os.PathLike[str]
 
 
 def save(circuit: Circuit, path: PathLike) -> None:
-    """Write a circuit to a file, whole or not at all.
+    """Write a circuit to a file, completely or not at all.
 
     >>> import tempfile, wiregrad as wg
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -53,23 +56,23 @@ def save(circuit: Circuit, path: PathLike) -> None:
 
 
 def load(path: PathLike) -> Circuit:
-    """Read a circuit from a file that `save` wrote; a file from anyone is safe to read.
+    """Read a circuit from a file that `save` wrote; files from unknown sources are safe to read.
 
     >>> load("none.wg")
     Traceback (most recent call last):
         ...
     wiregrad.errors.FileAccessError: cannot read none.wg: there is no such file
     """
-    place = _checked_path(path)
-    data = content(place)
+    checked = _checked_path(path)
+    data = content(checked)
     try:
         return unpacked(data)
     except CircuitError as error:
-        raise FileFormatError(f"{place} cannot be read as a circuit: {error}") from None
+        raise FileFormatError(f"{checked} cannot be read as a circuit: {error}") from None
 
 
 def packed(circuit: Circuit) -> list[memoryview]:
-    """Return what a circuit file holds, part after part."""
+    """Encode a circuit as the bytes of a file, in parts that are written one after another."""
     tensors: Tensors = {}
     document = write_json(circuit, tensors).encode()
     if len(document) > MAX_BYTES:
@@ -80,7 +83,7 @@ def packed(circuit: Circuit) -> list[memoryview]:
 
 
 def unpacked(data: bytes) -> Circuit:
-    """Read a circuit from what a circuit file holds.
+    """Decode a circuit from the bytes of a file.
 
     >>> from wiregrad.ir import parse_text
     >>> circuit = parse_text("input x\\ny = exp x\\noutput y")
@@ -90,7 +93,7 @@ def unpacked(data: bytes) -> Circuit:
     tensors = _tensors(data)
     document = tensors.pop(CIRCUIT, None)
     if document is None or document.dtype != np.uint8:
-        raise FileFormatError(f"it has no tensor {CIRCUIT!r} of bytes: it was not written by wiregrad")
+        raise FileFormatError(f"it has no tensor {CIRCUIT!r} of bytes; it was not written by wiregrad")
     return parse_json(document.tobytes(), tensors)
 
 
@@ -103,13 +106,15 @@ def _checked_path(path: Any) -> Path:
 
 
 def _parts(arrays: Tensors) -> Iterator[memoryview]:
-    """Return the parts of a file: length, header, and the tensors, those with the widest elements first."""
+    """Return the parts of a file: length, header, and the tensors, widest elements first so that all are aligned."""
     ordered = sorted(arrays.items(), key=lambda item: -item[1].itemsize)
     header: dict[str, Any] = {METADATA: {"format": FORMAT, "version": str(VERSION)}}
-    parts, end = [], 0
+    parts = []
+    end = 0
     for name, array in ordered:
         plain = np.ascontiguousarray(array)
-        start, end = end, end + plain.nbytes
+        start = end
+        end = start + plain.nbytes
         header[name] = {"dtype": _CODES[plain.dtype], "shape": list(array.shape), "data_offsets": [start, end]}
         parts.append(plain.reshape(-1).view(np.uint8))
     text = json.dumps(header).encode()
@@ -122,44 +127,44 @@ def _parts(arrays: Tensors) -> Iterator[memoryview]:
 
 
 def replace(path: PathLike, parts: list[memoryview]) -> None:
-    """Write a file beside the wanted one, then put it in its place; whatever happens, no half of it is left."""
+    """Replace a file atomically, or create it; no partly written file is ever left."""
     path = _checked_path(path)
     with _said("write", path):
         if path.is_dir():
             raise IsADirectoryError(21, "Is a directory")
         if path.exists() and not path.is_file():
-            # A device or a pipe is written to, not replaced; what /dev/stdout links to has no path of its own.
+            # A device or a pipe is written to, not replaced: the target of /dev/stdout may have no path.
             path.write_bytes(b"".join(parts))
             return
-        # What a link points to is replaced, not the link.
+        # Replace the target of a symbolic link, not the link.
         write_whole(Path(os.path.realpath(path)), parts)
 
 
 def _at_once(path: str, flags: int) -> int:
-    # A pipe without a writer would keep a plain open waiting.
+    # A plain open of a pipe without a writer would wait forever.
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def content(path: Path, most: int = MAX_FILE) -> bytes:
-    """Return what is in a file of at most some bytes; nothing that is no file is waited for.
+    """Read a regular file of at most `most` bytes; refuse devices and pipes without waiting for them.
 
     >>> content(Path("/dev/null"))
     Traceback (most recent call last):
         ...
-    wiregrad.errors.FileFormatError: /dev/null is no file but a device or a pipe
+    wiregrad.errors.FileFormatError: /dev/null is not a regular file but a device or a pipe
     """
     with _said("read", path), open(path, "rb", opener=_at_once) as file:
-        found = os.fstat(file.fileno())
-        if not stat.S_ISREG(found.st_mode):
-            raise FileFormatError(f"{path} is no file but a device or a pipe")
-        if found.st_size > most:
-            raise FileFormatError(f"{path} has {found.st_size:,} bytes; at most {most:,} are read")
-        return file.read(found.st_size)
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise FileFormatError(f"{path} is not a regular file but a device or a pipe")
+        if status.st_size > most:
+            raise FileFormatError(f"{path} has {status.st_size:,} bytes; the limit is {most:,}")
+        return file.read(status.st_size)
 
 
 @contextmanager
 def _said(verb: str, path: Path) -> Iterator[None]:
-    """Raise what the system refuses as an error that says what to try."""
+    """Turn an error of the operating system into a `FileAccessError` that says what to try."""
     try:
         yield
     except FileFormatError:
@@ -170,34 +175,36 @@ def _said(verb: str, path: Path) -> Iterator[None]:
 
 def _refuse(verb: str, path: Path, error: Exception) -> NoReturn:
     hints: dict[type[Exception], str] = {
-        FileNotFoundError: "there is no such file" if verb == "read" else "there is no such folder; make it first",
-        IsADirectoryError: "it is a folder; name a file in it",
+        FileNotFoundError: "there is no such file" if verb == "read" else "there is no such folder; create it first",
+        IsADirectoryError: "it is a folder; give the path of a file",
         NotADirectoryError: "part of the path is a file, not a folder",
         PermissionError: "permission denied",
     }
     reason = hints.get(type(error)) or getattr(error, "strerror", None) or _without_reason(error)
-    found = FileAccessError(f"cannot {verb} {path}: {reason}")
-    found.errno, found.filename = getattr(error, "errno", None), str(path)
-    raise found from None
+    failure = FileAccessError(f"cannot {verb} {path}: {reason}")
+    failure.errno = getattr(error, "errno", None)
+    failure.filename = str(path)
+    raise failure from None
 
 
 def _without_reason(error: Exception) -> str:
+    """Describe an error that has no text of the operating system."""
     return "there is not enough memory" if isinstance(error, MemoryError) else str(error)
 
 
 def _tensors(data: bytes) -> Tensors:
-    """Return the tensors of a safetensors file; raise unless they fill it exactly."""
+    """Decode the tensors of a safetensors file; raise unless they fill it exactly."""
     if len(data) < 8:
-        raise FileFormatError(f"it has {len(data)} bytes, too few for a safetensors file: empty or cut off")
+        raise FileFormatError(f"it has {len(data)} bytes, too few for a safetensors file; it is empty or cut off")
     length = int.from_bytes(data[:8], "little")
     if length > MAX_HEADER or data[8:9] != b"{":
-        hint = "; it looks like JSON: call it .json" if is_json(data) else ""
-        raise FileFormatError(f"it is no safetensors file: wanted a length and a JSON header at its beginning{hint}")
+        hint = "; it looks like JSON: rename it to .json" if is_json(data) else ""
+        raise FileFormatError(f"it is not a safetensors file: expected a length and a JSON header at its start{hint}")
     if 8 + length > len(data):
         raise FileFormatError(f"it is cut off: its header has {length:,} bytes, the file only {len(data) - 8:,} more")
     header = loads(data[8 : 8 + length])
     if type(header) is not dict:
-        raise FileFormatError("its header is no JSON object")
+        raise FileFormatError("its header is not a JSON object")
     _check_metadata(header.pop(METADATA, {}))
     entries = {name: _entry(name, entry) for name, entry in header.items()}
     body = memoryview(data)[8 + length :]
@@ -206,24 +213,27 @@ def _tensors(data: bytes) -> Tensors:
 
 
 def _check_metadata(metadata: Any) -> None:
-    found = metadata.get("format") if type(metadata) is dict else metadata
-    if found != FORMAT:
-        raise FileFormatError(f"it is a safetensors file, but not of a circuit: its format is {shown(found)}")
+    file_format = metadata.get("format") if type(metadata) is dict else metadata
+    if file_format != FORMAT:
+        raise FileFormatError(f"it is a safetensors file, but not of a circuit: its format is {shown(file_format)}")
     unknown = [key for key in metadata if key not in ("format", "version")]
     if unknown or type(metadata.get("version")) is not str:
-        raise FileFormatError(f"wanted format and version in its metadata; got {shown(metadata, 80)}")
+        raise FileFormatError(f"its metadata must have format and version; got {shown(metadata, 80)}")
     version = metadata["version"]
     if version not in map(str, READERS):
         raise unknown_version(int(version) if re.fullmatch("[0-9]{1,9}", version) else version)
 
 
 Entry = tuple[np.dtype[Any], tuple[int, ...], int, int]
+"""A tensor of the header: dtype, shape, and the first and last offset of its bytes."""
 
 
 def _entry(name: str, entry: Any) -> Entry:
     if type(entry) is not dict or set(entry) != {"dtype", "shape", "data_offsets"}:
-        raise FileFormatError(f"tensor {shown(name)}: wanted dtype, shape and data_offsets; got {shown(entry, 80)}")
-    code, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
+        raise FileFormatError(f"tensor {shown(name)}: expected dtype, shape and data_offsets; got {shown(entry, 80)}")
+    code = entry["dtype"]
+    shape = entry["shape"]
+    offsets = entry["data_offsets"]
     if type(code) is not str or code not in _NAMES:
         raise FileFormatError(f"tensor {shown(name)}: its dtype must be one of {', '.join(_NAMES)}; got {shown(code)}")
     if not _are_lengths(shape) or not _are_lengths(offsets) or len(shape) > MAX_AXES or len(offsets) != 2:
@@ -243,7 +253,7 @@ def _are_lengths(value: Any) -> bool:
 
 
 def _check_filled(entries: dict[str, Entry], size: int) -> None:
-    """Raise unless the tensors lie end to end from the beginning of the data to its end."""
+    """Raise unless the tensors follow each other without gaps and fill all data."""
     reached = 0
     for name, (_, _, start, end) in sorted(entries.items(), key=lambda item: item[1][2:]):
         if start != reached:
@@ -256,9 +266,9 @@ def _check_filled(entries: dict[str, Entry], size: int) -> None:
 
 def _tensor(data: memoryview, dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDArray[Any]:
     if dtype.kind == "b" and len(data) and np.frombuffer(data, np.uint8).max() > 1:
-        # A byte that is neither 0 nor 1 is no bool, and NumPy would not notice.
+        # NumPy would take such a byte for a bool without checking it.
         raise FileFormatError("a tensor of bools has a byte that is neither 0 nor 1")
-    # A copy is aligned, and does not keep the whole file.
+    # A copy is aligned, and does not keep the bytes of the whole file alive.
     array = np.frombuffer(data, dtype).astype(dtype.newbyteorder("=")).reshape(shape)
     array.setflags(write=False)
     return array

@@ -25,7 +25,7 @@ _NO_LINKS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 
 
 def write_whole(target: Path, parts: Iterable[memoryview]) -> None:
-    """Put a file in the place of another one, or of none; whatever happens, no half of it is seen there.
+    """Write a file, or replace one, such that no reader ever sees part of it.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -43,7 +43,7 @@ def write_whole(target: Path, parts: Iterable[memoryview]) -> None:
             os.fsync(file.fileno())
             fresh.chmod(_mode_of(target))
             if HAS_LOCKS:
-                # Now, since closing the file releases its lock.
+                # Before the file is closed, because closing it releases the lock.
                 fresh.replace(target)
         if not HAS_LOCKS:
             # Windows does not rename a file that is open.
@@ -55,7 +55,7 @@ def write_whole(target: Path, parts: Iterable[memoryview]) -> None:
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Remove the files in a folder whose writers were killed; those of living writers, and all others, stay."""
+    """Remove the temporary files in a folder whose writers were killed; all other files stay."""
     if not HAS_LOCKS:
         return
     with suppress(OSError), os.scandir(folder) as entries:
@@ -67,37 +67,37 @@ def remove_leftovers(folder: Path) -> None:
 
 @contextmanager
 def _abandoned(path: Path) -> Iterator[bool]:
-    """Say whether a file has no writer; inside the block none can begin to write it."""
+    """Yield whether a file has no writer any more; inside the block no process can start to write it."""
     descriptor = os.open(path, os.O_RDWR | _NO_LINKS)
     try:
-        found = os.fstat(descriptor)
-        is_own = stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid()
+        status = os.fstat(descriptor)
+        is_own = stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid()
         yield is_own and _lock(descriptor, path)
     finally:
         os.close(descriptor)
 
 
 def _locked_file(folder: Path) -> tuple[Path, int]:
-    """Create a file with a name of its own that no other process takes for a leftover."""
+    """Create a temporary file, locked so that no other process takes it for a leftover."""
     while True:
         path = folder / f".wiregrad-{secrets.token_hex(8)}.tmp"
-        # Nobody else may read it before it has the mode of the one it replaces.
+        # Other users may not read it before it has the mode of the file it replaces.
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o600)
         try:
             if _lock(descriptor, path):
                 return path, descriptor
         except OSError:
-            # Some network file systems have no locks: then nobody can remove it either.
+            # Some network file systems have no locks; there, no process removes leftovers either.
             return path, descriptor
         except BaseException:
             path.unlink(missing_ok=True)
             raise
-        # Another process looked at it before it was locked, and removes it.
+        # Another process saw it before it was locked, and removes it: try again.
         os.close(descriptor)
 
 
 def _lock(descriptor: int, path: Path) -> bool:
-    """Lock an open file; return False if another process holds it, or if its name is gone or another file's."""
+    """Lock an open file; return False if another process holds it, or if the path no longer leads to this file."""
     if not HAS_LOCKS:
         return True
     try:
@@ -108,10 +108,10 @@ def _lock(descriptor: int, path: Path) -> bool:
 
 
 def _mode_of(path: Path) -> int:
-    """Return the mode of a file, or the one that a new file would have."""
+    """Return the mode of a file, or the mode that a new file would get."""
     if path.exists():
         return stat.S_IMODE(path.stat().st_mode)
-    # Only by setting it can it be read.
+    # The mask can only be read by setting it.
     mask = os.umask(0o077)
     os.umask(mask)
     return 0o666 & ~mask

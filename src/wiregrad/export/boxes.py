@@ -26,44 +26,44 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """One thing that is drawn: a leaf, a function node, a splitter or a group."""
+    """One box of a picture: a leaf, a function node, a splitter or a group."""
 
     kind: Kind
     name: str
-    """What it is called; empty for a node without a name."""
+    """Its name; empty for a node without one."""
     text: str
-    """Its op, or how many nodes a group has."""
+    """Its op, or the number of nodes of a group."""
     label: str
-    """What it is called where it must be called something."""
+    """Its name, or what stands for it in sentences if it has none."""
     node: int
     """The first node it stands for."""
     nodes: int = 1
     group: str = ""
-    """The path of the group it stands in."""
+    """The path of the group around it."""
     facts: tuple[str, ...] = ()
-    """All that is known of it, line by line."""
+    """The lines of its tooltip."""
     value: Reading | None = None
     grad: Reading | None = None
     outputs: tuple[str, ...] = ()
-    """Which outputs of the circuit it is."""
+    """The outputs of the circuit that it is."""
     bad: int = 0
-    """How many values and gradients are not finite."""
+    """The number of its values and gradients that are not finite."""
     kink: str = ""
-    """Which convention a node on a kink follows."""
+    """The convention that a node on a kink follows; empty for all others."""
     path: str = ""
-    """The group that a box of several nodes is (a piece of); empty if it holds several groups or none."""
+    """The group that a box of several nodes stands for, or is a piece of; empty if it holds several groups or none."""
     members: tuple[int, ...] = field(default=(), compare=False, repr=False)
-    """The nodes of such a box, but for inputs that are drawn inside it."""
+    """The nodes of such a box, without inputs that are drawn inside it."""
 
     @property
     def is_leaf(self) -> bool:
-        """Whether nothing leads to it."""
+        """Whether it is an input or a constant, which read nothing."""
         return self.kind in (Kind.INPUT, Kind.CONSTANT)
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """One wire, from box to box; where it joins a group, it may stand for several `wires`."""
+    """A wire from box to box; where it ends at a group, it may stand for several `wires`."""
 
     source: int
     target: int
@@ -77,7 +77,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """What is drawn of a circuit and, if there was one, of a run."""
+    """The boxes and wires that are drawn of a circuit, and of a run if there is one."""
 
     title: str
     about: str
@@ -87,31 +87,31 @@ class Picture:
     ran: bool = False
 
     def scale(self) -> Scale:
-        """Return the colour scale of the gradients in it."""
+        """Return the colour scale of its gradients."""
         readings = [*(box.grad for box in self.boxes), *(link.sent for link in self.links)]
         return Scale.of(r.size for r in readings if r is not None and r.state is State.NUMBER)
 
     def groups(self) -> tuple[str, ...]:
         """Return the paths of the groups that are open, outer ones first, in the order of their first box."""
-        found: dict[str, None] = {}
+        paths: dict[str, None] = {}
         for box in self.boxes:
             parts = [*filter(None, box.group.split("/"))]
-            found.update(dict.fromkeys("/".join(parts[: k + 1]) for k in range(len(parts))))
-        return tuple(sorted(found, key=lambda path: path.count("/")))
+            paths.update(dict.fromkeys("/".join(parts[: k + 1]) for k in range(len(parts))))
+        return tuple(sorted(paths, key=lambda path: path.count("/")))
 
 
 def without_lone_groups(boxes: Sequence[Box]) -> tuple[Box, ...]:
-    """Return boxes out of the groups in which they stand alone: a frame around one box says nothing."""
+    """Move each box out of groups in which it is the only box: a frame around one box says nothing."""
     inside: dict[str, int] = {}
     for box in boxes:
         parts = [*filter(None, box.group.split("/"))]
         for k in range(len(parts)):
             path = "/".join(parts[: k + 1])
             inside[path] = inside.get(path, 0) + 1
-    found = []
+    moved = []
     for box in boxes:
         path = box.group
         while path and inside[path] == 1:
             path = path.rpartition("/")[0]
-        found.append(box if path == box.group else replace(box, group=path))
-    return tuple(found)
+        moved.append(box if path == box.group else replace(box, group=path))
+    return tuple(moved)

@@ -22,21 +22,21 @@ SERIES = {
     "light": ("#0072B2", "#C25500", "#007A5A", "#9A3F92", "#6E6200", "#B3304A"),
     "dark": ("#56B4E9", "#F0A03C", "#35C79B", "#DE8CD2", "#D3C84B", "#F08A98"),
 }
-"""Colours of curves, all of them text-strong on the paper; their names stand beside them, so hue is never alone."""
+"""Colours of curves, with the contrast of text; names stand beside the curves, so no one has to tell hues apart."""
 DASHES = ("", "7 3", "2 3")
-"""Curves that come after the last colour start again with another dash."""
+"""Dashes of curves: once all colours are used, they start again with the next dash."""
 FONT = 12.0
 CELL = 0.61 * FONT
 """Width of a character of the fixed-width font that numbers and names are written in."""
 LARGEST = 1e307
-"""What lies beyond stands at the end of a linear axis."""
+"""The largest magnitude on a linear axis; larger numbers stand at its end."""
 LINE = 92
-"""How many characters a line of a paragraph has."""
+"""Number of characters in a line of a paragraph."""
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """Where numbers stand between two ends of a line; on a log scale those that are not positive stand nowhere."""
+    """Maps numbers to positions from `start` to `end`; on a log scale, `low` and `high` are exponents of ten."""
 
     low: float
     high: float
@@ -46,24 +46,25 @@ class Axis:
 
     @classmethod
     def over(cls, numbers: Sequence[float], start: float, end: float, *, log: bool = True) -> Axis:
-        """Return the axis that holds all these numbers, from power of ten to power of ten on a log scale.
+        """Return the axis that spans these numbers, extended to whole powers of ten on a log scale.
 
         >>> Axis.over([0.02, 30.0], 0.0, 400.0).ticks()
         [0.01, 0.1, 1.0, 10.0, 100.0]
         """
-        found = [x for x in numbers if math.isfinite(x) and (x > 0 or not log)]
-        low, high = min(found, default=1.0), max(found, default=1.0)
+        usable = [x for x in numbers if math.isfinite(x) and (x > 0 or not log)]
+        low = min(usable, default=1.0)
+        high = max(usable, default=1.0)
         if not log:
             # The difference of two numbers near the largest would overflow.
             low, high = (min(max(x, -LARGEST), LARGEST) for x in (low, high))
             room = max(high - low, 1e-9 * max(abs(high), abs(low)), 1e-300)
             return cls(low - 0.04 * room, high + 0.04 * room, start, end, log=False)
-        # Below and above these powers of ten there is no number to write at a tick.
+        # Beyond these powers of ten, no float could be written at a tick.
         first = min(max(math.floor(math.log10(low)), -323), 307)
         return cls(first, min(max(first + 1, math.ceil(math.log10(high))), 308), start, end)
 
     def at(self, number: float) -> float:
-        """Return where a number stands, at an end if it is beyond; NaN if nowhere."""
+        """Return the position of a number, clamped to the ends of the axis; NaN if it has none."""
         if self.log:
             number = math.log10(number) if number > 0 else math.nan
         if math.isnan(number):
@@ -72,7 +73,7 @@ class Axis:
         return self.start + (number - self.low) / (self.high - self.low) * (self.end - self.start)
 
     def ticks(self, most: int = 7) -> list[float]:
-        """Return round numbers along the axis."""
+        """Return round numbers along the axis, about `most` of them."""
         if self.log:
             step = max(1, math.ceil((self.high - self.low) / most))
             return [float(f"1e{k}") for k in range(int(self.low), int(self.high) + 1, step)]
@@ -86,7 +87,7 @@ def _round_step(wanted: float) -> float:
 
 
 def brief(number: float) -> str:
-    """Write a number in three digits, as short as it can be.
+    """Write a number in three digits, as briefly as possible.
 
     >>> brief(0.00001), brief(1500.0), brief(2.0), brief(1e100)
     ('1e-5', '1.5e3', '2', '1e100')
@@ -112,7 +113,7 @@ def power_text(number: float) -> str:
 
 
 def clean(text: str) -> str:
-    """Return a text that can stand in XML: what does not print is written as an escape.
+    """Escape a text for XML; characters that do not print become backslash escapes.
 
     >>> clean("a\\x00<b>")
     'a\\\\x00&lt;b&gt;'
@@ -131,37 +132,37 @@ class Canvas:
     height: float = 0.0
 
     def text(self, x: float, y: float, words: str, kind: str = "t", anchor: str = "", tip: str = "") -> None:
-        """Write words; `tip` is shown when they are pointed at."""
+        """Add a text; `tip` is its tooltip."""
         place = f' text-anchor="{anchor}"' if anchor else ""
         hint = f"<title>{clean(tip)}</title>" if tip else ""
         self.parts.append(f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}"{place}>{hint}{clean(words)}</text>')
 
     def box(self, x: float, y: float, width: float, height: float, kind: str, tip: str = "") -> None:
-        """Draw a filled box."""
+        """Add a filled box."""
         hint = f"<title>{clean(tip)}</title>" if tip else ""
         size = f'width="{max(width, 0.5):.1f}" height="{max(height, 0.5):.1f}"'
         self.parts.append(f'<rect class="{kind}" x="{x:.1f}" y="{y:.1f}" {size}>{hint}</rect>')
 
     def line(self, points: Sequence[tuple[float, float]], kind: str, *, closed: bool = False) -> None:
-        """Draw straight lines from point to point."""
+        """Add straight lines from point to point."""
         path = "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
         self.parts.append(f'<path class="{kind}" d="M{path}{"Z" * closed}"/>')
 
     def paragraph(self, x: float, y: float, lines: Sequence[str]) -> tuple[float, float]:
-        """Write sentences below each other, broken where they are long; returns their right and lower end."""
+        """Add sentences below each other, wrapped if they are long; return their right and lower end."""
         rows = [row for line in lines for row in wrap(line, LINE, subsequent_indent="  ")]
         for k, row in enumerate(rows):
             self.text(x, y + 18 * k, row)
         return x + CELL * max(map(cells, rows), default=0), y + 18 * len(rows)
 
     def hatch(self, x: float, y: float, width: float, height: float, tip: str = "") -> None:
-        """Draw a hatched box, for what is not finite."""
+        """Add a hatched box, which stands for numbers that are not finite."""
         self.box(x, y, width, height, "hatch", tip)
 
     def svg(self, theme: str) -> str:
         """Return the plot as SVG text."""
         body = "".join(self.parts)
-        # Plots on one page must not share names; a digest is the same from run to run.
+        # Plots on one page must not share class names; a digest is the same in every process.
         mark = f"wgp{zlib.crc32((self.title + body + theme).encode('utf-8', 'replace')):08x}"
         size = f'width="{self.width:.0f}" height="{self.height:.0f}" viewBox="0 0 {self.width:.0f} {self.height:.0f}"'
         pattern = (
@@ -172,7 +173,8 @@ class Canvas:
         return (
             f'<svg xmlns="http://www.w3.org/2000/svg" class="{mark}" role="img" '
             f'aria-labelledby="{mark}t {mark}d" {size}>'
-            f'<title id="{mark}t">{clean(self.title)}</title><desc id="{mark}d">{clean(self.description)}</desc>'
+            f'<title id="{mark}t">{clean(self.title)}</title>'
+            f'<desc id="{mark}d">{clean(self.description)}</desc>'
             f"<style>{_style(mark, theme)}</style>{pattern}"
             f'<rect class="paper" width="100%" height="100%"/>{body}</svg>\n'
         )
@@ -180,14 +182,14 @@ class Canvas:
 
 def _style(mark: str, theme: str) -> str:
     if theme != "auto" and theme not in THEMES:
-        raise InputError(f"a theme is {', '.join(THEMES)} or auto; got {shown(theme)}")
+        raise InputError(f"theme must be {', '.join(THEMES)} or auto; got {shown(theme)}")
     plain = _colours(THEMES["light" if theme == "auto" else theme])
     rules = "".join(f".{mark} {rule}" for rule in _rules(mark))
     if theme != "auto":
-        # Colours as they are: not every reader of SVG knows custom properties.
-        return re.sub(r"var\(--(\w+)\)", lambda found: plain[found[1]], rules)
+        # With one theme, colours are written out: not every SVG viewer knows custom properties.
+        return re.sub(r"var\(--(\w+)\)", lambda match: plain[match[1]], rules)
     dark = ";".join(f"--{name}:{colour}" for name, colour in _colours(THEMES["dark"]).items())
-    both = re.sub(r"var\(--(\w+)\)", lambda found: f"var(--{found[1]},{plain[found[1]]})", rules)
+    both = re.sub(r"var\(--(\w+)\)", lambda match: f"var(--{match[1]},{plain[match[1]]})", rules)
     return f"@media (prefers-color-scheme:dark){{.{mark}{{{dark}}}}}{both}"
 
 
@@ -203,7 +205,7 @@ def _rules(mark: str) -> Iterator[str]:
     yield "text{white-space:pre}"
     yield "text.h{font:600 15px system-ui,'Segoe UI',Helvetica,Arial,sans-serif}"
     yield "text.m{fill:var(--muted)}"
-    # A rim of paper keeps words readable where a line passes behind them.
+    # A rim in the colour of the paper keeps text readable where a line passes behind it.
     yield "text.over{paint-order:stroke;stroke:var(--paper);stroke-width:5px}"
     yield ".paper{fill:var(--paper)}"
     yield ".grid{stroke:var(--line);stroke-opacity:.3;fill:none}"

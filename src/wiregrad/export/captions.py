@@ -15,15 +15,15 @@ from wiregrad.ir import Op
 from wiregrad.ir.op import written_index
 
 WIRE = "·"
-"""What stands for a wire among constants."""
+"""Stands for an input that is a wire, beside inputs that are written as constants."""
 LONGEST = 24
-"""How many columns of a setting are written."""
+"""Maximum width of a setting in columns."""
 
 
 def caption(op: Op, inside: Sequence[str], *, rank: int = -1, shapes: bool = True) -> str:
-    """Write an op; `inside` has a text for every input that is written in it, and none for wires.
+    """Write an op; `inside` has a text for every input that is written in the caption, and "" for wires.
 
-    `rank` is how many axes the first input has; `shapes` says whether the shape of the result is to be written.
+    `rank` is the number of axes of the first input; `shapes` says whether the shape of the result is written.
 
     >>> from wiregrad import ops
     >>> caption(ops.multiply, ["2", ""]), caption(ops.tanh, [""])
@@ -35,18 +35,18 @@ def caption(op: Op, inside: Sequence[str], *, rank: int = -1, shapes: bool = Tru
     settings = " ".join(_settings(op, rank, shapes))
     bare = replace(op, settings=()) if op.settings and not op.per_call else op
     if any(inside):
-        written = str(bare.expression(*(text or WIRE for text in inside)))
+        name = str(bare.expression(*(text or WIRE for text in inside)))
     else:
-        written = op.infix[0] if op.infix else op.prefix or op.title
-    return f"{written} {settings}".rstrip()
+        name = op.infix[0] if op.infix else op.prefix or op.title
+    return f"{name} {settings}".rstrip()
 
 
 def _settings(op: Op, rank: int, shapes: bool) -> Iterator[str]:
-    """Write what tells a node of this op from others: axes, shapes, and all that is set to something."""
+    """Write what distinguishes a node from others of its op: axes, shape, and every setting that is set."""
     options = {} if op.per_call else op.options
     for name, value in options.items():
         if name in ("axis", "axes"):
-            # A reduction over all axes needs no word.
+            # A reduction over all axes is the default and is not written.
             if not ("keepdims" in options and isinstance(value, tuple) and len(value) == rank):
                 yield _axes(value)
         elif name == "shape":
@@ -59,5 +59,5 @@ def _settings(op: Op, rank: int, shapes: bool) -> Iterator[str]:
 
 
 def _axes(value: Any) -> str:
-    found = value if isinstance(value, tuple) else (value,)
-    return f"{'axis' if len(found) == 1 else 'axes'} {', '.join(map(str, found))}"
+    axes = value if isinstance(value, tuple) else (value,)
+    return f"{'axis' if len(axes) == 1 else 'axes'} {', '.join(map(str, axes))}"

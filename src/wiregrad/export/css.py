@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from wiregrad.export.palette import DARK, LIGHT, THEMES, Theme
 
 AUTO = "auto"
+"""The theme that the reader's system chooses."""
 FONTS = "'Helvetica Neue',Arial,'Liberation Sans',sans-serif"
 
 RULES = {
@@ -46,11 +47,11 @@ RULES = {
     "end": "text-anchor:end",
     "mid": "text-anchor:middle",
 }
-"""What each class looks like; words in braces are colours."""
+"""The style of each class; words in braces are names of colours."""
 
 
 def style(theme: str, tones: Iterable[str]) -> str:
-    """Return the style sheet of a theme, with the tones a picture uses.
+    """Return the style sheet of a theme, with the tones that a picture uses.
 
     >>> ".wg-light .wg-s-p3{color:#0072B2}" in style("light", ["p3"])
     True
@@ -67,15 +68,15 @@ def style(theme: str, tones: Iterable[str]) -> str:
 
 
 def colours(theme: Theme, tones: Iterable[str]) -> dict[str, str]:
-    """Return the colours of a theme by the names that rules have for them.
+    """Return the colours of a theme by the names they have in rules.
 
     >>> colours(LIGHT, ["z"])["s_z"]
     '#767676'
     """
-    found = {name: getattr(theme, name) for name in ("paper", "panel", "head", "ink", "muted", "line")}
+    named = {name: getattr(theme, name) for name in ("paper", "panel", "head", "ink", "muted", "line")}
     for tone in tones:
-        found |= {f"s_{tone}": theme.stroke(tone), f"t_{tone}": theme.tint(tone), f"w_{tone[0]}": theme.word(tone)}
-    return found
+        named |= {f"s_{tone}": theme.stroke(tone), f"t_{tone}": theme.tint(tone), f"w_{tone[0]}": theme.word(tone)}
+    return named
 
 
 def _rules(scope: str, tones: Iterable[str], write: Callable[[str], str]) -> Iterable[str]:
@@ -97,7 +98,7 @@ def _variables(named: dict[str, str]) -> str:
 
 
 def _either(rule: str, plain: dict[str, str]) -> str:
-    """Return a rule with custom properties, behind one for readers that do not know them."""
+    """Return a rule with custom properties, after a plain one for viewers that do not know them."""
     if "{" not in rule:
         return rule
     parts = [part for part in rule.split(";") if "{" in part]

@@ -18,7 +18,7 @@ _WIDTHS = {1: "1", 2: "2", 3: "3.2"}
 
 
 def to_dot(circuit: Circuit, run: Run | None = None, *, down: bool = False, **options: Any) -> str:
-    """Return the picture of a circuit, and of a run on it, as DOT; options are those of `wiregrad.export.picture`.
+    """Return the picture of a circuit, and of a run on it, as DOT; options are those of `wiregrad.draw.build_picture`.
 
     >>> from wiregrad.ir import parse_text
     >>> print(to_dot(parse_text("input x\\ny = tanh x\\noutput y")).splitlines()[0])
@@ -29,7 +29,7 @@ def to_dot(circuit: Circuit, run: Run | None = None, *, down: bool = False, **op
 
 
 def quoted(text: str) -> str:
-    """Return a text as a DOT string.
+    """Quote a text as a DOT string.
 
     >>> quoted('say "x"')
     '"say \\\\"x\\\\""'
@@ -38,7 +38,7 @@ def quoted(text: str) -> str:
 
 
 def _field(text: str) -> str:
-    """Return a text as a field of a record, to stand inside a string of its own."""
+    """Escape a text as a field of a record label, which is then quoted."""
     text = text.replace("&", "&amp;")
     return "".join(f"\\{ch}" if ch in '\\{}|<>" ' else ch for ch in text)
 
@@ -46,9 +46,11 @@ def _field(text: str) -> str:
 def _lines(drawn: Picture, scale: Scale, direction: str) -> Iterator[str]:
     yield f"digraph {quoted(drawn.title)} {{"
     yield f"  rankdir={direction}; nodesep=0.3; ranksep=0.5;"
-    yield f'  label={quoted(drawn.note or drawn.about)}; labelloc=t; labeljust=l; fontname="Helvetica"; fontsize=11;'
-    yield f'  node [fontname="Helvetica", fontsize=11, color="{LIGHT.line}", fontcolor="{LIGHT.ink}"];'
-    yield f'  edge [fontname="Helvetica", fontsize=9, color="{LIGHT.line}", fontcolor="{LIGHT.ink}", arrowsize=0.7];'
+    label = quoted(drawn.note or drawn.about)
+    colours = f'color="{LIGHT.line}", fontcolor="{LIGHT.ink}"'
+    yield f'  label={label}; labelloc=t; labeljust=l; fontname="Helvetica"; fontsize=11;'
+    yield f'  node [fontname="Helvetica", fontsize=11, {colours}];'
+    yield f'  edge [fontname="Helvetica", fontsize=9, {colours}, arrowsize=0.7];'
     yield from _groups(drawn, scale)
     for link in drawn.links:
         yield f"  b{link.source} -> b{link.target} [{_edge(link, scale)}];"
@@ -56,7 +58,7 @@ def _lines(drawn: Picture, scale: Scale, direction: str) -> Iterator[str]:
 
 
 def _groups(drawn: Picture, scale: Scale) -> Iterator[str]:
-    """Return boxes and the clusters around them."""
+    """Return the boxes and the clusters around them."""
     for step, depth, number, name in nested(drawn):
         pad = "  " * (depth + 1)
         if step is Tree.OPEN:
@@ -90,7 +92,7 @@ def _edge(link: Link, scale: Scale) -> str:
     texts = [] if link.local is None else [f"∂ {link.local.text}"]
     texts += [] if link.sent is None or link.sent.state is State.ABSENT else [link.sent.with_sign()]
     texts += [f"{link.wires:,} wires"] if link.wires > 1 else []
-    # The two characters \n start a new line inside a DOT label.
+    # In a DOT label, a backslash followed by n starts a new line.
     label = "\\n".join(quoted(text)[1:-1] for text in texts)
     return f'label="{label}"' + ("" if link.sent is None else _stroke(link.sent, scale))
 
@@ -103,4 +105,5 @@ def _stroke(sent: Reading, scale: Scale) -> str:
     tone = sent.tone(scale)
     thick = _WIDTHS[3 if sent.state is State.NONFINITE else scale.weight(sent.size)]
     style = ', style="bold,dotted"' if sent.state is State.NONFINITE else ""
-    return f', color="{LIGHT.stroke(tone)}", fontcolor="{LIGHT.word(tone)}", penwidth={thick}{style}'
+    colours = f'color="{LIGHT.stroke(tone)}", fontcolor="{LIGHT.word(tone)}"'
+    return f", {colours}, penwidth={thick}{style}"

@@ -45,11 +45,11 @@ def picture(
     cap: int | None = None,
     digits: int = DIGITS,
 ) -> Picture:
-    """Return what is to be drawn: every node, or groups of them where there are more than `cap`.
+    """Build the picture of a circuit: every node, or groups of nodes if there are more than `cap`.
 
-    `split` draws the splitters behind each value that is read more than once. `depth` says how many levels of groups
-    are open and `opened` which groups are besides; by default all of them are, as long as there is room: for 300 boxes,
-    and for 48 of them one after another. A `cap` that is given counts alone.
+    `split` draws the splitters behind each value that is read more than once. Groups are open down to `depth` levels,
+    and so are those in `opened`. By default all groups are open as long as the picture has at most 300 boxes, and at
+    most 48 one after another; with `cap`, only the number of boxes counts.
 
     >>> from wiregrad.ir import parse_text
     >>> [box.label for box in picture(parse_text("input x\\ny = multiply x x\\noutput y")).boxes]
@@ -61,21 +61,23 @@ def picture(
     kinds = Kinds.of(circuit)
     boxes = int(kinds.leaves.sum() + kinds.inner.sum() + kinds.splitters.sum())
     artist = _Artist(circuit, run, kinds, digits)
-    whole = boxes <= most and (depth is None or circuit.columns.groups.index is None) and not chosen
-    found = short_plan(circuit, most, RANKS) if whole and cap is None else None
-    if not whole or found is not None:
+    every_node_fits = boxes <= most and (depth is None or circuit.columns.groups.index is None) and not chosen
+    pieces = short_plan(circuit, most, RANKS) if every_node_fits and cap is None else None
+    if not every_node_fits and pieces is None:
         ranks = RANKS if cap is None and depth is None else None
-        made = artist.collapsed(found or plan(circuit, depth=depth, opened=chosen, cap=most, ranks=ranks))
-        return _unsplit(made, "only a picture of every node has them") if split and _branches(circuit) else made
-    made = artist.whole()
+        pieces = plan(circuit, depth=depth, opened=chosen, cap=most, ranks=ranks)
+    if pieces is not None:
+        drawn = artist.collapsed(pieces)
+        return _unsplit(drawn, "only a picture of every node has them") if split and _branches(circuit) else drawn
+    drawn = artist.whole()
     if not split:
-        return made
-    drawn = with_splitters(made, run, digits)
-    return drawn if len(drawn.boxes) <= most else _unsplit(made, f"with them there are more than {most:,} boxes")
+        return drawn
+    divided = with_splitters(drawn, run, digits)
+    return divided if len(divided.boxes) <= most else _unsplit(drawn, f"with them there are more than {most:,} boxes")
 
 
 def captions(circuit: Circuit, run: Run | None = None) -> dict[int, str]:
-    """Return what the boxes of a circuit say of ops that are no plain functions of numbers, by node.
+    """Return the captions of the boxes whose ops are not elementwise, by node.
 
     >>> import wiregrad as wg
     >>> captions(wg.trace(np.sum, np.ones((2, 3))))
@@ -97,16 +99,17 @@ def _check(circuit: Circuit, run: Run | None, depth: int | None, cap: int) -> No
 
 
 def _chosen(circuit: Circuit, opened: Any) -> frozenset[str]:
-    """Return the groups that are to be open; refuse what is none."""
-    found = [opened] if isinstance(opened, str) or not isinstance(opened, Iterable) else [*opened]
-    if (found and found[0] is opened) or not all(isinstance(path, str) for path in found):
+    """Return the groups that are to be open; raise unless all of them exist."""
+    is_list = isinstance(opened, Iterable) and not isinstance(opened, str)
+    paths = [*opened] if is_list else []
+    if not is_list or not all(isinstance(path, str) for path in paths):
         raise InputError(f"opened must be a list of groups, such as ['net/layer1']; got {shown(opened)}")
-    known = group_paths(circuit) if found else []
-    for path in found:
+    known = group_paths(circuit) if paths else []
+    for path in paths:
         if path not in known:
             has = suggest(path, known) if known else "; the circuit has no groups"
             raise InputError(f"opened: there is no group {shown(path)}{has}")
-    return frozenset(found)
+    return frozenset(paths)
 
 
 def _branches(circuit: Circuit) -> bool:
@@ -116,43 +119,46 @@ def _branches(circuit: Circuit) -> bool:
 
 
 def _unsplit(drawn: Picture, why: str) -> Picture:
-    said = f"drawn without splitters: {why}"
-    return replace(drawn, note=f"{drawn.note}; {said}" if drawn.note else said)
+    remark = f"drawn without splitters: {why}"
+    return replace(drawn, note=f"{drawn.note}; {remark}" if drawn.note else remark)
 
 
 class _Artist:
     """Makes boxes and links of one circuit and run."""
 
     def __init__(self, circuit: Circuit, run: Run | None, kinds: Kinds, digits: int) -> None:
-        self.circuit, self.run, self.kinds, self.digits = circuit, run, kinds, digits
+        self.circuit = circuit
+        self.run = run
+        self.kinds = kinds
+        self.digits = digits
         self.active = circuit.active()
         self.labels: dict[int, list[str]] = {}
         for label, node in zip(circuit.outputs, circuit.columns.outputs.tolist(), strict=True):
             self.labels.setdefault(node, []).append(label)
 
     def picture(self, boxes: Sequence[Box], links: Sequence[Link], note: str = "") -> Picture:
-        """Return a picture with the circuit's own title."""
+        """Return a picture with the title of the circuit."""
         inputs, nodes, splitters = self.circuit.count()
         parts = [
             counted(inputs, "input"),
             counted(nodes, "node"),
             *([counted(splitters, "splitter")] if splitters else []),
         ]
-        name, about, held = printable(self.circuit.name), ", ".join(parts), without_lone_groups(boxes)
-        return Picture(name, about, held, tuple(links), note, self.run is not None)
+        title = printable(self.circuit.name)
+        return Picture(title, ", ".join(parts), without_lone_groups(boxes), tuple(links), note, self.run is not None)
 
     def whole(self) -> Picture:
         """Draw every node."""
-        shown = np.flatnonzero(~self.kinds.folded)
+        visible = np.flatnonzero(~self.kinds.folded)
         place = np.full(self.circuit.size, -1)
-        place[shown] = np.arange(len(shown))
-        boxes = [self.box(node) for node in shown.tolist()]
+        place[visible] = np.arange(len(visible))
+        boxes = [self.box(node) for node in visible.tolist()]
         at = place.tolist()
         links = [link for row in self.circuit.rows() for link in self.links(row.node, row.sources, at)]
         return self.picture(boxes, links)
 
     def links(self, node: int, sources: Sequence[int], place: Sequence[int]) -> Iterator[Link]:
-        """Return the wires into a node, but for those of constants written inside it."""
+        """Return the wires into a node, without those from constants that are written inside it."""
         for slot, source in enumerate(sources):
             if place[source] >= 0:
                 yield self.link(node, slot, source, place[source], place[node])
@@ -169,14 +175,15 @@ class _Artist:
         return Link(start, end, node, slot, view.op.input_name(slot), local, sent)
 
     def flow(self, absent: bool, value: Any, node: int) -> Reading:
-        """Return the reading of a gradient: a dash where none was asked for, `blocked` where none arrived."""
+        """Return the reading of a gradient: a dash if none was asked for, `blocked` if none arrived."""
         if not self.active[node]:
             return NOT_COMPUTED
         return BLOCKED if absent else read(value, self.digits)
 
     def box(self, node: int, leaves: Sequence[int] = ()) -> Box:
         """Return the box of one node; some leaves may be written inside it."""
-        view, run = Node(self.circuit, node), self.run
+        view = Node(self.circuit, node)
+        run = self.run
         names = self.circuit.columns.names.of(node)
         kind = _kind_of(view)
         value = grad = None
@@ -184,7 +191,7 @@ class _Artist:
             value = read(run.values[node], self.digits)
             grad = self.flow(run.flows[node] is None, run.gradient(node), node)
         labels = tuple(map(printable, self.labels.get(node, ())))
-        name = names[0] if names else labels[0] if labels else ""
+        name = next(iter([*names, *labels]), "")
         return Box(
             kind=kind,
             name=printable(name),
@@ -202,28 +209,28 @@ class _Artist:
         )
 
     def _text(self, view: Node, kind: Kind, leaves: Sequence[int]) -> str:
-        """Return what a box says it is."""
+        """Return the text in the head of a box: its caption, or its kind if it has no op."""
         return str(kind.value) if kind in (Kind.INPUT, Kind.CONSTANT, Kind.SPLIT) else self.caption(view, leaves)
 
     def caption(self, view: Node, leaves: Sequence[int] = ()) -> str:
-        """Return an op with what is written inside it; a dot stands for a wire."""
+        """Return the caption of a node, with constants and leaves inside it; a dot stands for a wire."""
         sources = self.circuit.sources_of(view.index)
         inside = [self.circuit.name_of(x) if x in leaves else self._constant(x) for x in sources]
         rank = len(self.circuit.type_of(sources[0]).shape) if sources else -1
-        # Where there are values, their shape stands beside them.
+        # With a run, the shape is written beside the value.
         return caption(view.op, inside, rank=rank, shapes=self.run is None)
 
     def _constant(self, source: int) -> str:
-        """Return a constant that is written inside its reader: its number, or its shape if it has several."""
+        """Write a constant that is shown inside its reader: its number, or its shape if it has several."""
         while self.kinds.folded[source] and self.circuit.sources_of(source):
             source = self.circuit.sources_of(source)[0]
         if not self.kinds.folded[source]:
             return ""
-        found = read(self.circuit.constant_of(source), self.digits)
-        return found.uniform or found.shape or found.text
+        reading = read(self.circuit.constant_of(source), self.digits)
+        return reading.uniform or reading.shape or reading.text
 
     def _held(self, leaves: Sequence[int]) -> list[str]:
-        """Say which inputs stand in a box."""
+        """Return a fact that names the inputs drawn inside a box."""
         return [f"with {listed([printable(self.circuit.name_of(leaf)) for leaf in leaves])}"] if leaves else []
 
     def _facts(self, view: Node, kind: Kind) -> Iterator[str]:
@@ -239,21 +246,21 @@ class _Artist:
         if view.group:
             yield f"in {printable(view.group)}"
         if view.place is not None:
-            # Pictures are handed around: the file's name is enough, its folder is nobody's business.
+            # Pictures are passed on, and folders may be private: the name of the file is enough.
             yield printable(f"written at {view.place.without_folder()}")
 
     def _kink(self, view: Node) -> str:
         """Return the convention a node on a kink follows; empty for all others."""
-        run, found = self.run, False
+        run = self.run
         if run is None or not view.op.kinks or not self.active[view.index]:
             return ""
         xs = [run.values[source] for source in self.circuit.sources_of(view.index)]
         with np.errstate(all="ignore"):
-            found = any(np.any(np.equal(kink.at(*xs), 0.0)) for kink in view.op.kinks if not kink.jump)
-        return decode(view.mode)[0].name.lower() if found else ""
+            on_kink = any(np.any(np.equal(kink.at(*xs), 0.0)) for kink in view.op.kinks if not kink.jump)
+        return decode(view.mode)[0].name.lower() if on_kink else ""
 
     def collapsed(self, plan: Plan) -> Picture:
-        """Draw pieces, each a group or a single node."""
+        """Draw the pieces of a plan, each a group or a single node."""
         sizes = self._sizes()
         boxes = [
             self.box(piece.nodes[0], piece.leaves) if piece.single else self._group(piece, *sizes)
@@ -262,18 +269,19 @@ class _Artist:
         return self.picture(boxes, self._bundles(plan), plan.note)
 
     def _sizes(self) -> tuple[Sizes, Sizes]:
-        """Return how large gradients and values are, and how much of them is not finite."""
+        """Return the sizes of all gradients and of all values, and how many numbers in them are not finite."""
         if self.run is None:
             nothing = Sizes(*np.zeros((3, self.circuit.size), np.int64))
             return nothing, nothing
         return Sizes.of_gradients(self.run), Sizes.of(self.run.values, sizes=False)
 
     def _group(self, piece: Piece, flows: Sizes, values: Sizes) -> Box:
-        nodes, held = list(piece.nodes), [*piece.leaves, *piece.nodes]
+        nodes = list(piece.nodes)
+        held = [*piece.leaves, *piece.nodes]
         name = self._name(piece)
         outer = piece.path if piece.opened else piece.path.rpartition("/")[0]
         text = counted(len(nodes), "input" if self.kinds.leaves[nodes[0]] else "node")
-        # The norm is of function nodes alone, so that it does not change with where inputs are drawn.
+        # Only function nodes count for the norm, so that it does not depend on where inputs are drawn.
         grad = None if self.run is None else self._norm(flows, nodes)
         bad = flows.bad(held) + values.bad(held)
         facts = [f"group {name}", text, *([] if grad is None else [f"gradient norm {grad.text}"])]
@@ -295,13 +303,14 @@ class _Artist:
         )
 
     def _name(self, piece: Piece) -> str:
-        """Return what a piece is called: its group or groups, its inputs, or its first and last node."""
-        at, of = piece.part
+        """Return the name of a piece: its group or groups, its inputs, or its first and last node."""
+        number, count = piece.part
         if piece.until:
             return f"{piece.path} to {piece.until}"
         if piece.path:
-            return f"{piece.path} ({at} of {of})" if of > 1 else piece.path
-        first, last = piece.nodes[0], piece.nodes[-1]
+            return f"{piece.path} ({number} of {count})" if count > 1 else piece.path
+        first = piece.nodes[0]
+        last = piece.nodes[-1]
         if self.kinds.leaves[first]:
             return f"{self.circuit.name_of(first)} to {self.circuit.name_of(last)}"
         return f"%{first} to %{last}"
@@ -309,10 +318,11 @@ class _Artist:
     def _bundles(self, plan: Plan) -> list[Link]:
         """Return the wires between pieces; those that join the same two boxes are one if either is a group."""
         sources, readers = wires(self.circuit)
-        starts, ends = plan.owner[sources], plan.owner[readers]
+        starts = plan.owner[sources]
+        ends = plan.owner[readers]
         crossing = np.flatnonzero((starts != ends) & (starts >= 0) & (ends >= 0))
         together: dict[tuple[int, int, int], list[int]] = {}
-        found: list[Link] = []
+        links: list[Link] = []
         for k, start, end in zip(crossing.tolist(), starts[crossing].tolist(), ends[crossing].tolist(), strict=True):
             alone = plan.pieces[start].single and plan.pieces[end].single
             together.setdefault((start, end, k if alone else -1), []).append(k)
@@ -321,14 +331,14 @@ class _Artist:
             reader = int(readers[bundle[0]])
             slot = bundle[0] - int(self.circuit.columns.starts[reader])
             if len(bundle) == 1:
-                found.append(self.link(reader, slot, int(sources[bundle[0]]), start, end))
+                links.append(self.link(reader, slot, int(sources[bundle[0]]), start, end))
             else:
                 sent = None if measured is None else self._bundle(bundle, sources, measured)
-                found.append(Link(start, end, reader, slot, "", None, sent, len(bundle)))
-        return sorted(found, key=lambda link: (link.target, link.reader, link.slot))
+                links.append(Link(start, end, reader, slot, "", None, sent, len(bundle)))
+        return sorted(links, key=lambda link: (link.target, link.reader, link.slot))
 
     def _bundle(self, bundle: Sequence[int], sources: Any, sizes: Sizes) -> Reading:
-        """Return what came back along wires that are drawn as one."""
+        """Return the reading of the gradients sent back along wires that are drawn as one."""
         run = self.run
         live = [k for k in bundle if self.active[sources[k]]]
         flows = [] if run is None else [run.sent[k] for k in live if run.sent[k] is not None]
@@ -337,7 +347,7 @@ class _Artist:
         return self._norm(sizes, live)
 
     def _norm(self, sizes: Sizes, some: Sequence[int]) -> Reading:
-        """Return the norm of several gradients; there is none if one of them is not finite."""
+        """Return the reading of the norm of several gradients, or how many numbers in them are not finite."""
         if sizes.bad(some):
             text = nonfinite_text(int(sizes.nans[some].sum()), int(sizes.infs[some].sum()))
             return Reading(text, float("nan"), state=State.NONFINITE)
@@ -347,7 +357,7 @@ class _Artist:
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How large each of many flows or values is, and how many numbers in it are NaN or infinite."""
+    """The norm of each of many flows or values, and how many numbers in each are NaN or infinite."""
 
     norms: Any
     nans: Any
@@ -355,9 +365,10 @@ class Sizes:
 
     @classmethod
     def of(cls, flows: Sequence[Any], *, sizes: bool = True) -> Sizes:
-        """Measure flows or values; without `sizes` only what is not finite."""
+        """Measure flows or values; without `sizes`, count only what is not finite."""
         norms = np.zeros(len(flows))
-        nans, infs = np.zeros(len(flows), np.int64), np.zeros(len(flows), np.int64)
+        nans = np.zeros(len(flows), np.int64)
+        infs = np.zeros(len(flows), np.int64)
         for k, flow in enumerate(flows):
             if type(flow) is np.float64:
                 norms[k] = flow
@@ -371,16 +382,17 @@ class Sizes:
     @classmethod
     def of_gradients(cls, run: Run) -> Sizes:
         """Measure the gradient of every node of a run."""
-        flows, columns = list(run.flows), run.circuit.columns
+        flows = list(run.flows)
+        columns = run.circuit.columns
         wide = np.array([bool(kind.shape) for kind in columns.type_table])[columns.types]
         for node in np.flatnonzero(wide).tolist():
-            # A flow that is the same all over an array may come as one number.
+            # A flow that is uniform over an array may be stored as one number.
             if flows[node] is not None:
                 flows[node] = run.gradient(node)
         return cls.of(flows)
 
     def bad(self, some: Sequence[int]) -> int:
-        """Return how many numbers of some of them are not finite."""
+        """Return how many numbers are not finite in some of the flows or values."""
         return int(self.nans[some].sum() + self.infs[some].sum())
 
 

@@ -18,19 +18,21 @@ from wiregrad.export.reading import BLOCKED, Reading, State, read
 from wiregrad.ops.flow import plus, settle
 
 CHAIN = 5
-"""A value that needs this many splitters is drawn with one glyph for all of them."""
+"""A value that needs this many splitters or more is drawn with one dot for all of them."""
 
 
 def with_splitters(drawn: Picture, run: Run | None, digits: int) -> Picture:
-    """Return the picture with splitters behind every box that several readers (outputs included) share."""
+    """Add splitters behind every box that has several readers, outputs included."""
     return _Splitting(drawn, run, digits).picture()
 
 
 class _Splitting:
-    """The new boxes and wires while they are made; `place` is where each old box went."""
+    """Collects the new boxes and wires; `place` is the new number of each old box."""
 
     def __init__(self, drawn: Picture, run: Run | None, digits: int) -> None:
-        self.drawn, self.run, self.digits = drawn, run, digits
+        self.drawn = drawn
+        self.run = run
+        self.digits = digits
         self.leaving: list[list[int]] = [[] for _ in drawn.boxes]
         for k, link in enumerate(drawn.links):
             self.leaving[link.source].append(k)
@@ -40,26 +42,26 @@ class _Splitting:
         self.start = [link.source for link in drawn.links]
 
     def picture(self) -> Picture:
-        """Put splitters where they are needed."""
+        """Return the picture with splitters wherever they are needed."""
         for k, box in enumerate(self.drawn.boxes):
             self.place.append(len(self.boxes))
             self.boxes.append(box)
             for wire in self.leaving[k]:
                 self.start[wire] = len(self.boxes) - 1
-            # An explicit splitter brings two branches of its own, of which the first stays.
+            # A splitter that is a node of the circuit has two branches already, of which the first stays.
             kept = 1 if box.kind is Kind.SPLIT else 0
             readers = self.leaving[k][kept:]
             if len(readers) + len(box.outputs) > 1:
                 self._branch(box, readers)
-        moved = [
+        renumbered = [
             replace(link, source=start, target=self.place[link.target])
             for link, start in zip(self.drawn.links, self.start, strict=True)
         ]
-        links = sorted([*moved, *self.added], key=lambda link: (link.target, link.slot))
+        links = sorted([*renumbered, *self.added], key=lambda link: (link.target, link.slot))
         return replace(self.drawn, boxes=tuple(self.boxes), links=tuple(links))
 
     def _branch(self, box: Box, readers: Sequence[int]) -> None:
-        """Put a chain of splitters behind a box and let its wires leave from them."""
+        """Add a chain of splitters behind a box, from which its wires leave."""
         needed = len(readers) + len(box.outputs) - 1
         self.boxes[-1] = replace(box, outputs=())
         many = needed >= CHAIN
@@ -72,7 +74,7 @@ class _Splitting:
         self.boxes[-1] = replace(self.boxes[-1], outputs=box.outputs)
 
     def _sum(self, box: Box, readers: Sequence[int]) -> Reading | None:
-        """Return what comes back to a splitter: the sum of its branches."""
+        """Return the gradient that arrives at a splitter: the sum over its branches."""
         if self.run is None or box.grad is None or box.grad.state is State.ABSENT:
             return box.grad
         starts = self.run.circuit.columns.starts

@@ -10,28 +10,35 @@ from wiregrad.export.layout import Joint, Metrics, Shape, layout
 from wiregrad.export.letters import MINUS, TIMES, clip, clip_front, width
 from wiregrad.export.reading import Reading, State
 
-FONT, SMALL = 12, 10
-NAME, OP = 22, 26
-"""How many columns of a name and of an op are shown."""
-HEAD, ROW, PAD = 24, 20, 8
+FONT = 12
+SMALL = 10
+NAME = 22
+"""Maximum width of a name in columns."""
+OP = 26
+"""Maximum width of an op in columns."""
+HEAD = 24
+ROW = 20
+PAD = 8
 HATCH = 24
-"""How much of the hatch under what is not finite is seen beside the words."""
-LABELLED, BARE = 34, 12
-"""How far apart ports are with and without labels."""
+"""Width of the hatch that stays visible beside the text of a row that is not finite."""
+LABELLED = 34
+"""Distance between ports whose wires have labels."""
+BARE = 12
+"""Distance between ports whose wires have no labels."""
 MARKED = 6
-"""A group with more wires than this has no labels on them."""
+"""Maximum number of wires into a group that have labels; with more wires, none of them has."""
 DOT = 10
 STUB = 12
-"""How many columns of the name of a far source are shown."""
+"""Maximum width in columns of the source's name at the end of a stub."""
 DETAILED = 24
-"""Up to so many boxes everything is written on wires; above, only what no box says."""
+"""Maximum number of boxes for full labels on wires; in larger pictures wires show only what no box shows."""
 FOLD = 2200
-"""How long a picture may be before it is cut into bands."""
+"""Maximum length of a picture before it is cut into bands."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rect:
-    """A box on the page."""
+    """A rectangle on the page."""
 
     x: int
     y: int
@@ -39,14 +46,14 @@ class Rect:
     height: int
 
     def meets(self, other: Rect) -> bool:
-        """Return whether two boxes share more than an edge."""
+        """Return whether two rectangles share more than an edge."""
         apart = self.x >= other.x + other.width or other.x >= self.x + self.width
         return not (apart or self.y >= other.y + other.height or other.y >= self.y + self.height)
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A picture with places: one rectangle per box, one path of points per wire, as (x, y)."""
+    """A picture after layout: a rectangle for each box, and a path of points (x, y) for each wire."""
 
     picture: Picture
     down: bool
@@ -56,54 +63,56 @@ class Figure:
     paths: tuple[tuple[tuple[int, int], ...], ...]
     stubs: frozenset[int]
     labels: tuple[tuple[str, str], ...]
-    """What stands on each wire: the local derivative and what was sent."""
+    """The labels on each wire: the local derivative, and the gradient sent back."""
     rooms: tuple[int, ...]
-    """How much room there is for that along each wire, before its end."""
+    """The room for labels on each wire, before its end."""
     ranks: tuple[int, ...]
+    """The rank of each box."""
     bands: tuple[int, ...]
-    """The rank and the band of each box."""
+    """The band of each box."""
 
 
 def figure(picture: Picture, *, down: bool = False) -> Figure:
-    """Return a picture with places, flowing from left to right or top down."""
+    """Lay out a picture, flowing from left to right or top down."""
     labels = labels_of(picture)
     ports = _ports(picture)
-    shapes, joints = _shapes(picture, labels, down), _joints(picture, labels, ports, down)
-    found = layout(shapes, joints, Metrics(fold=FOLD))
+    shapes = _shapes(picture, labels, down)
+    joints = _joints(picture, labels, ports, down)
+    places = layout(shapes, joints, Metrics(fold=FOLD))
     return Figure(
         picture,
         down,
-        *turned((found.along, found.across), down),
+        *turned((places.along, places.across), down),
         tuple(
             Rect(*turned(corner, down), *turned((shape.along, shape.across), down))
-            for corner, shape in zip(found.corners, shapes, strict=True)
+            for corner, shape in zip(places.corners, shapes, strict=True)
         ),
-        tuple(tuple(turned(point, down) for point in route.points) for route in found.routes),
-        frozenset(k for k, route in enumerate(found.routes) if route.stub),
+        tuple(tuple(turned(point, down) for point in route.points) for route in places.routes),
+        frozenset(k for k, route in enumerate(places.routes) if route.stub),
         labels,
         tuple(joint.label for joint in joints),
-        found.ranks,
-        found.bands,
+        places.ranks,
+        places.bands,
     )
 
 
 def turned(pair: tuple[int, int], down: bool) -> tuple[int, int]:
-    """Return a pair along and across as x and y, or the other way round."""
+    """Return a pair (along, across) as (x, y), or (x, y) as (along, across)."""
     return (pair[1], pair[0]) if down else pair
 
 
 def name_of(box: Box) -> str:
-    """Return the name as it is shown in the head of a box."""
+    """Return the name in the head of a box, clipped."""
     return clip_front(box.name, NAME) if box.kind is Kind.GROUP else clip(box.name, NAME)
 
 
 def op_of(box: Box) -> str:
-    """Return the op as it is shown in the head of a box."""
+    """Return the op in the head of a box, clipped."""
     return clip(pretty(box.text), OP)
 
 
 def pretty(text: str) -> str:
-    """Return a number or an op with the signs that print has for them.
+    """Return a number or an op with typographic signs: a minus, a multiplication cross, a caret for powers.
 
     >>> pretty("-1.5e-7") == chr(0x2212) + "1.5e" + chr(0x2212) + "7"
     True
@@ -113,7 +122,7 @@ def pretty(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One row of a box: what it is of, its text, and whether the colour scale applies."""
+    """One row of a box: what it shows, its text, and whether the colour scale applies."""
 
     what: str
     text: str
@@ -123,19 +132,19 @@ class Cell:
 
 def cells_of(box: Box) -> list[Cell]:
     """Return the rows under the head of a box."""
-    found = [] if box.value is None else [Cell("data", pretty(box.value.text), box.value)]
+    rows = [] if box.value is None else [Cell("data", pretty(box.value.text), box.value)]
     if box.grad is not None:
         what = "gradient norm" if box.kind is Kind.GROUP else "grad"
-        # The shape stands above, with the value.
+        # The row of the value has the shape already.
         text = box.grad.with_sign() if box.value is None else box.grad.bare_with_sign()
-        found.append(Cell(what, pretty(text), box.grad, coloured=True))
+        rows.append(Cell(what, pretty(text), box.grad, coloured=True))
     if box.kind is Kind.GROUP and box.bad:
-        found.append(Cell("not finite", f"{box.bad:,}", Reading("", state=State.NONFINITE)))
-    return found
+        rows.append(Cell("not finite", f"{box.bad:,}", Reading("", state=State.NONFINITE)))
+    return rows
 
 
 def labels_of(picture: Picture) -> tuple[tuple[str, str], ...]:
-    """Return what stands on each wire; nothing on wires into groups that have many."""
+    """Return the labels on each wire; wires into a group that has many get none."""
     arriving = [0] * len(picture.boxes)
     for link in picture.links:
         arriving[link.target] += 1
@@ -147,55 +156,59 @@ def labels_of(picture: Picture) -> tuple[tuple[str, str], ...]:
 
 
 def is_detailed(picture: Picture) -> bool:
-    """Return whether everything is written on wires."""
+    """Return whether the picture is small enough for full labels on wires."""
     return len(picture.boxes) <= DETAILED
 
 
 def _label(link: Link, _source: Box) -> tuple[str, str]:
-    """Return the local derivative and the gradient sent; of an array whose slopes are all 1 nothing is said."""
+    """Return the local derivative and the gradient sent back; slopes of an array that are all 1 are left out."""
     plain = link.local is not None and link.local.shape and link.local.uniform == "1"
-    local = "" if link.local is None or plain else f"∂ {pretty(link.local.uniform or link.local.bare)}"
+    local = ""
+    if link.local is not None and not plain:
+        slope = link.local.uniform or link.local.bare
+        local = f"∂ {pretty(slope)}"
     sent = "" if link.sent is None or link.sent.state is State.ABSENT else pretty(link.sent.bare_with_sign())
     return local, sent
 
 
 def _short_label(link: Link, source: Box) -> tuple[str, str]:
-    """Return the same without slopes of 1, norms of slopes, and gradients that stand in the box before the wire."""
+    """Return the labels without slopes of 1, norms of slopes, and gradients that the source box shows."""
     local, sent = _label(link, source)
-    told = link.local is not None and link.local.uniform not in ("", "1")
-    known = link.sent is not None and link.sent == source.grad and link.sent.state is not State.BLOCKED
-    return local if told else "", "" if known else sent
+    has_slope = link.local is not None and link.local.uniform not in ("", "1")
+    in_source = link.sent is not None and link.sent == source.grad and link.sent.state is not State.BLOCKED
+    return local if has_slope else "", "" if in_source else sent
 
 
 def stub_text(picture: Picture, link: Link) -> str:
-    """Return the name that stands at the end of a wire that comes from far away."""
+    """Return the source's name, clipped, as it stands at the end of a stub."""
     return clip(picture.boxes[link.source].label, STUB)
 
 
 def label_width(texts: Sequence[str]) -> int:
-    """Return how wide the labels of a wire are."""
+    """Return the width of the labels of a wire."""
     widest = max(width(text, SMALL) for text in texts)
     return widest + 6 if widest else 0
 
 
 def _ports(picture: Picture) -> list[int]:
-    """Return which port of its target every wire ends at: wires of a box in order of their slots."""
+    """Return the port of its target at which each wire ends: wires into a box in the order of their slots."""
     seen = [0] * len(picture.boxes)
-    found = []
+    ports = []
     for link in picture.links:
-        found.append(seen[link.target])
+        ports.append(seen[link.target])
         seen[link.target] += 1
-    return found
+    return ports
 
 
 def _joints(picture: Picture, labels: Sequence[tuple[str, str]], ports: Sequence[int], down: bool) -> list[Joint]:
-    """Return the wires for the layout, with room for what stands on them and for the arrow."""
-    found = []
+    """Return the wires for the layout, with room for their labels and arrows."""
+    joints = []
     for link, texts, port in zip(picture.links, labels, ports, strict=True):
-        room = label_width(texts) if not down else 26 * any(texts)
+        room = 26 * any(texts) if down else label_width(texts)
         name = width(stub_text(picture, link), SMALL)
-        found.append(Joint(link.source, link.target, port, room + 8, *((14, 24) if down else (name + 10, name + 12))))
-    return found
+        far, tail = (14, 24) if down else (name + 10, name + 12)
+        joints.append(Joint(link.source, link.target, port, room + 8, far, tail))
+    return joints
 
 
 def _shapes(picture: Picture, labels: Sequence[tuple[str, str]], down: bool) -> list[Shape]:
@@ -208,7 +221,9 @@ def _shapes(picture: Picture, labels: Sequence[tuple[str, str]], down: bool) -> 
 def _shape(box: Box, labels: Sequence[tuple[str, str]], down: bool) -> Shape:
     wide, tall = _extent(box)
     pitch = _pitch(labels, down)
-    after = 0 if not box.outputs else 20 if down else 24 + width(output_text(box), SMALL)
+    after = 0
+    if box.outputs:
+        after = 20 if down else 24 + width(output_text(box), SMALL)
     if box.kind is Kind.SPLIT:
         reserve = _even(max(DOT, pitch if any(map(any, labels)) else DOT))
         return Shape(DOT, DOT, splitter=True, reserve=reserve, after=after, group=box.group)
@@ -229,7 +244,7 @@ def _shape(box: Box, labels: Sequence[tuple[str, str]], down: bool) -> Shape:
 
 
 def _reserve(wide: int, labels: Sequence[tuple[str, str]], down: bool) -> int:
-    """Return how much room a box needs for labels that stand beside wires from above and reach past its edge."""
+    """Return the room that a box needs across if labels beside the wires from above reach past its edge."""
     if not (down and labels):
         return 0
     past = label_width(labels[-1]) + 7 - wide // (2 * len(labels))
@@ -237,7 +252,7 @@ def _reserve(wide: int, labels: Sequence[tuple[str, str]], down: bool) -> int:
 
 
 def output_text(box: Box) -> str:
-    """Return what stands at the end of an output: its labels, unless the box has that name already."""
+    """Return the text at the arrow of an output: its labels other than the name of the box, or `output`."""
     others = [label for label in box.outputs if label != box.name]
     return clip(", ".join(others), NAME) or "output"
 
@@ -257,9 +272,9 @@ def _extent(box: Box) -> tuple[int, int]:
 
 
 def _row_width(cell: Cell) -> int:
-    """Return how wide a row is: what it is of on the left, the number on the right."""
-    spoilt = cell.reading.state is State.NONFINITE
-    return width(cell.what, SMALL) + 10 + width(cell.text, FONT, bold=spoilt) + 2 * PAD + HATCH * spoilt
+    """Return the width of a row: what it shows on the left, the number on the right."""
+    hatched = cell.reading.state is State.NONFINITE
+    return width(cell.what, SMALL) + 10 + width(cell.text, FONT, bold=hatched) + 2 * PAD + HATCH * hatched
 
 
 def _even(size: int) -> int:

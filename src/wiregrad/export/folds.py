@@ -12,11 +12,11 @@ from itertools import accumulate
 from wiregrad.export.shapes import Joint, Metrics, Shape
 
 GUESS = 18
-"""How much room the tracks of a gap take, as a guess."""
+"""The room that the tracks of a gap are estimated to take."""
 REACH = 0.25
-"""How far from its best place a cut may be, as a share of a band."""
+"""Maximum distance of a cut from the place that makes bands equal, as a share of a band."""
 DOT = 3
-"""How much worse it is to cut a splitter off its value than to cut another wire."""
+"""How many other wires a wire into a splitter counts for: a splitter should stay in the band of its value."""
 
 
 def bands(shapes: Sequence[Shape], joints: Sequence[Joint], ranks: Sequence[int], metrics: Metrics) -> list[int]:
@@ -30,22 +30,24 @@ def bands(shapes: Sequence[Shape], joints: Sequence[Joint], ranks: Sequence[int]
     if not metrics.fold or last < 1:
         return [0] * (last + 1)
     starts = [0, *accumulate(_pitches(shapes, joints, ranks, metrics))]
-    number = min(-(-starts[-1] // metrics.fold), last + 1)
+    count = min(-(-starts[-1] // metrics.fold), last + 1)
     wires = _crossing(shapes, joints, ranks)
     cuts: list[int] = []
-    for k in range(1, number):
-        ideal = starts[-1] * k / number
+    for k in range(1, count):
+        ideal = starts[-1] * k / count
         first = cuts[-1] + 1 if cuts else 1
-        free = range(first, last + 2 - (number - k))
-        near = [rank for rank in free if abs(starts[rank] - ideal) <= REACH * starts[-1] / number]
-        # Few wires and groups that are cut come first, then bands of equal length.
+        free = range(first, last + 2 - (count - k))
+        near = [rank for rank in free if abs(starts[rank] - ideal) <= REACH * starts[-1] / count]
+        # First as few cut wires and groups as possible, then bands of equal length.
         choice = near or [min(free, key=lambda rank: abs(starts[rank] - ideal))]
         cuts.append(min(choice, key=lambda rank: (wires[rank], abs(starts[rank] - ideal))))
     return [sum(rank >= cut for cut in cuts) for rank in range(last + 1)]
 
 
 def leaves_along(joints: Sequence[Joint], ranks: Sequence[int], cut: Sequence[int]) -> tuple[list[int], list[int]]:
-    """Return ranks and bands with what reads nothing in the band of its first reader, in a rank of its own before it.
+    """Return ranks and bands in which every leaf is in the band of its first reader.
+
+    A leaf that would be in an earlier band moves to a new rank at the start of the reader's band.
 
     >>> leaves_along([Joint(0, 1, 0), Joint(1, 3, 0), Joint(2, 3, 1)], [0, 1, 1, 2], [0, 0, 1])
     ([0, 1, 2, 3], [0, 0, 1, 1])
@@ -56,17 +58,18 @@ def leaves_along(joints: Sequence[Joint], ranks: Sequence[int], cut: Sequence[in
     late = {*first} - {joint.target for joint in joints}
     late = {box for box in late if cut[first[box]] != cut[ranks[box]]}
     starts = {cut[first[box]]: cut.index(cut[first[box]]) for box in late}
-    moved = [sum(start <= rank for start in starts.values()) for rank in range(len(cut))]
-    found = [
-        first[box] + moved[first[box]] - 1 if box in late else rank + moved[rank] for box, rank in enumerate(ranks)
+    shift = [sum(start <= rank for start in starts.values()) for rank in range(len(cut))]
+    new_ranks = [
+        first[box] + shift[first[box]] - 1 if box in late else rank + shift[rank] for box, rank in enumerate(ranks)
     ]
-    wider = [band for rank, band in enumerate(cut) for _ in range(1 + (starts.get(band) == rank))]
-    return found, wider
+    new_bands = [band for rank, band in enumerate(cut) for _ in range(1 + (starts.get(band) == rank))]
+    return new_ranks, new_bands
 
 
 def _pitches(shapes: Sequence[Shape], joints: Sequence[Joint], ranks: Sequence[int], metrics: Metrics) -> list[int]:
-    """Return about how much room each rank takes along, with the gap before it."""
-    boxes, labels = [0] * (max(ranks) + 1), [0] * (max(ranks) + 1)
+    """Estimate the room that each rank takes along, with the gap before it."""
+    boxes = [0] * (max(ranks) + 1)
+    labels = [0] * (max(ranks) + 1)
     for shape, rank in zip(shapes, ranks, strict=True):
         boxes[rank] = max(boxes[rank], shape.along + shape.after)
     for joint in joints:
@@ -76,7 +79,7 @@ def _pitches(shapes: Sequence[Shape], joints: Sequence[Joint], ranks: Sequence[i
 
 
 def _crossing(shapes: Sequence[Shape], joints: Sequence[Joint], ranks: Sequence[int]) -> list[int]:
-    """Return how many values and groups pass the start of each rank; values that splitters wait for count more."""
+    """Count the values and groups that pass the start of each rank; wires into splitters count more."""
     ends: dict[int, int] = {}
     change = [0] * (max(ranks) + 2)
     for joint in joints:
@@ -92,12 +95,12 @@ def _crossing(shapes: Sequence[Shape], joints: Sequence[Joint], ranks: Sequence[
 
 
 def _groups(shapes: Sequence[Shape], ranks: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Walk the groups with their first and last rank."""
-    found: dict[str, tuple[int, int]] = {}
+    """Return the first and last rank of every group."""
+    spans: dict[str, tuple[int, int]] = {}
     for shape, rank in zip(shapes, ranks, strict=True):
         parts = [*filter(None, shape.group.split("/"))]
         for k in range(len(parts)):
             path = "/".join(parts[: k + 1])
-            first, last = found.get(path, (rank, rank))
-            found[path] = min(first, rank), max(last, rank)
-    yield from found.values()
+            first, last = spans.get(path, (rank, rank))
+            spans[path] = min(first, rank), max(last, rank)
+    yield from spans.values()

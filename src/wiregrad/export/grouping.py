@@ -21,19 +21,19 @@ from wiregrad.export.kinds import Kinds
 from wiregrad.ir import Circuit
 
 CAP = 300
-"""How many boxes a picture has at most, unless told otherwise."""
+"""Maximum number of boxes in a picture, by default."""
 RANKS = 48
-"""How many boxes a picture has one after another, if groups can help it and nothing else was told."""
+"""Maximum number of boxes one after another, by default and if collapsing groups can achieve it."""
 RUNS = 40
-"""Into how many runs a circuit is cut that has no groups to go by."""
+"""Number of runs into which a circuit without groups is cut."""
 FEW = 8
-"""With fewer boxes than this the groups say too little, and the longest are cut."""
+"""With fewer boxes than this the groups show too little, and long ones are cut."""
 FEW_LEAVES = 3
-"""More inputs than this that only one group reads are drawn together."""
+"""Maximum number of inputs read by one group only that have a box each; more share one box."""
 SHORT = 10
-"""Runs of so few nodes are not cut."""
+"""Minimum number of nodes per part when long runs are cut."""
 MIXED = 8
-"""How many times more runs than boxes there may be for neighbouring groups to be drawn together."""
+"""Maximum number of runs per box for neighbouring groups to be drawn together."""
 
 T = TypeVar("T")
 Ints = NDArray[np.int64]
@@ -41,24 +41,24 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """What one box stands for: nodes of one group (or of no group in particular), or a single node."""
+    """What one box stands for: nodes of one group, a run of nodes without regard to groups, or a single node."""
 
     path: str
     nodes: tuple[int, ...]
     single: bool = False
     part: tuple[int, int] = (1, 1)
-    """Which of how many pieces of the same path it is."""
+    """Its number among the pieces of the same path, and how many there are."""
     opened: bool = False
-    """Whether the group is open and the piece holds what is in none of the groups inside it."""
+    """Whether the group is open, and the piece holds its nodes that are in none of the groups inside it."""
     until: str = ""
     """The path of the last of several groups that it holds; empty if it holds one."""
     leaves: tuple[int, ...] = ()
-    """The inputs that are drawn inside it, since they have no room of their own."""
+    """The inputs that are drawn inside it because there is no room for boxes of their own."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The pieces in an order in which wires only lead forward, and the piece of every node (-1: drawn nowhere)."""
+    """The pieces in an order in which wires only lead forward, and the piece of every node (-1: not drawn)."""
 
     pieces: tuple[Piece, ...]
     owner: Ints
@@ -66,10 +66,10 @@ class Plan:
 
 
 def plan(circuit: Circuit, *, depth: int | None, opened: Collection[str], cap: int, ranks: int | None = None) -> Plan:
-    """Return the most detailed plan of at most `cap` boxes, with groups open to a depth or as named.
+    """Return the most detailed plan of at most `cap` boxes.
 
-    A group is open if its path has at most `depth` parts or is one of `opened`. If groups can be drawn with at most
-    `ranks` boxes one after another, they are, unless they would say too little.
+    A group is open if its path has at most `depth` parts or is one of `opened`. A less detailed plan with at most
+    `ranks` boxes one after another is preferred, unless it has so few boxes that it shows too little.
     """
     kinds = Kinds.of(circuit)
     inner = np.flatnonzero(kinds.inner)
@@ -79,20 +79,20 @@ def plan(circuit: Circuit, *, depth: int | None, opened: Collection[str], cap: i
     if first is None:
         pieces = _neighbours(circuit, kinds, inner, *levels[-1], cap) if levels else None
         outer = [path for path in levels[-1][1] if path and not path.endswith("/")] if levels else []
-        many = f"; its {counted(len(outer), 'group')} do not fit" if outer else ""
-        return _finish(circuit, kinds, pieces or _equal_runs(inner, min(RUNS, cap)), cap, many)
+        remark = f"; its {counted(len(outer), 'group')} do not fit" if outer else ""
+        return _finish(circuit, kinds, pieces or _equal_runs(inner, min(RUNS, cap)), cap, remark)
     runs, paths = first
     if ranks is not None:
-        runs, paths = next((found for found in (first, *fitting) if _is_short(circuit, found[0], ranks)), first)
+        runs, paths = next((level for level in (first, *fitting) if _is_short(circuit, level[0], ranks)), first)
     if depth is None and len(runs) < FEW:
         runs = _cut_long(runs, len(inner), min(RUNS, cap) - len(runs))
     return _finish(circuit, kinds, _pieces(runs, paths), cap)
 
 
 def short_plan(circuit: Circuit, cap: int, ranks: int) -> Plan | None:
-    """Return a plan with at most so many boxes one after another, if the nodes are too many for that and groups help.
+    """Return a plan with at most `ranks` boxes one after another, if the nodes exceed that and groups help.
 
-    Otherwise None: every node can be drawn.
+    None means that every node can be drawn.
     """
     kinds = Kinds.of(circuit)
     inner = np.flatnonzero(kinds.inner)
@@ -105,13 +105,13 @@ def short_plan(circuit: Circuit, cap: int, ranks: int) -> Plan | None:
 
 
 Level = tuple[Ints, list[str]]
-"""A key for every function node (-1: a box of its own), and the paths of the keys."""
+"""A key for every function node (-1: a box of its own), and the group path of every key."""
 
 
 def _fitting(
     circuit: Circuit, kinds: Kinds, inner: Ints, levels: Iterable[Level], cap: int
 ) -> Iterator[tuple[list[Run], list[str]]]:
-    """Walk the levels that fit, as runs of one key each."""
+    """Return the levels that fit into `cap` boxes, as runs of one key each."""
     for keys, paths in levels:
         runs = _runs(circuit, kinds, inner, keys, cap) if _lower_bound(keys) <= cap else None
         if runs is not None:
@@ -123,23 +123,24 @@ def _is_short(circuit: Circuit, runs: Sequence[Run], ranks: int) -> bool:
 
 
 def _longest(circuit: Circuit, runs: Sequence[Run]) -> int:
-    """Return how many runs stand one after another at most."""
+    """Return the length of the longest path over runs, in runs."""
     owner = np.full(circuit.size, -1, np.int64)
     for k, (_, nodes) in enumerate(runs):
         owner[nodes] = k
     sources, readers = wires(circuit)
-    starts, ends = owner[sources], owner[readers]
-    kept = (starts >= 0) & (ends > starts)
+    starts = owner[sources]
+    ends = owner[readers]
+    between = (starts >= 0) & (ends > starts)
     ranks = [0] * len(runs)
-    # Runs come in an order in which wires only lead forward.
-    for pair in np.unique(ends[kept] * len(runs) + starts[kept]).tolist():
+    # Runs are in an order in which wires only lead forward.
+    for pair in np.unique(ends[between] * len(runs) + starts[between]).tolist():
         end, start = divmod(pair, len(runs))
         ranks[end] = max(ranks[end], ranks[start] + 1)
     return max(ranks, default=-1) + 1
 
 
 def group_paths(circuit: Circuit) -> list[str]:
-    """Return the paths of all groups of a circuit, with those around them.
+    """Return the paths of all groups of a circuit, including the groups around them.
 
     >>> from wiregrad.ir import parse_text
     >>> group_paths(parse_text("input x\\ny = tanh x\\noutput y"))
@@ -148,15 +149,15 @@ def group_paths(circuit: Circuit) -> list[str]:
     labels = circuit.columns.groups
     if labels.index is None:
         return []
-    found: dict[str, None] = {}
+    paths: dict[str, None] = {}
     for k in np.unique(labels.index[labels.index >= 0]).tolist():
         parts = [*filter(None, str(labels.table[k]).split("/"))]
-        found.update(dict.fromkeys("/".join(parts[: j + 1]) for j in range(len(parts))))
-    return [*found]
+        paths.update(dict.fromkeys("/".join(parts[: j + 1]) for j in range(len(parts))))
+    return [*paths]
 
 
 def _levels(circuit: Circuit, inner: Ints, depth: int | None, opened: Collection[str]) -> Iterator[Level]:
-    """Walk the ways to group the nodes, most detailed first: a key for each (-1: a box of its own) and their paths."""
+    """Return the ways to group the nodes, most detailed first."""
     labels = circuit.columns.groups
     if labels.index is None:
         return
@@ -169,7 +170,7 @@ def _levels(circuit: Circuit, inner: Ints, depth: int | None, opened: Collection
         for bundled in (False, True):
             paths: dict[str, int] = {}
             table = [_key(path, level, opened, bundled, paths) for path in parts]
-            # Nodes without a group have index -1, which is the last entry.
+            # Nodes without a group have index -1, which selects the last entry.
             yield np.array(table, np.int64)[used], [*paths]
 
 
@@ -178,20 +179,21 @@ def _key(path: list[str], level: int, opened: Collection[str], bundled: bool, kn
         prefix = "/".join(path[:k])
         if k > level and prefix not in opened:
             return known.setdefault(prefix, len(known))
-    # A slash at the end says that the group is open, and that this is what is loose in it.
+    # A slash at the end marks an open group: the key of its nodes that are in no inner group.
     return known.setdefault("/".join([*path, ""]), len(known)) if bundled else -1
 
 
 def _lower_bound(keys: Ints) -> int:
+    """Return the minimum number of boxes for these keys."""
     return len(np.unique(keys[keys >= 0])) + int((keys < 0).sum())
 
 
 Run = tuple[int, list[int]]
-"""A key and the nodes that have it, in order."""
+"""A key and consecutive nodes that have it."""
 
 
 def _runs(circuit: Circuit, kinds: Kinds, inner: Ints, keys: Ints, cap: int) -> list[Run] | None:
-    """Return at most `cap` runs of one key each, out of an order that keeps keys together; None if there are more."""
+    """Return at most `cap` runs of one key each, in an order that keeps keys together; None if there are more."""
     runs = _consecutive(inner, keys)
     if len(runs) == _lower_bound(keys):
         return runs
@@ -208,15 +210,13 @@ def _consecutive(order: Ints, keys: Ints) -> list[Run]:
 
 
 def _together(circuit: Circuit, kinds: Kinds, inner: Ints, keys: Ints, cap: int) -> list[int]:
-    """Return the function nodes in an order that can be run and stays with a key as long as it can.
+    """Sort the function nodes topologically, such that nodes of one key stay together as long as possible.
 
-    It gives up after `cap` runs, with an order that is not complete.
+    It gives up after `cap` runs and returns an incomplete order.
     """
     sources, readers = _inner_wires(circuit, kinds)
     waiting = np.bincount(readers, minlength=circuit.size).tolist()
-    by_source = np.argsort(sources, kind="stable")
-    starts = np.searchsorted(sources[by_source], np.arange(circuit.size + 1)).tolist()
-    readers_of: list[int] = readers[by_source].tolist()
+    starts, readers_of = _sort_readers_by_source(sources, readers, circuit.size)
     key_of = dict(zip(inner.tolist(), np.where(keys < 0, circuit.size + inner, keys).tolist(), strict=True))
     ready: dict[int, list[int]] = {}
     heads: list[tuple[int, int]] = []
@@ -242,21 +242,29 @@ def _together(circuit: Circuit, kinds: Kinds, inner: Ints, keys: Ints, cap: int)
     return order
 
 
+def _sort_readers_by_source(sources: Ints, readers: Ints, size: int) -> tuple[list[int], list[int]]:
+    """Return the readers of all nodes in one list, and where in it the readers of each node start."""
+    by_source = np.argsort(sources, kind="stable")
+    starts: list[int] = np.searchsorted(sources[by_source], np.arange(size + 1)).tolist()
+    readers_of: list[int] = readers[by_source].tolist()
+    return starts, readers_of
+
+
 def _inner_wires(circuit: Circuit, kinds: Kinds) -> tuple[Ints, Ints]:
-    """Return source and reader of every wire between function nodes, with splitters passed over."""
+    """Return the source and the reader of every wire between function nodes; splitters are skipped."""
     sources, readers = wires(circuit)
-    kept = kinds.inner[sources] & kinds.inner[readers]
-    return sources[kept], readers[kept]
+    between = kinds.inner[sources] & kinds.inner[readers]
+    return sources[between], readers[between]
 
 
 def wires(circuit: Circuit) -> tuple[Ints, Ints]:
-    """Return source and reader of every wire; a wire behind splitters comes from what entered the first of them."""
+    """Return the source and the reader of every wire; the source behind splitters is what enters the first of them."""
     sources = circuit.origins()[circuit.columns.sources].astype(np.int64)
     return sources, np.repeat(np.arange(circuit.size), np.diff(circuit.columns.starts))
 
 
 def _cut_long(runs: list[Run], total: int, more: int) -> list[Run]:
-    """Cut the runs that hold more than their share of the nodes into equal parts, so that there are `more` at most."""
+    """Cut runs that hold more than their share of the nodes into equal parts; at most `more` parts are added."""
     if more <= 0:
         return runs
     most = max(SHORT, -(-total // more))
@@ -273,41 +281,41 @@ def _equal_runs(inner: Ints, parts: int) -> list[Piece]:
 
 
 def _pieces(runs: list[Run], paths: list[str]) -> list[Piece]:
-    """Return what is drawn of runs; a run of one node is that node."""
+    """Return a piece for every run; a run of one node is drawn as that node."""
     totals: dict[int, int] = {}
     for key, nodes in runs:
         totals[key] = totals.get(key, 0) + (len(nodes) > 1)
     seen: dict[int, int] = {}
-    found = []
+    pieces = []
     for key, nodes in runs:
         if key < 0 or len(nodes) == 1:
-            found.append(Piece("", tuple(nodes), single=True))
+            pieces.append(Piece("", tuple(nodes), single=True))
             continue
         seen[key] = seen.get(key, 0) + 1
         path = paths[key]
         part = (seen[key], totals[key])
-        found.append(Piece(path.removesuffix("/"), tuple(nodes), part=part, opened=path.endswith("/")))
-    return found
+        pieces.append(Piece(path.removesuffix("/"), tuple(nodes), part=part, opened=path.endswith("/")))
+    return pieces
 
 
 def _neighbours(
     circuit: Circuit, kinds: Kinds, inner: Ints, keys: Ints, paths: list[str], cap: int
 ) -> list[Piece] | None:
-    """Return boxes of several groups each, which follow one another; None if the groups are mixed too much for that."""
+    """Return pieces that hold several consecutive groups each; None if the nodes of groups alternate too much."""
     runs = _runs(circuit, kinds, inner, keys, MIXED * cap)
     if runs is None:
         return None
-    found = []
+    pieces = []
     for part in _equal_parts(runs, min(RUNS, cap)):
         if part:
-            named = [*filter(None, (paths[key].removesuffix("/") for key, _ in part if key >= 0))] or [""]
+            names = [*filter(None, (paths[key].removesuffix("/") for key, _ in part if key >= 0))] or [""]
             nodes = tuple(node for _, run in part for node in run)
-            found.append(Piece(named[0], nodes, until=named[-1] if named[-1] != named[0] else ""))
-    return found
+            pieces.append(Piece(names[0], nodes, until=names[-1] if names[-1] != names[0] else ""))
+    return pieces
 
 
 def _finish(circuit: Circuit, kinds: Kinds, pieces: list[Piece], cap: int, more: str = "") -> Plan:
-    """Give every leaf a box of its own if there is room, else put it with the first that reads it."""
+    """Complete a plan: give every leaf a box of its own if there is room, else draw it in its first reader."""
     leaves = np.flatnonzero(kinds.leaves)
     note = _note(pieces, int(kinds.inner.sum())) + more
     owner = np.full(circuit.size, -1, np.int64)
@@ -334,9 +342,10 @@ def _finish(circuit: Circuit, kinds: Kinds, pieces: list[Piece], cap: int, more:
 
 
 def _leaf_boxes(circuit: Circuit, pieces: Sequence[Piece], owner: Ints, leaves: Ints) -> list[Piece]:
-    """Return the boxes of leaves: one for each, or one for all that a single group reads if there are several."""
+    """Return the pieces of leaves: one for each, or one for several leaves that only one group reads."""
     sources, readers = wires(circuit)
-    lowest, highest = np.full(circuit.size, len(pieces), np.int64), np.full(circuit.size, -1, np.int64)
+    lowest = np.full(circuit.size, len(pieces), np.int64)
+    highest = np.full(circuit.size, -1, np.int64)
     np.minimum.at(lowest, sources, owner[readers])
     np.maximum.at(highest, sources, owner[readers])
     together: dict[int, list[int]] = {}
@@ -344,24 +353,25 @@ def _leaf_boxes(circuit: Circuit, pieces: Sequence[Piece], owner: Ints, leaves: 
         reader = int(lowest[leaf])
         alone = reader != highest[leaf] or reader < 0 or pieces[reader].single
         together.setdefault(-1 - leaf if alone else reader, []).append(leaf)
-    found = []
+    leaf_pieces = []
     for some in together.values():
         parts = [some] if len(some) > FEW_LEAVES else [[leaf] for leaf in some]
-        found += [Piece("", tuple(part), single=len(part) == 1) for part in parts]
-    return sorted(found, key=lambda piece: piece.nodes[0])
+        leaf_pieces += [Piece("", tuple(part), single=len(part) == 1) for part in parts]
+    return sorted(leaf_pieces, key=lambda piece: piece.nodes[0])
 
 
 def _absorb(circuit: Circuit, pieces: list[Piece], owner: Ints, leaves: Ints) -> list[Piece]:
+    """Put every leaf into the piece that reads it first."""
     sources, readers = wires(circuit)
     first = np.full(circuit.size, len(pieces), np.int64)
     known = owner[readers] >= 0
     np.minimum.at(first, sources[known], owner[readers[known]])
-    joined: dict[int, list[int]] = {}
+    absorbed: dict[int, list[int]] = {}
     for leaf in leaves.tolist():
-        # A leaf that nothing reads can stand anywhere.
+        # A leaf that nothing reads may be in any piece.
         owner[leaf] = first[leaf] if first[leaf] < len(pieces) else 0
-        joined.setdefault(int(owner[leaf]), []).append(leaf)
-    return [replace(piece, leaves=tuple(joined.get(k, ()))) for k, piece in enumerate(pieces)]
+        absorbed.setdefault(int(owner[leaf]), []).append(leaf)
+    return [replace(piece, leaves=tuple(absorbed.get(k, ()))) for k, piece in enumerate(pieces)]
 
 
 def _note(pieces: list[Piece], nodes: int) -> str:

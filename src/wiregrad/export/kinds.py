@@ -12,19 +12,19 @@ from wiregrad.ir import CONSTANT, INPUT, TABLE, Circuit, Pattern
 
 @dataclass(frozen=True, slots=True)
 class Kinds:
-    """Which nodes are what, as masks."""
+    """Masks over the nodes of a circuit: how each of them is drawn."""
 
     leaves: NDArray[np.bool_]
-    """Inputs and constants that have a name."""
+    """Inputs, and constants that have a name."""
     folded: NDArray[np.bool_]
-    """Constants without a name, spread out or not, which are written inside their readers."""
+    """Constants without a name, and reshaped copies of them; they are written inside their readers."""
     splitters: NDArray[np.bool_]
     inner: NDArray[np.bool_]
     """Function nodes."""
 
     @classmethod
     def of(cls, circuit: Circuit) -> Kinds:
-        """Return the kinds of a circuit's nodes."""
+        """Return the masks of a circuit."""
         codes = circuit.columns.codes
         named = np.zeros(circuit.size, bool)
         named[circuit.columns.names.nodes] = True
@@ -37,10 +37,10 @@ class Kinds:
 
 
 def _spread(circuit: Circuit, folded: NDArray[np.bool_], nameless: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return constants along with the nodes that only bring one to another shape."""
+    """Add the nodes that only move the elements of a folded constant, such as a reshape, to the mask."""
     c = circuit.columns
     moves = np.array([bool(getattr(op, "moves", False)) and len(op.inputs) == 1 and not op.variadic for op in TABLE])
-    found = folded.copy()
+    mask = folded.copy()
     for node in np.flatnonzero(moves[c.codes] & nameless).tolist():
-        found[node] = found[c.sources[c.starts[node]]]
-    return found
+        mask[node] = mask[c.sources[c.starts[node]]]
+    return mask

@@ -14,8 +14,8 @@ differ only in which of them is x. The passes, each iterative, each in time prop
    order and their distance exactly (pool adjacent violators). Leaves are aligned last. Then bands move below each
    other.
 6. Places along (`routes`): a rank is as wide as its widest box, a gap as wide as its labels and its tracks need.
-7. Routes (`routes`): right-angled with a track for every wire that changes its place across, up to `ANGLED` boxes;
-   straight above.
+7. Routes (`routes`): right-angled, with a track for every wire that changes its place across, up to
+   `ANGLED` boxes; straight above.
 
 Kept true: no two boxes overlap, the same input gives the same output, and nothing depends on a clock.
 """
@@ -33,11 +33,11 @@ from wiregrad.export.shapes import Joint, Layout, Metrics, Route, Shape
 __all__ = ["ANGLED", "Joint", "Layout", "Metrics", "Route", "Shape", "layout"]
 
 ANGLED = 700
-"""Up to how many boxes wires run at right angles."""
+"""Maximum number of boxes for wires with right angles; with more boxes, wires are straight lines."""
 
 
 def layout(shapes: Sequence[Shape], joints: Sequence[Joint], metrics: Metrics | None = None) -> Layout:
-    """Return places and routes; boxes must come in an order in which wires only lead forward.
+    """Return the places of boxes and the routes of wires; boxes must be in an order in which wires only lead forward.
 
     >>> found = layout([Shape(40, 20, leaf=True), Shape(40, 20)], [Joint(0, 1, 0)])
     >>> found.ranks, found.corners, found.routes[0].points

@@ -11,27 +11,32 @@ from wiregrad.export.markup import box, line, words
 from wiregrad.export.palette import MIXED, NEGATIVE, NONFINITE, POSITIVE, STEPS, ZERO, Scale
 from wiregrad.export.reading import Reading, State, read
 
-SWATCH, GAP = 13, 22
+SWATCH = 13
+GAP = 22
 SIGNS = {State.NONFINITE: (f"s-{NONFINITE}", "NaN or Inf"), State.BLOCKED: ("blocked", ""), State.ABSENT: ("plain", "")}
+"""For each state other than a number: the class of its line, and its text if that is not the name of the state."""
 
 
 class Legend:
-    """Writes the legend: scales and signs from left to right, sentences below; `width` and `height` are its extent."""
+    """Writes the legend: scales and signs from left to right, sentences below; `width` and `height` are its size."""
 
     def __init__(self, picture: Picture, scale: Scale, tones: set[str]) -> None:
-        self.picture, self.scale, self.tones = picture, scale, tones
+        self.picture = picture
+        self.scale = scale
+        self.tones = tones
         self.x = self.width = 0
         self.height = 16
 
     def parts(self, labelled: bool) -> Iterator[str]:
-        """Return what the picture needs: scale, norms, signs, and what stands on wires."""
-        signs, readings = {tone[0] for tone in self.tones}, [*_readings(self.picture)]
+        """Return the parts that the picture needs: scale, norms, signs, and what the labels on wires mean."""
+        signs = {tone[0] for tone in self.tones}
+        readings = [*_readings(self.picture)]
         if signs & {POSITIVE, NEGATIVE}:
             yield from self._signed()
         if MIXED in signs:
-            both = any(r.shape and not r.signed for r in readings)
-            words_ = "norm, both signs" if both else "norm"
-            yield from self._row(words_, [f"{MIXED}{k}" for k in range(1, STEPS + 1)], pretty(self._limit()))
+            has_both_signs = any(r.shape and not r.signed for r in readings)
+            title = "norm, both signs" if has_both_signs else "norm"
+            yield from self._row(title, [f"{MIXED}{k}" for k in range(1, STEPS + 1)], pretty(self._limit()))
         states = {reading.state for reading in readings}
         for state, (css, text) in SIGNS.items():
             if state in states:
@@ -51,7 +56,7 @@ class Legend:
         return read(self.scale.limit, 3).text
 
     def _signed(self) -> Iterator[str]:
-        """Return the scale from the strongest negative to the strongest positive, marked where it clips."""
+        """Return the scale from the strongest negative to the strongest positive tone, marked if it clips."""
         down = [f"{NEGATIVE}{k}" for k in range(STEPS, 0, -1)]
         up = [f"{POSITIVE}{k}" for k in range(1, STEPS + 1)]
         limit = pretty(self._limit())

@@ -1,8 +1,8 @@
 """Text as pictures have it: made harmless, measured, and cut to a width.
 
-Names, groups and files come from users and may hold anything. Kept true: what leaves `printable` has no control
-characters, no marks that turn the reading direction and no lone surrogates, so that every format can hold it once its
-own signs are escaped.
+Names, groups and file names come from users and may hold anything. Invariant: the result of `printable` has no
+control characters, no marks that change the reading direction and no lone surrogates, so every format can hold it
+once its own special characters are escaped.
 """
 
 from __future__ import annotations
@@ -10,7 +10,10 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Sequence
 
-MINUS, TIMES, DASH, ELLIPSIS = "\N{MINUS SIGN}", "\N{MULTIPLICATION SIGN}", "\N{EN DASH}", "…"
+MINUS = "\N{MINUS SIGN}"
+TIMES = "\N{MULTIPLICATION SIGN}"
+DASH = "\N{EN DASH}"
+ELLIPSIS = "…"
 
 _WIDTHS = (
     (" .,:;'|!ijl", 30),
@@ -24,11 +27,11 @@ _WIDTHS = (
     ("MW%@", 94),
 )
 ADVANCE: dict[str, int] = {letter: width for letters, width in _WIDTHS for letter in letters}
-"""Widths of letters in hundredths of the font size; a little wider than those of the usual sans-serif fonts."""
+"""Widths of characters in hundredths of the font size, slightly wider than in common sans-serif fonts."""
 
 
 def printable(text: str) -> str:
-    """Return a text with everything that does not print written as an escape.
+    """Replace characters that do not print by backslash escapes.
 
     >>> printable("a\\nb\\u202ec")
     'a\\\\nb\\\\u202ec'
@@ -39,7 +42,7 @@ def printable(text: str) -> str:
 
 
 def cells(text: str) -> int:
-    """Return how many columns of a terminal a text takes.
+    """Return the width of a text in columns of a terminal.
 
     >>> cells("ab"), cells("\\u6570")
     (2, 2)
@@ -50,7 +53,7 @@ def cells(text: str) -> int:
 
 
 def width(text: str, size: int = 12, *, bold: bool = False) -> int:
-    """Return about how wide a text is at a font size, in pixels, rounded up.
+    """Estimate the width of a text at a font size, in pixels, rounded up.
 
     >>> width("tanh"), width("tanh", bold=True)
     (26, 28)
@@ -60,14 +63,15 @@ def width(text: str, size: int = 12, *, bold: bool = False) -> int:
 
 
 def clip(text: str, most: int) -> str:
-    """Return a text cut to so many columns, with an ellipsis where it was cut.
+    """Cut a text to at most `most` columns, with an ellipsis at its end if it was cut.
 
     >>> clip("a rather long name", 9)
     'a rather…'
     """
     if cells(text) <= most:
         return text
-    kept, room = [], most - 1
+    kept = []
+    room = most - 1
     for ch in text:
         room -= cells(ch)
         if room < 0:
@@ -77,7 +81,7 @@ def clip(text: str, most: int) -> str:
 
 
 def clip_front(text: str, most: int) -> str:
-    """Return a path cut to so many columns from the front, where it says least.
+    """Cut the front of a path, its least specific part, to at most `most` columns.
 
     >>> clip_front("net/block/layer1", 9)
     '…k/layer1'
@@ -88,7 +92,7 @@ def clip_front(text: str, most: int) -> str:
 
 
 def distinct(names: Sequence[str], most: int) -> list[str]:
-    """Return names cut to so many columns such that what tells long ones apart is kept.
+    """Cut names to at most `most` columns such that long ones still differ.
 
     >>> distinct(["a_rather_long_1_name", "a_rather_long_2_name", "b"], 11)
     ['…_long_1_n…', '…_long_2_n…', 'b']
@@ -96,19 +100,22 @@ def distinct(names: Sequence[str], most: int) -> list[str]:
     long = [name for name in dict.fromkeys(names) if cells(name) > most]
     if len(long) < 2:
         return [clip_front(name, most) for name in names]
-    first, last = len(_shared(long)), len(_shared([name[::-1] for name in long]))
+    first = len(_shared(long))
+    last = len(_shared([name[::-1] for name in long]))
     return [_window(name, first, last, most) if cells(name) > most else name for name in names]
 
 
 def _shared(names: Sequence[str]) -> str:
-    low, high = min(names), max(names)
+    """Return the longest common prefix of names: that of the first and the last in sorted order."""
+    low = min(names)
+    high = max(names)
     return low[: next((k for k, (a, b) in enumerate(zip(low, high, strict=False)) if a != b), min(map(len, names)))]
 
 
 def _window(name: str, first: int, last: int, most: int) -> str:
-    """Return the part of a name that comes behind its first and before its last letters, with as much around as fits.
+    """Return a name without most of its `first` first and `last` last characters, which it shares with other names.
 
-    What does not fit is cut from the front of what is shared, then from its end, then from the middle of the rest.
+    The part between them is kept, with as much around it as fits; if not even that part fits, its middle is cut.
     """
     end = max(len(name) - last, first + 1)
     core = name[first:end]
@@ -116,11 +123,14 @@ def _window(name: str, first: int, last: int, most: int) -> str:
     if room < 0:
         half = (most - 1) // 2
         return clip(core, most - half) + clip_front(core, half + 1)[1:]
-    start, stop = first, end
+    start = first
+    stop = end
     while room > 0 and (start > 0 or stop < len(name)):
         take_front = start > 0 and (stop >= len(name) or first - start < 2 * (stop - end) + 4)
         letter = name[start - 1] if take_front else name[stop]
         room -= cells(letter)
-        if room >= 0:
-            start, stop = (start - 1, stop) if take_front else (start, stop + 1)
+        if room >= 0 and take_front:
+            start -= 1
+        elif room >= 0:
+            stop += 1
     return ELLIPSIS * (start > 0) + name[start:stop] + ELLIPSIS * (stop < len(name))

@@ -8,11 +8,11 @@ from html import escape
 from wiregrad.export.figure import Rect
 
 CORNER = 6
-"""How round the corners of wires are."""
+"""Radius of the corners of wires."""
 
 
 def attributes(**values: object) -> str:
-    """Return attributes, escaped; an underscore in a name stands for a hyphen.
+    """Write attributes, escaped; an underscore in a name stands for a hyphen.
 
     >>> attributes(x=1, aria_label='a "b"')
     ' x="1" aria-label="a &quot;b&quot;"'
@@ -21,7 +21,7 @@ def attributes(**values: object) -> str:
 
 
 def element(tag: str, *content: str, **values: object) -> str:
-    """Return an element; its content is markup already.
+    """Write an element; its content must be markup already.
 
     >>> element("path", d="M0 0h9")
     '<path d="M0 0h9"/>'
@@ -31,7 +31,7 @@ def element(tag: str, *content: str, **values: object) -> str:
 
 
 def words(text: str, x: float, y: float, css: str) -> str:
-    """Return a line of text, escaped.
+    """Write a line of text, escaped.
 
     >>> words("a < b", 1, 2, "name")
     '<text x="1" y="2" class="wg-name">a &lt; b</text>'
@@ -40,7 +40,7 @@ def words(text: str, x: float, y: float, css: str) -> str:
 
 
 def note(text: str) -> str:
-    """Return a title, which browsers show when the pointer rests.
+    """Write a title element, which browsers show as a tooltip.
 
     >>> note("a & b")
     '<title>a &amp; b</title>'
@@ -49,7 +49,7 @@ def note(text: str) -> str:
 
 
 def classes(css: str) -> str:
-    """Return class names with the prefix that keeps them apart from those of a page around.
+    """Prefix class names so that they do not clash with those of the surrounding page.
 
     >>> classes("line s-p1")
     'wg-line wg-s-p1'
@@ -58,25 +58,25 @@ def classes(css: str) -> str:
 
 
 def box(rect: Rect, css: str, round_: int = 0) -> str:
-    """Return a rectangle."""
+    """Draw a rectangle."""
     values = {"rx": round_} if round_ else {}
     return element("rect", x=rect.x, y=rect.y, width=rect.width, height=rect.height, class_=classes(css), **values)
 
 
 def line(path: str, css: str, width: float = 1.2) -> str:
-    """Return a stroke in the colour of its class."""
+    """Draw a stroke in the colour of its class."""
     return element("path", d=path, class_=classes(f"line {css}"), stroke_width=f"{width:g}")
 
 
 def arrow(end: tuple[int, int], down: bool, css: str) -> str:
-    """Return the head of an arrow that ends at a point."""
+    """Draw the head of an arrow that ends at a point."""
     x, y = end
     path = f"M{x} {y}l-4 -8h8z" if down else f"M{x} {y}l-8 -4v8z"
     return element("path", d=path, class_=classes(f"arrow {css}"))
 
 
 def rounded(points: Sequence[tuple[int, int]]) -> str:
-    """Return a path through points, with round corners where it turns a right angle.
+    """Return a path through points, with round corners at right angles.
 
     >>> rounded([(0, 0), (20, 0), (20, 30)])
     'M0 0L14 0Q20 0 20 6L20 30'
@@ -86,7 +86,8 @@ def rounded(points: Sequence[tuple[int, int]]) -> str:
         r = min(CORNER, _distance(before, at) // 2, _distance(at, behind) // 2)
         right = (before[0] == at[0]) != (behind[0] == at[0]) and (before[1] == at[1]) != (behind[1] == at[1])
         if right and r > 0:
-            (a, b), (c, d) = _towards(at, before, r), _towards(at, behind, r)
+            a, b = _towards(at, before, r)
+            c, d = _towards(at, behind, r)
             parts.append(f"L{a} {b}Q{at[0]} {at[1]} {c} {d}")
         else:
             parts.append(f"L{at[0]} {at[1]}")
@@ -94,7 +95,7 @@ def rounded(points: Sequence[tuple[int, int]]) -> str:
 
 
 def closed(points: Sequence[tuple[int, int]]) -> str:
-    """Return a path once around through points, with round corners.
+    """Return a closed path through points, with round corners.
 
     >>> closed([(0, 0), (20, 0), (20, 30), (0, 30)])
     'M10 0L15 0Q20 0 20 5L20 24Q20 30 14 30L6 30Q0 30 0 24L0 5Q0 0 5 0L10 0Z'
@@ -109,11 +110,12 @@ def _distance(one: tuple[int, int], two: tuple[int, int]) -> int:
 
 
 def _towards(one: tuple[int, int], two: tuple[int, int], step: int) -> tuple[int, int]:
+    """Return the point a step away from one point in the direction of another."""
     return tuple(a + step * ((b > a) - (b < a)) for a, b in zip(one, two, strict=True))  # type: ignore[return-value]
 
 
 def cell(rect: Rect, top: int, left: int, right: int) -> str:
-    """Return the path of a cell whose corners are round at the top, the lower left and the lower right as told."""
+    """Return the path of a cell; the numbers are the radii at the top, the lower left and the lower right corner."""
     x, y, w, h = rect.x, rect.y, rect.width, rect.height
     return "".join(
         [
@@ -128,7 +130,7 @@ def cell(rect: Rect, top: int, left: int, right: int) -> str:
 
 
 def hatch(rect: Rect, step: int = 6) -> str:
-    """Return diagonal strokes that fill a rectangle.
+    """Return the path of diagonal strokes that fill a rectangle.
 
     >>> hatch(Rect(0, 0, 12, 6))
     'M0 6L6 0M6 6L12 0'

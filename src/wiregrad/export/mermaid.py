@@ -18,14 +18,17 @@ from wiregrad.export.reading import State
 from wiregrad.ir import Circuit
 
 CAP = 150
-"""How many boxes a flowchart has at most, unless told otherwise: readers refuse more than 500 arrows."""
+"""Maximum number of boxes in a flowchart, by default: viewers refuse more than 500 arrows."""
 LONGEST = 60
+"""Maximum width of a line in a box, in columns."""
 _PLAIN = frozenset(" _.,+-=")
 _SHAPES = {Kind.INPUT: ("([", "])"), Kind.CONSTANT: ("([", "])"), Kind.SPLIT: ("((", "))"), Kind.GROUP: ("[[", "]]")}
 
 
 def to_mermaid(circuit: Circuit, run: Run | None = None, *, down: bool = False, cap: int = CAP, **options: Any) -> str:
-    """Return the picture of a circuit, and of a run on it, as Mermaid; options are those of `wiregrad.export.picture`.
+    """Return the picture of a circuit, and of a run on it, as Mermaid.
+
+    Options are those of `wiregrad.draw.build_picture`.
 
     >>> from wiregrad.ir import parse_text
     >>> print(to_mermaid(parse_text("input x\\ny = tanh x\\noutput y")).splitlines()[1])
@@ -36,7 +39,7 @@ def to_mermaid(circuit: Circuit, run: Run | None = None, *, down: bool = False, 
 
 
 def text(words: str) -> str:
-    """Return a text with every sign that could mean something to Mermaid or HTML written as a number.
+    """Escape every character that could have a meaning in Mermaid or HTML as its code point.
 
     >>> text('a"]; end')
     'a#34;#93;#59; end'
@@ -73,7 +76,7 @@ def _box(k: int, box: Box) -> str:
 
 
 def _title(box: Box) -> str:
-    """Return the first line of a box: its name with its op, or with how many nodes it has."""
+    """Return the first line of a box: its name with its op, or with the number of its nodes."""
     op = "" if box.is_leaf or not box.text else box.text
     if box.kind is Kind.GROUP:
         return f"{clip_front(box.name, LONGEST - cells(op) - 3)} ({op})"
@@ -90,7 +93,7 @@ def _link(link: Link) -> str:
 
 
 def _styles(drawn: Picture, scale: Scale) -> Iterator[str]:
-    """Return the colours of gradients, and thick edges for outputs; both have text as well."""
+    """Return the colours of gradients, and thick edges for outputs; text says the same."""
     for k, box in enumerate(drawn.boxes):
         fill = LIGHT.panel if box.grad is None else LIGHT.tint(box.grad.tone(scale))
         ink = LIGHT.ink if box.kind is Kind.SPLIT else fill

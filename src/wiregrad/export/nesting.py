@@ -10,7 +10,7 @@ from wiregrad.export.boxes import Picture
 
 
 class Tree(Enum):
-    """What comes next in a walk: a group opens, a box stands, the group closes."""
+    """What happens at a step of the walk over groups: a group opens, a box is visited, the group closes."""
 
     OPEN = "open"
     BOX = "box"
@@ -18,7 +18,7 @@ class Tree(Enum):
 
 
 class Visit(NamedTuple):
-    """One step of a walk: what happens, how deep, and the number of the box or the number and name of the group."""
+    """One step of the walk: what happens, the depth, and the number of the box or the number and name of the group."""
 
     step: Tree
     depth: int
@@ -27,7 +27,7 @@ class Visit(NamedTuple):
 
 
 def nested(drawn: Picture) -> Iterator[Visit]:
-    """Walk the boxes group by group; a group opens once, even where its boxes do not stand together."""
+    """Visit the boxes group by group; a group opens once, even if its boxes are not consecutive."""
     order = sorted(range(len(drawn.boxes)), key=_Order(drawn))
     numbers = {path: k for k, path in enumerate(drawn.groups())}
     here: list[str] = []
@@ -47,7 +47,7 @@ def nested(drawn: Picture) -> Iterator[Visit]:
 
 
 class _Order:
-    """Sorts boxes so that those of a group stand together, groups in the order of their first box."""
+    """A sort key that keeps the boxes of a group together, groups in the order of their first box."""
 
     def __init__(self, drawn: Picture) -> None:
         self.drawn = drawn
@@ -63,9 +63,10 @@ class _Order:
 
 
 def _shared(one: list[str], two: list[str]) -> int:
-    found = 0
+    """Return how many parts two paths share at their beginning."""
+    count = 0
     for a, b in zip(one, two, strict=False):
         if a != b:
             break
-        found += 1
-    return found
+        count += 1
+    return count

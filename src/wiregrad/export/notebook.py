@@ -16,8 +16,10 @@ from wiregrad.export.terminal import to_unicode
 from wiregrad.ir import Circuit
 
 LIMIT = 300_000
-"""How many bytes the output of one cell may have, all its forms together."""
-SVG, HTML, TEXT = "image/svg+xml", "text/html", "text/plain"
+"""Maximum size in bytes of the output of a cell, all its media types together."""
+SVG = "image/svg+xml"
+HTML = "text/html"
+TEXT = "text/plain"
 
 
 def mimebundle(
@@ -29,20 +31,21 @@ def mimebundle(
     theme: str = AUTO,
     **options: Any,
 ) -> dict[str, str]:
-    """Return what a notebook can show, by media type; a picture too large is drawn with fewer boxes.
+    """Return what a notebook shows, by media type; a picture that is too large is drawn with fewer boxes.
 
     >>> from wiregrad.ir import parse_text
     >>> sorted(mimebundle(parse_text("input x\\ny = tanh x\\noutput y")))
     ['image/svg+xml', 'text/html', 'text/plain']
     """
     text = to_unicode(circuit, run, **options)
-    most, asked = CAP if cap is None else cap, cap
+    most = CAP if cap is None else cap
+    asked = cap
     while most:
         svg = to_svg(circuit, run, cap=asked, theme=theme, **options)
-        smaller = (
+        reduced = (
             "" if asked == cap else f"Drawn with at most {most} boxes to stay below {limit // 1000} kB in a notebook."
         )
-        html = _page(svg, smaller)
+        html = _page(svg, reduced)
         if _size(svg, html, text) <= limit:
             return {SVG: svg, HTML: html, TEXT: text}
         asked = most = most // 2

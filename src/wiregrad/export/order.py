@@ -8,21 +8,22 @@ from collections.abc import Iterable, Sequence
 from wiregrad.export.board import Board, Near
 
 SWEEPS = ((200, 24), (2000, 8))
-"""Up to so many boxes, so many median sweeps; 2 above."""
+"""Pairs of a maximum number of boxes and the number of median sweeps; larger pictures get 2 sweeps."""
 EXACT = 200
-"""Up to so many boxes crossings are counted and neighbours swapped."""
+"""Maximum number of boxes for which crossings are counted and neighbours are swapped."""
 SWAPS = 8
-"""How often neighbours are tried for a swap."""
+"""Maximum number of rounds in which neighbours are swapped."""
 
 
 def order(board: Board) -> None:
-    """Put the items of every rank into an order with few crossings."""
+    """Sort the items of every rank such that few wires cross."""
     place = [0] * len(board.rank)
     for row in board.rows:
         _number(row, place)
     sweeps = next((sweeps for most, sweeps in SWEEPS if board.boxes <= most), 2)
     exact = board.boxes <= EXACT
-    best, fewest = [*map(list, board.rows)], crossings(board, place) if exact else 0
+    best = [*map(list, board.rows)]
+    fewest = crossings(board, place) if exact else 0
     for k in range(sweeps):
         if exact and not fewest:
             break
@@ -30,8 +31,9 @@ def order(board: Board) -> None:
             _sweep(board.rows[1:], board.before, place)
         else:
             _sweep(board.rows[-2::-1], board.behind, place)
-        if exact and (found := crossings(board, place)) < fewest:
-            best, fewest = [*map(list, board.rows)], found
+        if exact and (count := crossings(board, place)) < fewest:
+            best = [*map(list, board.rows)]
+            fewest = count
     if exact:
         board.rows[:] = best
         for row in best:
@@ -45,11 +47,11 @@ def _number(row: Sequence[int], place: list[int]) -> None:
 
 
 def _sweep(rows: Iterable[list[int]], near: Sequence[Near], place: list[int]) -> None:
-    """Sort each row by the median place of what its items read, or are read by; items without stay where they are."""
+    """Sort each row by the median place of its items' neighbours; items without neighbours stay where they are."""
     for row in rows:
         keys = [_median(near[item], place) for item in row]
         moving = [k for k, key in enumerate(keys) if key is not None]
-        # Sorting is stable: what has one median stays in order, so the branches of a splitter stay together.
+        # Sorting is stable: items with equal medians keep their order, so the branches of a splitter stay together.
         ranked = sorted(moving, key=lambda k: keys[k] or 0.0)
         items = [row[k] for k in ranked]
         for k, item in zip(moving, items, strict=True):
@@ -63,9 +65,9 @@ def _median(near: Near, place: Sequence[int]) -> float | None:
     if len(near) == 1:
         item, at = near[0]
         return place[item] + at
-    found = sorted([place[item] + at for item, at in near])
-    half = len(found) // 2
-    return found[half] if len(found) % 2 else (found[half - 1] + found[half]) / 2
+    places = sorted([place[item] + at for item, at in near])
+    half = len(places) // 2
+    return places[half] if len(places) % 2 else (places[half - 1] + places[half]) / 2
 
 
 def crossings(board: Board, place: Sequence[int]) -> int:
@@ -82,22 +84,24 @@ def crossings(board: Board, place: Sequence[int]) -> int:
 
 
 def _swap(board: Board, place: list[int]) -> None:
-    """Swap neighbours wherever that removes crossings, until nothing changes or often enough."""
+    """Swap neighbours wherever that removes crossings, until nothing changes or for `SWAPS` rounds."""
     for _ in range(SWAPS):
         changed = False
         for row in board.rows:
             for k in range(len(row) - 1):
-                one, two = row[k], row[k + 1]
+                one = row[k]
+                two = row[k + 1]
                 if _gain(board, one, two, place) > 0:
                     row[k], row[k + 1] = two, one
-                    place[one], place[two] = k + 1, k
+                    place[one] = k + 1
+                    place[two] = k
                     changed = True
         if not changed:
             return
 
 
 def _gain(board: Board, one: int, two: int, place: Sequence[int]) -> int:
-    """Return how many crossings go away when two neighbours change places."""
+    """Return how many crossings a swap of two neighbours removes."""
     gain = 0
     for near in (board.before, board.behind):
         lean = near is board.behind

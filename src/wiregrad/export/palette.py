@@ -14,15 +14,21 @@ from dataclasses import dataclass
 import numpy as np
 
 STEPS = 5
-"""How many tones a sign has."""
+"""Number of tones for each sign."""
 CLIP = 99.5
-"""The percentile of the magnitudes above which all have the strongest tone."""
+"""Percentile of the magnitudes from which all have the strongest tone."""
 SPAN = 1e-4
-"""How small a magnitude is told apart from nothing, as a share of the largest."""
-TEXT_CONTRAST, STROKE_CONTRAST = 4.5, 3.0
+"""Smallest magnitude that differs from zero on the scale, as a share of the largest."""
+TEXT_CONTRAST = 4.5
+STROKE_CONTRAST = 3.0
 
-POSITIVE, NEGATIVE, MIXED, ZERO, NONFINITE, ABSENT = "p", "n", "m", "z", "x", "h"
-"""First letters of tones; the first three are followed by a step from 1 to `STEPS`."""
+# The first letters of tones; those of the first three are followed by a step from 1 to the number of tones.
+POSITIVE = "p"
+NEGATIVE = "n"
+MIXED = "m"
+ZERO = "z"
+NONFINITE = "x"
+ABSENT = "h"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +43,13 @@ class Theme:
     """The fill of the part of a box that holds its name."""
     ink: str
     muted: str
-    """Text that stands back."""
+    """The colour of secondary text."""
     line: str
-    """Edges of boxes."""
+    """The colour of the edges of boxes."""
     hues: Mapping[str, tuple[str, str, str]]
-    """For each sign the faintest, the plain and the strongest stroke."""
+    """For each sign, the colour of the faintest, a medium and the strongest stroke."""
     words: Mapping[str, str]
-    """For each sign the colour of a number written as text."""
+    """For each sign, the colour of a number written as text."""
     zero: str
 
     def stroke(self, tone: str) -> str:
@@ -59,7 +65,7 @@ class Theme:
         return mix(faint, plain, 2 * at) if at <= 0.5 else mix(plain, strong, 2 * at - 1)
 
     def tint(self, tone: str) -> str:
-        """Return the colour of a cell with ink written on it."""
+        """Return the background colour of a cell that has text on it."""
         if tone[0] not in self.hues:
             return self.panel
         return mix(self.panel, self.hues[tone[0]][1], 0.05 + 0.04 * int(tone[1:]))
@@ -81,7 +87,7 @@ def luminance(colour: str) -> float:
 
 
 def contrast(one: str, two: str) -> float:
-    """Return the contrast of two colours, from 1 for equal ones to 21 for black on white.
+    """Return the contrast ratio of two colours, from 1 for equal colours to 21 for black on white.
 
     >>> round(contrast("#0072B2", "#FFFFFF"), 1)
     5.2
@@ -91,7 +97,7 @@ def contrast(one: str, two: str) -> float:
 
 
 def mix(one: str, two: str, share: float) -> str:
-    """Return the colour at a share of the way from one to two.
+    """Return the colour at a share of the way from one colour to another.
 
     >>> mix("#000000", "#FFFFFF", 0.5)
     '#808080'
@@ -140,27 +146,27 @@ TONES = (*(f"{sign}{step}" for sign in (POSITIVE, NEGATIVE, MIXED) for step in r
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """A symmetric log scale: `limit` and everything above it has the strongest tone, `floor` is where it bends."""
+    """A symmetric log scale: magnitudes from `limit` on have the strongest tone, below `floor` it is about linear."""
 
     limit: float
     floor: float
 
     @classmethod
     def of(cls, magnitudes: Iterable[float]) -> Scale:
-        """Return the scale of some numbers, of which those that are 0 or not finite do not count.
+        """Return the scale of some numbers; zeros and numbers that are not finite are ignored.
 
         >>> Scale.of([10.0, -1.0, 0.0, float("nan")])
         Scale(limit=10.0, floor=1.0)
         """
-        found = np.abs(np.fromiter(magnitudes, np.float64))
-        found = found[np.isfinite(found) & (found > 0)]
-        if not len(found):
+        sizes = np.abs(np.fromiter(magnitudes, np.float64))
+        sizes = sizes[np.isfinite(sizes) & (sizes > 0)]
+        if not len(sizes):
             return cls(1.0, 1.0)
-        limit = float(np.percentile(found, CLIP, method="higher"))
-        return cls(limit, min(limit, max(limit * SPAN, float(found.min()))))
+        limit = float(np.percentile(sizes, CLIP, method="higher"))
+        return cls(limit, min(limit, max(limit * SPAN, float(sizes.min()))))
 
     def position(self, value: float) -> float:
-        """Return where a number stands: 0 at zero, 1 or -1 at the limit and beyond; NaN for NaN.
+        """Return the position of a number on the scale: 0 at zero, 1 or -1 at the limit and beyond; NaN for NaN.
 
         >>> Scale(10.0, 1.0).position(-50.0)
         -1.0
@@ -171,24 +177,26 @@ class Scale:
         return math.copysign(math.log1p(size / self.floor) / math.log1p(self.limit / self.floor), value)
 
     def clips(self, value: float) -> bool:
-        """Return whether a number is too large for the scale to tell it from the limit."""
+        """Return whether a number is beyond the limit, where all tones are the same."""
         return math.isfinite(value) and abs(value) > self.limit
 
     def step(self, value: float) -> int:
-        """Return the step of a finite number, from 1 to `STEPS`; 0 for zero."""
+        """Return the step of the tone of a finite number, from 1 for the faintest; 0 for zero."""
         return 0 if value == 0 else min(STEPS, 1 + int(abs(self.position(value)) * STEPS))
 
     def tone(self, value: float, *, signed: bool = True) -> str:
-        """Return the tone of a number; one without a sign, such as a norm, has a tone of its own.
+        """Return the tone of a number; one without a sign, such as a norm, has a mixed tone.
 
         >>> [Scale(10.0, 1.0).tone(x) for x in (10.0, -1.0, 0.0, float("inf"))]
         ['p5', 'n2', 'z', 'x']
         """
         if not math.isfinite(value):
             return NONFINITE
-        sign = MIXED if not signed else POSITIVE if value > 0 else NEGATIVE
-        return f"{sign}{self.step(value)}" if value else ZERO
+        if not value:
+            return ZERO
+        sign = POSITIVE if value > 0 else NEGATIVE
+        return f"{sign if signed else MIXED}{self.step(value)}"
 
     def weight(self, value: float) -> int:
-        """Return how thick a wire is, in three steps from 1 to 3."""
+        """Return the thickness of a wire, in steps from 1 to 3."""
         return 1 if value == 0 or math.isnan(value) else min(3, 1 + int(abs(self.position(value)) * 3))

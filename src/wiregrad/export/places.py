@@ -8,15 +8,17 @@ from itertools import accumulate, pairwise
 from wiregrad.export.board import Board
 
 PULLS = 6
-"""How often ranks are pulled, to what they read and to what reads them in turn."""
-BEND, LEAF = 8.0, 0.02
-"""A bend weighs more than a box, so that long wires run straight; a leaf less, so that it gives way to a main line."""
+"""How often ranks are pulled, alternately towards what they read and towards what reads them."""
+BEND = 8.0
+"""The weight of a bend: more than the 1 of a box, so that long wires run straight."""
+LEAF = 0.02
+"""The weight of a leaf: less than that of a box, so that it makes room for a main line."""
 HELD = 1e6
-"""The weight of what must not move."""
+"""The weight of items that must not move."""
 
 
 def place_across(board: Board) -> None:
-    """Give every item its place across, as whole numbers from 0."""
+    """Give every item its place across, as a whole number from 0 on."""
     offsets = [_offsets(board, row) for row in board.rows]
     rows = [*zip(board.rows, offsets, strict=True)]
     for row, offset in rows:
@@ -35,7 +37,7 @@ def place_across(board: Board) -> None:
 
 
 def _offsets(board: Board, row: Sequence[int]) -> list[int]:
-    """Return how far each item of a row is from the first, at least."""
+    """Return the minimum distance of each item of a row from the first."""
     return [*accumulate((board.distance(one, two) for one, two in pairwise(row)), initial=0)]
 
 
@@ -50,7 +52,7 @@ def _is_leaf(board: Board, item: int) -> bool:
 
 
 def _forward(board: Board, item: int) -> float:
-    """Return where an item wants to be for what it reads; a main line counts more than leaves beside it."""
+    """Return the place of an item that suits what it reads; leaves count only if it reads nothing else."""
     near = board.before[item]
     if not near:
         return _backward(board, item) if board.behind[item] else board.middle[item]
@@ -60,19 +62,19 @@ def _forward(board: Board, item: int) -> float:
 
 
 def _backward(board: Board, item: int) -> float:
-    """Return where an item wants to be for what reads it."""
+    """Return the place of an item that suits what reads it."""
     near = board.behind[item]
     if not near:
         return _forward(board, item) if board.before[item] else board.middle[item]
     if item >= board.boxes:
-        # A trunk that goes on does so straight; what leaves it on the way turns.
+        # A trunk goes on straight; wires that leave it on the way turn.
         near = [pair for pair in near if pair[0] >= board.boxes] or near
     ends = [board.middle[reader] + at * _extent(board, reader) for reader, at in near]
     return _mean(ends)
 
 
 def _mean(places: list[float]) -> float:
-    # One after the other: Python's own sum rounds in another way from 3.12 on, and the page adds like this.
+    # Added one by one, as the page does: from Python 3.12 on, sum() rounds differently.
     total = 0.0
     for place in places:
         total += place
@@ -90,16 +92,20 @@ def _extent(board: Board, item: int) -> int:
 def _settle(
     board: Board, row: Sequence[int], offsets: Sequence[int], wanted: Sequence[float], weights: Sequence[float]
 ) -> None:
-    """Put the items of a row as near as they can be to where they want to be, by least squares.
+    """Put the items of a row as near as possible to their wanted places, by weighted least squares.
 
     Items that would come too close are pooled and move together (pool adjacent violators).
     """
     blocks: list[tuple[float, float, int]] = []
     for want, offset, weight in zip(wanted, offsets, weights, strict=True):
-        mean, heavy, many = want - offset, weight, 1
+        mean = want - offset
+        heavy = weight
+        many = 1
         while blocks and blocks[-1][0] > mean:
             other, mass, size = blocks.pop()
-            mean, heavy, many = (mean * heavy + other * mass) / (heavy + mass), heavy + mass, many + size
+            mean = (mean * heavy + other * mass) / (heavy + mass)
+            heavy += mass
+            many += size
         blocks.append((mean, heavy, many))
     k = 0
     for mean, _, many in blocks:
@@ -109,13 +115,13 @@ def _settle(
 
 
 def _round(board: Board) -> None:
-    """Move everything to whole numbers from 0, still with all distances kept."""
+    """Move everything to whole numbers from 0 on, and keep all minimum distances."""
     edges = [board.middle[item] - board.sizes[item] // 2 for row in board.rows for item in row[:1]]
     start = min(edges, default=0.0)
     for row in board.rows:
         before = -1
         for item in row:
-            # Floor of a half more, as every language rounds; round() here would go to even numbers.
+            # Halves are rounded up, as in JavaScript; round() would round them to even numbers.
             at = float((board.middle[item] - start + 0.5) // 1)
             least = board.sizes[item] // 2 if before < 0 else board.middle[before] + board.distance(before, item)
             board.middle[item] = max(at, least)
@@ -135,24 +141,30 @@ def _stack(board: Board) -> None:
 
 
 def _straighten(board: Board) -> None:
-    """Let wires that skip ranks run straight as far as their neighbours leave room; only bends move."""
+    """Straighten wires that skip ranks, as far as their neighbours leave room; only bends move."""
     place = {item: k for row in board.rows for k, item in enumerate(row)}
     for source, trunk in board.trunks.items():
-        at, taken = board.middle[source], list[int]()
-        low, high = float("-inf"), float("inf")
+        at = board.middle[source]
+        taken: list[int] = []
+        low = float("-inf")
+        high = float("inf")
         for item in trunk:
             least, most = _room(board, item, place[item])
             if max(low, least) > min(high, most):
                 at = _move(board, taken, min(max(at, low), high))
-                taken, low, high = [], float("-inf"), float("inf")
-            low, high = max(low, least), min(high, most)
+                taken = []
+                low = float("-inf")
+                high = float("inf")
+            low = max(low, least)
+            high = min(high, most)
             taken.append(item)
         _move(board, taken, min(max(at, low), high))
 
 
 def _room(board: Board, item: int, k: int) -> tuple[float, float]:
-    """Return between which places an item can move without coming too close to its neighbours."""
-    row, middle = board.rows[board.rank[item]], board.middle
+    """Return the lowest and the highest place of an item that keep its distance from its neighbours."""
+    row = board.rows[board.rank[item]]
+    middle = board.middle
     low = middle[row[k - 1]] + board.distance(row[k - 1], item) if k else 0.0
     high = middle[row[k + 1]] - board.distance(item, row[k + 1]) if k + 1 < len(row) else float("inf")
     return low, high
@@ -165,7 +177,7 @@ def _move(board: Board, items: Sequence[int], at: float) -> float:
 
 
 def _choose_ports(board: Board) -> None:
-    """Give the wires into boxes with free ports the ports in the order in which they arrive."""
+    """Assign the ports of boxes with free ports in the order in which the wires arrive."""
     arriving: dict[int, list[tuple[float, int]]] = {}
     for k, (joint, chain) in enumerate(zip(board.joints, board.bends, strict=True)):
         if board.shapes[joint.target].free:

@@ -16,17 +16,18 @@ from wiregrad.export.letters import cells, clip_front, distinct, printable
 COLOURS = len(SERIES["light"])
 MOST_CURVES = COLOURS * len(DASHES)
 GAP = 12.0
-"""The room around things."""
+"""The room around and between the parts of a plot."""
 GUTTER = 48.0
+"""The room between panels."""
 STRIP = 8.0
-"""How high the hatched strip above a panel is."""
+"""Height of the hatched strip above a panel."""
 SIZE_CELLS = 10
-"""The room for a number in front of a remark."""
+"""Number of columns for the number in front of a note."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A row of a bar chart: a size with its smallest and largest, a second size to compare, and a remark."""
+    """A row of a bar chart: a size with its smallest and largest, a second size to compare, and a note."""
 
     label: str
     value: float
@@ -35,7 +36,7 @@ class Bar:
     other: float = math.nan
     note: str = ""
     spoilt: bool = False
-    """Whether some of the numbers behind the row are not finite."""
+    """Whether some of the numbers that the row summarises are not finite."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """A curve over steps: the mean of each stretch of steps, between its smallest and largest."""
+    """A curve over steps: the mean over each interval of steps, with the smallest and the largest number in it."""
 
     name: str
     steps: Sequence[float]
@@ -61,7 +62,7 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """Curves with one scale; `spoilt` are stretches of steps in which something was not finite."""
+    """Curves with one scale; `spoilt` are intervals of steps in which some number was not finite."""
 
     title: str
     curves: Sequence[Curve]
@@ -70,7 +71,7 @@ class Panel:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Something that happened at a step."""
+    """An event at a step."""
 
     step: float
     label: str
@@ -79,7 +80,7 @@ class Mark:
 def bars(
     rows: Sequence[Bar], *, title: str, description: str, axis: str, other: str, notes: Sequence[str] = (), theme: str
 ) -> str:
-    """Return a chart of one row for each bar, sizes on a log scale, the first row on top.
+    """Return a bar chart as SVG: one row for each bar, the first on top, sizes on a log scale.
 
     >>> chart = bars([Bar("w", 2.0)], title="sizes", description="", axis="rms", other="value", theme="light")
     >>> chart.startswith("<svg") and "sizes" in chart
@@ -89,20 +90,21 @@ def bars(
     names = distinct([printable(row.label) for row in rows], 26)
     left = GAP + CELL * max((cells(name) for name in names), default=0) + GAP
     x = Axis.over([v for row in rows for v in (row.value, row.low, row.high, row.other)], left, left + 380.0)
-    top, step = 62.0, 26.0
+    top = 62.0
+    step = 26.0
     bottom = top + step * len(rows)
     canvas.text(GAP, 26, title, "h")
     canvas.text(x.end + GAP, top - 10, axis, "m")
     notes_wide = SIZE_CELLS + max((cells(row.note) for row in rows), default=0)
-    written = x.end + GAP + CELL * max(notes_wide, cells(axis))
+    text_end = x.end + GAP + CELL * max(notes_wide, cells(axis))
     for k in range(0, len(rows), 2):
-        canvas.box(0, top + step * k, written + GAP, step, "row")
+        canvas.box(0, top + step * k, text_end + GAP, step, "row")
     _log_grid(canvas, x, top, bottom)
     for k, (row, name) in enumerate(zip(rows, names, strict=True)):
         _bar(canvas, row, name, x, top + step * (k + 0.5))
     legend = _bar_legend(canvas, bottom + 44, axis, other, rows)
     right, canvas.height = canvas.paragraph(GAP, bottom + 70, notes)
-    canvas.width = max(legend, right, written, CELL * 1.3 * cells(title)) + GAP
+    canvas.width = max(legend, right, text_end, CELL * 1.3 * cells(title)) + GAP
     return canvas.svg(theme)
 
 
@@ -120,7 +122,8 @@ def _bar(canvas: Canvas, row: Bar, name: str, x: Axis, y: float) -> None:
         canvas.hatch(x.start, y - 7, (x.end if math.isnan(end) else end) - x.start, 14, row.note)
     elif math.isfinite(end):
         canvas.box(x.start, y - 7, end - x.start, 14, "bar", f"{row.label}: {brief(row.value)}")
-    low, high = x.at(row.low), x.at(row.high)
+    low = x.at(row.low)
+    high = x.at(row.high)
     if math.isfinite(low) and math.isfinite(high):
         canvas.line([(low, y), (high, y)], "range")
         for place in (low, high):
@@ -158,20 +161,22 @@ def _legend_words(canvas: Canvas, x: float, y: float, words: str) -> float:
     return x + CELL * cells(words) + 2 * GAP
 
 
-def columns(found: Sequence[Column], *, title: str, description: str, axis: str, theme: str) -> str:
-    """Return a histogram: one column for each bin, its count written on top.
+def columns(bins: Sequence[Column], *, title: str, description: str, axis: str, theme: str) -> str:
+    """Return a histogram as SVG: one column for each bin, with its count on top.
 
-    >>> "<svg" in columns([Column("1", 3, 1)], title="gradients", description="", axis="size", theme="dark")
+    >>> chart = columns([Column("1", 3, 1)], title="sizes", description="", axis="size", theme="dark")
+    >>> chart.startswith("<svg")
     True
     """
     canvas = Canvas(title, description)
-    wide = max(44.0, CELL * max((cells(column.label) for column in found), default=1) + 8)
-    top, tall = 64.0, 220.0
-    most = max((column.count for column in found), default=0) or 1
+    wide = max(44.0, CELL * max((cells(column.label) for column in bins), default=1) + 8)
+    top = 64.0
+    tall = 220.0
+    most = max((column.count for column in bins), default=0) or 1
     canvas.text(GAP, 26, title, "h")
-    for k, column in enumerate(found):
+    for k, column in enumerate(bins):
         _column(canvas, column, GAP + wide * k, wide, top + tall, tall * column.count / most)
-    end = GAP + wide * max(1, len(found))
+    end = GAP + wide * max(1, len(bins))
     canvas.line([(GAP, top + tall), (end, top + tall)], "axis")
     canvas.text(GAP, top + tall + 42, axis, "m")
     canvas.width = max(end, CELL * cells(axis) + GAP, CELL * 1.3 * cells(title)) + GAP
@@ -211,14 +216,16 @@ def curves(
     notes: Sequence[str] = (),
     theme: str,
 ) -> str:
-    """Return panels of curves above each other, over the same steps, with marks for what happened.
+    """Return panels of curves as SVG, above each other and over the same steps, with marks for events.
 
     >>> line = Curve("loss", [0, 1], [2.0, 1.0], [2.0, 1.0], [2.0, 1.0])
     >>> "<svg" in curves([Panel("loss", [line])], [], steps=(0, 1), title="run", description="", theme="auto")
     True
     """
     canvas = Canvas(title, description)
-    left, wide, tall = 74.0, 620.0, 170.0
+    left = 74.0
+    wide = 620.0
+    tall = 170.0
     x = Axis(steps[0], max(steps[1], steps[0] + 1), left, left + wide, log=False)
     canvas.text(GAP, 26, title, "h")
     labels, lanes = _lanes(marks, x)
@@ -237,7 +244,7 @@ def curves(
 
 
 def _lanes(marks: Sequence[Mark], x: Axis) -> tuple[list[tuple[Mark, float, float, int]], int]:
-    """Give each label the first lane in which it stands on no other: mark, left edge, width and lane."""
+    """Give each label the first lane in which it overlaps no other; return mark, left edge, width and lane of each."""
     ends: list[float] = []
     placed = []
     for mark in sorted(marks, key=lambda mark: mark.step):
@@ -257,7 +264,7 @@ def _write_labels(canvas: Canvas, placed: Sequence[tuple[Mark, float, float, int
 
 
 def _panel(canvas: Canvas, panel: Panel, x: Axis, top: float, tall: float) -> float:
-    """Draw one panel; returns how far to the right it reaches."""
+    """Draw one panel and return its right end."""
     numbers = [v for curve in panel.curves for line in (curve.low, curve.mean, curve.high) for v in line]
     finite = [v for v in numbers if math.isfinite(v)]
     log = not any(v < 0 for v in finite) and any(v > 0 for v in finite)
@@ -279,6 +286,7 @@ def _panel(canvas: Canvas, panel: Panel, x: Axis, top: float, tall: float) -> fl
 
 
 def _style_of(k: int) -> tuple[int, int]:
+    """Return the colour and the dash of a curve, by number."""
     return k % COLOURS, k // COLOURS
 
 
@@ -302,7 +310,7 @@ def _curve(canvas: Canvas, curve: Curve, k: int, x: Axis, y: Axis) -> None:
 def _unbroken(
     places: Sequence[tuple[float, float, float, float]],
 ) -> Iterator[list[tuple[float, float, float, float]]]:
-    """Cut a curve where it stands nowhere; a lowest of 0 reaches down to its mean only."""
+    """Cut a curve where it has no position; a band whose end has none reaches only to the mean."""
     run: list[tuple[float, float, float, float]] = []
     for a, mean, low, high in places:
         if math.isnan(mean):
@@ -315,15 +323,16 @@ def _unbroken(
         yield run
 
 
-def _ends(canvas: Canvas, found: Sequence[Curve], x: Axis, y: Axis) -> float:
-    """Write the names of the curves at their ends, apart from each other; returns how far they reach."""
+def _ends(canvas: Canvas, visible: Sequence[Curve], x: Axis, y: Axis) -> float:
+    """Write the names of the curves at their ends such that they do not overlap; return their right end."""
     places = []
-    for k, curve in enumerate(found):
+    for k, curve in enumerate(visible):
         last = next((y.at(v) for v in reversed(curve.mean) if math.isfinite(y.at(v))), y.start)
         places.append((last, k, curve))
-    rows = _apart([place[0] for place in sorted(places, key=lambda p: (p[0], p[1]))], y.end, y.start, 15.0)
+    places.sort(key=lambda place: place[:2])
+    rows = _apart([last for last, _, _ in places], y.end, y.start, 15.0)
     right = x.end
-    for row, (last, k, curve) in zip(rows, sorted(places, key=lambda p: (p[0], p[1])), strict=True):
+    for row, (last, k, curve) in zip(rows, places, strict=True):
         colour, dash = _style_of(k)
         canvas.line([(x.end + 3, last), (x.end + 14, row), (x.end + 28, row)], f"s{colour} d{dash}")
         canvas.text(x.end + 33, row + 4, clip_front(curve.name, 24), tip=curve.name)
@@ -332,16 +341,16 @@ def _ends(canvas: Canvas, found: Sequence[Curve], x: Axis, y: Axis) -> float:
 
 
 def _apart(wanted: Sequence[float], top: float, bottom: float, step: float) -> list[float]:
-    """Return places near the wanted ones (in order) that are a step apart, pushed up where they would leave below.
+    """Return places near the wanted ones (in ascending order) at least a step apart, moved up at the bottom.
 
     >>> _apart([10.0, 11.0, 30.0], 0.0, 100.0, 15.0)
     [10.0, 25.0, 40.0]
     """
-    found: list[float] = []
+    places: list[float] = []
     for place in wanted:
-        found.append(max(place, found[-1] + step) if found else max(place, top))
-    limit = max(bottom, top + step * (len(found) - 1))
-    for k in reversed(range(len(found))):
-        found[k] = min(found[k], limit)
-        limit = found[k] - step
-    return found
+        places.append(max(place, places[-1] + step) if places else max(place, top))
+    limit = max(bottom, top + step * (len(places) - 1))
+    for k in reversed(range(len(places))):
+        places[k] = min(places[k], limit)
+        limit = places[k] - step
+    return places

@@ -21,13 +21,13 @@ from wiregrad.export.letters import DASH, TIMES, clip, printable
 from wiregrad.export.palette import ABSENT, NONFINITE, Scale
 
 DIGITS = 5
-"""How many digits numbers in pictures have."""
+"""Number of significant digits in pictures."""
 SAME = "all "
-"""Before the number that an array has everywhere."""
+"""Precedes the number of an array whose elements are all equal."""
 
 
 class State(Enum):
-    """What a reading is of."""
+    """What a reading shows."""
 
     NUMBER = "number"
     NONFINITE = "not finite"
@@ -37,12 +37,12 @@ class State(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What is shown of one value: `size` is the number, or the norm of an array (negative if all of it is)."""
+    """A value as it is shown: `size` is the number, or the norm of an array (negative if all elements are)."""
 
     text: str
     size: float = 0.0
     signed: bool = True
-    """Whether it has a sign: a number, or an array without numbers of both signs."""
+    """Whether it has a sign: a real number, or an array without elements of both signs."""
     state: State = State.NUMBER
     shape: str = ""
     """The shape of an array, which the text begins with."""
@@ -54,11 +54,13 @@ class Reading:
 
     @property
     def uniform(self) -> str:
-        """The one number that it has everywhere, written; empty if there are several."""
-        return self.bare.removeprefix(SAME) if self.state is State.NUMBER and "‖" not in self.bare else ""
+        """The text of the number that all elements are equal to; empty if they differ."""
+        text = self.bare
+        is_uniform = self.state is State.NUMBER and "‖" not in text
+        return text.removeprefix(SAME) if is_uniform else ""
 
     def tone(self, scale: Scale) -> str:
-        """Return the tone it has on a scale."""
+        """Return its tone on a colour scale."""
         if self.state is State.NUMBER:
             return scale.tone(self.size, signed=self.signed)
         return NONFINITE if self.state is State.NONFINITE else ABSENT
@@ -74,9 +76,10 @@ class Reading:
         ('+‖5‖', 'all -2')
         """
         positive = self.state is State.NUMBER and self.signed and self.size > 0
-        same, body = self.bare.startswith(SAME), self.bare.removeprefix(SAME)
+        uniform = self.bare.startswith(SAME)
+        body = self.bare.removeprefix(SAME)
         plus = "+" if positive and (body[0].isdigit() or body[0] == "‖") else ""
-        return f"{SAME if same else ''}{plus}{body}"
+        return f"{SAME if uniform else ''}{plus}{body}"
 
 
 BLOCKED = Reading("blocked", state=State.BLOCKED)
@@ -84,7 +87,7 @@ NOT_COMPUTED = Reading(DASH, state=State.ABSENT)
 
 
 def read(value: Any, digits: int = DIGITS) -> Reading:
-    """Return the reading of a value: a number, a condition, an array, or None for what was not computed.
+    """Return the reading of a value: a number, a bool, an array, or None for what was not computed.
 
     >>> read(-0.19661193).text, read(np.ones(3)).text, read(float("nan")).text
     ('-0.19661', '[3] all 1', 'NaN')
@@ -120,14 +123,15 @@ def _written(value: Any, digits: int) -> str:
 
 
 def _not_finite(value: float) -> str:
-    return "NaN" if math.isnan(value) else "Inf" if value > 0 else "-Inf"
+    if math.isnan(value):
+        return "NaN"
+    return "Inf" if value > 0 else "-Inf"
 
 
 def _read_complex(value: complex, digits: int) -> Reading:
     if not (math.isfinite(value.real) and math.isfinite(value.imag)):
-        return Reading(
-            "NaN" if math.isnan(value.real) or math.isnan(value.imag) else "Inf", math.nan, state=State.NONFINITE
-        )
+        has_nan = math.isnan(value.real) or math.isnan(value.imag)
+        return Reading("NaN" if has_nan else "Inf", math.nan, state=State.NONFINITE)
     imaginary = _written(value.imag, digits - 1)
     sign = "" if imaginary.startswith("-") else "+"
     text = f"{_written(value.real, digits - 1)}{sign}{imaginary}i"
@@ -154,7 +158,7 @@ def _read_array(value: NDArray[Any], digits: int) -> Reading:
 
 
 def _body(value: NDArray[Any], sign: str, size: float, digits: int) -> str:
-    """Write what an array holds: its number if it has one, else its norm, with a minus if no number is positive."""
+    """Write the content of an array: its number if all elements are equal, else its norm with a sign."""
     first = value.flat[0]
     if bool((value == first).all()):
         return f"{SAME if value.size > 1 else ''}{read(first, digits).text}"
@@ -171,7 +175,7 @@ def shape_text(shape: Sequence[int]) -> str:
 
 
 def not_finite(value: Any) -> tuple[int, int]:
-    """Count what is NaN and what is infinite in a value.
+    """Count the elements of a value that are NaN and those that are infinite.
 
     >>> not_finite(np.array([np.nan, -np.inf, np.inf, 1.0])), not_finite(True)
     ((1, 2), (0, 0))
@@ -185,7 +189,7 @@ def not_finite(value: Any) -> tuple[int, int]:
 
 
 def nonfinite_text(nans: int, infs: int) -> str:
-    """Say how many numbers are NaN and how many are infinite.
+    """Write how many numbers are NaN and how many are infinite.
 
     >>> nonfinite_text(2, 1)
     '2 NaN, 1 Inf'
@@ -194,7 +198,7 @@ def nonfinite_text(nans: int, infs: int) -> str:
 
 
 def norm(value: Any) -> float:
-    """Return the Euclidean norm of what is finite in a value, without overflow on the way.
+    """Return the Euclidean norm of the finite elements of a value, without intermediate overflow.
 
     >>> norm(np.array([0.0, -4e200]))
     4e+200
@@ -204,7 +208,7 @@ def norm(value: Any) -> float:
 
 
 def in_full(value: Any) -> str:
-    """Return a value as a tooltip has it.
+    """Write a value as a tooltip shows it: with all digits, in at most 120 columns.
 
     >>> in_full(np.array([1.0, 2.5]))
     '[1. , 2.5]'

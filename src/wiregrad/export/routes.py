@@ -11,15 +11,16 @@ from wiregrad.export.shapes import Layout, Point, Route
 
 @dataclass(slots=True)
 class Channel:
-    """The gap before a rank: the tracks in it, and which item's wires run on which."""
+    """The gap before a rank: the tracks in it, and the track of each item's wires."""
 
     tracks: list[list[tuple[int, int]]] = field(default_factory=list)
-    """The stretches that are taken, for each track."""
+    """The intervals that are taken, for each track."""
     of: dict[int, int] = field(default_factory=dict)
+    """The track of the wires that leave each item."""
 
 
 def route(board: Board, *, straight: bool) -> Layout:
-    """Return the finished layout of a board whose items have their places across."""
+    """Route the wires of a board whose items have their places across, and return the finished layout."""
     ways = [_way(board, k) for k in range(len(board.joints))]
     channels = [Channel() for _ in range(len(board.rows) + 1)]
     if not straight:
@@ -43,33 +44,33 @@ def _extent(board: Board) -> int:
 
 
 def port_at(board: Board, wire: int) -> int:
-    """Return where across the port of a wire lies."""
+    """Return the place across of the port at which a wire ends."""
     target = board.joints[wire].target
     corner = int(board.middle[target]) - board.shapes[target].across // 2
     return corner + board.port_offset(board.port[wire], target)
 
 
 def _way(board: Board, wire: int) -> list[int] | None:
-    """Return where across a wire is in each rank from its source to its target; None for a stub."""
-    joint, chain = board.joints[wire], board.bends[wire]
+    """Return the place across of a wire in each rank from its source to its target; None for a stub."""
+    chain = board.bends[wire]
     if chain is None:
         return None
-    at = int(board.middle[joint.source])
-    found = [at]
+    at = int(board.middle[board.joints[wire].source])
+    places = [at]
     for wanted in (*(int(board.middle[item]) for item in chain), port_at(board, wire)):
         at = at if abs(wanted - at) <= board.metrics.near else wanted
-        found.append(at)
-    return found
+        places.append(at)
+    return places
 
 
 def _assign(board: Board, ways: Sequence[list[int] | None], channels: Sequence[Channel]) -> None:
-    """Give every item whose wires change their place across a track in the gap behind it."""
+    """Give a track in the gap behind it to every item whose wires change their place across."""
     spans: list[dict[int, list[int]]] = [{} for _ in channels]
     for k, way in enumerate(ways):
         if way is None:
             continue
-        joint, chain = board.joints[k], board.bends[k] or []
-        for hop, item in enumerate((joint.source, *chain)):
+        chain = board.bends[k] or []
+        for hop, item in enumerate((board.joints[k].source, *chain)):
             if way[hop] != way[hop + 1]:
                 span = spans[board.rank[item] + 1].setdefault(item, [way[hop]])
                 span.append(way[hop + 1])
@@ -78,12 +79,13 @@ def _assign(board: Board, ways: Sequence[list[int] | None], channels: Sequence[C
 
 
 def _fill(channel: Channel, nets: dict[int, list[int]]) -> None:
-    """Choose tracks so that wires going the same way do not cross: the one that starts nearer its end turns first."""
+    """Choose tracks so that wires in one direction do not cross: the one that starts nearer its end turns first."""
     for sign in (1, -1):
         going = [item for item, span in nets.items() if (sum(span[1:]) >= span[0] * (len(span) - 1)) == (sign > 0)]
         least: list[tuple[int, int, int]] = []
         for item in sorted(going, key=lambda item: (-sign * nets[item][0], item)):
-            low, high = min(nets[item]), max(nets[item])
+            low = min(nets[item])
+            high = max(nets[item])
             after = max((track + 1 for a, b, track in least if a <= high and low <= b), default=0)
             track = _first_free(channel, after, low, high)
             channel.of[item] = track
@@ -100,11 +102,16 @@ def _first_free(channel: Channel, after: int, low: int, high: int) -> int:
 
 
 def _place_along(board: Board, channels: Sequence[Channel]) -> tuple[list[int], list[int], int]:
-    """Return where every rank starts and ends, and the extent of all; every band starts anew."""
-    starts, ends, after, at, total = [], [], 0, 0, 0
+    """Return the start and the end of every rank along, and the total extent; every band starts at 0."""
+    starts = []
+    ends = []
+    after = 0
+    at = 0
+    total = 0
     for rank, row in enumerate(board.rows):
         if rank and board.bands[rank] != board.bands[rank - 1]:
-            total, at = max(total, at + after), board.labels[rank]
+            total = max(total, at + after)
+            at = board.labels[rank]
         elif rank:
             at += after + 2 * board.metrics.lead + _spread(board, channels[rank]) + board.labels[rank]
         starts.append(at)
@@ -115,12 +122,14 @@ def _place_along(board: Board, channels: Sequence[Channel]) -> tuple[list[int], 
 
 
 def _behind(board: Board, item: int, start: int, end: int) -> int:
-    """Return how much room a box needs behind the end of its rank."""
+    """Return the room that a box needs behind the end of its rank."""
     return max(0, start + board.shapes[item].along + board.after[item] - end)
 
 
 def _step(board: Board, channel: Channel) -> int:
-    metrics, gaps = board.metrics, max(1, len(channel.tracks) - 1)
+    """Return the distance of the tracks in a channel; many tracks are closer together."""
+    metrics = board.metrics
+    gaps = max(1, len(channel.tracks) - 1)
     return max(metrics.narrow, min(metrics.track, metrics.crowd // gaps))
 
 
@@ -130,7 +139,8 @@ def _spread(board: Board, channel: Channel) -> int:
 
 def _stub(board: Board, wire: int, starts: Sequence[int]) -> Route:
     joint = board.joints[wire]
-    source, target = joint.source, joint.target
+    source = joint.source
+    target = joint.target
     start = (starts[board.rank[source]] + board.shapes[source].along, int(board.middle[source]))
     return Route((start, (starts[board.rank[target]], port_at(board, wire))), stub=True)
 
@@ -144,8 +154,9 @@ def _route(
     ends: Sequence[int],
     straight: bool,
 ) -> Route:
-    """Return the points of a wire: along its tracks, or straight from rank to rank."""
-    joint, chain = board.joints[wire], board.bends[wire] or []
+    """Return the points of a wire: at right angles along its tracks, or straight from rank to rank."""
+    joint = board.joints[wire]
+    chain = board.bends[wire] or []
     rank = board.rank[joint.source]
     points: list[Point] = [(starts[rank] + board.shapes[joint.source].along, way[0])]
     for hop, item in enumerate((joint.source, *chain)):

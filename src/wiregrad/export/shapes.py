@@ -5,49 +5,49 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 LONGEST = 12
-"""How many ranks a wire may span before it is drawn as two stubs."""
+"""Maximum number of ranks that a wire spans; a longer one is drawn as two stubs."""
 
 Point = tuple[int, int]
-"""A place: along, across."""
+"""A point, as (along, across)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A box as the layout sees it: its extent along and across."""
+    """What the layout knows of a box: its size along and across, and how much room it needs."""
 
     along: int
     across: int
     leaf: bool = False
     splitter: bool = False
     free: bool = False
-    """Whether its ports may change places."""
+    """Whether its ports may be reordered."""
     reserve: int = 0
-    """How much room it needs across, if more than it takes."""
+    """The room it needs across, if more than its size."""
     after: int = 0
-    """How much room it needs behind it, along."""
+    """The room it needs behind it, along."""
     inset: int = 0
-    """How far ports keep from its ends."""
+    """Distance of ports from its ends."""
     group: str = ""
-    """The path of the group it stands in; a fold through a group is to be avoided."""
+    """The path of its group; cuts between bands avoid groups."""
 
     @property
     def room(self) -> int:
-        """What it needs across."""
+        """The room it needs across."""
         return max(self.across, self.reserve)
 
 
 @dataclass(frozen=True, slots=True)
 class Joint:
-    """A wire as the layout sees it: from a box to a port of another, with room for a label before the port."""
+    """What the layout knows of a wire: its source, the port of its target, and the room for the label before it."""
 
     source: int
     target: int
     port: int
     label: int = 0
     far: int = 0
-    """How much more room the label needs if the wire is drawn as a stub."""
+    """Additional room for the label if the wire is drawn as a stub."""
     tail: int = 0
-    """How much room a stub needs behind its source."""
+    """The room that a stub needs behind its source."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,22 +58,22 @@ class Metrics:
     beside: int = 12
     track: int = 9
     narrow: int = 3
-    """The least distance of tracks, where there are many."""
+    """Minimum distance between tracks, where there are many."""
     crowd: int = 120
-    """How much room tracks may take before they move together."""
+    """The room that the tracks of a gap may take before they move closer together."""
     lead: int = 10
-    """How far wires run straight before the first and behind the last track."""
+    """Length of the straight part of wires before the first and behind the last track."""
     near: int = 4
-    """A wire that misses its port by no more than this runs straight, into a place beside the port."""
+    """A wire that misses its port by at most this distance runs straight and ends beside the port."""
     fold: int = 0
-    """How long a layout may be before it is cut into bands; 0: any length."""
+    """Maximum length of a layout before it is cut into bands; 0 for any length."""
     band: int = 56
-    """How far apart bands are."""
+    """Distance between bands."""
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """How a wire runs: its points from source to target. A stub has only where it starts and where it ends."""
+    """The points of a wire from source to target; a stub has only its start and its end."""
 
     points: tuple[Point, ...]
     stub: bool = False
@@ -81,7 +81,7 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where everything stands: the size of all, the rank and the first corner of each box, and the routes."""
+    """A finished layout: its total size, the rank and the first corner of each box, and the route of each wire."""
 
     along: int
     across: int
@@ -89,4 +89,4 @@ class Layout:
     corners: tuple[Point, ...]
     routes: tuple[Route, ...]
     bands: tuple[int, ...] = ()
-    """The band of each box; all but long layouts have one."""
+    """The band of each box; only long layouts have more than one band."""

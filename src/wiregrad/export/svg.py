@@ -26,10 +26,12 @@ from wiregrad.export.palette import THEMES
 from wiregrad.export.reading import Reading, State
 from wiregrad.ir import Circuit
 
-MARGIN, TITLE = 20, 44
+MARGIN = 20
+TITLE = 44
+"""The height of the title."""
 THICKNESS = {1: 1.2, 2: 2.1, 3: 3.2}
 DESCRIBED = 60
-"""How many boxes the description names."""
+"""Maximum number of boxes that the description names."""
 
 
 def to_svg(
@@ -44,7 +46,7 @@ def to_svg(
     """Return the picture of a circuit, and of a run on it, as SVG.
 
     `theme` is light, dark or auto (what the reader's system prefers); `down` lets values flow downwards. All other
-    options are those of `wiregrad.export.picture`.
+    options are those of `wiregrad.draw.build_picture`.
 
     >>> from wiregrad.ir import parse_text
     >>> to_svg(parse_text("input x\\ny = tanh x\\noutput y"))[:5]
@@ -57,23 +59,24 @@ def to_svg(
 
 
 def draw(drawn: Picture, *, theme: str = AUTO, down: bool = False, legend: bool = True) -> str:
-    """Return a picture as SVG."""
+    """Draw a picture as SVG."""
     return _Page(figure(drawn, down=down), theme).text(legend)
 
 
 class _Page:
-    """One SVG while it is written."""
+    """Writes one picture as SVG."""
 
-    def __init__(self, shown: Figure, theme: str) -> None:
-        self.figure, self.theme = shown, theme
-        self.picture = shown.picture
+    def __init__(self, placed: Figure, theme: str) -> None:
+        self.figure = placed
+        self.theme = theme
+        self.picture = placed.picture
         self.scale = self.picture.scale()
         self.tones: set[str] = set()
         self.named: set[int] = set()
-        """The boxes whose stubs have their name already."""
+        """The boxes whose name is already written at the start of their stubs."""
 
     def text(self, legend: bool) -> str:
-        """Write all of it."""
+        """Return the whole SVG."""
         framed = frames(self.figure)
         around = [column for frame in framed for column in frame.columns]
         body = [*self._frames(framed), *self._wires(), *self._boxes()]
@@ -86,14 +89,22 @@ class _Page:
         wide = 2 * MARGIN + max(left + right, key.width, wanted)
         at = TITLE + top + bottom + MARGIN + 4
         high = at + (key.height if foot else -4) + (MARGIN - 6 if foot else 0)
+        return self._root(
+            wide,
+            high,
+            about,
+            element("g", *body, transform=f"translate({MARGIN + left} {TITLE + top})"),
+            element("g", *foot, transform=f"translate({MARGIN} {at})") if foot else "",
+        )
+
+    def _root(self, wide: int, high: int, *content: str) -> str:
+        """Return the svg element of a size, with its description and style sheet."""
         return element(
             "svg",
             note(self._label()) + element("desc", escape(self._description())),
             element("style", style(self.theme, self.tones)),
             element("rect", width=wide, height=high, class_=classes("paper")),
-            about,
-            element("g", *body, transform=f"translate({MARGIN + left} {TITLE + top})"),
-            element("g", *foot, transform=f"translate({MARGIN} {at})") if foot else "",
+            *content,
             xmlns="http://www.w3.org/2000/svg",
             viewBox=f"0 0 {wide} {high}",
             width=wide,
@@ -117,8 +128,9 @@ class _Page:
         return "; ".join([*lines, *more])
 
     def _heading(self, missing: int) -> tuple[str, int]:
-        """Return the title with what the picture is of and what is left out of it, and how wide it is."""
-        title, about = clip(self.picture.title, 40), self.picture.note or self.picture.about
+        """Return the title line and its width: the name, what the picture shows, and what it leaves out."""
+        title = clip(self.picture.title, 40)
+        about = self.picture.note or self.picture.about
         bands = max(self.figure.bands, default=0) + 1
         about += f"; in {bands} {'columns' if self.figure.down else 'rows'}" if bands > 1 else ""
         about += f"; {counted(missing, 'group')} without a frame, since others stand between" if missing else ""
@@ -128,8 +140,9 @@ class _Page:
 
     def _frames(self, framed: Sequence[Frame]) -> Iterator[str]:
         for frame in framed:
-            name, first = frame.path.rpartition("/")[2], frame.columns[0]
-            # The name stands in the first column, which is narrow where the frame follows its boxes.
+            name = frame.path.rpartition("/")[2]
+            first = frame.columns[0]
+            # The name is in the first column, which is narrow if the frame follows its boxes.
             named = words(clip(name, max(4, first.width // 7)), first.x + 8, first.y + 11, "group")
             shape = element("path", d=closed(frame.outline(self.figure.down)), class_=classes("frame"))
             yield element("g", note(frame.path), shape, named)
@@ -142,7 +155,7 @@ class _Page:
                 yield output_mark(output_text(drawn), rect, self.figure.down)
 
     def _wires(self) -> Iterator[str]:
-        # Branches of one value share a trunk; the strongest is drawn last, so that it is the one seen there.
+        # Branches of one value share a trunk; the strongest is drawn last and covers the others there.
         for k, link in sorted(enumerate(self.picture.links), key=lambda pair: self._stroke(pair[1].sent)[1]):
             points = self.figure.paths[k]
             css, thick = self._stroke(link.sent)
@@ -150,7 +163,7 @@ class _Page:
             parts = self._stub(k, link) if stub else [rounded(_shortened(points, self.figure.down))]
             lines = [line(path, css, thick) for path in parts]
             if link.sent is not None and link.sent.state is State.NONFINITE:
-                # Stripes of paper over ink: what is not finite has a pattern and no hue.
+                # Stripes in the colour of the paper: what is not finite has a pattern instead of a hue.
                 lines += [line(path, "stripe", 1.6) for path in parts]
             name = self._net(k, link) if stub else ""
             head = arrow(points[-1], self.figure.down, css)
@@ -165,7 +178,7 @@ class _Page:
         return ", ".join([*parts, *([] if link.sent is None else [f"gradient sent back {link.sent.text}"])])
 
     def _stroke(self, sent: Reading | None) -> tuple[str, float]:
-        """Return the class and thickness of a wire."""
+        """Return the class and the thickness of a wire."""
         if sent is None or sent.state is State.ABSENT:
             return "plain", THICKNESS[1]
         if sent.state is State.BLOCKED:
@@ -175,17 +188,20 @@ class _Page:
         return f"s-{tone}", THICKNESS[3 if sent.state is State.NONFINITE else self.scale.weight(sent.size)]
 
     def _stub(self, k: int, link: Link) -> list[str]:
-        """Return the two ends of a wire that comes from far away."""
-        (x0, y0), (x1, y1) = self.figure.paths[k][0], self.figure.paths[k][-1]
+        """Return the paths of the two ends of a stub."""
+        x0, y0 = self.figure.paths[k][0]
+        x1, y1 = self.figure.paths[k][-1]
         if self.figure.down:
             return [f"M{x0} {y0}v20", f"M{x1} {y1 - self.figure.rooms[k]}V{y1 - 6}"]
         tail = width(stub_text(self.picture, link), SMALL) + 8
         return [f"M{x0} {y0}h{tail}", f"M{x1 - self.figure.rooms[k]} {y1}H{x1 - 6}"]
 
     def _net(self, k: int, link: Link) -> str:
-        """Return the name of the value at both ends of such a wire; at its source once for all of them."""
-        (x0, y0), (x, y) = self.figure.paths[k][0], self.figure.paths[k][-1]
-        name, first = stub_text(self.picture, link), link.source not in self.named
+        """Return the name of the source at both ends of a stub; at the source, all stubs share one name."""
+        x0, y0 = self.figure.paths[k][0]
+        x, y = self.figure.paths[k][-1]
+        name = stub_text(self.picture, link)
+        first = link.source not in self.named
         self.named.add(link.source)
         if self.figure.down:
             ends = [words(name, x0 + 4, y0 + 14, "net")] if first else []
@@ -194,7 +210,7 @@ class _Page:
         return "".join([*ends, words(name, x - self.figure.rooms[k] - 3, y + 4, "net end")])
 
     def _labels(self, k: int, link: Link) -> Iterator[str]:
-        """Return what stands on a wire, just before the box it leads to."""
+        """Return the labels of a wire, just before the box it leads to."""
         local, sent = self.figure.labels[k]
         x, y = self.figure.paths[k][-1]
         dx, above, below, css = (7, -20, -9, "") if self.figure.down else (-11, -5, 13, " end")
@@ -211,6 +227,6 @@ def _corners(rects: Sequence[Rect]) -> tuple[list[int], list[int]]:
 
 
 def _shortened(points: Sequence[tuple[int, int]], down: bool) -> list[tuple[int, int]]:
-    """Return a path that ends under the head of its arrow, so that thick lines do not show beside the tip."""
+    """Return a path that ends under the head of its arrow, so that a thick line does not show beside the tip."""
     x, y = points[-1]
     return [*points[:-1], (x, y - 6) if down else (x - 6, y)]

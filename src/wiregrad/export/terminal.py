@@ -21,15 +21,20 @@ from wiregrad.export.reading import State
 from wiregrad.ir import Circuit
 
 CAP = 40
-"""How many boxes a terminal picture has at most, unless told otherwise."""
+"""Maximum number of boxes in a terminal picture, by default."""
 LINES = 200
-"""How many lines a listing has."""
+"""Maximum number of lines in a listing."""
 NAME = 24
-UP, DOWN, LEFT, RIGHT = 1, 2, 4, 8
-"""The ways a line can leave a character."""
+"""Maximum width of a name in columns."""
+# The directions in which a line can leave a character, as bits.
+UP = 1
+DOWN = 2
+LEFT = 4
+RIGHT = 8
 JOINTS = " ╵╷│╴╯╮┤╶╰╭├─┴┬┼"
-"""The character for every set of ways."""
+"""The character for every set of directions."""
 PLAIN = " ||" + "|" + "-++" + "+" + "-++" + "+" + "-++" + "+"
+"""The same in ASCII."""
 ASCII = {
     "│": "|",
     "─": "-",
@@ -48,16 +53,16 @@ ASCII = {
 }
 METRICS = Metrics(apart=1, beside=1, track=2, narrow=1, crowd=24, lead=1, near=0)
 EDGE = -1
-"""The net of the edges of boxes, which all others join."""
+"""The net of the edges of boxes, which the lines of all other nets touch."""
 
 
 def to_unicode(
     circuit: Circuit, run: Run | None = None, *, width: int = 100, ascii: bool = False, cap: int = CAP, **options: Any
 ) -> str:
-    """Return the picture of a circuit, and of a run on it, for a terminal of a width.
+    """Return the picture of a circuit, and of a run on it, for a terminal of `width` columns.
 
-    A dashed wire is blocked, one with a `!` carries what is not finite; double edges mark outputs. `ascii` keeps to
-    plain characters; all other options are those of `wiregrad.export.picture`.
+    A dashed wire is blocked, one with a `!` carries NaN or an infinity back; double edges mark outputs. `ascii` uses
+    ASCII characters only; all other options are those of `wiregrad.draw.build_picture`.
 
     >>> from wiregrad.ir import parse_text
     >>> print(to_unicode(parse_text("input x\\ny = tanh x\\noutput y")))
@@ -102,14 +107,14 @@ def _shape(box: Box, ports: int) -> Shape:
 
 
 class _Canvas:
-    """Characters in a grid: what is written, and lines as the ways they leave each place, net by net."""
+    """A grid of characters: text, and lines as the directions in which they leave each place, net by net."""
 
     def __init__(self, width: int, height: int) -> None:
         self.marks = [[""] * width for _ in range(height)]
         self.ways: list[list[dict[int, int]]] = [[{} for _ in range(width)] for _ in range(height)]
 
     def write(self, x: int, y: int, text: str) -> None:
-        """Write a text; a wide letter takes the place of two."""
+        """Write a text; a wide character takes two columns."""
         for ch in text:
             wide = cells(ch)
             if wide:
@@ -142,7 +147,7 @@ class _Canvas:
 
 
 def _joined(ways: dict[int, int]) -> str:
-    """Return the character where lines meet; one that crosses another passes over it and does not touch it."""
+    """Return the character where lines meet; where nets cross, the vertical line hides the other one."""
     together = 0
     for net, way in ways.items():
         if way == UP | DOWN and net != EDGE and len(ways) > 1:
@@ -159,35 +164,35 @@ def _draw(drawn: Picture, width: int) -> list[str] | None:
         joints.append(Joint(link.source, link.target, arriving[link.target], 1))
         arriving[link.target] += 1
     shapes = [_shape(box, ports) for box, ports in zip(drawn.boxes, arriving, strict=True)]
-    found = layout(shapes, joints, METRICS)
-    if found.along > width or any(route.stub for route in found.routes):
+    places = layout(shapes, joints, METRICS)
+    if places.along > width or any(route.stub for route in places.routes):
         return None
-    canvas = _Canvas(found.along + 1, found.across + 1)
-    _fill(canvas, drawn, shapes, found)
+    canvas = _Canvas(places.along + 1, places.across + 1)
+    _fill(canvas, drawn, shapes, places)
     lines = canvas.text()
     while lines and not lines[-1]:
         lines.pop()
     return lines
 
 
-def _fill(canvas: _Canvas, drawn: Picture, shapes: Sequence[Shape], found: Layout) -> None:
-    for link, route in zip(drawn.links, found.routes, strict=True):
+def _fill(canvas: _Canvas, drawn: Picture, shapes: Sequence[Shape], places: Layout) -> None:
+    for link, route in zip(drawn.links, places.routes, strict=True):
         (x, y), *rest = route.points
-        # From the edge of the box, so that the line grows out of it.
+        # The line starts on the edge of the box, so that the two are joined.
         canvas.line(link.source, [(x - 1, y), *rest])
-    for box, shape, (x, y) in zip(drawn.boxes, shapes, found.corners, strict=True):
+    for box, shape, (x, y) in zip(drawn.boxes, shapes, places.corners, strict=True):
         if box.kind is Kind.SPLIT:
             canvas.write(x, y, "●")
         else:
             _card(canvas, box, shape, x, y)
-    for link, route in zip(drawn.links, found.routes, strict=True):
+    for link, route in zip(drawn.links, places.routes, strict=True):
         _mark(canvas, link, route.points[-2:])
         if drawn.boxes[link.target].kind is not Kind.SPLIT:
             canvas.write(*route.points[-1], "▶")
 
 
 def _mark(canvas: _Canvas, link: Link, last: Sequence[tuple[int, int]]) -> None:
-    """Mark the last stretch of a wire if nothing comes back along it, or something that is not finite."""
+    """Mark the last part of a wire if its gradient is blocked or not finite."""
     (start, _), (end, y) = last
     state = None if link.sent is None else link.sent.state
     if state is State.NONFINITE:
@@ -200,7 +205,8 @@ def _mark(canvas: _Canvas, link: Link, last: Sequence[tuple[int, int]]) -> None:
 
 def _card(canvas: _Canvas, box: Box, shape: Shape, x: int, y: int) -> None:
     """Draw the edge of a box and the lines inside it."""
-    right, bottom = x + shape.along - 1, y + shape.across - 1
+    right = x + shape.along - 1
+    bottom = y + shape.across - 1
     canvas.line(EDGE, [(x, y), (right, y), (right, bottom), (x, bottom), (x, y)])
     if box.outputs:
         edge = "═" * (shape.along - 2)
@@ -221,7 +227,7 @@ def _listing(drawn: Picture, width: int) -> Iterator[str]:
         reads[link.target].append(drawn.boxes[link.source].label)
     table = [_entry(box, inputs) for box, inputs in zip(drawn.boxes, reads, strict=True)][:LINES]
     widths = [min(NAME + 8, max(cells(row[k]) for row in table)) for k in range(4)]
-    # What a node reads gives way to what it came to.
+    # If the table is too wide, the column of inputs shrinks, so that values and gradients stay readable.
     widths[1] = max(4, widths[1] - max(0, sum(widths) + 6 - width))
     for row in table:
         columns = [clip(text, wide) for text, wide in zip(row, widths, strict=True)]
@@ -233,6 +239,8 @@ def _listing(drawn: Picture, width: int) -> Iterator[str]:
 
 def _entry(box: Box, inputs: Sequence[str]) -> tuple[str, str, str, str]:
     mark = " (output)" if box.outputs else ""
-    what = box.text + (f" of {', '.join(inputs[:4])}" + ", …" * (len(inputs) > 4) if inputs else "")
+    what = box.text
+    if inputs:
+        what += f" of {', '.join(inputs[:4])}" + ", …" * (len(inputs) > 4)
     value = "" if box.value is None else f"data {box.value.text}"
     return box.label + mark, what, value, "" if box.grad is None else f"grad {box.grad.with_sign()}"
