@@ -80,9 +80,9 @@ def _term(measured: Measured, term: str) -> Mask:
     if term in STATES:
         return measured.state(term)
     if colon or match is not None:
-        wanted = [*(f"{name}:" for name in _TEXTUAL), *COLUMNS]
+        known = [*(f"{name}:" for name in _TEXTUAL), *COLUMNS]
         word = match[1] if match is not None and not colon else kind
-        raise InputError(f"cannot search for {shown(term)}: wanted {', '.join(wanted)}{suggest(word, wanted)}")
+        raise InputError(f"cannot search for {shown(term)}: wanted {', '.join(known)}{suggest(word, known)}")
     return _named(measured, term)
 
 

@@ -44,5 +44,5 @@ def _statements(circuit: Circuit) -> Iterator[str]:
         if row.op.pattern is not Pattern.SOURCE:
             operands = [circuit.operand_text(source) for source in row.sources]
             text = row.op.expression(*(f"({x})" if x.startswith("-") else x for x in operands))
-            own = names.of(row.node)
-            yield f"{own[0]} = {text}" if own else text
+            node_names = names.of(row.node)
+            yield f"{node_names[0]} = {text}" if node_names else text

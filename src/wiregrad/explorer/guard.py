@@ -82,10 +82,10 @@ class Guard:
     def _refused(self, scope: Scope) -> Response | None:
         """Return the refusal of a request by its host, origin or method; None if all three are right."""
         if _values(scope, b"host") != [self.authority]:
-            return _told(421, f"this is http://{self.authority} and no other name")
+            return _told(421, f"this server is reached only as http://{self.authority}")
         origins = _values(scope, b"origin")
         if origins != [self.origin] and (origins or scope["method"] != "GET"):
-            return _told(403, "asked from another site")
+            return _told(403, "this request comes from another site")
         if scope["method"] not in METHODS:
             refusal = _told(405, f"wanted {' or '.join(METHODS)}")
             refusal.headers["allow"] = ", ".join(METHODS)
@@ -180,10 +180,10 @@ def _headed(send: Send, *, close: bool) -> Send:
 
     async def send_with_headers(message: Message) -> None:
         if message["type"] == "http.response.start":
-            own = {name.encode(): value.encode() for name, value in HEADERS.items()}
-            others = [(name, value) for name, value in message.get("headers", []) if name.lower() not in own]
-            extra = [(b"connection", b"close")] if close else []
-            message = {**message, "headers": [*others, *own.items(), *extra]}
+            added = {name.encode(): value.encode() for name, value in HEADERS.items()}
+            others = [(name, value) for name, value in message.get("headers", []) if name.lower() not in added]
+            closing = [(b"connection", b"close")] if close else []
+            message = {**message, "headers": [*others, *added.items(), *closing]}
         await send(message)
 
     return send_with_headers

@@ -46,7 +46,7 @@ class Inside:
     def labels(self, path: str) -> NDArray[np.bool_]:
         """Return which labels of the group table lie in a group; the last entry stands for nodes without a group."""
         if path not in self._held:
-            self._held[path] = np.array([*(own.startswith(f"{path}/") for own in self._paths), not path])
+            self._held[path] = np.array([*(label.startswith(f"{path}/") for label in self._paths), not path])
         return self._held[path]
 
     def within(self, path: str, first: int, last: int) -> NDArray[np.bool_]:

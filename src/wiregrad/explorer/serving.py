@@ -109,7 +109,7 @@ class Serving:
         while not self._server.started and self._thread.is_alive() and time.monotonic() < end:
             time.sleep(0.005)
         if not self._server.started:
-            raise FileAccessError(f"the explorer's server did not begin at {self.guard.origin}")
+            raise FileAccessError(f"the explorer's server did not start at {self.guard.origin}")
 
     def wait(self) -> None:
         """Wait until the server ends; Ctrl-C ends it."""
@@ -137,7 +137,7 @@ def checked(address: str) -> str:
     except ValueError:
         raise InputError(f"wanted an address such as 192.168.1.5; got {shown(address)}") from None
     if parsed.is_unspecified or parsed.is_multicast:
-        raise InputError(f"{address} is no one address; give the one of this machine that others reach it at")
+        raise InputError(f"{address} does not name one machine; give the address at which others reach this one")
     return str(parsed)
 
 

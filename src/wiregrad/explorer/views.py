@@ -273,9 +273,9 @@ class Views:
         labels = self.circuit.columns.groups
         if labels.index is None:
             return {"count": 0, "groups": []}
-        own = ["/".join(filter(None, str(label).split("/"))) for label in labels.table]
+        label_paths = ["/".join(filter(None, str(label).split("/"))) for label in labels.table]
         rows: dict[str, _Row] = {path: _Row() for path in self._paths}
-        for path, row in zip(own, self._rows(labels.index, len(own)), strict=True):
+        for path, row in zip(label_paths, self._rows(labels.index, len(label_paths)), strict=True):
             parts = path.split("/") if path else []
             for outer in ("/".join(parts[: k + 1]) for k in range(len(parts))):
                 if outer in rows:

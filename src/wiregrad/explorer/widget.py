@@ -90,10 +90,10 @@ def widget(
     widget_class = _kind()
     session = Exhibit(circuit, run, source=source, formula=formula)
     text = as_json(_data(session))
-    made: Any = widget_class(data=text if len(text) <= KEPT else "", theme=theme)
-    made.session = session
-    made.on_msg(cast(ExplorerWidget, made).heard)
-    return cast(ExplorerWidget, made)
+    instance: Any = widget_class(data=text if len(text) <= KEPT else "", theme=theme)
+    instance.session = session
+    instance.on_msg(cast(ExplorerWidget, instance).heard)
+    return cast(ExplorerWidget, instance)
 
 
 @cache
