@@ -55,8 +55,8 @@ def _language(output: str) -> str:
     ending = ending_of(output)
     if output != STDIO and ending not in ENDINGS:
         raise click.UsageError(
-            f"the name {output!r} does not say the language; wanted a file that ends in {listed(ENDINGS)}, "
-            "or --to LANGUAGE"
+            f"the name {output!r} does not say the language; "
+            f"wanted a file that ends in {listed(ENDINGS)}, or --to LANGUAGE"
         )
     return ENDINGS.get(ending, USUAL)
 

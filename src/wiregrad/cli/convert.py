@@ -52,7 +52,8 @@ def _written(target: Target, form: str, header: bool) -> bytes:
 convert = Verb(
     "convert",
     "Write a circuit in another form: text, JSON, file, picture or code.\n\n"
-    f"The name of OUT says which: {', '.join(ENDINGS)}. Here .txt is the text form, which can be read back; for the "
+    f"The name of OUT says which: {', '.join(ENDINGS)}. "
+    "Here .txt is the text form, which can be read back; for the "
     "picture in characters use draw. A file that is there already is replaced.",
     'convert "e = a + b; f = e * c" expression.json',
     _convert,

@@ -69,8 +69,9 @@ def _formula(source: str) -> Circuit:
         return circuit(source)
     except FormulaError:
         if len(source) < MAX_FILE_NAME and Path(source).is_file():
+            endings = listed(ENDINGS)
             raise Failure(
-                f"{source} is a file, but its name does not end in {listed(ENDINGS)}; give it as - < {source}"
+                f"{source} is a file, but its name does not end in {endings}; give it as - < {source}"
             ) from None
         raise
 
@@ -78,8 +79,9 @@ def _formula(source: str) -> Circuit:
 def _in_file(path: str, form: str) -> tuple[Circuit, str]:
     try:
         if not Path(path).exists():
+            endings = listed(ENDINGS)
             raise click.UsageError(
-                f"there is no file {path}; wanted a formula, a circuit file ({listed(ENDINGS)}) or FILE.py:FUNCTION"
+                f"there is no file {path}; wanted a formula, a circuit file ({endings}) or FILE.py:FUNCTION"
             )
         if form == ARCHIVE:
             return load(path), form
