@@ -533,7 +533,7 @@ def test_an_error_of_wiregrad_itself_is_no_finding(
 
     assert code == 3
     assert "ZeroDivisionError" in err
-    assert "this is a mistake in wiregrad" in err
+    assert "this is a bug in wiregrad" in err
 
 
 @pytest.mark.parametrize("how", ["option", "option first", "variable"])

@@ -287,7 +287,7 @@ def test_a_file_that_cannot_be_read_is_told(
     [
         (["nowhere.wg", "out.json"], 2, "there is no file nowhere.wg; wanted a formula, a circuit file (.wg, .json"),
         (["folder.json", "out.txt"], 3, "cannot read folder.json: it is a folder"),
-        (["a*b", "-", "--from", "json"], 2, "there is no file a*b; what --from says is of a file or stdin"),
+        (["a*b", "-", "--from", "json"], 2, "there is no file a*b; --from is the form of a file or of stdin"),
         (["folder.wg", "out.txt"], 3, "cannot read folder.wg: it is a folder"),
         (["x*x", "folder.json"], 3, "cannot write folder.json: it is a folder"),
         (["x*x", "no/such/out.json"], 3, "cannot write no/such/out.json: there is no such folder; create it first"),
@@ -404,7 +404,7 @@ def test_a_circuit_file_is_not_thrown_at_a_terminal(
     code, out, err = run(capsys, "convert", "x*x", "-", "--to", "wg")
 
     assert (code, out) == (2, "")
-    assert "name a file, or send stdout to one" in err
+    assert "name a file for it, or redirect stdout to one" in err
 
 
 HOSTILE = """\

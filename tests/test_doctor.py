@@ -89,7 +89,7 @@ def test_memory_that_must_not_be_executed_is_told(monkeypatch: pytest.MonkeyPatc
     assert "cannot be executed" in found(health, "memory").found
     assert "execmem" in found(health, "memory").remedy
     assert not health.native
-    assert "the interpreter answers" in found(health, "native code").remedy
+    assert "the interpreter runs circuits" in found(health, "native code").remedy
 
 
 def test_a_processor_without_stencils_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

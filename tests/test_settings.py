@@ -105,7 +105,7 @@ def test_the_doctor_tells_what_is_wrong_with_the_environment(
 
     assert code == 0
     assert f"unset {variable}" in out
-    assert out.endswith("circuits are not compiled while the environment asks for what is not known\n")
+    assert out.endswith("circuits are not compiled while an environment variable has an unknown value\n")
 
 
 def test_the_command_prints_no_traceback_for_a_wrong_environment() -> None:

@@ -181,7 +181,7 @@ def test_the_kernel_runs_the_circuit_again_when_a_leaf_is_edited(opened: Opener)
 
 def test_what_python_refuses_is_said(opened: Opener) -> None:
     notebook = opened(of_loss())
-    notebook.widgets[0].exhibit.circuit = wg.circuit("x * x")
+    notebook.widgets[0].session.circuit = wg.circuit("x * x")
     notebook.cell(0).leaf("scale").fill("6")
 
     expect(notebook.said(0)).to_contain_text("no input")

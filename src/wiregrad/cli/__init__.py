@@ -1,8 +1,8 @@
-"""The `wiregrad` command.
+"""The `wiregrad` command: this module joins the subcommands, runs one, and turns every failure into an exit code.
 
-Results go to stdout, everything else to stderr. Exit codes: 0 fine, 1 something was found or does not hold, 2 wrong
-usage, 3 what was asked about cannot be read, run or written, 130 interrupted; 141 if the reader of the output went
-away, which shells say of any program.
+Results go to stdout, everything else to stderr. Exit codes: 0 success; 1 a command found a problem or a difference; 2
+wrong usage; 3 the input or output cannot be read, run or written; 130 interrupted; 141 the reader of the output closed
+it, which is the code shells give any program.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ from wiregrad.cli.receipt import receipt
 from wiregrad.errors import InputError, SettingError, WiregradError
 from wiregrad.settings import check_settings
 
-USAGE, INTERRUPTED, UNHEARD = 2, 130, 141
+USAGE = 2
+INTERRUPTED = 130
+UNHEARD = 141
 
 HELP = """Autodiff you can see through.
 
@@ -57,7 +59,7 @@ Results go to stdout, everything else to stderr.
 
 @click.pass_context
 def _begin(context: click.Context) -> None:
-    """Check the environment before any command, but for the one that tells what is wrong with it."""
+    """Check the environment variables before any command except `doctor`, which reports what is wrong with them."""
     if context.invoked_subcommand != doctor.name:
         check_settings()
 
@@ -90,13 +92,13 @@ click.version_option(__version__, prog_name="wiregrad")(cli)
 
 def main(args: Sequence[str] | None = None) -> int:
     """Run the command and return (or exit with) its code."""
-    # Python has None for a stream that was closed before it began.
-    # An answer must not vanish in silence, but there is no place left to say that a message did.
+    # A stream that was closed before Python started is None.
+    # Writing a result must then fail visibly; a message on stderr has nowhere to go.
     sys.stdout = _buffered(sys.stdout or _unwritable())
     sys.stderr = _buffered(sys.stderr or _nowhere())
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            # Names and table lines that the terminal's encoding lacks are escaped, not a crash.
+            # Characters that the terminal's encoding lacks are escaped instead of raising an error.
             stream.reconfigure(errors="backslashreplace")
     code = _code(args)
     if args is None:
@@ -106,8 +108,8 @@ def main(args: Sequence[str] | None = None) -> int:
 
 
 def _buffered(stream: TextIO) -> TextIO:
-    """Return a stream that writes all it is given; one without a buffer drops what does not fit into a pipe at once."""
-    # PYTHONUNBUFFERED has Python make such streams.
+    """Return a stream with a buffer; without one, text that does not fit into a pipe at once is lost."""
+    # With PYTHONUNBUFFERED, Python makes streams without a buffer.
     raw = getattr(stream, "buffer", None)
     if not isinstance(raw, io.RawIOBase):
         return stream
@@ -115,7 +117,7 @@ def _buffered(stream: TextIO) -> TextIO:
 
 
 def _unwritable() -> TextIO:
-    """Return a stream that refuses what is written, as the closed one would."""
+    """Return a stream that raises an error on writing, as the closed one would."""
     return open(os.open(os.devnull, os.O_RDONLY), "w", encoding="utf-8")
 
 
@@ -124,34 +126,32 @@ def _nowhere() -> TextIO:
 
 
 def _code(args: Sequence[str] | None) -> int:
-    """Run the command; everything that goes wrong becomes a message and a code."""
+    """Run the command and return its exit code; any failure is printed as a message."""
     code = 0
     try:
         _invoke(sys.argv[1:] if args is None else list(args))
     except click.exceptions.Exit as done:
         code = done.exit_code
     except click.ClickException as error:
-        told = io.StringIO()
-        error.show(told)
-        code = _tell(shortened(told.getvalue().rstrip("\n")), error.exit_code)
+        message = io.StringIO()
+        error.show(message)
+        code = _tell(shortened(message.getvalue().rstrip("\n")), error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         code = _tell("interrupted", INTERRUPTED)
     except WiregradError as error:
-        code = _tell(
-            f"wiregrad: {shortened(visible(str(error)))}",
-            USAGE if isinstance(error, InputError | SettingError) else UNREADABLE,
-        )
+        is_usage = isinstance(error, InputError | SettingError)
+        code = _tell(f"wiregrad: {shortened(visible(str(error)))}", USAGE if is_usage else UNREADABLE)
     except BrokenPipeError:
         code = UNHEARD
     except OSError as error:
         code = _tell(f"wiregrad: cannot write the answer: {error.strerror}", UNREADABLE)
     except Exception:
-        code = _tell(f"{traceback.format_exc()}wiregrad: this is a mistake in wiregrad, please report it", UNREADABLE)
+        code = _tell(f"{traceback.format_exc()}wiregrad: this is a bug in wiregrad, please report it", UNREADABLE)
     return code
 
 
 def _invoke(args: list[str]) -> None:
-    """Run the command, or answer a shell that completes a line. click's own `main` would hide a broken pipe."""
+    """Run the command, or complete a command line for a shell. click's own `main` would hide a broken pipe."""
     instruction = os.environ.get(VARIABLE)
     if instruction:
         raise click.exceptions.Exit(shell_complete(cli, {}, "wiregrad", VARIABLE, instruction))
@@ -166,7 +166,7 @@ def _tell(message: str, code: int) -> int:
 
 
 def _drop_what_cannot_be_written() -> None:
-    """Keep Python from complaining, after all is said, of text that stdout would not take."""
+    """Discard text that a stream did not accept, so that Python does not report it when it exits."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()

@@ -1,4 +1,4 @@
-"""`wiregrad bench`: the races that need no other framework."""
+"""`wiregrad bench`: the benchmarks that need no other framework."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ ENDINGS = (".md", ".json")
 
 
 @click.command(
+    "bench",
     short_help="Measure native code beside the interpreter, plain Python, C and LLVM.",
     context_settings={"help_option_names": ["-h", "--help"]},
     params=[
@@ -47,13 +48,13 @@ def bench(size: str, parts: tuple[str, ...], outputs: tuple[str, ...], document:
     """
     from wiregrad.testing.bench import suite  # noqa: PLC0415 - only this command pays for it
 
-    odd = [name for name in outputs if Path(name).suffix not in ENDINGS]
-    if odd:
-        raise click.UsageError(f"the name {odd[0]!r} does not say the form; wanted a file that ends in .md or .json")
-    found = suite.measure({"quick": suite.QUICK, "full": suite.FULL, "tiny": suite.TINY}[size], parts=parts)
-    told = json.dumps({"schema": SCHEMA, **found.document()}, indent=2)
+    wrong = [name for name in outputs if Path(name).suffix not in ENDINGS]
+    if wrong:
+        raise click.UsageError(f"the name {wrong[0]!r} does not say the form; wanted a file that ends in .md or .json")
+    report = suite.measure({"quick": suite.QUICK, "full": suite.FULL, "tiny": suite.TINY}[size], parts=parts)
+    as_json = json.dumps({"schema": SCHEMA, **report.document()}, indent=2)
     for name in outputs:
-        text = told if name.endswith(".json") else found.markdown()
+        text = as_json if name.endswith(".json") else report.markdown()
         write(name, as_lines(text.rstrip()))
     if document or not outputs:
-        click.echo(told if document else found.markdown())
+        click.echo(as_json if document else report.markdown())

@@ -1,4 +1,4 @@
-"""`wiregrad check`: every rule compared with differences."""
+"""`wiregrad check`: every derivative rule compared with finite differences."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from wiregrad.cli.targets import Target
 
 def _check(target: Target, order: int, document: bool) -> None:
     report = target.check(order)
-    show("check", report, document, found=not report.ok)
+    show("check", report, document, has_problem=not report.ok)
 
 
 check = Verb(

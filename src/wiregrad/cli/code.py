@@ -19,11 +19,12 @@ from wiregrad.codegen import MODULES
 from wiregrad.codegen.listing import FUNCTIONS
 from wiregrad.errors import NoRuleError, OperandError
 
-USUAL, HEADER = "python", ".h"
+USUAL = "python"
+HEADER = ".h"
 ENDINGS = {".py": "python", ".c": "c", HEADER: "c", ".js": "js", ".mjs": "js", ".cu": "cuda"}
-"""Which language files of which ending have."""
+"""The language of a file, by the ending of its name."""
 ONLY = {"real": ("c", "cuda"), "header": ("c",), "test": ("c",)}
-"""Options that some languages alone have."""
+"""The languages of the options that not every language has."""
 
 
 def _code(
@@ -44,8 +45,8 @@ def _code(
     circuit, point = _circuit(target, of, expand)
     text = listing(circuit, language, test=point if test else None, **options)
     if document:
-        told = {"schema": SCHEMA, "language": language, "function": options["function"], "code": text}
-        click.echo(json.dumps(told, indent=2))
+        answer = {"schema": SCHEMA, "language": language, "function": options["function"], "code": text}
+        click.echo(json.dumps(answer, indent=2))
     else:
         write(output, as_lines(text))
 
@@ -54,23 +55,23 @@ def _language(output: str) -> str:
     ending = ending_of(output)
     if output != STDIO and ending not in ENDINGS:
         raise click.UsageError(
-            f"the name {output!r} does not say the language; wanted a file that ends in {listed(ENDINGS)}, "
-            "or --to LANGUAGE"
+            f"the name {output!r} does not say the language; "
+            f"wanted a file that ends in {listed(ENDINGS)}, or --to LANGUAGE"
         )
     return ENDINGS.get(ending, USUAL)
 
 
 def _check(language: str, options: Mapping[str, Any]) -> None:
-    """Raise if an option was given that means nothing here."""
+    """Raise a usage error for an option that does not apply to the language."""
     for name, languages in ONLY.items():
         if options[name] and language not in languages:
             raise click.UsageError(f"--{name} is for {' and '.join(languages)}; the language is {language}")
     if options["header"] and options["test"]:
-        raise click.UsageError("the self-test stands in the listing, not in its header; leave out --header or --test")
+        raise click.UsageError("the self-test is in the listing, not in its header; leave out --header or --test")
 
 
 def _circuit(target: Target, of: str | None, expand: bool) -> tuple[Circuit, Mapping[str, Any]]:
-    """Return the circuit to write, and the values that its inputs were given."""
+    """Return the circuit to write, and the values given for its inputs."""
     circuit, point = target.traced()
     if of is not None:
         circuit = circuit.with_output(known(circuit, of))
@@ -82,7 +83,7 @@ def _circuit(target: Target, of: str | None, expand: bool) -> tuple[Circuit, Map
 
 
 def listing(circuit: Circuit, language: str, *, function: str = "value_and_grad", **options: Any) -> str:
-    """Return a circuit as a listing; what cannot be written is told in the command's own words.
+    """Return a circuit as a listing; errors name the options of the command, not Python's arguments.
 
     >>> print(listing(Circuit.from_text("input x\\noutput x"), "python", function="value").splitlines()[3])
     def value(x):
@@ -90,12 +91,12 @@ def listing(circuit: Circuit, language: str, *, function: str = "value_and_grad"
     if len(circuit.outputs) > 1 and function not in ("value", "jacobian"):
         outputs = ", ".join(circuit.outputs)
         raise click.UsageError(
-            f"{function} is of one output, and there are {len(circuit.outputs)} ({outputs}); choose one with "
+            f"{function} needs one output, and there are {len(circuit.outputs)} ({outputs}); choose one with "
             "wiregrad code --of NAME, or take --function value or jacobian"
         )
-    given = {name: value for name, value in options.items() if language in ONLY.get(name, MODULES)}
+    applicable = {name: value for name, value in options.items() if language in ONLY.get(name, MODULES)}
     try:
-        text: str = getattr(circuit, f"to_{language}")(function, **given)
+        text: str = getattr(circuit, f"to_{language}")(function, **applicable)
     except NoRuleError as error:
         raise Failure(f"{error}{_hint(circuit)}") from None
     except OperandError as error:
@@ -111,11 +112,11 @@ def _hint(circuit: Circuit) -> str:
 
 
 def _steered(circuit: Circuit) -> str:
-    """Return the warning that Python went one of several ways."""
+    """Return the note that the traced function has branches which depend on values."""
     places = list(dict.fromkeys(str(place) for _, _, place in circuit.certificates if place is not None))
     more = f" and {len(places) - 3} more" if len(places) > 3 else ""
     at = f" at {', '.join(places[:3])}{more}" if places else ""
-    return f"note: values decided which way Python went{at}; the listing holds where they decide the same"
+    return f"note: values decided which way Python went{at}; the listing is right only where they decide the same way"
 
 
 code = Verb(

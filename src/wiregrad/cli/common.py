@@ -1,4 +1,4 @@
-"""What all commands share: exit codes, arguments, help, and how an answer is printed."""
+"""What the commands share: exit codes, arguments, help, and the printing of an answer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from wiregrad.cli.targets import Target, target_of, with_output
 from wiregrad.errors import OutputError, suggest
 
 FOUND = 1
-"""The exit code of a command that found what it looked for, or something that does not hold."""
+"""The exit code of a command that found a problem or a difference."""
 
 HELP = """\b
 {what:<12}a formula; FILE.py:NAME for a function or circuit in a file;
@@ -31,48 +31,52 @@ NAME=VALUE  a number: a=2
 
 
 def no_color() -> click.Option:
-    """Return the option that keeps colours out; the variable NO_COLOR does the same."""
+    """Return the option `--no-color`; the environment variable NO_COLOR does the same."""
 
-    def chosen(context: click.Context, _: click.Parameter, value: bool) -> None:
+    def disable_colour(context: click.Context, _: click.Parameter, value: bool) -> None:
         if value:
             context.color = False
 
     return click.Option(
-        ["--no-color"], is_flag=True, expose_value=False, callback=chosen, help="Print no colours, as with NO_COLOR."
+        ["--no-color"],
+        is_flag=True,
+        expose_value=False,
+        callback=disable_colour,
+        help="Print no colours, as with NO_COLOR.",
     )
 
 
 def coloured() -> bool:
-    """Return whether an answer may have colours."""
+    """Return whether the output may have colours."""
     context = click.get_current_context(silent=True)
     return not os.environ.get("NO_COLOR") and (context is None or context.color is not False)
 
 
 def as_document() -> click.Option:
-    """Return the option that asks for JSON."""
+    """Return the option `--json`."""
     return click.Option(["--json", "document"], is_flag=True, help="Print JSON instead of text.")
 
 
 def one_output() -> click.Option:
-    """Return the option that chooses the number to go back from."""
+    """Return the option `--output`, which chooses the node to differentiate."""
     return click.Option(
         ["--output", "chosen"], metavar="NAME", help="The output, or any node, to go back from, if there are several."
     )
 
 
-def show(question: str, answer: Any, document: bool, *, found: bool) -> None:
-    """Print an answer; exit with 1 if something was found."""
+def show(question: str, answer: Any, document: bool, *, has_problem: bool) -> None:
+    """Print an answer as text or JSON; exit with 1 if it reports a problem or a difference."""
     if document:
-        told = {"schema": SCHEMA, "question": question, "answer": as_json(answer)}
-        click.echo(json.dumps(told, indent=2, allow_nan=False))
+        data = {"schema": SCHEMA, "question": question, "answer": as_json(answer)}
+        click.echo(json.dumps(data, indent=2, allow_nan=False))
     else:
         click.echo(visible(str(answer)))
-    if found:
+    if has_problem:
         raise click.exceptions.Exit(FOUND)
 
 
 class Verb(click.Command):
-    """A command about a formula or a function at some values."""
+    """A command that takes a target (a formula, file or function) and NAME=VALUE pairs."""
 
     def __init__(
         self,
@@ -83,7 +87,7 @@ class Verb(click.Command):
         options: Sequence[click.Parameter] = (),
         what: str = "FORMULA",
     ) -> None:
-        """Make a command; an argument among the options stands between what it is about and the values."""
+        """Make a command; an argument among the options comes between the target and the values."""
         super().__init__(
             name,
             params=[
@@ -93,23 +97,23 @@ class Verb(click.Command):
                 *(option for option in options if isinstance(option, click.Option)),
                 no_color(),
             ],
-            callback=lambda formula, values, source=None, chosen=None, **given: self._answer(
-                callback, lambda: self.target(formula, values, source), chosen, given
+            callback=lambda formula, values, source=None, chosen=None, **settings: self._answer(
+                callback, lambda: self.target(formula, values, source), chosen, settings
             ),
             help=f"{doc}\n\n\b\nExample: wiregrad {example}",
             short_help=doc.partition("\n")[0],
             epilog=HELP.format(what=what),
-            # A formula may begin with a minus, and -h is one.
+            # A formula may begin with a minus sign: -h is one, so help is --help alone.
             context_settings={"ignore_unknown_options": True, "help_option_names": ["--help"]},
         )
 
     def _answer(
-        self, callback: Callable[..., None], target: Callable[[], Target], chosen: str | None, given: dict[str, Any]
+        self, callback: Callable[..., None], read: Callable[[], Target], chosen: str | None, settings: dict[str, Any]
     ) -> None:
-        """Ask a target; where one output has to be chosen, name the option that does."""
-        found = target() if chosen is None else with_output(target(), chosen)
+        """Call back with the target; if one output has to be chosen, the error names the option for it."""
+        target = read() if chosen is None else with_output(read(), chosen)
         try:
-            callback(found, **given)
+            callback(target, **settings)
         except (OutputError, Failure) as error:
             cause = error.__cause__ if isinstance(error, Failure) else error
             if not isinstance(cause, OutputError) or not any(param.name == "chosen" for param in self.params):
@@ -117,7 +121,7 @@ class Verb(click.Command):
             raise Failure(_in_words(str(error))) from cause
 
     def target(self, formula: str, values: Sequence[str], form: str | None = None) -> Target:
-        """Return what the command is about; what looks like an option, where none can stand, was meant as one."""
+        """Return the target of the command; refuse an unknown option, which click took for a formula or value."""
         wrong = [text for text in values if re.match(r"--?[a-z]", text)]
         if re.fullmatch(r"--[a-z-]+", formula) and any("=" not in text for text in values):
             wrong.insert(0, formula)
@@ -129,7 +133,7 @@ class Verb(click.Command):
 
 
 def _in_words(message: str) -> str:
-    """Return what Python is told of outputs in the words of the command."""
+    """Reword an error about outputs: name the option of the command instead of the Python method."""
     for python, command in {
         "circuit.with_output(name)": "--output NAME",
         "reduce it to one": "reduce it to one, or choose a node that is one with --output NAME",
@@ -139,5 +143,5 @@ def _in_words(message: str) -> str:
 
 
 def files(context: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[Any]]:
-    """Let the shell complete the names of files."""
+    """Tell the shell to complete file names."""
     return [CompletionItem(incomplete, type="file")]

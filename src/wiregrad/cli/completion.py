@@ -1,4 +1,4 @@
-"""`wiregrad completion`: the script that lets a shell complete commands, options and files."""
+"""`wiregrad completion`: prints the script that lets a shell complete commands, options and files."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from click.shell_completion import BashComplete, FishComplete, ShellComplete, Zs
 SHELLS: dict[str, type[ShellComplete]] = {"bash": BashComplete, "zsh": ZshComplete, "fish": FishComplete}
 
 VARIABLE = "_WIREGRAD_COMPLETE"
-"""What the script sets when it asks for words."""
+"""The environment variable in which the script passes its request."""
 
 
-@click.command(short_help="Print a script that completes commands, options and files.")
+@click.command("completion", short_help="Print a script that completes commands, options and files.")
 @click.argument("shell", type=click.Choice(list(SHELLS)))
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:

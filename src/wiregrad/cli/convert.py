@@ -1,4 +1,4 @@
-"""`wiregrad convert`: a circuit from one form to another: text, JSON, circuit file, picture or code."""
+"""`wiregrad convert`: writes a circuit in another form: text, JSON, circuit file, picture or code."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from wiregrad.codegen import MODULES
 from wiregrad.export.archive import packed
 
 PICTURES = {ending[1:]: method for ending, method in WRITERS.items() if ending not in forms.ENDINGS}
-"""Which method draws which picture; the one for terminals would take the ending of the text form."""
+"""The method for each kind of picture; not the one for terminals, whose ending .txt means the text form here."""
 ENDINGS = {**forms.ENDINGS, **{f".{picture}": picture for picture in PICTURES}, **CODE}
-"""Which form files of which ending have."""
+"""The form of a file, by the ending of its name."""
 
 
 def _convert(target: Target, output: str, form: str | None) -> None:
     form = form or _form(output)
     if form == forms.ARCHIVE and output == forms.STDIO and sys.stdout.isatty():
-        raise click.UsageError("a circuit file is not for people to read; name a file, or send stdout to one")
+        raise click.UsageError("a circuit file is binary; name a file for it, or redirect stdout to one")
     forms.write(output, _written(target, form, header=forms.ending_of(output) == HEADER))
 
 
@@ -38,7 +38,7 @@ def _form(output: str) -> str:
 
 
 def _written(target: Target, form: str, header: bool) -> bytes:
-    """Return what a file of a form holds."""
+    """Return the content of a file in the given form."""
     if form in PICTURES:
         return forms.as_lines(getattr(target.drawn(), PICTURES[form])())
     circuit: Circuit = target.traced()[0]
@@ -52,7 +52,8 @@ def _written(target: Target, form: str, header: bool) -> bytes:
 convert = Verb(
     "convert",
     "Write a circuit in another form: text, JSON, file, picture or code.\n\n"
-    f"The name of OUT says which: {', '.join(ENDINGS)}. Here .txt is the text form, which can be read back; for the "
+    f"The name of OUT says which: {', '.join(ENDINGS)}. "
+    "Here .txt is the text form, which can be read back; for the "
     "picture in characters use draw. A file that is there already is replaced.",
     'convert "e = a + b; f = e * c" expression.json',
     _convert,

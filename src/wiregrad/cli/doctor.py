@@ -1,4 +1,4 @@
-"""`wiregrad doctor`: what this machine has for native code."""
+"""`wiregrad doctor`: reports what this machine has for native code."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from wiregrad.cli.common import as_document, no_color, show
 
 
 @click.command(
+    "doctor",
     short_help="Say what this machine has for native code, and what is missing.",
     context_settings={"help_option_names": ["-h", "--help"]},
     params=[as_document(), no_color()],
@@ -23,4 +24,4 @@ def doctor(document: bool) -> None:
     """
     from wiregrad.cli.health import examine  # noqa: PLC0415 - only this command pays for native code
 
-    show("doctor", examine(), document, found=False)
+    show("doctor", examine(), document, has_problem=False)

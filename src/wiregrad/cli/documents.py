@@ -1,4 +1,4 @@
-"""Answers as documents for programs."""
+"""Answers as JSON, for other programs."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from wiregrad.api import Run
 from wiregrad.ir import Node
 
 SCHEMA = 1
-"""Which form the JSON has."""
+"""Version of the JSON that commands print."""
 
 
 def document(run: Run) -> dict[str, Any]:
-    """Return the run as plain data; NaN and infinities, which JSON has no numbers for, become text."""
+    """Return a run as data for JSON; NaN and infinities, which JSON cannot write, become strings."""
     grads = {name: as_json(value) for name, value in run.grads.items()}
     output = {"name": run.circuit.output, "value": as_json(run.output)}
     return {
@@ -45,7 +45,7 @@ def _node(run: Run, index: int) -> dict[str, Any]:
 
 
 def as_json(value: Any) -> Any:
-    """Return anything an answer holds as what JSON can say; NaN and infinities become text."""
+    """Return any part of an answer as data for JSON; NaN and infinities become strings."""
     if isinstance(value, np.ndarray | np.generic):
         value = value.tolist()
     if hasattr(value, "__dataclass_fields__"):

@@ -1,4 +1,4 @@
-"""`wiregrad draw`: the picture of a circuit, in the terminal or as a file."""
+"""`wiregrad draw`: draws a circuit in the terminal or to a file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from wiregrad.cli.forms import STDIO, write
 from wiregrad.cli.targets import Target
 
 WRITERS = {".svg": "to_svg", ".dot": "to_dot", ".mmd": "to_mermaid", ".txt": "to_unicode"}
-"""Which method writes files of which ending."""
+"""The method that writes a picture, by the ending of the file."""
 
 
 def _draw(target: Target, output: str, form: str | None, plain: bool, theme: str, **options: Any) -> None:
@@ -28,21 +28,23 @@ def _draw(target: Target, output: str, form: str | None, plain: bool, theme: str
         options["theme"] = theme
     picture = getattr(target.drawn(), WRITERS[ending])(**options)
     if output == STDIO:
-        # As text, so that a terminal gets the encoding it has.
+        # As text, not bytes, so that it is written in the terminal's encoding.
         click.echo(picture)
     else:
         write(output, picture.encode())
 
 
 def _ending(output: str, form: str | None) -> str:
-    ending = f".{form}" if form else ".txt" if output == STDIO else Path(output).suffix.lower()
+    ending = ".txt" if output == STDIO else Path(output).suffix.lower()
+    if form:
+        ending = f".{form}"
     if ending not in WRITERS:
         raise click.UsageError(f"wanted a file that ends in {', '.join(WRITERS)}; got {output}")
     return ending
 
 
 def _knows(characters: str) -> bool:
-    """Return whether stdout can show some characters."""
+    """Return whether the encoding of stdout has these characters."""
     try:
         characters.encode(sys.stdout.encoding or "utf-8")
     except UnicodeEncodeError:

@@ -21,7 +21,7 @@ from wiregrad.frontends import parse_formula
 from wiregrad.ir.names import normal
 
 USUAL = "expression"
-"""What is shown if nothing was asked for."""
+"""The example that opens when no formula is given."""
 
 
 def _explore(
@@ -38,19 +38,19 @@ def _explore(
     text = formula if preset is None else preset.formula
     target = target_of(text, values)
     circuit, run = shown(target, {} if preset is None else preset.leaves)
-    written = text if _is_formula(circuit, text) else None
+    known_formula = text if _is_formula(circuit, text) else None
     if output is not None:
-        _save(output, circuit, run, source, written)
+        _save(output, circuit, run, source, known_formula)
         return
     from wiregrad.explorer.server import Exhibit  # noqa: PLC0415 - a file needs no server
     from wiregrad.explorer.serving import LOOPBACK, explore  # noqa: PLC0415
 
-    exhibit = Exhibit(circuit, run, source=source, formula=written)
-    explore(exhibit, port=port, address=address or LOOPBACK, browser=browser)
+    session = Exhibit(circuit, run, source=source, formula=known_formula)
+    explore(session, port=port, address=address or LOOPBACK, browser=browser)
 
 
 def _checked(formula: str, values: Sequence[str]) -> str:
-    """Return what is to be shown; what looks like an option, where none can stand, was meant as one."""
+    """Return the formula; refuse an unknown option, which click took for a formula or value."""
     for text in (formula, *values):
         if re.match(r"--[a-z]", text) and (text is not formula or re.fullmatch(r"--[a-z-]+", text)):
             option = text.partition("=")[0]
@@ -59,22 +59,22 @@ def _checked(formula: str, values: Sequence[str]) -> str:
     return formula
 
 
-def shown(target: Target, worked: Mapping[str, float]) -> tuple[Circuit, Run]:
-    """Return the circuit of a target and a run of it; inputs without a value have the worked one, or else 1.
+def shown(target: Target, defaults: Mapping[str, float]) -> tuple[Circuit, Run]:
+    """Return the circuit of a target and a run of it; an input without a value gets its default, or else 1.
 
-    A circuit of several outputs, or of an array, is run back from all of its numbers at once.
+    If there are several outputs, or an array, the gradient is that of the sum of all their elements.
 
     >>> shown(target_of("a * b", ["a=3"]), {})[1].grads
     {'a': 1.0, 'b': 3.0}
     """
     circuit, values = target.traced()
     ones = {name: _ones(circuit.type_of(circuit.index(name))) for name in circuit.inputs}
-    known = {normal(name): value for name, value in worked.items()}
+    known = {normal(name): value for name, value in defaults.items()}
     point = ones | known | dict(values)
     missing = [name for name in circuit.inputs if name not in known and name not in values]
     if missing and values:
         click.echo(f"note: {', '.join(missing[:5])}{' and others' * (len(missing) > 5)} begin as 1", err=True)
-    # Ones may lie beyond a branch of a traced function; the page says so then.
+    # Without values, ones may flip a branch of a traced function; then the page shows a note.
     return circuit, Run.of(interpreter.run_all(circuit, interpreter.bind(circuit, [point], {}), check=bool(values)))
 
 
@@ -83,7 +83,7 @@ def _ones(kind: WireType) -> Any:
 
 
 def _is_formula(circuit: Circuit, text: str) -> bool:
-    """Return whether a text is the formula of a circuit, and not the name of a file that holds it."""
+    """Return whether a text is the formula of a circuit, and not the name of its file."""
     try:
         return parse_formula(text) == circuit
     except WiregradError:
@@ -125,6 +125,6 @@ explore = click.Command(
     '\n\n\b\nExample: wiregrad explore "e = a + b; f = e * c" a=2 b=-3 c=10',
     short_help="Step through the circuit on a page in the browser.",
     epilog=HELP.format(what="FORMULA"),
-    # A formula may begin with a minus, and -h is one.
+    # A formula may begin with a minus sign: -h is one, so help is --help alone.
     context_settings={"ignore_unknown_options": True, "help_option_names": ["--help"]},
 )

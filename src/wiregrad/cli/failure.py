@@ -1,4 +1,4 @@
-"""How things outside of wiregrad fail: files, and the code in them. They are told without a traceback."""
+"""Failures outside wiregrad, in files and in the user's code: printed as a message without a traceback."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ import click
 from wiregrad.errors import WiregradError, is_own
 
 UNREADABLE = 3
-"""The exit code where what was asked about cannot be read, run or written."""
+"""The exit code when the input or output cannot be read, run or written."""
 
 _RECORDED = "\n  recorded at "
-"""How messages of wiregrad begin to say a line."""
+"""What precedes a source location in messages of wiregrad."""
 
 
 class Failure(click.ClickException):
-    """Something outside of wiregrad failed."""
+    """A file or the user's code failed."""
 
     exit_code = UNREADABLE
 
     def show(self, file: IO[Any] | None = None) -> None:
-        """Print it."""
+        """Print the message."""
         click.echo(f"wiregrad: {visible(self.message)}", file=file, err=True)
 
 
 def visible(text: str) -> str:
-    """Return a text with control characters, which a circuit file may hold, shown as text.
+    """Escape control characters, which names in a circuit file may contain, so that they cannot act on the terminal.
 
     >>> visible("red" + chr(27))
     'red\\\\x1b'
@@ -40,7 +40,7 @@ def visible(text: str) -> str:
 
 
 def shortened(text: str) -> str:
-    """Return a message in which words that fill a screen are cut.
+    """Shorten words of 1,000 characters or more in a message.
 
     >>> len(shortened("got " + "9" * 1_000_000))
     84
@@ -50,7 +50,7 @@ def shortened(text: str) -> str:
 
 @contextmanager
 def foreign(what: str, place: str) -> Iterator[None]:
-    """Run code of the user's, which begins at a place: what it prints is no result, and what it raises is told."""
+    """Run the user's code, which begins at `place`: its prints go to stderr, its errors become command failures."""
     try:
         with redirect_stdout(sys.stderr):
             yield
@@ -61,28 +61,29 @@ def foreign(what: str, place: str) -> Iterator[None]:
     except (Exception, SystemExit) as error:
         line = where(error)
         if not line:
-            # Nothing of the user's was running: the mistake is wiregrad's own.
+            # No line of the user's code was running, so this is a bug in wiregrad.
             raise
         raise Failure(f"{what} raised {named(error)}{line}") from error
 
 
 def _told(error: WiregradError, place: str) -> str:
-    """Return what wiregrad says of code, with the line that is to blame, or else the one where the code begins."""
-    text, line = str(error), where(error)
+    """Return the message of an error with the user's line that caused it, or else the line where their code begins."""
+    text = str(error)
+    line = where(error)
     if line:
         return text if _RECORDED in text else text + line
-    # Found after the code had run, so what stands there as its line is the command's own.
+    # The error arose after the user's code had run, so the location in its message is a line of this command.
     return text.partition(_RECORDED)[0] + (f"\n  at {place}" if place else "")
 
 
 def named(error: BaseException) -> str:
-    """Return an error as one line: its type and message."""
+    """Format an error on one line: its type and message."""
     message = error.msg if isinstance(error, SyntaxError) else str(error)
     return f"{type(error).__name__}: {message}" if message else type(error).__name__
 
 
 def where(error: BaseException) -> str:
-    """Return the line of the user's code that raised an error, to stand behind a message; empty if there is none."""
+    """Format the line of the user's code that raised an error as a suffix of a message; empty if there is none."""
     if isinstance(error, SyntaxError) and error.filename and not error.filename.startswith("<"):
         return _place(error.filename, error.lineno, error.text)
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if _is_users(frame.filename)]

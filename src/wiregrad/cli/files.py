@@ -1,4 +1,4 @@
-"""Functions in files: FILE.py:NAME."""
+"""Functions and circuits in Python files, named FILE.py:NAME."""
 
 from __future__ import annotations
 
@@ -11,27 +11,28 @@ from typing import Any
 
 import click
 
+from wiregrad import ir
 from wiregrad.cli.failure import Failure, foreign, named, where
 from wiregrad.errors import suggest
-from wiregrad.ir import Circuit
 
 _IN_FILE = re.compile(r"(.+\.py)(?::(.*))?")
 MODULE = "wiregrad_target"
-"""What a file is called while it is read, so that its `if __name__ == "__main__"` part does not run."""
+"""The name that the file runs as, so that its `if __name__ == "__main__"` part does not run."""
 
 
 def in_file(target: str) -> Any:
-    """Return the function or circuit that FILE.py:NAME stands for; None if the target is none of a file."""
+    """Return the function or circuit that FILE.py:NAME names; None if the target has another form."""
     match = _IN_FILE.fullmatch(target)
     if match is None:
         return None
-    path, name = Path(match[1]), match[2] or ""
+    path = Path(match[1])
+    name = match[2] or ""
     if not path.is_file():
         raise click.UsageError(f"there is no file {path}; wanted a formula, or FILE.py:FUNCTION")
     names = _run(path)
     if callable(names.get(name)):
         return names[name]
-    known = [key for key, value in names.items() if _is_own_function(value) or isinstance(value, Circuit)]
+    known = [key for key, value in names.items() if _is_own_function(value) or isinstance(value, ir.Circuit)]
     listed = f"\n  it has {', '.join(known) or 'no functions'}"
     if not name:
         raise click.UsageError(f"{path} is a file; wanted a function in it, {path}:NAME{listed}")
@@ -39,11 +40,11 @@ def in_file(target: str) -> Any:
 
 
 def _run(path: Path) -> dict[str, Any]:
-    """Run a file and return its names. No bytecode is kept beside it, and what it imports stands beside it."""
+    """Run a file and return its global names. It can import its neighbours, and no bytecode of it is written."""
     code = _compiled(path)
     module = types.ModuleType(MODULE)
     module.__file__ = str(path)
-    # Dataclasses and pickles look for their module.
+    # Dataclasses and pickle look their module up in sys.modules.
     sys.modules[MODULE] = module
     sys.path.insert(0, str(path.parent))
     with foreign(str(path), str(path)):
@@ -65,11 +66,11 @@ def _is_own_function(value: Any) -> bool:
 
 
 def place_of(function: Any) -> str:
-    """Return where a function is written, as far as that can be known."""
+    """Return the FILE:LINE of a function; empty if it is not written in Python."""
     code = getattr(inspect.unwrap(function), "__code__", None)
     return "" if code is None else f"{code.co_filename}:{code.co_firstlineno}"
 
 
 def name_of(function: Any) -> str:
-    """Return what a function is called."""
+    """Return the name of a function or callable object."""
     return str(getattr(function, "__name__", type(function).__name__))

@@ -1,6 +1,6 @@
-"""Circuits outside of Python: read from files and stdin, written to files and stdout.
+"""Reads circuits from files and stdin, and writes results to files and stdout.
 
-Nothing in a circuit file is run. A file is written whole or not at all.
+Nothing in a circuit file is executed. A file is written completely or not at all.
 """
 
 from __future__ import annotations
@@ -19,30 +19,33 @@ from wiregrad.export.archive import MAX_FILE, content, replace, unpacked
 from wiregrad.ir.strictjson import MAX_BYTES, is_json
 
 STDIO = "-"
-"""What stands for stdin and stdout in the place of a file."""
-FORMULA, TEXT, JSON, ARCHIVE = "formula", "text", "json", "wg"
+"""The file name that means stdin or stdout."""
+FORMULA = "formula"
+TEXT = "text"
+JSON = "json"
+ARCHIVE = "wg"
 FORMS = (TEXT, JSON, ARCHIVE)
-"""The forms that hold a whole circuit."""
+"""The forms that store everything of a circuit."""
 ENDINGS = {".wg": ARCHIVE, ".json": JSON, ".txt": TEXT, ".circuit": TEXT}
-"""Which form files of which ending have."""
+"""The form of a circuit file, by the ending of its name."""
 
-# No formula has a line that begins with one of these words and then a name.
+# In a formula, no line begins with one of these words followed by a name.
 _TEXT = re.compile(r"^[ \t]*(circuit|input|output)[ \t]+[\w%]", re.MULTILINE)
 
 
 def ending_of(path: str) -> str:
-    """Return how the name of a file ends, in small letters."""
+    """Return the ending of a file name in lower case."""
     return Path(path).suffix.lower()
 
 
 def listed(endings: Iterable[str]) -> str:
-    """Return endings as words: `.a, .b or .c`."""
+    """Join endings for a message: `.a, .b or .c`."""
     *most, last = endings
     return f"{', '.join(most)} or {last}" if most else last
 
 
 def read_circuit(source: str, form: str | None = None) -> tuple[Circuit, str]:
-    """Return the circuit that a formula, a circuit file or stdin holds, and the form it has there.
+    """Return the circuit in a formula, a circuit file or stdin, and the form that it has there.
 
     >>> read_circuit("a * b")
     (Circuit(2 inputs, 1 node, 0 splitters, output f), 'formula')
@@ -52,13 +55,13 @@ def read_circuit(source: str, form: str | None = None) -> tuple[Circuit, str]:
         form = form or _form_of(data)
         return _parsed(data, form, "stdin"), form
     if form is not None and not Path(source).exists():
-        raise click.UsageError(f"there is no file {source}; what --from says is of a file or stdin, not of a formula")
+        raise click.UsageError(f"there is no file {source}; --from is the form of a file or of stdin, not of a formula")
     form = form or (ENDINGS.get(ending_of(source)) if "\n" not in source else None)
     return (_formula(source), FORMULA) if form is None else _in_file(source, form)
 
 
 MAX_FILE_NAME = 250
-"""Longer texts are no names of files: systems refuse to look for them."""
+"""Longer texts are not looked up as file names: systems refuse them."""
 
 
 def _formula(source: str) -> Circuit:
@@ -66,8 +69,9 @@ def _formula(source: str) -> Circuit:
         return circuit(source)
     except FormulaError:
         if len(source) < MAX_FILE_NAME and Path(source).is_file():
+            endings = listed(ENDINGS)
             raise Failure(
-                f"{source} is a file, but its name does not end in {listed(ENDINGS)}; give it as - < {source}"
+                f"{source} is a file, but its name does not end in {endings}; give it as - < {source}"
             ) from None
         raise
 
@@ -75,8 +79,9 @@ def _formula(source: str) -> Circuit:
 def _in_file(path: str, form: str) -> tuple[Circuit, str]:
     try:
         if not Path(path).exists():
+            endings = listed(ENDINGS)
             raise click.UsageError(
-                f"there is no file {path}; wanted a formula, a circuit file ({listed(ENDINGS)}) or FILE.py:FUNCTION"
+                f"there is no file {path}; wanted a formula, a circuit file ({endings}) or FILE.py:FUNCTION"
             )
         if form == ARCHIVE:
             return load(path), form
@@ -93,7 +98,7 @@ def _in_file(path: str, form: str) -> tuple[Circuit, str]:
 def _stdin() -> bytes:
     if sys.stdin is None:
         raise Failure("cannot read stdin: it is closed")
-    # One byte more than is allowed shows that there is too much.
+    # One byte more than allowed is read, to see whether there is too much.
     read = sys.stdin.buffer.read if hasattr(sys.stdin, "buffer") else lambda most: sys.stdin.read(most).encode()
     data: bytes = read(MAX_FILE + 1)
     if len(data) > MAX_FILE:
@@ -102,7 +107,7 @@ def _stdin() -> bytes:
 
 
 def _form_of(data: bytes) -> str:
-    """Return the form that data from stdin has."""
+    """Detect the form of data from stdin."""
     if data[8:9] == b"{" and data[4:8] == bytes(4):
         return ARCHIVE
     return JSON if is_json(data) else _form_of_text(data.decode("utf-8", "replace"))
@@ -113,7 +118,7 @@ def _form_of_text(text: str) -> str:
 
 
 def _parsed(data: bytes, form: str, where: str) -> Circuit:
-    """Read data of a form; what is wrong with it is said with where it came from."""
+    """Parse data in the given form; errors name the file it came from."""
     try:
         if form == ARCHIVE:
             return Circuit(unpacked(data).columns)
@@ -122,22 +127,22 @@ def _parsed(data: bytes, form: str, where: str) -> Circuit:
         text = _text(data, where)
         return circuit(text) if form == FORMULA else Circuit.from_text(text)
     except FormulaError as error:
-        circuits = "no line begins with circuit, input or output, as in the text form of one, and it is no formula"
-        raise Failure(f"cannot read {where} as a circuit: {circuits}: {error}") from None
+        reason = "no line begins with circuit, input or output, as the text form has, and it is not a formula either"
+        raise Failure(f"cannot read {where} as a circuit: {reason}: {error}") from None
     except WiregradError as error:
         raise Failure(f"cannot read {where} as a circuit: {error}") from None
 
 
 def _text(data: bytes, where: str) -> str:
     try:
-        # Editors and shells of some systems put a mark before a text, and carriage returns into it.
+        # Files from Windows may begin with a byte order mark and end lines with carriage returns.
         return data.decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError:
         raise Failure(f"cannot read {where}: it is not utf-8 text") from None
 
 
 def write(output: str, data: bytes) -> None:
-    """Write to stdout, or a file: whole or not at all."""
+    """Write to stdout or to a file, the latter completely or not at all."""
     if output == STDIO:
         click.echo(data, nl=False)
         return
@@ -146,5 +151,5 @@ def write(output: str, data: bytes) -> None:
 
 
 def as_lines(text: str) -> bytes:
-    """Return a text as the bytes of a file: UTF-8, with an end to its last line."""
+    """Encode a text for a file: UTF-8, with a newline at the end."""
     return (text if text.endswith("\n") else f"{text}\n").encode()

@@ -1,4 +1,4 @@
-"""What a machine has for running circuits, what is missing, and what to do: the answer of `wiregrad doctor`."""
+"""What this machine has for running circuits, what is missing, and what to do about it: `wiregrad doctor` prints it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from wiregrad.inspect.report import Report
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked at: what was found, and what to do if it is not well."""
+    """The result of one check: what was found, and what to do if it is not in order."""
 
     name: str
     found: str
@@ -30,14 +30,14 @@ class Finding:
 
 @dataclass(frozen=True, repr=False)
 class Health(Report):
-    """What a machine has for running circuits, the fastest way first."""
+    """What a machine has for running circuits; `tiers` lists the fastest backend first."""
 
     native: bool
     tiers: tuple[str, ...]
     findings: tuple[Finding, ...]
 
     def lines(self) -> Iterator[str]:
-        """Return a line for each finding, and below it what to do."""
+        """Yield a line for each finding, and below it the remedy."""
         width = max(len(finding.name) for finding in self.findings)
         for finding in self.findings:
             yield f"{finding.name:<{width}}  {finding.found}"
@@ -45,13 +45,13 @@ class Health(Report):
                 yield f"{'':<{width}}  {finding.remedy}"
         yield ""
         if not self.tiers:
-            yield "circuits are not compiled while the environment asks for what is not known"
+            yield "circuits are not compiled while an environment variable has an unknown value"
             return
         yield f"circuits run in {'native code' if self.native else 'the interpreter alone'}: {', '.join(self.tiers)}"
 
 
 def examine() -> Health:
-    """Look at this machine; native code is really tried.
+    """Examine this machine; native code is actually compiled and run.
 
     >>> examine().findings[0].name
     'wiregrad'
@@ -65,11 +65,11 @@ def examine() -> Health:
     unknown = tuple(finding for finding in map(_unknown, settings.ALLOWED) if finding is not None)
     if unknown:
         return Health(False, (), (*versions, *unknown))
-    tried = _native()
-    findings = (*versions, _processor(), _memory(), _vector_math(), _switch(), tried)
+    native = _native()
+    findings = (*versions, _processor(), _memory(), _vector_math(), _switch(), native)
     stencils = (STENCILS,) if machine.has_stencils() else ()
-    tiers = (*stencils, LLVM, INTERPRETER) if tried.ok else (INTERPRETER,)
-    return Health(tried.ok, tiers, findings)
+    tiers = (*stencils, LLVM, INTERPRETER) if native.ok else (INTERPRETER,)
+    return Health(native.ok, tiers, findings)
 
 
 def _system() -> str:
@@ -109,12 +109,12 @@ def _memory() -> Finding:
 
 
 def _vector_math() -> Finding:
-    found = libmvec.library() is not None
-    return Finding("libmvec", "found" if found else "not found; wiregrad's own vector functions serve")
+    is_installed = libmvec.library() is not None
+    return Finding("libmvec", "found" if is_installed else "not found; wiregrad uses its own vector functions")
 
 
 def _unknown(variable: str) -> Finding | None:
-    """Return what is wrong with an environment variable; None if nothing is."""
+    """Return a finding about an environment variable with an unknown value; None if its value is known."""
     try:
         settings.read_setting(variable)
     except SettingError as error:
@@ -130,11 +130,13 @@ def _switch() -> Finding:
 
 
 def _native() -> Finding:
-    """Compile a circuit, run it, and compare."""
-    name, tested = "native code", circuit("tanh(x) * y")
-    compiled, run = tested.compile(), tested.run(x=0.5, y=3.0)
+    """Compile a circuit, run it, and compare it with the interpreter."""
+    name = "native code"
+    tested = circuit("tanh(x) * y")
+    compiled = tested.compile()
+    run = tested.run(x=0.5, y=3.0)
     if compiled.info.reason:
-        remedy = "the interpreter answers, with the same results, more slowly"
+        remedy = "the interpreter runs circuits, with the same results, more slowly"
         return Finding(name, f"none: {compiled.info.reason}", ok=False, remedy=remedy)
     value, grads = compiled.value_and_grad(x=0.5, y=3.0)
     if not np.allclose([value, *grads.values()], [run.output, *run.grads.values()], rtol=1e-14, atol=0.0):

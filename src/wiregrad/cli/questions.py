@@ -1,4 +1,4 @@
-"""The questions that can be asked from a terminal: one command each, all of one kind."""
+"""The commands that ask one question about a run: `blame`, `explain`, `paths`, `branches`, `kinks`, `rounding`."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from wiregrad.cli.targets import Target, known
 
 @dataclass(frozen=True)
 class Question:
-    """A question to a run."""
+    """A question about a run: `run.NAME()` in Python, `wiregrad NAME` in a terminal."""
 
     name: str
     doc: str
     example: str
     of: str = ""
-    """What it is asked of, if not of the whole run: the words in the help."""
+    """The help of `--of`, for a question about one node; empty for a question about the whole run."""
 
     def command(self) -> click.Command:
-        """Return the question as a command."""
+        """Build the command that asks the question."""
         options = [click.Option(["--of", "name"], required=True, metavar="NAME", help=self.of)] if self.of else []
         return Verb(self.name, self.doc, self.example, self.ask, [*options, one_output(), as_document()])
 
     def ask(self, target: Target, document: bool, name: str | None = None) -> None:
-        """Ask it and print the answer."""
+        """Ask the question and print the answer."""
         run = target.run()
         answer = getattr(run, self.name)(*([] if name is None else [known(run.circuit, name)]))
-        show(self.name, answer, document, found=False)
+        show(self.name, answer, document, has_problem=False)
 
 
 def _blame(target: Target, document: bool) -> None:
     answer = target.blame()
-    show("blame", answer, document, found=bool(answer))
+    show("blame", answer, document, has_problem=bool(answer))
 
 
 blame = Verb(

@@ -1,4 +1,4 @@
-"""`wiregrad receipt`: the listings of a circuit, run in every language there is here and compared."""
+"""`wiregrad receipt`: runs the listings of a circuit in every language available here and compares them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from wiregrad.cli.targets import Target
 def _receipt(target: Target, points: int | None, seed: int, document: bool) -> None:
     circuit, values = target.traced()
     chosen = points or ([values] if values else None)
-    found = circuit.receipt(seed=seed) if chosen is None else circuit.receipt(chosen, seed=seed)
-    show("receipt", found, document, found=not found.ok)
+    answer = circuit.receipt(seed=seed) if chosen is None else circuit.receipt(chosen, seed=seed)
+    show("receipt", answer, document, has_problem=not answer.ok)
 
 
 receipt = Verb(

@@ -1,4 +1,4 @@
-"""A run as a table for people."""
+"""A run as a table in the terminal."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from wiregrad.ir import Node, Pattern
 
 
 def table(run: Run) -> str:
-    """Return a row per node, then values and gradients in one line each."""
+    """Return a table with a row per node, then one line of values and one of gradients."""
     from rich import box  # noqa: PLC0415 - only a command that prints a table pays for rich
     from rich.console import Console  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
@@ -35,7 +35,7 @@ def table(run: Run) -> str:
 
 
 def _shown_nodes(run: Run) -> list[Node]:
-    """Return every node but the constants without a name, which stand in the expressions as numbers."""
+    """Return every node except unnamed constants, which appear as numbers in the expressions."""
     nodes = [Node(run.circuit, index) for index in range(run.circuit.size)]
     return [node for node in nodes if node.constant is None or run.circuit.columns.names.of(node.index)]
 

@@ -1,4 +1,4 @@
-"""What a command is about: a formula, a circuit file, or a circuit or function in a Python file, and its values."""
+"""What a command works on: a formula, a circuit file, or a function or circuit in a Python file, with its values."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from wiregrad.inspect.check.findings import Checked
 
 MOST = 40
-"""How many names a list of them has."""
+"""Maximum number of names listed in an error message."""
 _WHOLE_WANTED = re.compile(r"\b(an index|an int|integer|integers)\b")
-"""What errors say where a whole number was wanted."""
+"""Words in the messages of Python and NumPy where a float was given for a whole number."""
 
 
 class Target(Protocol):
-    """What can be asked of a formula, a circuit and a function alike."""
+    """What every target can do, whether it is a formula, a circuit or a function."""
 
     def run(self) -> Run:
         """Run it forward and backward."""
@@ -52,20 +52,20 @@ class Target(Protocol):
 
 
 def target_of(text: str, values: Sequence[str], form: str | None = None) -> Target:
-    """Return what a text and NAME=VALUE pairs stand for; `-` is stdin, and a form says what a file holds."""
-    found = in_file(text) if form is None else None
-    if found is None:
-        found, form = read_circuit(text, form)
+    """Return the target for a text and NAME=VALUE pairs; `-` is stdin, and `form` the form of a circuit file."""
+    loaded = in_file(text) if form is None else None
+    if loaded is None:
+        loaded, form = read_circuit(text, form)
         if form == FORMULA:
-            return CircuitTarget(found, _numbers(values))
-    given = pairs(values)
-    if isinstance(found, ir.Circuit):
-        return CircuitTarget(Circuit(found.columns), _fitting(found, given))
-    return FunctionTarget(found, given, *arguments(found, given))
+            return CircuitTarget(loaded, _numbers(values))
+    texts = pairs(values)
+    if isinstance(loaded, ir.Circuit):
+        return CircuitTarget(Circuit(loaded.columns), _fitting(loaded, texts))
+    return FunctionTarget(loaded, texts, *arguments(loaded, texts))
 
 
 def with_output(target: Target, name: str) -> CircuitTarget:
-    """Return the circuit of a target with one node, called by its name, as the output.
+    """Return the circuit of a target with the named node as its only output.
 
     >>> with_output(target_of("e = a + b; f = e * c", ["a=2", "b=-3", "c=10"]), "e").run().output
     -1.0
@@ -75,7 +75,7 @@ def with_output(target: Target, name: str) -> CircuitTarget:
 
 
 def known(circuit: ir.Circuit, name: str) -> str:
-    """Return the name of a node; if there is none, say which there are."""
+    """Return the name if the circuit has a node of that name; otherwise raise an error that lists the names."""
     try:
         circuit.index(name)
     except UnknownNameError as error:
@@ -85,28 +85,28 @@ def known(circuit: ir.Circuit, name: str) -> str:
     return name
 
 
-def _fitting(circuit: ir.Circuit, given: Mapping[str, str]) -> dict[str, Any]:
-    """Read the values of a circuit; where it wants whole numbers, they stay whole."""
+def _fitting(circuit: ir.Circuit, texts: Mapping[str, str]) -> dict[str, Any]:
+    """Read the values of a circuit; integers and booleans stay what they are where the circuit has such inputs."""
     kinds = {name: circuit.type_of(circuit.index(name)).dtype.kind for name in circuit.inputs}
-    wanted = {"i": frozenset([int]), "b": frozenset([bool])}
-    return {name: read(name, text, wanted.get(kinds.get(name, ""), frozenset())) for name, text in given.items()}
+    accepted = {"i": frozenset([int]), "b": frozenset([bool])}
+    return {name: read(name, text, accepted.get(kinds.get(name, ""), frozenset())) for name, text in texts.items()}
 
 
 def _numbers(values: Sequence[str]) -> dict[str, float]:
-    """Read the values of a formula, which takes numbers alone."""
-    found = {name: read(name, text) for name, text in pairs(values).items()}
-    for text, value in zip(values, found.values(), strict=True):
+    """Read the values of a formula, which takes only numbers."""
+    numbers = {name: read(name, text) for name, text in pairs(values).items()}
+    for text, value in zip(values, numbers.values(), strict=True):
         if not isinstance(value, float):
             raise click.UsageError(
                 f"the inputs of a formula are numbers; got {text!r}; a FILE.py:FUNCTION takes arrays, complex numbers, "
                 "true, false and text"
             )
-    return found
+    return numbers
 
 
 @dataclass(frozen=True)
 class CircuitTarget:
-    """A circuit and its inputs."""
+    """A circuit and the values of its inputs."""
 
     circuit: Circuit
     values: Mapping[str, Any]
@@ -126,7 +126,7 @@ class CircuitTarget:
         return check(self.circuit, [self.values], order=order)
 
     def drawn(self) -> Circuit | Run:
-        """Return a run if there are values and a single number to go back from, else the bare circuit."""
+        """Return a run if there are values and a scalar output, else the circuit alone."""
         with suppress(OutputError):
             return self.run() if self.values else self.circuit
         return self.circuit
@@ -138,16 +138,16 @@ class CircuitTarget:
         return self.circuit, values
 
     def _run_all(self) -> Run:
-        """Run it back from all numbers of all outputs at once."""
+        """Run it backward from all elements of all outputs at once."""
         return Run.of(interpreter.run_all(self.circuit, interpreter.bind(self.circuit, [self.values], {})))
 
 
 @dataclass(frozen=True)
 class FunctionTarget:
-    """A Python function and its arguments; `given` is how they were written."""
+    """A Python function and its arguments; `texts` are the arguments as they were written."""
 
     function: Callable[..., Any]
-    given: Mapping[str, str]
+    texts: Mapping[str, str]
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
 
@@ -173,7 +173,7 @@ class FunctionTarget:
             return check(self.function, self.args, self.kwargs, order=order)
 
     def drawn(self) -> Circuit | Run:
-        """Return a run; the bare circuit of a function that gives no single number to go back from."""
+        """Return a run, or the circuit alone if the function does not return a single number."""
         from wiregrad.api.values import run, trace  # noqa: PLC0415
 
         with self._called():
@@ -192,7 +192,7 @@ class FunctionTarget:
 
     @contextmanager
     def _called(self) -> Iterator[None]:
-        """Tell what goes wrong in the function, and what may have been meant."""
+        """Turn errors of the function into failures, with a hint if a float was given for a whole number."""
         try:
             with foreign(name_of(self.function), place_of(self.function)), np.errstate(all="ignore"):
                 yield
@@ -201,26 +201,27 @@ class FunctionTarget:
             raise Failure(failure.message + hint) from failure.__cause__
 
     def _hint(self) -> str:
-        """Return what to do about whole numbers that became floats; empty if there are none."""
+        """Return how to pass whole numbers that were read as floats; empty if there are none."""
         texts = [
             f"{name}={text}"
-            for name, text in self.given.items()
+            for name, text in self.texts.items()
             if WHOLE.fullmatch(text) and isinstance(self._argument(name), float)
         ]
+        if not texts:
+            return ""
         are = "is a float" if len(texts) == 1 else "are floats"
-        name = texts[-1].partition("=")[0] if texts else ""
-        said = f"{' and '.join(texts)} {are} here; for a whole number annotate the parameter: {name}: int"
-        return f"\n  {said}" if texts else ""
+        name = texts[-1].partition("=")[0]
+        return f"\n  {' and '.join(texts)} {are} here; for a whole number annotate the parameter: {name}: int"
 
     def _argument(self, name: str) -> Any:
         return inspect.signature(self.function).bind(*self.args, **self.kwargs).arguments.get(name)
 
 
-def arguments(function: Callable[..., Any], given: Mapping[str, str]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return the arguments of a function, given by name as text."""
+def arguments(function: Callable[..., Any], texts: Mapping[str, str]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the positional and keyword arguments of a function from texts by parameter name."""
     signature = _signature(function)
-    said = {name: kinds_of(parameter) for name, parameter in signature.parameters.items()}
-    values = {name: read(name, text, said.get(name, frozenset())) for name, text in given.items()}
+    accepted = {name: kinds_of(parameter) for name, parameter in signature.parameters.items()}
+    values = {name: read(name, text, accepted.get(name, frozenset())) for name, text in texts.items()}
     first = [p for p in signature.parameters.values() if p.kind is p.POSITIONAL_ONLY]
     args = [values.pop(p.name, p.default) for p in first if p.name in values or p.default is not p.empty]
     try:
@@ -228,13 +229,13 @@ def arguments(function: Callable[..., Any], given: Mapping[str, str]) -> tuple[t
     except TypeError as error:
         raise InputError(f"{name_of(function)}{signature}: {error}") from None
     if hasattr(inspect.unwrap(function), "__code__"):
-        # Defaults are inputs too; those of functions that are not written in Python may be no values at all.
+        # Defaults are inputs too, but those of a function in C may be placeholders.
         bound.apply_defaults()
     return bound.args, bound.kwargs
 
 
 def _signature(function: Callable[..., Any]) -> inspect.Signature:
-    # An annotation may name what is imported for type checkers only: then it is left as it is written.
+    # An annotation may name something imported only for type checkers; then annotations stay strings.
     for evaluated in (True, False):
         with suppress(Exception):
             return inspect.signature(function, eval_str=evaluated)

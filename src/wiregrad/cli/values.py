@@ -1,8 +1,7 @@
-"""Values as they are written behind a formula: NAME=VALUE.
+"""Reads the NAME=VALUE pairs that follow a formula.
 
-A value is a number, a list of numbers (an array), true, false or text in quotes. A parameter of a Python function may
-say more by its annotation, or else by its default: whole numbers stay whole where it wants an int, and text needs no
-quotes where it wants a str.
+A value is a number, a list of numbers (an array), true, false or text in quotes. The annotation of a parameter, or else
+its default, decides more: whole numbers stay whole for an int, and text needs no quotes for a str.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ import click
 import numpy as np
 
 Kinds = frozenset[Any]
-"""The types that a parameter says it takes; empty if it says nothing."""
+"""The types that a parameter accepts; empty if neither annotation nor default says."""
 
 WHOLE = re.compile(r"[+-]?\d[\d_]*")
 _WORDS = {"nan": math.nan, "inf": math.inf, "infinity": math.inf, "true": True, "false": False}
 _MANY_DIGITS = re.compile(r"\d[\d_]{4300,}")
-"""A whole number that Python would not read."""
+"""A whole number with more digits than Python reads."""
 _UNREADABLE = (ValueError, SyntaxError, TypeError, MemoryError, RecursionError, OverflowError)
 
 
@@ -37,15 +36,15 @@ def pairs(texts: Iterable[str]) -> dict[str, str]:
     >>> pairs(["a=2", "b = [1, 2]"])
     {'a': '2', 'b': '[1, 2]'}
     """
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for text in texts:
         name, equals, value = (part.strip() for part in text.partition("="))
         if not equals or not name:
             raise unreadable(text)
-        if name in found:
+        if name in values:
             raise click.UsageError(f"{name} is given twice")
-        found[name] = value
-    return found
+        values[name] = value
+    return values
 
 
 def unreadable(text: str) -> click.UsageError:
@@ -60,11 +59,11 @@ def _cut(text: str) -> str:
 
 
 class _TooLargeError(Exception):
-    """A number was written that no float holds; it must not become infinity in silence."""
+    """A number is too large for a float; it must not silently become infinity."""
 
 
 def read(name: str, text: str, kinds: Kinds = frozenset()) -> Any:
-    """Return the value that a text stands for.
+    """Read the value in a text; `kinds` are the types that the parameter accepts.
 
     >>> read("a", "2"), read("n", "2", frozenset([int])), read("x", "[1, inf]")
     (2.0, 2, array([ 1., inf]))
@@ -76,8 +75,10 @@ def read(name: str, text: str, kinds: Kinds = frozenset()) -> Any:
             return _literal(text)
         return text if text[:1] not in ("'", '"') else _literal(text)
     except _TooLargeError:
-        said = f"{_cut(f'{name}={text}')!r} is too large: a number is below about 1.8e308, and infinity is written inf"
-        raise click.UsageError(said) from None
+        pair = _cut(f"{name}={text}")
+        raise click.UsageError(
+            f"{pair!r} is too large: a number is below about 1.8e308, and infinity is written inf"
+        ) from None
     except _UNREADABLE:
         raise unreadable(f"{name}={text}") from None
 
@@ -99,9 +100,9 @@ def _literal(text: str) -> Any:
 
 
 def _parsed(text: str) -> Any:
-    """Read a text as Python would, where nan, inf, true and false are known words."""
+    """Read a text as a Python literal in which nan, inf, true and false are known words."""
     with warnings.catch_warnings():
-        # Python warns of odd text, such as "\d".
+        # Python warns about invalid escapes such as "\d".
         warnings.simplefilter("ignore")
         tree = ast.parse(text, mode="eval")
     return ast.literal_eval(_Words().visit(tree))
@@ -126,18 +127,21 @@ def _array(value: list[Any]) -> Any:
 
 
 def kinds_of(parameter: inspect.Parameter) -> Kinds:
-    """Return the types that a parameter says it takes, by its annotation or else by its default.
+    """Return the types that a parameter accepts, from its annotation or else from its default.
 
     >>> def f(x, n: int | None, mode="mean"): ...
     >>> parameters = inspect.signature(f, eval_str=True).parameters.values()
     >>> [sorted(kind.__name__ for kind in kinds_of(parameter)) for parameter in parameters]
     [[], ['NoneType', 'int'], ['str']]
     """
-    said = parameter.annotation
-    if said is parameter.empty:
+    annotation = parameter.annotation
+    if annotation is parameter.empty:
         return frozenset() if parameter.default is parameter.empty else frozenset([type(parameter.default)])
-    if isinstance(said, str):
-        said = getattr(builtins, said, object)
-    if typing.get_origin(said) in (types.UnionType, typing.Union):
-        return frozenset(typing.get_args(said))
-    return frozenset(map(type, typing.get_args(said)) if typing.get_origin(said) is typing.Literal else [said])
+    if isinstance(annotation, str):
+        annotation = getattr(builtins, annotation, object)
+    origin = typing.get_origin(annotation)
+    if origin in (types.UnionType, typing.Union):
+        return frozenset(typing.get_args(annotation))
+    if origin is typing.Literal:
+        return frozenset(map(type, typing.get_args(annotation)))
+    return frozenset([annotation])

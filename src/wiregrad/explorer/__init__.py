@@ -1,5 +1,5 @@
-"""The explorer: a page on which a circuit is drawn, stepped and changed, as one file or from a local server.
+"""The explorer: a page that draws a circuit and lets a person step through it and change its inputs.
 
-What the page is given is data: nothing of the user's machine but what was asked for. `data` says what that is, `page`
-writes the single file, `views` answers about circuits too large to hand over, `server` lets one local user ask.
+The page is written as one HTML file, served on this machine, or shown in a notebook. Python hands it JSON, which holds
+what was asked for and nothing else of the user's machine.
 """

@@ -1,7 +1,7 @@
-"""What Python hands to the page: the circuit, what one run did on every wire, and nothing of the machine.
+"""The JSON that the page starts with: a circuit, the values and gradients of a run, and nothing else of the machine.
 
-Kept true: of a file no more than its name is said, and lines of it only when asked for; what is left out of a large
-circuit is said in `note`.
+Invariants: of a file only its name is sent, and its lines only when asked for; `note` says what was left out of a large
+circuit.
 """
 
 from __future__ import annotations
@@ -29,66 +29,74 @@ from wiregrad.ir.mode import Convention, decode
 from wiregrad.ops import Elementwise
 
 MOST = 20_000
-"""Circuits with more nodes than this are told in a summary."""
+"""Circuits with more nodes than this are sent as a summary."""
 SMALL = 64
-"""Inputs that are arrays of at most so many elements are told element by element, so that they can be changed."""
+"""Array inputs of at most this many elements are sent element by element, so that each can be edited."""
 ORIGINS = 8
-"""How many origins of what is not finite are told."""
+"""Maximum number of origins of non-finite numbers in the page."""
 
 
 def page_data(
     circuit: Circuit, run: Run | None = None, *, source: bool = False, formula: str | None = None
 ) -> dict[str, Any]:
-    """Return what the page is given; with `source` also the lines of code that made the nodes.
+    """Return the JSON that the page starts with; with `source` it holds the lines of code that made the nodes.
 
-    `formula` is the text that the circuit was written as, if it was; without it one is sought.
+    `formula` is the text that the circuit was written as; without it, one is recovered from the circuit if possible.
 
     >>> import wiregrad as wg
     >>> run = wg.circuit("e = a + b; f = e * c").run(a=2, b=-3, c=10)
-    >>> found = page_data(run.circuit, run)
-    >>> found["live"], found["run"]["grads"], found["leaves"]
+    >>> data = page_data(run.circuit, run)
+    >>> data["live"], data["run"]["grads"], data["leaves"]
     (True, [10.0, 10.0, -1.0, 10.0, 1.0], {'a': 2.0, 'b': -3.0, 'c': 10.0})
     """
     if run is not None and run.circuit is not circuit and run.circuit != circuit:
         raise CircuitError("the run is of another circuit; explore run.circuit")
-    told, ran = anonymous(circuit, run)
+    bare_circuit, bare_run = anonymous(circuit, run)
     if circuit.size > MOST:
-        return _summary(Views(told, ran), circuit if source else None)
-    found: dict[str, Any] = {"schema": encoded.SCHEMA, "live": is_live(circuit), "circuit": circuit_data(told, ran)}
-    text = formula if formula is not None else formula_of(circuit) if found["live"] else None
-    if text is not None:
-        found["formula"] = text
+        return _summary(Views(bare_circuit, bare_run), circuit if source else None)
+    data: dict[str, Any] = {
+        "schema": encoded.SCHEMA,
+        "live": is_live(circuit),
+        "circuit": circuit_data(bare_circuit, bare_run),
+    }
+    if formula is None and data["live"]:
+        formula = formula_of(circuit)
+    if formula is not None:
+        data["formula"] = formula
     if source:
-        _add_lines(found["circuit"]["nodes"], circuit)
-    if ran is None:
-        return found
-    note = strayed(ran)
-    return found | run_data(ran) | ({"note": note} if note else {})
+        _add_lines(data["circuit"]["nodes"], circuit)
+    if bare_run is None:
+        return data
+    note = strayed(bare_run)
+    return data | run_data(bare_run) | ({"note": note} if note else {})
 
 
 def _summary(views: Views, source: Circuit | None) -> dict[str, Any]:
-    """Return what is told of a large circuit to somebody who cannot ask for more."""
-    found = summary_data(views)
-    told = answers(views, found["summary"], lambda node: node_told(views, node, source)) | {"/blame": broken(views)}
+    """Return the summary of a large circuit for a saved page, with the answers that no server will give."""
+    data = summary_data(views)
+    stored = answers(views, data["summary"], lambda node: node_told(views, node, source)) | {"/blame": broken(views)}
     note = (
-        f"{found['note']}; the rest is not in this file: circuit.explore() and run.explore() in Python show every node"
+        f"{data['note']}; the rest is not in this file: circuit.explore() and run.explore() in Python show every node"
     )
-    return found | {"note": note, "summary": found["summary"] | {"answers": told}}
+    return data | {"note": note, "summary": data["summary"] | {"answers": stored}}
 
 
 def node_told(views: Views, node: int, source: Circuit | None) -> dict[str, Any]:
-    """Return all that is known of one node, and of a circuit with places the line of code that made it.
+    """Return everything known about one node; with `source`, a circuit with whole paths, also its line of code.
 
     >>> import wiregrad as wg
     >>> node_told(Views(wg.circuit("y = tanh(x)")), 1, None)["op"]
     'tanh'
     """
-    found, text = views.node(node), "" if source is None else line_of(source, node)
-    return found | {"place": found["place"] | {"text": text}} if text else found
+    data = views.node(node)
+    text = "" if source is None else line_of(source, node)
+    if not text:
+        return data
+    return data | {"place": data["place"] | {"text": text}}
 
 
 def anonymous(circuit: Circuit, run: Run | None) -> tuple[Circuit, Run | None]:
-    """Return a circuit and its run with no more of each file than its name, whatever is asked of them.
+    """Return a circuit and its run without the folders of their source files, so that no answer can name one.
 
     >>> import wiregrad as wg
     >>> anonymous(wg.circuit("x * x"), None)[1] is None
@@ -96,14 +104,15 @@ def anonymous(circuit: Circuit, run: Run | None) -> tuple[Circuit, Run | None]:
     """
     places = circuit.columns.places
     bare = tuple(None if place is None else place.without_folder() for place in places.table)
-    told = Circuit(replace(circuit.columns, places=Labels(bare, places.index)))
-    return told, None if run is None else Run(told, run.values, run.flows, run.sent)
+    stripped = Circuit(replace(circuit.columns, places=Labels(bare, places.index)))
+    return stripped, None if run is None else Run(stripped, run.values, run.flows, run.sent)
 
 
 def is_live(circuit: Circuit) -> bool:
-    """Return whether the page itself can run a circuit: numbers and conditions, ops that it knows, no detours.
+    """Return whether the page can run a circuit without Python: scalars only, one output, ops that the page knows.
 
-    A recording that values have steered holds only where they decide the same, which the page cannot see.
+    A traced circuit whose branches depended on values is refused: it holds only where the branches stay the same, and
+    the page cannot check that.
 
     >>> import wiregrad as wg
     >>> is_live(wg.circuit("x * x")), is_live(wg.trace(np.sum, np.ones(3)))
@@ -130,7 +139,7 @@ def _modes(circuit: Circuit) -> list[int]:
 
 
 def circuit_data(circuit: Circuit, run: Run | None = None) -> dict[str, Any]:
-    """Return a circuit: its name, nodes and outputs; boxes of a run say less of shapes.
+    """Return the name, nodes and outputs of a circuit; with a run, captions of boxes leave out most shapes.
 
     >>> import wiregrad as wg
     >>> circuit_data(wg.circuit("y = tanh(x)"))["outputs"]
@@ -145,7 +154,7 @@ def circuit_data(circuit: Circuit, run: Run | None = None) -> dict[str, Any]:
 
 
 def run_data(run: Run) -> dict[str, Any]:
-    """Return a run: values, gradients and wires, what the leaves were, and where it broke if it did.
+    """Return the values, gradients, wires and inputs of a run, and the origins of what is not finite.
 
     >>> import wiregrad as wg
     >>> run_data(wg.circuit("y = log(x)").run(x=0.0))["run"]["values"]
@@ -153,29 +162,29 @@ def run_data(run: Run) -> dict[str, Any]:
     """
     circuit = run.circuit
     shapes = [circuit.type_of(node).shape for node in range(circuit.size)]
-    told = {
+    numbers = {
         "values": [*map(encoded.value, run.values)],
         "grads": [encoded.flow(flow, shape) for flow, shape in zip(run.flows, shapes, strict=True)],
         "wires": [*wires_data(run)],
     }
-    return {"run": told, **_inputs(run), **broken(Views(circuit, run))}
+    return {"run": numbers, **_inputs(run), **broken(Views(circuit, run))}
 
 
 def _inputs(run: Run) -> dict[str, Any]:
-    """Return the values of the inputs: numbers, and the elements of arrays that are small, such as `w[0,2]`."""
-    given = {run.circuit.name_of(node): np.asarray(run.values[node]) for node in run.circuit.input_indices()}
-    real = {name: x for name, x in given.items() if x.dtype.kind != "c" and (not x.shape or x.size <= SMALL)}
+    """Return the values of real inputs: scalars by name, elements of small arrays by names such as `w[0,2]`."""
+    inputs = {run.circuit.name_of(node): np.asarray(run.values[node]) for node in run.circuit.input_indices()}
+    real = {name: x for name, x in inputs.items() if x.dtype.kind != "c" and (not x.shape or x.size <= SMALL)}
     elements = {
         f"{name}[{','.join(map(str, index))}]" if index else name: encoded.scalar(x[index])
         for name, x in real.items()
         for index in np.ndindex(x.shape)
     }
-    # An input may be called what an element of another is.
+    # An input may itself be called `w[0,2]`; then its own value counts.
     return {"leaves": elements | {name: encoded.scalar(x) for name, x in real.items() if not x.shape}}
 
 
 def broken(views: Views) -> dict[str, Any]:
-    """Return where what is not finite comes from; nothing if all is well.
+    """Return the origins of NaN and infinity in a run, as `blame` finds them; empty if everything is finite.
 
     >>> import wiregrad as wg
     >>> run = wg.circuit("y = log(x)").run(x=0.0)
@@ -186,7 +195,7 @@ def broken(views: Views) -> dict[str, Any]:
     if run is None or not views.state("bad").any() or len(run.circuit.outputs) != 1:
         return {}
     try:
-        found = blame(run)
+        report = blame(run)
     except WiregradError:
         return {}
     origins = [
@@ -198,20 +207,20 @@ def broken(views: Views) -> dict[str, Any]:
             "spoils": list(origin.spoils),
             "suggestion": origin.suggestion,
         }
-        for origin in found.origins[:ORIGINS]
+        for origin in report.origins[:ORIGINS]
     ]
-    return {"blame": {"text": str(found), "origins": origins}}
+    return {"blame": {"text": str(report), "origins": origins}}
 
 
 def _add_lines(nodes: list[dict[str, Any]], circuit: Circuit) -> None:
-    for node, told in enumerate(nodes):
+    for node, data in enumerate(nodes):
         text = line_of(circuit, node)
         if text:
-            told["place"]["text"] = text
+            data["place"]["text"] = text
 
 
 def line_of(circuit: Circuit, node: int) -> str:
-    """Return the line of code that made a node, without the space around it; empty if nobody knows it.
+    """Return the line of code that made a node, stripped of surrounding whitespace; empty if it is not known.
 
     >>> import wiregrad as wg
     >>> line_of(wg.circuit("x * x"), 1)

@@ -1,7 +1,7 @@
-"""Numbers, arrays and places as JSON has them.
+"""Numbers, arrays and places as JSON.
 
-Kept true: what JSON has no number for is a text (`nan`, `inf`, `-inf`), what is absent is null and never 0, an array is
-a summary, and of a file no more than its name is said.
+Invariants: a number that JSON cannot write is a string (`nan`, `inf`, `-inf`); what is absent is null, never 0; an
+array is a summary; of a file only its name is written.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from wiregrad.ir import Place
 from wiregrad.ops.flow import settle
 
 SCHEMA = 1
-"""Which form the data of the page has."""
+"""Version of the JSON that the page reads."""
 WIDEST = 200
-"""How many characters of an array are written."""
+"""Maximum number of characters of the text of an array."""
 EXACT = 2**53
-"""Up to here whole numbers are exact in the page."""
+"""Whole numbers up to this magnitude are exact in JavaScript."""
 
 
 def scalar(value: Any) -> Any:
-    """Return a real number as JSON has it.
+    """Encode a real number; NaN and infinities become strings.
 
     >>> [scalar(x) for x in (1.5, float("nan"), float("-inf"), True, 2**60)]
     [1.5, 'nan', '-inf', True, 1.152921504606847e+18]
@@ -35,26 +35,30 @@ def scalar(value: Any) -> Any:
         return bool(value)
     if isinstance(value, int | np.integer):
         return int(value) if abs(int(value)) <= EXACT else float(value)
-    found = float(value)
-    return found if math.isfinite(found) else "nan" if math.isnan(found) else "inf" if found > 0 else "-inf"
+    real = float(value)
+    if math.isnan(real):
+        return "nan"
+    if math.isinf(real):
+        return "inf" if real > 0 else "-inf"
+    return real
 
 
-def value(given: Any) -> Any:
-    """Return what a wire carries: a number or condition, or a summary of anything larger.
+def value(carried: Any) -> Any:
+    """Encode what a wire carries: a number or boolean, or a summary of an array or complex number.
 
     >>> value(np.float64(2.0)), value(np.array([3.0, 4.0]))["text"]
     (2.0, '[3., 4.]')
     """
-    array = np.asarray(given)
+    array = np.asarray(carried)
     if array.shape or array.dtype.kind == "c":
         return summary(array)
     return scalar(array.item())
 
 
 def summary(array: Any) -> dict[str, Any]:
-    """Return what is told of an array: its type, a text, its norm, how many elements are not finite.
+    """Summarize an array: its type, text, norm, and the number of elements that are not finite (`bad`).
 
-    `short` is what a picture shows of it behind its shape, and `sign` the sign that it all has: 0 is both.
+    `short` is what a picture shows behind the shape. `sign` is 1 or -1 if all elements have that sign, else 0.
 
     >>> summary(np.array([3.0, np.inf]))
     {'type': 'float64[2]', 'text': '[ 3., inf]', 'norm': 'inf', 'bad': 1, 'short': '1 Inf', 'sign': 1}
@@ -64,28 +68,35 @@ def summary(array: Any) -> dict[str, Any]:
     with np.errstate(all="ignore"):
         size = scalar(norm(array))
         reading = read(array)
-    told = text if len(text) <= WIDEST else f"{text[: WIDEST - 3]}..."
-    sign = 0 if not reading.signed else -1 if reading.size < 0 else 1
-    found = {"type": str(WireType(array.dtype, array.shape)), "text": told, "norm": size, "bad": bad}
-    return found | {"short": reading.bare, "sign": sign}
+    sign = 0
+    if reading.signed:
+        sign = -1 if reading.size < 0 else 1
+    return {
+        "type": str(WireType(array.dtype, array.shape)),
+        "text": text if len(text) <= WIDEST else f"{text[: WIDEST - 3]}...",
+        "norm": size,
+        "bad": bad,
+        "short": reading.bare,
+        "sign": sign,
+    }
 
 
-def flow(given: Any, shape: tuple[int, ...]) -> Any:
-    """Return a gradient that belongs to a value of a shape; None where none arrived.
+def flow(gradient: Any, shape: tuple[int, ...]) -> Any:
+    """Encode the gradient of a value of the given shape; None where none arrived.
 
     >>> flow(None, ()), flow(np.float64(2.0), ())
     (None, 2.0)
     """
-    if given is None:
+    if gradient is None:
         return None
-    settled = settle(given)
+    settled = settle(gradient)
     return value(np.broadcast_to(settled, shape) if shape else settled)
 
 
-def place(given: Place) -> dict[str, Any]:
-    """Return where a node was written: file, line and column.
+def place(location: Place) -> dict[str, Any]:
+    """Encode a source location: file without its folder, line and column.
 
     >>> place(Place("/somewhere/model.py", 12))
     {'file': 'model.py', 'line': 12, 'column': 0}
     """
-    return given.without_folder()._asdict()
+    return location.without_folder()._asdict()

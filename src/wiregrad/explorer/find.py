@@ -1,10 +1,10 @@
-"""The find language: `op:tanh name:/attn/ grad>1e3 nan depth<4`. All that is asked must hold.
+"""The find language: `op:tanh name:/attn/ grad>1e3 nan depth<4`. A node is found if every term holds for it.
 
-A term is `op:NAME`, `name:TEXT`, `group:TEXT` (part of a name; `/TEXT/` is a regular expression, see `name_regex`), a
-comparison of `grad`, `value`, `depth`, `rank` or `index` with a number, `nan`, `inf`, `bad` (not finite), `absent` (no
-gradient arrived), or a word, which is part of a name. Sizes are magnitudes, of an array the norm; `depth` counts the
-groups around a node, `rank` the wires on the longest way to it. Every term is answered for all nodes at once, so that a
-search of a million nodes takes the time of a few array ops.
+A term is `op:NAME`, `name:TEXT` or `group:TEXT` (part of a name; `/TEXT/` is a regular expression), a comparison of
+`grad`, `value`, `depth`, `rank` or `index` with a number, `nan`, `inf`, `bad` (either), `absent` (no gradient arrived),
+or a word, which is part of a name. `grad` and `value` are magnitudes, for an array its norm; `depth` counts the groups
+around a node, `rank` the wires on the longest path to it. Every term is evaluated for all nodes at once, so a search of
+a million nodes takes the time of a few array operations.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from wiregrad.ir.names import is_automatic
 
 Mask = NDArray[np.bool_]
 LONGEST = 1000
-"""How many characters a query may have."""
+"""Maximum number of characters of a query."""
 COMPARED = {"<=": operator.le, ">=": operator.ge, "<": operator.lt, ">": operator.gt, "=": operator.eq}
 _COMPARISON = re.compile(r"([a-z]+)(<=|>=|<|>|=)(.+)")
 
 
 class Measured(Protocol):
-    """What a search needs to know of a circuit and its run: one entry per node."""
+    """What a search needs of a circuit and its run: arrays with one entry per node."""
 
     @property
     def circuit(self) -> Circuit:
@@ -38,13 +38,13 @@ class Measured(Protocol):
 
     @property
     def names(self) -> Sequence[str]:
-        """All names, in the order of the circuit's table of names."""
+        """Every name, in the order of the circuit's name table."""
 
     def column(self, name: str) -> NDArray[Any]:
-        """Return the sizes of `grad` or `value`, the `depth`, the `rank` or the `index` of every node."""
+        """Return `grad`, `value`, `depth`, `rank` or `index` of every node."""
 
     def state(self, name: str) -> Mask:
-        """Return which nodes are `nan`, `inf`, `bad` or `absent`."""
+        """Return the mask of the nodes that are `nan`, `inf`, `bad` or `absent`."""
 
 
 COLUMNS = ("grad", "value", "depth", "rank", "index")
@@ -52,7 +52,7 @@ STATES = ("nan", "inf", "bad", "absent")
 
 
 def find(measured: Measured, query: str) -> Mask:
-    """Return the nodes for which all terms of a query hold.
+    """Return the mask of the nodes for which every term of a query holds.
 
     >>> import wiregrad as wg
     >>> from wiregrad.explorer.views import Views
@@ -62,10 +62,10 @@ def find(measured: Measured, query: str) -> Mask:
     """
     if len(query) > LONGEST:
         raise InputError(f"a query has at most {LONGEST:,} characters; this one has {len(query):,}")
-    found = np.ones(measured.circuit.size, bool)
+    mask = np.ones(measured.circuit.size, bool)
     for term in query.split():
-        found &= _term(measured, term)
-    return found
+        mask &= _term(measured, term)
+    return mask
 
 
 def _term(measured: Measured, term: str) -> Mask:
@@ -80,9 +80,9 @@ def _term(measured: Measured, term: str) -> Mask:
     if term in STATES:
         return measured.state(term)
     if colon or match is not None:
-        wanted = [*(f"{name}:" for name in _TEXTUAL), *COLUMNS]
-        said = kind if colon else term if match is None else match[1]
-        raise InputError(f"cannot search for {shown(term)}: wanted {', '.join(wanted)}{suggest(said, wanted)}")
+        known = [*(f"{name}:" for name in _TEXTUAL), *COLUMNS]
+        word = match[1] if match is not None and not colon else kind
+        raise InputError(f"cannot search for {shown(term)}: wanted {', '.join(known)}{suggest(word, known)}")
     return _named(measured, term)
 
 
@@ -96,32 +96,32 @@ def _number(term: str, text: str) -> float:
 def _op(measured: Measured, text: str) -> Mask:
     if text not in TABLE:
         raise InputError(f"there is no op called {shown(text)}{suggest(text, TABLE.callable_names())}")
-    found: Mask = measured.circuit.columns.codes == TABLE.code(TABLE[text])
-    return found
+    mask: Mask = measured.circuit.columns.codes == TABLE.code(TABLE[text])
+    return mask
 
 
 def _named(measured: Measured, text: str) -> Mask:
-    """Return the nodes one of whose names has a text in it."""
+    """Return the mask of the nodes that have a name, or an output label, that matches a text."""
     circuit = measured.circuit
-    found = np.zeros(circuit.size, bool)
+    mask = np.zeros(circuit.size, bool)
     if is_automatic(text) and int(text[1:]) < circuit.size:
-        found[int(text[1:])] = True
-    found[circuit.columns.names.nodes[_meant(text, measured.names)]] = True
-    found[circuit.columns.outputs[_meant(text, circuit.columns.labels)]] = True
-    return found
+        mask[int(text[1:])] = True
+    mask[circuit.columns.names.nodes[_meant(text, measured.names)]] = True
+    mask[circuit.columns.outputs[_meant(text, circuit.columns.labels)]] = True
+    return mask
 
 
 def _grouped(measured: Measured, text: str) -> Mask:
     labels = measured.circuit.columns.groups
     if labels.index is None:
         return np.zeros(measured.circuit.size, bool)
-    # Nodes without a group have index -1, which is the last entry.
-    held: Mask = np.append(_meant(text, [*map(str, labels.table)]), False)[labels.index]
-    return held
+    # Nodes without a group have index -1, which reads the appended last entry.
+    mask: Mask = np.append(_meant(text, [*map(str, labels.table)]), False)[labels.index]
+    return mask
 
 
 def _meant(text: str, names: Sequence[str]) -> Mask:
-    """Return which names are meant: those with the text in them, or those that match what stands between slashes."""
+    """Return which names contain a text, or match it if it is a regular expression between slashes."""
     if len(text) >= 2 and text.startswith("/") and text.endswith("/"):
         return matches(text[1:-1], names)
     return np.fromiter((text in name for name in names), bool, len(names))
@@ -131,14 +131,15 @@ _TEXTUAL: dict[str, Callable[[Measured, str], Mask]] = {"op": _op, "name": _name
 
 
 def slices(nodes: Iterable[int]) -> list[list[int]]:
-    """Return indices, given in order, as runs: first and last of each.
+    """Return sorted indices as ranges of consecutive ones: [first, last] of each.
 
     >>> slices([1, 2, 3, 7])
     [[1, 3], [7, 7]]
     """
-    some = np.fromiter(nodes, np.int64)
-    if not len(some):
+    indices = np.fromiter(nodes, np.int64)
+    if not len(indices):
         return []
-    cuts = np.flatnonzero(np.diff(some) > 1)
-    firsts, lasts = some[[0, *(cuts + 1)]], some[[*cuts, len(some) - 1]]
+    gaps = np.flatnonzero(np.diff(indices) > 1)
+    firsts = indices[[0, *(gaps + 1)]]
+    lasts = indices[[*gaps, len(indices) - 1]]
     return [[int(first), int(last)] for first, last in zip(firsts, lasts, strict=True)]

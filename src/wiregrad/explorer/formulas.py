@@ -1,4 +1,4 @@
-"""A circuit as the formula that makes it again, where there is one."""
+"""Recovers the formula of a circuit, where there is one."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from wiregrad.ir import Circuit, Pattern
 from wiregrad.ir.flat import Labels
 
 MOST = 2000
-"""Circuits with more nodes than this are no formula that a person would read."""
+"""Circuits with more nodes than this get no formula: nobody would read it."""
 FILE = "formula"
-"""What stands for the file in places of a formula."""
+"""The file name in source locations inside a formula."""
 
 
 def formula_of(circuit: Circuit) -> str | None:
-    """Return a formula that gives this circuit, names and order included; None if there is none, or it was code.
+    """Return a formula that parses to this circuit, names and order included; None if there is none or it was Python.
 
     >>> print(formula_of(parse_formula("(a + b) * c")))
     t1 = a + b
@@ -28,10 +28,10 @@ def formula_of(circuit: Circuit) -> str | None:
         return None
     text = "\n".join(_statements(circuit))
     try:
-        found = parse_formula(text)
+        parsed = parse_formula(text)
     except WiregradError:
         return None
-    return text if _bare(found) == _bare(circuit) else None
+    return text if _bare(parsed) == _bare(circuit) else None
 
 
 def _bare(circuit: Circuit) -> Circuit:
@@ -44,5 +44,5 @@ def _statements(circuit: Circuit) -> Iterator[str]:
         if row.op.pattern is not Pattern.SOURCE:
             operands = [circuit.operand_text(source) for source in row.sources]
             text = row.op.expression(*(f"({x})" if x.startswith("-") else x for x in operands))
-            own = names.of(row.node)
-            yield f"{own[0]} = {text}" if own else text
+            node_names = names.of(row.node)
+            yield f"{node_names[0]} = {text}" if node_names else text

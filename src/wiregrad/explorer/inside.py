@@ -1,7 +1,7 @@
-"""What stands inside a box of a picture, written so that it can be asked for: a group, and which of its nodes.
+"""How to ask for the contents of a box in a picture: a group, and ranges of its nodes.
 
-Kept true: what is asked for holds the nodes of the box, and no other function nodes unless they are too scattered to
-be named one by one.
+Invariant: the answer holds the nodes of the box, and no other function nodes unless the box is too scattered for its
+ranges to be listed.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from wiregrad.export.kinds import Kinds
 from wiregrad.ir import Circuit
 
 SCATTERED = 400
-"""In how many runs the nodes of a box are told at most; of more, all from the first to the last are shown."""
+"""Maximum number of ranges listed for a box; with more, one range from its first to its last node is given."""
 Nodes = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
 class Inside:
-    """Finds what is inside groups of a circuit and inside boxes of its pictures."""
+    """The contents of the groups of a circuit and of the boxes in its pictures."""
 
     circuit: Circuit
 
     @cached_property
     def kinds(self) -> Kinds:
-        """Which nodes are drawn as what."""
+        """Which nodes are leaves, folded constants, splitters and function nodes."""
         return Kinds.of(self.circuit)
 
     @cached_property
@@ -44,13 +44,13 @@ class Inside:
         return {}
 
     def labels(self, path: str) -> NDArray[np.bool_]:
-        """Return which labels of the circuit's table lie in a group; the last entry is for nodes without one."""
+        """Return which labels of the group table lie in a group; the last entry stands for nodes without a group."""
         if path not in self._held:
-            self._held[path] = np.array([*(own.startswith(f"{path}/") for own in self._paths), not path])
+            self._held[path] = np.array([*(label.startswith(f"{path}/") for label in self._paths), not path])
         return self._held[path]
 
     def within(self, path: str, first: int, last: int) -> NDArray[np.bool_]:
-        """Return which nodes from one to another lie in a group; empty is the whole circuit.
+        """Return which nodes from `first` to `last` lie in a group; an empty path is the whole circuit.
 
         >>> import wiregrad as wg
         >>> Inside(wg.circuit("x * x")).within("", 0, 1).tolist()
@@ -61,44 +61,47 @@ class Inside:
             return np.full(last + 1 - first, not path)
         return self.labels(path)[index[first : last + 1]]
 
-    def of(self, box: Box, whole: Nodes, here: str) -> dict[str, str]:
-        """Return what to ask for to see inside a box: a group, and nodes of it; no nodes are all of them.
+    def of(self, box: Box, indices: Nodes, shown_group: str) -> dict[str, str]:
+        """Return the query for the contents of a box: a group and ranges of its nodes, empty for all of them.
 
-        `whole` has the indices of the picture's nodes in the whole circuit, `here` is the group that is shown.
+        `indices` are the picture's nodes in the whole circuit, `shown_group` is the group that the picture shows.
         """
-        members = np.sort(whole[np.array(box.members)])
-        first, last = int(members[0]), int(members[-1])
-        path = box.path or here
-        # Whoever reads an input stands elsewhere, and so do the constants of a group.
+        members = np.sort(indices[np.array(box.members)])
+        first = int(members[0])
+        last = int(members[-1])
+        path = box.path or shown_group
+        # Leaves are boxed apart from the function nodes that read them, so only nodes of one sort are compared.
         counted = self.kinds.leaves if self.kinds.leaves[first] else self.kinds.inner
         same = np.count_nonzero(self.within(path, first, last) & counted[first : last + 1]) == len(members)
         if same and box.path and len(members) == self._total(path):
             return {"group": path, "nodes": ""}
-        runs = [[first, last]] if same else slices(members.tolist())
-        return {"group": path, "nodes": written(runs if len(runs) <= SCATTERED else [[first, last]])}
+        ranges = [[first, last]] if same else slices(members.tolist())
+        return {"group": path, "nodes": written(ranges if len(ranges) <= SCATTERED else [[first, last]])}
 
     def _total(self, path: str) -> int:
-        """Return how many function nodes a group has."""
+        """Return the number of function nodes in a group."""
         return int(self._counts[self.labels(path)[:-1]].sum())
 
     @cached_property
     def _counts(self) -> NDArray[np.int64]:
         labels = self.circuit.columns.groups
-        held = labels.index if labels.index is None else labels.index[self.kinds.inner & (labels.index >= 0)]
-        return np.bincount([] if held is None else held, minlength=len(labels.table))
+        if labels.index is None:
+            return np.zeros(len(labels.table), np.int64)
+        grouped = labels.index[self.kinds.inner & (labels.index >= 0)]
+        return np.bincount(grouped, minlength=len(labels.table))
 
 
-def written(runs: list[list[int]]) -> str:
-    """Return runs of nodes as they are asked for.
+def written(ranges: list[list[int]]) -> str:
+    """Format ranges of nodes for a query.
 
     >>> written([[3, 9], [12, 12]])
     '3-9,12-12'
     """
-    return ",".join(f"{first}-{last}" for first, last in runs)
+    return ",".join(f"{first}-{last}" for first, last in ranges)
 
 
 def runs_of(text: str) -> list[list[int]]:
-    """Return the runs of nodes that are asked for.
+    """Parse the ranges of nodes in a query.
 
     >>> runs_of("3-9,12-12")
     [[3, 9], [12, 12]]
@@ -109,15 +112,15 @@ def runs_of(text: str) -> list[list[int]]:
     return [[int(n) for n in pair] for pair in pairs]
 
 
-def marked(size: int, runs: Any) -> NDArray[np.bool_]:
-    """Return which of so many nodes are in some runs.
+def marked(size: int, ranges: Any) -> NDArray[np.bool_]:
+    """Return a mask of `size` nodes that is True inside the ranges.
 
     >>> marked(4, [[1, 2]]).tolist()
     [False, True, True, False]
     """
-    found = np.zeros(size, bool)
-    for first, last in runs:
+    mask = np.zeros(size, bool)
+    for first, last in ranges:
         if not 0 <= first <= last < size:
             raise InputError(f"there are no nodes {first} to {last}; the last is {size - 1}")
-        found[first : last + 1] = True
-    return found
+        mask[first : last + 1] = True
+    return mask

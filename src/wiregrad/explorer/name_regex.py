@@ -1,16 +1,8 @@
-"""Regular expressions for names, matched in a time that grows with the length of the names and with nothing else.
+"""Regular expressions for names, matched in time linear in the length of the names.
 
-Python's `re` tries one way after another and can take for ever: `(a+)+$` on thirty letters does. Here an expression is
-a row of at most 63 items, one bit each, and all names take a step at the same time, on all their ways at once. That
-leaves out groups, counts and what looks around; each is refused with what to write instead. An expression has:
-
-    a \\.          a character; behind a backslash any sign stands for itself
-    .             any character
-    [a-z_] [^0-9] one of some characters, or none of them
-    \\d \\w \\s      a digit; a letter, digit or _; a space; with a capital letter all others
-    * + ?         the item before: any number of times; at least once; at most once
-    ^ $           the beginning and the end of the name
-    |             one of several expressions
+The time of Python's `re` can grow exponentially: for `(a+)+$` on thirty letters it does. Here an expression is a
+sequence of at most 63 items, one bit each, and all names advance together by one character at a time. Groups, counts
+and lookarounds are refused with a message that says what to write instead.
 """
 
 from __future__ import annotations
@@ -24,10 +16,10 @@ from numpy.typing import NDArray
 from wiregrad.errors import InputError, shown
 
 MAX_ITEMS = 63
-"""The maximum number of items: one bit each in a word, and one more for the end."""
+"""Maximum number of items: one bit each in a 64-bit word, and one more for the end."""
 Test = Callable[[str], bool]
 SETS: dict[str, Test] = {"d": str.isdecimal, "w": lambda ch: ch.isalnum() or ch == "_", "s": str.isspace}
-"""What a backslash and a letter stand for."""
+"""The characters that a backslash and a letter match."""
 REFUSED = {
     "(": "groups are not known; write alternatives in full, as in q_proj|k_proj",
     ")": "groups are not known; write alternatives in full, as in q_proj|k_proj",
@@ -38,7 +30,7 @@ REFUSED = {
 
 @dataclass(frozen=True)
 class Item:
-    """One item: which characters it takes, and how often it may stand there."""
+    """One item of an expression: which characters it matches, and how often."""
 
     test: Test
     repeats: bool = False
@@ -47,7 +39,7 @@ class Item:
 
 @dataclass(frozen=True)
 class Alternative:
-    """A row of items, perhaps bound to the beginning or the end of a name."""
+    """A sequence of items, possibly anchored to the beginning or the end of a name."""
 
     items: tuple[Item, ...]
     at_start: bool
@@ -55,7 +47,7 @@ class Alternative:
 
 
 def parse(text: str) -> list[Alternative]:
-    """Read an expression; raise an `InputError` that says what is wrong with it.
+    """Parse an expression; raise an `InputError` that says what is wrong with it.
 
     >>> parse("(a+)+$")
     Traceback (most recent call last):
@@ -66,50 +58,53 @@ def parse(text: str) -> list[Alternative]:
 
 
 def matches(text: str, names: Sequence[str]) -> NDArray[np.bool_]:
-    """Return in which names an expression is found.
+    """Return which names an expression matches somewhere.
 
     >>> matches("^w.*[0-9]$", ["w1", "w_out", "dw2"]).tolist()
     [True, False, False]
     """
-    found = np.zeros(len(names), bool)
+    is_match = np.zeros(len(names), bool)
     alternatives = parse(text)
     lengths = np.fromiter(map(len, names), np.int64, len(names))
-    # A lone surrogate is no character, but may stand in a name.
+    # A lone surrogate is not a valid character, but a name may contain one.
     codes = np.frombuffer("".join(names).encode("utf-32-le", "surrogatepass"), np.uint32)
     for alternative in alternatives:
-        found |= _search(alternative, codes, lengths)
-    return found
+        is_match |= _search(alternative, codes, lengths)
+    return is_match
 
 
 def _search(alternative: Alternative, codes: NDArray[np.uint32], lengths: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Run all names side by side: bit k of a state says that the items before item k have been met."""
-    table, at = _accepted(alternative, codes), np.cumsum(lengths) - lengths
-    repeats, optional = (
-        np.uint64(sum(1 << k for k, item in enumerate(alternative.items) if getattr(item, name)))
-        for name in ("repeats", "optional")
-    )
-    one, end = np.uint64(1), np.uint64(1 << len(alternative.items))
+    """Match all names in parallel: bit k of a state says that the items before item k have matched."""
+    table = _accepted(alternative, codes)
+    at = np.cumsum(lengths) - lengths
+    repeats = np.uint64(sum(1 << k for k, item in enumerate(alternative.items) if item.repeats))
+    optional = np.uint64(sum(1 << k for k, item in enumerate(alternative.items) if item.optional))
+    one = np.uint64(1)
+    end = np.uint64(1 << len(alternative.items))
     skips = _longest_run([item.optional for item in alternative.items])
     begin = _skipped(np.array([1], np.uint64), optional, skips)[0]
     fresh = np.uint64(0) if alternative.at_start else begin
-    found = np.zeros(len(lengths), bool)
-    names, left, states = np.arange(len(lengths)), lengths, np.full(len(lengths), begin)
+    is_match = np.zeros(len(lengths), bool)
+    names = np.arange(len(lengths))
+    left = lengths
+    states = np.full(len(lengths), begin)
     while len(names):
         is_found = (states & end) != 0
         if alternative.at_end:
             is_found &= left == 0
-        found[names[is_found]] = True
+        is_match[names[is_found]] = True
         is_over = is_found | (left == 0)
         if is_over.any():
             names, at, left, states = (array[~is_over] for array in (names, at, left, states))
         met = states & table[codes[at]]
         states = _skipped((met << one) | (met & repeats) | fresh, optional, skips)
-        at, left = at + 1, left - 1
-    return found
+        at = at + 1
+        left = left - 1
+    return is_match
 
 
 def _accepted(alternative: Alternative, codes: NDArray[np.uint32]) -> NDArray[np.uint64]:
-    """Return, for every character that occurs, the items that take it, one bit each."""
+    """Return, for every character that occurs, the items that match it, one bit each."""
     counts = np.bincount(codes, minlength=1)
     table = np.zeros(len(counts), np.uint64)
     for code in np.flatnonzero(counts).tolist():
@@ -118,7 +113,7 @@ def _accepted(alternative: Alternative, codes: NDArray[np.uint32]) -> NDArray[np
 
 
 def _skipped(states: NDArray[np.uint64], optional: np.uint64, times: int) -> NDArray[np.uint64]:
-    """Return states that have also passed over what is optional."""
+    """Return the states with those added that skip optional items."""
     for _ in range(times):
         states = states | ((states & optional) << np.uint64(1))
     return states
@@ -133,18 +128,30 @@ def _longest_run(flags: Sequence[bool]) -> int:
 
 
 class _Parser:
-    """Reads an expression from left to right."""
+    """Parses an expression from left to right.
+
+    An expression consists of:
+
+        a \\.          a character; a backslash takes the special meaning from a sign
+        .             any character
+        [a-z_] [^0-9] one of the listed characters, or any other
+        \\d \\w \\s      a digit; a letter, digit or _; a space; in capitals any other character
+        * + ?         the item before it: any number of times; at least once; at most once
+        ^ $           the beginning and the end of the name
+        |             one of several expressions
+    """
 
     def __init__(self, text: str) -> None:
-        self._text, self._at = text, 0
+        self._text = text
+        self._at = 0
 
     def alternatives(self) -> list[Alternative]:
-        """Return all alternatives."""
-        found = [self._alternative()]
+        """Parse the alternatives, which `|` separates."""
+        parsed = [self._alternative()]
         while self._at < len(self._text):
             self._at += 1
-            found.append(self._alternative())
-        return found
+            parsed.append(self._alternative())
+        return parsed
 
     def _alternative(self) -> Alternative:
         items = list[Item]()
@@ -195,8 +202,9 @@ class _Parser:
         return _equals(letter)
 
     def _class(self) -> Test:
-        """Read what stands in brackets."""
-        is_inverse, tests = self._takes("^"), list[Test]()
+        """Parse a set of characters in brackets."""
+        is_inverse = self._takes("^")
+        tests = list[Test]()
         while not tests or not self._takes("]"):
             first = self._next("a bracket is not closed")
             if first == "\\":
@@ -216,9 +224,9 @@ class _Parser:
         return _is_not(one_of) if is_inverse else one_of
 
     def _takes(self, sign: str) -> bool:
-        taken = self._text.startswith(sign, self._at)
-        self._at += taken
-        return taken
+        is_next = self._text.startswith(sign, self._at)
+        self._at += is_next
+        return is_next
 
     def _next(self, otherwise: str = "it ends too soon") -> str:
         if self._at >= len(self._text):

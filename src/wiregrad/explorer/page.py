@@ -1,7 +1,7 @@
-"""The page as one file: style, script and data in it, nothing fetched, nothing run but that script.
+"""The page as one HTML file that contains its style, script and data and fetches nothing.
 
-Kept true: the policy names the one script and the one style by their hashes, so no text of a circuit can become
-either; the data is JSON in which `<`, `>` and `&` do not occur.
+Invariants: the content security policy allows one script and one style by their hashes, so no text of a circuit can
+become either; the data is JSON in which `<`, `>` and `&` are escaped.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from wiregrad.explorer.data import page_data
 from wiregrad.export.letters import printable
 from wiregrad.ir import Circuit
 
-SCRIPT, STYLE = "explorer.js", "explorer.css"
+SCRIPT = "explorer.js"
+STYLE = "explorer.css"
 DATA = "wiregrad-data"
 """The id of the element that holds the data."""
 ROOT = "explorer"
@@ -57,9 +58,9 @@ def to_html(
     source: bool = False,
     formula: str | None = None,
 ) -> str:
-    """Return the explorer with a circuit, and a run of it, as one HTML file that needs no network.
+    """Return the explorer on a circuit, and a run of it, as one HTML file that needs no network.
 
-    `source` adds the lines of code that made the nodes; without it no more of a file than its name is in the page.
+    `source` adds the lines of code that made the nodes; without it, the page holds only the names of source files.
 
     >>> import wiregrad as wg
     >>> page = to_html(wg.circuit("y = tanh(x)"))
@@ -70,24 +71,25 @@ def to_html(
 
 
 def page_of(data: Any, title: str) -> str:
-    """Return the page with its data in it.
+    """Return the page as one HTML file that contains its data.
 
     >>> "<title>a &lt; b" in page_of({}, "a < b")
     True
     """
-    script, style = inline(SCRIPT), inline(STYLE)
+    script = inline(SCRIPT)
+    style = inline(STYLE)
     meta = f'<meta http-equiv="Content-Security-Policy" content="{policy(script, style)}">\n'
     parts = {"style": f"<style>{style}</style>", "script": f"<script>{script}</script>"}
     return _filled(data, title, policy=meta, **parts)
 
 
 def served_page(data: Any, title: str) -> str:
-    """Return the page that a server sends: style and script come from where it came from, and headers have the policy.
+    """Return the page that the server sends: it fetches style and script, and the policy is in the response headers.
 
     >>> '<script src="/explorer.js" defer></script>' in served_page({}, "f")
     True
     """
-    # An empty icon of its own keeps browsers from asking for one.
+    # An empty icon keeps browsers from requesting /favicon.ico.
     style = f'<link rel="icon" href="data:,">\n<link rel="stylesheet" href="/{STYLE}">'
     script = f'<script src="/{SCRIPT}" defer></script>'
     return _filled(data, title, policy="", style=style, script=script)
@@ -99,7 +101,7 @@ def _filled(data: Any, title: str, **parts: str) -> str:
 
 
 def policy(script: str, style: str) -> str:
-    """Return what a single file may do: run this script, use this style, show images that are data, and no more.
+    """Return the content security policy of a single file: this script, this style, images in data URLs, nothing else.
 
     >>> policy("", "").startswith("default-src 'none'; script-src 'sha256-")
     True
@@ -111,7 +113,7 @@ def policy(script: str, style: str) -> str:
 
 
 def digest(text: str) -> str:
-    """Return a text as a policy names it.
+    """Return the hash of a script or style, as a content security policy writes it.
 
     >>> digest("")
     'sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU='
@@ -120,7 +122,7 @@ def digest(text: str) -> str:
 
 
 def as_json(data: Any) -> str:
-    """Return data as JSON that can stand in a page.
+    """Return data as JSON that is safe inside an HTML element.
 
     >>> as_json({"name": "</script>"})
     '{"name":"\\\\u003c/script\\\\u003e"}'
@@ -129,7 +131,7 @@ def as_json(data: Any) -> str:
 
 
 def titled(title: str) -> str:
-    """Return a title as HTML.
+    """Return a title as HTML text.
 
     >>> titled("a<b")
     'a&lt;b'
@@ -139,7 +141,7 @@ def titled(title: str) -> str:
 
 @cache
 def static(name: str) -> str:
-    """Return a file of the page that stands in the package.
+    """Return the text of a file of the page, which the package contains.
 
     >>> static("nothing.js")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
@@ -156,11 +158,9 @@ def static(name: str) -> str:
 
 @cache
 def inline(name: str) -> str:
-    """Return a file of the page that can stand inside of it; refuse one that would end its own element."""
+    """Return the text of a file to put into the page; refuse one that would end its own HTML element."""
     text = static(name).replace("\r\n", "\n")
-    found = _CLOSES.search(text)
-    if found is not None:
-        raise FileFormatError(
-            f"{name} has {found[0]!r} in it and cannot stand inside a page; build it with `make page`"
-        )
+    end = _CLOSES.search(text)
+    if end is not None:
+        raise FileFormatError(f"{name} has {end[0]!r} in it and cannot stand inside a page; build it with `make page`")
     return text

@@ -1,7 +1,7 @@
-"""A part of a circuit and its run as a circuit of its own, so that what draws circuits draws parts of them.
+"""A part of a circuit and its run as a circuit of its own, so that the code that draws circuits also draws parts.
 
-What the part reads from outside becomes an input of it. A node without a name is called after its index in the whole,
-with `#` before it, which no name has; `told` turns that into what people read.
+What the part reads from outside becomes one of its inputs. A node without a name is called `#INDEX` after its index in
+the whole circuit; no name can begin with `#`, and `format_node_names` turns it into the `%INDEX` that people read.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NUMBERED = re.compile(r"#(\d+)")
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A circuit cut out of another, its run if there was one, and the index that each of its nodes has in the whole."""
+    """A part of a circuit as a circuit, its run if there is one, and the index of each node in the whole circuit."""
 
     circuit: Circuit
     run: Run | None
@@ -31,11 +31,11 @@ class Part:
 
 
 def part(circuit: Circuit, run: Run | None, chosen: NDArray[np.int64]) -> Part:
-    """Return the part of a circuit that holds some nodes, given in order.
+    """Extract the part of a circuit that consists of the chosen nodes, given in ascending order.
 
     >>> import wiregrad as wg
-    >>> found = part(wg.circuit("u = x * y; v = tanh(u); f = v + x"), None, np.array([3]))
-    >>> found.circuit.inputs, found.circuit.outputs, found.nodes.tolist()
+    >>> middle = part(wg.circuit("u = x * y; v = tanh(u); f = v + x"), None, np.array([3]))
+    >>> middle.circuit.inputs, middle.circuit.outputs, middle.nodes.tolist()
     (('u',), ('v',), [2, 3])
     """
     c = circuit.columns
@@ -66,15 +66,16 @@ def part(circuit: Circuit, run: Run | None, chosen: NDArray[np.int64]) -> Part:
         labels=labels,
         certificates=(),
     )
-    found = Circuit(columns)
+    extracted = Circuit(columns)
     nodes = np.flatnonzero(keep)
-    return Part(found, None if run is None else _run(run, found, nodes, wires), nodes)
+    return Part(extracted, None if run is None else _run(run, extracted, nodes, wires), nodes)
 
 
 def _run(run: Run, circuit: Circuit, nodes: NDArray[np.int64], wires: NDArray[np.bool_]) -> Run:
-    some = nodes.tolist()
-    sent = [run.sent[k] for k in np.flatnonzero(wires).tolist()]
-    return Run(circuit, [run.values[node] for node in some], [run.flows[node] for node in some], sent)
+    values = [run.values[node] for node in nodes.tolist()]
+    gradients = [run.flows[node] for node in nodes.tolist()]
+    sent = [run.sent[wire] for wire in np.flatnonzero(wires).tolist()]
+    return Run(circuit, values, gradients, sent)
 
 
 def _settings(settings: Labels, border: NDArray[np.bool_], keep: NDArray[np.bool_]) -> Labels:
@@ -84,30 +85,32 @@ def _settings(settings: Labels, border: NDArray[np.bool_], keep: NDArray[np.bool
 
 
 def _names(circuit: Circuit, keep: NDArray[np.bool_], position: NDArray[np.int32]) -> NameTable:
-    """Return the names of the nodes to keep; constants without one stay without, since they stand in their readers."""
+    """Return names for the nodes to keep; unnamed constants get none, since they are drawn inside their readers."""
     named = circuit.columns.names.by_node() if len(circuit.columns.names) else {}
     pairs: list[tuple[int, str]] = []
     for node in np.flatnonzero(keep).tolist():
-        own = named.get(node) or ([] if circuit.columns.codes[node] == CONSTANT_CODE else [f"#{node}"])
-        pairs += [(int(position[node]), name) for name in own]
+        names = named.get(node, [])
+        if not names and circuit.columns.codes[node] != CONSTANT_CODE:
+            names = [f"#{node}"]
+        pairs += [(int(position[node]), name) for name in names]
     return NameTable(pairs)
 
 
 def _outputs(
     circuit: Circuit, inside: NDArray[np.bool_], chosen: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], tuple[str, ...]]:
-    """Return the outputs of the whole that lie in the part; else its last node."""
+    """Return the outputs of the whole circuit that lie in the part; if there are none, the last node of the part."""
     c = circuit.columns
-    found = [(node, label) for node, label in zip(c.outputs.tolist(), c.labels, strict=True) if inside[node]]
-    if not found:
+    outputs = [(node, label) for node, label in zip(c.outputs.tolist(), c.labels, strict=True) if inside[node]]
+    if not outputs:
         last = int(chosen[-1])
-        own = c.names.of(last)
-        found = [(last, own[0] if own else f"#{last}")]
-    return np.array([node for node, _ in found]), tuple(label for _, label in found)
+        names = c.names.of(last)
+        outputs = [(last, names[0] if names else f"#{last}")]
+    return np.array([node for node, _ in outputs]), tuple(label for _, label in outputs)
 
 
 def told(text: str) -> str:
-    """Return a text of a part as people read it.
+    """Write the names `#INDEX` in a text as `%INDEX`, the way nodes without a name are shown everywhere.
 
     >>> told("#12 = tanh(#11)")
     '%12 = tanh(%11)'

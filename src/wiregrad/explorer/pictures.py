@@ -1,4 +1,4 @@
-"""A picture with places as data: boxes, the wires between them and where all of it stands, as Python lays it out."""
+"""A picture as JSON: boxes, the wires between them, and the positions that Python's layout gives them."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from wiregrad.export.reading import Reading, State
 
 
 def picture_data(
-    held: Part, inside: Inside, group: str, *, opened: Sequence[str], depth: int | None, cap: int, down: bool
+    part: Part, inside: Inside, group: str, *, opened: Sequence[str], depth: int | None, cap: int, down: bool
 ) -> dict[str, Any]:
-    """Return the picture of a part of a circuit that lies in a group; nodes have the indices of the whole.
+    """Encode the picture of a part of a circuit that lies in a group; nodes have the indices of the whole circuit.
 
     >>> import wiregrad as wg
     >>> import numpy as np
-    >>> held = Part(wg.circuit("y = tanh(x)"), None, np.arange(2))
-    >>> picture_data(held, Inside(held.circuit), "", opened=(), depth=None, cap=300, down=False)["about"]
+    >>> part = Part(wg.circuit("y = tanh(x)"), None, np.arange(2))
+    >>> picture_data(part, Inside(part.circuit), "", opened=(), depth=None, cap=300, down=False)["about"]
     '1 input, 1 node'
     """
-    drawn = figure(picture(held.circuit, held.run, opened=opened, depth=depth, cap=cap), down=down)
+    drawn = figure(picture(part.circuit, part.run, opened=opened, depth=depth, cap=cap), down=down)
     boxes = zip(drawn.picture.boxes, drawn.rects, drawn.ranks, strict=True)
     links = zip(drawn.picture.links, drawn.paths, strict=True)
     return {
@@ -34,25 +34,25 @@ def picture_data(
         "note": told(drawn.picture.note),
         "about": drawn.picture.about,
         "boxes": [
-            _box(box, held, inside, group)
+            _box(box, part, inside, group)
             | {"x": at.x, "y": at.y, "width": at.width, "height": at.height, "rank": rank}
             for box, at, rank in boxes
         ],
         "links": [
-            _link(link, held)
+            _link(link, part)
             | {"points": [[*point] for point in path], "stub": k in drawn.stubs, "room": drawn.rooms[k]}
             for k, (link, path) in enumerate(links)
         ],
     }
 
 
-def _box(box: Box, held: Part, inside: Inside, group: str) -> dict[str, Any]:
+def _box(box: Box, part: Part, inside: Inside, group: str) -> dict[str, Any]:
     return {
         "kind": box.kind.value,
         "name": told(box.name),
         "text": told(box.text),
         "label": told(box.label),
-        "node": int(held.nodes[box.node]),
+        "node": int(part.nodes[box.node]),
         "nodes": box.nodes,
         "group": box.group,
         "facts": [*map(told, box.facts)],
@@ -61,15 +61,15 @@ def _box(box: Box, held: Part, inside: Inside, group: str) -> dict[str, Any]:
         "outputs": [*map(told, box.outputs)],
         "bad": box.bad,
         "kink": box.kink,
-        "inside": inside.of(box, held.nodes, group) if box.members else None,
+        "inside": inside.of(box, part.nodes, group) if box.members else None,
     }
 
 
-def _link(link: Link, held: Part) -> dict[str, Any]:
+def _link(link: Link, part: Part) -> dict[str, Any]:
     return {
         "source": link.source,
         "target": link.target,
-        "reader": int(held.nodes[link.reader]),
+        "reader": int(part.nodes[link.reader]),
         "slot": link.slot,
         "input": link.input,
         "wires": link.wires,

@@ -1,4 +1,4 @@
-"""The circuits of the page's menu, by the key that they have there: a formula and its leaves."""
+"""The example circuits in the menu of the page, by their key there: a formula and the values of its inputs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Preset(NamedTuple):
-    """A formula and the values that its leaves begin with."""
+    """A formula and the initial values of its inputs."""
 
     formula: str
     leaves: dict[str, float]

@@ -1,7 +1,7 @@
-"""The explorer's server: what one person's page asks of a circuit that stays in this process.
+"""The web application behind the page: it answers what one person's page asks about a circuit in this process.
 
-It has no way to a file: its answers are the page, its two static files, and what is known of the circuit. Who may ask
-is the business of `guard`.
+It never reads a file that a request names: it answers with the page, its two static files, and JSON about the circuit.
+`request_guard` decides which requests reach it.
 """
 
 from __future__ import annotations
@@ -29,21 +29,23 @@ from wiregrad.explorer.views import Views
 from wiregrad.ir import Circuit, strictjson
 
 FILES = {SCRIPT: "text/javascript", STYLE: "text/css"}
-"""What the page fetches, and what it is."""
+"""The files that the page fetches, and their media types."""
 MOST_BOXES = 2000
-"""How many boxes a view has at most, whatever is asked for."""
+"""Upper limit of the depth and the number of boxes that a request may ask for."""
 Answer = Callable[[Request], Any]
 WORDS = {"nan": float("nan"), "inf": float("inf"), "-inf": float("-inf")}
-"""How numbers that JSON does not have are written."""
+"""Numbers that JSON cannot write, by the strings that stand for them."""
 
 
 class Exhibit:
-    """A circuit on show, with the latest run of it. `source` allows lines of code to be shown."""
+    """The circuit that a page shows, with its latest run. `source` allows lines of code to be sent."""
 
     def __init__(
         self, circuit: Circuit, run: Run | None = None, *, source: bool = False, formula: str | None = None
     ) -> None:
-        self.circuit, self.source, self.formula = circuit, source, formula
+        self.circuit = circuit
+        self.source = source
+        self.formula = formula
         self._lock = Lock()
         self._show(run)
 
@@ -53,7 +55,7 @@ class Exhibit:
         self._data: dict[str, Any] | None = None
 
     def data(self) -> dict[str, Any]:
-        """Return what the page begins with, and that there is a server to ask."""
+        """Return the JSON that the page starts with; `server` in it says that there is a server to ask."""
         with self._lock:
             if self._data is None:
                 self._data = self._made()
@@ -62,57 +64,58 @@ class Exhibit:
     def _made(self) -> dict[str, Any]:
         large = self.circuit.size > MOST
         if large:
-            found = summary_data(self.views)
+            data = summary_data(self.views)
         else:
-            found = page_data(self.circuit, self.run, source=self.source, formula=self.formula)
-        return found | {"server": {"run": True, "views": large}}
+            data = page_data(self.circuit, self.run, source=self.source, formula=self.formula)
+        return data | {"server": {"run": True, "views": large}}
 
     def rerun(self, leaves: Mapping[str, Any]) -> dict[str, Any]:
-        """Run the circuit at other inputs, those that are not given as they were; return what the run did."""
+        """Run the circuit at changed inputs, the others as before; return the run as JSON."""
         circuit = self.circuit
         elements = {name: value for name, value in leaves.items() if name not in circuit.inputs and "[" in str(name)}
         whole = {name: value for name, value in leaves.items() if name not in elements}
         interpreter.check_known(whole, circuit.inputs)
         with self._lock:
-            given = {} if self.run is None else dict(zip(circuit.inputs, self._inputs(self.run), strict=True))
-            point = given | {name: self._fitted(name, value) for name, value in whole.items()}
+            before = {} if self.run is None else dict(zip(circuit.inputs, self._inputs(self.run), strict=True))
+            point = before | {name: self._fitted(name, value) for name, value in whole.items()}
             for name, value in elements.items():
                 _put(point, name, value)
-            # Who edits an input wants to see what happens; where a branch flips, a note says so.
+            # check=False: an edit that flips a Python branch is shown with a note, not refused.
             self._show(interpreter.run_all(circuit, interpreter.bind(circuit, [point], {}), check=False))
             return self._ran()
 
     def _ran(self) -> dict[str, Any]:
         run = self.views.run
         assert run is not None
-        found = summary_data(self.views) if self.circuit.size > MOST else run_data(run)
-        notes = [*filter(None, [found.get("note"), strayed(run)])]
-        return found | ({"note": "; ".join(notes)} if notes else {})
+        data = summary_data(self.views) if self.circuit.size > MOST else run_data(run)
+        notes = [*filter(None, [data.get("note"), strayed(run)])]
+        return data | ({"note": "; ".join(notes)} if notes else {})
 
     def _fitted(self, name: str, value: Any) -> Any:
-        """Return an input as its wire carries it: a page has one kind of number for whole ones and conditions too."""
-        wanted, given = self.circuit.type_of(self.circuit.index(name)).dtype, _number(name, value)
-        if wanted.kind not in "ib" or np.asarray(given).dtype.kind not in "fi":
-            return given
+        """Cast an input to the dtype of its wire if nothing is lost: JavaScript has one type for all numbers."""
+        dtype = self.circuit.type_of(self.circuit.index(name)).dtype
+        number = _number(name, value)
+        if dtype.kind not in "ib" or np.asarray(number).dtype.kind not in "fi":
+            return number
         with np.errstate(all="ignore"):
-            cast = np.asarray(given).astype(wanted)
-        return cast[()] if np.array_equal(cast, given) else given
+            cast = np.asarray(number).astype(dtype)
+        return cast[()] if np.array_equal(cast, number) else number
 
     def _inputs(self, run: Run) -> list[Any]:
         return [run.values[node] for node in self.circuit.input_indices()]
 
     def node(self, node: int) -> dict[str, Any]:
-        """Return all that is known of one node, with its line of code if that may be shown."""
+        """Return everything known about one node, with its line of code if `source` allows it."""
         return node_told(self.views, node, self.circuit if self.source else None)
 
     def file(self) -> dict[str, Any]:
-        """Return what a file to keep begins with, which has no server to ask."""
+        """Return the JSON for a saved page, which has no server to ask."""
         with self._lock:
             return page_data(self.circuit, self.run, source=self.source, formula=self.formula)
 
 
 def _put(point: dict[str, Any], element: str, value: Any) -> None:
-    """Change one element of an input that is an array, called as in `w[0,2]`."""
+    """Replace one element of an array input, named as in `w[0,2]`."""
     name, _, rest = element.rpartition("[")
     index = tuple(
         int(k) if k.isascii() and k.isdigit() and len(k) < 13 else -1 for k in rest.removesuffix("]").split(",")
@@ -133,7 +136,7 @@ def _put(point: dict[str, Any], element: str, value: Any) -> None:
 
 
 def _number(name: str, value: Any) -> Any:
-    """Return an input as JSON brings it: a number, a word for one, or lists of them."""
+    """Decode an input from JSON: a number, a string for one (`nan`), or nested lists of them."""
     if not isinstance(value, list):
         return WORDS.get(value, value) if isinstance(value, str) else value
     cells = np.array(value, object)
@@ -144,44 +147,44 @@ def _number(name: str, value: Any) -> Any:
         raise InputError(f"input {name} is a ragged list") from None
 
 
-def app(exhibit: Exhibit, authority: str) -> Guard:
-    """Return the app that shows a circuit at a host and port, with the guard before it.
+def app(session: Exhibit, authority: str) -> Guard:
+    """Return the web application for a session, behind its request guard; `authority` is HOST:PORT.
 
     >>> import wiregrad as wg
     >>> app(Exhibit(wg.circuit("x * x")), "127.0.0.1:8000").launch.startswith("http://127.0.0.1:8000/?token=")
     True
     """
     answers: dict[str, Answer] = {
-        "/data": lambda request: exhibit.data(),
-        "/find": lambda request: exhibit.views.find(request.query_params.get("q", "")),
-        "/node/{node:int}": lambda request: exhibit.node(request.path_params["node"]),
-        "/why/{node:int}": lambda request: exhibit.views.why(request.path_params["node"]),
-        "/blame": lambda request: broken(exhibit.views),
-        "/heat": lambda request: exhibit.views.heat(),
-        "/outline": lambda request: exhibit.views.outline(),
-        "/view": lambda request: exhibit.views.view(**_view(request)),
+        "/data": lambda request: session.data(),
+        "/find": lambda request: session.views.find(request.query_params.get("q", "")),
+        "/node/{node:int}": lambda request: session.node(request.path_params["node"]),
+        "/why/{node:int}": lambda request: session.views.why(request.path_params["node"]),
+        "/blame": lambda request: broken(session.views),
+        "/heat": lambda request: session.views.heat(),
+        "/outline": lambda request: session.views.outline(),
+        "/view": lambda request: session.views.view(**_view(request)),
     }
     routes = [
-        Route("/", lambda request: _page(exhibit), methods=["GET"]),
+        Route("/", lambda request: _page(session), methods=["GET"]),
         *(Route(f"/{name}", _file(name, kind), methods=["GET"]) for name, kind in FILES.items()),
         *(Route(path, _answering(answer), methods=["GET"]) for path, answer in answers.items()),
-        Route("/export", lambda request: _export(exhibit), methods=["GET"]),
-        Route("/run", _rerunning(exhibit), methods=["POST"]),
+        Route("/export", lambda request: _export(session), methods=["GET"]),
+        Route("/run", _rerunning(session), methods=["POST"]),
     ]
-    made = Starlette(routes=routes, exception_handlers={HTTPException: _missing, WiregradError: _wrong})
-    # A slash too many or too few is another path, not a reason to send somebody elsewhere.
-    made.router.redirect_slashes = False
-    return Guard(made, authority)
+    starlette = Starlette(routes=routes, exception_handlers={HTTPException: _missing, WiregradError: _wrong})
+    # `/data/` is not `/data`: answer 404 instead of a redirect.
+    starlette.router.redirect_slashes = False
+    return Guard(starlette, authority)
 
 
-def _page(exhibit: Exhibit) -> Response:
-    return Response(served_page(exhibit.data(), exhibit.circuit.name), media_type="text/html")
+def _page(session: Exhibit) -> Response:
+    return Response(served_page(session.data(), session.circuit.name), media_type="text/html")
 
 
-def _export(exhibit: Exhibit) -> Response:
-    """Return what is on show as a file to keep, which needs no server."""
-    attached = {"content-disposition": 'attachment; filename="circuit.html"'}
-    return Response(page_of(exhibit.file(), exhibit.circuit.name), media_type="text/html", headers=attached)
+def _export(session: Exhibit) -> Response:
+    """Respond with the page as one HTML file, which needs no server."""
+    headers = {"content-disposition": 'attachment; filename="circuit.html"'}
+    return Response(page_of(session.file(), session.circuit.name), media_type="text/html", headers=headers)
 
 
 def _file(name: str, kind: str) -> Callable[[Request], Response]:
@@ -196,10 +199,10 @@ def _document(data: Any) -> Response:
     return Response(as_json(data), media_type="application/json")
 
 
-def _rerunning(exhibit: Exhibit) -> Callable[[Request], Awaitable[Response]]:
+def _rerunning(session: Exhibit) -> Callable[[Request], Awaitable[Response]]:
     async def rerun(request: Request) -> Response:
         leaves = _leaves(await request.body())
-        return _document(await run_in_threadpool(exhibit.rerun, leaves))
+        return _document(await run_in_threadpool(session.rerun, leaves))
 
     return rerun
 
@@ -213,15 +216,15 @@ def _leaves(body: bytes) -> Mapping[str, Any]:
 
 
 def _view(request: Request) -> dict[str, Any]:
-    """Return what a view is to show, from the query of a request."""
+    """Parse the query string of a request for a view."""
     query = request.query_params
-    found: dict[str, Any] = {name: query.get(name, "") for name in ("group", "nodes")}
-    found["opened"] = query.getlist("opened")
-    found["down"] = query.get("down") == "1"
+    options: dict[str, Any] = {name: query.get(name, "") for name in ("group", "nodes")}
+    options["opened"] = query.getlist("opened")
+    options["down"] = query.get("down") == "1"
     for name in ("depth", "cap"):
         if name in query:
-            found[name] = min(_whole(request, name, 0), MOST_BOXES)
-    return found
+            options[name] = min(_whole(request, name, 0), MOST_BOXES)
+    return options
 
 
 def _whole(request: Request, name: str, least: int) -> int:
@@ -232,11 +235,11 @@ def _whole(request: Request, name: str, least: int) -> int:
 
 
 def _missing(request: Request, error: Exception) -> Response:
-    status, detail = (error.status_code, error.detail) if isinstance(error, HTTPException) else (500, "")
-    headers = error.headers if isinstance(error, HTTPException) else None
-    return PlainTextResponse(f"{detail}\n", status, headers=headers)
+    if not isinstance(error, HTTPException):
+        return PlainTextResponse("\n", 500)
+    return PlainTextResponse(f"{error.detail}\n", error.status_code, headers=error.headers)
 
 
 def _wrong(request: Request, error: Exception) -> Response:
-    # The first line alone: the others may say where a file lies.
+    # Only the first line: the others may contain the path of a file.
     return Response(as_json({"error": str(error).partition("\n")[0]}), 400, media_type="application/json")

@@ -1,7 +1,7 @@
-"""Starts and ends the explorer's server, and opens the browser.
+"""Starts and stops the explorer's server on this machine, and opens the browser.
 
-The server runs in a thread of its own, so that it works where an event loop runs already, as in a notebook, and ends
-with the process.
+The server runs in a daemon thread with an event loop of its own, so that it also works where a loop already runs, as in
+a notebook, and ends with the process.
 """
 
 from __future__ import annotations
@@ -24,40 +24,40 @@ from wiregrad.explorer.server import Exhibit, app
 
 LOOPBACK = "127.0.0.1"
 PATIENCE = 60.0
-"""How many seconds the server has to begin and to end, on a busy machine too."""
+"""Seconds to wait for the server to start or stop; generous, for busy machines."""
 REQUEST_SECONDS = 10.0
-"""How many seconds a request may take to arrive; a connection that brings less is dropped."""
+"""Seconds in which a request must arrive completely; otherwise its connection is dropped."""
 
 
 class PromptProtocol(H11Protocol):
-    """A connection whose requests must arrive whole in time; uvicorn itself waits for ever for the rest of one.
+    """A connection with a deadline for each request; uvicorn itself waits forever for the rest of one.
 
-    The time counts from the beginning of a connection or of a request, so that bytes that trickle in do not prolong it.
-    Between two requests uvicorn's own limit holds.
+    The deadline counts from the start of the connection or request, so a client that sends byte by byte cannot extend
+    it. Between two requests uvicorn's keep-alive timeout applies.
     """
 
     _deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin to wait for the first request."""
+        """Start the deadline of the first request."""
         super().connection_made(transport)
         self._expect()
 
     def data_received(self, data: bytes) -> None:
-        """Take a part of a request."""
+        """Receive a part of a request; stop the deadline once it is complete."""
         self._expect()
         super().data_received(data)
         if self.conn.their_state not in (h11.IDLE, h11.SEND_BODY):
             self._relax()
 
     def on_response_complete(self) -> None:
-        """Go on with what has already arrived of the next request."""
+        """Start the deadline of the next request if a part of it has already arrived."""
         super().on_response_complete()
         if self.conn.their_state is h11.SEND_BODY or self.conn.trailing_data[0]:
             self._expect()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End the connection."""
+        """Cancel the deadline of a closed connection."""
         self._relax()
         super().connection_lost(exc)
 
@@ -72,16 +72,16 @@ class PromptProtocol(H11Protocol):
 
 
 class Serving:
-    """A server that runs; `url` opens the explorer once, `stop` ends it."""
+    """The explorer's server on this machine; `url` opens the page once, `stop` ends the server."""
 
-    def __init__(self, exhibit: Exhibit, port: int = 0, address: str = LOOPBACK) -> None:
+    def __init__(self, session: Exhibit, port: int = 0, address: str = LOOPBACK) -> None:
         host = checked(address)
         self._socket = _bound(host, port)
         self.port: int = self._socket.getsockname()[1]
         shown_host = f"[{host}]" if ":" in host else host
-        # Browsers leave out the port that is usual.
+        # Browsers leave the default port out of the Host header.
         authority = shown_host if self.port == 80 else f"{shown_host}:{self.port}"
-        self.guard: Guard = app(exhibit, authority)
+        self.guard: Guard = app(session, authority)
         config = uvicorn.Config(
             self.guard,
             access_log=False,
@@ -99,20 +99,20 @@ class Serving:
 
     @property
     def url(self) -> str:
-        """The address that opens the explorer, once."""
+        """The URL that opens the explorer; it works once."""
         return self.guard.launch
 
     def start(self) -> None:
-        """Begin to answer."""
+        """Start the server; return once it accepts connections."""
         self._thread.start()
         end = time.monotonic() + PATIENCE
         while not self._server.started and self._thread.is_alive() and time.monotonic() < end:
             time.sleep(0.005)
         if not self._server.started:
-            raise FileAccessError(f"the explorer's server did not begin at {self.guard.origin}")
+            raise FileAccessError(f"the explorer's server did not start at {self.guard.origin}")
 
     def wait(self) -> None:
-        """Wait until the server ends, which Ctrl-C makes it do."""
+        """Wait until the server ends; Ctrl-C ends it."""
         try:
             while self._thread.is_alive():
                 self._thread.join(0.2)
@@ -120,25 +120,25 @@ class Serving:
             self.stop()
 
     def stop(self) -> None:
-        """End the server."""
+        """Stop the server and release its port."""
         self._server.should_exit = True
         self._thread.join(PATIENCE)
         self._socket.close()
 
 
 def checked(address: str) -> str:
-    """Return an address that a server can be reached at by exactly one name.
+    """Return an IP address in its normal form; refuse one that does not name a single machine.
 
     >>> checked("127.0.0.1")
     '127.0.0.1'
     """
     try:
-        found = ipaddress.ip_address(address)
+        parsed = ipaddress.ip_address(address)
     except ValueError:
         raise InputError(f"wanted an address such as 192.168.1.5; got {shown(address)}") from None
-    if found.is_unspecified or found.is_multicast:
-        raise InputError(f"{address} is no one address; give the one of this machine that others reach it at")
-    return str(found)
+    if parsed.is_unspecified or parsed.is_multicast:
+        raise InputError(f"{address} does not name one machine; give the address at which others reach this one")
+    return str(parsed)
 
 
 def _bound(host: str, port: int) -> socket.socket:
@@ -152,13 +152,13 @@ def _bound(host: str, port: int) -> socket.socket:
 
 
 def explore(
-    exhibit: Exhibit, *, port: int = 0, address: str = LOOPBACK, browser: bool = True, wait: bool = True
+    session: Exhibit, *, port: int = 0, address: str = LOOPBACK, browser: bool = True, wait: bool = True
 ) -> Serving:
-    """Show a circuit in the browser: start a server, open its page, and by default wait for Ctrl-C.
+    """Start a server for a session, open its page in the browser, and by default wait for Ctrl-C.
 
-    The address is printed to stderr; it opens the explorer once, in one browser.
+    The URL is printed to stderr; it opens the explorer once, in one browser.
     """
-    serving = Serving(exhibit, port, address)
+    serving = Serving(session, port, address)
     serving.start()
     opened = browser and _open(serving.url)
     hint = "Ctrl-C ends it" if wait else "it ends with this process"

@@ -1,4 +1,4 @@
-"""Whether a recording still holds at other inputs: values may have decided which way Python went when it was made."""
+"""Tells whether a traced circuit still holds at other inputs: a branch in Python may depend on the values."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from wiregrad.ir import certificates
 
 
 def strayed(run: Run) -> str:
-    """Return what to say if values would have steered Python another way than when it was recorded; else nothing.
+    """Return a note on the first Python branch that would go the other way at the values of a run; empty if none would.
 
     >>> import wiregrad as wg
     >>> strayed(wg.circuit("x * x").run(x=3.0))
@@ -17,8 +17,8 @@ def strayed(run: Run) -> str:
     if certificate is None:
         return ""
     at = "" if certificate.place is None else f" at {certificate.place.without_folder()}"
-    said = certificates.describe(run.circuit, certificate)
+    condition = certificates.describe(run.circuit, certificate)
     return (
-        f"at these inputs Python would have gone another way{at}: {said} when it was traced; "
+        f"at these inputs Python would have gone another way{at}: {condition} when it was traced; "
         "the function itself may give something else"
     )

@@ -1,4 +1,4 @@
-"""What is told of a circuit that is too large to hand over: a picture of groups, and the nodes that matter most."""
+"""The summary of a circuit that is too large to send whole: a picture of its groups, and the nodes that matter most."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from wiregrad.export.boxes import Kind
 
 
 def summary_data(views: Views) -> dict[str, Any]:
-    """Return what is told of a circuit that is too large: groups, the largest gradients, all that is not finite.
+    """Summarize a large circuit: its groups, the largest gradients, and everything that is not finite.
 
-    `circuit` and `run` are of the picture: a node of them is a box, which may stand for many nodes.
+    `circuit` and `run` in the result describe the picture: each of their nodes is a box, which may stand for many.
 
     >>> import wiregrad as wg
     >>> run = wg.circuit("y = tanh(x)").run(x=1.0)
     >>> summary_data(Views(run.circuit, run))["note"]
     'a summary: 2 boxes stand for all 2 nodes and leaves of the circuit'
     """
-    view, size = views.view(), views.circuit.size
+    view = views.view()
+    size = views.circuit.size
     count = len(view["boxes"])
     boxes = "1 box stands" if count == 1 else f"{count:,} boxes stand"
     note = f"a summary: {boxes} for all {size:,} nodes and leaves of the circuit"
@@ -34,32 +35,32 @@ def summary_data(views: Views) -> dict[str, Any]:
         "nonfinite": views.nonfinite(),
         "heat": views.heat(),
     }
-    found = {"schema": encoded.SCHEMA, "live": False, "note": note + drawn, "summary": summary}
-    return found | _as_circuit(views, view)
+    data = {"schema": encoded.SCHEMA, "live": False, "note": note + drawn, "summary": summary}
+    return data | _as_circuit(views, view)
 
 
 def _as_circuit(views: Views, view: dict[str, Any]) -> dict[str, Any]:
-    """Return the boxes of a picture as nodes, and its bundles as wires."""
+    """Encode a picture as a circuit: its boxes as nodes, its links as wires."""
     arriving: list[list[dict[str, Any]]] = [[] for _ in view["boxes"]]
     for link in view["links"]:
         arriving[link["target"]].append(link)
     nodes = [_box_node(box, links) for box, links in zip(view["boxes"], arriving, strict=True)]
     outputs = [{"label": label, "node": k} for k, box in enumerate(view["boxes"]) for label in box["outputs"]]
-    found: dict[str, Any] = {"circuit": {"name": views.circuit.name, "nodes": nodes, "outputs": outputs}}
+    data: dict[str, Any] = {"circuit": {"name": views.circuit.name, "nodes": nodes, "outputs": outputs}}
     if views.run is not None:
-        found["run"] = _as_run(views.run, view["boxes"], arriving)
-    return found
+        data["run"] = _as_run(views.run, view["boxes"], arriving)
+    return data
 
 
 def _as_run(run: Run, boxes: list[dict[str, Any]], arriving: list[list[dict[str, Any]]]) -> dict[str, Any]:
-    """Return what is known of boxes and bundles: numbers where they stand for one node or wire, else sizes."""
-    told = [_box_numbers(run, box) for box in boxes]
+    """Encode the numbers of boxes and links: exact for a single node or wire, else the norm over many."""
+    numbers = [_box_numbers(run, box) for box in boxes]
     return {
-        "values": [value for value, _ in told],
-        "grads": [grad for _, grad in told],
+        "values": [value for value, _ in numbers],
+        "grads": [grad for _, grad in numbers],
         "wires": [
             _link_numbers(run, link) or [None, grad, _measured(link["sent"], "gradient", 0)]
-            for (_, grad), links in zip(told, arriving, strict=True)
+            for (_, grad), links in zip(numbers, arriving, strict=True)
             for link in links
         ],
     }
@@ -91,7 +92,7 @@ def _box_node(box: dict[str, Any], links: list[dict[str, Any]]) -> dict[str, Any
 
 
 def _measured(reading: dict[str, Any] | None, kind: str, bad: int) -> dict[str, Any] | None:
-    """Return a reading as a summary; None where nothing arrived."""
+    """Encode the reading of many numbers like the summary of an array; None where no gradient arrived."""
     if reading is None or reading["size"] is None:
         return None
     size = reading["size"]

@@ -1,7 +1,7 @@
-"""What the page asks of a circuit that is too large to hand over whole: pictures of parts, searches, sizes, one node.
+"""Answers to what the page asks about a circuit that is too large to send whole: views, searches, sizes, single nodes.
 
-The arrays stay here; an answer is small whatever the circuit is, and says how much it leaves out. Kept true: what is
-measured of a circuit and a run is measured once.
+The arrays stay in Python. An answer is small whatever the size of the circuit, and says how much it leaves out.
+Invariant: each measurement of a circuit and its run is made once and cached.
 """
 
 from __future__ import annotations
@@ -31,82 +31,87 @@ from wiregrad.inspect.report import Report
 from wiregrad.ir import Circuit
 
 ROWS = 200
-"""How many nodes a search tells."""
+"""Maximum number of nodes in the answer to a search."""
 TOP = 50
-"""How many of the largest gradients a summary tells."""
+"""Maximum number of large gradients in a summary."""
 SLICES = 10_000
-"""How many runs of nodes that are not finite a summary tells."""
-WAYS, SHOWN_PATHS = 20_000, 8
-"""Up to how many nodes of a circuit the paths of a gradient are searched, and how many of them are told."""
-COLUMNS, LEVELS = 120, 40
-"""Into how many parts the heat strip cuts ranks and sizes."""
+"""Maximum number of ranges of non-finite nodes in a summary."""
+WAYS = 20_000
+"""Circuits with more nodes than this are not searched for the paths of a gradient."""
+SHOWN_PATHS = 8
+"""Maximum number of paths in the explanation of a gradient."""
+COLUMNS = 120
+"""Maximum number of columns of the heat strip, which divide the ranks."""
+LEVELS = 40
+"""Maximum number of levels of the heat strip, which divide the sizes."""
 BRANCHES = 100
-"""How many readers of a node are told."""
+"""Maximum number of readers listed for a node."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """A group in the outline: how many nodes, the norm of their finite gradients, and how many nodes are spoilt."""
+    """The totals of a group: its nodes, the norm of their finite gradients, and how many nodes are not finite."""
 
     nodes: int = 0
     norm: float = 0.0
     bad: int = 0
 
     def with_row(self, other: _Row) -> _Row:
-        """Return both together."""
+        """Return the totals of both groups together."""
         return _Row(self.nodes + other.nodes, math.hypot(self.norm, other.norm), self.bad + other.bad)
 
 
 @dataclass(frozen=True, eq=False)
 class Views:
-    """A circuit and its run, and what is asked of them."""
+    """Answers about one circuit and its run."""
 
     circuit: Circuit
     run: Run | None = None
 
     @cached_property
     def flows(self) -> Sizes:
-        """How large the gradient of every node is."""
+        """The size of the gradient of every node."""
         return _none(self.circuit.size) if self.run is None else Sizes.of_gradients(self.run)
 
     @cached_property
     def values(self) -> Sizes:
-        """How large the value of every node is."""
+        """The size of the value of every node."""
         return _none(self.circuit.size) if self.run is None else Sizes.of(self.run.values)
 
     @cached_property
     def absent(self) -> Mask:
-        """Which nodes no gradient reached."""
+        """The mask of the nodes that no gradient reached."""
         if self.run is None:
             return np.ones(self.circuit.size, bool)
         return np.fromiter((flow is None for flow in self.run.flows), bool, self.circuit.size)
 
     @cached_property
     def names(self) -> list[str]:
-        """All names, in the order of the circuit's table of names."""
+        """Every name, in the order of the circuit's name table."""
         return [name for _, name in self.circuit.columns.names]
 
     @cached_property
     def ranks(self) -> NDArray[np.int64]:
-        """How many wires the longest way from a leaf to each node has."""
-        found = [0] * self.circuit.size
-        starts, sources = self.circuit.columns.starts.tolist(), self.circuit.columns.sources.tolist()
+        """The number of wires on the longest path from a leaf to each node."""
+        ranks = [0] * self.circuit.size
+        starts = self.circuit.columns.starts.tolist()
+        sources = self.circuit.columns.sources.tolist()
         for node in range(self.circuit.size):
             for source in sources[starts[node] : starts[node + 1]]:
-                if found[source] >= found[node]:
-                    found[node] = found[source] + 1
-        return np.array(found, np.int64)
+                if ranks[source] >= ranks[node]:
+                    ranks[node] = ranks[source] + 1
+        return np.array(ranks, np.int64)
 
     @cached_property
     def depths(self) -> NDArray[np.int64]:
-        """How many groups are around each node."""
+        """The number of groups around each node."""
         labels = self.circuit.columns.groups
         if labels.index is None:
             return np.zeros(self.circuit.size, np.int64)
         return np.array([*(len([*filter(None, str(label).split("/"))]) for label in labels.table), 0])[labels.index]
 
     def column(self, name: str) -> NDArray[Any]:
-        """Return what a search compares: sizes, depths, ranks or indices; NaN where there is no size to compare.
+        """Return a column that a search compares: sizes, depths, ranks or indices; NaN where there is no size.
 
         >>> import wiregrad as wg
         >>> Views(wg.circuit("x * x")).column("index").tolist()
@@ -121,7 +126,7 @@ class Views:
         return self.depths if name == "depth" else np.arange(self.circuit.size)
 
     def state(self, name: str) -> Mask:
-        """Return which nodes have a value or gradient that is `nan`, `inf` or either (`bad`), or an `absent` gradient.
+        """Return the mask of the nodes that are `nan`, `inf`, `bad` (one of both) or `absent` (no gradient arrived).
 
         >>> import wiregrad as wg
         >>> run = wg.circuit("y = log(x)").run(x=0.0)
@@ -130,26 +135,31 @@ class Views:
         """
         if name == "absent":
             return self.absent
-        nans, infs = self.flows.nans + self.values.nans, self.flows.infs + self.values.infs
-        found: Mask = {"nan": nans, "inf": infs, "bad": nans + infs}[name] > 0
-        return found
+        nans = self.flows.nans + self.values.nans
+        infs = self.flows.infs + self.values.infs
+        mask: Mask = {"nan": nans, "inf": infs, "bad": nans + infs}[name] > 0
+        return mask
 
     def find(self, query: str) -> dict[str, Any]:
-        """Return how many nodes a query finds, and the first of them.
+        """Return the number of nodes that a query finds, and the first of them.
 
         >>> import wiregrad as wg
         >>> Views(wg.circuit("y = tanh(x)")).find("op:tanh")["nodes"][0]["name"]
         'y'
         """
-        found = np.flatnonzero(find(self, query))
-        return {"query": query, "count": len(found), "nodes": [self.row(node) for node in found[:ROWS].tolist()]}
+        nodes = np.flatnonzero(find(self, query))
+        return {"query": query, "count": len(nodes), "nodes": [self.row(node) for node in nodes[:ROWS].tolist()]}
 
     def row(self, node: int) -> dict[str, Any]:
-        """Return a node as a list of nodes tells it."""
-        told_of = {"node": node, "name": self.circuit.name_of(node), "op": self.circuit.op_of(node).name}
-        told_of["group"] = self.circuit.columns.groups.at(node) or ""
+        """Describe a node in brief, for a row in a list of nodes."""
+        row = {
+            "node": node,
+            "name": self.circuit.name_of(node),
+            "op": self.circuit.op_of(node).name,
+            "group": self.circuit.columns.groups.at(node) or "",
+        }
         place = self.circuit.columns.places.at(node)
-        return told_of | self._numbers(node) | ({} if place is None else {"place": encoded.place(place)})
+        return row | self._numbers(node) | ({} if place is None else {"place": encoded.place(place)})
 
     def _numbers(self, node: int) -> dict[str, Any]:
         if self.run is None:
@@ -161,7 +171,7 @@ class Views:
         }
 
     def node(self, node: int) -> dict[str, Any]:
-        """Return all that is known of one node: what it is, its wires, and what reads it.
+        """Return everything known about one node: its op, numbers, wires and readers.
 
         >>> import wiregrad as wg
         >>> run = wg.circuit("f = x * x").run(x=3.0)
@@ -186,7 +196,7 @@ class Views:
             raise InputError(f"there is no node {node}; the circuit has {self.circuit.size:,}, counted from 0")
 
     def why(self, node: int) -> dict[str, Any]:
-        """Return the sentences that say why the gradient of one node is what it is; of a small circuit with its paths.
+        """Explain the gradient of one node in sentences; for a circuit that is not too large, list its paths too.
 
         >>> import wiregrad as wg
         >>> run = wg.circuit("y = relu(x)").run(x=-2.0)
@@ -197,35 +207,40 @@ class Views:
         if self.run is None:
             return {"node": node, "lines": ["the circuit was not run: there are no gradients"]}
         name = self.circuit.name_of(node)
-        found: list[Report] = [explain(self.run, name)]
+        reports: list[Report] = [explain(self.run, name)]
         if self.circuit.size <= WAYS:
-            found.append(paths(self.run, name, SHOWN_PATHS))
-        return {"node": node, "lines": [line for report in found for line in report.lines()]}
+            reports.append(paths(self.run, name, SHOWN_PATHS))
+        return {"node": node, "lines": [line for report in reports for line in report.lines()]}
 
     def _readers(self, node: int) -> list[tuple[int, int]]:
         c = self.circuit.columns
-        found = np.flatnonzero(c.sources == node)
-        readers = np.searchsorted(c.starts, found, side="right") - 1
-        return [(int(reader), int(k - c.starts[reader])) for reader, k in zip(readers, found, strict=True)]
+        wires = np.flatnonzero(c.sources == node)
+        readers = np.searchsorted(c.starts, wires, side="right") - 1
+        return [(int(reader), int(wire - c.starts[reader])) for reader, wire in zip(readers, wires, strict=True)]
 
     def _wire(self, reader: int, slot: int) -> dict[str, Any]:
         sources = self.circuit.sources_of(reader)
-        named = {"reader": reader, "slot": slot, "source": sources[slot]}
-        texts = {"from": self.circuit.name_of(sources[slot]), "to": self.circuit.name_of(reader)}
+        wire = {
+            "reader": reader,
+            "slot": slot,
+            "source": sources[slot],
+            "from": self.circuit.name_of(sources[slot]),
+            "to": self.circuit.name_of(reader),
+        }
         if self.run is None:
-            return named | texts
+            return wire
         local, upstream, sent = wire_data(self.run, reader, slot)
-        return named | texts | {"local": local, "upstream": upstream, "sent": sent}
+        return wire | {"local": local, "upstream": upstream, "sent": sent}
 
     def heat(self) -> dict[str, Any]:
-        """Return how many nodes of which rank have gradients of which size, in powers of ten.
+        """Return a histogram of nodes by rank and size of the gradient, in powers of ten.
 
-        `counts` has a row for every column of ranks; `zero`, `absent` and `bad` are counted apart.
+        `counts` has a row for every column of ranks. Gradients that are zero, absent or not finite are counted apart.
 
         >>> import wiregrad as wg
         >>> run = wg.circuit("y = tanh(3 * x)").run(x=0.5)
-        >>> found = Views(run.circuit, run).heat()
-        >>> found["low"], found["high"], found["absent"]
+        >>> strip = Views(run.circuit, run).heat()
+        >>> strip["low"], strip["high"], strip["absent"]
         (-1.0, 0.0, [1, 0, 0])
         """
         ranks = int(self.ranks.max(initial=0)) + 1
@@ -249,7 +264,7 @@ class Views:
         }
 
     def outline(self, most: int = 1000) -> dict[str, Any]:
-        """Return the groups as rows: how many nodes each holds, how large their gradients are, how many are spoilt.
+        """Return the groups with their numbers of nodes, norms of gradients, and numbers of nodes that are not finite.
 
         >>> import wiregrad as wg
         >>> Views(wg.circuit("x * x")).outline()
@@ -258,32 +273,33 @@ class Views:
         labels = self.circuit.columns.groups
         if labels.index is None:
             return {"count": 0, "groups": []}
-        own = ["/".join(filter(None, str(label).split("/"))) for label in labels.table]
+        label_paths = ["/".join(filter(None, str(label).split("/"))) for label in labels.table]
         rows: dict[str, _Row] = {path: _Row() for path in self._paths}
-        for path, row in zip(own, self._rows(labels.index, len(own)), strict=True):
+        for path, row in zip(label_paths, self._rows(labels.index, len(label_paths)), strict=True):
             parts = path.split("/") if path else []
             for outer in ("/".join(parts[: k + 1]) for k in range(len(parts))):
                 if outer in rows:
                     rows[outer] = rows[outer].with_row(row)
-        told = ((path, asdict(row)) for path, row in rows.items() if row.nodes)
-        found = [{"path": path, **row, "norm": encoded.scalar(row["norm"])} for path, row in told]
-        return {"count": len(found), "groups": found[:most]}
+        groups = [
+            {"path": path, **asdict(row), "norm": encoded.scalar(row.norm)} for path, row in rows.items() if row.nodes
+        ]
+        return {"count": len(groups), "groups": groups[:most]}
 
     def _rows(self, index: NDArray[np.int32], labels: int) -> list[_Row]:
-        """Return how many nodes each label has, how large their gradients are, and how many are spoilt."""
+        """Return the totals of the nodes that have each label themselves, without those of groups inside."""
         slot = np.where(index < 0, labels, index)
         counts = np.bincount(slot, minlength=labels + 1).tolist()
         bad = np.bincount(slot, self.state("bad"), minlength=labels + 1).astype(np.int64).tolist()
         peaks = np.zeros(labels + 1)
         np.maximum.at(peaks, slot, self.flows.norms)
-        # Scaled by the largest, so that no square is more than 1.
+        # Scaled by the largest, so that squares do not overflow.
         scaled = np.divide(self.flows.norms, peaks[slot], out=np.zeros(len(slot)), where=peaks[slot] > 0)
         with np.errstate(over="ignore"):
             norms = (peaks * np.sqrt(np.bincount(slot, scaled * scaled, minlength=labels + 1))).tolist()
         return [_Row(*row) for row in zip(counts, norms, bad, strict=True)][:labels]
 
     def top(self, most: int = TOP) -> list[dict[str, Any]]:
-        """Return the nodes with the largest finite gradients, the largest first.
+        """Return the nodes with the largest finite gradients, largest first.
 
         >>> import wiregrad as wg
         >>> run = wg.circuit("f = a * b").run(a=2.0, b=3.0)
@@ -299,22 +315,22 @@ class Views:
         return [self.row(node) for node in order.tolist() if sizes[node] > 0]
 
     def nonfinite(self) -> dict[str, Any]:
-        """Return the nodes with values or gradients that are not finite, as runs of indices.
+        """Return the nodes whose values or gradients are not finite, as ranges of indices.
 
         >>> import wiregrad as wg
         >>> run = wg.circuit("y = log(x)").run(x=0.0)
-        >>> found = Views(run.circuit, run).nonfinite()
-        >>> found["values"], found["first"]["forward"]["name"]
+        >>> nonfinite = Views(run.circuit, run).nonfinite()
+        >>> nonfinite["values"], nonfinite["first"]["forward"]["name"]
         ({'count': 1, 'slices': [[1, 1]], 'left_out': 0}, 'y')
         """
-        found = {"values": self.values, "gradients": self.flows}
-        told_of = {name: _told_slices(np.flatnonzero((s.nans + s.infs) > 0)) for name, s in found.items()}
-        return told_of | {"first": self._first()}
+        measured = {"values": self.values, "gradients": self.flows}
+        ranges = {name: _told_slices(np.flatnonzero((sizes.nans + sizes.infs) > 0)) for name, sizes in measured.items()}
+        return ranges | {"first": self._first()}
 
     def _first(self) -> dict[str, Any]:
-        """Return the first node that made something non-finite of finite numbers, forward and backward."""
-        found = {"forward": self._first_forward(), "backward": self._first_backward()}
-        return {phase: None if node is None else self.row(node) for phase, node in found.items()}
+        """Return the first node, forward and backward, that made a non-finite number from finite ones."""
+        first = {"forward": self._first_forward(), "backward": self._first_backward()}
+        return {phase: None if node is None else self.row(node) for phase, node in first.items()}
 
     def _first_forward(self) -> int | None:
         c = self.circuit.columns
@@ -330,12 +346,12 @@ class Views:
         sent = Sizes.of(self.run.sent)
         readers = np.repeat(np.arange(self.circuit.size), np.diff(self.circuit.columns.starts))
         broke = ((sent.nans + sent.infs) > 0) & ~bad[readers]
-        # The sweep goes from the last node to the first.
+        # Reverse mode visits the last node first.
         return int(readers[broke].max()) if broke.any() else None
 
     @cached_property
     def inside(self) -> Inside:
-        """What is inside groups and boxes."""
+        """The contents of groups and boxes."""
         return Inside(self.circuit)
 
     def view(
@@ -348,27 +364,29 @@ class Views:
         cap: int = CAP,
         down: bool = False,
     ) -> dict[str, Any]:
-        """Return a picture with places: of everything, of what is in a `group`, or of some `nodes` such as `3-9`.
+        """Draw the whole circuit, a `group` of it, or the `nodes` in ranges such as `3-9`; return boxes and positions.
 
         >>> import wiregrad as wg
-        >>> found = Views(wg.circuit("y = tanh(x)")).view()
-        >>> [box["label"] for box in found["boxes"]], found["links"][0]["points"]
+        >>> view = Views(wg.circuit("y = tanh(x)")).view()
+        >>> [box["label"] for box in view["boxes"]], view["links"][0]["points"]
         (['x', 'y'], [[66, 14], [94, 14]])
         """
         chosen = self._chosen(group, nodes)
-        whole = Part(self.circuit, self.run, np.arange(self.circuit.size))
-        held = whole if chosen is None else part(self.circuit, self.run, chosen)
-        return picture_data(held, self.inside, group, opened=opened, depth=depth, cap=cap, down=down)
+        if chosen is None:
+            drawn = Part(self.circuit, self.run, np.arange(self.circuit.size))
+        else:
+            drawn = part(self.circuit, self.run, chosen)
+        return picture_data(drawn, self.inside, group, opened=opened, depth=depth, cap=cap, down=down)
 
     def _chosen(self, group: str, nodes: str) -> NDArray[np.int64] | None:
         if group and group not in self._paths:
             raise InputError(f"there is no group {shown(group)}")
         if not group and not nodes:
             return None
-        found = self.inside.within(group, 0, self.circuit.size - 1)
+        mask = self.inside.within(group, 0, self.circuit.size - 1)
         if nodes:
-            found = found & marked(self.circuit.size, runs_of(nodes))
-        chosen = np.flatnonzero(found)
+            mask = mask & marked(self.circuit.size, runs_of(nodes))
+        chosen = np.flatnonzero(mask)
         if not len(chosen):
             raise InputError(f"the group {shown(group)} has none of these nodes")
         return chosen
@@ -383,17 +401,18 @@ def _none(size: int) -> Sizes:
 
 
 def _sizes(sizes: Sizes) -> NDArray[Any]:
-    found: NDArray[Any] = np.where(sizes.infs > 0, np.inf, sizes.norms)
-    return found
+    norms: NDArray[Any] = np.where(sizes.infs > 0, np.inf, sizes.norms)
+    return norms
 
 
 def _bounds(logs: NDArray[np.float64]) -> tuple[float, float]:
     if not len(logs):
         return -1.0, 1.0
-    low, high = float(np.floor(logs.min())), float(np.ceil(logs.max()))
+    low = float(np.floor(logs.min()))
+    high = float(np.ceil(logs.max()))
     return low, high if high > low else low + 1.0
 
 
 def _told_slices(nodes: NDArray[np.int64]) -> dict[str, Any]:
-    found = slices(nodes.tolist())
-    return {"count": len(nodes), "slices": found[:SLICES], "left_out": max(0, len(found) - SLICES)}
+    ranges = slices(nodes.tolist())
+    return {"count": len(nodes), "slices": ranges[:SLICES], "left_out": max(0, len(ranges) - SLICES)}
