@@ -23,8 +23,8 @@ from benchmarks.measure import Report, Table, interleaved, milliseconds, seconds
 from wiregrad.backends import interpreter
 from wiregrad.inspect.flight import Flight
 from wiregrad.ir import Row
-from wiregrad.ops.flow import settle
-from wiregrad.passes import reverse
+from wiregrad.ops.flow import fill_absent
+from wiregrad.passes import sweep_backward
 
 SCALARS = {1_000: 15, 100_000: 3}
 """Nodes of the scalar circuit, and how often each is measured."""
@@ -72,10 +72,10 @@ def mlp(x: Any, *weights: Any) -> Any:
 
 def plain(circuit: wg.Circuit, inputs: list[Any]) -> dict[str, Any]:
     """Return the gradient by the same two sweeps as a run, keeping no wire."""
-    values = interpreter.evaluate(circuit, inputs)
+    values = interpreter.evaluate_nodes(circuit, inputs)
     with np.errstate(all="ignore"):
-        grads = reverse(circuit, values, {circuit.root(): np.float64(1.0)}, Silent())
-    return {circuit.name_of(node): settle(grads[node]) for node in circuit.input_indices()}
+        grads = sweep_backward(circuit, values, {circuit.root(): np.float64(1.0)}, Silent())
+    return {circuit.name_of(node): fill_absent(grads[node]) for node in circuit.input_indices()}
 
 
 def held(task: Task) -> int:
@@ -114,13 +114,13 @@ def compare(
 ) -> tuple[list[list[str]], dict[str, float]]:
     """Measure a function's circuit, and the function itself, with and without evidence."""
     circuit = wg.trace(f, *point)
-    inputs = interpreter.bind(circuit, [dict(zip(circuit.inputs, point, strict=True))], {})
+    inputs = interpreter.bind_inputs(circuit, [dict(zip(circuit.inputs, point, strict=True))], {})
     gradient = wg.value_and_grad(f, tuple(range(len(point))))
     check(circuit.run(dict(zip(circuit.inputs, point, strict=True))), gradient(*point)[1])
     check(wg.run(f, *point), plain(circuit, inputs).values())
     tasks: dict[str, Task] = {
         "plain sweep": lambda: plain(circuit, inputs),
-        "circuit.run": lambda: interpreter.run(circuit, inputs),
+        "circuit.run": lambda: interpreter.run_circuit(circuit, inputs),
         "wg.value_and_grad(f)": lambda: gradient(*point),
         "wg.run(f, ...)": lambda: wg.run(f, *point),
     }

@@ -20,8 +20,8 @@ from playwright.sync_api import Browser, Page, sync_playwright
 import wiregrad as wg
 from benchmarks.layout import REACH, circuit
 from benchmarks.measure import Report, Table, milliseconds
-from wiregrad.explorer.server import Exhibit
-from wiregrad.explorer.serving import Serving
+from wiregrad.explorer.server import ExplorerSession
+from wiregrad.explorer.serving import ExplorerServer
 
 SIZES = (1_000, 100_000, 1_000_000)
 SERVED = 20_000
@@ -89,7 +89,7 @@ def heap(page: Page) -> int:
 def measured(browser: Browser, found: wg.Circuit) -> dict[str, float]:
     """Serve a circuit, look at it, and return what that took."""
     run = found.run([0.1] * 8)
-    serving = Serving(Exhibit(found, run))
+    serving = ExplorerServer(ExplorerSession(found, run))
     page = browser.new_page(viewport={"width": 1280, "height": 800})
     start = time.perf_counter()
     serving.start()
@@ -121,7 +121,7 @@ def halves() -> wg.Circuit:
 def crowded(browser: Browser) -> float:
     """Return the frames a second of the largest picture that the page draws: every node, all groups open."""
     found = halves()
-    serving = Serving(Exhibit(found, found.run([0.1] * 8)))
+    serving = ExplorerServer(ExplorerSession(found, found.run([0.1] * 8)))
     serving.start()
     page = browser.new_page(viewport={"width": 1280, "height": 800})
     try:

@@ -12,8 +12,8 @@ import numpy as np
 
 import wiregrad as wg
 from benchmarks.measure import Report, Table, interleaved, milliseconds, seconds
-from wiregrad.export import picture, to_svg
-from wiregrad.export.figure import figure
+from wiregrad.export import build_picture, to_svg
+from wiregrad.export.figure import place_picture
 
 SMALL, LARGE = 1_000, 100_000
 TARGETS = {"layout": 0.150, "groups": 2.0}
@@ -42,11 +42,11 @@ def small_tasks() -> dict[str, Callable[[], object]]:
     """Return what is measured on the small circuit, every node of which is drawn."""
     found = circuit(SMALL)
     run = found.run([0.1] * 8)
-    drawn = picture(found, run, cap=2 * SMALL)
+    drawn = build_picture(found, run, cap=2 * SMALL)
     return {
         "run": lambda: found.run([0.1] * 8),
-        "picture": lambda: picture(found, run, cap=2 * SMALL),
-        "layout": lambda: figure(drawn),
+        "picture": lambda: build_picture(found, run, cap=2 * SMALL),
+        "layout": lambda: place_picture(drawn),
         "SVG, all together": lambda: to_svg(found, run, cap=2 * SMALL),
     }
 
@@ -57,7 +57,7 @@ def large_tasks(*, interleaved: bool) -> dict[str, Callable[[], object]]:
     run = found.run([0.1] * 8)
     return {
         "run": lambda: found.run([0.1] * 8),
-        "picture": lambda: picture(found, run),
+        "picture": lambda: build_picture(found, run),
         "SVG, all together": lambda: to_svg(found, run),
     }
 

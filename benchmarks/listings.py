@@ -13,7 +13,7 @@ import numpy as np
 
 import wiregrad as wg
 from benchmarks.measure import Report, Table, interleaved, milliseconds, seconds
-from wiregrad.codegen import MODULES, write
+from wiregrad.codegen import LANGUAGE_MODULES, write_listing
 
 SIZES = (1_000, 10_000, 100_000)
 WANTED = 1.0
@@ -40,7 +40,7 @@ def circuit(nodes: int) -> wg.Circuit:
 def tasks(nodes: int) -> dict[str, Callable[[], float]]:
     """Return what is measured at one size: a run, and writing each language."""
     found = circuit(nodes)
-    written = {language: lambda language=language: seconds(lambda: write(found, language)) for language in MODULES}
+    written = {language: lambda language=language: seconds(lambda: write_listing(found, language)) for language in LANGUAGE_MODULES}
     return {"run": lambda: seconds(lambda: found.run([0.1] * len(found.inputs))), **written}
 
 

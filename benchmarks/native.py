@@ -18,18 +18,18 @@ def run(quick: bool = False, parts: Sequence[str] = ()) -> Report:
     # Before and between turns the collector runs; it is spared what the frameworks loaded.
     gc.collect()
     gc.freeze()
-    sizes, peers = (suite.QUICK, QUICK) if quick else (suite.FULL, PEERS)
+    sizes, peers = (suite.QUICK_SIZES, QUICK) if quick else (suite.FULL_SIZES, PEERS)
     try:
-        found = suite.measure(sizes, peers, parts, _kept)
+        found = suite.run_suite(sizes, peers, parts, _kept)
     finally:
         gc.unfreeze()
     return _report(found)
 
 
-def _report(found: suite.Suite) -> Report:
-    return Report([Text(found.markdown())], found.document())
+def _report(found: suite.SuiteReport) -> Report:
+    return Report([Text(found.to_markdown())], found.to_document())
 
 
-def _kept(found: suite.Suite) -> None:
+def _kept(found: suite.SuiteReport) -> None:
     """Keep what there is: all of it takes long, and may be stopped."""
     save("native", _report(found))

@@ -20,10 +20,10 @@ os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_paralleli
 import numpy as np
 
 from wiregrad.ir import CONSTANT, INPUT
-from wiregrad.testing.bench.entrants import answers
-from wiregrad.testing.bench.race import Entrant, MissingError, Numbers, Task
-from wiregrad.testing.bench.suite import Peers
-from wiregrad.testing.bench.tape import BETWEEN
+from wiregrad.testing.bench.entrants import allocate_answers
+from wiregrad.testing.bench.race import RaceEntrant, EntrantMissingError, FloatArray, RaceTask
+from wiregrad.testing.bench.suite import PeerEntrants
+from wiregrad.testing.bench.tape import INFIX_SPELLINGS
 from wiregrad.testing.bench.workloads import Workload
 
 PIECE = 10_000
@@ -35,7 +35,7 @@ def package(name: str) -> Any:
     try:
         return import_module(name)
     except ModuleNotFoundError as error:
-        raise MissingError(f"{error.name} is not installed") from None
+        raise EntrantMissingError(f"{error.name} is not installed") from None
 
 
 def straight(workload: Workload, functions: Mapping[str, Callable[..., Any]]) -> Callable[..., Any]:
@@ -49,7 +49,7 @@ def straight(workload: Workload, functions: Mapping[str, Callable[..., Any]]) ->
         elif row.op is not INPUT:
             names[row.node] = f"v{row.node}"
             operands = [names[source] for source in row.sources]
-            sign = BETWEEN.get(row.op.name, ("",))[0]
+            sign = INFIX_SPELLINGS.get(row.op.name, ("",))[0]
             text = f" {sign} ".join(operands) if sign else f"{row.op.name}({', '.join(operands)})"
             lines.append(f"    v{row.node} = {text}")
     scope = dict(functions)
@@ -69,17 +69,17 @@ def casadi_function(workload: Workload) -> Any:
     return casadi.Function("f", [x], [y, casadi.gradient(y, x)])
 
 
-def casadi_point(workload: Workload, points: Numbers) -> Task:
+def casadi_point(workload: Workload, points: FloatArray) -> RaceTask:
     """Run CasADi at one point, through its buffer, which spares the call from Python."""
     return _buffered(casadi_function(workload), points)
 
 
-def casadi_batch(workload: Workload, points: Numbers) -> Task:
+def casadi_batch(workload: Workload, points: FloatArray) -> RaceTask:
     """Run CasADi's map over a batch."""
     return _buffered(casadi_function(workload).map(len(points)), points)
 
 
-def _buffered(function: Any, points: Numbers) -> Task:
+def _buffered(function: Any, points: FloatArray) -> RaceTask:
     # CasADi keeps matrices by columns, and a point is a column.
     given, value, gradient = points.copy(), np.zeros(len(points)), np.zeros(points.shape)
     buffer, trigger = function.buffer()
@@ -92,7 +92,7 @@ def _buffered(function: Any, points: Numbers) -> Task:
         for _ in range(times):
             trigger()
 
-    return Task(run, lambda: np.column_stack([value, gradient]))
+    return RaceTask(run, lambda: np.column_stack([value, gradient]))
 
 
 @cache
@@ -121,7 +121,7 @@ _COMPILED: dict[tuple[int, tuple[int, ...]], Any] = {}
 """What was compiled already, by workload and shape: it may have taken minutes."""
 
 
-def jax_compile(workload: Workload, points: Numbers) -> Task:
+def jax_compile(workload: Workload, points: FloatArray) -> RaceTask:
     """Compile with `jax.jit`."""
     jax_functions()
     key = id(workload.circuit), points.shape[1:]
@@ -131,20 +131,20 @@ def jax_compile(workload: Workload, points: Numbers) -> Task:
             package("jax").clear_caches()
             _COMPILED[key] = jax_compiled(workload, points.shape[1:])
 
-    return Task(run, lambda: _jax_answer(_COMPILED[key](points[0])))
+    return RaceTask(run, lambda: _jax_answer(_COMPILED[key](points[0])))
 
 
-def jax_point(workload: Workload, points: Numbers) -> Task:
+def jax_point(workload: Workload, points: FloatArray) -> RaceTask:
     """Run what `jax.jit` compiled, at one point."""
     return _jax_task(workload, [points[0]])
 
 
-def jax_rows(workload: Workload, points: Numbers) -> Task:
+def jax_rows(workload: Workload, points: FloatArray) -> RaceTask:
     """Run what `jax.jit` compiled for rows, each of them an input at all points, piece by piece."""
     return _jax_task(workload, [np.ascontiguousarray(points[k : k + PIECE].T) for k in range(0, len(points), PIECE)])
 
 
-def jax_call(workload: Workload, points: Numbers) -> Task:
+def jax_call(workload: Workload, points: FloatArray) -> RaceTask:
     """Call a function under `jax.jit` from Python as usual, and wait for its answer."""
     jax, functions = jax_functions()
     function = straight(workload, functions)
@@ -156,10 +156,10 @@ def jax_call(workload: Workload, points: Numbers) -> Task:
             found = jax.block_until_ready(step(given))
         last[:] = found
 
-    return Task(run, lambda: np.array([[float(last[0]), *np.asarray(last[1])]]))
+    return RaceTask(run, lambda: np.array([[float(last[0]), *np.asarray(last[1])]]))
 
 
-def _jax_task(workload: Workload, pieces: Sequence[Numbers]) -> Task:
+def _jax_task(workload: Workload, pieces: Sequence[FloatArray]) -> RaceTask:
     jax, _ = jax_functions()
     for shape in {piece.shape for piece in pieces}:
         if (id(workload.circuit), shape) not in _COMPILED:
@@ -171,15 +171,15 @@ def _jax_task(workload: Workload, pieces: Sequence[Numbers]) -> Task:
         for _ in range(times):
             last[:] = [jax.block_until_ready(step(given)) for step, given in work]
 
-    return Task(run, lambda: np.vstack([_jax_answer(found) for found in last]))
+    return RaceTask(run, lambda: np.vstack([_jax_answer(found) for found in last]))
 
 
-def _jax_answer(found: Any) -> Numbers:
+def _jax_answer(found: Any) -> FloatArray:
     (_, value), gradient = found
     return np.vstack([np.atleast_2d(np.asarray(value)), np.asarray(gradient).reshape(len(gradient), -1)]).T
 
 
-def torch_batch(workload: Workload, points: Numbers) -> Task:
+def torch_batch(workload: Workload, points: FloatArray) -> RaceTask:
     """Run PyTorch, not compiled, on columns, piece by piece."""
     torch = package("torch")
     torch.set_num_threads(1)
@@ -188,7 +188,7 @@ def torch_batch(workload: Workload, points: Numbers) -> Task:
         [torch.tensor(column, requires_grad=True) for column in points[start : start + PIECE].T]
         for start in range(0, len(points), PIECE)
     ]
-    found = answers(points)
+    found = allocate_answers(points)
 
     def run(times: int) -> None:
         for _ in range(times):
@@ -199,14 +199,14 @@ def torch_batch(workload: Workload, points: Numbers) -> Task:
                 part[:, 0] = y.detach().numpy()
                 part[:, 1:] = torch.stack(slopes, dim=1).numpy()
 
-    return Task(run, lambda: found)
+    return RaceTask(run, lambda: found)
 
 
-def micrograd_point(workload: Workload, points: Numbers) -> Task:
+def micrograd_point(workload: Workload, points: FloatArray) -> RaceTask:
     """Build and differentiate micrograd's values at one point, anew each time."""
     value = package("micrograd.engine").Value
     function = straight(workload, {**_micrograd_functions(value), "relu": value.relu})
-    found, depth = answers(points), 2 * workload.nodes + 1_000
+    found, depth = allocate_answers(points), 2 * workload.nodes + 1_000
 
     def run(times: int) -> None:
         before = sys.getrecursionlimit()
@@ -218,7 +218,7 @@ def micrograd_point(workload: Workload, points: Numbers) -> Task:
             found[0] = [y.data, *(leaf.grad for leaf in leaves)]
         sys.setrecursionlimit(before)
 
-    return Task(run, lambda: found)
+    return RaceTask(run, lambda: found)
 
 
 def _micrograd_functions(value: Any) -> dict[str, Callable[..., Any]]:
@@ -245,22 +245,22 @@ def _micrograd_functions(value: Any) -> dict[str, Callable[..., Any]]:
 
 
 LONG = "it compiles for minutes"
-PEERS = Peers(
-    compile=(Entrant("jax.jit", jax_compile, 1_100, LONG),),
+PEERS = PeerEntrants(
+    compile=(RaceEntrant("jax.jit", jax_compile, 1_100, LONG),),
     point=(
-        Entrant("CasADi SX", casadi_point),
-        Entrant("jax.jit", jax_point, 500, LONG),
-        Entrant("micrograd", micrograd_point, 20_000, "takes seconds for each run"),
+        RaceEntrant("CasADi SX", casadi_point),
+        RaceEntrant("jax.jit", jax_point, 500, LONG),
+        RaceEntrant("micrograd", micrograd_point, 20_000, "takes seconds for each run"),
     ),
     batch=(
-        Entrant("jax.jit", jax_rows),
-        Entrant("PyTorch", torch_batch),
-        Entrant("CasADi map", casadi_batch, 20_000_000, "takes minutes"),
+        RaceEntrant("jax.jit", jax_rows),
+        RaceEntrant("PyTorch", torch_batch),
+        RaceEntrant("CasADi map", casadi_batch, 20_000_000, "takes minutes"),
     ),
-    call=(Entrant("jax.jit", jax_call),),
+    call=(RaceEntrant("jax.jit", jax_call),),
 )
-QUICK = Peers(
-    compile=(Entrant("jax.jit", jax_compile, 200, LONG),),
+QUICK = PeerEntrants(
+    compile=(RaceEntrant("jax.jit", jax_compile, 200, LONG),),
     point=PEERS.point,
     batch=PEERS.batch,
     call=PEERS.call,

@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.measure import Report, Table
-from wiregrad.backends.native.polynomials import WRITTEN
-from wiregrad.backends.native.vectormath import DTYPES, SOURCES, VectorFunction, drive, vector_function
-from wiregrad.backends.native.vectortext import TWO
+from wiregrad.backends.native.polynomials import POLYNOMIAL_FUNCTIONS
+from wiregrad.backends.native.vectormath import REAL_DTYPES, MATH_SOURCES, VectorFunction, bind_array_loop, find_vector_function
+from wiregrad.backends.native.vectortext import TWO_ARGUMENT_FUNCTIONS
 
 POINTS = 100_000
 ELEMENTS = 2048
@@ -51,14 +51,14 @@ def trial(name: str, count: int, dtype: type[np.floating[Any]] = np.float64) -> 
     if name == "pow":
         second = np.concatenate([rng.permutation(column) for column in [*spread, *spread, small, bits]])
         return np.abs(first), second.astype(dtype)
-    return (first, rng.permutation(first)) if name in TWO else (first,)
+    return (first, rng.permutation(first)) if name in TWO_ARGUMENT_FUNCTIONS else (first,)
 
 
 def exact(name: str, points: tuple[Reals, ...], dtype: type[np.floating[Any]]) -> tuple[NDArray[np.bool_], Any, Any]:
     """Return where a function has a finite value that is not zero, and there that value in two parts."""
     function = EXACT.get(name) or getattr(mpmath, name)
     with np.errstate(all="ignore"):
-        near = vector_function(name, 1, "double", "scalar")(*(part.astype(np.float64) for part in points))
+        near = find_vector_function(name, 1, "double", "scalar")(*(part.astype(np.float64) for part in points))
         kept = np.isfinite(near) & np.isfinite(near.astype(dtype)) & (near != 0)
     high, low = np.empty(kept.sum()), np.empty(kept.sum())
     with mpmath.workprec(160):
@@ -72,20 +72,20 @@ def exact(name: str, points: tuple[Reals, ...], dtype: type[np.floating[Any]]) -
 def errors(function: VectorFunction, points: tuple[Reals, ...], answers: tuple[NDArray[np.bool_], Any, Any]) -> Reals:
     """Return how far a function is from exact answers, in ulp."""
     kept, high, low = answers
-    dtype = DTYPES[function.real]
+    dtype = REAL_DTYPES[function.real]
     found = function(*(part[kept] for part in points)).astype(np.float64)
     ulp = np.spacing(np.abs(high.astype(dtype))).astype(np.float64)
     return np.asarray(np.abs((found - high) - low) / ulp, np.float64)
 
 
-def accuracy(count: int = POINTS, names: tuple[str, ...] = tuple(WRITTEN)) -> dict[str, dict[str, float]]:
+def accuracy(count: int = POINTS, names: tuple[str, ...] = tuple(POLYNOMIAL_FUNCTIONS)) -> dict[str, dict[str, float]]:
     """Return the largest error of each function by source, on 8 lanes of double."""
     found: dict[str, dict[str, float]] = {}
     for name in names:
         points = trial(name, count)
         answers = exact(name, points, np.float64)
-        for source in SOURCES:
-            function = vector_function(name, 8, "double", source)
+        for source in MATH_SOURCES:
+            function = find_vector_function(name, 8, "double", source)
             if function.source == source:
                 found.setdefault(name, {})[source] = float(np.max(errors(function, points, answers)))
     return found
@@ -98,13 +98,13 @@ def ordinary(name: str, dtype: type[np.floating[Any]]) -> tuple[Reals, ...]:
     low, high = ends.get("log" if name in ("log2", "log10", "log1p") else name, (-5, 5))
     first = rng.uniform(low, high, ELEMENTS).astype(dtype)
     second = rng.uniform(-5, 5, ELEMENTS).astype(dtype)
-    return (first, second) if name in TWO else (first,)
+    return (first, second) if name in TWO_ARGUMENT_FUNCTIONS else (first,)
 
 
 def nanoseconds(function: VectorFunction, points: tuple[Reals, ...]) -> Callable[[], float]:
     """Return a task that measures the time per element."""
     out = np.empty_like(points[0])
-    call = drive(function, out, *points)
+    call = bind_array_loop(function, out, *points)
 
     def task() -> float:
         start = perf_counter()
@@ -117,13 +117,13 @@ def nanoseconds(function: VectorFunction, points: tuple[Reals, ...]) -> Callable
 def speed() -> dict[str, dict[str, float]]:
     """Return nanoseconds per element of each function, by source, real and lanes."""
     found: dict[str, dict[str, float]] = {}
-    for name in WRITTEN:
+    for name in POLYNOMIAL_FUNCTIONS:
         tasks = {}
         for real, lanes in SHAPES:
-            points = ordinary(name, DTYPES[real])
-            tasks[f"scalar {real} 1"] = nanoseconds(vector_function(name, 1, real, "scalar"), points)
+            points = ordinary(name, REAL_DTYPES[real])
+            tasks[f"scalar {real} 1"] = nanoseconds(find_vector_function(name, 1, real, "scalar"), points)
             for source in ("polynomial", "libmvec"):
-                function = vector_function(name, lanes, real, source)
+                function = find_vector_function(name, lanes, real, source)
                 if function.source == source:
                     tasks[f"{source} {real} {lanes}"] = nanoseconds(function, points)
         times = [{key: task() for key, task in tasks.items()} for _ in range(REPEATS)]
@@ -136,8 +136,8 @@ def run() -> Report:
     worst, times = accuracy(), speed()
     exactness = Table(
         f"Largest error in ulp over {POINTS:,} points, 8 lanes of double.",
-        ["function", *SOURCES],
-        [[name, *(f"{worst[name].get(source, np.nan):.2f}" for source in SOURCES)] for name in worst],
+        ["function", *MATH_SOURCES],
+        [[name, *(f"{worst[name].get(source, np.nan):.2f}" for source in MATH_SOURCES)] for name in worst],
     )
     columns = [f"{source} {real} {lanes}" for real, lanes in SHAPES for source in ("polynomial", "libmvec")]
     columns.remove("libmvec double 1")
@@ -152,5 +152,5 @@ def run() -> Report:
 
 
 def _ratios(time: dict[str, float], columns: list[str]) -> list[str]:
-    scalar = {real: time[f"scalar {real} 1"] for real in DTYPES}
+    scalar = {real: time[f"scalar {real} 1"] for real in REAL_DTYPES}
     return [f"{scalar[column.split()[1]] / time[column]:.1f}" if column in time else "-" for column in columns]

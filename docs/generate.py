@@ -14,7 +14,7 @@ import wiregrad
 from wiregrad.frontends.dispatch import UFUNCS
 from wiregrad.ops import TABLE, Elementwise, Op, Pattern, docs_table
 from wiregrad.ops.array import ArrayOp
-from wiregrad.ops.functions import FUNCTIONS, Function
+from wiregrad.ops.functions import FUNCTIONS, RegisteredFunction
 
 HERE = Path(__file__).parent
 
@@ -89,7 +89,7 @@ def _settings(op: Op) -> list[str]:
     return [p.name for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY]
 
 
-def _function_row(entry: Function) -> list[str]:
+def _function_row(entry: RegisteredFunction) -> list[str]:
     stands_for = ", ".join(f"`{name}`" for name in dict.fromkeys(map(_numpy_name, entry.numpy)))
     gradient = "plain" if entry.samples is None else "yes"
     return [f"`{entry.name}`", stands_for, "yes" if entry.method else "", gradient, entry.doc]

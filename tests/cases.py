@@ -13,10 +13,10 @@ import numpy as np
 from wiregrad.api import Builder, Circuit
 from wiregrad.dtypes import BOOL, FLOAT, WireType
 from wiregrad.errors import WiregradError
-from wiregrad.inspect.receipt.alone import Use, circuit_of, points_of
-from wiregrad.inspect.receipt.judge import Point, Verdict
+from wiregrad.inspect.receipt.alone import OpUse, build_op_circuit, op_test_points
+from wiregrad.inspect.receipt.judge import ReceiptPoint, ReceiptVerdict
 from wiregrad.ir import CONSTANT, INPUT, TABLE, Pattern
-from wiregrad.ir.mode import Convention, encode
+from wiregrad.ir.mode import Convention, encode_mode
 from wiregrad.ops import Elementwise
 from wiregrad.testing.circuits import random_circuit, random_point
 
@@ -31,13 +31,13 @@ class Case(NamedTuple):
 
     seed: int
     circuit: Circuit
-    points: list[Point]
+    points: list[ReceiptPoint]
 
 
 def case_of(seed: int, circuit: Circuit) -> Case:
     rng = np.random.default_rng([seed, 1])
     points = [[np.float64(x) for x in random_point(rng, circuit).values()] for _ in range(POINTS)]
-    return Case(seed, circuit, [Point(circuit, point) for point in points])
+    return Case(seed, circuit, [ReceiptPoint(circuit, point) for point in points])
 
 
 @cache
@@ -46,16 +46,16 @@ def random_case(seed: int) -> Case:
     return case_of(seed, random_circuit(rng, nodes=int(rng.integers(1, 21))))
 
 
-def verdicts(case: Case, rows: Any) -> Iterator[Verdict]:
+def verdicts(case: Case, rows: Any) -> Iterator[ReceiptVerdict]:
     for point, row in zip(case.points, rows, strict=True):
-        yield from (point.judge(k, found) for k, found in enumerate(row))
+        yield from (point.judge_result(k, found) for k, found in enumerate(row))
 
 
 PLAIN = (0.0, -0.0, 1.0, 2.0, 3.0, 0.5, -1.0, -0.5, 7.5)
 """Constants for which rules are written by themselves."""
 
 
-def all_uses() -> Iterator[Use]:
+def all_uses() -> Iterator[OpUse]:
     """Return every op as it can be used: kink modes, constants beside a wire, conditions beside a number."""
     for op in TABLE:
         if not isinstance(op, Elementwise) or op.pattern in (Pattern.MERGE, Pattern.SOURCE) or op.opaque:
@@ -63,36 +63,36 @@ def all_uses() -> Iterator[Use]:
         types = tuple(BOOL if name in op.takes_bool else FLOAT for name in op.inputs)
         slots = range(len(types))
         subsets = chain.from_iterable(combinations(slots, k) for k in range(len(types)))
-        modes = [encode(convention, literal) for literal in subsets for convention in Convention] if op.kinks else [0]
-        yield from (Use(op, mode, types, ()) for mode in modes)
+        modes = [encode_mode(convention, literal) for literal in subsets for convention in Convention] if op.kinks else [0]
+        yield from (OpUse(op, mode, types, ()) for mode in modes)
         if len(types) == 2 and not op.takes_bool:
             for slot in slots:
-                mode = encode(Convention.MIN_NORM, [slot]) if op.kinks else 0
-                yield from (Use(op, mode, types, ((slot, x, bool(np.signbit(x))),)) for x in PLAIN)
-                yield Use(op, mode, tuple(BOOL if k == slot else FLOAT for k in slots), ())
+                mode = encode_mode(Convention.MIN_NORM, [slot]) if op.kinks else 0
+                yield from (OpUse(op, mode, types, ((slot, x, bool(np.signbit(x))),)) for x in PLAIN)
+                yield OpUse(op, mode, tuple(BOOL if k == slot else FLOAT for k in slots), ())
 
 
 @cache
-def uses_alone() -> list[tuple[Use, Case]]:
+def uses_alone() -> list[tuple[OpUse, Case]]:
     """Return every use of an op as a circuit of its own, where NumPy takes conditions for numbers too."""
     rng, found = np.random.default_rng(0), []
     for use in all_uses():
         try:
-            small = circuit_of(use)
+            small = build_op_circuit(use)
         except WiregradError:
             continue
         assert small is not None
         circuit = Circuit(small.columns)
-        points = points_of(use, [], [], rng)
+        points = op_test_points(use, [], [], rng)
         chosen = points if not use.constants else points[::3]
-        found.append((use, Case(0, circuit, [Point(circuit, point) for point in chosen])))
+        found.append((use, Case(0, circuit, [ReceiptPoint(circuit, point) for point in chosen])))
     return found
 
 
-def second_order(circuit: Circuit, inputs: Sequence[Any]) -> list[Point]:
+def second_order(circuit: Circuit, inputs: Sequence[Any]) -> list[ReceiptPoint]:
     """Return for every gradient of a circuit the point at which it is a value itself."""
     backward = circuit.backward_circuit()
-    return [Point(backward.with_output(label), inputs) for label in backward.outputs]
+    return [ReceiptPoint(backward.with_output(label), inputs) for label in backward.outputs]
 
 
 def several_outputs(seed: int) -> Circuit:

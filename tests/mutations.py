@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 import wiregrad as wg
-from wiregrad.ir import TABLE, Circuit
+from wiregrad.ir import TABLE, CircuitGraph
 from wiregrad.testing.circuits import random_circuit
 from wiregrad.testing.programs import random_program
 
@@ -34,13 +34,13 @@ WORDS = [json.dumps(item).replace(" ", "") for item in JUNK if not isinstance(it
 FIELDS = ["inputs", "value", "type", "settings", "kink", "names", "tensor", "q"]
 
 
-def seeds() -> list[Circuit]:
+def seeds() -> list[CircuitGraph]:
     """Return circuits of numbers and of arrays, small enough that a change is likely to hit something."""
-    found: list[Circuit] = [wg.circuit(formula) for formula in FORMULAS]
+    found: list[CircuitGraph] = [wg.circuit(formula) for formula in FORMULAS]
     found += [random_circuit(np.random.default_rng([3, k]), nodes=8) for k in range(4)]
     for seed in range(12):
         program = random_program(seed)
-        found.append(wg.trace(program.function(wiregrad=wg), *program.inputs.values()))
+        found.append(wg.trace(program.make_function(wiregrad=wg), *program.inputs.values()))
     return found
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from wiregrad.api import Circuit
 from wiregrad.backends.native import batch, machine, tiers
-from wiregrad.backends.native.program import Program, build
+from wiregrad.backends.native.program import NativeProgram, build_program
 
 GUARD = 64
 """How many numbers before and after a buffer must stay as they are."""
@@ -20,17 +20,17 @@ Runner = Callable[[Circuit, Sequence[Sequence[Any]], "int | None"], NDArray[Any]
 """Computes a circuit at points: a row each, the outputs, then the gradient of one output if its number is given."""
 
 
-def guarded(program: Program) -> tuple[NDArray[Any], NDArray[Any]]:
+def guarded(program: NativeProgram) -> tuple[NDArray[Any], NDArray[Any]]:
     """Return a working buffer on a line of the cache, and all the memory around it."""
-    size = program.words + 2 * GUARD
+    size = program.buffer_length + 2 * GUARD
     around = np.full(size + 64, MARK, program.real.dtype)
-    skip = (-around.ctypes.data % 64) // program.real.size + GUARD
-    buffer = around[skip : skip + program.words]
+    skip = (-around.ctypes.data % 64) // program.real.item_bytes + GUARD
+    buffer = around[skip : skip + program.buffer_length]
     buffer[:] = program.initial
     return buffer, around
 
 
-def at_points(program: Program, points: Sequence[Sequence[Any]]) -> NDArray[Any]:
+def at_points(program: NativeProgram, points: Sequence[Sequence[Any]]) -> NDArray[Any]:
     """Run a program at one point after another; nothing outside its buffer may change."""
     buffer, around = guarded(program)
     n, m, lanes = program.inputs, program.outputs, program.real.lanes
@@ -38,10 +38,10 @@ def at_points(program: Program, points: Sequence[Sequence[Any]]) -> NDArray[Any]
     for row, point in zip(rows, points, strict=True):
         slots = buffer.reshape(-1, lanes)
         slots[:n] = np.array(point, program.real.dtype)[:, None]
-        machine.enter(program.entry, buffer.ctypes.data)
+        machine.run_code(program.entry, buffer.ctypes.data)
         row[:] = slots[n : n + m + n, 0]
     outside = np.ones(len(around), bool)
-    first = (buffer.ctypes.data - around.ctypes.data) // program.real.size
+    first = (buffer.ctypes.data - around.ctypes.data) // program.real.item_bytes
     outside[first : first + len(buffer)] = False
 
     assert (around[outside] == MARK).all()
@@ -50,25 +50,25 @@ def at_points(program: Program, points: Sequence[Sequence[Any]]) -> NDArray[Any]
 
 def by_stencils(circuit: Circuit, points: Sequence[Sequence[Any]], gradient: int | None = 0) -> NDArray[Any]:
     """Run the stencils of a circuit at one point after another."""
-    return at_points(build(circuit, gradient), points)
+    return at_points(build_program(circuit, gradient), points)
 
 
 def by_llvm(circuit: Circuit, points: Sequence[Sequence[Any]], gradient: int | None = 0) -> NDArray[Any]:
     """Run what LLVM makes of a whole circuit at one point after another."""
-    return at_points(tiers.improved(build(circuit, gradient)), points)
+    return at_points(tiers.recompile_with_llvm(build_program(circuit, gradient)), points)
 
 
-def vectors(circuit: Circuit, gradient: int | None = 0) -> Program:
+def vectors(circuit: Circuit, gradient: int | None = 0) -> NativeProgram:
     """Return the program of a circuit on vectors of points."""
     floats = {circuit.type_of(node).dtype for node in range(circuit.size)} & {np.dtype(np.float32)}
     dtype: np.dtype[Any] = np.dtype(np.float32 if floats else np.float64)
-    return build(circuit, gradient, lanes=batch.lanes_for(dtype))
+    return build_program(circuit, gradient, lanes=batch.count_lanes(dtype))
 
 
-def in_batches(program: Program, points: Any, threads: int = 1) -> NDArray[Any]:
+def in_batches(program: NativeProgram, points: Any, threads: int = 1) -> NDArray[Any]:
     """Run a program on vectors of points; the columns are those of `at_points`."""
     table = np.array(points, program.real.dtype).reshape(len(points), program.inputs)
-    values, grads = batch.run(program, table, gradient=True, threads=threads)
+    values, grads = batch.run_batch(program, table, gradient=True, threads=threads)
     assert grads is not None
     return np.hstack([values, grads])
 

@@ -248,7 +248,7 @@ def test_every_remedy_names_ops_that_exist() -> None:
 
 
 def test_every_kind_of_advice_has_remedies_and_is_named_by_a_record() -> None:
-    TABLE.load()
+    TABLE.load_deferred()
 
     assert {*REMEDIES} == {*Advice} == {op.remedies for op in TABLE if op.remedies is not None}
 

@@ -15,7 +15,7 @@ import pytest
 
 import wiregrad as wg
 from wiregrad.ir import Node
-from wiregrad.ops.flow import Masked
+from wiregrad.ops.flow import MaskedFlow
 
 from .broken import CORPUS, MARK, Broken
 
@@ -68,7 +68,7 @@ def value_and_gradients(entry: Broken) -> tuple[Any, dict[str, Any]]:
 
 
 def is_absent(flow: Any) -> bool:
-    return flow is None or (isinstance(flow, Masked) and not np.any(flow.mask))
+    return flow is None or (isinstance(flow, MaskedFlow) and not np.any(flow.mask))
 
 
 def kind_of(entry: Broken) -> set[str]:

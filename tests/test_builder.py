@@ -333,7 +333,7 @@ def test_a_name_that_is_taken_often_is_numbered_without_a_search() -> None:
     recording = wg.Builder().recording
     recording.names = Watched()
     for index in range(1_000):
-        recording.name(index, recording.free_name("y"))
+        recording.add_name(index, recording.free_name("y"))
     recording.forget_name(7, "y_7")
 
     assert recording.free_name("y") == "y_7"

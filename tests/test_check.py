@@ -13,10 +13,10 @@ import pytest
 
 import wiregrad as wg
 from wiregrad.errors import InputError
-from wiregrad.inspect.check import Checked, check
+from wiregrad.inspect.check import GradientCheck, check_gradients
 from wiregrad.ops import TABLE, Elementwise, Pattern
 from wiregrad.ops.array import ArrayOp, Blocking
-from wiregrad.ops.flow import plus, times
+from wiregrad.ops.flow import add_flows, multiply_flows
 from wiregrad.testing.programs import random_program
 
 RULES = ("transpose", "slope", "back", "ahead")
@@ -24,11 +24,11 @@ RULES = ("transpose", "slope", "back", "ahead")
 
 
 def scaled(rule: Callable[..., Any], factor: float) -> Callable[..., Any]:
-    return lambda *args, **settings: times(rule(*args, **settings), factor)
+    return lambda *args, **settings: multiply_flows(rule(*args, **settings), factor)
 
 
 def shifted(rule: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda *args, **settings: plus(rule(*args, **settings), 0.1)
+    return lambda *args, **settings: add_flows(rule(*args, **settings), 0.1)
 
 
 DAMAGES: tuple[tuple[str, Callable[..., Any]], ...] = (
@@ -69,7 +69,7 @@ def planted(op: Any, wrong: Any) -> Iterator[None]:
 def programs(op: Any) -> Iterator[tuple[list[Any], dict[str, Any]]]:
     """Return arguments and settings for an op, from its own record."""
     if isinstance(op, Elementwise):
-        yield [np.array([point[k] for point in op.points]) for k in range(len(op.inputs))], {}
+        yield [np.array([point[k] for point in op.sample_points]) for k in range(len(op.inputs))], {}
         return
     for *xs, settings in op.samples(np.random.default_rng(7)):
         if all(np.size(x) for x in xs):
@@ -89,12 +89,12 @@ def applied(name: str, xs: list[Any], settings: dict[str, Any]) -> tuple[Callabl
     return program, tuple(xs[k] for k in moving)
 
 
-def accused(op: Any, order: int) -> list[Checked]:
+def accused(op: Any, order: int) -> list[GradientCheck]:
     """Return what checks of programs of one op say."""
     found = []
     for xs, settings in programs(op):
         function, args = applied(op.name, xs, settings)
-        found.append(check(function, args, order=order))
+        found.append(check_gradients(function, args, order=order))
         if found[-1].guilty:
             break
     return found
@@ -146,13 +146,13 @@ def test_swapped_slopes_are_named() -> None:
 def test_records_are_as_they_were_after_the_planting() -> None:
     tanh = TABLE["tanh"]
 
-    assert check(np.tanh, (0.3,)).ok
+    assert check_gradients(np.tanh, (0.3,)).ok
     assert TABLE["tanh"] is tanh
 
 
 def assert_not_accused(seed: int, order: int = 2) -> None:
     program = random_program(seed)
-    report = check(program.function(np, wg), tuple(program.inputs.values()), order=order)
+    report = check_gradients(program.make_function(np, wg), tuple(program.inputs.values()), order=order)
 
     assert report.ok, f"{program}\n{report}"
     assert not report.cuts, f"{program}\n{report}"
@@ -179,7 +179,7 @@ def test_no_right_rule_is_accused_at_small_and_large_numbers(dtype: Any, scale: 
             flags = [name in op.takes_bool for name in op.inputs]
             xs = [rng.normal(size=9) > 0 if flag else (scale * rng.normal(size=9)).astype(dtype) for flag in flags]
             function, args = applied(op.name, xs, {})
-            report = check(function, args, order=1)
+            report = check_gradients(function, args, order=1)
 
             assert report.ok, f"{op.name}: {report}"
 
@@ -193,7 +193,7 @@ def test_a_finding_has_the_line_the_wire_and_both_numbers() -> None:
         return TABLE["sin"](h)
 
     with planted(sin, replace(sin, partials=(lambda x, y: 0.25,))):
-        (finding,) = check(model, (0.3,), order=1).guilty
+        (finding,) = check_gradients(model, (0.3,), order=1).guilty
 
     assert (finding.op, finding.input, finding.source, finding.order) == ("sin", "x", "h", 1)
     assert finding.place is not None
@@ -238,7 +238,7 @@ def test_a_function_class_with_a_wrong_backward_is_named_with_class_parameter_an
     def model(a: Any, b: Any) -> Any:
         return np.sum(WrongProduct.apply(a, b))
 
-    (finding,) = check(model, (LEFT, RIGHT)).guilty
+    (finding,) = check_gradients(model, (LEFT, RIGHT)).guilty
 
     assert (finding.op, finding.input, finding.source) == ("WrongProduct", "right", "b")
     assert finding.place is not None
@@ -247,11 +247,11 @@ def test_a_function_class_with_a_wrong_backward_is_named_with_class_parameter_an
 
 
 def test_a_right_function_class_is_not_accused() -> None:
-    assert check(lambda a, b: np.sum(Product.apply(a, b)), (LEFT, RIGHT)).ok
+    assert check_gradients(lambda a, b: np.sum(Product.apply(a, b)), (LEFT, RIGHT)).ok
 
 
 def test_a_rule_that_is_wrong_at_one_element_is_traced_to_it() -> None:
-    (finding,) = check(lambda a, b: np.sum(WrongAtOneElement.apply(a, b)), (LEFT, RIGHT)).guilty
+    (finding,) = check_gradients(lambda a, b: np.sum(WrongAtOneElement.apply(a, b)), (LEFT, RIGHT)).guilty
 
     assert finding.index == (3,)
     assert finding.outcome.output == (3,)
@@ -324,7 +324,7 @@ def own_op(function: Callable[..., Any], partials: Callable[..., Any]) -> Iterat
     try:
         yield record
     finally:
-        TABLE.forget(record)
+        TABLE.unregister(record)
 
 
 def bent(x: Any) -> Any:
@@ -333,8 +333,8 @@ def bent(x: Any) -> Any:
 
 def test_a_rule_whose_own_derivative_is_lost_is_named_in_the_second_order_only() -> None:
     with own_op(bent, lambda x, y: (wg.stop_gradient(np.cos(x) + 2.0 * x),)) as record:
-        first = check(lambda x: np.sum(record(x)), (LEFT,), order=1)
-        second = check(lambda x: np.sum(record(x)), (LEFT,), order=2)
+        first = check_gradients(lambda x: np.sum(record(x)), (LEFT,), order=1)
+        second = check_gradients(lambda x: np.sum(record(x)), (LEFT,), order=2)
 
     assert first.ok
     assert [(finding.op, finding.order) for finding in second.guilty] == [("bent", 2)]
@@ -344,7 +344,7 @@ def test_a_rule_whose_own_derivative_is_lost_is_named_in_the_second_order_only()
 
 def test_a_right_op_of_the_users_is_not_accused_in_either_order() -> None:
     with own_op(bent, lambda x, y: (np.cos(x) + 2.0 * x,)) as record:
-        report = check(lambda x: np.sum(record(x)), (LEFT,))
+        report = check_gradients(lambda x: np.sum(record(x)), (LEFT,))
 
     assert report.ok
     assert not report.undecided
@@ -353,7 +353,7 @@ def test_a_right_op_of_the_users_is_not_accused_in_either_order() -> None:
 @pytest.mark.parametrize("size", [1e4, 1e8, 1e12, 1e17])
 def test_an_op_that_is_too_quick_for_differences_is_not_accused(size: float) -> None:
     with own_op(bent_sine, lambda x, y: (np.cos(x),)) as record:
-        assert check(lambda x: np.sum(record(x)), (size * np.array([1.0, 1.3]),)).ok
+        assert check_gradients(lambda x: np.sum(record(x)), (size * np.array([1.0, 1.3]),)).ok
 
 
 def bent_sine(x: Any) -> Any:
@@ -364,7 +364,7 @@ def test_kinks_are_listed_and_nobody_is_accused_on_them() -> None:
     def model(x: Any) -> Any:
         return np.sum(np.abs(x)) + np.max(x) + np.sum(np.sort(x) * np.array([1.0, 2.0, 3.0])) + np.maximum(x[1], x[2])
 
-    report = check(model, (np.array([0.0, 1.0, 1.0]),))
+    report = check_gradients(model, (np.array([0.0, 1.0, 1.0]),))
 
     assert report.ok
     assert {finding.op for finding in report.kinks} == {"absolute", "max", "argsort", "maximum"}
@@ -373,7 +373,7 @@ def test_kinks_are_listed_and_nobody_is_accused_on_them() -> None:
 
 
 def test_the_distance_to_a_kink_is_stated() -> None:
-    (kink,) = check(lambda x: np.maximum(x, 1.0), (1.0 + 1e-9,)).kinks
+    (kink,) = check_gradients(lambda x: np.maximum(x, 1.0), (1.0 + 1e-9,)).kinks
 
     assert kink.outcome.distance is not None
     assert abs(kink.outcome.distance - 1e-9) < 1e-12
@@ -383,7 +383,7 @@ def test_a_stopped_gradient_is_explained_as_a_cut() -> None:
     def model(x: Any) -> Any:
         return x * wg.stop_gradient(x)
 
-    report = check(model, (3.0,))
+    report = check_gradients(model, (3.0,))
 
     assert report.ok
     assert [(cut.op, cut.place.line) for cut in report.cuts if cut.place] == [
@@ -398,7 +398,7 @@ def test_a_number_that_left_the_recording_is_explained_as_a_cut() -> None:
         y = np.sin(x).item()
         return x * y
 
-    (cut,) = check(model, (0.5,)).cuts
+    (cut,) = check_gradients(model, (0.5,)).cuts
 
     assert cut.place is not None
     assert cut.place.line == model.__code__.co_firstlineno + 1
@@ -406,7 +406,7 @@ def test_a_number_that_left_the_recording_is_explained_as_a_cut() -> None:
 
 
 def test_a_branch_on_its_edge_is_undecided() -> None:
-    report = check(lambda x: 2.0 * x if x > 1.0 else 3.0 * x - 1.0, (1.0,))
+    report = check_gradients(lambda x: 2.0 * x if x > 1.0 else 3.0 * x - 1.0, (1.0,))
 
     assert report.ok
     assert not report.cuts
@@ -416,7 +416,7 @@ def test_a_branch_on_its_edge_is_undecided() -> None:
 
 
 def test_the_edge_of_a_domain_is_undecided() -> None:
-    report = check(np.sqrt, (0.0,))
+    report = check_gradients(np.sqrt, (0.0,))
 
     assert report.ok
     assert [finding.op for finding in report.undecided] == ["sqrt"]
@@ -425,7 +425,7 @@ def test_the_edge_of_a_domain_is_undecided() -> None:
 
 def test_a_function_that_is_random_is_undecided() -> None:
     rng = np.random.default_rng(0)
-    report = check(lambda x: x * rng.normal(), (2.0,))
+    report = check_gradients(lambda x: x * rng.normal(), (2.0,))
 
     assert report.ok
     assert report.whole is not None
@@ -438,9 +438,9 @@ def test_wrong_rules_are_found_in_float32() -> None:
     assert isinstance(tanh, Elementwise)
     x = LEFT.astype(np.float32)
 
-    assert check(lambda x: np.sum(np.tanh(x) * np.exp(x)), (x,)).ok
+    assert check_gradients(lambda x: np.sum(np.tanh(x) * np.exp(x)), (x,)).ok
     with planted(tanh, replace(tanh, partials=(lambda x, y: 1.05 * (1.0 - y * y),))):
-        assert {finding.op for finding in check(lambda x: np.sum(TABLE["tanh"](x)), (x,)).guilty} == {"tanh"}
+        assert {finding.op for finding in check_gradients(lambda x: np.sum(TABLE["tanh"](x)), (x,)).guilty} == {"tanh"}
 
 
 def test_wrong_rules_are_found_for_complex_numbers() -> None:
@@ -448,13 +448,13 @@ def test_wrong_rules_are_found_for_complex_numbers() -> None:
     assert isinstance(exp, Elementwise)
     z = LEFT + 1j * RIGHT
 
-    assert check(lambda z: np.abs(np.sum(np.exp(z) * z)), (z,)).ok
+    assert check_gradients(lambda z: np.abs(np.sum(np.exp(z) * z)), (z,)).ok
     with planted(exp, replace(exp, partials=(lambda x, y: np.conjugate(y),))):
-        assert {finding.op for finding in check(lambda z: np.sum(TABLE["exp"](z)).real, (z,)).guilty} == {"exp"}
+        assert {finding.op for finding in check_gradients(lambda z: np.sum(TABLE["exp"](z)).real, (z,)).guilty} == {"exp"}
 
 
 def test_containers_and_keywords_are_arguments() -> None:
-    report = check(
+    report = check_gradients(
         lambda p, *, k: {"u": p["w"] @ p["v"][0] * k, "n": 3}, ({"w": np.ones((2, 5)), "v": [LEFT]},), {"k": 2.0}
     )
 
@@ -470,7 +470,7 @@ def test_containers_and_keywords_are_arguments() -> None:
     ids=str,
 )
 def test_every_kind_of_argument_gets_an_answer(args: tuple[Any, ...]) -> None:
-    report = check(lambda x: np.sin(x) * x, args)
+    report = check_gradients(lambda x: np.sin(x) * x, args)
 
     assert report.ok
     assert str(report)
@@ -482,14 +482,14 @@ def test_nodes_of_a_long_loop_are_sampled_and_that_is_said() -> None:
             x = np.sin(x) + 0.1
         return x
 
-    report = check(model, (0.3,), order=1)
+    report = check_gradients(model, (0.3,), order=1)
 
     assert report.checked.nodes < report.checked.of_nodes == 1400
     assert "sampled of 1400" in str(report)
 
 
 def test_elements_of_large_arrays_are_sampled_and_that_is_said() -> None:
-    report = check(lambda x: np.sum(np.sin(x)), (np.linspace(-3.0, 3.0, 9000),), order=1)
+    report = check_gradients(lambda x: np.sum(np.sin(x)), (np.linspace(-3.0, 3.0, 9000),), order=1)
 
     assert report.ok
     assert report.checked.sampled == 1
@@ -498,4 +498,4 @@ def test_elements_of_large_arrays_are_sampled_and_that_is_said() -> None:
 
 def test_the_order_must_be_one_or_two() -> None:
     with pytest.raises(InputError, match="order must be 1"):
-        check(np.sin, (1.0,), order=3)
+        check_gradients(np.sin, (1.0,), order=3)

@@ -12,8 +12,8 @@ import pytest
 
 import wiregrad as wg
 from wiregrad.cli import main
-from wiregrad.codegen import MODULES
-from wiregrad.codegen.listing import FUNCTIONS
+from wiregrad.codegen import LANGUAGE_MODULES
+from wiregrad.codegen.listing import LISTING_FUNCTIONS
 
 EXPRESSION = "e = a + b; f = e * c"
 
@@ -44,8 +44,8 @@ def model(tmp_path: Path) -> str:
     return str(path)
 
 
-@pytest.mark.parametrize("language", MODULES)
-@pytest.mark.parametrize("function", FUNCTIONS)
+@pytest.mark.parametrize("language", LANGUAGE_MODULES)
+@pytest.mark.parametrize("function", LISTING_FUNCTIONS)
 def test_stdout_has_the_listing_and_nothing_else(
     capsys: pytest.CaptureFixture[str], language: str, function: str
 ) -> None:

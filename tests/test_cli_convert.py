@@ -13,10 +13,10 @@ import pytest
 
 import wiregrad as wg
 from wiregrad.cli import cli, main
-from wiregrad.cli.code import ENDINGS as CODE
-from wiregrad.cli.convert import ENDINGS
-from wiregrad.cli.forms import ENDINGS as WHOLE
-from wiregrad.cli.forms import FORMS
+from wiregrad.cli.code import LANGUAGE_ENDINGS as CODE
+from wiregrad.cli.convert import CONVERT_ENDINGS
+from wiregrad.cli.forms import FORM_ENDINGS as WHOLE
+from wiregrad.cli.forms import CIRCUIT_FORMS
 
 EXPRESSION = "e = a + b; f = e * c"
 CIRCUIT = wg.circuit(EXPRESSION)
@@ -61,7 +61,7 @@ def test_a_circuit_survives_every_pair_of_forms(
 STARTS = {".svg": "<svg", ".dot": "digraph", ".mmd": "flowchart", ".py": '"""Value', ".h": "#ifndef"}
 
 
-@pytest.mark.parametrize("ending", [ending for ending in ENDINGS if ending not in WHOLE])
+@pytest.mark.parametrize("ending", [ending for ending in CONVERT_ENDINGS if ending not in WHOLE])
 def test_the_name_of_the_file_says_picture_or_language(
     capsys: pytest.CaptureFixture[str], here: Path, ending: str
 ) -> None:
@@ -206,7 +206,7 @@ def piped(*args: str, given: bytes = b"", **env: str) -> bytes:
     return done.stdout
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", CIRCUIT_FORMS)
 def test_commands_can_be_joined(form: str) -> None:
     data = piped("convert", EXPRESSION, "-", "--to", form)
 

@@ -26,7 +26,7 @@ from numpy.testing import assert_array_equal
 import wiregrad as wg
 from wiregrad.api import compiling
 from wiregrad.errors import EscapeError, GradientError, OperandError, ShapeError
-from wiregrad.frontends.value import leaf
+from wiregrad.frontends.value import make_leaf
 
 from .branching import SPECIAL, Program, point, programs
 
@@ -36,7 +36,7 @@ ALL = programs()
 def itself(f: Callable[..., Any], args: tuple[float, ...]) -> float:
     """Return what the function gives on numbers that are quiet about 1/0, with nothing recorded."""
     with np.errstate(all="ignore"):
-        found = f(*[leaf(x, constant=True) for x in args])
+        found = f(*[make_leaf(x, constant=True) for x in args])
     return float(found._data if isinstance(found, wg.Value) else found)
 
 
@@ -1012,7 +1012,7 @@ def test_a_change_outside_while_threads_record_leaves_no_stale_recording() -> No
     """What one thread records with the old state must not be kept among the recordings with the new one."""
     table, fast = [1.0], wg.compile(lambda x: x * table[0])
     inside, go_on = threading.Event(), threading.Event()
-    keep = compiling.CompiledFunction._keep
+    keep = compiling.CompiledFunction._keep_variant
 
     def slowly(*args: Any) -> None:
         if threading.current_thread() is thread:

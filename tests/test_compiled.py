@@ -22,7 +22,7 @@ import pytest
 
 import wiregrad as wg
 from wiregrad.backends.native import calls, memory
-from wiregrad.backends.native.program import build
+from wiregrad.backends.native.program import build_program
 from wiregrad.dtypes import BOOL
 from wiregrad.errors import (
     DomainError,
@@ -403,7 +403,7 @@ def test_the_functions_are_builtins_with_a_signature() -> None:
 def test_common_calls_never_reach_python(monkeypatch: pytest.MonkeyPatch) -> None:
     compiled, several = wg.circuit("a * b").compile(), two_outputs().compile()
     functions = [compiled.value, compiled.value_and_grad, several.value]
-    monkeypatch.setattr(calls.Slow, "__call__", lambda *_, **__: pytest.fail("a common call was handed to Python"))
+    monkeypatch.setattr(calls.SlowPath, "__call__", lambda *_, **__: pytest.fail("a common call was handed to Python"))
 
     for function in functions:
         names = "ab" if function is not several.value else "xy"
@@ -604,7 +604,7 @@ def test_programs_change_places_while_other_threads_call() -> None:
         for thread in threads:
             thread.start()
         for _ in range(50):
-            entry.swap(build(compiled.circuit, 0))
+            entry.swap(build_program(compiled.circuit, 0))
     finally:
         done.set()
         for thread in threads:

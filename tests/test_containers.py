@@ -13,7 +13,7 @@ import pytest
 
 import wiregrad as wg
 from wiregrad.errors import OperandError
-from wiregrad.frontends.tree import flatten, matching, unflatten
+from wiregrad.frontends.tree import flatten, match_leaves, unflatten
 
 
 class Table(list[float]):
@@ -159,7 +159,7 @@ def test_gradients_have_the_order_of_the_arguments() -> None:
 def test_structures_match_whatever_the_order_of_their_keys() -> None:
     tree = flatten({"b": [1.0, 2.0], "a": None, "c": (3.0,)})[1]
 
-    assert matching(tree, {"c": (30.0,), "a": None, "b": [10.0, 20.0]}, "the tangent") == [10.0, 20.0, 30.0]
+    assert match_leaves(tree, {"c": (30.0,), "a": None, "b": [10.0, 20.0]}, "the tangent") == [10.0, 20.0, 30.0]
     assert wg.jvp(lambda d: d["b"] * d["a"], ({"b": 2.0, "a": 3.0},), ({"a": 1.0, "b": 0.0},)) == (6.0, 2.0)
 
 
@@ -168,7 +168,7 @@ def test_other_structures_are_refused_with_both_of_them(other: Any) -> None:
     tree = flatten({"a": 1.0, "b": 2.0})[1]
 
     with pytest.raises(OperandError, match=r"the tangent must have the structure \{'a': \*, 'b': \*\}; got "):
-        matching(tree, other, "the tangent")
+        match_leaves(tree, other, "the tangent")
 
 
 def change_scale(table: Any) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 import wiregrad as wg
 from wiregrad.frontends.tape import GROUPS, PAUSES, STATE
-from wiregrad.ir.mode import CHOICES
+from wiregrad.ir.mode import CHOSEN_CONVENTIONS
 
 Steps = Generator[None, None, None]
 
@@ -49,9 +49,9 @@ def nothing_left_over() -> Iterator[None]:
     assert slope() == 0.0
     assert group() == ""
     assert STATE.tape is None
-    assert not PAUSES.active()
-    assert not GROUPS.active()
-    assert not CHOICES.active()
+    assert not PAUSES.active_blocks()
+    assert not GROUPS.active_blocks()
+    assert not CHOSEN_CONVENTIONS.active_blocks()
 
 
 def strand(seed: int, results: list[Any]) -> Steps:

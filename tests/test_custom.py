@@ -151,7 +151,7 @@ def test_an_op_by_its_partials() -> None:
         assert np.allclose(x.grad, [2.0, 4.0])
         assert wg.circuit("own_power(x, y)").run(x=2, y=3).grads["x"] == pytest.approx(12.0)
     finally:
-        TABLE.forget(TABLE["own_power"])
+        TABLE.unregister(TABLE["own_power"])
 
 
 def test_wrong_partials_are_named_at_registration() -> None:
@@ -171,7 +171,7 @@ def test_an_op_can_be_defined_again() -> None:
         def scaled_twice(x: Any, k: float = factor) -> Any:
             return x * k
 
-    TABLE.forget(TABLE["scaled_twice"])
+    TABLE.unregister(TABLE["scaled_twice"])
 
 
 class Exp(wg.Function):
@@ -221,7 +221,7 @@ def test_an_op_of_ones_own_works_on_large_arrays() -> None:
         x = np.linspace(0.0, 1.0, 5000)
         assert np.array_equal(wg.grad(lambda a: large_product(a, x).sum())(x), x)
     finally:
-        TABLE.forget(TABLE["large_product"])
+        TABLE.unregister(TABLE["large_product"])
 
 
 def test_the_first_call_is_like_any_other() -> None:

@@ -13,7 +13,7 @@ from wiregrad.dtypes import WireType
 from wiregrad.errors import InputError
 from wiregrad.inspect.diff import Difference, diff
 from wiregrad.ir import TABLE, Row
-from wiregrad.ir.mode import Convention, encode
+from wiregrad.ir.mode import Convention, encode_mode
 from wiregrad.ops import Elementwise
 from wiregrad.passes.rewrite import Rewriter
 from wiregrad.testing.circuits import random_circuit, random_point
@@ -86,8 +86,8 @@ def test_settings_modes_types_and_outputs_are_structure() -> None:
     first = build()
 
     assert diff(first, build("float32")).what == "type"
-    assert diff(first, build(mode=encode(Convention.JAX, []))).what == "mode"
-    assert "kink mode min_norm and jax" in str(diff(first, build(mode=encode(Convention.JAX, []))))
+    assert diff(first, build(mode=encode_mode(Convention.JAX, []))).what == "mode"
+    assert "kink mode min_norm and jax" in str(diff(first, build(mode=encode_mode(Convention.JAX, []))))
     assert diff(first, build(axis=-2)).what == "settings"
     assert facts(diff(EXPRESSION, EXPRESSION.with_output("e"))) == ("structure", "outputs", "f", "e")
     assert "the outputs differ: f and e" in str(diff(EXPRESSION, EXPRESSION.with_output("e")))
@@ -122,8 +122,8 @@ def _swapped(circuit: Circuit, changed: Row) -> Circuit:
     other = TABLE["exp2" if changed.op.name == "exp" else "exp"]
     for row in circuit.rows():
         sources = [new.where[source] for source in row.sources]
-        new.copy(row._replace(op=other, mode=0) if row.node == changed.node else row, sources)
-    return Circuit(new.build().columns)
+        new.copy_node(row._replace(op=other, mode=0) if row.node == changed.node else row, sources)
+    return Circuit(new.build_circuit().columns)
 
 
 def test_the_first_value_that_differs_is_a_cause() -> None:

@@ -12,11 +12,11 @@ import pytest
 from wiregrad.api import Circuit
 from wiregrad.backends.native import libmvec, machine, memory
 from wiregrad.cli import main
-from wiregrad.cli.health import Finding, Health, examine
+from wiregrad.cli.health import MachineFinding, MachineHealth, examine_machine
 from wiregrad.errors import NotNativeError
 
 
-def found(health: Health, name: str) -> Finding:
+def found(health: MachineHealth, name: str) -> MachineFinding:
     return next(finding for finding in health.findings if finding.name == name)
 
 
@@ -51,7 +51,7 @@ def test_the_help_of_doctor_has_an_example(capsys: pytest.CaptureFixture[str]) -
 def test_native_code_that_is_switched_off_is_told(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv(machine.SWITCH, "0")
+    monkeypatch.setenv(machine.NATIVE_SWITCH, "0")
     code = main(["doctor"])
     out = capsys.readouterr().out
 
@@ -71,7 +71,7 @@ def test_a_package_that_is_missing_is_told_with_the_command_that_installs_it(mon
 
     monkeypatch.setattr(metadata, "version", version)
     monkeypatch.setattr(memory, "check", missing)
-    health = examine()
+    health = examine_machine()
 
     assert found(health, "llvmlite").remedy == "native code needs it: pip install llvmlite"
     assert found(health, "pyelftools").ok
@@ -83,8 +83,8 @@ def test_memory_that_must_not_be_executed_is_told(monkeypatch: pytest.MonkeyPatc
     def refused(code: Any) -> None:
         raise NotNativeError("this system does not let memory be executed (mprotect: error 13)")
 
-    monkeypatch.setattr(memory.Code, "seal", refused)
-    health = examine()
+    monkeypatch.setattr(memory.MachineCode, "seal", refused)
+    health = examine_machine()
 
     assert "cannot be executed" in found(health, "memory").found
     assert "execmem" in found(health, "memory").remedy
@@ -94,7 +94,7 @@ def test_memory_that_must_not_be_executed_is_told(monkeypatch: pytest.MonkeyPatc
 
 def test_a_processor_without_stencils_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(platform, "machine", lambda: "riscv64")
-    health = examine()
+    health = examine_machine()
 
     assert "no stencils for Linux on riscv64" in found(health, "memory").found
     assert health.tiers == ("llvm", "interpreter")
@@ -102,7 +102,7 @@ def test_a_processor_without_stencils_is_told(monkeypatch: pytest.MonkeyPatch) -
 
 def test_without_libmvec_own_functions_serve(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(libmvec, "library", lambda: None)
-    finding = found(examine(), "libmvec")
+    finding = found(examine_machine(), "libmvec")
 
     assert finding.ok
     assert "own vector functions" in finding.found
@@ -115,7 +115,7 @@ def test_native_code_that_is_wrong_is_not_said_to_work(monkeypatch: pytest.Monke
         return plain(circuit.with_output("x"), dtype)
 
     monkeypatch.setattr(Circuit, "compile", wrong)
-    health = examine()
+    health = examine_machine()
 
     assert "differs from the interpreter" in found(health, "native code").found
     assert found(health, "native code").remedy == "set WIREGRAD_NATIVE=0, and please report it"

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 import wiregrad as wg
-from wiregrad.inspect.cuts import Cut, find_cuts
-from wiregrad.inspect.explain import Cause, Explanation
-from wiregrad.inspect.wiring import Wiring
+from wiregrad.inspect.cuts import GradientCut, find_cuts
+from wiregrad.inspect.explain import GradientCause, Explanation
+from wiregrad.inspect.wiring import RunIndex
 from wiregrad.ir import Place
-from wiregrad.ops.flow import settle
+from wiregrad.ops.flow import fill_absent
 from wiregrad.testing.circuits import random_circuit, random_point
 from wiregrad.testing.programs import random_program
 
@@ -259,9 +259,9 @@ def test_branches_are_told_in_the_order_in_which_they_were_taken() -> None:
 def test_the_place_of_a_cause_is_written_once() -> None:
     place = Place("model.py", 35)
 
-    assert str(Cause("f", "%1", place, "it broke")) == "it broke (model.py:35)"
-    assert str(Cause("f", "%1", place, "read by x (model.py:35)")) == "read by x (model.py:35)"
-    assert str(Cause("f", "%1", place, "read by x (model.py:3)")).endswith("(model.py:3) (model.py:35)")
+    assert str(GradientCause("f", "%1", place, "it broke")) == "it broke (model.py:35)"
+    assert str(GradientCause("f", "%1", place, "read by x (model.py:35)")) == "read by x (model.py:35)"
+    assert str(GradientCause("f", "%1", place, "read by x (model.py:3)")).endswith("(model.py:3) (model.py:35)")
 
 
 def test_an_inner_node_is_blamed_on_what_reaches_it() -> None:
@@ -281,7 +281,7 @@ def test_on_random_circuits_the_op_that_is_accused_sends_nothing_on() -> None:
             gradient = run.gradient(node)
             if gradient != 0 or not np.isfinite(gradient):
                 continue
-            for cut in find_cuts(Wiring(run), node).cuts:
+            for cut in find_cuts(RunIndex(run), node).cuts:
                 accused += 1
                 if cut.slot is not None:
                     wire = run.wire(cut.node, cut.slot)
@@ -296,7 +296,7 @@ def sparse_run(seed: int) -> Any:
     weights = {name: np.zeros(np.shape(program.constants[name])) for name in program.weights.values()}
     list(weights.values())[-1].flat[:1] = 1.0
     sparse = replace(program, constants=program.constants | {name: weight[()] for name, weight in weights.items()})
-    return wg.run(sparse.function(np, wg), *sparse.inputs.values())
+    return wg.run(sparse.make_function(np, wg), *sparse.inputs.values())
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -314,24 +314,24 @@ def test_the_elements_at_which_a_wire_cuts_move_nothing_behind_it() -> None:
     partly = 0
     for seed in range(60):
         run = sparse_run(seed)
-        wiring = Wiring(run)
+        wiring = RunIndex(run)
         zero = [node for node in run.circuit.input_indices() if not np.any(run.gradient(node))]
         for cut in [cut for node in zero for cut in find_cuts(wiring, node).cuts]:
             if cut.kind in ("zero", "absent") and run.circuit.type_of(cut.node).differentiable:
-                partly += cut.count < cut.asked
+                partly += cut.ended_count < cut.asked
 
                 assert not np.any(moved_by(wiring, cut)), seed
     assert partly > 10
 
 
-def moved_by(wiring: Wiring, cut: Cut) -> Any:
+def moved_by(wiring: RunIndex, cut: GradientCut) -> Any:
     """Return how a node moves when the elements move at which a wire to it is said to cut."""
     assert cut.slot is not None
-    row, xs = wiring.rows[cut.node], wiring.xs(cut.node)
+    row, xs = wiring.rows[cut.node], wiring.input_values(cut.node)
     numbers = 1.0 + np.arange(np.size(xs[cut.slot])).reshape(np.shape(xs[cut.slot]))
     tangents: list[Any] = [None] * len(xs)
     tangents[cut.slot] = np.where(cut.ended, numbers, 0.0)[()]
-    return settle(row.op.push(tangents, xs, wiring.run.values[cut.node], row.mode))
+    return fill_absent(row.op.push(tangents, xs, wiring.run.values[cut.node], row.mode))
 
 
 def test_a_gradient_of_a_value_is_called_what_it_is() -> None:

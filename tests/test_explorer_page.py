@@ -18,20 +18,20 @@ import pytest
 import wiregrad as wg
 from wiregrad.api import Circuit, Run
 from wiregrad.backends import interpreter
-from wiregrad.cli.explore import shown
-from wiregrad.cli.targets import target_of
+from wiregrad.cli.explore import run_target
+from wiregrad.cli.targets import parse_target
 from wiregrad.errors import CircuitError, FileAccessError, FileFormatError, InputError
 from wiregrad.explorer import page
-from wiregrad.explorer.data import MOST, anonymous, page_data
-from wiregrad.explorer.find import find
-from wiregrad.explorer.kept import ROOM
-from wiregrad.explorer.page import as_json, page_of, served_page, to_html
-from wiregrad.explorer.parts import part
+from wiregrad.explorer.data import MAX_PAGE_NODES, strip_folders, build_page_data
+from wiregrad.explorer.find import match_query
+from wiregrad.explorer.kept import MAX_ANSWER_CHARACTERS
+from wiregrad.explorer.page import dump_json, render_page, render_served_page, to_html
+from wiregrad.explorer.parts import extract_part
 from wiregrad.explorer.presets import PRESETS
-from wiregrad.explorer.views import Views
-from wiregrad.export import picture
+from wiregrad.explorer.views import CircuitViews
+from wiregrad.export import build_picture
 from wiregrad.ir import Place
-from wiregrad.ir.flat import Labels
+from wiregrad.ir.flat import NodeLabels
 from wiregrad.ir.names import NameTable
 from wiregrad.testing.circuits import random_circuit, random_point
 
@@ -128,7 +128,7 @@ def data_block(text: str) -> str:
 def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a short script and style stand in for the built ones, which many pages need not carry."""
     texts = {"explorer.js": "console.log(1 < 2 && 3 > 2)", "explorer.css": "body > p { color: red }"}
-    monkeypatch.setattr(page, "inline", texts.__getitem__)
+    monkeypatch.setattr(page, "read_inline_file", texts.__getitem__)
 
 
 def spoiled(text: str) -> Run:
@@ -140,8 +140,8 @@ def spoiled(text: str) -> Run:
         bare.circuit.columns,
         name=text,
         names=NameTable((node, f"{text}{node}") for node in range(size)),
-        groups=Labels((text,), index),
-        places=Labels((Place(text, 1, 1),), index),
+        groups=NodeLabels((text,), index),
+        places=NodeLabels((Place(text, 1, 1),), index),
         labels=(f"{text}{size - 1}",),
     )
     return Run(Circuit(columns), bare.values, bare.flows, bare.sent)
@@ -152,12 +152,12 @@ def test_two_hundred_script_strings_are_tried() -> None:
 
 
 @pytest.mark.usefixtures("stand_in")
-@pytest.mark.parametrize("write", [page_of, served_page])
+@pytest.mark.parametrize("write", [render_page, render_served_page])
 def test_no_text_of_a_circuit_gets_out_of_the_data_block(write: Any) -> None:
     plain = [tag for tag, _ in Elements(write({}, "f")).tags]
     for text in hostile():
         run = spoiled(text)
-        data = page_data(run.circuit, run, formula=text)
+        data = build_page_data(run.circuit, run, formula=text)
         written = write(data, text)
         block = data_block(written)
 
@@ -170,9 +170,9 @@ def test_no_text_of_a_circuit_gets_out_of_the_data_block(write: Any) -> None:
 def test_a_part_of_a_circuit_with_hostile_names_is_text_too() -> None:
     for text in hostile()[::7]:
         run = spoiled(text)
-        found = json.loads(as_json(Views(run.circuit, run).view()))
+        found = json.loads(dump_json(CircuitViews(run.circuit, run).draw_view()))
 
-        assert not set("<>&") & set(as_json(found))
+        assert not set("<>&") & set(dump_json(found))
         assert len(found["boxes"]) == 4
 
 
@@ -202,7 +202,7 @@ def test_a_single_file_asks_for_nothing() -> None:
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_the_page_of_a_small_example_is_small(name: str) -> None:
-    circuit, run = shown(target_of(PRESETS[name].formula, []), PRESETS[name].leaves)
+    circuit, run = run_target(parse_target(PRESETS[name].formula, []), PRESETS[name].leaves)
 
     assert len(to_html(circuit, run).encode()) <= BUDGET
 
@@ -212,9 +212,9 @@ def test_folders_and_user_names_stay_out_of_the_page() -> None:
     bare = wg.circuit("p = x * 0; y = log(p)").run(x=1.0)
     for file in ("/somewhere/ada/secret/model.py", "C:\\somewhere\\ada\\secret\\model.py"):
         index = np.zeros(bare.circuit.size, np.int32)
-        circuit = Circuit(replace(bare.circuit.columns, places=Labels((Place(file, 3),), index)))
+        circuit = Circuit(replace(bare.circuit.columns, places=NodeLabels((Place(file, 3),), index)))
         run = Run(circuit, bare.values, bare.flows, bare.sent)
-        text = to_html(circuit, run, source=True) + as_json(Views(*anonymous(circuit, run)).view())
+        text = to_html(circuit, run, source=True) + dump_json(CircuitViews(*strip_folders(circuit, run)).draw_view())
 
         assert "model.py:3" in text
         assert not [word for word in ("ada", "secret", "somewhere") if word in text]
@@ -227,9 +227,9 @@ def test_lines_of_code_are_in_the_data_only_if_asked_for(tmp_path: Path) -> None
     exec(compile(file.read_text(), str(file), "exec"), names)
     circuit = wg.trace(names["f"], 2.0)
 
-    assert "secret" not in json.dumps(page_data(circuit))
-    assert "return x * 3.0  # a secret of the lab" in json.dumps(page_data(circuit, source=True))
-    assert str(tmp_path) not in json.dumps(page_data(circuit, source=True))
+    assert "secret" not in json.dumps(build_page_data(circuit))
+    assert "return x * 3.0  # a secret of the lab" in json.dumps(build_page_data(circuit, source=True))
+    assert str(tmp_path) not in json.dumps(build_page_data(circuit, source=True))
 
 
 def decoded(value: Any) -> Any:
@@ -245,7 +245,7 @@ def test_the_data_says_what_the_run_did_on_every_wire(seed: int) -> None:
     rng = np.random.default_rng(seed)
     circuit = random_circuit(rng)
     run = circuit.run(random_point(rng, circuit))
-    data = json.loads(as_json(page_data(circuit, run)))
+    data = json.loads(dump_json(build_page_data(circuit, run)))
     wires = [wire for node in run for wire in node.wires]
 
     assert [node["sources"] for node in data["circuit"]["nodes"]] == [row.sources for row in circuit.rows()]
@@ -261,7 +261,7 @@ def test_the_data_says_what_the_run_did_on_every_wire(seed: int) -> None:
 
 def test_what_is_not_finite_is_told_as_text_with_its_origin() -> None:
     run = wg.circuit("p = x * 0; y = log(p)").run(x=1.0)
-    data = page_data(run.circuit, run)
+    data = build_page_data(run.circuit, run)
 
     assert data["run"]["values"][-1] == "-inf"
     assert data["run"]["grads"] == ["nan", None, "inf", 1.0]
@@ -285,17 +285,17 @@ def test_what_is_not_finite_is_told_as_text_with_its_origin() -> None:
 )
 def test_any_value_on_a_wire_can_be_told(x: Any) -> None:
     circuit = wg.trace(lambda x: np.sum(np.abs(x * 2.0)), x)
-    run = Run.of(interpreter.run_all(circuit, [x]))
-    data = page_data(circuit, run)
+    run = Run.from_backend_run(interpreter.run_all_outputs(circuit, [x]))
+    data = build_page_data(circuit, run)
 
-    assert json.loads(as_json(data)) == data
+    assert json.loads(dump_json(data)) == data
     assert all(len(told["text"]) <= 200 for told in data["run"]["values"] if isinstance(told, dict))
 
 
 def test_an_array_is_told_as_a_summary() -> None:
     circuit = wg.trace(lambda w: np.sum(np.maximum(w, 0.0)), np.array([3.0, -1.0, 4.0]))
     run = circuit.run(np.array([3.0, -1.0, 4.0]))
-    data = page_data(circuit, run)
+    data = build_page_data(circuit, run)
 
     told = {"type": "float64[3]", "text": "[1., 0., 1.]", "norm": 2**0.5, "bad": 0}
     assert data["run"]["grads"][0] == told | {"short": "‖1.414‖", "sign": 1}
@@ -317,13 +317,13 @@ def test_an_array_is_told_as_a_summary() -> None:
     ids=["kink", "splitters", "another convention", "array", "steered", "two outputs"],
 )
 def test_the_page_runs_what_it_can_run(circuit: Circuit, live: bool) -> None:
-    assert page_data(circuit)["live"] is live
+    assert build_page_data(circuit)["live"] is live
 
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_a_circuit_of_a_formula_is_handed_over_as_one(name: str) -> None:
     circuit = wg.circuit(PRESETS[name].formula)
-    formula = page_data(circuit)["formula"]
+    formula = build_page_data(circuit)["formula"]
     again = wg.circuit(formula)
 
     assert [str(node) for node in again] == [str(node) for node in circuit]
@@ -331,12 +331,12 @@ def test_a_circuit_of_a_formula_is_handed_over_as_one(name: str) -> None:
 
 
 def test_code_is_no_formula() -> None:
-    assert "formula" not in page_data(wg.trace(lambda x: x * 2.0, 1.0))
+    assert "formula" not in build_page_data(wg.trace(lambda x: x * 2.0, 1.0))
 
 
 def test_a_run_of_another_circuit_is_refused() -> None:
     with pytest.raises(CircuitError, match="another circuit"):
-        page_data(wg.circuit("a * b"), wg.circuit("a + b").run(a=1.0, b=2.0))
+        build_page_data(wg.circuit("a * b"), wg.circuit("a + b").run(a=1.0, b=2.0))
 
 
 def test_the_examples_are_those_of_the_menu() -> None:
@@ -355,15 +355,15 @@ def test_the_examples_are_those_of_the_menu() -> None:
 
 def test_a_page_without_its_script_says_what_to_do() -> None:
     with pytest.raises(FileAccessError, match="make page"):
-        page.static("no-such-file.js")
+        page.read_static_file("no-such-file.js")
 
 
 @pytest.mark.parametrize("text", ["a</SCRIPT>", "'<!--'", "</style"])
 def test_a_script_that_would_end_its_element_is_refused(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(page, "static", lambda name: text)
+    monkeypatch.setattr(page, "read_static_file", lambda name: text)
 
     with pytest.raises(FileFormatError, match="cannot stand inside a page"):
-        page.inline.__wrapped__("explorer.js")
+        page.read_inline_file.__wrapped__("explorer.js")
 
 
 def chain(steps: int, x: float) -> Run:
@@ -382,17 +382,17 @@ def large() -> Run:
 
 
 def test_a_large_circuit_is_told_in_a_summary_that_says_so(large: Run) -> None:
-    data = json.loads(as_json(page_data(large.circuit, large)))
+    data = json.loads(dump_json(build_page_data(large.circuit, large)))
     outline = {row["path"]: row["nodes"] for row in data["summary"]["outline"]["groups"]}
 
-    assert large.circuit.size > MOST
+    assert large.circuit.size > MAX_PAGE_NODES
     assert data["note"].startswith(
         f"a summary: {len(data['circuit']['nodes'])} boxes stand for all 24,001 nodes and leaves"
     )
     assert len(data["circuit"]["nodes"]) <= 300
     assert outline["net"] == 24_000
     assert outline["net/layer3"] == 1200
-    assert len(as_json(data)) < ROOM + BUDGET
+    assert len(dump_json(data)) < MAX_ANSWER_CHARACTERS + BUDGET
     assert data["summary"]["top"][0]["node"] == max(
         range(large.circuit.size), key=lambda node: (abs(large.gradient(node)), -node)
     )
@@ -400,7 +400,7 @@ def test_a_large_circuit_is_told_in_a_summary_that_says_so(large: Run) -> None:
 
 def test_a_summary_tells_every_node_that_is_not_finite() -> None:
     run = chain(8000, float("nan"))
-    found = page_data(run.circuit, run)["summary"]["nonfinite"]
+    found = build_page_data(run.circuit, run)["summary"]["nonfinite"]
     told = {node for first, last in found["values"]["slices"] for node in range(first, last + 1)}
 
     assert told == {node for node, value in enumerate(run.values) if np.isnan(value)}
@@ -412,7 +412,7 @@ def test_the_first_op_to_break_has_finite_numbers_before_it(seed: int) -> None:
     rng = np.random.default_rng(seed)
     circuit = random_circuit(rng, nodes=25)
     run = circuit.run(random_point(rng, circuit) | {"a": float("inf")})
-    first = Views(circuit, run).nonfinite()["first"]
+    first = CircuitViews(circuit, run).list_nonfinite()["first"]
     finite = [bool(np.isfinite(value)) for value in run.values]
     forward = [k for k in range(circuit.size) if not finite[k] and all(finite[x] for x in circuit.sources_of(k))]
     backward = [
@@ -427,7 +427,7 @@ def test_the_first_op_to_break_has_finite_numbers_before_it(seed: int) -> None:
 
 
 def test_wires_of_a_summary_lead_forward(large: Run) -> None:
-    data = page_data(large.circuit, large)
+    data = build_page_data(large.circuit, large)
     nodes = data["circuit"]["nodes"]
 
     assert all(source < k for k, node in enumerate(nodes) for source in node["sources"])
@@ -443,7 +443,7 @@ def test_a_part_carries_what_the_whole_does(seed: int) -> None:
     run = circuit.run(random_point(rng, circuit))
     chosen = np.flatnonzero(rng.random(circuit.size) < 0.4)
     chosen = chosen if len(chosen) else np.array([circuit.size - 1])
-    found = part(circuit, run, chosen)
+    found = extract_part(circuit, run, chosen)
 
     assert set(chosen.tolist()) <= set(found.nodes.tolist())
     assert found.run is not None
@@ -462,23 +462,23 @@ def test_a_picture_of_a_part_names_the_nodes_of_the_whole(seed: int) -> None:
     circuit = random_circuit(rng, nodes=30)
     run = circuit.run(random_point(rng, circuit))
     first = int(rng.integers(circuit.size - 3))
-    found = Views(circuit, run).view(nodes=f"{first}-{first + 3}")
+    found = CircuitViews(circuit, run).draw_view(nodes=f"{first}-{first + 3}")
 
     assert found["boxes"]
     for box in found["boxes"]:
-        names = {circuit.name_of(box["node"]), *circuit.columns.names.of(box["node"]), *circuit.outputs}
+        names = {circuit.name_of(box["node"]), *circuit.columns.names.names_of(box["node"]), *circuit.outputs}
 
         assert box["label"] in names
         assert "#" not in json.dumps(box)
 
 
 def test_the_inside_of_a_group_can_be_drawn(large: Run) -> None:
-    views = Views(large.circuit, large)
-    found = views.view(group="net/layer3", cap=2000)
+    views = CircuitViews(large.circuit, large)
+    found = views.draw_view(group="net/layer3", cap=2000)
 
     assert sum(box["nodes"] for box in found["boxes"] if box["group"] or box["kind"] == "group") >= 800
     with pytest.raises(InputError, match="no group"):
-        views.view(group="net/layer99")
+        views.draw_view(group="net/layer99")
 
 
 @pytest.mark.parametrize(
@@ -500,7 +500,7 @@ def test_the_inside_of_a_group_can_be_drawn(large: Run) -> None:
     ],
 )
 def test_a_search_finds_what_it_says(large: Run, query: str, holds: Any) -> None:
-    found = np.flatnonzero(find(Views(large.circuit, large), query)).tolist()
+    found = np.flatnonzero(match_query(CircuitViews(large.circuit, large), query)).tolist()
 
     assert found == [node for node in range(large.circuit.size) if holds(large, node)]
 
@@ -508,11 +508,11 @@ def test_a_search_finds_what_it_says(large: Run, query: str, holds: Any) -> None
 @pytest.mark.parametrize("query", ["op:thanh", "grad>high", "size>3", "colour:red", "name:/(/", "x" * 2000])
 def test_a_search_that_means_nothing_is_refused(large: Run, query: str) -> None:
     with pytest.raises(InputError):
-        find(Views(large.circuit, large), query)
+        match_query(CircuitViews(large.circuit, large), query)
 
 
 def test_the_heat_strip_counts_every_node_once(large: Run) -> None:
-    found = Views(large.circuit, large).heat()
+    found = CircuitViews(large.circuit, large).build_heat_strip()
     apart = [sum(found[name]) for name in ("zero", "absent", "bad")]
 
     assert sum(map(sum, found["counts"])) + sum(apart) == large.circuit.size
@@ -520,7 +520,7 @@ def test_the_heat_strip_counts_every_node_once(large: Run) -> None:
 
 
 def test_heat_of_a_circuit_without_a_run_is_all_absent() -> None:
-    assert sum(Views(wg.circuit("x * x")).heat()["absent"]) == 2
+    assert sum(CircuitViews(wg.circuit("x * x")).build_heat_strip()["absent"]) == 2
 
 
 def mixed(groups: int, rounds: int) -> Run:
@@ -542,14 +542,14 @@ def mixed(groups: int, rounds: int) -> Run:
 @pytest.mark.parametrize("groups", [1, 3, 40])
 def test_what_is_inside_a_box_is_asked_for_exactly(groups: int, cap: int) -> None:
     run = mixed(groups, 30)
-    views = Views(run.circuit, run)
-    drawn = picture(run.circuit, run, cap=cap)
+    views = CircuitViews(run.circuit, run)
+    drawn = build_picture(run.circuit, run, cap=cap)
     boxes = [box for box in drawn.boxes if box.members]
-    told = [box for box in views.view(cap=cap)["boxes"] if box["inside"] is not None]
+    told = [box for box in views.draw_view(cap=cap)["boxes"] if box["inside"] is not None]
 
     assert len(boxes) == len(told)
     for box, found in zip(boxes, told, strict=True):
-        chosen = views._chosen(**found["inside"])
+        chosen = views._choose_nodes(**found["inside"])
         inside = set(range(run.circuit.size)) if chosen is None else set(chosen.tolist())
         assert inside == set(box.members), found["label"]
 
@@ -561,11 +561,11 @@ def test_an_outline_of_gradients_beyond_all_numbers_is_json() -> None:
         one, two = (builder.multiply(builder.sin(x), 1.5e308) for _ in range(2))
         run = builder.build(builder.subtract(one, two)).run(x=0.5)
 
-    assert json.loads(as_json(Views(run.circuit, run).outline()))["groups"][0]["norm"] == "inf"
+    assert json.loads(dump_json(CircuitViews(run.circuit, run).outline_groups()))["groups"][0]["norm"] == "inf"
 
 
 def test_a_summary_keeps_what_its_page_will_ask_for(large: Run) -> None:
-    summary = page_data(large.circuit, large)["summary"]
+    summary = build_page_data(large.circuit, large)["summary"]
     asked = {
         f"/view?group={box['inside']['group']}&nodes={box['inside']['nodes']}"
         for box in summary["view"]["boxes"]

@@ -20,13 +20,13 @@ import pytest
 import wiregrad as wg
 from wiregrad.api import Run
 from wiregrad.backends import interpreter
-from wiregrad.cli.explore import explore as command
+from wiregrad.cli.explore import explore_command as command
 from wiregrad.dtypes import BOOL
 from wiregrad.errors import FileAccessError, InputError
 from wiregrad.explorer import server
-from wiregrad.explorer.guard import BODY, HEADERS, Guard
-from wiregrad.explorer.server import Exhibit, app
-from wiregrad.explorer.serving import Serving, checked, explore
+from wiregrad.explorer.guard import MAX_BODY_BYTES, SECURITY_HEADERS, RequestGuard
+from wiregrad.explorer.server import ExplorerSession, build_app
+from wiregrad.explorer.serving import ExplorerServer, check_address, open_explorer
 
 HOST = "127.0.0.1:8765"
 PATIENCE = 300.0
@@ -37,18 +37,18 @@ ORIGIN = f"http://{HOST}"
 @pytest.fixture(autouse=True)
 def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let short texts stand in for the built script and style."""
-    monkeypatch.setattr(server, "static", {"explorer.js": "1;", "explorer.css": "p {}"}.__getitem__)
+    monkeypatch.setattr(server, "read_static_file", {"explorer.js": "1;", "explorer.css": "p {}"}.__getitem__)
 
 
-def example() -> Exhibit:
+def example() -> ExplorerSession:
     run = wg.circuit("e = a + b; f = e * c").run(a=2, b=-3, c=10)
-    return Exhibit(run.circuit, run)
+    return ExplorerSession(run.circuit, run)
 
 
 class Browser:
     """Asks an app without a network, keeps its cookies and follows no redirect."""
 
-    def __init__(self, guard: Guard) -> None:
+    def __init__(self, guard: RequestGuard) -> None:
         self.transport = httpx.ASGITransport(guard, raise_app_exceptions=False)
         self.cookies = httpx.Cookies()
 
@@ -68,37 +68,37 @@ class Browser:
         return self.request("POST", url, **options)
 
 
-def fresh(guard: Guard) -> Browser:
+def fresh(guard: RequestGuard) -> Browser:
     """Return a browser that has no cookie yet, and is at the right address."""
     return Browser(guard)
 
 
-def entered(guard: Guard) -> Browser:
+def entered(guard: RequestGuard) -> Browser:
     """Return a browser that came in with the token."""
     client = fresh(guard)
-    client.get(guard.launch)
+    client.get(guard.launch_url)
     return client
 
 
 @pytest.fixture
-def guard() -> Guard:
-    return app(example(), HOST)
+def guard() -> RequestGuard:
+    return build_app(example(), HOST)
 
 
 @pytest.fixture
-def client(guard: Guard) -> Browser:
+def client(guard: RequestGuard) -> Browser:
     return entered(guard)
 
 
 def is_headed(answer: Any) -> bool:
     """Return whether an answer has every header it must have, once, and none that opens it to other sites."""
-    once = all(answer.headers.get_list(name) == [value] for name, value in HEADERS.items())
+    once = all(answer.headers.get_list(name) == [value] for name, value in SECURITY_HEADERS.items())
     return once and not [name for name in answer.headers if name.startswith("access-control")]
 
 
-def test_the_token_is_traded_for_a_strict_cookie_and_leaves_the_address(guard: Guard) -> None:
+def test_the_token_is_traded_for_a_strict_cookie_and_leaves_the_address(guard: RequestGuard) -> None:
     client = fresh(guard)
-    answer = client.get(guard.launch)
+    answer = client.get(guard.launch_url)
     cookie = answer.headers["set-cookie"]
 
     assert (answer.status_code, answer.headers["location"]) == (303, "/")
@@ -109,17 +109,17 @@ def test_the_token_is_traded_for_a_strict_cookie_and_leaves_the_address(guard: G
     assert is_headed(answer)
 
 
-def test_tokens_and_cookies_have_256_bits_and_differ(guard: Guard) -> None:
-    other = app(example(), HOST)
+def test_tokens_and_cookies_have_256_bits_and_differ(guard: RequestGuard) -> None:
+    other = build_app(example(), HOST)
 
     assert guard.token is not None
     assert len(guard.token) == 43
     assert guard.token != other.token
-    assert fresh(guard).get(guard.launch).cookies != fresh(other).get(other.launch).cookies
+    assert fresh(guard).get(guard.launch_url).cookies != fresh(other).get(other.launch_url).cookies
 
 
-def test_a_token_opens_the_explorer_once(guard: Guard) -> None:
-    launch = guard.launch
+def test_a_token_opens_the_explorer_once(guard: RequestGuard) -> None:
+    launch = guard.launch_url
     first, second = fresh(guard).get(launch), fresh(guard).get(launch)
 
     assert first.status_code == 303
@@ -128,8 +128,8 @@ def test_a_token_opens_the_explorer_once(guard: Guard) -> None:
     assert is_headed(second)
 
 
-def test_a_used_token_does_no_harm_to_who_is_inside(guard: Guard) -> None:
-    launch = guard.launch
+def test_a_used_token_does_no_harm_to_who_is_inside(guard: RequestGuard) -> None:
+    launch = guard.launch_url
     client = entered(guard)
     answer = client.get(launch)
 
@@ -139,7 +139,7 @@ def test_a_used_token_does_no_harm_to_who_is_inside(guard: Guard) -> None:
 @pytest.mark.parametrize(
     "path", ["/", "/data", "/explorer.js", "/explorer.css", "/heat", "/node/0", "/why/0", "/nothing", "/run"]
 )
-def test_without_the_token_nothing_is_told(guard: Guard, path: str) -> None:
+def test_without_the_token_nothing_is_told(guard: RequestGuard, path: str) -> None:
     answer = fresh(guard).get(path)
 
     assert answer.status_code == 403
@@ -148,27 +148,27 @@ def test_without_the_token_nothing_is_told(guard: Guard, path: str) -> None:
 
 
 @pytest.mark.parametrize("token", ["", "x", "x" * 43, "%00", "é", "None"])
-def test_a_wrong_token_opens_nothing_and_does_not_spend_the_right_one(guard: Guard, token: str) -> None:
+def test_a_wrong_token_opens_nothing_and_does_not_spend_the_right_one(guard: RequestGuard, token: str) -> None:
     answer = fresh(guard).get("/", params={"token": token})
 
     assert answer.status_code == 403
-    assert fresh(guard).get(guard.launch).status_code == 303
+    assert fresh(guard).get(guard.launch_url).status_code == 303
 
 
-def test_two_tokens_at_once_are_none(guard: Guard) -> None:
-    assert fresh(guard).get(f"{guard.launch}&token=x").status_code == 403
+def test_two_tokens_at_once_are_none(guard: RequestGuard) -> None:
+    assert fresh(guard).get(f"{guard.launch_url}&token=x").status_code == 403
 
 
 @pytest.mark.parametrize(
     "cookie", ["", "x", "wiregrad_8765=", "wiregrad_8765=x", "wiregrad_8765=None", "a=b; ;;=", "\x7f"]
 )
-def test_a_wrong_cookie_is_none(guard: Guard, cookie: str) -> None:
+def test_a_wrong_cookie_is_none(guard: RequestGuard, cookie: str) -> None:
     assert fresh(guard).get("/data", headers={"cookie": cookie}).status_code == 403
 
 
 @pytest.mark.parametrize("path", ["/", "/data"])
 @pytest.mark.parametrize("mode", ["navigate", "no-cors"])
-def test_a_link_on_another_site_is_asked_to_come_again_and_told_nothing(guard: Guard, path: str, mode: str) -> None:
+def test_a_link_on_another_site_is_asked_to_come_again_and_told_nothing(guard: RequestGuard, path: str, mode: str) -> None:
     headers = {"sec-fetch-site": "cross-site", "sec-fetch-mode": mode}
     answer = fresh(guard).get(path, headers=headers)
 
@@ -178,7 +178,7 @@ def test_a_link_on_another_site_is_asked_to_come_again_and_told_nothing(guard: G
     assert is_headed(answer)
 
 
-def test_who_comes_again_without_the_cookie_is_not_sent_in_circles(guard: Guard) -> None:
+def test_who_comes_again_without_the_cookie_is_not_sent_in_circles(guard: RequestGuard) -> None:
     headers = {"sec-fetch-site": "same-origin", "sec-fetch-mode": "navigate"}
 
     assert "refresh" not in fresh(guard).get("/", headers=headers).text
@@ -217,12 +217,12 @@ def test_two_hosts_are_none(client: Browser) -> None:
     assert answer.status_code == 421
 
 
-def test_another_host_does_not_spend_the_token(guard: Guard) -> None:
+def test_another_host_does_not_spend_the_token(guard: RequestGuard) -> None:
     client = fresh(guard)
     spent = client.get(f"/?token={guard.token}", headers={"host": "evil.example"})
 
     assert (spent.status_code, "set-cookie" in spent.headers) == (421, False)
-    assert client.get(guard.launch).status_code == 303
+    assert client.get(guard.launch_url).status_code == 303
 
 
 ORIGINS = [
@@ -318,7 +318,7 @@ def test_a_path_that_is_none_of_the_servers_is_not_found(client: Browser, path: 
 def test_a_body_that_is_too_large_is_refused(client: Browser) -> None:
     body = json.dumps({"leaves": {"a": 1.0}}).encode()
     sizes = {
-        size: client.post("/run", headers={"origin": ORIGIN}, content=body.ljust(size)) for size in (BODY, BODY + 1)
+        size: client.post("/run", headers={"origin": ORIGIN}, content=body.ljust(size)) for size in (MAX_BODY_BYTES, MAX_BODY_BYTES + 1)
     }
 
     assert [answer.status_code for answer in sizes.values()] == [200, 413]
@@ -328,7 +328,7 @@ def test_a_body_that_is_too_large_is_refused(client: Browser) -> None:
 def test_a_body_in_pieces_is_counted_too(client: Browser) -> None:
     async def pieces() -> AsyncIterator[bytes]:
         for _ in range(64):
-            yield b" " * (BODY // 32)
+            yield b" " * (MAX_BODY_BYTES // 32)
 
     answer = client.post("/run", headers={"origin": ORIGIN}, content=pieces())
 
@@ -341,13 +341,13 @@ def test_a_body_without_end_is_not_waited_for(client: Browser) -> None:
 
     async def endless() -> AsyncIterator[bytes]:
         while len(read) < 1000:
-            read.append(BODY // 4)
-            yield b" " * (BODY // 4)
+            read.append(MAX_BODY_BYTES // 4)
+            yield b" " * (MAX_BODY_BYTES // 4)
 
     answer = client.post("/run", headers={"origin": ORIGIN}, content=endless())
 
     assert answer.status_code == 413
-    assert sum(read) <= BODY + BODY // 4
+    assert sum(read) <= MAX_BODY_BYTES + MAX_BODY_BYTES // 4
 
 
 @pytest.mark.parametrize("length", ["-1", "x", "1e9", str(10**30), "\uff11"])
@@ -358,7 +358,7 @@ def test_a_length_that_is_none_is_refused(client: Browser, length: str) -> None:
 
 
 def test_a_large_body_of_a_get_is_refused(client: Browser) -> None:
-    assert client.request("GET", "/data", content=b" " * (BODY + 1)).status_code == 413
+    assert client.request("GET", "/data", content=b" " * (MAX_BODY_BYTES + 1)).status_code == 413
 
 
 @pytest.mark.parametrize(
@@ -387,22 +387,22 @@ def test_the_headers_are_those_that_keep_a_page_to_itself(client: Browser) -> No
     )
 
 
-def test_what_is_wrong_is_told_without_where_files_lie(guard: Guard, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_wrong_is_told_without_where_files_lie(guard: RequestGuard, monkeypatch: pytest.MonkeyPatch) -> None:
     client = entered(guard)
 
-    def fail(self: Exhibit, leaves: Any) -> None:
+    def fail(self: ExplorerSession, leaves: Any) -> None:
         raise InputError("wanted a number\n  recorded at /somewhere/ada/model.py:3")
 
-    monkeypatch.setattr(Exhibit, "rerun", fail)
+    monkeypatch.setattr(ExplorerSession, "rerun", fail)
 
     assert rerun(client, {}).json() == {"error": "wanted a number"}
 
 
 def test_a_mistake_of_the_servers_own_has_the_headers_and_tells_nothing(
-    guard: Guard, monkeypatch: pytest.MonkeyPatch
+    guard: RequestGuard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client = entered(guard)
-    monkeypatch.setattr(Exhibit, "data", lambda self: 1 / 0)
+    monkeypatch.setattr(ExplorerSession, "initial_data", lambda self: 1 / 0)
     answer = client.get("/data")
 
     assert answer.status_code == 500
@@ -481,7 +481,7 @@ def test_a_run_that_cannot_be_is_told_why(client: Browser, body: bytes) -> None:
 
 def test_a_circuit_of_arrays_is_run_again_in_python() -> None:
     circuit = wg.trace(lambda w: np.sum(w * w), np.array([1.0, 2.0]))
-    client = entered(app(Exhibit(circuit, circuit.run(np.array([1.0, 2.0]))), HOST))
+    client = entered(build_app(ExplorerSession(circuit, circuit.run(np.array([1.0, 2.0]))), HOST))
     found = rerun(client, {"w": [3, "inf"]}).json()
 
     assert found["leaves"] == {"w[0]": 3.0, "w[1]": "inf"}
@@ -494,7 +494,7 @@ def test_a_condition_may_come_as_a_number(given: Any, status: int) -> None:
     builder = wg.Builder()
     condition = builder.input("c", BOOL)
     circuit = builder.build(builder.where(condition, builder.input("x"), 0.0))
-    client = entered(app(Exhibit(circuit, circuit.run(c=True, x=2.0)), HOST))
+    client = entered(build_app(ExplorerSession(circuit, circuit.run(c=True, x=2.0)), HOST))
     answer = rerun(client, {"c": given})
 
     assert answer.status_code == status
@@ -503,7 +503,7 @@ def test_a_condition_may_come_as_a_number(given: Any, status: int) -> None:
 
 def test_a_run_that_leaves_the_recorded_branch_says_so() -> None:
     circuit = wg.trace(lambda x: x * 2.0 if x > 0 else x * 3.0, 1.0)
-    client = entered(app(Exhibit(circuit, circuit.run(x=1.0)), HOST))
+    client = entered(build_app(ExplorerSession(circuit, circuit.run(x=1.0)), HOST))
 
     assert "note" not in rerun(client, {"x": 2.0}).json()
     assert "Python would have gone another way at" in rerun(client, {"x": -2.0}).json()["note"]
@@ -511,9 +511,9 @@ def test_a_run_that_leaves_the_recorded_branch_says_so() -> None:
 
 def test_a_circuit_with_several_outputs_is_run_back_from_all() -> None:
     circuit = wg.trace(lambda x: (x * 2.0, x * 3.0), 1.0)
-    exhibit = Exhibit(circuit, Run.of(interpreter.run_all(circuit, [np.float64(1.0)])))
+    exhibit = ExplorerSession(circuit, Run.from_backend_run(interpreter.run_all_outputs(circuit, [np.float64(1.0)])))
 
-    assert rerun(entered(app(exhibit, HOST)), {"x": 1.0}).json()["run"]["grads"][0] == 5.0
+    assert rerun(entered(build_app(exhibit, HOST)), {"x": 1.0}).json()["run"]["grads"][0] == 5.0
 
 
 def traced(folder: Path) -> Any:
@@ -527,7 +527,7 @@ def traced(folder: Path) -> Any:
 @pytest.mark.parametrize("source", [True, False])
 def test_lines_of_code_are_told_only_if_asked_for(tmp_path: Path, source: bool) -> None:
     circuit = traced(tmp_path)
-    client = entered(app(Exhibit(circuit, source=source), HOST))
+    client = entered(build_app(ExplorerSession(circuit, source=source), HOST))
 
     for path in (f"/node/{circuit.size - 1}", "/data", "/export"):
         assert ("secret" in client.get(path).text) is source, path
@@ -535,7 +535,7 @@ def test_lines_of_code_are_told_only_if_asked_for(tmp_path: Path, source: bool) 
 
 def test_folders_stay_out_of_every_answer(tmp_path: Path) -> None:
     circuit = traced(tmp_path)
-    client = entered(app(Exhibit(circuit, circuit.run(x=float("nan")), source=True), HOST))
+    client = entered(build_app(ExplorerSession(circuit, circuit.run(x=float("nan")), source=True), HOST))
     paths = ["/", "/data", "/view", f"/node/{circuit.size - 1}", "/why/0", "/blame", "/find?q=op:multiply", "/outline"]
     answers = [client.get(path).text for path in paths] + [rerun(client, {"x": [1]}).text, rerun(client, {"x": 0}).text]
 
@@ -580,7 +580,7 @@ def test_a_node_is_told_with_its_wires_and_readers(client: Browser) -> None:
 def arrays() -> Browser:
     """A page of a function of an array."""
     run = wg.run(lambda w: np.sum(w * [1.0, 2.0]), np.array([[1.0, 2.0], [3.0, 4.0]]))
-    return entered(app(Exhibit(run.circuit, run), HOST))
+    return entered(build_app(ExplorerSession(run.circuit, run), HOST))
 
 
 def test_one_element_of_an_array_is_changed_and_the_rest_stays() -> None:
@@ -620,7 +620,7 @@ def test_why_a_gradient_is_what_it_is_is_told(client: Browser) -> None:
 
 
 def test_of_a_circuit_that_was_not_run_there_is_no_why() -> None:
-    client = entered(app(Exhibit(wg.circuit("x * x")), HOST))
+    client = entered(build_app(ExplorerSession(wg.circuit("x * x")), HOST))
 
     assert client.get("/why/0").json()["lines"] == ["the circuit was not run: there are no gradients"]
 
@@ -638,7 +638,7 @@ def test_a_large_circuit_is_asked_for_in_views() -> None:
         with builder.at(None, f"net/layer{step // 2010}"):
             node = builder.sin(node)
     run = builder.build(node).run(x=0.5)
-    client = entered(app(Exhibit(run.circuit, run), HOST))
+    client = entered(build_app(ExplorerSession(run.circuit, run), HOST))
     data = client.get("/data").json()
     inside = client.get("/view", params={"group": "net/layer4"}).json()
     nodes = client.get("/view", params={"nodes": "100-110"}).json()
@@ -650,14 +650,14 @@ def test_a_large_circuit_is_asked_for_in_views() -> None:
 
 
 @pytest.fixture(scope="module")
-def serving() -> Iterator[Serving]:
-    found = Serving(example())
+def serving() -> Iterator[ExplorerServer]:
+    found = ExplorerServer(example())
     found.start()
     yield found
     found.stop()
 
 
-def raw(serving: Serving, request: bytes) -> bytes:
+def raw(serving: ExplorerServer, request: bytes) -> bytes:
     """Return what a real connection answers to bytes as they are."""
     with socket.create_connection(("127.0.0.1", serving.port), timeout=PATIENCE) as link:
         link.sendall(request)
@@ -668,7 +668,7 @@ def raw(serving: Serving, request: bytes) -> bytes:
     return found
 
 
-def test_a_real_server_lets_one_browser_in(serving: Serving) -> None:
+def test_a_real_server_lets_one_browser_in(serving: ExplorerServer) -> None:
     with httpx.Client(base_url=serving.guard.origin, trust_env=False, timeout=PATIENCE) as browser:
         refused = browser.get("/data")
         page = browser.get(serving.url, follow_redirects=True)
@@ -685,7 +685,7 @@ def test_a_real_server_lets_one_browser_in(serving: Serving) -> None:
     assert "server" not in data.headers
 
 
-def test_a_real_server_stands_on_loopback_alone(serving: Serving) -> None:
+def test_a_real_server_stands_on_loopback_alone(serving: ExplorerServer) -> None:
     assert serving.guard.origin == f"http://127.0.0.1:{serving.port}"
     assert serving._socket.getsockname()[0] == "127.0.0.1"
 
@@ -709,7 +709,7 @@ def test_a_real_server_stands_on_loopback_alone(serving: Serving) -> None:
         [b"garbage"],
     ],
 )
-def test_a_real_server_refuses_requests_that_are_bent(serving: Serving, lines: list[bytes]) -> None:
+def test_a_real_server_refuses_requests_that_are_bent(serving: ExplorerServer, lines: list[bytes]) -> None:
     host = f"127.0.0.1:{serving.port}".encode()
     answer = raw(
         serving,
@@ -724,12 +724,12 @@ def test_a_real_server_refuses_requests_that_are_bent(serving: Serving, lines: l
 
 
 def test_a_real_server_refuses_a_body_before_it_comes() -> None:
-    found = Serving(example())
+    found = ExplorerServer(example())
     found.start()
     try:
         cookie = httpx.get(found.url, trust_env=False, timeout=PATIENCE).headers["set-cookie"].partition(";")[0]
         link = http.client.HTTPConnection("127.0.0.1", found.port, timeout=PATIENCE)
-        headers = {"Origin": found.guard.origin, "Content-Length": str(BODY + 1), "Cookie": cookie}
+        headers = {"Origin": found.guard.origin, "Content-Length": str(MAX_BODY_BYTES + 1), "Cookie": cookie}
         link.putrequest("POST", "/run")
         for name, value in headers.items():
             link.putheader(name, value)
@@ -746,16 +746,16 @@ def test_a_real_server_refuses_a_body_before_it_comes() -> None:
 @pytest.mark.parametrize("address", ["0.0.0.0", "::", "224.0.0.1", "localhost", "evil.example", ""])
 def test_an_address_must_be_one(address: str) -> None:
     with pytest.raises(InputError):
-        checked(address)
+        check_address(address)
 
 
-def test_a_port_that_is_taken_is_told(serving: Serving) -> None:
+def test_a_port_that_is_taken_is_told(serving: ExplorerServer) -> None:
     with pytest.raises(FileAccessError, match="--port 0"):
-        Serving(example(), serving.port)
+        ExplorerServer(example(), serving.port)
 
 
 def test_another_address_is_the_only_host_then() -> None:
-    found = Serving(example(), address="127.0.0.2")
+    found = ExplorerServer(example(), address="127.0.0.2")
     found.start()
     try:
         answers = [
@@ -769,7 +769,7 @@ def test_another_address_is_the_only_host_then() -> None:
 
 
 def test_a_server_that_was_stopped_answers_no_more() -> None:
-    found = Serving(example())
+    found = ExplorerServer(example())
     found.start()
     found.stop()
 
@@ -783,7 +783,7 @@ def test_the_browser_is_opened_with_the_address_that_is_printed(
 ) -> None:
     visited: list[str] = []
     monkeypatch.setattr("webbrowser.open", lambda url: visited.append(url) or opens)
-    found = explore(example(), wait=False)
+    found = open_explorer(example(), wait=False)
     found.stop()
 
     assert visited == [found.url]
@@ -793,9 +793,9 @@ def test_the_browser_is_opened_with_the_address_that_is_printed(
 # A job in the background ignores interrupts, and so would what it starts.
 PROGRAM = """
 import signal, sys
-from wiregrad.cli.explore import explore
+from wiregrad.cli.explore import explore_command
 signal.signal(signal.SIGINT, signal.default_int_handler)
-explore.main(sys.argv[1:], standalone_mode=False)
+explore_command.main(sys.argv[1:], standalone_mode=False)
 """
 
 
@@ -844,7 +844,7 @@ def test_what_is_on_show_can_be_kept_as_a_file(client: Browser) -> None:
 
 @pytest.fixture
 def inline(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wiregrad.explorer.page.inline", lambda name: "")
+    monkeypatch.setattr("wiregrad.explorer.page.read_inline_file", lambda name: "")
 
 
 @pytest.mark.usefixtures("inline")

@@ -13,8 +13,8 @@ import pytest
 
 import wiregrad as wg
 from wiregrad.explorer import serving as module
-from wiregrad.explorer.server import Exhibit
-from wiregrad.explorer.serving import PromptProtocol, Serving
+from wiregrad.explorer.server import ExplorerSession
+from wiregrad.explorer.serving import DeadlineProtocol, ExplorerServer
 
 LIMIT = 0.5
 """Seconds in place of the ten, so that tests need not wait; whole requests get the ten, on a busy machine too."""
@@ -23,8 +23,8 @@ PATIENCE = 300.0
 
 
 @pytest.fixture
-def serving() -> Iterator[Serving]:
-    found = Serving(Exhibit(wg.circuit("x * x"), wg.circuit("x * x").run(x=3)))
+def serving() -> Iterator[ExplorerServer]:
+    found = ExplorerServer(ExplorerSession(wg.circuit("x * x"), wg.circuit("x * x").run(x=3)))
     found.start()
     yield found
     found.stop()
@@ -35,7 +35,7 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "REQUEST_SECONDS", LIMIT)
 
 
-def connected(serving: Serving) -> socket.socket:
+def connected(serving: ExplorerServer) -> socket.socket:
     return socket.create_connection(("127.0.0.1", serving.port), timeout=PATIENCE)
 
 
@@ -50,11 +50,11 @@ def seconds_until_dropped(link: socket.socket) -> float:
     return time.monotonic() - start
 
 
-def request(serving: Serving, *lines: str, end: str = "\r\n\r\n") -> bytes:
+def request(serving: ExplorerServer, *lines: str, end: str = "\r\n\r\n") -> bytes:
     return ("\r\n".join([*lines, f"Host: 127.0.0.1:{serving.port}"]) + end).encode()
 
 
-PARTS: dict[str, Callable[[Serving], bytes]] = {
+PARTS: dict[str, Callable[[ExplorerServer], bytes]] = {
     "nothing": lambda serving: b"",
     "half a line": lambda serving: b"GET / HT",
     "half the headers": lambda serving: request(serving, "GET / HTTP/1.1", end="\r\nCookie: a"),
@@ -72,14 +72,14 @@ def test_the_limit_is_ten_seconds() -> None:
 
 @pytest.mark.usefixtures("hurried")
 @pytest.mark.parametrize("part", PARTS)
-def test_a_request_that_is_sent_in_part_is_dropped(part: str, serving: Serving) -> None:
+def test_a_request_that_is_sent_in_part_is_dropped(part: str, serving: ExplorerServer) -> None:
     with connected(serving) as link:
         link.sendall(PARTS[part](serving))
 
         assert seconds_until_dropped(link) < PATIENCE
 
 
-def test_a_body_that_the_page_owes_is_dropped(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_body_that_the_page_owes_is_dropped(serving: ExplorerServer, monkeypatch: pytest.MonkeyPatch) -> None:
     cookie = httpx.get(serving.url, trust_env=False, timeout=PATIENCE).headers["set-cookie"].partition(";")[0]
     headers = [f"Cookie: {cookie}", f"Origin: {serving.guard.origin}", "Content-Length: 23"]
     monkeypatch.setattr(module, "REQUEST_SECONDS", LIMIT)
@@ -90,7 +90,7 @@ def test_a_body_that_the_page_owes_is_dropped(serving: Serving, monkeypatch: pyt
 
 
 @pytest.mark.usefixtures("hurried")
-def test_bytes_that_trickle_in_do_not_prolong_it(serving: Serving) -> None:
+def test_bytes_that_trickle_in_do_not_prolong_it(serving: ExplorerServer) -> None:
     with connected(serving) as link:
         link.sendall(request(serving, "GET / HTTP/1.1", end="\r\nA: "))
         trickling = Thread(target=trickle, args=(link,))
@@ -108,7 +108,7 @@ def trickle(link: socket.socket) -> None:
             time.sleep(LIMIT / 10)
 
 
-def test_many_that_send_nothing_do_not_keep_others_out(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_that_send_nothing_do_not_keep_others_out(serving: ExplorerServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "REQUEST_SECONDS", LIMIT)
     idle = [connected(serving) for _ in range(50)]
     monkeypatch.setattr(module, "REQUEST_SECONDS", PATIENCE)
@@ -118,14 +118,14 @@ def test_many_that_send_nothing_do_not_keep_others_out(serving: Serving, monkeyp
         link.close()
 
 
-def test_no_limit_runs_while_an_answer_is_made(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
-    data, deadlines = Exhibit.data, []
+def test_no_limit_runs_while_an_answer_is_made(serving: ExplorerServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    data, deadlines = ExplorerSession.initial_data, []
 
-    def watched(exhibit: Exhibit) -> dict[str, object]:
+    def watched(session: ExplorerSession) -> dict[str, object]:
         deadlines.extend(link._deadline for link in connections(serving))
-        return data(exhibit)
+        return data(session)
 
-    monkeypatch.setattr(Exhibit, "data", watched)
+    monkeypatch.setattr(ExplorerSession, "initial_data", watched)
     with httpx.Client(base_url=serving.guard.origin, trust_env=False, timeout=PATIENCE) as browser:
         browser.get(serving.url)
 
@@ -133,7 +133,7 @@ def test_no_limit_runs_while_an_answer_is_made(serving: Serving, monkeypatch: py
     assert deadlines == [None]
 
 
-def test_no_limit_runs_while_no_request_does(serving: Serving) -> None:
+def test_no_limit_runs_while_no_request_does(serving: ExplorerServer) -> None:
     with httpx.Client(base_url=serving.guard.origin, trust_env=False, timeout=PATIENCE) as browser:
         browser.get(serving.url)
         browser.get("/data")
@@ -144,5 +144,5 @@ def test_no_limit_runs_while_no_request_does(serving: Serving) -> None:
         assert not any(link._deadline for link in connections(serving))
 
 
-def connections(serving: Serving) -> list[PromptProtocol]:
-    return [link for link in serving._server.server_state.connections if isinstance(link, PromptProtocol)]
+def connections(serving: ExplorerServer) -> list[DeadlineProtocol]:
+    return [link for link in serving._server.server_state.connections if isinstance(link, DeadlineProtocol)]

@@ -25,12 +25,12 @@ import wiregrad as wg
 from wiregrad.dtypes import DTYPES, FLOAT, WireType
 from wiregrad.errors import FileAccessError, FileFormatError, TextError
 from wiregrad.export.archive import load, save
-from wiregrad.ir import TABLE, Certificate, Place, Recording, strictjson
+from wiregrad.ir import TABLE, Certificate, Place, CircuitRecording, strictjson
 from wiregrad.ir.document import parse_json, write_json
 from wiregrad.ir.elements import write_elements
-from wiregrad.ir.mode import Convention, encode
+from wiregrad.ir.mode import Convention, encode_mode
 from wiregrad.ops.array import ArrayOp, _stand_in
-from wiregrad.ops.room import _of_small
+from wiregrad.ops.room import _infer_from_shortened
 from wiregrad.testing.circuits import random_circuit, random_point
 from wiregrad.testing.programs import random_program
 
@@ -59,7 +59,7 @@ EXPRESSION = """\
 
 def everything() -> wg.Circuit:
     """Return a circuit with something in every column: each dtype, settings, kinks, names, places, groups, outcomes."""
-    recording = Recording()
+    recording = CircuitRecording()
     odd = np.array([0x7FF8000000000001, 0xFFF8000000000000, 0x3FF0000000000000], np.uint64).view(np.float64)
     samples = [1.0, -0.0, np.nan, np.inf, 0.1]
     x = recording.append_input("x", FLOAT)
@@ -73,9 +73,9 @@ def everything() -> wg.Circuit:
     recording.append_constant(odd)
     recording.append_constant(np.array([complex(np.nan, -0.0), complex(-np.inf, 1e-320)]))
     recording.move_to(Place('odd "file"\n: 3.py', 7, 2), "net/layer 1")
-    top = recording.append_op(TABLE["maximum"], [x, x], FLOAT, encode(Convention.TORCH, [1]))
-    recording.name(top, "first")
-    recording.name(top, "µ.second[3]")
+    top = recording.append_op(TABLE["maximum"], [x, x], FLOAT, encode_mode(Convention.TORCH, [1]))
+    recording.add_name(top, "first")
+    recording.add_name(top, "µ.second[3]")
     recording.move_to(Place("C:\\code\\näher.py", 12), "")
     total = TABLE["sum"].bind({"axes": (-1,), "keepdims": False})
     summed = recording.append_op(total, [rows], WireType(np.dtype("float32"), (2,)))
@@ -185,7 +185,7 @@ def test_random_circuits_come_back_equal_with_equal_values_and_gradients(whole: 
 def test_traced_programs_come_back_equal_with_equal_values_and_gradients(whole: bool, tmp_path: Path) -> None:
     for seed in range(1000 if whole else 100):
         program = random_program(seed)
-        circuit = wg.trace(program.function(wiregrad=wg), *program.inputs.values())
+        circuit = wg.trace(program.make_function(wiregrad=wg), *program.inputs.values())
         point = dict(zip(circuit.inputs, program.inputs.values(), strict=True))
         run = circuit.run(**point)
         for copy in copies(circuit, tmp_path):
@@ -199,7 +199,7 @@ def test_traced_programs_come_back_equal_with_equal_values_and_gradients(whole: 
 def test_documents_fit_the_published_schema() -> None:
     circuits = [everything(), *(random_circuit(np.random.default_rng([5, k])) for k in range(20))]
     programs = [random_program(seed) for seed in range(20)]
-    circuits += [wg.trace(p.function(wiregrad=wg), *p.inputs.values()) for p in programs]
+    circuits += [wg.trace(p.make_function(wiregrad=wg), *p.inputs.values()) for p in programs]
     for circuit in circuits:
         tensors: dict[str, Any] = {}
 
@@ -358,7 +358,7 @@ def test_brackets_are_counted_outside_strings_in_blocks_of_any_length(monkeypatc
         monkeypatch.setattr(strictjson, "_BLOCK", rng.randrange(1, 10))
         refused += depth > 3
         with pytest.raises(FileFormatError, match="deeper than 3") if depth > 3 else nullcontext():
-            strictjson.check_room("".join(pieces).encode())
+            strictjson.check_json_size("".join(pieces).encode())
 
     assert refused > 50
 
@@ -366,7 +366,7 @@ def test_brackets_are_counted_outside_strings_in_blocks_of_any_length(monkeypatc
 def test_counting_brackets_takes_little_room() -> None:
     data = b'[],"",' * 2_000_000
     tracemalloc.start()
-    strictjson.check_room(data)
+    strictjson.check_json_size(data)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
 
@@ -380,7 +380,7 @@ def test_more_items_than_fit_into_memory_are_refused_before_they_are_read(
     monkeypatch.setattr(strictjson, "MAX_ITEMS", 1000)
 
     with pytest.raises(FileFormatError, match="more than 1,000 lists, objects and commas"):
-        strictjson.loads("[" + item * 1000 + "1]")
+        strictjson.read_strict_json("[" + item * 1000 + "1]")
     with pytest.raises(TextError, match="line 2: there are more than 1,000 lists, objects and commas"):
         wg.Circuit.from_text(f"input x\ny = constant float64[9] [{item * 1000}1]\noutput x")
 
@@ -424,7 +424,7 @@ def test_names_are_read_in_their_normal_form() -> None:
 def test_brackets_in_strings_do_not_count_as_nesting() -> None:
     text = EXPRESSION.replace('"formula"', json.dumps('"' + "[{" * 500 + "\\"))
 
-    assert parse_json(text).columns.places.at(3).file == '"' + "[{" * 500 + "\\"
+    assert parse_json(text).columns.places.label_of(3).file == '"' + "[{" * 500 + "\\"
 
 
 def test_a_user_function_cannot_be_written() -> None:
@@ -685,7 +685,7 @@ def test_a_byte_that_is_no_bool_is_refused(tmp_path: Path) -> None:
 
 
 def test_large_arrays_are_saved_and_loaded_without_filling_others(tmp_path: Path) -> None:
-    recording = Recording()
+    recording = CircuitRecording()
     kind = WireType(np.dtype("float32"), (5000, 5000))
     x = recording.append_input("x", WireType(np.dtype("float32"), (64, 5000)))
     w = recording.append_input("w", kind)
@@ -701,14 +701,14 @@ def test_large_arrays_are_saved_and_loaded_without_filling_others(tmp_path: Path
 
 def test_types_of_large_arrays_are_those_that_numpy_finds_for_small_ones() -> None:
     """What is read off stand-ins equals what the op makes, at every sample of every op that can be read so."""
-    TABLE.load()
+    TABLE.load_deferred()
     count = 0
     for op in [op for op in TABLE if isinstance(op, ArrayOp) and op.samples]:
         for *xs, settings in op.samples(np.random.default_rng(0)):
             bound = op.bind(settings) if settings else op
             types = [WireType(np.asarray(x).dtype, np.shape(x)) for x in xs]
             if not any(0 in kind.shape for kind in types):
-                found = _of_small(bound, types, _stand_in)
+                found = _infer_from_shortened(bound, types, _stand_in)
                 count += found is not None
 
                 assert found in (None, bound.infer(tuple(types)))

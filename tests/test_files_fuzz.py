@@ -13,7 +13,7 @@ import pytest
 
 import wiregrad as wg
 from wiregrad.export.archive import load, save
-from wiregrad.ir import Circuit
+from wiregrad.ir import CircuitGraph
 from wiregrad.ir.document import parse_json, write_json
 
 from .mutations import rebuilt, reworded, seeds, spliced
@@ -47,7 +47,7 @@ def packed(header: bytes, body: bytes) -> bytes:
     return len(header).to_bytes(8, "little") + header + body
 
 
-def outcome(read: Callable[[], Circuit]) -> tuple[str, float]:
+def outcome(read: Callable[[], CircuitGraph]) -> tuple[str, float]:
     """Return what came of reading, a circuit or a kind of error, and the time it took."""
     start = time.process_time()
     try:

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 import wiregrad as wg
 from wiregrad.errors import IndexingError, InputError, OperandError, ShapeError, UnknownNameError
 from wiregrad.inspect.flight import KINDS, Event, Flight, FlightError
-from wiregrad.inspect.flight.history import MOST_NUMBERS, History
-from wiregrad.inspect.flight.leaves import leaves_of
-from wiregrad.inspect.flight.view import spark
+from wiregrad.inspect.flight.history import MAX_STORED_NUMBERS, StepHistory
+from wiregrad.inspect.flight.leaves import flatten_leaves
+from wiregrad.inspect.flight.view import draw_sparkline
 
 from .test_flow import HOSTILE, check_svg, elements, texts
 
@@ -42,16 +42,16 @@ def usual(steps: int) -> list[float]:
 @given(st.lists(st.floats(-1e300, 1e300) | st.just(math.nan), min_size=1, max_size=80), st.integers(2, 9))
 @settings(max_examples=150, deadline=None)
 def test_records_keep_smallest_mean_and_largest_of_their_steps(numbers: list[float], capacity: int) -> None:
-    history = History(capacity, 1)
+    history = StepHistory(capacity, 1)
     for number in numbers:
-        history.add(np.array([number]))
-    starts = history.starts().tolist()
+        history.add_row(np.array([number]))
+    starts = history.record_starts().tolist()
 
     assert len(history) <= capacity
     assert (starts[0], starts[-1]) == (0, len(numbers))
     for k in range(len(history)):
         part = [x for x in numbers[starts[k] : starts[k + 1]] if math.isfinite(x)]
-        band = history.band(k, 0)
+        band = history.band_of(k, 0)
         if part:
             assert (band.low, band.high) == (min(part), max(part))
             assert band.low <= band.mean <= band.high
@@ -68,10 +68,10 @@ def test_records_keep_smallest_mean_and_largest_of_their_steps(numbers: list[flo
 @pytest.mark.parametrize("most", [2, 7, 50])
 def test_a_curve_has_few_points_and_reaches_every_extreme(most: int) -> None:
     numbers = np.random.default_rng(0).normal(size=333)
-    history = History(100, 1)
+    history = StepHistory(100, 1)
     for number in numbers:
-        history.add(np.array([number]))
-    steps, low, mean, high = history.curve(0, most)
+        history.add_row(np.array([number]))
+    steps, low, mean, high = history.merged_curve(0, most)
 
     assert len(steps) <= most
     assert (low.min(), high.max()) == (numbers.min(), numbers.max())
@@ -101,7 +101,7 @@ def test_memory_does_not_grow_with_the_number_of_steps() -> None:
 
 
 def test_many_groups_get_fewer_records_rather_than_more_memory() -> None:
-    assert History(10**9, 1000).capacity * 1000 <= MOST_NUMBERS
+    assert StepHistory(10**9, 1000).capacity * 1000 <= MAX_STORED_NUMBERS
 
 
 @pytest.mark.parametrize("capacity", [2, 10, 1000])
@@ -351,7 +351,7 @@ def test_a_container_that_contains_itself_is_refused() -> None:
     ring.append(ring)
 
     with pytest.raises(OperandError, match="contain itself"):
-        leaves_of(ring, "params")
+        flatten_leaves(ring, "params")
 
 
 @pytest.mark.parametrize(
@@ -541,8 +541,8 @@ def test_extreme_losses_are_said_and_drawn(losses: list[float]) -> None:
 
 
 def test_a_sparkline_spans_the_extremes() -> None:
-    assert spark([1e308, -1e308, 0.0]) == "█▁▅"
-    assert spark([0.0, 5e-323]) == "▁█"
+    assert draw_sparkline([1e308, -1e308, 0.0]) == "█▁▅"
+    assert draw_sparkline([0.0, 5e-323]) == "▁█"
 
 
 @pytest.mark.parametrize("watch", [3, None, [1], 2.5, [["dead"]]])

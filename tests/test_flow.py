@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 import wiregrad as wg
 from wiregrad.errors import InputError, UnknownNameError
-from wiregrad.export.canvas import SERIES, Axis, Canvas
-from wiregrad.export.letters import cells
-from wiregrad.export.palette import THEMES, contrast
-from wiregrad.export.plots import Bar, Column, Curve, Mark, Panel, bars, columns, curves
-from wiregrad.inspect.flow import flow, ranks_of
-from wiregrad.inspect.histogram import MOST_BINS, histogram
-from wiregrad.inspect.summary import BLOCK, joined, tally
+from wiregrad.export.canvas import CURVE_COLOURS, PlotAxis, PlotCanvas
+from wiregrad.export.letters import count_columns
+from wiregrad.export.palette import THEMES, contrast_ratio
+from wiregrad.export.plots import BarRow, HistogramColumn, PlotCurve, StepMark, CurvePanel, draw_bars, draw_histogram, draw_curves
+from wiregrad.inspect.flow import flow, rank_nodes
+from wiregrad.inspect.histogram import MAX_BINS_PER_SIGN, histogram
+from wiregrad.inspect.summary import BLOCK_SIZE, join_tallies, tally_numbers
 from wiregrad.testing.circuits import random_circuit, random_point
 
 HOSTILE = [
@@ -73,7 +73,7 @@ def test_a_tally_counts_what_a_loop_counts(numbers: list[float], dtype: str) -> 
         array = np.array(numbers).astype(dtype)
     sizes = [abs(complex(x)) for x in array.tolist()]
     finite = [x for x in sizes if math.isfinite(x)]
-    found = tally(array)
+    found = tally_numbers(array)
 
     assert found.size == len(sizes)
     assert found.zeros == sum(x == 0 for x in sizes)
@@ -90,14 +90,14 @@ def test_a_tally_counts_what_a_loop_counts(numbers: list[float], dtype: str) -> 
 
 @pytest.mark.parametrize("size", [1e-300, 1e-160, 1.0, 1e160, 1.7e308])
 def test_sizes_neither_overflow_nor_underflow(size: float) -> None:
-    assert tally(np.full(3, size)).rms == pytest.approx(size)
-    assert tally(np.full(3, size)).high == size
+    assert tally_numbers(np.full(3, size)).rms == pytest.approx(size)
+    assert tally_numbers(np.full(3, size)).high == size
 
 
 def test_a_large_array_is_tallied_in_blocks_like_a_small_one() -> None:
-    array = np.random.default_rng(0).normal(size=(3, BLOCK))
+    array = np.random.default_rng(0).normal(size=(3, BLOCK_SIZE))
     array[1, 5], array[2, 7], array[0, :9] = np.nan, -np.inf, 0.0
-    found = tally(array)
+    found = tally_numbers(array)
     finite = array[np.isfinite(array)]
 
     assert (found.size, found.zeros, found.nans, found.infs) == (array.size, 9, 1, 1)
@@ -108,10 +108,10 @@ def test_a_large_array_is_tallied_in_blocks_like_a_small_one() -> None:
 def test_parts_together_are_tallied_like_the_whole() -> None:
     array = np.random.default_rng(0).normal(size=1000)
     array[::10], array[7] = 0.0, np.inf
-    parts = joined(tally(part) for part in (array[:3], array[3:400], array[400:400], array[400:]))
+    parts = join_tallies(tally_numbers(part) for part in (array[:3], array[3:400], array[400:400], array[400:]))
 
-    assert parts.rms == pytest.approx(tally(array).rms)
-    assert (parts.size, parts.zeros, parts.infs, parts.high) == (1000, 100, 1, tally(array).high)
+    assert parts.rms == pytest.approx(tally_numbers(array).rms)
+    assert (parts.size, parts.zeros, parts.infs, parts.high) == (1000, 100, 1, tally_numbers(array).high)
 
 
 def test_layers_are_groups_from_the_output_back() -> None:
@@ -231,7 +231,7 @@ def test_without_groups_layers_go_by_distance_from_the_output() -> None:
     circuit = wg.circuit("a = x * y; b = tanh(a); c = b * 3")
     found = flow(circuit.run(x=1.0, y=2.0))
 
-    assert ranks_of(circuit)[circuit.index("x")] == 3
+    assert rank_nodes(circuit)[circuit.index("x")] == 3
     assert [layer.name for layer in found.layers] == ["c", "b", "a", "depth 3"]
     assert found["depth 3"].nodes == 2
 
@@ -273,7 +273,7 @@ def test_every_moving_number_is_in_one_layer(seed: int) -> None:
     rng = np.random.default_rng(seed)
     circuit = random_circuit(rng)
     run = circuit.run(random_point(rng, circuit))
-    ranks = ranks_of(circuit)
+    ranks = rank_nodes(circuit)
     moving = [node for node, moves in enumerate(circuit.active()) if moves and ranks[node] >= 0]
     for by in ("group", "rank"):
         found = flow(run, by=by)
@@ -326,7 +326,7 @@ def test_a_histogram_of_extremes_stays_small_and_loses_nothing() -> None:
 
     assert found.size == 8
     assert (found.zeros, found.nans, found.infs) == (1, 1, 2)
-    assert len(found.bins) <= 2 * MOST_BINS
+    assert len(found.bins) <= 2 * MAX_BINS_PER_SIGN
     assert sum(row.count for row in found.bins) == 4
     check_svg(found.to_svg())
 
@@ -388,11 +388,11 @@ def test_values_of_the_flow_are_written_in_the_picture() -> None:
 
 @pytest.mark.parametrize("label", HOSTILE)
 def test_no_label_breaks_out_of_a_plot(label: str) -> None:
-    curve = Curve(label, [0, 1], [1, 2], [1, 2], [1, 2])
+    curve = PlotCurve(label, [0, 1], [1, 2], [1, 2], [1, 2])
     for svg in (
-        bars([Bar(label, 1.0, note=label)], title=label, description=label, axis=label, other=label, theme="auto"),
-        columns([Column(label, 3)], title=label, description=label, axis=label, theme="dark"),
-        curves([Panel(label, [curve])], [Mark(1, label)], steps=(0, 1), title=label, description=label, theme="light"),
+        draw_bars([BarRow(label, 1.0, note=label)], title=label, description=label, axis=label, other=label, theme="auto"),
+        draw_histogram([HistogramColumn(label, 3)], title=label, description=label, axis=label, theme="dark"),
+        draw_curves([CurvePanel(label, [curve])], [StepMark(1, label)], steps=(0, 1), title=label, description=label, theme="light"),
     ):
         check_svg(svg)
         assert sum(element.tag.endswith("style") for element in elements(svg)) == 1
@@ -419,28 +419,28 @@ def test_auto_holds_both_themes_and_the_others_one() -> None:
 def test_words_and_curves_stand_out_from_what_they_stand_on(name: str) -> None:
     theme = THEMES[name]
 
-    assert min(contrast(theme.ink, ground) for ground in (theme.paper, theme.head)) >= 4.5
-    assert contrast(theme.muted, theme.paper) >= 4.5
-    assert min(contrast(colour, theme.paper) for colour in SERIES[name]) >= 4.5
+    assert min(contrast_ratio(theme.ink, ground) for ground in (theme.paper, theme.head)) >= 4.5
+    assert contrast_ratio(theme.muted, theme.paper) >= 4.5
+    assert min(contrast_ratio(colour, theme.paper) for colour in CURVE_COLOURS[name]) >= 4.5
 
 
 @given(st.lists(st.floats(allow_nan=True), min_size=1, max_size=8), st.booleans())
 @settings(max_examples=200, deadline=None)
 def test_an_axis_holds_every_number_it_was_made_for(numbers: list[float], log: bool) -> None:
-    axis = Axis.over(numbers, 0.0, 100.0, log=log)
+    axis = PlotAxis.from_numbers(numbers, 0.0, 100.0, log=log)
     for x in numbers:
         if math.isfinite(x) and (x > 0 or not log):
-            assert -1e-6 <= axis.at(x) <= 100.0 + 1e-6
-    ticks = axis.ticks()
+            assert -1e-6 <= axis.position_of(x) <= 100.0 + 1e-6
+    ticks = axis.round_ticks()
 
     assert ticks == sorted(ticks)
     assert len(ticks) <= 12
 
 
 def test_labels_of_marks_do_not_overlap() -> None:
-    marks = [Mark(step, f"{step}: exploded layer{step}") for step in (1, 2, 3, 4, 50, 51, 97, 98, 99)]
-    curve = Curve("loss", [0, 99], [1, 2], [1, 2], [1, 2])
-    svg = curves([Panel("loss", [curve])], marks, steps=(0, 99), title="t", description="d", theme="light")
+    marks = [StepMark(step, f"{step}: exploded layer{step}") for step in (1, 2, 3, 4, 50, 51, 97, 98, 99)]
+    curve = PlotCurve("loss", [0, 99], [1, 2], [1, 2], [1, 2])
+    svg = draw_curves([CurvePanel("loss", [curve])], marks, steps=(0, 99), title="t", description="d", theme="light")
     boxes = [
         [float(element.get(name, "0")) for name in ("x", "y", "width", "height")]
         for element in elements(svg)
@@ -455,8 +455,8 @@ def test_labels_of_marks_do_not_overlap() -> None:
 
 
 def test_names_of_curves_do_not_overlap() -> None:
-    found = [Curve(f"c{k}", [0, 1], [1, 1], [1, 1 + k / 100], [1, 1]) for k in range(12)]
-    svg = curves([Panel("all", found)], [], steps=(0, 1), title="t", description="d", theme="light")
+    found = [PlotCurve(f"c{k}", [0, 1], [1, 1], [1, 1 + k / 100], [1, 1]) for k in range(12)]
+    svg = draw_curves([CurvePanel("all", found)], [], steps=(0, 1), title="t", description="d", theme="light")
     places = sorted(
         float(element.get("y", "0"))
         for element in elements(svg)
@@ -468,10 +468,10 @@ def test_names_of_curves_do_not_overlap() -> None:
 
 
 def test_a_picture_is_the_same_every_time_and_shares_no_names_with_another() -> None:
-    one, two = (Canvas(title, "").svg("light") for title in ("a", "b"))
+    one, two = (PlotCanvas(title, "").write_svg("light") for title in ("a", "b"))
     ids = [{element.get("id") for element in elements(svg)} - {None} for svg in (one, two)]
 
-    assert Canvas("a", "").svg("light") == one
+    assert PlotCanvas("a", "").write_svg("light") == one
     assert not ids[0] & ids[1]
 
 
@@ -550,8 +550,8 @@ def test_a_table_of_layers_fits_long_and_wide_names() -> None:
 
     lines = [line for line in flow(wg.run(f, np.ones(3))).lines() if "%" in line]
 
-    assert max(map(cells, lines)) < 120
-    assert len({cells(line[: line.index("%")]) for line in lines}) == 1
+    assert max(map(count_columns, lines)) < 120
+    assert len({count_columns(line[: line.index("%")]) for line in lines}) == 1
 
 
 def test_names_that_differ_at_their_end_or_middle_stay_apart_in_a_chart() -> None:

@@ -83,7 +83,7 @@ def test_an_operator_of_a_new_op_is_part_of_the_language() -> None:
         assert str(circuit["f"]) == "f = t1 <=> y"
         assert circuit(x=1, y=3) == -1.0
     finally:
-        TABLE.forget(op)
+        TABLE.unregister(op)
 
 
 def test_an_error_survives_pickling() -> None:

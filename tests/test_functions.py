@@ -13,16 +13,16 @@ import pytest
 import wiregrad as wg
 from wiregrad.ops import TABLE
 from wiregrad.ops.array import Linear, Reduction
-from wiregrad.testing.arraycheck import array_checks, elementwise
-from wiregrad.testing.compare import Check
-from wiregrad.testing.functioncheck import Subject, checks, subjects, unsampled
+from wiregrad.testing.arraycheck import list_array_checks, elementwise_ops
+from wiregrad.testing.compare import PlannedCheck
+from wiregrad.testing.functioncheck import CheckSubject, plan_checks, list_subjects, find_unsampled
 
-SUBJECTS = {subject.name: subject for subject in subjects()}
-ELEMENTWISE = {op.name: op for op in elementwise()}
+SUBJECTS = {subject.name: subject for subject in list_subjects()}
+ELEMENTWISE = {op.name: op for op in elementwise_ops()}
 
 
-def failures(planned: Iterable[Check]) -> list[str]:
-    return [found for check in planned if (found := check.failure())]
+def failures(planned: Iterable[PlannedCheck]) -> list[str]:
+    return [found for check in planned if (found := check.find_failure())]
 
 
 def report(found: list[str]) -> str:
@@ -31,20 +31,20 @@ def report(found: list[str]) -> str:
 
 @pytest.mark.parametrize("name", SUBJECTS)
 def test_function(name: str) -> None:
-    found = failures(checks(SUBJECTS[name]))
+    found = failures(plan_checks(SUBJECTS[name]))
 
     assert not found, report(found)
 
 
 @pytest.mark.parametrize("name", ELEMENTWISE)
 def test_elementwise_op_on_arrays(name: str) -> None:
-    found = failures(array_checks(ELEMENTWISE[name]))
+    found = failures(list_array_checks(ELEMENTWISE[name]))
 
     assert not found, report(found)
 
 
 def test_at_least_60000_checks_are_made() -> None:
-    planned = [*map(checks, SUBJECTS.values()), *map(array_checks, ELEMENTWISE.values())]
+    planned = [*map(plan_checks, SUBJECTS.values()), *map(list_array_checks, ELEMENTWISE.values())]
     count = sum(1 for each in planned for _ in each)
     sys.stdout.write(f"{count} checks of {len(planned)} functions and ops\n")
 
@@ -52,7 +52,7 @@ def test_at_least_60000_checks_are_made() -> None:
 
 
 def test_everything_differentiable_has_samples() -> None:
-    assert unsampled() == []
+    assert find_unsampled() == []
 
 
 def test_every_subject_has_six_samples() -> None:
@@ -61,15 +61,15 @@ def test_every_subject_has_six_samples() -> None:
     assert {name: count for name, count in few.items() if count < 6 and not name.startswith("op_")} == {}
 
 
-def wrong_sum(**rules: Any) -> Subject:
+def wrong_sum(**rules: Any) -> CheckSubject:
     record = TABLE["sum"]
     assert isinstance(record, Linear)
     samples = [(np.array([[1.0, 2.0], [3.0, 5.0]]), {"axes": (-1,), "keepdims": False})]
-    return Subject("wrong", replace(record, **rules), lambda rng: samples)
+    return CheckSubject("wrong", replace(record, **rules), lambda rng: samples)
 
 
-def labels(subject: Subject) -> set[str]:
-    return {check.label.split(": ")[-1] for check in checks(subject) if check.failure()}
+def labels(subject: CheckSubject) -> set[str]:
+    return {check.label.split(": ")[-1] for check in plan_checks(subject) if check.find_failure()}
 
 
 def test_a_right_rule_passes() -> None:
@@ -89,7 +89,7 @@ def test_a_rule_that_cannot_be_differentiated_again_fails() -> None:
     right = record.slope
     stopped = replace(record, slope=lambda x, y, **settings: TABLE["stop_gradient"](right(x, y, **settings)))
     assert record.samples is not None
-    found = labels(Subject("stopped", stopped, record.samples))
+    found = labels(CheckSubject("stopped", stopped, record.samples))
 
     assert {"second order, forward over reverse", "second order, reverse over reverse"} <= found
     assert not {"slopes 0", "direction 0", "modes"} & found

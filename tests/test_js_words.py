@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from wiregrad.codegen.javascript import JAVASCRIPT
-from wiregrad.codegen.words.javascript import ERF_SERIES, ERFC_TAIL, WORDS
+from wiregrad.codegen.words.javascript import ERF_SERIES, ERFC_TAIL, JAVASCRIPT_WORDS
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -70,7 +70,7 @@ def points() -> tuple[Array, Array]:
 
 def alone(name: str) -> str:
     """Return a function in a scope of its own, where it has nothing but its word and what that needs."""
-    return "\n".join(["(() => {", *JAVASCRIPT.helpers([name]), f"return {WORDS[name].call};", "})(),"])
+    return "\n".join(["(() => {", *JAVASCRIPT.define_helpers([name]), f"return {JAVASCRIPT_WORDS[name].call};", "})(),"])
 
 
 def in_c(name: str) -> Callable[..., Any]:
@@ -108,19 +108,19 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Array]:
     folder: Path = tmp_path_factory.mktemp("words")
     x, y = points()
     np.concatenate([x, y]).tofile(folder / "given")
-    (folder / "words.mjs").write_text(MODULE % "\n".join(map(alone, WORDS)))
+    (folder / "words.mjs").write_text(MODULE % "\n".join(map(alone, JAVASCRIPT_WORDS)))
     subprocess.run(["node", "words.mjs", "given", "found"], cwd=folder, check=True)
-    return dict(zip(WORDS, np.fromfile(folder / "found").reshape(len(WORDS), -1), strict=True))
+    return dict(zip(JAVASCRIPT_WORDS, np.fromfile(folder / "found").reshape(len(JAVASCRIPT_WORDS), -1), strict=True))
 
 
-@pytest.mark.parametrize("name", WORDS)
+@pytest.mark.parametrize("name", JAVASCRIPT_WORDS)
 def test_a_word_is_within_4_ulp_of_c(name: str, answers: dict[str, Array]) -> None:
     apart = steps(answers[name], expected(name))
 
     assert apart.max() <= 4.0
 
 
-@pytest.mark.parametrize("name", WORDS)
+@pytest.mark.parametrize("name", JAVASCRIPT_WORDS)
 def test_special_values_are_those_of_c(name: str, answers: dict[str, Array]) -> None:
     """At every pair of them the same NaN, the same infinity, the same zero."""
     count = len(SIGNED) ** 2

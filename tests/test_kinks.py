@@ -17,9 +17,9 @@ import pytest
 import wiregrad as wg
 from wiregrad.errors import InputError, OperandError, UnknownNameError
 from wiregrad.frontends.conventions import convention
-from wiregrad.inspect.kinks import MOST, kinks
+from wiregrad.inspect.kinks import MAX_KINK_LINES, kinks
 from wiregrad.ir import TABLE
-from wiregrad.ir.mode import Convention, decode, encode, has_kinks
+from wiregrad.ir.mode import Convention, decode_mode, encode_mode, has_kinks
 from wiregrad.ops import Elementwise
 from wiregrad.passes.convention import with_convention
 from wiregrad.testing.circuits import random_circuit, random_point
@@ -199,7 +199,7 @@ def test_a_node_of_a_circuit_can_have_a_convention_of_its_own() -> None:
 def test_literal_slots_are_kept_when_the_convention_changes() -> None:
     circuit = with_convention(wg.circuit("m = maximum(x, 0)"), "jax")
 
-    assert decode(circuit["m"].mode) == (Convention.JAX, (1,))
+    assert decode_mode(circuit["m"].mode) == (Convention.JAX, (1,))
 
 
 def test_nodes_without_kinks_have_no_convention() -> None:
@@ -372,7 +372,7 @@ def test_random_circuits_at_awkward_points_have_an_answer() -> None:
         on, near = on + sum(point.on for point in found.points), near + sum(point.near for point in found.points)
 
         assert bool(found.alternatives) == any(point.on and point.convention for point in found.points)
-        assert str(found).count("\n") == min(len([*found.points, *found.jumps]), MOST) + len(found.alternatives)
+        assert str(found).count("\n") == min(len([*found.points, *found.jumps]), MAX_KINK_LINES) + len(found.alternatives)
         assert all(math.isfinite(point.distance) for point in (*found.points, *found.jumps))
     assert on > 40
     assert near > on
@@ -417,7 +417,7 @@ def test_many_kinks_are_counted_and_a_few_are_told() -> None:
     lines = str(found).splitlines()
 
     assert lines[0] == "500 nodes on a kink, 0 near one, 0 on or near a step"
-    assert lines[MOST] == f"  and {501 - MOST} more"
+    assert lines[MAX_KINK_LINES] == f"  and {501 - MAX_KINK_LINES} more"
     assert len(lines) < 30
     assert [point.node for point in found.points] == [f"%{2 * k + 2}" for k in range(499)] + ["f"]
 
@@ -502,7 +502,7 @@ def test_within_is_checked() -> None:
 
 
 def test_a_mode_names_its_convention_and_literals() -> None:
-    assert decode(encode(Convention.TORCH, [0, 2])) == (Convention.TORCH, (0, 2))
+    assert decode_mode(encode_mode(Convention.TORCH, [0, 2])) == (Convention.TORCH, (0, 2))
 
 
 def test_a_convention_inside_a_function_holds_under_grad_of_vmap() -> None:

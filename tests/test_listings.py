@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 import wiregrad as wg
-from wiregrad.backends.listings import Program, compile_files, defined, find_tool, run_c, run_js, run_numpy, run_python
+from wiregrad.backends.listings import RunnableListing, compile_files, load_listing_function, find_tool, run_c, run_js, run_numpy, run_python
 from wiregrad.codegen import c
-from wiregrad.codegen.listing import FUNCTIONS
+from wiregrad.codegen.listing import LISTING_FUNCTIONS
 from wiregrad.errors import CircuitError, InputError, NoRuleError, OperandError, OutputError
 from wiregrad.ops import TABLE
 
@@ -48,7 +48,7 @@ static Index blockIdx, blockDim = {1}, threadIdx;
 """What lets a C++ compiler read CUDA, one thread to a block."""
 
 
-def run_cuda(programs: Sequence[Program], points: Sequence[Any]) -> list[Any]:
+def run_cuda(programs: Sequence[RunnableListing], points: Sequence[Any]) -> list[Any]:
     """Run the kernels of CUDA listings on this machine, thread after thread."""
     parts, calls = [ON_HOST], []
     for k, (program, rows) in enumerate(zip(programs, points, strict=True)):
@@ -71,15 +71,15 @@ def run_cuda(programs: Sequence[Program], points: Sequence[Any]) -> list[Any]:
     text = "\n".join([*parts, "int main() {", *calls, "return 0;", "}"])
     numbers = iter(map(float.fromhex, compiled(text).split()))
     return [
-        np.array([[next(numbers) for _ in range(p.width)] for _ in rows])
+        np.array([[next(numbers) for _ in range(p.result_count)] for _ in rows])
         for p, rows in zip(programs, points, strict=True)
     ]
 
 
-def widths(program: Program) -> list[int]:
+def widths(program: RunnableListing) -> list[int]:
     """Return the sizes of the arrays that a kernel fills."""
     n = len(program.inputs)
-    return {"value_and_grad": [1, n], "hessian": [1, n, n * n]}.get(program.function, [program.width])
+    return {"value_and_grad": [1, n], "hessian": [1, n, n * n]}.get(program.function, [program.result_count])
 
 
 def compiled(text: str) -> str:
@@ -91,7 +91,7 @@ def compiled(text: str) -> str:
         return subprocess.run([f"{name}/all"], capture_output=True, text=True, check=True).stdout
 
 
-RUNNERS: dict[str, Callable[[Sequence[Program], Sequence[Any]], list[Any]]] = {
+RUNNERS: dict[str, Callable[[Sequence[RunnableListing], Sequence[Any]], list[Any]]] = {
     "python": run_python,
     "numpy": run_numpy,
     "c": partial(run_c, flags=STRICT),
@@ -105,7 +105,7 @@ def rows_of(goldens: Sequence[Golden], language: str, **options: str) -> list[An
     programs = []
     for k, golden in enumerate(goldens):
         text, circuit = golden.text(language, name=f"own{k}", **options), golden.circuit
-        programs.append(Program(text, f"own{k}", circuit.inputs, circuit.outputs, golden.function, **options))
+        programs.append(RunnableListing(text, f"own{k}", circuit.inputs, circuit.outputs, golden.function, **options))
     return [rows[0] for rows in RUNNERS[language](programs, [[list(golden.at.values())] for golden in goldens])]
 
 
@@ -167,9 +167,9 @@ def test_the_listings_of_a_traced_network_give_what_its_run_does() -> None:
     golden = GOLDENS["network"]
     run = golden.circuit.run(*golden.at.values())
     wanted = np.concatenate([np.ravel(run.output), *(np.ravel(run.grads[name]) for name in golden.at)])
-    value, grads = defined(Program(golden.text("numpy"), "value_and_grad", golden.circuit.inputs))(**golden.at)
+    value, grads = load_listing_function(RunnableListing(golden.text("numpy"), "value_and_grad", golden.circuit.inputs))(**golden.at)
     sizes = tuple(array.size for array in golden.at.values())
-    program = Program(golden.text("c"), "value_and_grad", golden.circuit.inputs, sizes=sizes)
+    program = RunnableListing(golden.text("c"), "value_and_grad", golden.circuit.inputs, sizes=sizes)
     point = np.concatenate([array.ravel() for array in golden.at.values()])
 
     assert list(grads) == list(golden.at)
@@ -262,10 +262,10 @@ def test_a_gradient_is_first_assigned_and_then_added_to(name: str) -> None:
 
 
 def test_the_numpy_listing_of_a_scalar_circuit_takes_a_batch() -> None:
-    program = Program(GOLDENS["sigmoid"].text("numpy"), "value_and_grad", GOLDENS["sigmoid"].circuit.inputs)
+    program = RunnableListing(GOLDENS["sigmoid"].text("numpy"), "value_and_grad", GOLDENS["sigmoid"].circuit.inputs)
     rng = np.random.default_rng(1)
     batch = dict(zip(program.inputs, rng.normal(size=(5, 3, 4)), strict=True)) | {"w2": 0.5}
-    value, grads = defined(program)(**batch)
+    value, grads = load_listing_function(program)(**batch)
     table = np.array([np.broadcast_to(numbers, (3, 4)).ravel() for numbers in batch.values()])
     runs = [GOLDENS["sigmoid"].circuit.run(point) for point in table.T]
 
@@ -380,7 +380,7 @@ def test_a_listing_of_ten_thousand_nodes_runs(language: str) -> None:
 
 
 def compile_large(flag: str) -> Any:
-    program = Program(large().text("c"), "value_and_grad", large().circuit.inputs)
+    program = RunnableListing(large().text("c"), "value_and_grad", large().circuit.inputs)
     return run_c([program], [[list(large().at.values())]], flags=("-std=c99", flag, *STRICT[2:]))[0][0]
 
 
@@ -403,8 +403,8 @@ def test_functions_of_a_long_listing_are_of_bounded_size(language: str) -> None:
 
 def test_a_kernel_is_valid_whatever_its_function_is_called(tmp_path: Path) -> None:
     names = ("value", "x", "grad", "point", "i", "n", "k", "jac_here")
-    texts = [wg.circuit("y = a * exp(b)").to_cuda(function, name=name) for function in FUNCTIONS for name in names]
-    texts += [wg.circuit("y = a * exp(b)").to_cuda(function) for function in FUNCTIONS]
+    texts = [wg.circuit("y = a * exp(b)").to_cuda(function, name=name) for function in LISTING_FUNCTIONS for name in names]
+    texts += [wg.circuit("y = a * exp(b)").to_cuda(function) for function in LISTING_FUNCTIONS]
     # Each in a namespace of its own, so that one compiler run reads them all.
     parts = [text.replace("#include <math.h>", "").replace('extern "C" ', "") for text in texts]
     path = tmp_path / "kernels.cpp"

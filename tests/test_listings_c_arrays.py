@@ -13,23 +13,23 @@ import pytest
 
 import wiregrad as wg
 from wiregrad.api import Circuit
-from wiregrad.backends.listings import FLAGS, SANITIZED, Program, c_compiler, compile_files, needed, run_c
-from wiregrad.codegen import write
-from wiregrad.codegen.kernels import SORTED
-from wiregrad.codegen.loops import LARGEST, MOST, ON_STACK, PART
-from wiregrad.codegen.maps import collected, nested, picked
+from wiregrad.backends.listings import C_FLAGS, SANITIZER_FLAGS, RunnableListing, find_c_compiler, compile_files, require_tool, run_c
+from wiregrad.codegen import write_listing
+from wiregrad.codegen.kernels import MAX_SORTED_ELEMENTS
+from wiregrad.codegen.loops import MAX_ARRAY_SIZE, MAX_TABLE_NUMBERS, MAX_STACK_ELEMENTS, STEPS_PER_PART
+from wiregrad.codegen.maps import find_sums, find_loop_nest, find_moves
 from wiregrad.dtypes import WireType
 from wiregrad.errors import NoRuleError, OutputError
-from wiregrad.inspect.receipt.judge import Point
+from wiregrad.inspect.receipt.judge import ReceiptPoint
 from wiregrad.ir import TABLE
 from wiregrad.ops.array import ArrayOp, Linear
 from wiregrad.testing.programs import random_program
 
-TABLE.load()
+TABLE.load_deferred()
 
 SAMPLE, ALL, SHARE = 40, 400, 2 / 3
 NEAR = 1e-12
-WARNED = (*FLAGS, "-Wall", "-Wextra", "-Werror")
+WARNED = (*C_FLAGS, "-Wall", "-Wextra", "-Werror")
 WEIGHTS = np.round(np.random.default_rng(3).normal(size=(3, 4)), 2)
 
 
@@ -193,16 +193,16 @@ def flat(values: Sequence[Any]) -> Any:
     return np.concatenate([np.ravel(np.asarray(value, np.float64)) for value in values])
 
 
-def listing_of(circuit: Circuit, name: str, real: str = "double") -> Program:
+def listing_of(circuit: Circuit, name: str, real: str = "double") -> RunnableListing:
     sizes = tuple(int(np.prod(circuit.type_of(k).shape)) for k in circuit.input_indices())
-    return Program(write(circuit, "c", name=name), name, circuit.inputs, sizes=sizes, real=real)
+    return RunnableListing(write_listing(circuit, "c", name=name), name, circuit.inputs, sizes=sizes, real=real)
 
 
 def agrees(circuit: Circuit, inputs: Sequence[Any], row: Any, near: float = NEAR) -> bool:
     """Return whether value and gradient are what the interpreter finds, NaN and infinities where it has them."""
     types = [circuit.type_of(node) for node in circuit.input_indices()]
-    point = Point(circuit, [np.asarray(x, kind.dtype)[()] for x, kind in zip(inputs, types, strict=True)])
-    wanted = flat(point.wanted)
+    point = ReceiptPoint(circuit, [np.asarray(x, kind.dtype)[()] for x, kind in zip(inputs, types, strict=True)])
+    wanted = flat(point.reference_results)
     finite = np.isfinite(wanted)
     if not np.array_equal(row[~finite], wanted[~finite], equal_nan=True):
         return False
@@ -218,7 +218,7 @@ def found_rows() -> dict[str, tuple[Circuit, list[list[Any]], Any]]:
     programs = [listing_of(circuit, f"listing{k}") for k, circuit in enumerate(circuits.values())]
     places = [points(case) for case in CASES.values()]
     rows = run_c(
-        programs, [[flat(point) for point in point_list] for point_list in places], flags=SANITIZED, per_file=4
+        programs, [[flat(point) for point in point_list] for point_list in places], flags=SANITIZER_FLAGS, per_file=4
     )
     return dict(zip(circuits, zip(circuits.values(), places, rows, strict=True), strict=True))
 
@@ -231,14 +231,14 @@ def test_a_program_on_arrays_agrees_with_the_interpreter(name: str) -> None:
     assert off == []
 
 
-def random_listings(seeds: range) -> tuple[dict[int, tuple[Circuit, list[Any], Program]], set[int]]:
+def random_listings(seeds: range) -> tuple[dict[int, tuple[Circuit, list[Any], RunnableListing]], set[int]]:
     """Return the listings of random NumPy programs, and those that cannot be written."""
     found, refused = {}, set()
     for seed in seeds:
         program = random_program(seed)
         inputs = list(program.inputs.values())
         # At other points, what is compared is the arithmetic of the circuit.
-        circuit = wg.trace(program.function(np, wg), *inputs).unchecked()
+        circuit = wg.trace(program.make_function(np, wg), *inputs).unchecked()
         try:
             found[seed] = circuit, inputs, listing_of(circuit, f"listing{seed}")
         except NoRuleError:
@@ -289,7 +289,7 @@ def test_many_random_programs_agree_with_the_interpreter_or_are_refused() -> Non
 
 
 def body_of(case: Case, **options: Any) -> str:
-    return write(traced(case), "c", **options)
+    return write_listing(traced(case), "c", **options)
 
 
 def test_an_op_on_elements_is_one_loop_and_broadcasting_is_none() -> None:
@@ -320,7 +320,7 @@ def test_irregular_indices_stand_in_a_table() -> None:
 
 
 def test_small_arrays_stand_on_the_stack_and_large_ones_do_not() -> None:
-    small, large = (body_of(Case(lambda x: np.sum(np.sin(x)), ((n,),))) for n in (100, ON_STACK))
+    small, large = (body_of(Case(lambda x: np.sum(np.sin(x)), ((n,),))) for n in (100, MAX_STACK_ELEMENTS))
 
     assert "static" not in small
     assert "static double" in large
@@ -338,11 +338,11 @@ def test_a_long_listing_is_cut_into_functions() -> None:
     case = Case(recurrent, ((60, 3), (3, 3), (3,)))
     circuit, (inputs, *_) = traced(case), points(case)
     program = listing_of(circuit, "recurrent")
-    ((row,),) = run_c([program], [[flat(inputs)]], flags=("-O0", "-std=c99", *SANITIZED[2:]))
+    ((row,),) = run_c([program], [[flat(inputs)]], flags=("-O0", "-std=c99", *SANITIZER_FLAGS[2:]))
     longest = max(len(part.splitlines()) for part in program.text.split("\n}\n"))
 
     assert "static void recurrent_part_2(" in program.text
-    assert longest < 5 * PART
+    assert longest < 5 * STEPS_PER_PART
     assert agrees(circuit, inputs, row)
 
 
@@ -354,7 +354,7 @@ def test_an_op_that_has_no_loops_is_refused_by_name(name: str) -> None:
     circuit = wg.trace(functions[name], np.eye(3) + 1.0)
 
     with pytest.raises(NoRuleError, match=f"{name}.*to_numpy"):
-        write(circuit, "c")
+        write_listing(circuit, "c")
 
 
 def test_other_dtypes_are_refused() -> None:
@@ -363,12 +363,12 @@ def test_other_dtypes_are_refused() -> None:
     for words, (one, two) in given.items():
         circuit = wg.trace(lambda x, y: np.sum(np.real(x * y)), one, two)
         with pytest.raises(NoRuleError, match=words):
-            write(circuit, "c")
+            write_listing(circuit, "c")
 
 
 def test_whole_numbers_may_be_constants_but_not_inputs(tmp_path: Path) -> None:
     circuit = wg.trace(lambda x: np.sum(x * np.array([1, 2**40, 3])), np.ones(3))
-    call = compiled(write(circuit, "c"), tmp_path).value_and_grad
+    call = compiled(write_listing(circuit, "c"), tmp_path).value_and_grad
     grad = np.zeros(3)
     call(address(np.ones(3)), address(grad))
     builder = wg.Builder()
@@ -377,26 +377,26 @@ def test_whole_numbers_may_be_constants_but_not_inputs(tmp_path: Path) -> None:
 
     assert grad.tolist() == [1.0, 2.0**40, 3.0]
     with pytest.raises(NoRuleError, match="rows has integers"):
-        write(picks, "c")
+        write_listing(picks, "c")
 
 
 def test_indices_that_may_be_too_large_are_refused() -> None:
     circuit = wg.trace(lambda x, y: x[np.argmin(y)] * 2.0, np.ones(3), np.ones(5))
 
     with pytest.raises(NoRuleError, match="may be out of range"):
-        write(circuit, "c")
+        write_listing(circuit, "c")
 
 
 def test_too_much_is_refused() -> None:
     builder = wg.Builder()
-    x = builder.input("x", WireType(np.dtype(float), (LARGEST + 1,)))
+    x = builder.input("x", WireType(np.dtype(float), (MAX_ARRAY_SIZE + 1,)))
 
     with pytest.raises(NoRuleError, match="count up to"):
-        write(builder.build(TABLE["sum"](x, axes=(-1,), keepdims=False)), "c")
+        write_listing(builder.build(TABLE["sum"](x, axes=(-1,), keepdims=False)), "c")
     with pytest.raises(NoRuleError, match="too slow"):
-        body_of(Case(lambda x: np.sum(np.sort(x)[:3]), ((SORTED + 1,),)))
+        body_of(Case(lambda x: np.sum(np.sort(x)[:3]), ((MAX_SORTED_ELEMENTS + 1,),)))
     with pytest.raises(NoRuleError, match="make large ones inputs"):
-        body_of(Case(lambda x: np.sum(x * np.arange(MOST + 1.0)), ((MOST + 1,),)))
+        body_of(Case(lambda x: np.sum(x * np.arange(MAX_TABLE_NUMBERS + 1.0)), ((MAX_TABLE_NUMBERS + 1,),)))
 
 
 def test_float32_circuits_are_written_in_floats() -> None:
@@ -412,7 +412,7 @@ def test_float32_circuits_are_written_in_floats() -> None:
 
 def compiled(text: str, folder: Path) -> Any:
     compile_files(
-        needed(c_compiler(), "C", ""),
+        require_tool(find_c_compiler(), "C", ""),
         folder,
         {"listing.c": text},
         ["-shared", "-fPIC", "-o", "listing.so", *WARNED],
@@ -430,7 +430,7 @@ def test_values_may_be_arrays_and_conditions(tmp_path: Path) -> None:
     x = builder.input("x", WireType(np.dtype(float), (2, 3)))
     outputs = {"s": TABLE["sin"](x), "p": TABLE["greater"](x, 0.0), "t": TABLE["sum"](x, axes=(-1,), keepdims=False)}
     given, found = np.arange(-3.0, 3.0), np.full(14, 9.0)
-    compiled(write(builder.build(labels=outputs), "c", "value"), tmp_path).value(address(given), address(found))
+    compiled(write_listing(builder.build(labels=outputs), "c", "value"), tmp_path).value(address(given), address(found))
     rows = given.reshape(2, 3)
 
     assert np.allclose(found, flat([np.sin(rows), rows > 0, rows.sum(1)]), rtol=1e-15)
@@ -441,14 +441,14 @@ def test_a_jacobian_has_a_row_for_each_output(tmp_path: Path) -> None:
     x = builder.input("x", WireType(np.dtype(float), (3,)))
     outputs = {"s": TABLE["sum"](x, axes=(-1,), keepdims=False), "p": TABLE["prod"](x, axes=(-1,), keepdims=False)}
     given, found = np.array([2.0, 3.0, 5.0]), np.zeros(6)
-    compiled(write(builder.build(labels=outputs), "c", "jacobian"), tmp_path).jacobian(address(given), address(found))
+    compiled(write_listing(builder.build(labels=outputs), "c", "jacobian"), tmp_path).jacobian(address(given), address(found))
 
     assert found.tolist() == [1.0, 1.0, 1.0, 15.0, 10.0, 6.0]
 
 
 def test_gradients_of_arrays_are_refused() -> None:
     with pytest.raises(OutputError):
-        write(wg.trace(np.sin, np.ones(3)), "c")
+        write_listing(wg.trace(np.sin, np.ones(3)), "c")
 
 
 def test_a_header_says_where_inputs_stand() -> None:
@@ -464,7 +464,7 @@ def test_names_of_loops_and_math_h_are_left_to_people(tmp_path: Path) -> None:
 
     case = Case(crowded, ((3,), (2,), (2, 3), (3, 2), (4,)))
     circuit, (inputs, *_) = traced(case), points(case)
-    call, given = compiled(write(circuit, "c"), tmp_path).value_and_grad, flat(inputs)
+    call, given = compiled(write_listing(circuit, "c"), tmp_path).value_and_grad, flat(inputs)
     call.restype = ctypes.c_double
     grad = np.zeros(len(given))
 
@@ -484,8 +484,8 @@ def test_an_op_that_moves_elements_has_a_map_unless_it_repeats_a_step(op: Linear
     types = [WireType(np.asarray(x).dtype, np.shape(x)) for x in xs]
     given = [np.asarray(x) if np.asarray(x).dtype.kind == "i" else None for x in xs]
     y = np.asarray(op.compute(*xs))
-    one = picked(op, types, given)
-    two = collected(op, types, given, WireType(y.dtype, y.shape)) if len(xs) == 1 or given[1] is not None else None
+    one = find_moves(op, types, given)
+    two = find_sums(op, types, given, WireType(y.dtype, y.shape)) if len(xs) == 1 or given[1] is not None else None
 
     assert one is not None or two is not None or op.step is not None
 
@@ -493,8 +493,8 @@ def test_an_op_that_moves_elements_has_a_map_unless_it_repeats_a_step(op: Linear
 def test_an_op_that_does_more_than_move_has_no_map() -> None:
     kind = WireType(np.dtype(float), (4,))
 
-    assert picked(TABLE["cumsum"].bind({"axis": -1, "reverse": False}), [kind], [None]) is None
-    assert picked(TABLE["softmax"].bind({"axes": (-1,)}), [kind], [None]) is None
+    assert find_moves(TABLE["cumsum"].bind({"axis": -1, "reverse": False}), [kind], [None]) is None
+    assert find_moves(TABLE["softmax"].bind({"axes": (-1,)}), [kind], [None]) is None
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -508,7 +508,7 @@ def test_loops_run_along_maps_as_they_are(seed: int) -> None:
         np.flip(places, 1).ravel(),
         rng.permutation(places.size),
     ]
-    nest = nested(maps)
+    nest = find_loop_nest(maps)
     rounds = np.indices(nest.lengths).reshape(len(nest.lengths), -1)
     for each, steps in zip(maps, nest.steps, strict=True):
         if steps is not None:

@@ -20,8 +20,8 @@ import numpy as np
 import pytest
 
 import wiregrad as wg
-from wiregrad.backends.listings import Program, defined, find_tool, run_c, run_js, run_numpy, run_python
-from wiregrad.codegen import MODULES, write
+from wiregrad.backends.listings import RunnableListing, load_listing_function, find_tool, run_c, run_js, run_numpy, run_python
+from wiregrad.codegen import LANGUAGE_MODULES, write_listing
 from wiregrad.errors import NameSyntaxError, NoRuleError, OperandError, WiregradError
 from wiregrad.ir import Place
 from wiregrad.ir.names import check_name
@@ -182,7 +182,7 @@ def as_output(name: str) -> Case:
 
 
 ROLES = {"input": as_input, "node": as_node, "output": as_output}
-RUNNERS: dict[str, Callable[[Sequence[Program], Sequence[Any]], list[Any]]] = {
+RUNNERS: dict[str, Callable[[Sequence[RunnableListing], Sequence[Any]], list[Any]]] = {
     "python": run_python,
     "numpy": run_numpy,
     "c": partial(run_c, flags=("-std=c99", "-O0", "-Wall", "-Wextra", "-Werror"), per_file=500),
@@ -195,8 +195,8 @@ def disagreements(cases: Sequence[Case], language: str) -> list[wg.Circuit]:
     """Return the circuits whose listing gives other numbers than the interpreter."""
     programs = []
     for k, case in enumerate(cases):
-        text = write(case.circuit, language, case.function, name=f"own_{k}")
-        programs.append(Program(text, f"own_{k}", case.circuit.inputs, case.circuit.outputs, case.function))
+        text = write_listing(case.circuit, language, case.function, name=f"own_{k}")
+        programs.append(RunnableListing(text, f"own_{k}", case.circuit.inputs, case.circuit.outputs, case.function))
     found = ON_HOST[language](programs, [[case.point] for case in cases])
     pairs = zip(cases, found, strict=True)
     return [case.circuit for case, rows in pairs if not np.allclose(rows[0], case.wanted, rtol=1e-12, atol=0.0)]
@@ -241,7 +241,7 @@ def test_hostile_names_in_one_circuit_keep_apart(language: str) -> None:
 
 
 def test_nvcc_where_it_is_takes_hostile_names() -> None:
-    texts = [write(case.circuit, "cuda", name=f"own_{k}") for k, case in enumerate(crowds())]
+    texts = [write_listing(case.circuit, "cuda", name=f"own_{k}") for k, case in enumerate(crowds())]
     spaces = [f"namespace n{k} {{\n{text}\n}}" for k, text in enumerate(texts)]
     nvcc = shutil.which("nvcc")
     with tempfile.TemporaryDirectory() as folder:
@@ -274,7 +274,7 @@ def crowd(names: Sequence[str], role: str) -> Case:
     return Case(b.build(total, name="sum_of_all"))
 
 
-@pytest.mark.parametrize("language", MODULES)
+@pytest.mark.parametrize("language", LANGUAGE_MODULES)
 @pytest.mark.parametrize("role", ROLES)
 def test_code_is_ascii_apart_from_strings_and_comments(role: str, language: str) -> None:
     for name in LETTERS.split() + TWINS.split():
@@ -283,16 +283,16 @@ def test_code_is_ascii_apart_from_strings_and_comments(role: str, language: str)
         except NameSyntaxError:
             continue
 
-        assert code_of(write(case.circuit, language, case.function), language).isascii()
+        assert code_of(write_listing(case.circuit, language, case.function), language).isascii()
 
 
 def test_gradients_have_the_names_that_the_inputs_have() -> None:
     for case in made("input"):
         names = case.circuit.inputs
         for language in ("python", "numpy"):
-            program = Program(write(case.circuit, language), "value_and_grad", names)
+            program = RunnableListing(write_listing(case.circuit, language), "value_and_grad", names)
 
-            assert list(defined(program)(1.0, 2.0)[1]) == list(names)
+            assert list(load_listing_function(program)(1.0, 2.0)[1]) == list(names)
 
 
 def broken(text: str) -> Iterator[wg.Circuit]:
@@ -313,11 +313,11 @@ def hostile_texts() -> list[str]:
     return [breaker.format(MARK) if "{0}" in breaker else f"{breaker}{MARK}" for breaker in BREAKERS]
 
 
-@pytest.mark.parametrize("language", MODULES)
+@pytest.mark.parametrize("language", LANGUAGE_MODULES)
 def test_texts_of_places_and_groups_stay_in_comments(language: str) -> None:
     for text in hostile_texts():
         for circuit in broken(text):
-            listing = write(circuit, language)
+            listing = write_listing(circuit, language)
 
             assert MARK not in code_of(listing, language)
             assert not re.search(r"[^\n\x20-\x7e\w]", listing)
@@ -340,7 +340,7 @@ def test_hostile_texts_that_came_through_a_file_are_written_like_any_other() -> 
                 again = read_form(write_form(circuit))
                 read += 1
 
-                assert write(again, "c") == write(circuit, "c")
+                assert write_listing(again, "c") == write_listing(circuit, "c")
 
     assert read > 0.9 * 5 * len(forms) * len(hostile_texts())
 
@@ -352,13 +352,13 @@ def test_texts_that_could_break_code_are_no_names(text: str) -> None:
             role(text)
 
 
-@pytest.mark.parametrize("language", MODULES)
+@pytest.mark.parametrize("language", LANGUAGE_MODULES)
 @pytest.mark.parametrize(
     "name", ["a b", "f(", "", "f;", "f\n", "\u0430", "1f", "x" * 101, "f\u0301", None.__class__, 3]
 )
 def test_a_function_is_called_by_a_plain_identifier_only(name: Any, language: str) -> None:
     with pytest.raises(OperandError, match="plain identifier"):
-        write(wg.circuit("y = x * x"), language, name=name)
+        write_listing(wg.circuit("y = x * x"), language, name=name)
 
 
 @pytest.mark.parametrize(
@@ -383,7 +383,7 @@ def test_a_function_is_called_by_a_plain_identifier_only(name: Any, language: st
 )
 def test_a_function_is_not_called_by_a_word_of_its_language(language: str, name: str) -> None:
     with pytest.raises(OperandError, match=name):
-        write(wg.circuit("y = sin(x) * x"), language, name=name)
+        write_listing(wg.circuit("y = sin(x) * x"), language, name=name)
 
 
 @pytest.mark.parametrize("language", RUNNERS)
@@ -392,11 +392,11 @@ def test_a_function_may_be_called_like_what_it_computes_with(language: str) -> N
     for name in ("y", "d_y", "t1", "sigmoid", "grad", "w", "inputs", "own"):
         case = Case(wg.circuit("y = sigmoid(x) * maximum(x, w)"))
         try:
-            text = write(case.circuit, language, name=name)
+            text = write_listing(case.circuit, language, name=name)
         except OperandError:
             assert name == "sigmoid"
             continue
-        found = RUNNERS[language]([Program(text, name, case.circuit.inputs)], [[case.point]])[0][0]
+        found = RUNNERS[language]([RunnableListing(text, name, case.circuit.inputs)], [[case.point]])[0][0]
 
         assert found == pytest.approx(case.wanted)
 
@@ -419,12 +419,12 @@ def test_parameters_of_a_traced_function_may_be_called_like_helpers_of_numpy() -
     at = [np.array([3.0, 1.0, 2.0]), np.array([0.5, 0.25, 1.0]), np.array([1.0, -1.0, 2.0])]
     circuit = wg.trace(f, *at)
     run = circuit.run(*at)
-    first = write(circuit, "numpy")
+    first = write_listing(circuit, "numpy")
     helpers = re.findall(r"^def (\w+)\(", first, re.MULTILINE)[:-1]
     for helper in ["shape", "np", *helpers]:
         renamed = wg.Circuit.from_json(circuit.to_json().replace('"names": ["exp"]', f'"names": ["{helper}"]'))
-        program = Program(write(renamed, "numpy"), "value_and_grad", renamed.inputs)
-        value, grads = defined(program)(*at)
+        program = RunnableListing(write_listing(renamed, "numpy"), "value_and_grad", renamed.inputs)
+        value, grads = load_listing_function(program)(*at)
 
         assert value == pytest.approx(run.output)
         assert np.allclose(grads[helper], run.grads["exp"])
@@ -436,11 +436,11 @@ def test_an_op_of_the_users_own_without_a_text_is_refused() -> None:
         return 2.0 * x
 
     try:
-        for language in MODULES:
+        for language in LANGUAGE_MODULES:
             with pytest.raises(NoRuleError, match="own_twice"):
-                write(wg.circuit("y = own_twice(x)"), language)
+                write_listing(wg.circuit("y = own_twice(x)"), language)
     finally:
-        wg.ops.TABLE.forget(own_twice)
+        wg.ops.TABLE.unregister(own_twice)
 
 
 def test_arrays_may_be_called_like_anything_in_c() -> None:
@@ -453,7 +453,7 @@ def test_arrays_may_be_called_like_anything_in_c() -> None:
             circuit = wg.Circuit.from_json(text)
         except WiregradError:
             continue
-        programs.append(Program(write(circuit, "c", name=f"own_{k}"), f"own_{k}", circuit.inputs, sizes=(6, 6)))
+        programs.append(RunnableListing(write_listing(circuit, "c", name=f"own_{k}"), f"own_{k}", circuit.inputs, sizes=(6, 6)))
         run = circuit.run(*points)
         wanted.append([run.output, *(number for name in circuit.inputs for number in run.grads[name].ravel())])
     found = RUNNERS["c"](programs, [[points.ravel()]] * len(programs))

@@ -32,7 +32,7 @@ def check_program(seed: int) -> None:
     program = random_program(seed)
     arrays = list(program.inputs.values())
     # Away from the point of the trace, what is compared is the arithmetic of the circuit.
-    circuit = wg.trace(program.function(np, wg), *arrays).unchecked()
+    circuit = wg.trace(program.make_function(np, wg), *arrays).unchecked()
     function, rng = made(circuit), np.random.default_rng(seed)
     zeroed = [np.where(rng.random(np.shape(x)) < 0.2, 0.0, x) for x in arrays]
     for point in (arrays, zeroed):

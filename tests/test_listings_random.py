@@ -16,24 +16,24 @@ import wiregrad as wg
 from wiregrad.api import Circuit
 from wiregrad.backends.listings import (
     C_ADVICE,
-    SANITIZED,
-    Program,
-    c_compiler,
+    SANITIZER_FLAGS,
+    RunnableListing,
+    find_c_compiler,
     compile_files,
-    defined,
+    load_listing_function,
     find_tool,
-    needed,
+    require_tool,
     run_c,
     run_js,
     run_numpy,
     run_python,
-    unit,
+    rename_helpers,
 )
-from wiregrad.codegen import write
+from wiregrad.codegen import write_listing
 from wiregrad.errors import WiregradError
-from wiregrad.inspect.receipt.judge import ULPS, Point, distances
+from wiregrad.inspect.receipt.judge import MAX_OP_ULPS, ReceiptPoint, ulp_distances
 from wiregrad.ops import Elementwise
-from wiregrad.testing.circuits import shrink
+from wiregrad.testing.circuits import shrink_circuit
 
 from .cases import (
     SHAKEN,
@@ -49,7 +49,7 @@ from .cases import (
 
 COUNT, SAMPLE, CHUNK = 2_000, 300, 150
 
-Runner = Callable[[Sequence[Program], Sequence[Any]], list[Any]]
+Runner = Callable[[Sequence[RunnableListing], Sequence[Any]], list[Any]]
 
 
 class Tongue(NamedTuple):
@@ -59,11 +59,11 @@ class Tongue(NamedTuple):
     run: Runner
 
 
-def run_numpy_numbers(programs: Sequence[Program], points: Sequence[Any]) -> list[Any]:
+def run_numpy_numbers(programs: Sequence[RunnableListing], points: Sequence[Any]) -> list[Any]:
     """Run NumPy listings on one number at a time."""
     found = []
     for program, rows in zip(programs, points, strict=True):
-        call, answers = defined(program), []
+        call, answers = load_listing_function(program), []
         with np.errstate(all="ignore"):
             for row in np.asarray(rows):
                 value, grads = call(*row)
@@ -76,7 +76,7 @@ TONGUES = {
     "python": Tongue("python", run_python),
     "numpy": Tongue("numpy", run_numpy),
     "numpy numbers": Tongue("numpy", run_numpy_numbers),
-    "c": Tongue("c", partial(run_c, flags=SANITIZED)),
+    "c": Tongue("c", partial(run_c, flags=SANITIZER_FLAGS)),
     "js": Tongue("js", run_js),
 }
 
@@ -84,7 +84,7 @@ TONGUES = {
 def answers(cases: Sequence[Case], tongue: Tongue) -> list[Any]:
     """Return what a language makes of the cases."""
     programs = [
-        Program(write(case.circuit, tongue.name, name=f"listing{k}"), f"listing{k}", case.circuit.inputs)
+        RunnableListing(write_listing(case.circuit, tongue.name, name=f"listing{k}"), f"listing{k}", case.circuit.inputs)
         for k, case in enumerate(cases)
     ]
     return tongue.run(programs, [[point.inputs for point in case.points] for case in cases])
@@ -95,7 +95,7 @@ def fails(case: Case, tongue: Tongue) -> Callable[[Circuit], bool]:
     named = [dict(zip(case.circuit.inputs, point.inputs, strict=True)) for point in case.points]
 
     def differs(circuit: Circuit) -> bool:
-        points = [Point(circuit, [given[name] for name in circuit.inputs]) for given in named]
+        points = [ReceiptPoint(circuit, [given[name] for name in circuit.inputs]) for given in named]
         smaller = Case(case.seed, circuit, points)
         try:
             return not all(verdict.fits for verdict in verdicts(smaller, answers([smaller], tongue)[0]))
@@ -111,7 +111,7 @@ def shares(cases: Sequence[Case], tongue: Tongue) -> tuple[int, int]:
     for case, rows in zip(cases, answers(cases, tongue), strict=True):
         judged = list(verdicts(case, rows))
         if not all(verdict.fits for verdict in judged):
-            small = shrink(case.circuit, fails(case, tongue))
+            small = shrink_circuit(case.circuit, fails(case, tongue))
             raise AssertionError(f"seed {case.seed} differs; smallest circuit that does:\n{small}")
         count += len(judged)
         shaken += sum(verdict.shaken for verdict in judged)
@@ -148,9 +148,9 @@ def test_every_op_alone_is_within_four_ulps_of_the_interpreter(language: str) ->
         tongue = Tongue("c", run_c)
     far, cancelled = [], set[Elementwise]()
     for (use, case), rows in zip(pairs, answers([case for _, case in pairs], tongue), strict=True):
-        off = distances(rows, np.array([point.wanted for point in case.points]))
+        off = ulp_distances(rows, np.array([point.wanted for point in case.points]))
         assert isinstance(use.op, Elementwise)
-        for i, result in np.argwhere(off > ULPS).tolist():
+        for i, result in np.argwhere(off > MAX_OP_ULPS).tolist():
             # A slope that cancels is as far from the exact one in the interpreter; values have no such excuse.
             if result and case.points[i].judge(result, rows[i][result]).fits:
                 cancelled.add(use.op)
@@ -160,23 +160,23 @@ def test_every_op_alone_is_within_four_ulps_of_the_interpreter(language: str) ->
     assert len(pairs) > 400
     assert far == []
     # Records say why their slopes may be off; that of cbrt is 1 over a square, which doubles what the square is off.
-    assert {op.name for op in cancelled if op.ulps <= ULPS} <= {"cbrt"}
+    assert {op.name for op in cancelled if op.ulps <= MAX_OP_ULPS} <= {"cbrt"}
 
 
 @pytest.mark.parametrize("language", TONGUES)
 def test_a_branch_that_was_not_taken_sends_nothing_in_any_language(language: str) -> None:
     circuit = wg.circuit("where(x > 0, sqrt(x), 0)")
-    case = Case(0, circuit, [Point(circuit, [np.float64(x)]) for x in (0.0, -1.0, 4.0)])
+    case = Case(0, circuit, [ReceiptPoint(circuit, [np.float64(x)]) for x in (0.0, -1.0, 4.0)])
 
     assert_equal(answers([case], TONGUES[language])[0], [[0.0, 0.0], [0.0, 0.0], [2.0, 0.25]])
 
 
 @pytest.mark.parametrize("language", ["python", "numpy", "c", "js"])
 def test_second_derivatives_agree_with_those_of_the_backward_circuit(language: str) -> None:
-    cases, programs = [random_case(seed) for seed in range(40)], list[Program]()
+    cases, programs = [random_case(seed) for seed in range(40)], list[RunnableListing]()
     for k, (_, circuit, _) in enumerate(cases):
-        text = write(circuit, TONGUES[language].name, "hessian", name=f"listing{k}")
-        programs.append(Program(text, f"listing{k}", circuit.inputs, function="hessian"))
+        text = write_listing(circuit, TONGUES[language].name, "hessian", name=f"listing{k}")
+        programs.append(RunnableListing(text, f"listing{k}", circuit.inputs, function="hessian"))
     rows = TONGUES[language].run(programs, [[point.inputs for point in case.points] for case in cases])
     wrong = []
     for (seed, circuit, points), found in zip(cases, rows, strict=True):
@@ -199,8 +199,8 @@ def test_several_outputs_agree_one_by_one(language: str, function: str) -> None:
         [point.inputs for point in case_of(k, circuit.with_output("out0")).points] for k, circuit in enumerate(circuits)
     ]
     programs = [
-        Program(
-            write(circuit, TONGUES[language].name, function, name=f"listing{k}"),
+        RunnableListing(
+            write_listing(circuit, TONGUES[language].name, function, name=f"listing{k}"),
             f"listing{k}",
             circuit.inputs,
             circuit.outputs,
@@ -214,9 +214,9 @@ def test_several_outputs_agree_one_by_one(language: str, function: str) -> None:
         for inputs, row in zip(table, found, strict=True):
             parts = row.reshape(len(circuit.outputs), -1)
             for label, part in zip(circuit.outputs, parts, strict=True):
-                point = Point(circuit.with_output(label), inputs)
+                point = ReceiptPoint(circuit.with_output(label), inputs)
                 first = 0 if function == "value" else 1
-                fits = [point.judge(first + k, value).fits for k, value in enumerate(part)]
+                fits = [point.judge_result(first + k, value).fits for k, value in enumerate(part)]
                 wrong += [] if all(fits) else [(str(circuit), inputs, label)]
 
     assert len(circuits) > 20
@@ -229,12 +229,12 @@ def test_c_in_floats_agrees_with_a_float32_run() -> None:
         circuit = narrow(random_case(seed).circuit)
         points = [[np.float32(x) for x in point.inputs] for point in random_case(seed).points]
         if circuit.type_of(circuit.root()).dtype == np.float32:
-            cases.append(Case(seed, circuit, [Point(circuit, point) for point in points]))
+            cases.append(Case(seed, circuit, [ReceiptPoint(circuit, point) for point in points]))
     programs = [
-        Program(write(case.circuit, "c", name=f"listing{k}"), f"listing{k}", case.circuit.inputs, real="float")
+        RunnableListing(write_listing(case.circuit, "c", name=f"listing{k}"), f"listing{k}", case.circuit.inputs, real="float")
         for k, case in enumerate(cases)
     ]
-    rows = run_c(programs, [[point.inputs for point in case.points] for case in cases], flags=SANITIZED)
+    rows = run_c(programs, [[point.inputs for point in case.points] for case in cases], flags=SANITIZER_FLAGS)
     wrong = [
         case.seed for case, found in zip(cases, rows, strict=True) if not all(v.fits for v in verdicts(case, found))
     ]
@@ -254,7 +254,7 @@ namespace { struct { unsigned x; } blockIdx = { 1 }, blockDim = { 1 }, threadIdx
 """What makes CUDA's C++ into anybody's: one thread, the second of two."""
 
 
-def on_a_processor(program: Program) -> Program:
+def on_a_processor(program: RunnableListing) -> RunnableListing:
     """Return a kernel as a function that a processor runs: it is given two points and computes the second."""
     name, n = program.name, len(program.inputs)
     wrapper = f"""
@@ -270,7 +270,7 @@ double {name}_alone(const double *x, double *grad) {{
 
 
 def test_cuda_text_agrees_with_the_interpreter_when_a_processor_runs_it() -> None:
-    def run(programs: Sequence[Program], points: Sequence[Any]) -> list[Any]:
+    def run(programs: Sequence[RunnableListing], points: Sequence[Any]) -> list[Any]:
         return run_c(list(map(on_a_processor, programs)), points, flags=["-O2", "-x", "c++", "-fpermissive", "-w"])
 
     check(0, CHUNK, Tongue("cuda", run))
@@ -279,9 +279,9 @@ def test_cuda_text_agrees_with_the_interpreter_when_a_processor_runs_it() -> Non
 def test_cuda_text_compiles_with_nvcc_where_there_is_one(tmp_path: Path) -> None:
     """Elsewhere the host compiler reads the same text."""
     nvcc = find_tool("nvcc")
-    programs = [Program(write(random_case(k).circuit, "cuda", name=f"f{k}"), f"f{k}", ()) for k in range(6)]
-    text = "\n".join(unit(k, program) for k, program in enumerate(programs))
-    tool = nvcc or needed(c_compiler(), "C", C_ADVICE)
+    programs = [RunnableListing(write_listing(random_case(k).circuit, "cuda", name=f"f{k}"), f"f{k}", ()) for k in range(6)]
+    text = "\n".join(rename_helpers(k, program) for k, program in enumerate(programs))
+    tool = nvcc or require_tool(find_c_compiler(), "C", C_ADVICE)
     flags = ["-ptx"] if nvcc else ["-x", "c++", "-c"]
     compile_files(tool, tmp_path, {"kernels.cu": (text if nvcc else STUB + text)}, [*flags, "-o", "kernels.out"])
 

@@ -11,9 +11,9 @@ import pytest
 
 import wiregrad as wg
 from wiregrad.errors import InputError
-from wiregrad.explorer.find import find
-from wiregrad.explorer.name_regex import MAX_ITEMS, matches
-from wiregrad.explorer.views import Views
+from wiregrad.explorer.find import match_query
+from wiregrad.explorer.name_regex import MAX_REGEX_ITEMS, match_names
+from wiregrad.explorer.views import CircuitViews
 
 ITEMS = [
     "a",
@@ -57,7 +57,7 @@ def test_random_expressions_find_what_re_finds(seed: int) -> None:
         # `re` lets $ stand before a line's end too; names have no lines.
         expected = [re.search(text, name) is not None for name in names]
 
-        assert matches(text, names).tolist() == expected, text
+        assert match_names(text, names).tolist() == expected, text
 
 
 @pytest.mark.parametrize(
@@ -79,19 +79,19 @@ def test_random_expressions_find_what_re_finds(seed: int) -> None:
         ("[]", "a bracket is not closed"),
         ("[z-a]", "z-a is no range"),
         ("a\\", "a backslash ends it"),
-        ("a" * (MAX_ITEMS + 1), "it has 64 items; at most 63 are taken"),
+        ("a" * (MAX_REGEX_ITEMS + 1), "it has 64 items; at most 63 are taken"),
     ],
 )
 def test_what_is_not_known_is_refused_with_a_reason(text: str, words: str) -> None:
     with pytest.raises(InputError, match=words):
-        matches(text, ["a"])
+        match_names(text, ["a"])
 
 
 def test_the_longest_expression_uses_every_bit() -> None:
-    text, name = "a" * MAX_ITEMS, "a" * MAX_ITEMS
+    text, name = "a" * MAX_REGEX_ITEMS, "a" * MAX_REGEX_ITEMS
 
-    assert matches(f"^{text}$", [name, name[1:], name + "a"]).tolist() == [True, False, False]
-    assert matches("a?" * MAX_ITEMS + "$", ["", "b"]).tolist() == [True, True]
+    assert match_names(f"^{text}$", [name, name[1:], name + "a"]).tolist() == [True, False, False]
+    assert match_names("a?" * MAX_REGEX_ITEMS + "$", ["", "b"]).tolist() == [True, True]
 
 
 @pytest.mark.parametrize("text", ["a*a*a*a*a*a*a*a*a*a*a*a*b", "a?" * 30 + "a" * 30, ".*.*.*.*.*.*.*=.*", "a*" * 63])
@@ -99,15 +99,15 @@ def test_expressions_that_take_re_for_ever_take_no_time(text: str) -> None:
     """Measured in processor time, which other work on the machine does not stretch."""
     names = ["a" * 200] * 2_000
     start = time.process_time()
-    matches(text, names)
+    match_names(text, names)
 
     assert time.process_time() - start < 30
 
 
 def test_a_search_refuses_an_expression_that_could_hang() -> None:
     run = wg.circuit("aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaab * 2").run([1.0])
-    views = Views(run.circuit, run)
+    views = CircuitViews(run.circuit, run)
     with pytest.raises(InputError, match=r"'\(a\+\)\+\$': groups are not known"):
-        find(views, "name:/(a+)+$/")
+        match_query(views, "name:/(a+)+$/")
 
-    assert np.flatnonzero(find(views, "name:/^a*b$/")).tolist() == [0]
+    assert np.flatnonzero(match_query(views, "name:/^a*b$/")).tolist() == [0]

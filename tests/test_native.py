@@ -21,30 +21,30 @@ import pytest
 import wiregrad as wg
 from wiregrad.api import Builder, Circuit
 from wiregrad.backends.native import batch, machine, memory, plan, tiers
-from wiregrad.backends.native.kinds import kinds_of, tables
-from wiregrad.backends.native.program import Program, build
+from wiregrad.backends.native.kinds import find_node_kinds, make_backward_tables
+from wiregrad.backends.native.program import NativeProgram, build_program
 from wiregrad.backends.native.stencils import (
-    ADD,
-    ARRIVED,
-    GRADIENTS,
-    MERGE,
-    OUTPUT,
-    STORE,
-    WITHIN,
-    Back,
-    Kind,
-    Placed,
-    Plain,
-    calls,
-    sending,
-    slots_read,
+    ADD_GRADIENT,
+    UPSTREAM_HOLE,
+    FIRST_GRADIENT_HOLE,
+    MERGE_GRADIENT,
+    OUTPUT_HOLE,
+    STORE_GRADIENT,
+    WITHIN_STEP_REGISTER,
+    BackwardStep,
+    NodeKind,
+    StencilKey,
+    PlainStep,
+    calls_function,
+    lower_backward,
+    collect_read_slots,
 )
 from wiregrad.dtypes import WireType
 from wiregrad.errors import CircuitError, NotNativeError, OutputError
 from wiregrad.ir import CONSTANT, INPUT, TABLE
 from wiregrad.ir.op import Pattern
 from wiregrad.ops.elementwise import Elementwise
-from wiregrad.testing.bench.workloads import mechanics
+from wiregrad.testing.bench.workloads import mechanics_workloads
 
 from .cases import random_case, several_outputs, with_outputs
 from .native import at_points, by_batch, by_stencils
@@ -60,7 +60,7 @@ def circuits() -> Iterator[tuple[Circuit, int]]:
         yield from ((several, k) for k in range(len(several.outputs)))
         yield with_outputs(several, [*several.columns.outputs.tolist(), 0, 0]), 0
     # Too many numbers for the registers.
-    yield from ((workload.circuit, 0) for workload in mechanics(3, 1))
+    yield from ((workload.circuit, 0) for workload in mechanics_workloads(3, 1))
     yield from ((repeated(seed), 0) for seed in range(8))
 
 
@@ -91,15 +91,15 @@ SUM = Elementwise(
 def _register() -> Iterator[None]:
     TABLE.register(SUM)
     yield
-    TABLE.forget(SUM)
+    TABLE.unregister(SUM)
 
 
 class Planned:
     """What the planner must find, worked out the plain way."""
 
     def __init__(self, circuit: Circuit, root: int) -> None:
-        kinds, rows = kinds_of(circuit), list(circuit.rows())
-        sends, active = tables(kinds)[0], circuit.active()
+        kinds, rows = find_node_kinds(circuit), list(circuit.rows())
+        sends, active = make_backward_tables(kinds)[0], circuit.active()
         self.live = set(circuit.columns.outputs.tolist())
         for row in reversed(rows):
             self.live |= {*row.sources} if row.node in self.live else set()
@@ -114,8 +114,8 @@ class Planned:
                 sent = sends[kinds.nodes[row.node], slot]
                 if sent and active[source]:
                     before = self.absent.get(source)
-                    ways |= (STORE if before is None else MERGE if before else ADD) << 2 * slot
-                    may = sent == plan.MASKED or self.absent[row.node]
+                    ways |= (STORE_GRADIENT if before is None else MERGE_GRADIENT if before else ADD_GRADIENT) << 2 * slot
+                    may = sent == plan.SENDS_MASKED or self.absent[row.node]
                     self.absent[source] = may and before is not False
             if ways:
                 self.variants[row.node] = ways | self.absent[row.node] << plan.MASK_BIT
@@ -123,7 +123,7 @@ class Planned:
 
 def test_the_planner_finds_what_a_plain_loop_finds() -> None:
     for circuit, output in circuits():
-        found = build(circuit, output).stream.buffer_plan
+        found = build_program(circuit, output).stream.buffer_plan
         wanted = Planned(circuit, int(circuit.columns.outputs[output]))
 
         assert set(np.flatnonzero(found.live)) == wanted.live
@@ -135,7 +135,7 @@ def test_the_planner_finds_what_a_plain_loop_finds() -> None:
 class Machine:
     """A working buffer and registers that know whose value or gradient stands where, and how much of it has arrived."""
 
-    def __init__(self, circuit: Circuit, program: Program, root: int) -> None:
+    def __init__(self, circuit: Circuit, program: NativeProgram, root: int) -> None:
         self.program, self.root = program, root
         self.values = program.stream.buffer_plan.values.tolist()
         self.gradients = program.stream.buffer_plan.gradients.tolist()
@@ -162,37 +162,37 @@ class Machine:
         assert register or 0 <= slot < self.program.stream.buffer_plan.slots
         assert (self.registers.get(register) if register else self.held.get(slot)) == wanted
 
-    def step(self, placed: Placed, subject: int) -> None:
+    def step(self, placed: StencilKey, subject: int) -> None:
         """Do what one stencil does."""
         key, new = placed.key, list[tuple[int, Any]]()
-        if isinstance(key, Plain):
+        if isinstance(key, PlainStep):
             self.plain(key.name, subject >> 32, subject & 0xFFFFFFFF)
             new = [(register, self.gradient(self.root)) for register in placed.writes]
-        elif isinstance(key, Kind):
+        elif isinstance(key, NodeKind):
             new = self.forward(key, placed, subject)
         else:
             new = self.back(key, placed, subject)
-        self.registers = ({} if calls(key, self.program.real) else self.registers) | dict(new)
+        self.registers = ({} if calls_function(key, self.program.real) else self.registers) | dict(new)
 
-    def forward(self, key: Kind, placed: Placed, node: int) -> list[tuple[int, Any]]:
-        for slot in slots_read([key.form()]):
+    def forward(self, key: NodeKind, placed: StencilKey, node: int) -> list[tuple[int, Any]]:
+        for slot in collect_read_slots([key.forward_form()]):
             source = self.sources[node][slot]
             self.read(self.values[source], self.value(source), placed.reads[slot])
         if placed.stored[0]:
             self.held[self.values[node]] = self.value(node)
         return [(placed.writes[0], self.value(node))]
 
-    def back(self, key: Back, placed: Placed, node: int) -> list[tuple[int, Any]]:
+    def back(self, key: BackwardStep, placed: StencilKey, node: int) -> list[tuple[int, Any]]:
         self.read(self.gradients[node], self.gradient(node), placed.reads[0])
         sources, new = self.sources[node], list[tuple[int, Any]]()
-        needed = sending(key.kind, sum(1 << slot for slot, way in enumerate(key.ways) if way)).needed
+        needed = lower_backward(key.kind, sum(1 << slot for slot, way in enumerate(key.ways) if way)).needed
         for slot in needed & {*range(len(sources))}:
             self.read(self.values[sources[slot]], self.value(sources[slot]))
         if len(sources) in needed:
             self.read(self.values[node], self.value(node))
         for slot, source in reversed(list(enumerate(sources))):
-            if key.ways[slot] in (ADD, MERGE):
-                self.registers |= {register: what for register, what in new if register == WITHIN}
+            if key.ways[slot] in (ADD_GRADIENT, MERGE_GRADIENT):
+                self.registers |= {register: what for register, what in new if register == WITHIN_STEP_REGISTER}
                 self.read(self.gradients[source], self.gradient(source), placed.reads[1 + slot])
             if key.ways[slot]:
                 self.arrived[source] += 1
@@ -214,7 +214,7 @@ class Machine:
 def test_every_value_and_gradient_is_where_it_is_read() -> None:
     shared = spared = 0
     for circuit, output in circuits():
-        program = build(circuit, output)
+        program = build_program(circuit, output)
         stream, machine = program.stream, Machine(circuit, program, int(circuit.columns.outputs[output]))
         for which, subject in zip(stream.which.tolist(), stream.subjects.tolist(), strict=True):
             machine.step(stream.keys[which], subject)
@@ -231,14 +231,14 @@ def test_every_value_and_gradient_is_where_it_is_read() -> None:
 
 
 def test_a_gradient_that_grows_stays_in_registers() -> None:
-    program = build(wg.circuit("a = x * y; b = a * a; c = a * b + b * y; c * c"), 0)
-    steps = [placed for placed in program.stream.keys if isinstance(placed.key, Back)]
+    program = build_program(wg.circuit("a = x * y; b = a * a; c = a * b + b * y; c * c"), 0)
+    steps = [placed for placed in program.stream.keys if isinstance(placed.key, BackwardStep)]
     added = [(way, reads) for placed in steps for way, reads in zip(placed.key.ways, placed.reads[1:], strict=True)]
 
-    found = {reads for way, reads in added if way == ADD}
-    assert WITHIN in found
+    found = {reads for way, reads in added if way == ADD_GRADIENT}
+    assert WITHIN_STEP_REGISTER in found
     assert 0 not in found
-    assert {reads for way, reads in added if way == STORE} == {0}
+    assert {reads for way, reads in added if way == STORE_GRADIENT} == {0}
 
 
 def test_an_input_given_more_than_once_has_the_sum_of_its_gradients() -> None:
@@ -267,15 +267,15 @@ def chain(op: str, length: int) -> Circuit:
 
 
 def test_a_long_chain_works_in_a_few_slots() -> None:
-    assert build(chain("sin", 1000)).words < 10
-    assert build(chain("add", 1000), 0).words < 10
+    assert build_program(chain("sin", 1000)).buffer_length < 10
+    assert build_program(chain("add", 1000), 0).buffer_length < 10
     # Sines must be kept for going back.
-    assert 1000 < build(chain("sin", 1000), 0).words < 1010
+    assert 1000 < build_program(chain("sin", 1000), 0).buffer_length < 1010
 
 
 def test_a_hundred_thousand_nodes_compile_and_run() -> None:
     circuit = chain("sin", 100_000)
-    value, slope = at_points(build(circuit, 0), [[0.5]])[0]
+    value, slope = at_points(build_program(circuit, 0), [[0.5]])[0]
     wanted, product = 0.5, 1.0
     for _ in range(100_000):
         wanted, product = np.sin(wanted), product * np.cos(wanted)
@@ -294,15 +294,15 @@ def rights(address: int) -> str:
 
 
 def test_code_can_be_run_but_not_written() -> None:
-    program = build(wg.circuit("x * x"), 0)
+    program = build_program(wg.circuit("x * x"), 0)
 
     assert rights(program.entry) == "r-xp"
-    assert rights(tiers.improved(program).entry) == "r-xp"
+    assert rights(tiers.recompile_with_llvm(program).entry) == "r-xp"
     assert rights(machine.enter_address()) == "r-xp"
 
 
 def test_code_is_freed_with_its_program() -> None:
-    address = build(wg.circuit("x * x * x"), 0).entry
+    address = build_program(wg.circuit("x * x * x"), 0).entry
     gc.collect()
 
     assert "x" not in rights(address)
@@ -316,9 +316,9 @@ def test_a_thousand_programs_leave_no_memory_behind() -> None:
         return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
     for _ in range(20):
-        build(circuit, 0)
+        build_program(circuit, 0)
     before = resident()
-    sizes = [build(circuit, 0).code_bytes for _ in range(1_000)]
+    sizes = [build_program(circuit, 0).code_bytes for _ in range(1_000)]
 
     # What one program takes, and not a thousandth of what all of them took.
     assert resident() - before < sum(sizes) / 50
@@ -327,8 +327,8 @@ def test_a_thousand_programs_leave_no_memory_behind() -> None:
 def test_a_buffer_is_written_nowhere_but_inside() -> None:
     for seed in range(20):
         # Running looks at the numbers before and after the buffer.
-        at_points(build(random_case(seed).circuit, 0), [point.inputs for point in random_case(seed).points])
-        at_points(build(random_case(seed).circuit, 0, lanes=4), [point.inputs for point in random_case(seed).points])
+        at_points(build_program(random_case(seed).circuit, 0), [point.inputs for point in random_case(seed).points])
+        at_points(build_program(random_case(seed).circuit, 0, lanes=4), [point.inputs for point in random_case(seed).points])
 
 
 SMALL = wg.circuit("where(x > 0, x * y + 2.5, maximum(x, y))")
@@ -366,10 +366,10 @@ CONTRADICTIONS: dict[str, dict[str, Any]] = {
     "an output is negative": {"outputs": at(0, -1)},
     "there is no output": {"outputs": lambda outputs: outputs[:0]},
     "an op does not exist": {"codes": at(-1, 60_000)},
-    "an op is an input": {"codes": at(-1, TABLE.code(INPUT))},
-    "an op is a constant": {"codes": at(-1, TABLE.code(CONSTANT))},
-    "an op takes one wire and has two": {"codes": at(-1, TABLE.code(TABLE["exp"]))},
-    "an input is an op": {"codes": at(0, TABLE.code(TABLE["exp"]))},
+    "an op is an input": {"codes": at(-1, TABLE.code_of(INPUT))},
+    "an op is a constant": {"codes": at(-1, TABLE.code_of(CONSTANT))},
+    "an op takes one wire and has two": {"codes": at(-1, TABLE.code_of(TABLE["exp"]))},
+    "an input is an op": {"codes": at(0, TABLE.code_of(TABLE["exp"]))},
     "codes are too few": {"codes": lambda codes: codes[:-1]},
     "types are too few": {"types": lambda types: types[:-1]},
     "a type does not exist": {"types": at(0, 60_000)},
@@ -384,7 +384,7 @@ CONTRADICTIONS: dict[str, dict[str, Any]] = {
 def test_arrays_that_contradict_each_other_are_refused(columns: dict[str, Any], lanes: int) -> None:
     for gradient in (None, 0):
         with pytest.raises((NotNativeError, CircuitError, OutputError)):
-            build(changed(**columns), gradient, lanes=lanes)
+            build_program(changed(**columns), gradient, lanes=lanes)
 
 
 def test_arrays_of_other_widths_are_read_as_the_numbers_they_hold() -> None:
@@ -400,7 +400,7 @@ def test_arrays_of_other_widths_are_read_as_the_numbers_they_hold() -> None:
 def test_an_output_that_does_not_exist_has_no_gradient() -> None:
     for number in (1, -1, 10**9):
         with pytest.raises(OutputError, match="1 output"):
-            build(wg.circuit("x * x"), number)
+            build_program(wg.circuit("x * x"), number)
 
 
 @pytest.mark.parametrize(
@@ -414,11 +414,11 @@ def test_an_output_that_does_not_exist_has_no_gradient() -> None:
 )
 def test_what_native_code_does_not_have_is_refused_with_a_reason(circuit: Circuit, message: str) -> None:
     with pytest.raises(NotNativeError, match=message):
-        build(circuit, 0)
+        build_program(circuit, 0)
 
 
 def test_a_batch_of_no_points_and_points_of_no_inputs_have_their_shapes() -> None:
-    values, grads = batch.run(build(wg.circuit("x * y"), 0, lanes=8), np.empty((0, 2)), gradient=True)
+    values, grads = batch.run_batch(build_program(wg.circuit("x * y"), 0, lanes=8), np.empty((0, 2)), gradient=True)
     assert grads is not None
 
     assert (values.shape, grads.shape) == ((0, 1), (0, 2))
@@ -438,19 +438,19 @@ def test_constants_are_kept_by_their_bits() -> None:
 
 
 def test_code_runs_in_memory_of_its_own_that_is_sealed_once() -> None:
-    code = memory.Code(1)
-    code.writable()[:] = list(memory.RETURN)
+    code = memory.MachineCode(1)
+    code.writable_bytes()[:] = list(memory.RETURN_INSTRUCTION)
 
     assert rights(code.address) == "rw-p"
 
     code.seal()
-    machine.enter(code.address, 0)
+    machine.run_code(code.address, 0)
 
     assert rights(code.address) == "r-xp"
 
 
 def test_holes_are_told_apart() -> None:
-    holes = [OUTPUT, ARRIVED, *range(GRADIENTS, GRADIENTS + plan.MOST_INPUTS), *range(plan.MOST_INPUTS)]
+    holes = [OUTPUT_HOLE, UPSTREAM_HOLE, *range(FIRST_GRADIENT_HOLE, FIRST_GRADIENT_HOLE + plan.MAX_NODE_INPUTS), *range(plan.MAX_NODE_INPUTS)]
 
     assert len(set(holes)) == len(holes)
 
@@ -458,7 +458,7 @@ def test_holes_are_told_apart() -> None:
 def test_a_circuit_of_float32_has_a_buffer_of_float32() -> None:
     builder = Builder(finite=False)
     x = builder.input("x", WireType(np.dtype(np.float32)))
-    program = build(builder.build(builder.apply(TABLE["exp"], x)), 0)
+    program = build_program(builder.build(builder.apply(TABLE["exp"], x)), 0)
 
     assert program.initial.dtype == np.float32
     assert at_points(program, [[0.0]]).tolist() == [[1.0, 1.0]]

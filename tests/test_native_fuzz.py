@@ -20,7 +20,7 @@ import pytest
 import wiregrad as wg
 from wiregrad.api import Circuit
 from wiregrad.errors import WiregradError
-from wiregrad.inspect.receipt.judge import Point
+from wiregrad.inspect.receipt.judge import ReceiptPoint
 from wiregrad.ir.document import parse_json, write_json
 from wiregrad.testing.circuits import random_circuit, random_point
 
@@ -41,11 +41,11 @@ def compare(circuit: Circuit, seed: int) -> None:
     point = list(random_point(np.random.default_rng(seed), circuit).values())
     inputs = [circuit.type_of(node).dtype.type(x) for node, x in zip(circuit.input_indices(), point, strict=True)]
     rows = [run(circuit, [inputs], 0)[0] for run in (by_stencils, by_batch)]
-    single, m = Point(circuit.with_output(circuit.outputs[0]), inputs), len(circuit.outputs)
+    single, m = ReceiptPoint(circuit.with_output(circuit.outputs[0]), inputs), len(circuit.outputs)
     for row in rows:
         found = [row[0], *row[m:]]
-        if not all(single.judge(k, value).fits for k, value in enumerate(found)):
-            raise AssertionError(f"{found} is not {single.wanted} at {inputs}")
+        if not all(single.judge_result(k, value).fits for k, value in enumerate(found)):
+            raise AssertionError(f"{found} is not {single.reference_results} at {inputs}")
 
 
 def texts(seed: int, first: int, last: int, note: Path) -> int:

@@ -13,19 +13,19 @@ from numpy.testing import assert_equal
 
 import wiregrad as wg
 from wiregrad.api import Builder, Circuit
-from wiregrad.backends.listings import Program, run_c
+from wiregrad.backends.listings import RunnableListing, run_c
 from wiregrad.backends.native import stencils, vectormath
-from wiregrad.backends.native.batch import FEWEST
-from wiregrad.backends.native.program import build
-from wiregrad.backends.native.stencils import ADD, MERGE, STORE, Back
-from wiregrad.codegen import write
+from wiregrad.backends.native.batch import MIN_TILES_PER_THREAD
+from wiregrad.backends.native.program import build_program
+from wiregrad.backends.native.stencils import ADD_GRADIENT, MERGE_GRADIENT, STORE_GRADIENT, BackwardStep
+from wiregrad.codegen import write_listing
 from wiregrad.dtypes import BOOL, FLOAT
 from wiregrad.errors import NotNativeError, WiregradError
-from wiregrad.inspect.receipt.alone import Use
-from wiregrad.inspect.receipt.judge import ULPS, Point, distances
+from wiregrad.inspect.receipt.alone import OpUse
+from wiregrad.inspect.receipt.judge import MAX_OP_ULPS, ReceiptPoint, ulp_distances
 from wiregrad.ir import TABLE
 from wiregrad.passes import gradient_circuit
-from wiregrad.testing.circuits import shrink
+from wiregrad.testing.circuits import shrink_circuit
 
 from .cases import (
     FLOAT32,
@@ -69,7 +69,7 @@ NOT_NATIVE = {
 
 
 @cache
-def alone(real: str, every: int, thin: int) -> list[tuple[Use, Circuit, Any, Any]]:
+def alone(real: str, every: int, thin: int) -> list[tuple[OpUse, Circuit, Any, Any]]:
     """Return uses of ops, one in `thin`, with one in `every` of their points and what the interpreter gives there."""
     dtype, found = np.dtype(real).type, []
     for k, (use, case) in enumerate(uses_alone()[::thin]):
@@ -78,7 +78,7 @@ def alone(real: str, every: int, thin: int) -> list[tuple[Use, Circuit, Any, Any
         grid = list(product(SPECIAL, repeat=width)) if width < 3 else []
         with np.errstate(all="ignore"):
             table = np.array([*(point.inputs for point in case.points), *grid])[k % every :: every].astype(dtype)
-        wanted = [[dtype(x) for x in Point(circuit, list(row)).wanted] for row in table]
+        wanted = [[dtype(x) for x in ReceiptPoint(circuit, list(row)).reference_results] for row in table]
         found.append((use, circuit, table, np.array(wanted)))
     return found
 
@@ -86,7 +86,7 @@ def alone(real: str, every: int, thin: int) -> list[tuple[Use, Circuit, Any, Any
 def off(found: Any, wanted: Any) -> Any:
     """Return where results are further apart than an op may be, or zeros of different signs."""
     zeros = (found == 0) & (wanted == 0) & (np.signbit(found) != np.signbit(wanted))
-    return (distances(found, wanted) > ULPS) | zeros
+    return (ulp_distances(found, wanted) > MAX_OP_ULPS) | zeros
 
 
 @pytest.mark.parametrize("way", ["stencils", "batch"])
@@ -111,7 +111,7 @@ def test_every_op_alone_is_within_four_ulps_of_the_interpreter(way: str, real: s
         for i, result in np.argwhere(off(rows, wanted)).tolist():
             if rows[i, result] == wanted[i, result]:
                 zeros.add((use.op.name, real))
-            elif (result or (use.op.name, real) in excused) and Point(circuit, list(table[i])).judge(
+            elif (result or (use.op.name, real) in excused) and ReceiptPoint(circuit, list(table[i])).judge_result(
                 result, rows[i, result]
             ).fits:
                 # A slope that cancels is as far from the exact one in the interpreter; most values have no such excuse.
@@ -123,7 +123,7 @@ def test_every_op_alone_is_within_four_ulps_of_the_interpreter(way: str, real: s
     assert far == []
     assert zeros <= ZEROS.keys()
     assert refused <= NOT_NATIVE.keys()
-    assert {name for name in slopes if TABLE[name].ulps <= ULPS} <= SLOPES.keys()  # type: ignore[attr-defined]
+    assert {name for name in slopes if TABLE[name].ulps <= MAX_OP_ULPS} <= SLOPES.keys()  # type: ignore[attr-defined]
 
 
 STRUCTURAL = [
@@ -150,10 +150,10 @@ STRUCTURAL = [
 def ways_of(circuit: Circuit) -> set[tuple[bool, int, bool]]:
     """Return how gradients meet: whether what arrives may be absent, how it is met, and whether the op masks it."""
     found = set[tuple[bool, int, bool]]()
-    for key, _ in build(circuit, 0).stream.steps():
-        if isinstance(key, Back):
+    for key, _ in build_program(circuit, 0).stream.list_steps():
+        if isinstance(key, BackwardStep):
             moving = sum(1 << slot for slot, way in enumerate(key.ways) if way)
-            masks = {one.slot: one.mask is not None for one in key.kind.rule(moving).sent}
+            masks = {one.slot: one.mask is not None for one in key.kind.backward_rule(moving).sent}
             found |= {(key.masked, way, masks[slot]) for slot, way in enumerate(key.ways) if way}
     return found
 
@@ -164,7 +164,7 @@ def test_branches_that_are_not_taken_send_nothing(way: str, formula: str) -> Non
     circuit = wg.circuit(formula)
     grid = product((-2.0, -0.0, 0.0, 0.5, 1.0, 3.0, np.inf, -np.inf, np.nan), repeat=len(circuit.inputs))
     points = [[np.float64(x) for x in point] for point in grid]
-    rows, wanted = RUNNERS[way](circuit, points, 0), np.array([Point(circuit, point).wanted for point in points])
+    rows, wanted = RUNNERS[way](circuit, points, 0), np.array([ReceiptPoint(circuit, point).reference_results for point in points])
     wrong = [(points[i], rows[i], wanted[i]) for i in np.flatnonzero(off(rows, wanted).any(axis=1))]
 
     assert wrong == []
@@ -173,7 +173,7 @@ def test_branches_that_are_not_taken_send_nothing(way: str, formula: str) -> Non
 def test_the_circuits_above_meet_gradients_in_every_way_there_is() -> None:
     found = set().union(*(ways_of(wg.circuit(formula)) for formula in STRUCTURAL))
 
-    assert found == set(product((False, True), (STORE, ADD, MERGE), (False, True)))
+    assert found == set(product((False, True), (STORE_GRADIENT, ADD_GRADIENT, MERGE_GRADIENT), (False, True)))
 
 
 def fails(case: Case, run: Runner) -> Callable[[Circuit], bool]:
@@ -181,7 +181,7 @@ def fails(case: Case, run: Runner) -> Callable[[Circuit], bool]:
     named = [dict(zip(case.circuit.inputs, point.inputs, strict=True)) for point in case.points]
 
     def differs(circuit: Circuit) -> bool:
-        points = [Point(circuit, [given[name] for name in circuit.inputs]) for given in named]
+        points = [ReceiptPoint(circuit, [given[name] for name in circuit.inputs]) for given in named]
         try:
             rows = run(circuit, [point.inputs for point in points], 0)
             return not all(verdict.fits for verdict in verdicts(Case(case.seed, circuit, points), rows))
@@ -195,7 +195,7 @@ def judge(case: Case, rows: Any, run: Runner) -> tuple[int, int]:
     """Judge every result of a case; returns how many there are and how many only moved results explain."""
     judged = list(verdicts(case, rows))
     if not all(verdict.fits for verdict in judged):
-        small = shrink(case.circuit, fails(case, run))
+        small = shrink_circuit(case.circuit, fails(case, run))
         raise AssertionError(f"seed {case.seed} differs; smallest circuit that does:\n{small}")
     return len(judged), sum(verdict.shaken for verdict in judged)
 
@@ -204,7 +204,7 @@ def special_case(seed: int) -> Case:
     """Return a random circuit with its points, the last of them made of special numbers."""
     case, rng = random_case(seed), np.random.default_rng([seed, 2])
     strange = [np.float64(x) for x in rng.choice(SPECIAL, size=len(case.circuit.inputs))]
-    return case._replace(points=[*case.points[:-1], Point(case.circuit, strange)])
+    return case._replace(points=[*case.points[:-1], ReceiptPoint(case.circuit, strange)])
 
 
 def table_of(case: Case) -> list[list[Any]]:
@@ -243,7 +243,7 @@ def test_random_circuits_of_float32_agree_with_the_interpreter(way: str, count: 
             points = [[np.float32(x) for x in point.inputs] for point in special_case(seed).points]
         if circuit.type_of(circuit.root()) != FLOAT32:
             continue
-        case = Case(seed, circuit, [Point(circuit, point) for point in points])
+        case = Case(seed, circuit, [ReceiptPoint(circuit, point) for point in points])
         try:
             rows = RUNNERS[way](circuit, points, 0)
         except NotNativeError:
@@ -275,17 +275,17 @@ def test_both_tiers_give_the_same_bits(count: int) -> None:
 @pytest.fixture
 def plain_math(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Have stencils made that call C's own functions, as listings do."""
-    monkeypatch.setenv(vectormath.SWITCH, "scalar")
-    stencils.library.cache_clear()
+    monkeypatch.setenv(vectormath.VECTOR_MATH_SWITCH, "scalar")
+    stencils.stencil_library.cache_clear()
     yield
-    stencils.library.cache_clear()
+    stencils.stencil_library.cache_clear()
 
 
 @pytest.mark.usefixtures("plain_math")
 def test_stencils_give_the_bits_of_the_c_listing() -> None:
     cases = [special_case(seed) for seed in range(100)]
     programs = [
-        Program(write(case.circuit, "c", name=f"listing{k}"), f"listing{k}", case.circuit.inputs)
+        RunnableListing(write_listing(case.circuit, "c", name=f"listing{k}"), f"listing{k}", case.circuit.inputs)
         for k, case in enumerate(cases)
     ]
     # What gcc computes itself, of constants, is rounded better than its library does it.
@@ -302,12 +302,12 @@ def test_stencils_give_the_bits_of_the_c_listing() -> None:
 
 def test_answers_are_the_same_bits_from_run_to_run() -> None:
     for case in map(special_case, range(40)):
-        program = build(case.circuit, 0)
+        program = build_program(case.circuit, 0)
         first = at_points(program, table_of(case))
 
         assert same_bits(at_points(program, table_of(case)), first)
         assert same_bits(at_points(program, table_of(case)[::-1])[::-1], first)
-        assert same_bits(at_points(build(case.circuit, 0), table_of(case)), first)
+        assert same_bits(at_points(build_program(case.circuit, 0), table_of(case)), first)
 
 
 def test_a_point_has_the_same_bits_in_every_batch() -> None:
@@ -330,7 +330,7 @@ def test_one_and_two_threads_give_the_same_bits(real: Any) -> None:
     for seed in range(10):
         circuit = random_case(seed).circuit
         program = vectors(circuit if real is np.float64 else narrow(circuit))
-        count = 5 * FEWEST * program.real.lanes + 3
+        count = 5 * MIN_TILES_PER_THREAD * program.real.lanes + 3
         points = np.random.default_rng(seed).normal(size=(count, len(circuit.inputs))) * 2.0
         one = in_batches(program, points, threads=1)
 
@@ -354,11 +354,11 @@ def test_several_outputs_and_rows_of_the_jacobian_agree_one_by_one(way: str) -> 
             points = table_of(case_of(seed, circuit.with_output("out0")))
             rows = [RUNNERS[way](circuit, points, k) for k in range(len(circuit.outputs))]
             for k, label in enumerate(circuit.outputs):
-                judges = [Point(circuit.with_output(label), point) for point in points]
+                judges = [ReceiptPoint(circuit.with_output(label), point) for point in points]
                 m = len(circuit.outputs)
                 found = np.hstack([rows[0][:, k : k + 1], rows[k][:, m:]])
                 fits = [
-                    point.judge(j, row[j]).fits
+                    point.judge_result(j, row[j]).fits
                     for point, row in zip(judges, found, strict=True)
                     for j in range(len(row))
                 ]
@@ -421,7 +421,7 @@ SMALL = {
 def test_small_circuits_of_all_sorts_agree(way: str, text: str) -> None:
     circuit = wg.Circuit.from_text(text)
     points = [[np.float64(x)] * len(circuit.inputs) for x in (0.5, -0.0, np.nan)]
-    rows, wanted = RUNNERS[way](circuit, points, 0), [Point(circuit, point).wanted for point in points]
+    rows, wanted = RUNNERS[way](circuit, points, 0), [ReceiptPoint(circuit, point).reference_results for point in points]
 
     assert not off(rows, np.array(wanted)).any()
 
@@ -437,7 +437,7 @@ def test_conditions_can_be_inputs(way: str, op: str) -> None:
     points = [
         [kind(x) for kind, x in zip(kinds, row, strict=True)] for row in product((0.0, 1.0, -2.5), repeat=len(kinds))
     ]
-    rows, wanted = RUNNERS[way](circuit, points, 0), [Point(circuit, point).wanted for point in points]
+    rows, wanted = RUNNERS[way](circuit, points, 0), [ReceiptPoint(circuit, point).reference_results for point in points]
 
     assert not off(rows, np.array(wanted, float)).any()
 
@@ -449,7 +449,7 @@ def test_constants_of_all_sorts_agree(number: float) -> None:
     product_, power = (builder.apply(TABLE[op], x, constant) for op in ("multiply", "power"))
     circuit = builder.build(builder.apply(TABLE["maximum"], product_, builder.apply(TABLE["divide"], power, constant)))
     points = [[np.float64(x)] for x in SPECIAL]
-    wanted = np.array([Point(circuit, point).wanted for point in points])
+    wanted = np.array([ReceiptPoint(circuit, point).reference_results for point in points])
 
     assert not any(off(run(circuit, points, 0), wanted).any() for run in RUNNERS.values())
 
@@ -471,7 +471,7 @@ def test_long_chains_and_wide_fans_agree(way: str) -> None:
         chain = builder.apply(TABLE["sin"], builder.apply(TABLE["add"], chain, y))
         total = builder.apply(TABLE["add"], total, builder.apply(TABLE["multiply"], x, chain)) if k % 3 else total
     circuit = builder.build(total)
-    point = Point(circuit, [np.float64(0.3), np.float64(-1.2)])
+    point = ReceiptPoint(circuit, [np.float64(0.3), np.float64(-1.2)])
     row = RUNNERS[way](circuit, [point.inputs], 0)[0]
 
-    assert all(point.judge(k, found).fits for k, found in enumerate(row))
+    assert all(point.judge_result(k, found).fits for k, found in enumerate(row))

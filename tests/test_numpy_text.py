@@ -11,16 +11,16 @@ import numpy as np
 import pytest
 
 import wiregrad as wg
-from wiregrad.backends.interpreter import evaluate, outputs
+from wiregrad.backends.interpreter import evaluate_nodes, evaluate_outputs
 from wiregrad.dtypes import WireType
 from wiregrad.errors import DomainError, NoRuleError
 from wiregrad.frontends.custom import FUNCTION_OP
-from wiregrad.ir import TABLE, Circuit
-from wiregrad.ops.array import ArrayOp, Blocking, literal
+from wiregrad.ir import TABLE, CircuitGraph
+from wiregrad.ops.array import ArrayOp, Blocking, write_setting
 from wiregrad.passes import backward_circuit
 from wiregrad.testing.programs import random_program
 
-TABLE.load()
+TABLE.load_deferred()
 
 Case = tuple[ArrayOp, tuple[Any, ...]]
 
@@ -187,16 +187,16 @@ def test_the_text_of_every_node_of_backward_circuits_computes_what_the_node_comp
     written = set()
     for seed in range(PROGRAMS):
         program = random_program(seed)
-        circuit = wg.trace(program.function(np, wg), *program.inputs.values())
+        circuit = wg.trace(program.make_function(np, wg), *program.inputs.values())
         inputs = [program.inputs[name] for name in circuit.inputs]
         written |= assert_texts_compute(backward_circuit(circuit), [np.asarray(x)[()] for x in inputs])
 
     assert len(written) > len(OPS) / 2
 
 
-def assert_texts_compute(circuit: Circuit, inputs: Sequence[Any]) -> set[str]:
+def assert_texts_compute(circuit: CircuitGraph, inputs: Sequence[Any]) -> set[str]:
     """Check the text of every node of a circuit; returns the names of the ops."""
-    values, rows = evaluate(circuit, inputs), [row for row in circuit.rows() if isinstance(row.op, ArrayOp)]
+    values, rows = evaluate_nodes(circuit, inputs), [row for row in circuit.rows() if isinstance(row.op, ArrayOp)]
     for row in rows:
         assert isinstance(row.op, ArrayOp)
         assert_text_computes(row.op, tuple(values[source] for source in row.sources))
@@ -211,7 +211,7 @@ def test_the_backward_circuit_of_every_op_can_be_built_read_back_and_written(nam
         circuit = wg.trace(lambda *xs, op=op, weights=weights: np.sum(np.real(op(*xs) * weights)), *xs)
         inputs = [x for x in xs if is_float(x)]
         back, run = circuit.backward_circuit(), circuit.run(dict(zip(circuit.inputs, inputs, strict=True)))
-        found = list(outputs(back, inputs).values())
+        found = list(evaluate_outputs(back, inputs).values())
 
         assert_texts_compute(back, inputs)
         assert wg.Circuit.from_text(back.to_text()).to_text() == back.to_text()
@@ -295,7 +295,7 @@ def test_the_text_is_what_a_person_would_write(
 
 
 def test_braces_in_a_setting_stay_braces() -> None:
-    assert literal("{0}").format("x") == "'{0}'"
+    assert write_setting("{0}").format("x") == "'{0}'"
 
 
 def test_what_comes_of_a_row_in_float32_does_not_depend_on_the_rows_beside_it() -> None:

@@ -13,24 +13,24 @@ from typing import Any
 import numpy as np
 import pytest
 
-from wiregrad.codegen.words.python import NEVER_RAISE, WORDS
+from wiregrad.codegen.words.python import NEVER_RAISE, PYTHON_WORDS
 from wiregrad.errors import RecordError
-from wiregrad.frontends.scalar import on_floats
+from wiregrad.frontends.scalar import python_text_of
 from wiregrad.ir import TABLE
 from wiregrad.ops import Elementwise
 from wiregrad.ops.expressions import (
-    MATH_H,
-    Between,
-    Call,
-    Choice,
-    Input,
-    Number,
-    Signed,
-    Tree,
-    in_python,
-    inlined,
-    parse,
-    walk,
+    MATH_H_FUNCTIONS,
+    BinaryExpression,
+    CallExpression,
+    ChoiceExpression,
+    InputExpression,
+    NumberExpression,
+    PrefixExpression,
+    ScalarExpression,
+    write_python_expression,
+    inline_ops,
+    parse_c_text,
+    walk_expression,
 )
 
 OPS = [op for op in TABLE if isinstance(op, Elementwise) and not op.opaque]
@@ -45,9 +45,9 @@ TIES = {"maximum", "minimum", "fmax", "fmin", "clip"}
 """Ops that give either of two equal inputs: for 0.0 and -0.0 NumPy's choice hangs on the processor and the length."""
 
 
-def whole(op: Elementwise) -> Tree:
+def whole(op: Elementwise) -> ScalarExpression:
     """Return the expression of an op, with the ops it calls written out."""
-    return inlined(parse(op.c), lambda name: (TABLE[name].inputs, getattr(TABLE[name], "c", "")))
+    return inline_ops(parse_c_text(op.c), lambda name: (TABLE[name].inputs, getattr(TABLE[name], "c", "")))
 
 
 def points_of(op: Elementwise) -> list[tuple[float, ...]]:
@@ -60,7 +60,7 @@ def points_of(op: Elementwise) -> list[tuple[float, ...]]:
     random = np.concatenate([small, near, every_size])
     flags = [name in op.takes_bool for name in op.inputs]
     random[:, flags] = random[:, flags] > 0.0
-    samples = [tuple(map(float, point)) for point in op.points]
+    samples = [tuple(map(float, point)) for point in op.sample_points]
     return [*itertools.product(*axes), *samples, *map(tuple, random.tolist())]
 
 
@@ -88,9 +88,9 @@ def differences(op: Elementwise, points: list[tuple[float, ...]], got: Any) -> l
 def words() -> dict[str, Any]:
     """Return the functions that a listing in Python would call."""
     namespace: dict[str, Any] = {"math": math}
-    for word in WORDS.values():
+    for word in PYTHON_WORDS.values():
         exec(word.define, namespace)
-    return {name: eval(word.call, namespace) for name, word in WORDS.items()}
+    return {name: eval(word.call, namespace) for name, word in PYTHON_WORDS.items()}
 
 
 WORDS_OF_PYTHON = words()
@@ -101,35 +101,35 @@ SIGNS: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-def value(tree: Tree, given: dict[str, float]) -> Any:
+def value(tree: ScalarExpression, given: dict[str, float]) -> Any:
     """Work an expression out with Python's words."""
     match tree:
-        case Input() | Number():
-            return given[tree.name] if isinstance(tree, Input) else tree.value
-        case Call():
+        case InputExpression() | NumberExpression():
+            return given[tree.name] if isinstance(tree, InputExpression) else tree.value
+        case CallExpression():
             return WORDS_OF_PYTHON[tree.name](*(value(part, given) for part in tree.arguments))
-        case Signed():
+        case PrefixExpression():
             return -value(tree.operand, given) if tree.sign == "-" else not value(tree.operand, given)
-        case Choice():
+        case ChoiceExpression():
             return value(tree.yes if value(tree.condition, given) else tree.no, given)
-        case Between():
+        case BinaryExpression():
             return SIGNS[tree.sign](value(tree.left, given), value(tree.right, given))
 
 
-def in_c(tree: Tree) -> str:
+def in_c(tree: ScalarExpression) -> str:
     """Write an expression in C, with parentheses everywhere."""
     match tree:
-        case Input():
+        case InputExpression():
             return tree.name
-        case Number():
+        case NumberExpression():
             return "INFINITY" if math.isinf(tree.value) else "NAN" if math.isnan(tree.value) else repr(tree.value)
-        case Call():
+        case CallExpression():
             return f"{tree.name}({', '.join(map(in_c, tree.arguments))})"
-        case Signed():
+        case PrefixExpression():
             return f"({tree.sign}{in_c(tree.operand)})"
-        case Choice():
+        case ChoiceExpression():
             return "({} ? {} : {})".format(*map(in_c, tree))
-        case Between():
+        case BinaryExpression():
             return f"({in_c(tree.left)} {tree.sign} {in_c(tree.right)})"
 
 
@@ -165,10 +165,10 @@ def answers_of_c(tmp_path_factory: pytest.TempPathFactory) -> dict[str, np.ndarr
 
 @pytest.mark.parametrize("op", OPS, ids=lambda op: op.name)
 def test_every_op_has_a_text_that_uses_its_inputs_and_no_others(op: Elementwise) -> None:
-    parts = list(walk(whole(op)))
+    parts = list(walk_expression(whole(op)))
 
-    assert {part.name for part in parts if isinstance(part, Input)} == set(op.inputs)
-    assert {part.name for part in parts if isinstance(part, Call)} <= MATH_H
+    assert {part.name for part in parts if isinstance(part, InputExpression)} == set(op.inputs)
+    assert {part.name for part in parts if isinstance(part, CallExpression)} <= MATH_H_FUNCTIONS
 
 
 @pytest.mark.parametrize("op", OPS, ids=lambda op: op.name)
@@ -190,7 +190,7 @@ def test_the_text_compiled_by_gcc_answers_what_numpy_answers(
 @pytest.mark.parametrize("op", OPS, ids=lambda op: op.name)
 def test_the_text_on_pythons_floats_answers_what_numpy_answers_or_raises(op: Elementwise) -> None:
     function = eval(
-        f"lambda {', '.join(op.inputs)}: {on_floats(op).format(**{name: name for name in op.inputs})}",
+        f"lambda {', '.join(op.inputs)}: {python_text_of(op).format(**{name: name for name in op.inputs})}",
         {"math": math, "inf": math.inf, "nan": math.nan},
     )
     answered, got = list[tuple[float, ...]](), list[float]()
@@ -206,7 +206,7 @@ def test_the_text_on_pythons_floats_answers_what_numpy_answers_or_raises(op: Ele
 
 
 def test_python_has_a_word_for_every_function_of_c_and_for_division() -> None:
-    assert set(WORDS) == MATH_H | {"/"}
+    assert set(PYTHON_WORDS) == MATH_H_FUNCTIONS | {"/"}
 
 
 @pytest.mark.parametrize("name", NEVER_RAISE)
@@ -233,10 +233,10 @@ def test_a_function_called_as_it_is_never_raises(name: str) -> None:
     ],
 )
 def test_python_is_written_with_the_parentheses_it_needs_and_no_others(c: str, python: str) -> None:
-    assert in_python(parse(c)) == python
+    assert write_python_expression(parse_c_text(c)) == python
 
 
 @pytest.mark.parametrize("text", ["{x} +", "exp {x}", "({x}", "{x} {x}", "{x} $ 2.0", "{x} ? 1.0", "", "pi * {x}"])
 def test_a_text_that_is_no_expression_is_refused(text: str) -> None:
     with pytest.raises(RecordError, match="the text"):
-        parse(text)
+        parse_c_text(text)

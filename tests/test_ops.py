@@ -13,7 +13,7 @@ import wiregrad as wg
 from wiregrad import ops
 from wiregrad.errors import RecordError, UnknownOpError
 from wiregrad.ops import TABLE, Elementwise, Kink, Pattern
-from wiregrad.testing.opcheck import CHECKS, check_alone, check_identities
+from wiregrad.testing.opcheck import OP_CHECKS, check_literal_kinks, check_identities
 
 RECORDS = [op for op in TABLE if isinstance(op, Elementwise)]
 REQUIRED = """
@@ -31,7 +31,7 @@ def registered(op: Elementwise) -> Iterator[Elementwise]:
     try:
         yield op
     finally:
-        TABLE.forget(op)
+        TABLE.unregister(op)
 
 
 def cube(**changes: object) -> Elementwise:
@@ -48,7 +48,7 @@ def cube(**changes: object) -> Elementwise:
 
 
 @pytest.mark.parametrize("op", RECORDS, ids=lambda op: op.name)
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("check", OP_CHECKS, ids=lambda check: check.__name__)
 def test_every_record_passes_every_check(op: Elementwise, check: Callable[[Elementwise], None]) -> None:
     check(op)
 
@@ -59,7 +59,7 @@ def test_the_elementwise_set_is_there() -> None:
 
 def test_adding_an_op_is_one_record() -> None:
     with registered(cube()) as op:
-        for check in CHECKS:
+        for check in OP_CHECKS:
             check(op)
         circuit = wg.circuit("y = cube(x)")
         second = circuit.backward_circuit().run(x=2.0)
@@ -95,7 +95,7 @@ def test_adding_an_op_is_one_record() -> None:
 )
 def test_a_wrong_record_fails_its_own_checks(changes: dict[str, object], message: str) -> None:
     def run_all(op: Elementwise) -> None:
-        for check in CHECKS:
+        for check in OP_CHECKS:
             check(op)
 
     with registered(cube(**changes)) as op, pytest.raises(AssertionError, match=message):
@@ -134,7 +134,7 @@ def test_a_record_that_contradicts_itself_is_refused(changes: dict[str, object],
 def test_false_facts_of_a_kink_fail() -> None:
     kinked = replace(ops.maximum, name="larger", kinks=(replace(ops.maximum.kinks[0], alone=(1.0, 1.0)),))
     with pytest.raises(AssertionError, match=r"alone: 1\.0, not 0\.0"):
-        check_alone(kinked)
+        check_literal_kinks(kinked)
 
 
 def test_a_false_neutral_operand_fails() -> None:
@@ -144,7 +144,7 @@ def test_a_false_neutral_operand_fails() -> None:
 
 def test_only_the_newest_op_can_be_forgotten() -> None:
     with pytest.raises(RecordError, match="registered last"):
-        TABLE.forget(ops.multiply)
+        TABLE.unregister(ops.multiply)
 
 
 def test_an_unregistered_record_cannot_be_applied() -> None:

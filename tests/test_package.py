@@ -18,7 +18,7 @@ import pytest
 
 import wiregrad
 from wiregrad.ops import TABLE, records
-from wiregrad.testing.opcheck import CHECKS
+from wiregrad.testing.opcheck import OP_CHECKS
 
 ROOT = Path(__file__).parent.parent
 MODULES = [info.name for info in pkgutil.walk_packages(wiregrad.__path__, "wiregrad.")]
@@ -48,7 +48,7 @@ def own_ops_forgotten() -> Iterator[None]:
         yield
     finally:
         while len(TABLE) > before:
-            TABLE.forget([*TABLE][-1])
+            TABLE.unregister([*TABLE][-1])
 
 
 @pytest.mark.parametrize("module", ["wiregrad", *MODULES])
@@ -101,12 +101,12 @@ def test_the_op_shown_in_contributing_passes_its_checks() -> None:
     names = dict(vars(records))
     exec(source, names)
     try:
-        for check in CHECKS:
+        for check in OP_CHECKS:
             check(names["logit"])
 
         assert wiregrad.circuit("logit(x)").run(x=0.5).grads == {"x": 4.0}
     finally:
-        wiregrad.ops.TABLE.forget(names["logit"])
+        wiregrad.ops.TABLE.unregister(names["logit"])
 
 
 WRITTEN = runpy.run_path(str(ROOT / "docs" / "generate.py"))["PAGES"]

@@ -89,7 +89,7 @@ def test_a_page_can_be_written_from_the_wheel_alone(wheel: Path, tmp_path: Path)
     with zipfile.ZipFile(wheel) as packed:
         packed.extractall(unpacked)
     circuit = "import wiregrad as wg; x = wg.circuit('x')"
-    code = f"{circuit}; from wiregrad.explorer import page; print(page.__file__, page.to_html(x))"
+    code = f"{circuit}; from wiregrad.explorer import html_page; print(html_page.__file__, html_page.to_html(x))"
     environment = without_node(tmp_path, PYTHONPATH=str(unpacked))
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)

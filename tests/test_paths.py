@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import wiregrad as wg
-from wiregrad.backends import Run
+from wiregrad.backends import RunRecord
 from wiregrad.errors import InputError, UnknownNameError
 from wiregrad.inspect import branches as module
 from wiregrad.inspect.branches import branches
@@ -35,7 +35,7 @@ def layered(layers: int) -> wg.Circuit:
     return builder.build(y)
 
 
-def enumerated(run: Run, name: str, most: int) -> list[float] | None:
+def enumerated(run: RunRecord, name: str, most: int) -> list[float] | None:
     """Return the contribution of every path without a blocked wire; None if there are more than `most` in all."""
     root, locals_ = run.circuit.root(), dict[tuple[int, int], float | None]()
     for row in run.circuit.rows():
@@ -69,7 +69,7 @@ def braided(rng: np.random.Generator, nodes: int) -> wg.Circuit:
     return builder.build(ports[-1])
 
 
-def random_runs(count: int) -> Iterator[Run]:
+def random_runs(count: int) -> Iterator[RunRecord]:
     """Return runs of random circuits of up to 200 nodes: of any ops, or of ops that keep gradients alive."""
     for seed in range(count):
         rng = np.random.default_rng([4, seed])

@@ -14,25 +14,25 @@ import pytest
 
 import wiregrad as wg
 from wiregrad.errors import CircuitError, InputError
-from wiregrad.export import Kind, Picture, mimebundle, picture, to_dot, to_mermaid, to_svg, to_unicode
-from wiregrad.export.css import RULES
-from wiregrad.export.figure import figure
-from wiregrad.export.frames import frames, groups_of
-from wiregrad.export.letters import ADVANCE, cells, clip, clip_front, printable, width
+from wiregrad.export import BoxKind, Picture, build_mimebundle, build_picture, to_dot, to_mermaid, to_svg, to_unicode
+from wiregrad.export.css import STYLE_RULES
+from wiregrad.export.figure import place_picture
+from wiregrad.export.frames import build_group_frames, find_groups_to_frame
+from wiregrad.export.letters import LETTER_ADVANCE, count_columns, clip_end, clip_front, escape_unprintable, measure_text
 from wiregrad.export.palette import (
-    NEGATIVE,
-    POSITIVE,
+    NEGATIVE_TONE,
+    POSITIVE_TONE,
     STROKE_CONTRAST,
     TEXT_CONTRAST,
     THEMES,
-    TONES,
-    Scale,
+    ALL_TONES,
+    ColourScale,
     Theme,
-    contrast,
+    contrast_ratio,
 )
-from wiregrad.export.reading import State, norm, read
+from wiregrad.export.reading import ReadingState, finite_norm, read_value
 from wiregrad.ir import Place
-from wiregrad.testing.circuits import check_random, random_circuit, random_point
+from wiregrad.testing.circuits import check_random_circuits, random_circuit, random_point
 
 EXAMPLES = {
     "expression": (
@@ -155,14 +155,14 @@ def texts(svg: str) -> list[str]:
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_a_picture_has_the_values_and_gradients_of_the_worked_examples(name: str) -> None:
     run = run_of(name)
-    drawn = picture(run.circuit, run)
+    drawn = build_picture(run.circuit, run)
     found = {box.label: box for box in drawn.boxes}
     for label, (value, grad) in EXAMPLES[name][2].items():
         box = found[label]
 
         assert box.value is not None
         assert box.grad is not None
-        assert (box.value.text, box.grad.with_sign()) == (value, grad)
+        assert (box.value.text, box.grad.signed_text()) == (value, grad)
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
@@ -182,7 +182,7 @@ def test_every_format_writes_the_values_and_gradients_of_the_worked_examples(nam
 
 def test_the_wire_from_e_to_f_shows_its_local_derivative_and_what_was_sent() -> None:
     run = run_of("expression")
-    drawn = picture(run.circuit, run)
+    drawn = build_picture(run.circuit, run)
     (link,) = [link for link in drawn.links if drawn.boxes[link.source].label == "e"]
 
     assert link.local is not None
@@ -194,18 +194,18 @@ def test_the_wire_from_e_to_f_shows_its_local_derivative_and_what_was_sent() -> 
 def test_a_wire_is_its_reader_and_slot() -> None:
     circuit = wg.circuit("x * x")
 
-    assert [(link.reader, link.slot) for link in picture(circuit).links] == [(1, 0), (1, 1)]
+    assert [(link.reader, link.slot) for link in build_picture(circuit).links] == [(1, 0), (1, 1)]
 
 
 def test_the_split_picture_has_the_splitters_of_the_split_form_and_their_sums() -> None:
     circuit = wg.circuit("x * x + x")
-    drawn = picture(circuit, circuit.run(x=3.0), split=True)
-    splitters = [box for box in drawn.boxes if box.kind is Kind.SPLIT]
+    drawn = build_picture(circuit, circuit.run(x=3.0), split=True)
+    splitters = [box for box in drawn.boxes if box.kind is BoxKind.SPLIT]
     split = circuit.split()
     sums = [split.run(x=3.0)[node.name].grad for node in split.splitters]
 
     assert [box.grad.size for box in splitters if box.grad is not None] == sums == [7.0, 4.0]
-    assert max(fan_out(drawn, k) for k, box in enumerate(drawn.boxes) if box.kind is not Kind.SPLIT) == 1
+    assert max(fan_out(drawn, k) for k, box in enumerate(drawn.boxes) if box.kind is not BoxKind.SPLIT) == 1
 
 
 def fan_out(drawn: Picture, k: int) -> int:
@@ -214,30 +214,30 @@ def fan_out(drawn: Picture, k: int) -> int:
 
 def test_split_pictures_of_random_circuits_count_the_splitters_of_the_split_form() -> None:
     def check(circuit: wg.Circuit) -> None:
-        drawn = picture(circuit, split=True, cap=10_000)
+        drawn = build_picture(circuit, split=True, cap=10_000)
         folded = len(circuit.columns.constants)
-        splitters = sum(box.nodes for box in drawn.boxes if box.kind is Kind.SPLIT)
+        splitters = sum(box.nodes for box in drawn.boxes if box.kind is BoxKind.SPLIT)
 
-        assert all(fan_out(drawn, k) <= 1 for k, box in enumerate(drawn.boxes) if box.kind is not Kind.SPLIT)
+        assert all(fan_out(drawn, k) <= 1 for k, box in enumerate(drawn.boxes) if box.kind is not BoxKind.SPLIT)
         assert len(circuit.split().splitters) - folded <= splitters <= len(circuit.split().splitters)
         assert all(link.source < link.target for link in drawn.links)
 
-    check_random(check, count=40, nodes=30)
+    check_random_circuits(check, count=40, nodes=30)
 
 
 def test_an_output_that_is_read_again_leaves_from_the_last_splitter() -> None:
     builder = wg.Builder()
     y = builder.tanh(builder.input("x"), name="y")
     circuit = builder.build(y, builder.exp(y, name="z"))
-    drawn = picture(circuit, split=True)
+    drawn = build_picture(circuit, split=True)
 
-    assert [box.outputs for box in drawn.boxes if box.kind is Kind.SPLIT] == [("y",)]
+    assert [box.outputs for box in drawn.boxes if box.kind is BoxKind.SPLIT] == [("y",)]
 
 
 def test_a_value_with_many_readers_has_one_glyph_that_counts_its_splitters() -> None:
     circuit = wg.circuit("x + x + x + x + x + x + x + x")
-    drawn = picture(circuit, circuit.run(x=1.0), split=True)
-    (splitter,) = [box for box in drawn.boxes if box.kind is Kind.SPLIT]
+    drawn = build_picture(circuit, circuit.run(x=1.0), split=True)
+    (splitter,) = [box for box in drawn.boxes if box.kind is BoxKind.SPLIT]
 
     assert splitter.nodes == 7
     assert splitter.grad is not None
@@ -245,15 +245,15 @@ def test_a_value_with_many_readers_has_one_glyph_that_counts_its_splitters() -> 
 
 
 def test_a_constant_without_a_name_is_written_in_its_reader() -> None:
-    drawn = picture(wg.circuit("y = 2 * x ** 3"))
+    drawn = build_picture(wg.circuit("y = 2 * x ** 3"))
 
     assert [(box.label, box.text) for box in drawn.boxes] == [("x", "input"), ("t1", "· ** 3"), ("y", "2 * ·")]
 
 
 def test_a_constant_with_a_name_has_a_box() -> None:
-    drawn = picture(wg.circuit("k = 2; y = k * x"))
+    drawn = build_picture(wg.circuit("k = 2; y = k * x"))
 
-    assert [box.kind for box in drawn.boxes] == [Kind.INPUT, Kind.CONSTANT, Kind.NODE]
+    assert [box.kind for box in drawn.boxes] == [BoxKind.INPUT, BoxKind.CONSTANT, BoxKind.NODE]
 
 
 def test_what_is_not_finite_has_ink_and_a_hatch_and_no_hue() -> None:
@@ -265,19 +265,19 @@ def test_what_is_not_finite_has_ink_and_a_hatch_and_no_hue() -> None:
     assert "wg-hatch" in svg
     assert "wg-stripe" in svg
     assert "wg-s-x" in svg
-    assert all(theme.stroke("x") == theme.ink for theme in THEMES.values())
+    assert all(theme.stroke_colour("x") == theme.ink for theme in THEMES.values())
 
 
 def test_what_was_not_computed_is_a_dash_and_what_is_blocked_says_so() -> None:
     circuit = wg.circuit("f = where(x > 0, x, y)")
-    drawn = picture(circuit, circuit.run(x=1.0, y=2.0))
+    drawn = build_picture(circuit, circuit.run(x=1.0, y=2.0))
     found = {box.label: box.grad for box in drawn.boxes}
     svg = to_svg(circuit, circuit.run(x=1.0, y=2.0))
 
     assert found["t1"] is not None
-    assert found["t1"].state is State.ABSENT
+    assert found["t1"].state is ReadingState.ABSENT
     assert found["y"] is not None
-    assert found["y"].state is State.BLOCKED
+    assert found["y"].state is ReadingState.BLOCKED
     assert {"blocked", "\N{EN DASH}", "not computed"} <= set(texts(svg))
     assert "0" not in [box.grad.text for box in drawn.boxes if box.grad is not None]
 
@@ -305,7 +305,7 @@ def test_the_sign_of_an_array_is_written_and_explained() -> None:
 def test_a_node_on_a_kink_has_a_badge_that_names_the_convention() -> None:
     circuit = wg.circuit("relu(x) + y")
 
-    assert [box.kink for box in picture(circuit, circuit.run(x=0.0, y=1.0)).boxes] == ["", "", "min_norm", ""]
+    assert [box.kink for box in build_picture(circuit, circuit.run(x=0.0, y=1.0)).boxes] == ["", "", "min_norm", ""]
     assert "wg-badge" in to_svg(circuit, circuit.run(x=0.0, y=1.0)).partition("</style>")[2]
     assert "wg-badge" not in to_svg(circuit, circuit.run(x=1.0, y=1.0)).partition("</style>")[2]
 
@@ -347,17 +347,17 @@ ODD: list[tuple[Any, str]] = [
 
 @pytest.mark.parametrize(("value", "text"), ODD)
 def test_every_value_has_a_reading(value: Any, text: str) -> None:
-    found = read(value)
+    found = read_value(value)
 
     assert found.text == text
-    assert found.tone(Scale(1.0, 1.0))
+    assert found.tone_on(ColourScale(1.0, 1.0))
 
 
 def test_the_norm_of_huge_numbers_does_not_overflow() -> None:
-    assert norm(np.array([3e200, 4e200])) == pytest.approx(5e200)
-    assert norm(np.array([1.7e308, 1.7e308])) == 1.7e308
-    assert norm(np.array([np.nan, 2.0])) == 2.0
-    assert norm(np.zeros(0)) == 0.0
+    assert finite_norm(np.array([3e200, 4e200])) == pytest.approx(5e200)
+    assert finite_norm(np.array([1.7e308, 1.7e308])) == 1.7e308
+    assert finite_norm(np.array([np.nan, 2.0])) == 2.0
+    assert finite_norm(np.zeros(0)) == 0.0
 
 
 def test_arrays_of_every_kind_are_drawn() -> None:
@@ -378,7 +378,7 @@ def test_random_runs_can_be_drawn_in_every_format() -> None:
         assert to_mermaid(circuit, run, depth=0)
         assert to_unicode(circuit, run, ascii=True).isascii()
 
-    check_random(check, count=40, nodes=25)
+    check_random_circuits(check, count=40, nodes=25)
 
 
 # Groups
@@ -396,7 +396,7 @@ def layered(layers: int, each: int, *, interleaved: bool = False) -> wg.Circuit:
 
 def test_above_the_cap_the_picture_is_of_groups_and_says_so() -> None:
     circuit = layered(12, 40)
-    drawn = picture(circuit, circuit.run(x=0.5))
+    drawn = build_picture(circuit, circuit.run(x=0.5))
 
     assert [box.label for box in drawn.boxes] == ["x", *(f"net/layer{k}" for k in range(12))]
     assert drawn.note == "480 nodes drawn as 12 groups"
@@ -410,14 +410,14 @@ def test_a_group_shows_its_nodes_its_gradient_norm_and_what_is_not_finite() -> N
     with builder.at(None, "net"):
         y = builder.multiply(builder.log(x), 3.0)
     circuit = builder.build(builder.add(y, 1.0, name="out"))
-    finite = picture(circuit, circuit.run(x=1.0), depth=0)
-    broken = picture(circuit, circuit.run(x=0.0), depth=0)
-    (group,) = [box for box in finite.boxes if box.kind is Kind.GROUP]
+    finite = build_picture(circuit, circuit.run(x=1.0), depth=0)
+    broken = build_picture(circuit, circuit.run(x=0.0), depth=0)
+    (group,) = [box for box in finite.boxes if box.kind is BoxKind.GROUP]
 
     assert (group.text, group.bad) == ("2 nodes", 0)
     assert group.grad is not None
     assert group.grad.size == pytest.approx(np.hypot(3.0, 1.0))
-    assert [box.bad for box in broken.boxes if box.kind is Kind.GROUP] == [2]
+    assert [box.bad for box in broken.boxes if box.kind is BoxKind.GROUP] == [2]
     assert "not finite" in texts(to_svg(circuit, circuit.run(x=0.0), depth=0))
 
 
@@ -426,10 +426,10 @@ def test_a_circuit_without_groups_is_cut_into_equal_runs() -> None:
     x = builder.input("x")
     for _ in range(1000):
         x = builder.tanh(x)
-    drawn = picture(builder.build(x))
+    drawn = build_picture(builder.build(x))
 
     assert drawn.note == "1,000 nodes drawn as 40 equal runs of creation order"
-    assert {box.nodes for box in drawn.boxes if box.kind is Kind.GROUP} == {25}
+    assert {box.nodes for box in drawn.boxes if box.kind is BoxKind.GROUP} == {25}
 
 
 def test_a_group_that_reads_its_own_results_through_others_is_split_into_convex_runs() -> None:
@@ -438,7 +438,7 @@ def test_a_group_that_reads_its_own_results_through_others_is_split_into_convex_
     for k in range(6):
         with builder.at(None, f"net/layer{k % 2}"):
             x = builder.exp(builder.tanh(x))
-    drawn = picture(builder.build(x), depth=1)
+    drawn = build_picture(builder.build(x), depth=1)
 
     assert [box.name for box in drawn.boxes] == ["x", *(f"net/layer{k % 2} ({k // 2 + 1} of 3)" for k in range(6))]
     assert all(link.source < link.target for link in drawn.links)
@@ -450,20 +450,20 @@ def test_groups_that_take_turns_but_do_not_read_each_other_stay_whole() -> None:
     for k in range(10):
         with builder.at(None, "ab"[k % 2]):
             wires[k % 2] = builder.tanh(wires[k % 2])
-    drawn = picture(builder.build(builder.add(*wires, name="y")), depth=0)
+    drawn = build_picture(builder.build(builder.add(*wires, name="y")), depth=0)
 
     assert [(box.label, box.nodes) for box in drawn.boxes][2:] == [("a", 5), ("b", 5), ("y", 1)]
 
 
 def test_depth_and_opened_say_which_groups_are_open() -> None:
     circuit = layered(3, 2)
-    closed, layers = picture(circuit, depth=0), picture(circuit, depth=1)
-    one = picture(circuit, depth=1, opened=["net/layer1"])
+    closed, layers = build_picture(circuit, depth=0), build_picture(circuit, depth=1)
+    one = build_picture(circuit, depth=1, opened=["net/layer1"])
 
     assert [box.nodes for box in closed.boxes] == [1, 6]
     assert [box.nodes for box in layers.boxes] == [1, 2, 2, 2]
     assert [box.nodes for box in one.boxes] == [1, 2, 1, 1, 2]
-    assert one.groups() == ("net", "net/layer1")
+    assert one.open_groups() == ("net", "net/layer1")
 
 
 def test_wires_between_groups_are_drawn_as_one_that_knows_how_many_they_are() -> None:
@@ -474,7 +474,7 @@ def test_wires_between_groups_are_drawn_as_one_that_knows_how_many_they_are() ->
     with builder.at(None, "two"):
         y = builder.add(a, b, name="y")
     circuit = builder.build(y)
-    drawn = picture(circuit, circuit.run(x=1.0), depth=0)
+    drawn = build_picture(circuit, circuit.run(x=1.0), depth=0)
 
     assert [(link.source, link.target, link.wires) for link in drawn.links] == [(0, 1, 2), (1, 2, 2)]
     assert drawn.links[1].sent is not None
@@ -485,7 +485,7 @@ def test_wires_between_groups_are_drawn_as_one_that_knows_how_many_they_are() ->
 def test_any_cap_holds_and_wires_only_lead_forward(cap: int) -> None:
     for seed in range(25):
         circuit = random_circuit(np.random.default_rng([5, seed]), nodes=60)
-        drawn = picture(circuit, cap=cap)
+        drawn = build_picture(circuit, cap=cap)
         shown = sum(box.nodes for box in drawn.boxes)
 
         assert len(drawn.boxes) <= cap
@@ -500,7 +500,7 @@ def nameless_constants(circuit: wg.Circuit) -> set[int]:
 
 def test_splitters_of_a_collapsed_circuit_are_part_of_what_they_split() -> None:
     circuit = wg.circuit("x * x + x").split()
-    drawn = picture(circuit, circuit.run(x=3.0), cap=2)
+    drawn = build_picture(circuit, circuit.run(x=3.0), cap=2)
 
     assert len(drawn.boxes) <= 2
     assert all(link.source < link.target for link in drawn.links)
@@ -529,7 +529,7 @@ def test_a_group_whose_gradients_are_infinite_does_not_say_nan() -> None:
     with builder.at(None, "net"):
         y = builder.sqrt(builder.multiply(builder.multiply(x, 1.0), 1.0))
     circuit = builder.build(builder.multiply(y, 2.0, name="out"))
-    (group,) = [box for box in picture(circuit, circuit.run(x=0.0), depth=0).boxes if box.kind is Kind.GROUP]
+    (group,) = [box for box in build_picture(circuit, circuit.run(x=0.0), depth=0).boxes if box.kind is BoxKind.GROUP]
 
     assert group.grad is not None
     assert group.grad.text == "2 Inf"
@@ -551,8 +551,8 @@ def blocks(count: int, width: int = 4) -> wg.Run:
 
 def test_a_group_has_the_same_gradient_norm_in_every_form() -> None:
     run = blocks(8)
-    wide, narrow = picture(run.circuit, run, depth=0), picture(run.circuit, run, depth=0, cap=12)
-    norms = [{box.name: box.grad for box in drawn.boxes if box.kind is Kind.GROUP} for drawn in (wide, narrow)]
+    wide, narrow = build_picture(run.circuit, run, depth=0), build_picture(run.circuit, run, depth=0, cap=12)
+    norms = [{box.name: box.grad for box in drawn.boxes if box.kind is BoxKind.GROUP} for drawn in (wide, narrow)]
 
     assert len(narrow.boxes) < len(wide.boxes)
     assert norms[0] == norms[1]
@@ -560,8 +560,8 @@ def test_a_group_has_the_same_gradient_norm_in_every_form() -> None:
 
 def test_boxes_of_neighbouring_groups_are_named_by_them() -> None:
     run = blocks(60)
-    drawn = picture(run.circuit, run, cap=40)
-    groups = [box for box in drawn.boxes if box.kind is Kind.GROUP]
+    drawn = build_picture(run.circuit, run, cap=40)
+    groups = [box for box in drawn.boxes if box.kind is BoxKind.GROUP]
 
     assert drawn.note.startswith("241 nodes drawn as 40 runs of neighbouring groups; its 60 groups do not fit")
     assert [box.name for box in groups][:2] == ["block0", "block1 to block2"]
@@ -574,7 +574,7 @@ def test_groups_that_are_mixed_too_much_are_said_not_to_fit() -> None:
     for k in range(2400):
         with builder.at(None, f"layer{k % 300}"):
             x = builder.tanh(x)
-    drawn = picture(builder.build(x), cap=20)
+    drawn = build_picture(builder.build(x), cap=20)
 
     assert drawn.note.startswith("2,400 nodes drawn as 20 equal runs of creation order; its 300 groups do not fit")
 
@@ -585,7 +585,7 @@ def test_a_box_of_nodes_is_named_by_nodes_and_not_by_the_inputs_it_took_in() -> 
     total = inputs[0]
     for x in inputs[1:]:
         total = builder.add(total, x)
-    drawn = picture(builder.build(total), cap=10)
+    drawn = build_picture(builder.build(total), cap=10)
     ranges = [[int(part) for part in re.findall(r"%(\d+)", box.name)] for box in drawn.boxes]
 
     assert all(first <= last for first, last in ranges)
@@ -600,11 +600,11 @@ def test_a_group_of_one_node_is_drawn_as_that_node() -> None:
         x = builder.tanh(x)
     with builder.at(None, "two"):
         x = builder.exp(builder.sin(x))
-    drawn = picture(builder.build(x), depth=0)
+    drawn = build_picture(builder.build(x), depth=0)
 
     assert [(box.kind, box.text, box.group) for box in drawn.boxes][1:] == [
-        (Kind.NODE, "tanh", ""),
-        (Kind.GROUP, "2 nodes", ""),
+        (BoxKind.NODE, "tanh", ""),
+        (BoxKind.GROUP, "2 nodes", ""),
     ]
 
 
@@ -616,7 +616,7 @@ def test_many_inputs_of_one_group_are_drawn_together() -> None:
         for x in inputs[1:]:
             total = builder.add(total, x)
     circuit = builder.build(builder.multiply(total, 2.0, name="out"))
-    drawn = picture(circuit, circuit.run([1.0] * 5), depth=0)
+    drawn = build_picture(circuit, circuit.run([1.0] * 5), depth=0)
 
     assert [(box.name, box.text) for box in drawn.boxes][:2] == [("w0 to w4", "5 inputs"), ("net", "4 nodes")]
     assert drawn.boxes[0].grad is not None
@@ -628,11 +628,11 @@ def test_many_inputs_of_one_group_are_drawn_together() -> None:
 @pytest.mark.parametrize("down", [False, True])
 def test_a_frame_holds_boxes_of_its_group_and_no_others(name: str, down: bool) -> None:
     run = model(name)
-    shown = figure(picture(run.circuit, run, cap=200), down=down)
-    members = dict(groups_of(shown.picture))
-    found = frames(shown)
+    shown = place_picture(build_picture(run.circuit, run, cap=200), down=down)
+    members = dict(find_groups_to_frame(shown.picture))
+    found = build_group_frames(shown)
     for frame in found:
-        inside = [k for k, rect in enumerate(shown.rects) if frame.meets(rect)]
+        inside = [k for k, rect in enumerate(shown.rects) if frame.overlaps(rect)]
 
         assert len(inside) >= 1
         assert all(members[frame.path][k] for k in inside)
@@ -660,7 +660,7 @@ def test_the_box_of_loose_nodes_of_an_open_group_stands_in_it() -> None:
         with builder.at(None, f"net/part{k}"):
             x = builder.exp(builder.tanh(x))
     circuit = builder.build(x)
-    drawn = picture(circuit, cap=7)
+    drawn = build_picture(circuit, cap=7)
 
     assert [box.name for box in drawn.boxes][1:3] == ["net (1 of 3)", "net/part0"]
     assert {box.group for box in drawn.boxes[1:]} == {"net"}
@@ -675,22 +675,22 @@ def test_splitters_that_are_not_drawn_are_said_not_to_be(options: dict[str, Any]
             x = builder.multiply(x, x)
     circuit = builder.build(x)
 
-    assert "without splitters" in picture(circuit, split=True, **options).note
-    assert "without splitters" not in picture(circuit, **options).note
+    assert "without splitters" in build_picture(circuit, split=True, **options).note
+    assert "without splitters" not in build_picture(circuit, **options).note
 
 
 def test_unknown_groups_cannot_be_opened() -> None:
     with pytest.raises(InputError, match="did you mean net/layer1"):
-        picture(layered(3, 2), opened=["net/layr1"])
+        build_picture(layered(3, 2), opened=["net/layr1"])
     with pytest.raises(InputError, match="list of groups"):
-        picture(layered(3, 2), opened="net/layer1")
+        build_picture(layered(3, 2), opened="net/layer1")
     with pytest.raises(InputError, match="list of groups"):
-        picture(layered(3, 2), opened=[3])
+        build_picture(layered(3, 2), opened=[3])
 
 
 def test_a_circuit_without_groups_has_none_to_open() -> None:
     with pytest.raises(InputError, match="no groups"):
-        picture(wg.circuit("x + 1"), opened=["net"])
+        build_picture(wg.circuit("x + 1"), opened=["net"])
 
 
 class Cube(wg.Function):
@@ -728,7 +728,7 @@ SAYS: list[tuple[Any, str]] = [
 def test_an_op_shows_what_it_was_set_to(f: Any, text: str) -> None:
     circuit = wg.trace(f, np.ones((2, 3)))
 
-    assert text in [box.text for box in picture(circuit).boxes]
+    assert text in [box.text for box in build_picture(circuit).boxes]
 
 
 # Size
@@ -752,13 +752,13 @@ def test_the_picture_of_an_ordinary_model_can_be_looked_at(name: str) -> None:
 @pytest.mark.parametrize("name", MODELS)
 def test_every_stub_is_named_at_both_of_its_ends(name: str) -> None:
     run = model(name)
-    drawn = picture(run.circuit, run)
-    shown = figure(drawn)
+    drawn = build_picture(run.circuit, run)
+    shown = place_picture(drawn)
     seen = texts(to_svg(run.circuit, run))
     for k in sorted(shown.stubs):
         source = drawn.boxes[drawn.links[k].source]
 
-        assert seen.count(clip(source.label, 12)) >= 2
+        assert seen.count(clip_end(source.label, 12)) >= 2
 
 
 # Colour
@@ -769,30 +769,30 @@ def pairs(theme: Theme) -> Iterator[tuple[str, str, str]]:
     for ground in ("paper", "panel", "head"):
         yield f"ink on {ground}", theme.ink, getattr(theme, ground)
         yield f"muted on {ground}", theme.muted, getattr(theme, ground)
-        for sign in (POSITIVE, NEGATIVE):
+        for sign in (POSITIVE_TONE, NEGATIVE_TONE):
             yield f"{sign} on {ground}", theme.words[sign], getattr(theme, ground)
-    for tone in TONES:
-        yield f"ink on {tone}", theme.ink, theme.tint(tone)
-        yield f"{tone} on itself", theme.word(tone), theme.tint(tone)
-        yield f"{tone} on paper", theme.word(tone), theme.paper
+    for tone in ALL_TONES:
+        yield f"ink on {tone}", theme.ink, theme.tint_colour(tone)
+        yield f"{tone} on itself", theme.text_colour(tone), theme.tint_colour(tone)
+        yield f"{tone} on paper", theme.text_colour(tone), theme.paper
 
 
 @pytest.mark.parametrize("theme", THEMES.values(), ids=THEMES)
 def test_text_has_a_contrast_of_four_and_a_half_on_everything_it_stands_on(theme: Theme) -> None:
-    weak = [(what, contrast(one, two)) for what, one, two in pairs(theme) if contrast(one, two) < TEXT_CONTRAST]
+    weak = [(what, contrast_ratio(one, two)) for what, one, two in pairs(theme) if contrast_ratio(one, two) < TEXT_CONTRAST]
 
     assert weak == []
 
 
 @pytest.mark.parametrize("theme", THEMES.values(), ids=THEMES)
 def test_wires_and_edges_have_a_contrast_of_three_on_the_paper(theme: Theme) -> None:
-    strokes = [*(theme.stroke(tone) for tone in TONES), theme.line, theme.muted]
+    strokes = [*(theme.stroke_colour(tone) for tone in ALL_TONES), theme.line, theme.muted]
 
-    assert [colour for colour in strokes if contrast(colour, theme.paper) < STROKE_CONTRAST] == []
+    assert [colour for colour in strokes if contrast_ratio(colour, theme.paper) < STROKE_CONTRAST] == []
 
 
 def test_text_has_only_the_colours_whose_contrast_is_tested() -> None:
-    written = {name: rule for name, rule in RULES.items() if "font" in rule or name in ("op", "quiet")}
+    written = {name: rule for name, rule in STYLE_RULES.items() if "font" in rule or name in ("op", "quiet")}
     fills = [re.findall(r"fill:\{(\w+)\}", rule) for rule in written.values()]
 
     assert {fill for found in fills for fill in found} == {"ink", "muted"}
@@ -800,29 +800,29 @@ def test_text_has_only_the_colours_whose_contrast_is_tested() -> None:
 
 @pytest.mark.parametrize("theme", THEMES.values(), ids=THEMES)
 def test_stronger_tones_stand_out_more(theme: Theme) -> None:
-    for sign in (POSITIVE, NEGATIVE):
-        tones = [contrast(theme.stroke(f"{sign}{k}"), theme.paper) for k in range(1, 6)]
+    for sign in (POSITIVE_TONE, NEGATIVE_TONE):
+        tones = [contrast_ratio(theme.stroke_colour(f"{sign}{k}"), theme.paper) for k in range(1, 6)]
 
         assert all(a < b for a, b in pairwise(tones))
 
 
 def test_the_scale_clips_at_the_percentile_and_shows_it() -> None:
-    scale = Scale.of([*([1.0] * 1000), 1e6])
+    scale = ColourScale.from_magnitudes([*([1.0] * 1000), 1e6])
 
     assert scale.limit == 1.0
-    assert scale.clips(1e6)
-    assert not scale.clips(1.0)
-    assert scale.tone(1e6) == "p5"
-    assert Scale.of([1.0, 1e6]).limit == 1e6
+    assert scale.exceeds_limit(1e6)
+    assert not scale.exceeds_limit(1.0)
+    assert scale.tone_of(1e6) == "p5"
+    assert ColourScale.from_magnitudes([1.0, 1e6]).limit == 1e6
 
 
 @pytest.mark.parametrize("numbers", [[], [0.0], [5e-324], [1.7e308, 1e-300], [np.nan, np.inf], [1e-310, 2e-310]])
 def test_any_numbers_have_a_scale(numbers: list[float]) -> None:
-    scale = Scale.of(numbers)
+    scale = ColourScale.from_magnitudes(numbers)
 
     for number in [*numbers, -1.0, 0.0, 1e308]:
-        assert scale.tone(number) in TONES
-        assert scale.weight(number) in (1, 2, 3)
+        assert scale.tone_of(number) in ALL_TONES
+        assert scale.line_weight(number) in (1, 2, 3)
 
 
 def test_auto_carries_both_themes_and_the_others_one() -> None:
@@ -885,7 +885,7 @@ def test_no_text_breaks_out_of_svg(text: str, depth: int | None) -> None:
 
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
 def test_no_text_breaks_out_of_html(text: str) -> None:
-    html = mimebundle(*hostile(text))["text/html"]
+    html = build_mimebundle(*hostile(text))["text/html"]
 
     assert "<script" not in html.lower()
     assert re.findall(r"<(?![/a-z])", html) == []
@@ -951,7 +951,7 @@ def test_no_text_sends_control_characters_to_a_terminal(text: str) -> None:
     drawn = to_unicode(*hostile(text), depth=0, width=60)
 
     assert all(ch.isprintable() or ch == "\n" for ch in drawn)
-    assert max(map(cells, drawn.split("\n")[1:])) <= 60
+    assert max(map(count_columns, drawn.split("\n")[1:])) <= 60
 
 
 # Terminals and notebooks
@@ -1005,7 +1005,7 @@ def test_plain_terminals_get_plain_characters() -> None:
 
 def test_a_notebook_gets_a_picture_a_page_and_text() -> None:
     run = run_of("neuron")
-    bundle = mimebundle(run.circuit, run)
+    bundle = build_mimebundle(run.circuit, run)
 
     assert sorted(bundle) == ["image/svg+xml", "text/html", "text/plain"]
     assert bundle["image/svg+xml"] in bundle["text/html"]
@@ -1014,9 +1014,9 @@ def test_a_notebook_gets_a_picture_a_page_and_text() -> None:
 
 def test_what_a_notebook_gets_stays_below_its_limit_and_says_what_was_left_out() -> None:
     circuit = random_circuit(np.random.default_rng(2), nodes=330)
-    full = mimebundle(circuit)
-    small = mimebundle(circuit, limit=60_000)
-    tiny = mimebundle(circuit, limit=5_000)
+    full = build_mimebundle(circuit)
+    small = build_mimebundle(circuit, limit=60_000)
+    tiny = build_mimebundle(circuit, limit=5_000)
 
     assert all(sum(len(text.encode()) for text in found.values()) <= 300_000 for found in (full, small))
     assert sum(len(text.encode()) for text in small.values()) <= 60_000
@@ -1041,22 +1041,22 @@ def test_a_picture_has_a_title_a_description_and_roles() -> None:
 
 
 def test_what_does_not_print_is_written_as_an_escape() -> None:
-    assert printable("a\x00\u202e\ud800b") == "a\\x00\\u202e\\ud800b"
-    assert printable("数 é") == "数 é"
+    assert escape_unprintable("a\x00\u202e\ud800b") == "a\\x00\\u202e\\ud800b"
+    assert escape_unprintable("数 é") == "数 é"
 
 
 @pytest.mark.parametrize("most", range(2, 12))
 def test_clipped_text_fits(most: int) -> None:
     for text in ("abcdefghijkl", "数数数数数数", "a\u0301" * 9):
-        assert cells(clip(text, most)) <= most
-        assert cells(clip_front(text, most)) <= most
+        assert count_columns(clip_end(text, most)) <= most
+        assert count_columns(clip_front(text, most)) <= most
 
 
 def test_no_letter_is_without_width() -> None:
-    assert min(ADVANCE.values()) > 0
-    assert width("W") > width("i") > 0
-    assert width("数") > width("W")
-    assert width("a\u0301") == width("a")
+    assert min(LETTER_ADVANCE.values()) > 0
+    assert measure_text("W") > measure_text("i") > 0
+    assert measure_text("数") > measure_text("W")
+    assert measure_text("a\u0301") == measure_text("a")
 
 
 # What is asked wrongly
@@ -1064,13 +1064,13 @@ def test_no_letter_is_without_width() -> None:
 
 def test_a_run_of_another_circuit_is_refused() -> None:
     with pytest.raises(CircuitError, match="another circuit"):
-        picture(wg.circuit("x + 1"), run_of("expression"))
+        build_picture(wg.circuit("x + 1"), run_of("expression"))
 
 
 @pytest.mark.parametrize("options", [{"cap": 0}, {"cap": 1.5}, {"cap": True}, {"depth": -1}, {"depth": "1"}])
 def test_caps_and_depths_are_whole_numbers(options: dict[str, Any]) -> None:
     with pytest.raises(InputError, match="whole number"):
-        picture(wg.circuit("x + 1"), **options)
+        build_picture(wg.circuit("x + 1"), **options)
 
 
 def test_an_unknown_theme_is_refused_with_the_nearest() -> None:
@@ -1088,7 +1088,7 @@ def test_one_input_stands_in_a_box_in_the_singular() -> None:
     x = builder.input("x")
     for _ in range(30):
         x = builder.tanh(x)
-    note = picture(builder.build(x), cap=3).note
+    note = build_picture(builder.build(x), cap=3).note
 
     assert note == "30 nodes drawn as 3 equal runs of creation order; 1 input stands in the box that reads it first"
 
@@ -1110,6 +1110,6 @@ def test_the_norm_of_a_group_counts_every_element_of_an_array() -> None:
         return y.sum()
 
     run = wg.run(net, np.ones(3))
-    boxes = picture(run.circuit, run, cap=2).boxes
+    boxes = build_picture(run.circuit, run, cap=2).boxes
 
     assert [box.grad.text for box in boxes if box.grad is not None] == ["\u20161.7321\u2016", "\u20161\u2016"]

@@ -399,18 +399,18 @@ class Recordings(RuleBasedStateMachine):
         super().__init__()
         self.values: list[tuple[wg.Value, Node]] = []
         self.leaves: list[tuple[wg.Value, Node]] = []
-        self.limit = tapes.LIMIT
+        self.limit = tapes.MAX_TAPE_ROWS
 
     @initialize(limit=st.sampled_from([1, 5, 1 << 14]), seed=WHICH)
     def begin(self, limit: int, seed: int) -> None:
         # Short recordings are left for new ones often, so that their values meet.
-        tapes.LIMIT = limit
-        tapes.STATE.turn()
+        tapes.MAX_TAPE_ROWS = limit
+        tapes.STATE.forget_latest()
         self.new_leaf((), seed)
         self.new_leaf((3,), seed)
 
     def teardown(self) -> None:
-        tapes.LIMIT = self.limit
+        tapes.MAX_TAPE_ROWS = self.limit
 
     def pick(self, which: int) -> tuple[wg.Value, Node]:
         """Return a value and its node: of four numbers three mean a recorded one, the newest first."""

@@ -8,7 +8,7 @@ from numpy.testing import assert_equal
 
 from wiregrad import Circuit
 from wiregrad.ir import verify
-from wiregrad.testing.circuits import check_random, random_circuit, random_point, shrink
+from wiregrad.testing.circuits import check_random_circuits, random_circuit, random_point, shrink_circuit
 
 COUNT, SHARDS, SAMPLE = 10_000, 20, 8
 
@@ -95,7 +95,7 @@ def test_ten_thousand_random_circuits_hold_every_property(shard: int) -> None:
         for property_ in CHECKS:
             property_(circuit)
 
-    check_random(check, count=COUNT // SHARDS, seed=shard)
+    check_random_circuits(check, count=COUNT // SHARDS, seed=shard)
 
 
 def test_a_failing_property_is_shrunk_to_its_cause() -> None:
@@ -104,7 +104,7 @@ def test_a_failing_property_is_shrunk_to_its_cause() -> None:
 
     rng = np.random.default_rng(5)
     circuit = next(c for c in (random_circuit(rng, nodes=30) for _ in range(200)) if fails(c))
-    small = shrink(circuit, fails)
+    small = shrink_circuit(circuit, fails)
 
     assert [node.op.name for node in small.nodes] == ["tanh"]
 
@@ -114,7 +114,7 @@ def test_a_failure_names_its_seed_and_shows_the_circuit() -> None:
         assert len(circuit.nodes) < 5
 
     with pytest.raises(AssertionError, match=r"seed \[0, \d+\] fails(.|\n)*output"):
-        check_random(check, count=50)
+        check_random_circuits(check, count=50)
 
 
 def test_most_random_circuits_have_finite_gradients() -> None:

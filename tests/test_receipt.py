@@ -14,21 +14,21 @@ import pytest
 import wiregrad as wg
 from wiregrad.backends import listings
 from wiregrad.backends.listings import (
-    FLAGS,
-    SANITIZED,
+    C_FLAGS,
+    SANITIZER_FLAGS,
     ListingError,
-    Program,
-    Tool,
+    RunnableListing,
+    ListingTool,
     find_tool,
     run_c,
     run_js,
     run_numpy,
     run_python,
 )
-from wiregrad.cli.documents import as_json
+from wiregrad.cli.documents import to_plain_data
 from wiregrad.errors import InputError
 from wiregrad.inspect.receipt import Receipt, receipt, trial
-from wiregrad.inspect.receipt.judge import ULPS, Point, distances, ulps
+from wiregrad.inspect.receipt.judge import MAX_OP_ULPS, ReceiptPoint, ulp_distances, largest_ulps
 
 SIGMOID = "f = 1 / (1 + exp(-(w0*x0 + w1*x1 + w2)))"
 
@@ -38,13 +38,13 @@ def by_name(found: Receipt) -> dict[str, Any]:
 
 
 def with_language(monkeypatch: pytest.MonkeyPatch, name: str, **changes: Any) -> None:
-    changed = [replace(one, **changes) if one.name == name else one for one in listings.LANGUAGES]
+    changed = [replace(one, **changes) if one.name == name else one for one in listings.RUNNABLE_LANGUAGES]
     monkeypatch.setattr("wiregrad.inspect.receipt.LANGUAGES", tuple(changed))
 
 
 def miswritten(monkeypatch: pytest.MonkeyPatch, language: str, old: str, new: str) -> None:
     """Make the generator of a language write something else."""
-    write = trial.write
+    write = trial.write_listing
 
     def wrong(circuit: Any, to: str, *options: Any) -> str:
         text = write(circuit, to, *options)
@@ -74,7 +74,7 @@ def test_a_receipt_is_read_as_two_tables_and_a_verdict() -> None:
 
 
 def test_a_receipt_becomes_json() -> None:
-    document = json.loads(json.dumps(as_json(receipt(wg.circuit("log(a)"), points=4))))
+    document = json.loads(json.dumps(to_plain_data(receipt(wg.circuit("log(a)"), points=4))))
 
     assert document["ops"][0]["op"] == "log"
     assert document["languages"][0]["name"] == "python"
@@ -110,7 +110,7 @@ def test_a_missing_tool_is_reported_with_what_to_do(monkeypatch: pytest.MonkeyPa
 
 
 def test_where_no_language_runs_a_receipt_is_not_ok(monkeypatch: pytest.MonkeyPatch) -> None:
-    nowhere = tuple(replace(one, tool=lambda: None) for one in listings.LANGUAGES)
+    nowhere = tuple(replace(one, tool=lambda: None) for one in listings.RUNNABLE_LANGUAGES)
     monkeypatch.setattr("wiregrad.inspect.receipt.LANGUAGES", nowhere)
     found = receipt(wg.circuit("a * b"), points=2)
 
@@ -224,59 +224,59 @@ def test_a_slope_that_cancels_is_told_apart_from_one_that_is_wrong() -> None:
 
     assert found.ok
     assert row.cancels
-    assert max(row.value.values()) <= ULPS < max(row.slopes.values())
+    assert max(row.value.values()) <= MAX_OP_ULPS < max(row.slopes.values())
 
 
 def test_distances_count_the_numbers_in_between() -> None:
     up = np.nextafter(1.0, 2.0)
 
-    assert ulps(up, 1.0) == 1.0
-    assert ulps(-5e-324, 5e-324) == 2.0
-    assert ulps(0.0, -0.0) == 0.0
-    assert ulps(math.inf, np.finfo(float).max) == 1.0
-    assert ulps(math.inf, -math.inf) > 1e18
-    assert ulps(math.nan, math.nan) == 0.0
-    assert ulps(1.0, math.nan) == math.inf
-    assert ulps(np.float32(1.0) + np.finfo(np.float32).eps, np.float32(1.0)) == 1.0
-    assert ulps(np.ones(2), np.ones(3)) == math.inf
-    assert ulps(True, np.True_) == 0.0
-    np.testing.assert_array_equal(distances([1.0, up], [1.0, 1.0]), [0.0, 1.0])
+    assert largest_ulps(up, 1.0) == 1.0
+    assert largest_ulps(-5e-324, 5e-324) == 2.0
+    assert largest_ulps(0.0, -0.0) == 0.0
+    assert largest_ulps(math.inf, np.finfo(float).max) == 1.0
+    assert largest_ulps(math.inf, -math.inf) > 1e18
+    assert largest_ulps(math.nan, math.nan) == 0.0
+    assert largest_ulps(1.0, math.nan) == math.inf
+    assert largest_ulps(np.float32(1.0) + np.finfo(np.float32).eps, np.float32(1.0)) == 1.0
+    assert largest_ulps(np.ones(2), np.ones(3)) == math.inf
+    assert largest_ulps(True, np.True_) == 0.0
+    np.testing.assert_array_equal(ulp_distances([1.0, up], [1.0, 1.0]), [0.0, 1.0])
 
 
 def test_a_difference_is_judged_by_the_circuits_own_rounding() -> None:
     circuit = wg.circuit("f = (a + 1e8) - 1e8")
-    point = Point(circuit, [np.float64(0.1)])
-    wanted = point.wanted[0]
+    point = ReceiptPoint(circuit, [np.float64(0.1)])
+    wanted = point.reference_results[0]
 
-    assert point.judge(0, wanted) == (0.0, 0.0, True, False)
-    assert point.judge(0, wanted + 1e-9).fits
-    assert not point.judge(0, wanted + 1e-6).fits
+    assert point.judge_result(0, wanted) == (0.0, 0.0, True, False)
+    assert point.judge_result(0, wanted + 1e-9).fits
+    assert not point.judge_result(0, wanted + 1e-6).fits
 
 
 def test_a_branch_that_a_last_place_flips_is_no_fault_of_a_listing() -> None:
     circuit = wg.circuit("f = where(exp(log(x)) > x, 1, 2)")
-    point = Point(circuit, [np.float64(3.0)])
-    (one, two) = (point.judge(0, value) for value in (1.0, 2.0))
+    point = ReceiptPoint(circuit, [np.float64(3.0)])
+    (one, two) = (point.judge_result(0, value) for value in (1.0, 2.0))
 
     assert one.fits
     assert two.fits
     assert one.shaken != two.shaken
-    assert not point.judge(0, 200.0).fits
+    assert not point.judge_result(0, 200.0).fits
 
 
 def test_the_sign_of_a_nan_counts_as_positive() -> None:
     circuit = wg.circuit("f = copysign(x, log(-1 - x * x))")
-    point = Point(circuit, [np.float64(3.0)])
+    point = ReceiptPoint(circuit, [np.float64(3.0)])
 
-    assert point.judge(0, 3.0).fits
-    assert not point.judge(0, -3.0).fits
+    assert point.judge_result(0, 3.0).fits
+    assert not point.judge_result(0, -3.0).fits
 
 
 def test_a_nan_for_a_number_is_never_rounding() -> None:
-    point = Point(wg.circuit("f = a * b"), [np.float64(2.0), np.float64(3.0)])
+    point = ReceiptPoint(wg.circuit("f = a * b"), [np.float64(2.0), np.float64(3.0)])
 
-    assert not point.judge(0, math.nan).fits
-    assert not point.judge(1, math.inf).fits
+    assert not point.judge_result(0, math.nan).fits
+    assert not point.judge_result(1, math.inf).fits
 
 
 TEXTS: dict[str, tuple[Any, str]] = {
@@ -290,7 +290,7 @@ TEXTS: dict[str, tuple[Any, str]] = {
 @pytest.mark.parametrize("language", TEXTS)
 def test_listings_run_and_give_a_row_for_each_point(language: str) -> None:
     run, text = TEXTS[language]
-    program = Program(text, "f", ("a", "b"))
+    program = RunnableListing(text, "f", ("a", "b"))
     found = run([program], [[[2.0, 3.0], [math.inf, 0.0], [math.nan, 1.0]]])
 
     np.testing.assert_array_equal(found[0], [[6, 3, 2], [math.nan, 0, math.inf], [math.nan, 1, math.nan]])
@@ -306,7 +306,7 @@ def test_points_of_the_wrong_width_are_refused(language: str) -> None:
     run, text = TEXTS[language]
 
     with pytest.raises(ListingError, match="wants a row of 2 numbers per point"):
-        run([Program(text, "f", ("a", "b"))], [[[1.0]]])
+        run([RunnableListing(text, "f", ("a", "b"))], [[[1.0]]])
 
 
 @pytest.mark.parametrize(
@@ -328,7 +328,7 @@ def test_a_broken_listing_is_a_typed_error(run: Any, text: str, words: str) -> N
     limit = {"timeout": 2.0} if words == "took more than" else {}
 
     with pytest.raises(ListingError, match=words):
-        run([Program(text, "f", ("a",))], [[[1.0]]], **limit)
+        run([RunnableListing(text, "f", ("a",))], [[[1.0]]], **limit)
 
 
 @pytest.mark.parametrize(
@@ -340,18 +340,18 @@ def test_a_broken_listing_is_a_typed_error(run: Any, text: str, words: str) -> N
     ],
 )
 def test_sanitizers_catch_what_a_listing_must_not_do(body: str) -> None:
-    program = Program(f"double f(const double *x, double *grad) {{ {body} }}\n", "f", ("a",))
-    values = run_c([program], [[[1.0]]], flags=FLAGS) if "int k" in body else None
+    program = RunnableListing(f"double f(const double *x, double *grad) {{ {body} }}\n", "f", ("a",))
+    values = run_c([program], [[[1.0]]], flags=C_FLAGS) if "int k" in body else None
 
     assert values is None or len(values) == 1
     with pytest.raises(ListingError, match="failed when it was run"):
-        run_c([program], [[[1.0]]], flags=SANITIZED)
+        run_c([program], [[[1.0]]], flags=SANITIZER_FLAGS)
 
 
 def test_listings_with_the_same_helpers_share_a_file() -> None:
-    def program(k: int) -> Program:
+    def program(k: int) -> RunnableListing:
         helper = f"static double helper(double x) {{ return {k}.0 * x; }}\n"
-        return Program(
+        return RunnableListing(
             f"{helper}double f{k}(const double *x) {{ return helper(x[0]); }}\n", f"f{k}", ("a",), ("y",), "value"
         )
 
@@ -365,7 +365,7 @@ def test_a_missing_compiler_is_a_typed_error_that_says_what_to_do(monkeypatch: p
     monkeypatch.setattr(listings, "node", lambda: None)
     for run, advice in ((run_c, "install gcc"), (run_js, "install Node")):
         with pytest.raises(ListingError, match=advice):
-            run([Program("", "f", ("a",))], [[[1.0]]])
+            run([RunnableListing("", "f", ("a",))], [[[1.0]]])
 
 
 def test_tools_are_called_without_a_shell(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
@@ -379,7 +379,7 @@ def test_tools_are_called_without_a_shell(monkeypatch: pytest.MonkeyPatch, tmp_p
 
     monkeypatch.setattr(listings.subprocess, "run", watched)
     run, text = TEXTS["c"]
-    run([Program(text, "f", ("a", "b"))], [[[1.0, 2.0]]])
+    run([RunnableListing(text, "f", ("a", "b"))], [[[1.0, 2.0]]])
 
     assert len(called) == 2
     assert all(isinstance(command, list) for command in called)
@@ -387,4 +387,4 @@ def test_tools_are_called_without_a_shell(monkeypatch: pytest.MonkeyPatch, tmp_p
 
 def test_a_tool_that_is_not_there_is_none() -> None:
     assert find_tool("no-such-compiler") is None
-    assert isinstance(find_tool("no-such-compiler", "gcc", "cc", "clang"), Tool)
+    assert isinstance(find_tool("no-such-compiler", "gcc", "cc", "clang"), ListingTool)

@@ -13,15 +13,15 @@ import pytest
 
 import wiregrad as wg
 from wiregrad.api import Builder, Circuit, Run
-from wiregrad.backends.magnitude import norm
+from wiregrad.backends.magnitude import euclidean_norm
 from wiregrad.dtypes import WireType
 from wiregrad.errors import InputError
 from wiregrad.inspect import rounding as module
 from wiregrad.inspect import wider
-from wiregrad.inspect.rounding import Estimate, rounding
+from wiregrad.inspect.rounding import RoundingEstimate, rounding
 from wiregrad.ir import CONSTANT, INPUT, TABLE, Op, Pattern, Port
 from wiregrad.ops import Elementwise
-from wiregrad.testing.opcheck import _exact
+from wiregrad.testing.opcheck import _exact_function
 
 from .broken import CORPUS
 
@@ -34,7 +34,7 @@ STEP = mpmath.mpf(10) ** -25
 def exactly(op: Op, xs: Sequence[Any]) -> Any:
     """Return what an op makes of exact numbers, or of arrays of them."""
     if isinstance(op, Elementwise):
-        return np.frompyfunc(_exact(op, mpmath.mp), len(xs), 1)(*xs)
+        return np.frompyfunc(_exact_function(op, mpmath.mp), len(xs), 1)(*xs)
     return op.compute(*xs) if op.name != "cast" else xs[0]
 
 
@@ -83,7 +83,7 @@ def slopes(circuit: Circuit, xs: Sequence[Any], k: int, h: Any) -> Iterator[Any]
         yield (sides[0] - sides[1]) / (2 * h)
 
 
-def estimates(run: Run) -> dict[str, Estimate]:
+def estimates(run: Run) -> dict[str, RoundingEstimate]:
     found = rounding(run)
     return {"": found.output, **found.gradients}
 
@@ -95,7 +95,7 @@ def exact_ops() -> tuple[Elementwise, ...]:
 
 
 def _agrees(op: Elementwise) -> bool:
-    numbers = [point for point in op.points if all(type(x) is float for x in point)]
+    numbers = [point for point in op.sample_points if all(type(x) is float for x in point)]
     try:
         pairs = [(exactly(op, lifted(np.array(point))), op.compute(*map(np.float64, point))) for point in numbers]
         return op.selects or (bool(pairs) and all(abs(float(a) - float(b)) < 1e-9 * (1 + abs(b)) for a, b in pairs))
@@ -136,7 +136,7 @@ def random_run(seed: int) -> Run:
     raise AssertionError("no circuit was found")
 
 
-def is_near(estimate: Estimate, truth: float) -> bool:
+def is_near(estimate: RoundingEstimate, truth: float) -> bool:
     """Return whether an estimate is within a factor of 10 of the truth; a truth that is nothing wants next to none."""
     if truth <= 1e-20 * abs(estimate.value):
         return abs(estimate.error) <= 1e-6 * max(estimate.expected, 1e-7 * abs(estimate.value))
@@ -438,7 +438,7 @@ def test_estimates_are_never_below_a_tenth_of_the_truth_on_the_broken_programs()
                 continue
         programs += 1
         for name, error in truth.items():
-            if name in found and error > 1e-20 * norm(found[name].value):
+            if name in found and error > 1e-20 * euclidean_norm(found[name].value):
                 compared += 1
 
                 assert abs(found[name].error) >= error / 10, (entry.name, name)
@@ -470,7 +470,7 @@ def test_ops_of_the_users_own_are_not_vouched_for_either() -> None:
         assert math.isnan(found.digits)
         assert "cancels_op(x)" in str(found)
     finally:
-        TABLE.forget(TABLE["cancels_op"])
+        TABLE.unregister(TABLE["cancels_op"])
 
 
 def test_guessed_and_measured_roundings_are_told_apart() -> None:

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import wiregrad as wg
-from wiregrad.frontends.scalar import SCALAR_OPS, scalar_function
+from wiregrad.frontends.scalar import SCALAR_OPS, generate_scalar_function
 from wiregrad.frontends.value import Scalar
-from wiregrad.ir.mode import Convention, encode
+from wiregrad.ir.mode import Convention, encode_mode
 from wiregrad.ops import TABLE, Elementwise
 
 QUICK = [op for op in SCALAR_OPS if isinstance(op, Elementwise)]
@@ -62,7 +62,7 @@ def grads(y: object, leaves: list[wg.Value]) -> list[float]:
 
 @pytest.mark.parametrize("op", [op for op in QUICK if len(op.inputs) == 1], ids=lambda op: op.name)
 def test_one_input_agrees_with_the_record(op: Elementwise) -> None:
-    for x in [*AWKWARD, *(float(point[0]) for point in op.points)]:
+    for x in [*AWKWARD, *(float(point[0]) for point in op.sample_points)]:
         leaf = wg.Value(x)
         y = op(leaf)
         value, slopes = rule(op, [x], 0, [0])
@@ -73,7 +73,7 @@ def test_one_input_agrees_with_the_record(op: Elementwise) -> None:
 
 @pytest.mark.parametrize("op", [op for op in QUICK if len(op.inputs) == 2], ids=lambda op: op.name)
 def test_two_inputs_agree_with_the_record(op: Elementwise) -> None:
-    points = [*itertools.product(AWKWARD, AWKWARD), *(tuple(map(float, point)) for point in op.points)]
+    points = [*itertools.product(AWKWARD, AWKWARD), *(tuple(map(float, point)) for point in op.sample_points)]
     for a, b in points:
         one, two = wg.Value(a), wg.Value(b)
         y = op(one, two)
@@ -87,7 +87,7 @@ def test_two_inputs_agree_with_the_record(op: Elementwise) -> None:
 @pytest.mark.parametrize("op", [op for op in QUICK if len(op.inputs) == 2], ids=lambda op: op.name)
 @pytest.mark.parametrize("literal", [0, 1])
 def test_a_literal_counts_as_a_constant(op: Elementwise, literal: int) -> None:
-    mode = encode(Convention.MIN_NORM, [literal]) if op.kinks else 0
+    mode = encode_mode(Convention.MIN_NORM, [literal]) if op.kinks else 0
     for a, b in itertools.product(AWKWARD, AWKWARD):
         leaf = wg.Value(b if literal == 0 else a)
         y = op(a, leaf) if literal == 0 else op(leaf, b)
@@ -114,7 +114,7 @@ def test_most_smooth_ops_of_the_table_are_quick() -> None:
 def test_a_scalar_op_calls_no_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
     a, b = wg.Value(2.0), wg.Value(3.0)
     y = a * b
-    product = scalar_function(TABLE["multiply"])
+    product = generate_scalar_function(TABLE["multiply"])
     monkeypatch.setitem(product.__globals__, "record", None)  # type: ignore[union-attr]
     y = (a * b + 2.0) * (1.0 - y) / b
 

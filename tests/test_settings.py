@@ -10,7 +10,7 @@ import pytest
 
 import wiregrad as wg
 from wiregrad import settings
-from wiregrad.backends.native.vectormath import SOURCES, vector_function
+from wiregrad.backends.native.vectormath import MATH_SOURCES, find_vector_function
 from wiregrad.cli import main
 from wiregrad.errors import SettingError, WiregradError
 from wiregrad.ir.mode import Convention
@@ -29,7 +29,7 @@ VERBS = [
 
 
 @pytest.mark.parametrize("value", WRONG)
-@pytest.mark.parametrize("variable", settings.ALLOWED)
+@pytest.mark.parametrize("variable", settings.ALLOWED_VALUES)
 def test_a_value_that_is_not_known_is_refused_with_those_that_are(
     variable: str, value: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -37,15 +37,15 @@ def test_a_value_that_is_not_known_is_refused_with_those_that_are(
     with pytest.raises(SettingError, match=variable) as caught:
         settings.read_setting(variable)
 
-    assert ", ".join(settings.ALLOWED[variable]) in str(caught.value)
+    assert ", ".join(settings.ALLOWED_VALUES[variable]) in str(caught.value)
     assert len(str(caught.value)) < 200
     assert isinstance(caught.value, ValueError)
     assert isinstance(caught.value, WiregradError)
 
 
-@pytest.mark.parametrize("variable", settings.ALLOWED)
+@pytest.mark.parametrize("variable", settings.ALLOWED_VALUES)
 def test_values_that_are_known_and_none_at_all_are_read(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for value in (*settings.ALLOWED[variable], ""):
+    for value in (*settings.ALLOWED_VALUES[variable], ""):
         monkeypatch.setenv(variable, value)
 
         assert settings.read_setting(variable) == value
@@ -55,12 +55,12 @@ def test_values_that_are_known_and_none_at_all_are_read(variable: str, monkeypat
 
 
 def test_the_values_are_those_that_their_readers_know() -> None:
-    assert settings.ALLOWED[settings.CONVENTION] == tuple(convention.label for convention in Convention)
-    assert settings.ALLOWED[settings.VECTOR_MATH] == SOURCES
+    assert settings.ALLOWED_VALUES[settings.CONVENTION_VARIABLE] == tuple(convention.label for convention in Convention)
+    assert settings.ALLOWED_VALUES[settings.VECTOR_MATH_VARIABLE] == MATH_SOURCES
 
 
 def test_compiling_refuses_a_switch_that_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(settings.NATIVE, "bogus")
+    monkeypatch.setenv(settings.NATIVE_VARIABLE, "bogus")
     for compile_ in (lambda: wg.circuit("x * x").compile(), lambda: wg.compile(lambda x: x * x)(2.0)):
         with pytest.raises(SettingError, match="WIREGRAD_NATIVE is one of 0, 1, llvm; got 'bogus'"):
             compile_()
@@ -70,18 +70,18 @@ def test_compiling_refuses_a_switch_that_is_not_known(monkeypatch: pytest.Monkey
     ("value", "tier"), [("1", "stencils"), ("", "stencils"), ("0", "interpreter"), ("llvm", "llvm")]
 )
 def test_the_switch_says_which_backend_runs_a_circuit(value: str, tier: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(settings.NATIVE, value)
+    monkeypatch.setenv(settings.NATIVE_VARIABLE, value)
 
     assert wg.circuit("x * x").compile().info.tier == tier
 
 
 def test_vector_math_refuses_a_source_that_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(settings.VECTOR_MATH, "bogus")
+    monkeypatch.setenv(settings.VECTOR_MATH_VARIABLE, "bogus")
     with pytest.raises(SettingError, match="WIREGRAD_VECTOR_MATH is one of polynomial, libmvec, scalar"):
-        vector_function("exp", 8, "double")
+        find_vector_function("exp", 8, "double")
 
 
-@pytest.mark.parametrize("variable", settings.ALLOWED)
+@pytest.mark.parametrize("variable", settings.ALLOWED_VALUES)
 @pytest.mark.parametrize("verb", VERBS, ids=lambda verb: " ".join(verb[:2]))
 def test_every_command_refuses_an_environment_that_is_not_known(
     verb: list[str], variable: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -95,7 +95,7 @@ def test_every_command_refuses_an_environment_that_is_not_known(
     assert err.count("\n") == 1
 
 
-@pytest.mark.parametrize("variable", settings.ALLOWED)
+@pytest.mark.parametrize("variable", settings.ALLOWED_VALUES)
 def test_the_doctor_tells_what_is_wrong_with_the_environment(
     variable: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -11,16 +11,16 @@ import pytest
 
 import wiregrad as wg
 from wiregrad.errors import (
-    MOST_NAMES,
+    MAX_COMPARED_NAMES,
     ArityError,
     CycleError,
     DuplicateNameError,
     TextError,
     UnknownOpError,
-    suggest,
+    suggest_name,
 )
 from wiregrad.ir import Place
-from wiregrad.ir.mode import Convention, encode
+from wiregrad.ir.mode import Convention, encode_mode
 
 EXPRESSION = """\
 circuit f
@@ -85,7 +85,7 @@ def test_a_literal_operand_fixes_the_kink_and_the_text_says_only_what_is_unusual
     torch = wg.Circuit.from_text(plain.to_text().replace("x %1", "x %1 kink=torch:b"))
 
     assert "kink" not in plain.to_text()
-    assert plain["f"].mode == encode(Convention.MIN_NORM, [1])
+    assert plain["f"].mode == encode_mode(Convention.MIN_NORM, [1])
     assert [c.run(x=0).grads["x"] for c in (plain, joint, torch)] == [0.0, 0.5, 0.5]
     assert [wg.Circuit.from_text(c.to_text()) for c in (plain, joint, torch)] == [plain, joint, torch]
 
@@ -198,8 +198,8 @@ def test_the_time_to_read_a_line_grows_with_its_length_alone() -> None:
 def test_the_nearest_name_is_looked_for_among_the_first_ones() -> None:
     names = (f"name{k}" for k in count())
 
-    assert suggest("nmae17", names) == "; did you mean name17?"
-    assert next(names) == f"name{MOST_NAMES}"
+    assert suggest_name("nmae17", names) == "; did you mean name17?"
+    assert next(names) == f"name{MAX_COMPARED_NAMES}"
 
 
 def test_the_text_form_is_a_string() -> None:

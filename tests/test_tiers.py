@@ -14,17 +14,17 @@ import pytest
 import wiregrad as wg
 from wiregrad import settings
 from wiregrad.backends.native import machine, tiers, whole
-from wiregrad.backends.native.program import Program, aligned, build
+from wiregrad.backends.native.program import NativeProgram, copy_aligned, build_program
 from wiregrad.testing.circuits import random_circuit, random_point
 
 FORMULA = "where(x > 0, sqrt(x) * tanh(y), 0 * y) + maximum(x, y) / (1 + exp(-y)) - relu(y) ** 2"
 
 
-def run(program: Program, point: list[float]) -> np.ndarray:
-    work = aligned(program.initial)
+def run(program: NativeProgram, point: list[float]) -> np.ndarray:
+    work = copy_aligned(program.initial)
     lanes = work.reshape(-1, program.real.lanes)
     lanes[: program.inputs] = np.array(point)[:, None]
-    machine.enter(program.entry, work.ctypes.data)
+    machine.run_code(program.entry, work.ctypes.data)
     found = lanes[program.inputs : 2 * program.inputs + program.outputs]
     # The order in which a sum has its operands decides which NaN of two comes out, and LLVM is free to change it.
     return np.where(np.isnan(found), np.nan, found)
@@ -32,9 +32,9 @@ def run(program: Program, point: list[float]) -> np.ndarray:
 
 @pytest.mark.parametrize("x", [0.0, -0.0, 1.5, -2.0, float("nan"), float("inf")])
 def test_the_tier_gives_the_bits_of_the_stencils(x: float) -> None:
-    program = build(wg.circuit(FORMULA), 0)
+    program = build_program(wg.circuit(FORMULA), 0)
 
-    assert run(tiers.improved(program), [x, 0.7]).tobytes() == run(program, [x, 0.7]).tobytes()
+    assert run(tiers.recompile_with_llvm(program), [x, 0.7]).tobytes() == run(program, [x, 0.7]).tobytes()
 
 
 @pytest.mark.parametrize("chunk", [1, 7, 300])
@@ -42,10 +42,10 @@ def test_it_does_not_matter_where_functions_are_cut(chunk: int, monkeypatch: pyt
     monkeypatch.setattr(whole, "CHUNK", chunk)
     for seed in range(6):
         circuit = random_circuit(np.random.default_rng(seed), nodes=60)
-        program = build(circuit, 0)
+        program = build_program(circuit, 0)
         point = [float(x) for x in random_point(np.random.default_rng(seed), circuit).values()]
 
-        assert run(tiers.improved(program), point).tobytes() == run(program, point).tobytes()
+        assert run(tiers.recompile_with_llvm(program), point).tobytes() == run(program, point).tobytes()
 
 
 def test_a_circuit_that_is_called_often_is_promoted_without_a_wait(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,7 +77,7 @@ def test_a_long_program_stays_with_its_stencils(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_code_is_freed_with_its_program() -> None:
-    improved = tiers.improved(build(wg.circuit("tanh(x) * x"), 0))
+    improved = tiers.recompile_with_llvm(build_program(wg.circuit("tanh(x) * x"), 0))
     code = weakref.ref(improved.code)
     del improved
     gc.collect()
@@ -109,9 +109,9 @@ def test_where_there_are_no_stencils_the_tier_serves_from_the_start(
     lanes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     circuit = wg.circuit(FORMULA)
-    stencils = build(circuit, 0, lanes=lanes)
-    monkeypatch.setenv(machine.SWITCH, settings.LLVM)
-    compiled = build(circuit, 0, lanes=lanes)
+    stencils = build_program(circuit, 0, lanes=lanes)
+    monkeypatch.setenv(machine.NATIVE_SWITCH, settings.NATIVE_LLVM)
+    compiled = build_program(circuit, 0, lanes=lanes)
 
     assert (stencils.tier, compiled.tier) == ("stencils", "llvm")
     assert circuit.compile().info.tier == "llvm"
@@ -120,8 +120,8 @@ def test_where_there_are_no_stencils_the_tier_serves_from_the_start(
 
 def test_a_nan_that_looks_like_an_absent_gradient_is_none() -> None:
     # Arithmetic quiets it, so this very NaN is never a gradient; a product with the seed must not be left out.
-    program = build(wg.circuit("relu(y) * x"), 0)
+    program = build_program(wg.circuit("relu(y) * x"), 0)
     absent = np.array([0x7FF0_5749_5245_0001]).view(np.float64)[0]
 
-    for either in (program, tiers.improved(program)):
+    for either in (program, tiers.recompile_with_llvm(program)):
         assert np.isnan(run(either, [2.0, absent])[1])

@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 
 import wiregrad as wg
-from wiregrad.backends.listings import SANITIZED, defined, run_c, run_js
-from wiregrad.backends.listings import Program as Listing
-from wiregrad.codegen.listing import FUNCTIONS
+from wiregrad.backends.listings import SANITIZER_FLAGS, load_listing_function, run_c, run_js
+from wiregrad.backends.listings import RunnableListing as Listing
+from wiregrad.codegen.listing import LISTING_FUNCTIONS
 from wiregrad.errors import BranchError, InputError
-from wiregrad.explorer.data import page_data
-from wiregrad.frontends.value import leaf
+from wiregrad.explorer.data import build_page_data
+from wiregrad.frontends.value import make_leaf
 
 from .branching import SPECIAL, Program, point, programs, random_program
 from .test_compile import ADVERSARIES, ARRAYS
@@ -44,7 +44,7 @@ MESSAGE = rf"abs\(x\) < 1\.0 was True \(test_traced_branches\.py:{LINE}\); at x 
 def itself(f: Callable[..., Any], args: tuple[float, ...]) -> float:
     """Return what the function gives on numbers that are quiet about 1/0, with nothing recorded."""
     with np.errstate(all="ignore"):
-        found = f(*[leaf(x, constant=True) for x in args])
+        found = f(*[make_leaf(x, constant=True) for x in args])
     return float(found._data if isinstance(found, wg.Value) else found)
 
 
@@ -361,8 +361,8 @@ def test_the_page_says_that_a_branch_flips() -> None:
     circuit = wg.trace(huber, 0.5)
     place = f"test_traced_branches.py:{LINE}"
 
-    assert "note" not in page_data(circuit, circuit.run(x=0.25))
-    note = page_data(circuit, circuit.run(x=3.0, check=False))["note"]
+    assert "note" not in build_page_data(circuit, circuit.run(x=0.25))
+    note = build_page_data(circuit, circuit.run(x=3.0, check=False))["note"]
     assert f"gone another way at {place}: abs(x) < 1.0 was True" in note
 
 
@@ -444,7 +444,7 @@ def test_every_branching_program_answers_the_truth_or_raises(shard: int, tmp_pat
 LANGUAGES = ("python", "numpy", "js", "c", "cuda")
 
 
-@pytest.mark.parametrize("function", FUNCTIONS)
+@pytest.mark.parametrize("function", LISTING_FUNCTIONS)
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_a_listing_says_in_its_head_which_branches_it_holds(language: str, function: str) -> None:
     circuit = wg.trace(huber, 0.5)
@@ -455,7 +455,7 @@ def test_a_listing_says_in_its_head_which_branches_it_holds(language: str, funct
     assert "go another way" in head
 
 
-@pytest.mark.parametrize("function", FUNCTIONS)
+@pytest.mark.parametrize("function", LISTING_FUNCTIONS)
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_check_false_leaves_the_guard_out(language: str, function: str) -> None:
     circuit = wg.trace(huber, 0.5)
@@ -465,12 +465,12 @@ def test_check_false_leaves_the_guard_out(language: str, function: str) -> None:
     assert "go another way" not in getattr(circuit, write)(function, check=False)
 
 
-@pytest.mark.parametrize("function", FUNCTIONS)
+@pytest.mark.parametrize("function", LISTING_FUNCTIONS)
 @pytest.mark.parametrize("language", ["python", "numpy"])
 def test_python_and_numpy_raise_where_a_branch_flips(language: str, function: str) -> None:
     circuit = wg.trace(huber, 0.5)
-    call = defined(Listing(getattr(circuit, f"to_{language}")(function), function, ("x",)))
-    plain = defined(Listing(getattr(circuit, f"to_{language}")(function, check=False), function, ("x",)))
+    call = load_listing_function(Listing(getattr(circuit, f"to_{language}")(function), function, ("x",)))
+    plain = load_listing_function(Listing(getattr(circuit, f"to_{language}")(function, check=False), function, ("x",)))
 
     assert repr(call(0.25)) == repr(plain(0.25))
     with pytest.raises(ValueError, match=rf"abs\(x\) < 1\.0 was True \(test_traced_branches\.py:{LINE}\)"):
@@ -478,7 +478,7 @@ def test_python_and_numpy_raise_where_a_branch_flips(language: str, function: st
 
 
 def test_numpy_raises_if_any_point_of_a_batch_flips() -> None:
-    call = defined(Listing(wg.trace(huber, 0.5).to_numpy("value"), "value", ("x",)))
+    call = load_listing_function(Listing(wg.trace(huber, 0.5).to_numpy("value"), "value", ("x",)))
 
     assert call(np.array([0.25, 0.5])).tolist() == [0.03125, 0.125]
     with pytest.raises(ValueError, match="go another way"):
@@ -488,7 +488,7 @@ def test_numpy_raises_if_any_point_of_a_batch_flips() -> None:
 def test_c_gives_nan_and_the_number_of_the_branch() -> None:
     circuit = wg.trace(huber, 0.5)
     text = circuit.to_c("hessian")
-    found = run_c([Listing(text, "hessian", ("x",), function="hessian")], [[[0.25], [3.0]]], flags=SANITIZED)[0]
+    found = run_c([Listing(text, "hessian", ("x",), function="hessian")], [[[0.25], [3.0]]], flags=SANITIZER_FLAGS)[0]
 
     assert found[0].tolist() == [0.03125, 0.25, 1.0]
     assert np.isnan(found[1]).all()
@@ -511,10 +511,10 @@ def test_arrays_are_guarded_in_numpy_and_c() -> None:
 
     circuit = wg.trace(f, np.array([1.0, -2.0, 3.0]))
     points = np.array([[2.0, -5.0, 4.0], [2.0, 5.0, 4.0], [4.0, -1.0, 2.0]])
-    call = defined(Listing(circuit.to_numpy("value"), "value", ("x",)))
+    call = load_listing_function(Listing(circuit.to_numpy("value"), "value", ("x",)))
     text = circuit.to_c("value_and_grad")
     program = Listing(text, "value_and_grad", ("x",), sizes=(3,))
-    found = run_c([program], [points], flags=SANITIZED)[0]
+    found = run_c([program], [points], flags=SANITIZER_FLAGS)[0]
 
     assert call(points[0]) == found[0][0] == 14.0
     assert found[0][1:].tolist() == [1.0, 0.0, 3.0]
@@ -534,7 +534,7 @@ def test_a_guard_that_a_language_cannot_write_says_how_to_leave_it_out() -> None
 
 def in_python(circuit: wg.Circuit, language: str, points: list[tuple[float, ...]]) -> list[Any]:
     """Return what a listing gives at each point, `FLIPPED` where it raises for a branch."""
-    call = defined(Listing(getattr(circuit, f"to_{language}")("value"), "value", circuit.inputs))
+    call = load_listing_function(Listing(getattr(circuit, f"to_{language}")("value"), "value", circuit.inputs))
     found: list[Any] = []
     for args in points:
         try:
@@ -585,7 +585,7 @@ def check_exports(numbers: Sequence[int], seed: int, count: int) -> int:
             tried.append((ALL[number], circuit, points))
     assert len(tried) > 0.9 * len(numbers)
     tables = [np.array(points) for _, _, points in tried]
-    compiled = run_c([in_c(k, circuit) for k, (_, circuit, _) in enumerate(tried)], tables, flags=SANITIZED)
+    compiled = run_c([in_c(k, circuit) for k, (_, circuit, _) in enumerate(tried)], tables, flags=SANITIZER_FLAGS)
     scripts = run_js([in_js(circuit) for _, circuit, _ in tried], tables)
     flips = 0
     for (program, circuit, points), c, js in zip(tried, compiled, scripts, strict=True):

@@ -14,7 +14,7 @@ import pytest
 
 import wiregrad as wg
 from wiregrad.errors import EscapeError, GradientError, MutationError, NoRuleError, OperandError, ShapeError
-from wiregrad.frontends.tape import LIMIT, STRIDE
+from wiregrad.frontends.tape import MAX_TAPE_ROWS, STRIDE
 
 
 def test_the_neuron() -> None:
@@ -319,8 +319,8 @@ def test_a_loop_without_backward_does_not_grow_for_ever() -> None:
         y = sum((w * w for w in weights), wg.Value(0.0))
         sizes.append(len(y._tape.buffer))
 
-    assert max(sizes) < 2 * LIMIT * STRIDE
-    assert len(sizes) * 40 > 4 * LIMIT
+    assert max(sizes) < 2 * MAX_TAPE_ROWS * STRIDE
+    assert len(sizes) * 40 > 4 * MAX_TAPE_ROWS
 
 
 def test_recordings_die_with_their_last_value() -> None:
@@ -357,11 +357,11 @@ def test_values_of_two_recordings_meet() -> None:
 def test_an_expression_longer_than_a_recording_is_one_expression() -> None:
     x, y = wg.Value(0.5), wg.Value(2.0)
     total = wg.Value(0.0)
-    for k in range(LIMIT // 2):
+    for k in range(MAX_TAPE_ROWS // 2):
         # The product of a leaf and a number begins a new recording once the old one is long.
         total = total + (x * 2.0 - y).relu() * (x * float(k % 3)) + (y * 0.001).tanh()
     total.backward()
-    steps = LIMIT // 2
+    steps = MAX_TAPE_ROWS // 2
 
     assert x.grad == 0.0
     assert y.grad == pytest.approx(steps * 0.001 * (1 - np.tanh(0.002) ** 2), rel=1e-9)

@@ -12,14 +12,14 @@ import pytest
 from numpy.typing import NDArray
 
 from wiregrad.backends.native import coefficients, libmvec, machine, vectormath
-from wiregrad.backends.native.emit import INSTRUCTIONS, Emitter, Real
-from wiregrad.backends.native.polynomials import WRITTEN
-from wiregrad.backends.native.vectormath import DTYPES, SOURCES, VectorFunction, vector_function
-from wiregrad.backends.native.vectortext import TWO, polynomial_text
+from wiregrad.backends.native.emit import INTRINSIC_FUNCTIONS, ExpressionWriter, RealType
+from wiregrad.backends.native.polynomials import POLYNOMIAL_FUNCTIONS
+from wiregrad.backends.native.vectormath import REAL_DTYPES, MATH_SOURCES, VectorFunction, find_vector_function
+from wiregrad.backends.native.vectortext import TWO_ARGUMENT_FUNCTIONS, write_polynomial_module
 from wiregrad.errors import NoRuleError
-from wiregrad.ops.expressions import MATH_H
+from wiregrad.ops.expressions import MATH_H_FUNCTIONS
 
-CALLED = sorted(MATH_H - set(INSTRUCTIONS))
+CALLED = sorted(MATH_H_FUNCTIONS - set(INTRINSIC_FUNCTIONS))
 SHAPES = (("double", 1), ("double", 4), ("double", 8), ("float", 4), ("float", 8), ("float", 16))
 SCALED = ("exp", "exp2", "pow", "erfc")
 Reals = NDArray[np.floating[Any]]
@@ -35,7 +35,7 @@ EXACT: dict[str, Callable[..., Any]] = {
 
 def points_of(name: str, real: str, count: int = 40) -> tuple[Reals, ...]:
     """Return points of several kinds: ordinary ones, near roots, subnormal, of any size."""
-    rng, dtype = np.random.default_rng(len(name)), DTYPES[real]
+    rng, dtype = np.random.default_rng(len(name)), REAL_DTYPES[real]
     whole = np.uint64 if real == "double" else np.uint32
     with np.errstate(invalid="ignore"):
         bits = rng.integers(0, np.iinfo(whole).max, count, whole).view(dtype).astype(np.float64)
@@ -46,7 +46,7 @@ def points_of(name: str, real: str, count: int = 40) -> tuple[Reals, ...]:
     first = np.concatenate(kinds)
     second = np.concatenate([rng.permutation(kind) for kind in kinds[:3] * 3 + kinds[6:8]])
     with np.errstate(over="ignore"):
-        given = [part.astype(dtype) for part in ((first, second) if name in TWO else (first,))]
+        given = [part.astype(dtype) for part in ((first, second) if name in TWO_ARGUMENT_FUNCTIONS else (first,))]
     # mpmath has no -0.0; zeros are edges, tried elsewhere.
     return tuple(np.where(np.isnan(part) | (part == 0), dtype(1.0), part) for part in given)
 
@@ -56,9 +56,9 @@ def exact(name: str, real: str) -> tuple[Reals, Reals]:
     """Return the values of a function at its points, in two parts; NaN where they are not finite, or zero."""
     function = EXACT.get(name) or getattr(mpmath, name)
     points = [part.astype(np.float64) for part in points_of(name, real)]
-    near = vector_function(name, 1, "double", "scalar")(*points)
+    near = find_vector_function(name, 1, "double", "scalar")(*points)
     with np.errstate(over="ignore", invalid="ignore"):
-        kept = np.isfinite(near.astype(DTYPES[real])) & (near != 0)
+        kept = np.isfinite(near.astype(REAL_DTYPES[real])) & (near != 0)
     high, low = np.full(len(near), np.nan), np.full(len(near), np.nan)
     with mpmath.workprec(160 if name != "fmod" else 2200):
         for k in np.flatnonzero(kept):
@@ -71,14 +71,14 @@ def exact(name: str, real: str) -> tuple[Reals, Reals]:
 def worst_ulp(function: VectorFunction) -> float:
     high, low = exact(function.name, function.real)
     found = function(*points_of(function.name, function.real)).astype(np.float64)
-    ulp = np.spacing(np.abs(high.astype(DTYPES[function.real]))).astype(np.float64)
+    ulp = np.spacing(np.abs(high.astype(REAL_DTYPES[function.real]))).astype(np.float64)
     with np.errstate(invalid="ignore"):
         return float(np.nanmax(np.where(np.isnan(high), np.nan, np.abs((found - high) - low) / ulp)))
 
 
 def available(name: str, real: str, lanes: int) -> list[VectorFunction]:
-    found = [vector_function(name, lanes, real, source) for source in SOURCES]
-    return [function for function, source in zip(found, SOURCES, strict=True) if function.source == source]
+    found = [find_vector_function(name, lanes, real, source) for source in MATH_SOURCES]
+    return [function for function, source in zip(found, MATH_SOURCES, strict=True) if function.source == source]
 
 
 def bits_of(array: Reals) -> NDArray[Any]:
@@ -88,13 +88,13 @@ def bits_of(array: Reals) -> NDArray[Any]:
 @pytest.fixture(scope="session")
 def here() -> dict[str, VectorFunction]:
     """Our own functions as this processor runs them best."""
-    return {name: vector_function(name, 4, "double", "polynomial") for name in WRITTEN}
+    return {name: find_vector_function(name, 4, "double", "polynomial") for name in POLYNOMIAL_FUNCTIONS}
 
 
 @pytest.mark.parametrize("name", CALLED)
 def test_every_source_is_within_4_ulp_of_the_exact_value(name: str) -> None:
     tried = [function for real, lanes in SHAPES for function in available(name, real, lanes)]
-    far = {(function.source, function.type): worst_ulp(function) for function in tried}
+    far = {(function.source, function.llvm_type): worst_ulp(function) for function in tried}
 
     assert {key: ulp for key, ulp in far.items() if not ulp <= 4.0} == {}
 
@@ -103,25 +103,25 @@ def test_every_source_is_within_4_ulp_of_the_exact_value(name: str) -> None:
 def test_special_values_are_the_scalars_and_lanes_do_not_touch_each_other(name: str) -> None:
     unsound = []
     for real, lanes in SHAPES:
-        scalar = vector_function(name, 1, real, "scalar")
-        edges = libmvec.edges(DTYPES[real], scalar.arity)
+        scalar = find_vector_function(name, 1, real, "scalar")
+        edges = libmvec.make_edge_points(REAL_DTYPES[real], scalar.arity)
         unsound += [f for f in available(name, real, lanes) if not libmvec.is_sound(f, scalar, lanes, edges)]
 
     assert unsound == []
 
 
-@pytest.mark.parametrize("name", sorted(WRITTEN))
+@pytest.mark.parametrize("name", sorted(POLYNOMIAL_FUNCTIONS))
 def test_polynomials_give_the_same_bits_in_any_number_of_lanes(name: str) -> None:
     points = points_of(name, "double")
-    one, *others = (vector_function(name, lanes, "double", "polynomial")(*points) for lanes in (1, 2, 4, 8))
+    one, *others = (find_vector_function(name, lanes, "double", "polynomial")(*points) for lanes in (1, 2, 4, 8))
 
     assert all(np.array_equal(bits_of(one), bits_of(other)) for other in others)
 
 
 @pytest.mark.parametrize("name", SCALED)
 def test_scaling_by_one_instruction_gives_the_same_bits_as_by_products(name: str) -> None:
-    here = vector_function(name, 8, "double", "polynomial")
-    address = machine.compiled(polynomial_text(name, 8, "double", scales=False), "function", level=0)[0]
+    here = find_vector_function(name, 8, "double", "polynomial")
+    address = machine.compile_functions(write_polynomial_module(name, 8, "double", scales=False), "function", level=0)[0]
     plain = VectorFunction(name, 8, "double", "polynomial", address)
     points = points_of(name, "double", 400)
 
@@ -133,25 +133,25 @@ def _avx2(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Compile as for a processor that has AVX2 and fused multiply-add and no more."""
     monkeypatch.setattr(machine, "features", lambda: frozenset(["sse4.2", "avx", "avx2", "fma"]))
     monkeypatch.setattr(machine, "processor", lambda: "haswell")
-    vectormath._found.cache_clear()
+    vectormath._find_in_sources.cache_clear()
     yield
-    vectormath._found.cache_clear()
+    vectormath._find_in_sources.cache_clear()
 
 
 @pytest.mark.usefixtures("_avx2")
-@pytest.mark.parametrize("name", sorted(WRITTEN))
+@pytest.mark.parametrize("name", sorted(POLYNOMIAL_FUNCTIONS))
 def test_polynomials_give_the_same_bits_without_avx512(name: str, here: dict[str, VectorFunction]) -> None:
-    there = vector_function(name, 4, "double", "polynomial")
+    there = find_vector_function(name, 4, "double", "polynomial")
     points = points_of(name, "double")
 
     assert np.array_equal(bits_of(here[name](*points)), bits_of(there(*points)))
 
 
-@pytest.mark.parametrize("name", sorted(INSTRUCTIONS))
+@pytest.mark.parametrize("name", sorted(INTRINSIC_FUNCTIONS))
 @pytest.mark.parametrize(("real", "lanes"), SHAPES)
 def test_instructions_answer_as_numpy_does(name: str, real: str, lanes: int) -> None:
-    function = vector_function(name, lanes, real)
-    edges = libmvec.edges(DTYPES[real], function.arity)
+    function = find_vector_function(name, lanes, real)
+    edges = libmvec.make_edge_points(REAL_DTYPES[real], function.arity)
     with np.errstate(invalid="ignore"):
         wanted = getattr(np, name)(*edges)
 
@@ -160,71 +160,71 @@ def test_instructions_answer_as_numpy_does(name: str, real: str, lanes: int) -> 
 
 
 def test_all_functions_of_math_h_have_a_vector_function() -> None:
-    sources = {name: vector_function(name, 8, "double", "scalar").source for name in MATH_H}
+    sources = {name: find_vector_function(name, 8, "double", "scalar").source for name in MATH_H_FUNCTIONS}
 
-    assert {name for name, source in sources.items() if source == "instruction"} == set(INSTRUCTIONS)
-    assert {source for name, source in sources.items() if name not in INSTRUCTIONS} == {"scalar"}
+    assert {name for name, source in sources.items() if source == "instruction"} == set(INTRINSIC_FUNCTIONS)
+    assert {source for name, source in sources.items() if name not in INTRINSIC_FUNCTIONS} == {"scalar"}
 
 
 def test_polynomials_are_written_for_every_called_function_but_fmod() -> None:
-    assert set(CALLED) - set(WRITTEN) == {"fmod"}
+    assert set(CALLED) - set(POLYNOMIAL_FUNCTIONS) == {"fmod"}
 
 
 def test_an_emitter_calls_the_function_for_its_lanes() -> None:
-    emitter = Emitter(Real("float", 8), vectormath.call_vector)
-    name = emitter.function("tanh", ["%x"])
-    address = vector_function("tanh", 8, "float").address
+    emitter = ExpressionWriter(RealType("float", 8), vectormath.call_by_address)
+    name = emitter.call_math_function("tanh", ["%x"])
+    address = find_vector_function("tanh", 8, "float").address
 
     assert emitter.lines == [f"  {name} = call <8 x float> inttoptr (i64 {address} to ptr)(<8 x float> %x)"]
 
 
 def test_the_environment_names_the_source(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(vectormath.SWITCH, "scalar")
+    monkeypatch.setenv(vectormath.VECTOR_MATH_SWITCH, "scalar")
 
-    assert vector_function("exp", 8, "double").source == "scalar"
-    assert vector_function("exp", 8, "double", "polynomial").source == "polynomial"
+    assert find_vector_function("exp", 8, "double").source == "scalar"
+    assert find_vector_function("exp", 8, "double", "polynomial").source == "polynomial"
 
 
 def test_vectors_of_float_prefer_the_library_and_of_double_ours(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(vectormath.SWITCH, raising=False)
-    library = vector_function("exp", 8, "float", "libmvec").source
+    monkeypatch.delenv(vectormath.VECTOR_MATH_SWITCH, raising=False)
+    library = find_vector_function("exp", 8, "float", "libmvec").source
 
-    assert vector_function("exp", 8, "float").source == library
-    assert vector_function("exp", 8, "double").source == "polynomial"
+    assert find_vector_function("exp", 8, "float").source == library
+    assert find_vector_function("exp", 8, "double").source == "polynomial"
 
 
 def test_one_number_takes_the_scalar_function_unless_ours_is_faster(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(vectormath.SWITCH, raising=False)
-    polynomial = {name for name in CALLED if vector_function(name, 1, "double").source == "polynomial"}
+    monkeypatch.delenv(vectormath.VECTOR_MATH_SWITCH, raising=False)
+    polynomial = {name for name in CALLED if find_vector_function(name, 1, "double").source == "polynomial"}
 
-    assert polynomial == vectormath.ALONE
-    assert {vector_function(name, 1, "float").source for name in CALLED} == {"scalar"}
+    assert polynomial == vectormath.FASTER_FOR_ONE_DOUBLE
+    assert {find_vector_function(name, 1, "float").source for name in CALLED} == {"scalar"}
 
 
 def test_an_unknown_source_is_refused() -> None:
     with pytest.raises(ValueError, match="polynomial, libmvec, scalar"):
-        vector_function("exp", 8, "double", "svml")
+        find_vector_function("exp", 8, "double", "svml")
 
 
 def test_an_unknown_function_is_refused() -> None:
     with pytest.raises(NoRuleError, match="gamma"):
-        vector_function("gamma", 8, "double")
+        find_vector_function("gamma", 8, "double")
 
 
 def test_without_libmvec_the_next_source_serves(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(libmvec, "library", lambda: None)
-    vectormath._found.cache_clear()
+    vectormath._find_in_sources.cache_clear()
 
-    assert vector_function("exp", 8, "double", "libmvec").source == "polynomial"
-    vectormath._found.cache_clear()
+    assert find_vector_function("exp", 8, "double", "libmvec").source == "polynomial"
+    vectormath._find_in_sources.cache_clear()
 
 
 def test_without_fused_multiply_add_no_polynomial_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "features", frozenset)
-    vectormath._found.cache_clear()
+    vectormath._find_in_sources.cache_clear()
 
-    assert vector_function("exp", 1, "double").source == "scalar"
-    vectormath._found.cache_clear()
+    assert find_vector_function("exp", 1, "double").source == "scalar"
+    vectormath._find_in_sources.cache_clear()
 
 
 def _forgets_sign(x: Reals) -> Reals:
@@ -242,14 +242,14 @@ def _is_rough(x: Reals) -> Reals:
 
 @pytest.mark.parametrize("wrong", [_forgets_sign, _stops_at_nan, _is_rough])
 def test_a_library_function_that_answers_wrongly_is_not_trusted(wrong: Callable[[Reals], Reals]) -> None:
-    edges = libmvec.edges(np.float64, 1)
+    edges = libmvec.make_edge_points(np.float64, 1)
 
     assert libmvec.is_sound(np.tanh, np.tanh, 4, edges)
     assert not libmvec.is_sound(wrong, np.tanh, 4, edges)
 
 
 def test_arrays_of_any_length_are_answered() -> None:
-    found = [vector_function("exp", 8, "double")(np.zeros(count)).tolist() for count in (0, 1, 7, 8, 9)]
+    found = [find_vector_function("exp", 8, "double")(np.zeros(count)).tolist() for count in (0, 1, 7, 8, 9)]
 
     assert found == [[1.0] * count for count in (0, 1, 7, 8, 9)]
 

@@ -15,21 +15,21 @@ from traitlets import TraitError
 import wiregrad as wg
 from wiregrad.errors import InputError
 from wiregrad.explorer import widget as module
-from wiregrad.explorer.page import static
-from wiregrad.explorer.server import Exhibit
+from wiregrad.explorer.page import read_static_file
+from wiregrad.explorer.server import ExplorerSession
 from wiregrad.explorer.widget import (
-    INSTALL,
-    KEPT,
-    VIEW,
+    INSTALL_COMMAND,
+    MAX_STORED_DATA,
+    WIDGET_MIME_TYPE,
     ExplorerWidget,
     NotInstalledError,
-    Still,
-    answer,
+    StillPicture,
+    answer_question,
     in_notebook,
-    show,
+    show_in_notebook,
     widget,
 )
-from wiregrad.export.notebook import HTML, LIMIT, SVG, TEXT
+from wiregrad.export.notebook import HTML_TYPE, MAX_OUTPUT_BYTES, SVG_TYPE, TEXT_TYPE
 
 ELEMENTS = {"x[0]": 0.5, "x[1]": -1.0, "x[2]": 2.0}
 """The elements of the array that the circuit reads."""
@@ -48,7 +48,7 @@ def example() -> ExplorerWidget:
 def bare(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hide anywidget."""
     monkeypatch.setitem(sys.modules, "anywidget", None)
-    module._kind.cache_clear()
+    module._build_widget_class.cache_clear()
 
 
 def replies(shown: Any, content: Any) -> list[tuple[Any, Any]]:
@@ -74,31 +74,31 @@ def test_the_data_of_a_large_circuit_is_sent_only_when_asked_for() -> None:
     assert shown.data == ""
     assert mark == {"id": "q1"}
     assert len(data["circuit"]["nodes"]) == 1501
-    assert len(json.dumps(data)) > KEPT
+    assert len(json.dumps(data)) > MAX_STORED_DATA
 
 
 def test_a_summary_in_a_notebook_says_how_to_see_more() -> None:
     run = wg.run(lambda x: reduce(lambda y, _: np.tanh(y), range(20_001), x), 0.5)
-    data = module._data(Exhibit(run.circuit, run))
+    data = module._build_widget_data(ExplorerSession(run.circuit, run))
 
     assert data["note"].startswith("a summary: ")
     assert data["note"].endswith('write a page with run.to_html("page.html"), or use wiregrad explore')
 
 
 def test_script_and_style_are_paths_in_the_package() -> None:
-    found = [getattr(module._kind(), name) for name in ("_esm", "_css")]
+    found = [getattr(module._build_widget_class(), name) for name in ("_esm", "_css")]
 
     assert [each._path.name for each in found] == ["widget.js", "explorer.css"]
-    assert [str(each) for each in found] == [static("widget.js"), static("explorer.css")]
+    assert [str(each) for each in found] == [read_static_file("widget.js"), read_static_file("explorer.css")]
 
 
 def test_a_widget_shows_itself_a_picture_a_script_free_page_and_text_in_this_order() -> None:
     data, _ = example()._repr_mimebundle_()
 
-    assert [*data] == [VIEW, SVG, HTML, TEXT]
-    assert "<script" not in data[HTML]
-    assert "tanh" in data[TEXT]
-    assert sum(len(str(part)) for part in data.values()) <= LIMIT
+    assert [*data] == [WIDGET_MIME_TYPE, SVG_TYPE, HTML_TYPE, TEXT_TYPE]
+    assert "<script" not in data[HTML_TYPE]
+    assert "tanh" in data[TEXT_TYPE]
+    assert sum(len(str(part)) for part in data.values()) <= MAX_OUTPUT_BYTES
 
 
 def test_the_kernel_runs_the_circuit_at_other_leaves() -> None:
@@ -113,15 +113,15 @@ def test_the_kernel_runs_the_circuit_at_other_leaves() -> None:
 
 def test_a_picture_beside_the_widget_shows_the_latest_run() -> None:
     shown = example()
-    before = shown._repr_mimebundle_()[0][TEXT]
+    before = shown._repr_mimebundle_()[0][TEXT_TYPE]
     replies(shown, {"id": "q", "ask": "run", "leaves": {"scale": 6}})
 
-    assert shown._repr_mimebundle_()[0][TEXT] != before
+    assert shown._repr_mimebundle_()[0][TEXT_TYPE] != before
 
 
 def test_a_run_that_would_have_gone_another_way_says_so() -> None:
     run = wg.run(lambda x: x * x if x > 0 else -x, 2.0)
-    told = answer(Exhibit(run.circuit, run), {"ask": "run", "leaves": {run.circuit.inputs[0]: -2.0}})
+    told = answer_question(ExplorerSession(run.circuit, run), {"ask": "run", "leaves": {run.circuit.inputs[0]: -2.0}})
 
     assert "another way" in told["note"]
 
@@ -199,19 +199,19 @@ def test_without_anywidget_the_error_has_the_line_that_installs_it() -> None:
 @pytest.mark.usefixtures("bare")
 def test_without_anywidget_a_picture_and_a_line_are_shown() -> None:
     run = wg.circuit("y = tanh(x)").run(x=0.5)
-    shown = show(run.circuit, run)
+    shown = show_in_notebook(run.circuit, run)
     found = shown._repr_mimebundle_()
 
-    assert isinstance(shown, Still)
-    assert [*found] == [SVG, HTML, TEXT]
-    assert INSTALL in found[TEXT]
-    assert "pip install &quot;wiregrad[notebook]&quot;" in found[HTML]
-    assert "0.46" in found[SVG]
-    assert INSTALL in repr(shown)
+    assert isinstance(shown, StillPicture)
+    assert [*found] == [SVG_TYPE, HTML_TYPE, TEXT_TYPE]
+    assert INSTALL_COMMAND in found[TEXT_TYPE]
+    assert "pip install &quot;wiregrad[notebook]&quot;" in found[HTML_TYPE]
+    assert "0.46" in found[SVG_TYPE]
+    assert INSTALL_COMMAND in repr(shown)
 
 
 def test_with_anywidget_the_widget_is_shown() -> None:
-    assert isinstance(show(wg.circuit("x * x")), ExplorerWidget)
+    assert isinstance(show_in_notebook(wg.circuit("x * x")), ExplorerWidget)
 
 
 def test_importing_the_module_imports_no_widget_package() -> None:

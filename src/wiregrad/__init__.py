@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from wiregrad import ops
 from wiregrad.api import Builder, Circuit, Run, circuit, diff, load
-from wiregrad.errors import WiregradError, suggest
+from wiregrad.errors import WiregradError, suggest_name
 
 if TYPE_CHECKING:
     from wiregrad.api.asking import anomaly, blame, check_grads, explain, record
@@ -101,7 +101,7 @@ def __getattr__(name: str) -> Any:
         return ops.TABLE[name]
     else:
         known = [*__all__, *values.FUNCTIONS, *ops.TABLE.callable_names()]
-        raise AttributeError(f"wiregrad has no {name!r}{suggest(name, known)}")
+        raise AttributeError(f"wiregrad has no {name!r}{suggest_name(name, known)}")
     globals()[name] = attribute
     return attribute
 

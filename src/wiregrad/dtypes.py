@@ -15,7 +15,7 @@ import numpy as np
 DTYPES: dict[str, np.dtype[np.generic]] = {
     name: np.dtype(name) for name in ("float64", "float32", "complex128", "bool", "int64")
 }
-_WRITTEN = re.compile(r"([a-z]+[0-9]*)(?:\[([0-9]{1,9}(?:,[0-9]{1,9})*)?\])?")
+_TYPE_TEXT = re.compile(r"([a-z]+[0-9]*)(?:\[([0-9]{1,9}(?:,[0-9]{1,9})*)?\])?")
 
 
 class WireType(NamedTuple):
@@ -49,27 +49,27 @@ def parse_type(text: str) -> WireType | None:
     >>> parse_type("float64") == FLOAT
     True
     """
-    match = _WRITTEN.fullmatch(text)
+    match = _TYPE_TEXT.fullmatch(text)
     if match is None or match[1] not in DTYPES:
         return None
     dtype = DTYPES[match[1]]
     shape = tuple(map(int, match[2].split(","))) if match[2] else ()
-    return WireType(dtype, shape) if can_be(dtype, shape) else None
+    return WireType(dtype, shape) if numpy_can_hold(dtype, shape) else None
 
 
-def can_be(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bool:
+def numpy_can_hold(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bool:
     """Return whether NumPy can hold an array of a shape; it counts axes of length 0 as 1 when it checks the size.
 
-    >>> can_be(FLOAT.dtype, (0, 10**9)), can_be(FLOAT.dtype, (0, 10**9, 10**9, 10**9))
+    >>> numpy_can_hold(FLOAT.dtype, (0, 10**9)), numpy_can_hold(FLOAT.dtype, (0, 10**9, 10**9, 10**9))
     (True, False)
     """
     return len(shape) <= MAX_AXES and prod([n for n in shape if n]) * dtype.itemsize < 2**63
 
 
-def plain(value: Any) -> Any:
+def to_python_number(value: Any) -> Any:
     """Convert a NumPy scalar to the equal Python number; return anything else unchanged.
 
-    >>> plain(np.float64(2.0)), plain(np.bool_(True))
+    >>> to_python_number(np.float64(2.0)), to_python_number(np.bool_(True))
     (2.0, True)
     """
     return value.item() if isinstance(value, np.generic) else value
@@ -90,10 +90,10 @@ def as_float(value: Any) -> np.float64 | None:
         return np.float64("inf" if number > 0 else "-inf")
 
 
-def number(value: Any) -> str:
+def format_brief_number(value: Any) -> str:
     """Format a number with six digits and no trailing zeros, and a large array by its first and last elements.
 
-    >>> number(-10.0), number(0.7071067811865476), number(True)
+    >>> format_brief_number(-10.0), format_brief_number(0.7071067811865476), format_brief_number(True)
     ('-10', '0.707107', 'true')
     """
     if isinstance(value, np.ndarray):
@@ -101,20 +101,20 @@ def number(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else f"{value:.6g}"
 
 
-def operand(value: Any) -> str:
+def parenthesize_negative(value: Any) -> str:
     """Format a number as an operand: a negative one gets parentheses.
 
-    >>> operand(2.0), operand(-3.0)
+    >>> parenthesize_negative(2.0), parenthesize_negative(-3.0)
     ('2', '(-3)')
     """
-    text = number(value)
+    text = format_brief_number(value)
     return f"({text})" if text.startswith("-") else text
 
 
-def counted(count: int, noun: str) -> str:
+def count_with_noun(count: int, noun: str) -> str:
     """Format a count with its noun, in the plural unless the count is 1.
 
-    >>> counted(1, "node"), counted(12345, "node")
+    >>> count_with_noun(1, "node"), count_with_noun(12345, "node")
     ('1 node', '12,345 nodes')
     """
     return f"{count:,} {noun}{'' if count == 1 else 's'}"

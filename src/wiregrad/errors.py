@@ -17,11 +17,11 @@ from types import FrameType
 
 import numpy as np
 
-_OWN = dirname(__file__) + "/"
-_NUMPY = dirname(np.__file__) + "/"
-_PYTHON = dirname(warnings.__file__) + "/"
+_PACKAGE_FOLDER = dirname(__file__) + "/"
+_NUMPY_FOLDER = dirname(np.__file__) + "/"
+_STDLIB_FOLDER = dirname(warnings.__file__) + "/"
 
-MOST_NAMES = 10_000
+MAX_COMPARED_NAMES = 10_000
 """Maximum number of names that are compared when a similar name is suggested."""
 
 
@@ -173,14 +173,14 @@ class FormulaError(WiregradError, ValueError):
         self.message = message
         self.text = text
         self.offset = offset
-        self.line, self.column = position(text, offset)
-        picture = f"\n  at line {self.line}, column {self.column}\n{self._picture()}" if text else ""
+        self.line, self.column = line_and_column(text, offset)
+        picture = f"\n  at line {self.line}, column {self.column}\n{self._point_at_column()}" if text else ""
         super().__init__(message + picture)
 
     def __reduce__(self) -> tuple[type[FormulaError], tuple[str, str, int]]:
         return type(self), (self.message, self.text, self.offset)
 
-    def _picture(self) -> str:
+    def _point_at_column(self) -> str:
         line = self.text.split("\n")[self.line - 1]
         start = max(0, self.column - 1 - 50)
         shown = "".join(ch if ch.isprintable() else "\N{REPLACEMENT CHARACTER}" for ch in line[start : start + 100])
@@ -191,56 +191,56 @@ class LimitError(FormulaError):
     """A formula is larger than the limits for formulas allow."""
 
 
-def user_line() -> str:
+def format_user_line() -> str:
     """Format the nearest frame outside wiregrad as a line below a message: `recorded at FILE:LINE`; empty if none."""
-    frame = user_frame()
+    frame = find_user_frame()
     return "" if frame is None else f"\n  recorded at {frame.f_code.co_filename}:{frame.f_lineno}"
 
 
-def user_frame() -> FrameType | None:
+def find_user_frame() -> FrameType | None:
     """Return the nearest frame outside wiregrad."""
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and is_own(frame.f_code.co_filename):
+    while frame is not None and is_library_file(frame.f_code.co_filename):
         frame = frame.f_back
     return frame
 
 
 @lru_cache(4096)
-def is_own(file: str) -> bool:
+def is_library_file(file: str) -> bool:
     """Return whether a file belongs to wiregrad, NumPy or the standard library rather than to the user."""
-    in_stdlib = file.startswith(_PYTHON) and "-packages" not in file
-    return in_stdlib or file.startswith((_OWN, _NUMPY, "<wiregrad", "<frozen"))
+    in_stdlib = file.startswith(_STDLIB_FOLDER) and "-packages" not in file
+    return in_stdlib or file.startswith((_PACKAGE_FOLDER, _NUMPY_FOLDER, "<wiregrad", "<frozen"))
 
 
-def position(text: str, offset: int) -> tuple[int, int]:
+def line_and_column(text: str, offset: int) -> tuple[int, int]:
     """Return the line and the column, both counted from 1, of an offset in a text.
 
-    >>> position("a\\nbc", 3)
+    >>> line_and_column("a\\nbc", 3)
     (2, 2)
     """
     before = text[:offset]
     return before.count("\n") + 1, offset - (before.rfind("\n") + 1) + 1
 
 
-def suggest(name: str, known: Iterable[str]) -> str:
+def suggest_name(name: str, known: Iterable[str]) -> str:
     """Return `; did you mean ...?` with the most similar known name; empty if none is similar.
 
-    >>> suggest("mulitply", ["add", "multiply"]), suggest("max", ["fmax", "maximum"])
+    >>> suggest_name("mulitply", ["add", "multiply"]), suggest_name("max", ["fmax", "maximum"])
     ('; did you mean multiply?', '; did you mean maximum?')
     """
     from difflib import get_close_matches  # noqa: PLC0415 - only a failing call pays for it
 
     # Comparing a name takes some microseconds, and a circuit may have millions of names.
-    names = list(islice(known, MOST_NAMES))
+    names = list(islice(known, MAX_COMPARED_NAMES))
     completions = [text for text in names if len(name) > 1 and text.startswith(name)]
     nearest = sorted(completions, key=len)[:1] or get_close_matches(name, names, n=1)
     return f"; did you mean {nearest[0]}?" if nearest else ""
 
 
-def shown(value: object, width: int = 40) -> str:
+def short_repr(value: object, width: int = 40) -> str:
     """Return the repr of a value for a message, cut to a maximum width.
 
-    >>> shown("a" * 100, 10)
+    >>> short_repr("a" * 100, 10)
     "'aaaaaa..."
     """
     try:

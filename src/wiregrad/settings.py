@@ -7,18 +7,18 @@ from __future__ import annotations
 
 import os
 
-from wiregrad.errors import SettingError, shown, suggest
+from wiregrad.errors import SettingError, short_repr, suggest_name
 
-NATIVE = "WIREGRAD_NATIVE"
-VECTOR_MATH = "WIREGRAD_VECTOR_MATH"
-CONVENTION = "WIREGRAD_CONVENTION"
-OFF = "0"
-ON = "1"
-LLVM = "llvm"
-ALLOWED = {
-    NATIVE: (OFF, ON, LLVM),
-    VECTOR_MATH: ("polynomial", "libmvec", "scalar"),
-    CONVENTION: ("min_norm", "torch", "jax"),
+NATIVE_VARIABLE = "WIREGRAD_NATIVE"
+VECTOR_MATH_VARIABLE = "WIREGRAD_VECTOR_MATH"
+CONVENTION_VARIABLE = "WIREGRAD_CONVENTION"
+NATIVE_OFF = "0"
+NATIVE_ON = "1"
+NATIVE_LLVM = "llvm"
+ALLOWED_VALUES = {
+    NATIVE_VARIABLE: (NATIVE_OFF, NATIVE_ON, NATIVE_LLVM),
+    VECTOR_MATH_VARIABLE: ("polynomial", "libmvec", "scalar"),
+    CONVENTION_VARIABLE: ("min_norm", "torch", "jax"),
 }
 """The allowed values of each variable."""
 
@@ -26,26 +26,26 @@ ALLOWED = {
 def read_setting(variable: str) -> str:
     """Return the value of an environment variable; empty if it is not set.
 
-    >>> os.environ[NATIVE] = "bogus"
-    >>> read_setting(NATIVE)
+    >>> os.environ[NATIVE_VARIABLE] = "bogus"
+    >>> read_setting(NATIVE_VARIABLE)
     Traceback (most recent call last):
         ...
     wiregrad.errors.SettingError: the environment variable WIREGRAD_NATIVE is one of 0, 1, llvm; got 'bogus'
-    >>> del os.environ[NATIVE]
-    >>> read_setting(NATIVE)
+    >>> del os.environ[NATIVE_VARIABLE]
+    >>> read_setting(NATIVE_VARIABLE)
     ''
     """
     value = os.environ.get(variable, "")
-    allowed = ALLOWED[variable]
+    allowed = ALLOWED_VALUES[variable]
     if value and value not in allowed:
-        near = suggest(value, allowed)
+        near = suggest_name(value, allowed)
         raise SettingError(
-            f"the environment variable {variable} is one of {', '.join(allowed)}; got {shown(value)}{near}"
+            f"the environment variable {variable} is one of {', '.join(allowed)}; got {short_repr(value)}{near}"
         )
     return value
 
 
 def check_settings() -> None:
     """Raise `SettingError` if a variable has a value that is not allowed."""
-    for variable in ALLOWED:
+    for variable in ALLOWED_VALUES:
         read_setting(variable)

@@ -339,7 +339,7 @@ def systematic() -> Iterator[tuple[str, Sequence[float]]]:
     """Return every op at a regular and at awkward points, and ops with kinks beside every choice of literals."""
     for k, op in enumerate(op for op in TABLE if isinstance(op, Elementwise) and not op.per_call):
         call = f"y = {op.name}({', '.join(op.inputs)})"
-        yield call, [float(x) for x in op.points[k % len(op.points)]]
+        yield call, [float(x) for x in op.sample_points[k % len(op.sample_points)]]
         for shift in range(3 if op.kinks else 1):
             yield call, AWKWARD[(k + 3 * shift) % len(AWKWARD)]
         if op.kinks and len(op.inputs) > 1:

@@ -20,21 +20,21 @@ import numpy as np
 from engine_formulas import AT, BUILT, FOUND, QUERIES, REPEATED, WRITTEN, WRONG, Formulas, systematic
 
 import wiregrad as wg
-from wiregrad.backends import Run
-from wiregrad.backends.interpreter import bind, run_all
+from wiregrad.backends import RunRecord
+from wiregrad.backends.interpreter import bind_inputs, run_all_outputs
 from wiregrad.codegen import page
-from wiregrad.dtypes import number
-from wiregrad.errors import FormulaError, suggest
-from wiregrad.explorer.find import find
-from wiregrad.explorer.views import Views
+from wiregrad.dtypes import format_brief_number
+from wiregrad.errors import FormulaError, suggest_name
+from wiregrad.explorer.find import match_query
+from wiregrad.explorer.views import CircuitViews
 from wiregrad.inspect.blame import blame
 from wiregrad.inspect.paths import paths
 from wiregrad.inspect.steps import steps
-from wiregrad.ir import CONSTANT, TABLE, Circuit, Node, parse_text
+from wiregrad.ir import CONSTANT, TABLE, CircuitGraph, Node, parse_text
 from wiregrad.ir.circuit import repr_number
 from wiregrad.ops import Elementwise
-from wiregrad.ops.flow import settle
-from wiregrad.passes import split
+from wiregrad.ops.flow import fill_absent
+from wiregrad.passes import insert_splitters
 
 ROOT = Path(__file__).parents[2]
 OPS_FILE = ROOT / "web/src/engine/ops.generated.ts"
@@ -55,7 +55,7 @@ def encoded(value: Any) -> Any:
     return str(float(value))
 
 
-def written_circuit(circuit: Circuit) -> dict[str, Any]:
+def written_circuit(circuit: CircuitGraph) -> dict[str, Any]:
     """Return a circuit as the page holds it."""
     outputs = zip(circuit.outputs, circuit.columns.outputs.tolist(), strict=True)
     return {
@@ -65,12 +65,12 @@ def written_circuit(circuit: Circuit) -> dict[str, Any]:
     }
 
 
-def _written_node(circuit: Circuit, node: int) -> dict[str, Any]:
+def _written_node(circuit: CircuitGraph, node: int) -> dict[str, Any]:
     view = Node(circuit, node)
     found = {
         "op": view.op.name,
         "sources": list(circuit.sources_of(node)),
-        "names": list(circuit.columns.names.of(node)),
+        "names": list(circuit.columns.names.names_of(node)),
         "mode": view.mode,
         "group": view.group,
         "type": str(view.type),
@@ -82,7 +82,7 @@ def _written_node(circuit: Circuit, node: int) -> dict[str, Any]:
     return found
 
 
-def written_run(run: Run) -> dict[str, Any]:
+def written_run(run: RunRecord) -> dict[str, Any]:
     """Return what a run knows of every node and wire; upstream of a wire is the gradient of its reader."""
     return {
         "values": [encoded(value) for value in run.values],
@@ -95,14 +95,14 @@ def written_run(run: Run) -> dict[str, Any]:
     }
 
 
-def _local(run: Run, node: int, slot: int) -> Any:
+def _local(run: RunRecord, node: int, slot: int) -> Any:
     circuit, view = run.circuit, Node(run.circuit, node)
     sources = circuit.sources_of(node)
     if not circuit.type_of(sources[slot]).differentiable:
         return None
     with np.errstate(all="ignore"):
         local = view.op.local(slot, [run.values[source] for source in sources], run.values[node], view.mode)
-    return None if local is None else float(settle(local))
+    return None if local is None else float(fill_absent(local))
 
 
 def golden(formula: str, leaves: Sequence[float], *, whole: bool) -> dict[str, Any]:
@@ -110,10 +110,10 @@ def golden(formula: str, leaves: Sequence[float], *, whole: bool) -> dict[str, A
     return {"formula": formula, **golden_circuit(wg.circuit(formula), leaves, whole=whole)}
 
 
-def golden_circuit(circuit: Circuit, leaves: Sequence[float], *, whole: bool) -> dict[str, Any]:
+def golden_circuit(circuit: CircuitGraph, leaves: Sequence[float], *, whole: bool) -> dict[str, Any]:
     """Return everything that Python says of a circuit at a point."""
     given = dict(zip(circuit.inputs, itertools.cycle(leaves), strict=False))
-    run = run_all(circuit, bind(circuit, [], given))
+    run = run_all_outputs(circuit, bind_inputs(circuit, [], given))
     several = len(circuit.outputs) > 1
     found = {
         "leaves": {name: encoded(value) for name, value in given.items()},
@@ -125,14 +125,14 @@ def golden_circuit(circuit: Circuit, leaves: Sequence[float], *, whole: bool) ->
         "blame": [_written_origin(circuit, origin) for origin in blame(run).origins],
     }
     if whole:
-        parted = split(circuit)
-        told = steps(run_all(parted, bind(parted, [], given)))
+        parted = insert_splitters(circuit)
+        told = steps(run_all_outputs(parted, bind_inputs(parted, [], given)))
         found["split"] = {"circuit": written_circuit(parted), "steps": [str(step) for step in told]}
         found["paths"] = {name: _written_paths(run, name) for name in circuit.inputs}
     return found
 
 
-def _kinks(run: Run) -> Iterator[tuple[int, str]]:
+def _kinks(run: RunRecord) -> Iterator[tuple[int, str]]:
     """Return the nodes that are exactly on a kink of their op, and what kink it is."""
     for row in run.circuit.rows():
         xs = [run.values[source] for source in row.sources]
@@ -143,12 +143,12 @@ def _kinks(run: Run) -> Iterator[tuple[int, str]]:
                 yield row.node, kink.doc
 
 
-def _written_origin(circuit: Circuit, origin: Any) -> list[Any]:
+def _written_origin(circuit: CircuitGraph, origin: Any) -> list[Any]:
     slot = None if origin.wire is None else origin.wire[1]
     return [origin.phase, circuit.index(origin.node), slot, list(origin.spoils), list(origin.chain)]
 
 
-def _written_paths(run: Run, name: str) -> dict[str, Any]:
+def _written_paths(run: RunRecord, name: str) -> dict[str, Any]:
     found = paths(run, name, SHOWN_PATHS)
     return {
         "count": str(found.count),
@@ -169,12 +169,12 @@ def _written_paths(run: Run, name: str) -> dict[str, Any]:
 @cache
 def _is_exact(op: Any) -> bool:
     """Return whether value and slopes of an op are made of exactly rounded operations alone."""
-    return not isinstance(op, Elementwise) or page.functions_of(op) <= ROUNDED_EXACTLY
+    return not isinstance(op, Elementwise) or page.find_math_functions(op) <= ROUNDED_EXACTLY
 
 
 def circuits() -> Iterator[dict[str, Any]]:
     """Return the golden circuits."""
-    TABLE.load()
+    TABLE.load_deferred()
     drawn = Formulas(SEED)
     for formula in WRITTEN:
         yield golden(formula, (2.0, -3.0, 10.0, 0.5), whole=True)
@@ -202,12 +202,12 @@ def suggestions() -> Iterator[list[str]]:
     drawn = Formulas(SEED + 3)
     known = TABLE.scalar_names()
     words = [drawn.broken(drawn.broken(drawn.pick(known))) for _ in range(300)]
-    yield from ([word, suggest(word, known)] for word in [*words, "arc", "log", "", "a", "is", "xyzzy", "logical"])
+    yield from ([word, suggest_name(word, known)] for word in [*words, "arc", "log", "", "a", "is", "xyzzy", "logical"])
 
 
 def mistakes() -> Iterator[dict[str, Any]]:
     """Return wrong formulas with message and offset."""
-    TABLE.load()
+    TABLE.load_deferred()
     drawn = Formulas(SEED + 1)
     tried: Iterable[tuple[str, int, str]] = [*((text, 1, "") for text in WRONG), *REPEATED]
     tried = [*tried, *((drawn.broken(drawn.formula()), 1, "") for _ in range(200))]
@@ -232,7 +232,7 @@ def finds() -> Iterator[dict[str, Any]]:
     for formula, point in ((WRITTEN[3], (2.0, -3.0, 10.0, 0.5)), (WRITTEN[9], (1.0,)), (FOUND, (1.5, -2.0))):
         run = wg.circuit(formula).run(**dict(zip(wg.circuit(formula).inputs, itertools.cycle(point), strict=False)))
         for query in QUERIES:
-            nodes = np.flatnonzero(find(Views(run.circuit, run), query)).tolist()
+            nodes = np.flatnonzero(match_query(CircuitViews(run.circuit, run), query)).tolist()
             leaves = {name: run[name].value for name in run.circuit.inputs}
             yield {"formula": formula, "leaves": leaves, "query": query, "nodes": nodes}
 
@@ -247,7 +247,7 @@ def numbers() -> Iterator[list[Any]]:
     halves = [(2 * drawn.below(900000) + 200001) / 2 for _ in range(60)]
     sizes = [(drawn.share() - 0.5) * 10.0 ** (drawn.below(60) - 30) for _ in range(200)]
     for value in (*special, *halves, *sizes):
-        yield [encoded(value), number(value), repr_number(value)]
+        yield [encoded(value), format_brief_number(value), repr_number(value)]
 
 
 def document() -> str:
@@ -264,7 +264,7 @@ def _json(entry: Any) -> str:
 
 def files() -> dict[Path, str]:
     """Return what each file should hold."""
-    return {OPS_FILE: page.page_ops(), GOLDEN_FILE: document()}
+    return {OPS_FILE: page.write_page_ops(), GOLDEN_FILE: document()}
 
 
 def main() -> None:

@@ -15,22 +15,22 @@ from typing import Any
 import numpy as np
 
 import wiregrad as wg
-from wiregrad.explorer.data import circuit_data
-from wiregrad.explorer.encoded import summary
+from wiregrad.explorer.data import encode_circuit
+from wiregrad.explorer.encoded import summarize_array
 from wiregrad.export import figure as figures
-from wiregrad.export import picture
+from wiregrad.export import build_picture
 from wiregrad.export.boxes import Picture
-from wiregrad.export.fanout import CHAIN
-from wiregrad.export.frames import frames
-from wiregrad.export.grouping import group_paths
-from wiregrad.export.layout import Joint, Metrics, Shape, layout
-from wiregrad.export.letters import clip, clip_front, printable, width
-from wiregrad.export.reading import norm, read
-from wiregrad.ir import Circuit
+from wiregrad.export.fanout import MIN_MERGED_SPLITTERS
+from wiregrad.export.frames import build_group_frames
+from wiregrad.export.grouping import list_group_paths
+from wiregrad.export.layout import WireJoint, LayoutMetrics, BoxShape, compute_layout
+from wiregrad.export.letters import clip_end, clip_front, escape_unprintable, measure_text
+from wiregrad.export.reading import finite_norm, read_value
+from wiregrad.ir import CircuitGraph
 from wiregrad.testing.circuits import random_circuit, random_point
 
 TARGET = Path(__file__).parents[2] / "web" / "golden" / "layout.json"
-Given = tuple[list[Shape], list[Joint], int]
+Given = tuple[list[BoxShape], list[WireJoint], int]
 """Boxes, wires, and how long the layout may be before it is cut."""
 
 
@@ -65,7 +65,7 @@ def _numbers() -> Iterator[list[Any]]:
     sizes = 10.0 ** rng.integers(-12, 13, 200) * rng.normal(size=200)
     for value in [*plain, 1.7e308, *ties, *sizes.tolist()]:
         for digits in (3, 5):
-            yield [value, digits, read(value, digits).text]
+            yield [value, digits, read_value(value, digits).text]
 
 
 def _texts() -> Iterator[list[Any]]:
@@ -81,13 +81,13 @@ def _texts() -> Iterator[list[Any]]:
         "end   of it all",
     ]
     for text in texts:
-        plain = printable(text)
-        yield [text, plain, width(plain), width(plain, 10, bold=True), clip(plain, 9), clip_front(plain, 9)]
+        plain = escape_unprintable(text)
+        yield [text, plain, measure_text(plain), measure_text(plain, 10, bold=True), clip_end(plain, 9), clip_front(plain, 9)]
 
 
 def _layouts() -> Iterator[dict[str, Any]]:
     for name, (shapes, joints, fold) in _givens():
-        found = layout(shapes, joints, Metrics(fold=fold))
+        found = compute_layout(shapes, joints, LayoutMetrics(fold=fold))
         yield {
             "name": name,
             "shapes": [
@@ -109,23 +109,23 @@ def _layouts() -> Iterator[dict[str, Any]]:
 
 def _givens() -> Iterator[tuple[str, Given]]:
     yield "nothing", ([], [], 0)
-    yield "one box", ([Shape(40, 20)], [], 0)
+    yield "one box", ([BoxShape(40, 20)], [], 0)
     for name, (circuit, run) in worked().items():
         for down in (False, True):
             for split in (False, True):
-                yield f"{name} down={down} split={split}", _of(picture(circuit, run, split=split), down)
+                yield f"{name} down={down} split={split}", _of(build_picture(circuit, run, split=split), down)
     for k in range(50):
         rng = np.random.default_rng([7, k])
         circuit = random_circuit(rng, nodes=int(rng.integers(2, 50)))
-        yield f"random circuit {k}", _of(picture(circuit, split=k % 3 == 0), down=k % 2 == 1)
+        yield f"random circuit {k}", _of(build_picture(circuit, split=k % 3 == 0), down=k % 2 == 1)
     for seed in range(12):
         for boxes, window in ((9, 3), (30, 8), (60, 60)):
             fold = 0 if seed % 3 else 900
             yield f"random graph {seed} of {boxes}", (*_graph(seed, boxes, window), fold)
     for readers in (2, 7, 40):
         yield f"fan-out to {readers}", _fan(readers)
-    yield "chain of 60, folded", ([Shape(70, 30)] * 60, [Joint(k, k + 1, 0, 20) for k in range(59)], 1500)
-    yield "chain of 200", ([Shape(70, 30)] * 200, [Joint(k, k + 1, 0, 20) for k in range(199)], 0)
+    yield "chain of 60, folded", ([BoxShape(70, 30)] * 60, [WireJoint(k, k + 1, 0, 20) for k in range(59)], 1500)
+    yield "chain of 200", ([BoxShape(70, 30)] * 200, [WireJoint(k, k + 1, 0, 20) for k in range(199)], 0)
     yield "1,000 nodes at once", (*_graph(1, 1000, 40), 0)
     yield "1,000 nodes deep, folded", (*_graph(2, 1000, 6), 4000)
     yield "500 nodes at right angles", (*_graph(3, 500, 30), 0)
@@ -133,50 +133,50 @@ def _givens() -> Iterator[tuple[str, Given]]:
 
 def _of(drawn: Picture, down: bool) -> Given:
     """Return what the layout is given for a picture."""
-    labels, ports = figures.labels_of(drawn), figures._ports(drawn)
-    shapes, joints = figures._shapes(drawn, labels, down), figures._joints(drawn, labels, ports, down)
-    return shapes, joints, figures.FOLD
+    labels, ports = figures.write_wire_labels(drawn), figures._assign_ports(drawn)
+    shapes, joints = figures._make_shapes(drawn, labels, down), figures._make_joints(drawn, labels, ports, down)
+    return shapes, joints, figures.MAX_BAND_LENGTH
 
 
-def _graph(seed: int, boxes: int, window: int) -> tuple[list[Shape], list[Joint]]:
+def _graph(seed: int, boxes: int, window: int) -> tuple[list[BoxShape], list[WireJoint]]:
     """Return boxes of all kinds, in which each reads a few of those at most `window` before it."""
     rng = np.random.default_rng([seed, boxes])
-    shapes: list[Shape] = []
-    joints: list[Joint] = []
+    shapes: list[BoxShape] = []
+    joints: list[WireJoint] = []
     for k in range(boxes):
         reads = int(rng.integers(0, 4)) if k else 0
         along, across, reserve, after, label = rng.integers(1, 90, 5).tolist()
-        shape = Shape(along, across, leaf=not reads, splitter=reads == 1 and rng.random() < 0.2, reserve=reserve)
+        shape = BoxShape(along, across, leaf=not reads, splitter=reads == 1 and rng.random() < 0.2, reserve=reserve)
         group = str(rng.choice(["", "", "net", "net/a", "net/b"]))
         free, inset = bool(rng.random() < 0.15), min(across // 2 - 1, 4) if across > 4 else 0
         shapes.append(replace(shape, free=free, inset=inset, after=after if rng.random() < 0.1 else 0, group=group))
         sources = rng.integers(max(0, k - window), k, reads).tolist() if k else []
-        joints += [Joint(source, k, port, label, 10, 30) for port, source in enumerate(sources)]
+        joints += [WireJoint(source, k, port, label, 10, 30) for port, source in enumerate(sources)]
     return shapes, joints
 
 
 def _fan(readers: int) -> Given:
     """Return one value that many read, each of which a last box reads."""
-    shapes = [Shape(50, 30, leaf=True), *[Shape(60, 40)] * readers, Shape(80, 20 * readers)]
-    joints = [Joint(0, 1 + k, 0, 12) for k in range(readers)]
-    return shapes, [*joints, *(Joint(1 + k, readers + 1, k, 12) for k in range(readers))], 0
+    shapes = [BoxShape(50, 30, leaf=True), *[BoxShape(60, 40)] * readers, BoxShape(80, 20 * readers)]
+    joints = [WireJoint(0, 1 + k, 0, 12) for k in range(readers)]
+    return shapes, [*joints, *(WireJoint(1 + k, readers + 1, k, 12) for k in range(readers))], 0
 
 
 def _pictures() -> Iterator[dict[str, Any]]:
     for name, circuit, run, options in _drawn():
         shown = {key: value for key, value in options.items() if key != "down"}
-        drawn = picture(circuit, run, **shown)
-        page = {**options, "steady": False, "chain": CHAIN, "split": options.get("split", False)}
+        drawn = build_picture(circuit, run, **shown)
+        page = {**options, "steady": False, "chain": MIN_MERGED_SPLITTERS, "split": options.get("split", False)}
         yield {
             "name": name,
             "circuit": _document(circuit, run),
             "run": None if run is None else _run(run),
             "options": page,
-            "found": _found(figures.figure(drawn, down=options.get("down", False))),
+            "found": _found(figures.place_picture(drawn, down=options.get("down", False))),
         }
 
 
-def _drawn() -> Iterator[tuple[str, Circuit, wg.Run | None, dict[str, Any]]]:
+def _drawn() -> Iterator[tuple[str, CircuitGraph, wg.Run | None, dict[str, Any]]]:
     for name, (circuit, run) in worked().items():
         yield name, circuit, run, {"split": True}
         yield f"{name}, down", circuit, run, {"down": True}
@@ -192,7 +192,7 @@ def _drawn() -> Iterator[tuple[str, Circuit, wg.Run | None, dict[str, Any]]]:
             "split": {"split": True},
             "closed": {"depth": 0},
             "one level": {"depth": 1, "down": True},
-            "one opened": {"depth": 0, "opened": [group_paths(run.circuit)[0]]},
+            "one opened": {"depth": 0, "opened": [list_group_paths(run.circuit)[0]]},
             "at most 9": {"cap": 9},
             "at most 4": {"cap": 4},
         }
@@ -228,9 +228,9 @@ def _grouped() -> dict[str, wg.Run]:
     }
 
 
-def _document(circuit: Circuit, run: wg.Run | None) -> dict[str, Any]:
+def _document(circuit: CircuitGraph, run: wg.Run | None) -> dict[str, Any]:
     """Return a circuit as the page has it."""
-    found = circuit_data(circuit, run)
+    found = encode_circuit(circuit, run)
     for k, node in enumerate(found["nodes"]):
         for left_out in ("place", "text"):
             node.pop(left_out, None)
@@ -255,7 +255,7 @@ def _value(value: Any) -> Any:
     if value is None or isinstance(value, bool | np.bool_):
         return None if value is None else bool(value)
     if np.shape(value) or np.iscomplexobj(value):
-        return summary(np.asarray(value)) | {"text": "", "norm": _steady(norm(value))}
+        return summarize_array(np.asarray(value)) | {"text": "", "norm": _steady(finite_norm(value))}
     return _steady(value) if np.isfinite(value) else str(float(value))
 
 
@@ -264,13 +264,13 @@ def _steady(value: Any) -> float:
     return float(f"{float(value):.12g}")
 
 
-def _found(shown: figures.Figure) -> dict[str, Any]:
+def _found(shown: figures.PlacedPicture) -> dict[str, Any]:
     """Return all of a picture that has a place."""
     drawn = shown.picture
     boxes = [
         [
             *(b.kind.value, b.name, b.text, b.label, b.node, b.nodes, b.group, b.bad, b.kink, [*b.outputs]),
-            *(r.x, r.y, r.width, r.height, [cell.text for cell in figures.cells_of(b)]),
+            *(r.x, r.y, r.width, r.height, [cell.text for cell in figures.list_box_rows(b)]),
         ]
         for b, r in zip(drawn.boxes, shown.rects, strict=True)
     ]
@@ -281,8 +281,8 @@ def _found(shown: figures.Figure) -> dict[str, Any]:
         ]
         for k, link in enumerate(drawn.links)
     ]
-    framed = [[frame.path, [n for point in frame.outline(shown.down) for n in point]] for frame in frames(shown)]
-    scale = drawn.scale()
+    framed = [[frame.path, [n for point in frame.trace_outline(shown.down) for n in point]] for frame in build_group_frames(shown)]
+    scale = drawn.gradient_scale()
     return {
         "words": [drawn.title, drawn.about, drawn.note],
         "size": [shown.width, shown.height],

@@ -24,12 +24,12 @@ from typing import Any
 import numpy as np
 
 from wiregrad.api import Circuit
-from wiregrad.backends.listings import Program, unit
-from wiregrad.codegen import write
-from wiregrad.inspect.receipt.judge import Point
-from wiregrad.ir import CONSTANT, INPUT, TABLE, Builder, Pattern, Port, Row
+from wiregrad.backends.listings import RunnableListing, rename_helpers
+from wiregrad.codegen import write_listing
+from wiregrad.inspect.receipt.judge import ReceiptPoint
+from wiregrad.ir import CONSTANT, INPUT, TABLE, GraphBuilder, Pattern, Port, Row
 from wiregrad.ops import Elementwise
-from wiregrad.ops.flow import settle
+from wiregrad.ops.flow import fill_absent
 from wiregrad.passes import gradient_circuit
 from wiregrad.testing.circuits import random_circuit
 
@@ -51,7 +51,7 @@ def circuit_of(seed: int) -> Circuit:
 
 def bound_circuit(circuit: Circuit) -> Circuit:
     """Return the circuit that computes how far roundings may move the value and each gradient, to first order."""
-    whole, builder = gradient_circuit(circuit), Builder(finite=False)
+    whole, builder = gradient_circuit(circuit), GraphBuilder(finite=False)
     ports, errors, constants = list[Port](), list[Any](), whole.constants()
     for row in whole.rows():
         kind = whole.type_of(row.node)
@@ -75,7 +75,7 @@ def error_of(row: Row, ports: list[Port], errors: list[Any]) -> Any:
     own = 4.0 if op.pattern is Pattern.SCALE else 1.0 if op.pattern in (Pattern.SWAP, Pattern.DISTRIBUTE) else 0.0
     parts = [size(y) * (own * EPS)] if own else []
     for slot, source in enumerate(row.sources):
-        local = settle(op.local(slot, xs, y, row.mode)) if errors[source] is not None else 0.0
+        local = fill_absent(op.local(slot, xs, y, row.mode)) if errors[source] is not None else 0.0
         if isinstance(local, Port):
             # What a branch that was not taken is off by, be it infinite, counts for nothing.
             parts.append(TABLE["where"](TABLE["equal"](local, 0.0), 0.0, size(local) * errors[source]))
@@ -226,13 +226,13 @@ int main(int count, char **arguments) {
 """
 
 
-def programs(language: str, count: int) -> list[Program]:
+def programs(language: str, count: int) -> list[RunnableListing]:
     """Return the circuits as programs of a language."""
     found = []
     for k in range(count):
         circuit = circuit_of(k)
         name = f"on_{language}{k}"
-        found.append(Program(write(circuit, language, name=name), name, circuit.inputs))
+        found.append(RunnableListing(write_listing(circuit, language, name=name), name, circuit.inputs))
     return found
 
 
@@ -242,13 +242,13 @@ def sources(count: int) -> dict[str, str]:
     for language, ending in (("c", "c"), ("cuda", "cu")):
         listed = programs(language, count)
         for start in range(0, count, PER_FILE):
-            texts = [unit(k, listed[k]) for k in range(start, min(start + PER_FILE, count))]
+            texts = [rename_helpers(k, listed[k]) for k in range(start, min(start + PER_FILE, count))]
             head = ["#include <math.h>", "#include <stdbool.h>"]
             found[f"{language}{start}.{ending}"] = "\n".join([*head, *texts])
     bounds = [bound_circuit(circuit_of(k)) for k in range(count)]
     for start in range(0, count, PER_FILE):
         texts = [
-            unit(k, Program(write(bounds[k], "c", "value", f"bound{k}"), f"bound{k}", bounds[k].inputs))
+            rename_helpers(k, RunnableListing(write_listing(bounds[k], "c", "value", f"bound{k}"), f"bound{k}", bounds[k].inputs))
             for k in range(start, min(start + PER_FILE, count))
         ]
         found[f"bound{start}.c"] = "\n".join(["#include <math.h>", "#include <stdbool.h>", *texts])
@@ -311,13 +311,13 @@ def judge(folder: Path) -> None:
         k, odd = int(row[0]), bool(row[1])
         circuit = circuits.setdefault(k, circuit_of(k))
         width = len(circuit.inputs)
-        point = Point(circuit, [np.float64(x) for x in row[2 : 2 + width]])
+        point = ReceiptPoint(circuit, [np.float64(x) for x in row[2 : 2 + width]])
         for name, results in (("cuda", row[6:11]), ("c", row[11:16])):
             for r in range(width + 1):
-                verdict = point.judge(r, results[r])
+                verdict = point.judge_result(r, results[r])
                 found[f"{name} {'open' if odd else 'sample'} {'fits' if verdict.fits else 'DIFFERS'}"] += 1
                 if not verdict.fits:
-                    wanted = point.wanted[r]
+                    wanted = point.reference_results[r]
                     say(f"circuit {k}, result {r}, {name}: {results[r]!r}, wanted {wanted!r} at {point.inputs}")
     for name, count in sorted(found.items()):
         say(f"{count:8,} {name}")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, expect
 
-from wiregrad.explorer.page import page_of
+from wiregrad.explorer.page import render_page
 
 from .driver import PATIENCE, WIDE, Explorer, Watched, chromium
 
@@ -27,7 +27,7 @@ def browser() -> Iterator[Browser]:
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The page as it is without data: the presets."""
     path = tmp_path_factory.mktemp("page") / "explorer.html"
-    path.write_text(page_of({}, "explorer"), "utf8")
+    path.write_text(render_page({}, "explorer"), "utf8")
     return path
 
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from playwright.sync_api import Browser
 
-from wiregrad.explorer.page import page_of
+from wiregrad.explorer.page import render_page
 from wiregrad.explorer.presets import PRESETS
 
 from .driver import NARROW, WIDE, Explorer, Watched, chromium
@@ -73,7 +73,7 @@ def photograph_all(browser: Browser, folder: Path, wanted: dict[str, str], looks
     """Write a picture of each state in each look."""
     with TemporaryDirectory() as scratch:
         page = Path(scratch) / "explorer.html"
-        page.write_text(page_of({}, "explorer"), "utf8")
+        page.write_text(render_page({}, "explorer"), "utf8")
         return [path for look in looks for path in photograph(browser, page, look, wanted, folder)]
 
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import wiregrad as wg
-from wiregrad.explorer.data import page_data
-from wiregrad.explorer.page import page_of, to_html
+from wiregrad.explorer.data import build_page_data
+from wiregrad.explorer.page import render_page, to_html
 from wiregrad.explorer.presets import PRESETS
 
 from .conftest import Opener
@@ -117,7 +117,7 @@ def hostile_data() -> dict[str, object]:
     """Data in which whatever can be text is a string that tries to be more."""
     chain = "; ".join(f"h{k} = tanh({f'h{k - 1}' if k else 'x'})" for k in range(len(HOSTILE) - 1))
     run = wg.circuit(chain).run(x=0.5)
-    data = page_data(run.circuit, run)
+    data = build_page_data(run.circuit, run)
     data.pop("formula", None)
     for node, text in zip(data["circuit"]["nodes"], HOSTILE, strict=True):
         node |= {"names": [text], "text": text, "place": {"file": text, "line": 1, "column": 1}}
@@ -130,7 +130,7 @@ def test_names_that_are_scripts_stay_text(opened: Opener, tmp_path: Path, groupe
     data = hostile_data()
     for k, node in enumerate(data["circuit"]["nodes"]):  # type: ignore[index]
         node["group"] = HOSTILE[k // 10].replace("/", "") if grouped else ""
-    page = opened(path=written(tmp_path, page_of(data, HOSTILE[1])))
+    page = opened(path=written(tmp_path, render_page(data, HOSTILE[1])))
     page.button("Run backward").click()
     for name in ["Heat strip", "Find", "Compare", "Table"]:
         page.tab(name)

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from playwright.sync_api import Browser, Locator, expect
 
-from wiregrad.backends import Run
-from wiregrad.explorer.server import Exhibit
-from wiregrad.explorer.serving import Serving
-from wiregrad.explorer.views import Views
-from wiregrad.ops.flow import settle
+from wiregrad.backends import RunRecord
+from wiregrad.explorer.server import ExplorerSession
+from wiregrad.explorer.serving import ExplorerServer
+from wiregrad.explorer.views import CircuitViews
+from wiregrad.ops.flow import fill_absent
 
 from .conftest import Opener
 from .driver import PATIENCE, ROOT, WIDE, Explorer, Watched
@@ -26,16 +26,16 @@ import explore_networks
 
 
 @pytest.fixture(scope="module")
-def sound() -> Run:
+def sound() -> RunRecord:
     """The recurrent network: too large to be handed over."""
-    run: Run = explore_networks.recurrent_run()
+    run: RunRecord = explore_networks.recurrent_run()
     return run
 
 
 @pytest.fixture(scope="module")
-def broken() -> Run:
+def broken() -> RunRecord:
     """The recurrent network with an outlier in its series."""
-    run: Run = explore_networks.recurrent_run(broken=True)
+    run: RunRecord = explore_networks.recurrent_run(broken=True)
     return run
 
 
@@ -44,10 +44,10 @@ class Opened:
 
     def __init__(self, browser: Browser) -> None:
         self._browser = browser
-        self._pages: list[tuple[Serving, Explorer]] = []
+        self._pages: list[tuple[ExplorerServer, Explorer]] = []
 
-    def __call__(self, run: Run, size: tuple[int, int] = WIDE) -> Explorer:
-        serving = Serving(Exhibit(run.circuit, run, source=True))
+    def __call__(self, run: RunRecord, size: tuple[int, int] = WIDE) -> Explorer:
+        serving = ExplorerServer(ExplorerSession(run.circuit, run, source=True))
         serving.start()
         watched = Watched(allowed=serving.guard.origin)
         context = self._browser.new_context(viewport={"width": size[0], "height": size[1]})
@@ -85,12 +85,12 @@ def line(function: object, text: str) -> int:
     return first + next(k for k, one in enumerate(lines) if text in one)
 
 
-def gradient_norm(run: Run, group: str) -> float:
+def gradient_norm(run: RunRecord, group: str) -> float:
     """Return the norm of all gradients in a group."""
     groups = run.circuit.columns.groups
-    inside = [k for k in range(run.circuit.size) if f"{groups.at(k) or ''}/".startswith(f"{group}/")]
+    inside = [k for k in range(run.circuit.size) if f"{groups.label_of(k) or ''}/".startswith(f"{group}/")]
     flows = [
-        np.broadcast_to(settle(run.flows[k]), run.circuit.type_of(k).shape) for k in inside if run.flows[k] is not None
+        np.broadcast_to(fill_absent(run.flows[k]), run.circuit.type_of(k).shape) for k in inside if run.flows[k] is not None
     ]
     return float(np.sqrt(sum(np.sum(np.square(flow)) for flow in flows)))
 
@@ -119,7 +119,7 @@ def test_the_first_nan_of_a_convolutional_network_leads_to_its_line(served: Open
     assert "return (image - mean) / spread" in page.card_text
 
 
-def test_a_large_network_opens_as_groups_with_sizes_and_gradient_norms(served: Opened, sound: Run) -> None:
+def test_a_large_network_opens_as_groups_with_sizes_and_gradient_norms(served: Opened, sound: RunRecord) -> None:
     page = served(sound)
     said = outline(page)["cell"]
 
@@ -131,7 +131,7 @@ def test_a_large_network_opens_as_groups_with_sizes_and_gradient_norms(served: O
     assert {"gate", "matmul", "sum"} <= outline(page).keys()
 
 
-def test_the_first_nan_of_a_large_network_leads_to_its_line(served: Opened, broken: Run) -> None:
+def test_the_first_nan_of_a_large_network_leads_to_its_line(served: Opened, broken: RunRecord) -> None:
     page = served(broken)
     panel = page.page.get_by_role("region", name="First non-finite")
     expect(panel).to_contain_text(f"explore_networks.py:{line(explore_networks.gate, 'np.exp')}")
@@ -146,7 +146,7 @@ def test_the_first_nan_of_a_large_network_leads_to_its_line(served: Opened, brok
     expect(panel.get_by_role("status")).to_contain_text("exp gave inf")
 
 
-def test_groups_open_down_to_one_wire_and_the_way_back_is_there(served: Opened, broken: Run) -> None:
+def test_groups_open_down_to_one_wire_and_the_way_back_is_there(served: Opened, broken: RunRecord) -> None:
     page = served(broken)
     table(page).get_by_role("button", name="Open cell (2 of").click()
     where = page.page.get_by_role("navigation", name="Where this is")
@@ -165,14 +165,14 @@ def test_groups_open_down_to_one_wire_and_the_way_back_is_there(served: Opened, 
     expect(table(page).get_by_role("button", name="Open cell (2 of")).to_be_visible()
 
 
-def test_a_wire_in_the_picture_has_the_numbers_of_python(served: Opened, sound: Run) -> None:
+def test_a_wire_in_the_picture_has_the_numbers_of_python(served: Opened, sound: RunRecord) -> None:
     page = served(sound)
     page.tab("Find")
     page.page.get_by_role("searchbox").fill("name:share_7 op:divide")
     page.page.get_by_role("row", name=re.compile("^share_7 divide")).get_by_role("button").click()
     expect(page.card).to_contain_text("what it sends back")
     node = sound.circuit.index("share_7")
-    wire = Views(sound.circuit, sound).node(node)["wires"][0]
+    wire = CircuitViews(sound.circuit, sound).describe_node(node)["wires"][0]
     page.click_wire(wire["from"], "share_7")
     expect(page.card).to_contain_text("gradient carried")
 
@@ -181,7 +181,7 @@ def test_a_wire_in_the_picture_has_the_numbers_of_python(served: Opened, sound: 
     assert np.isclose(float(page.facts()["gradient carried"]), wire["sent"], rtol=1e-4)
 
 
-def test_python_says_why_a_node_of_a_large_network_has_its_gradient(served: Opened, broken: Run) -> None:
+def test_python_says_why_a_node_of_a_large_network_has_its_gradient(served: Opened, broken: RunRecord) -> None:
     page = served(broken)
     page.page.keyboard.press("g")
     page.page.locator("summary", has_text="Why this gradient?").click()
@@ -191,7 +191,7 @@ def test_python_says_why_a_node_of_a_large_network_has_its_gradient(served: Open
     assert page.violations() == []
 
 
-def test_the_card_of_a_large_network_ends_with_a_narrow_page(served: Opened, sound: Run) -> None:
+def test_the_card_of_a_large_network_ends_with_a_narrow_page(served: Opened, sound: RunRecord) -> None:
     page = served(sound)
     page.page.set_viewport_size({"width": 360, "height": 740})
     table(page).get_by_role("button", name="series", exact=True).click()
@@ -200,7 +200,7 @@ def test_the_card_of_a_large_network_ends_with_a_narrow_page(served: Opened, sou
     assert page.box_of(".inspector")[3] == 740
 
 
-def test_a_search_that_python_refuses_says_why(served: Opened, broken: Run) -> None:
+def test_a_search_that_python_refuses_says_why(served: Opened, broken: RunRecord) -> None:
     page = served(broken)
     page.page.keyboard.press("/")
     expect(page.page.get_by_role("searchbox")).to_be_focused()
@@ -214,7 +214,7 @@ def test_a_search_that_python_refuses_says_why(served: Opened, broken: Run) -> N
     page.watched.errors.clear()
 
 
-def test_a_column_of_the_heat_strip_asks_for_its_gradients(served: Opened, sound: Run) -> None:
+def test_a_column_of_the_heat_strip_asks_for_its_gradients(served: Opened, sound: RunRecord) -> None:
     page = served(sound)
     page.tab("Heat strip")
     column = page.page.get_by_role("group", name="Gradients by rank").get_by_role("button").last
@@ -225,7 +225,7 @@ def test_a_column_of_the_heat_strip_asks_for_its_gradients(served: Opened, sound
     expect(page.page.get_by_role("tabpanel").get_by_role("row").nth(1)).to_be_visible()
 
 
-def test_a_large_circuit_is_walked_with_the_keyboard(served: Opened, sound: Run) -> None:
+def test_a_large_circuit_is_walked_with_the_keyboard(served: Opened, sound: RunRecord) -> None:
     page = served(sound)
     page.tab_into_picture()
     page.page.keyboard.press("Enter")
@@ -244,7 +244,7 @@ def test_a_large_circuit_is_walked_with_the_keyboard(served: Opened, sound: Run)
 @pytest.mark.parametrize(
     "tab", ["Table", *(pytest.param(tab, marks=pytest.mark.full) for tab in ("Heat strip", "Find"))]
 )
-def test_the_accessibility_checker_finds_nothing_in_a_large_circuit(served: Opened, broken: Run, tab: str) -> None:
+def test_the_accessibility_checker_finds_nothing_in_a_large_circuit(served: Opened, broken: RunRecord, tab: str) -> None:
     page = served(broken)
     page.page.keyboard.press("g")
     expect(page.card).to_contain_text("e = np.exp(x)")
@@ -262,14 +262,14 @@ def test_the_examples_are_written_as_files_too(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def kept(broken: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def kept(broken: RunRecord, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The recurrent network with an outlier, as a file."""
     path = tmp_path_factory.mktemp("large") / "recurrent.html"
     broken.to_html(path, source=True)
     return path
 
 
-def test_a_file_of_a_large_circuit_shows_a_summary_and_says_so(opened: Opener, kept: Path, broken: Run) -> None:
+def test_a_file_of_a_large_circuit_shows_a_summary_and_says_so(opened: Opener, kept: Path, broken: RunRecord) -> None:
     page = opened(path=kept)
     said = page.page.get_by_role("banner").inner_text()
 
@@ -293,12 +293,12 @@ def test_a_file_leads_to_the_first_nan_with_its_line_and_why(opened: Opener, kep
     expect(panel).to_contain_text(re.compile(r"values: %\d+"))
 
 
-def test_a_file_shows_the_largest_gradients(opened: Opener, sound: Run, tmp_path: Path) -> None:
+def test_a_file_shows_the_largest_gradients(opened: Opener, sound: RunRecord, tmp_path: Path) -> None:
     path = tmp_path / "sound.html"
     sound.to_html(path)
     page = opened(path=path)
     page.tab("Largest gradients")
-    name = Views(sound.circuit, sound).top(2)[1]["name"]
+    name = CircuitViews(sound.circuit, sound).list_top_gradients(2)[1]["name"]
     page.page.get_by_role("tabpanel").get_by_role("button", name=name, exact=True).click()
     expect(page.card).to_contain_text("what it sends back")
 
@@ -316,7 +316,7 @@ def test_a_file_says_what_it_does_not_hold(opened: Opener, kept: Path) -> None:
 
 
 def test_a_large_circuit_is_saved_from_its_served_page(
-    served: Opened, opened: Opener, broken: Run, tmp_path: Path
+    served: Opened, opened: Opener, broken: RunRecord, tmp_path: Path
 ) -> None:
     page = served(broken)
     with page.page.expect_download() as download:

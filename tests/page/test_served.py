@@ -10,8 +10,8 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 import wiregrad as wg
-from wiregrad.explorer.server import Exhibit
-from wiregrad.explorer.serving import Serving
+from wiregrad.explorer.server import ExplorerSession
+from wiregrad.explorer.serving import ExplorerServer
 
 from .conftest import Opener
 from .driver import PATIENCE, Explorer, Watched
@@ -22,15 +22,15 @@ def loss(x: np.ndarray, scale: float) -> np.ndarray:
 
 
 @pytest.fixture
-def serving() -> Iterator[Serving]:
+def serving() -> Iterator[ExplorerServer]:
     run = wg.run(loss, np.array([0.5, -1.0, 2.0]), 3.0)
-    started = Serving(Exhibit(run.circuit, run))
+    started = ExplorerServer(ExplorerSession(run.circuit, run))
     started.start()
     yield started
     started.stop()
 
 
-def visit(browser: Browser, serving: Serving) -> Explorer:
+def visit(browser: Browser, serving: ExplorerServer) -> Explorer:
     watched = Watched(allowed=serving.guard.origin)
     context = browser.new_context()
     context.set_default_timeout(PATIENCE)
@@ -38,7 +38,7 @@ def visit(browser: Browser, serving: Serving) -> Explorer:
     return Explorer(context.new_page(), watched)
 
 
-def test_the_launch_address_opens_the_explorer_and_leaves_no_token_behind(browser: Browser, serving: Serving) -> None:
+def test_the_launch_address_opens_the_explorer_and_leaves_no_token_behind(browser: Browser, serving: ExplorerServer) -> None:
     page = visit(browser, serving).open(serving.url)
 
     assert "token" not in page.page.url
@@ -50,7 +50,7 @@ def test_the_launch_address_opens_the_explorer_and_leaves_no_token_behind(browse
     page.page.context.close()
 
 
-def test_a_second_browser_is_not_let_in_by_the_same_address(browser: Browser, serving: Serving) -> None:
+def test_a_second_browser_is_not_let_in_by_the_same_address(browser: Browser, serving: ExplorerServer) -> None:
     url = serving.url
     first, second = visit(browser, serving).open(url), visit(browser, serving)
     answer = second.page.goto(url)
@@ -62,7 +62,7 @@ def test_a_second_browser_is_not_let_in_by_the_same_address(browser: Browser, se
         page.page.context.close()
 
 
-def test_python_runs_the_circuit_again_when_a_leaf_is_edited(browser: Browser, serving: Serving) -> None:
+def test_python_runs_the_circuit_again_when_a_leaf_is_edited(browser: Browser, serving: ExplorerServer) -> None:
     page = visit(browser, serving).open(serving.url)
     page.button("Run backward").click()
     before = page.rows()
@@ -78,7 +78,7 @@ def test_python_runs_the_circuit_again_when_a_leaf_is_edited(browser: Browser, s
 
 
 def test_python_runs_the_circuit_again_when_an_element_of_an_array_is_edited(
-    browser: Browser, serving: Serving
+    browser: Browser, serving: ExplorerServer
 ) -> None:
     page = visit(browser, serving).open(serving.url)
     page.button("Run backward").click()
@@ -108,7 +108,7 @@ def saved(page: Explorer, path: Path) -> Path:
 
 
 def test_a_page_saved_from_a_served_page_needs_no_server(
-    browser: Browser, serving: Serving, opened: Opener, tmp_path: Path
+    browser: Browser, serving: ExplorerServer, opened: Opener, tmp_path: Path
 ) -> None:
     page = visit(browser, serving).open(serving.url)
     page.leaf("scale").fill("6")
@@ -124,7 +124,7 @@ def test_a_page_saved_from_a_served_page_needs_no_server(
     page.page.context.close()
 
 
-def test_a_page_whose_server_has_ended_says_that_nothing_was_saved(browser: Browser, serving: Serving) -> None:
+def test_a_page_whose_server_has_ended_says_that_nothing_was_saved(browser: Browser, serving: ExplorerServer) -> None:
     page = visit(browser, serving).open(serving.url)
     serving.stop()
     page.page.set_viewport_size({"width": 360, "height": 740})
@@ -139,7 +139,7 @@ def test_a_page_whose_server_has_ended_says_that_nothing_was_saved(browser: Brow
 
 def test_python_says_why_the_gradient_of_an_array_is_what_it_is(browser: Browser) -> None:
     run = wg.run(loss, np.array([50.0, -50.0]), 3.0)
-    serving = Serving(Exhibit(run.circuit, run))
+    serving = ExplorerServer(ExplorerSession(run.circuit, run))
     serving.start()
     page = visit(browser, serving).open(serving.url)
     page.button("Run backward").click()
@@ -155,7 +155,7 @@ def test_python_says_why_the_gradient_of_an_array_is_what_it_is(browser: Browser
 
 def test_what_was_edited_in_the_page_is_in_the_saved_page(browser: Browser, opened: Opener, tmp_path: Path) -> None:
     run = wg.circuit("e = a + b; f = e * c").run(a=2.0, b=-3.0, c=10.0)
-    started = Serving(Exhibit(run.circuit, run))
+    started = ExplorerServer(ExplorerSession(run.circuit, run))
     started.start()
     page = visit(browser, started).open(started.url)
     page.leaf("c").fill("4")
@@ -166,7 +166,7 @@ def test_what_was_edited_in_the_page_is_in_the_saved_page(browser: Browser, open
     started.stop()
 
 
-def test_data_of_python_is_in_no_address(browser: Browser, serving: Serving) -> None:
+def test_data_of_python_is_in_no_address(browser: Browser, serving: ExplorerServer) -> None:
     page = visit(browser, serving).open(serving.url)
     page.button("Share").click()
 

@@ -7,7 +7,7 @@ import re
 import pytest
 
 import wiregrad as wg
-from wiregrad.dtypes import number
+from wiregrad.dtypes import format_brief_number
 from wiregrad.explorer.presets import PRESETS
 
 from .conftest import Opener
@@ -177,8 +177,8 @@ def test_the_table_of_a_preset_has_every_node_and_column_and_says_what_python_sa
         run.circuit.name_of(row.node): {
             "op": row.op.name,
             "inputs": ", ".join(map(run.circuit.name_of, row.sources)),
-            "value": number(run.values[row.node]),
-            "gradient": "none" if run.flows[row.node] is None else number(run.flows[row.node]),
+            "value": format_brief_number(run.values[row.node]),
+            "gradient": "none" if run.flows[row.node] is None else format_brief_number(run.flows[row.node]),
         }
         for row in run.circuit.rows()
     }

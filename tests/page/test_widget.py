@@ -15,7 +15,7 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
 import wiregrad as wg
-from wiregrad.explorer.page import as_json, static
+from wiregrad.explorer.page import dump_json, read_static_file
 from wiregrad.explorer.widget import ExplorerWidget, widget
 
 from .driver import PATIENCE, WIDE, Explorer, Watched
@@ -134,7 +134,7 @@ def opened(browser: Browser, tmp_path: Path) -> Iterator[Opener]:
     def open_page(*widgets: Any, silent: bool = False, attributes: dict[str, str] | None = None) -> Notebook:
         cells = "".join(f'<div id="cell{k}"></div>' for k in range(len(widgets)))
         path = tmp_path / "notebook.html"
-        path.write_text(NOTEBOOK.format(style=static("explorer.css"), cells=cells, module=as_json(static("widget.js"))))
+        path.write_text(NOTEBOOK.format(style=read_static_file("explorer.css"), cells=cells, module=dump_json(read_static_file("widget.js"))))
         context = browser.new_context(viewport={"width": WIDE[0], "height": WIDE[1]})
         contexts.append(context)
         context.set_default_timeout(PATIENCE)
@@ -357,7 +357,7 @@ def test_names_that_are_scripts_stay_text(opened: Opener) -> None:
     for node in data["circuit"]["nodes"]:
         node["names"] = [f"<img src=x onerror=alert(1)>{node['names'][0]}</script>"]
     data.pop("formula", None)
-    shown.data = as_json(data | {"leaves": {}, "live": False})
+    shown.data = dump_json(data | {"leaves": {}, "live": False})
     rows = opened(shown).cell(0).rows()
 
     assert all(name.startswith("<img src=x") for name in rows)

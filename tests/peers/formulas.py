@@ -33,7 +33,7 @@ def template(op: Elementwise) -> str:
     """
     if op.domain is None:
         return op.expression(*["{}"] * len(op.inputs))
-    ranges = [(min(column), max(column)) for column in zip(*op.points, strict=True)]
+    ranges = [(min(column), max(column)) for column in zip(*op.sample_points, strict=True)]
     squeezed = [f"{(low + high) / 2:.6g} + {(high - low) / 2:.6g} * tanh({{}})" for low, high in ranges]
     return op.expression(*(f"({text})" if op.infix else text for text in squeezed))
 

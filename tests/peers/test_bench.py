@@ -11,18 +11,18 @@ from wiregrad.testing.bench import suite
 
 
 @pytest.fixture
-def peers(monkeypatch: pytest.MonkeyPatch) -> suite.Peers:
+def peers(monkeypatch: pytest.MonkeyPatch) -> suite.PeerEntrants:
     # The benchmarks are no part of the package.
     monkeypatch.syspath_prepend(Path(__file__).parents[2])
     from benchmarks import peers
 
-    found: suite.Peers = peers.PEERS
+    found: suite.PeerEntrants = peers.PEERS
     return found
 
 
-def test_every_peer_takes_part_with_the_same_answers(peers: suite.Peers) -> None:
+def test_every_peer_takes_part_with_the_same_answers(peers: suite.PeerEntrants) -> None:
     limit = sys.getrecursionlimit()
-    found = suite.measure(suite.TINY, peers)
+    found = suite.run_suite(suite.TINY_SIZES, peers)
     everybody = {entrant.name for race in (peers.compile, peers.point, peers.batch, peers.call) for entrant in race}
 
     assert everybody <= {name for section in found.sections for result in section.results for name in result.times}

@@ -24,12 +24,12 @@ ROUNDINGS = 4 * 2.0**-52
 
 
 def columns(peer: Peer, op: Elementwise) -> list[Any]:
-    return [peer.wire(list(column)) for column in zip(*op.points, strict=True)]
+    return [peer.wire(list(column)) for column in zip(*op.sample_points, strict=True)]
 
 
 def assert_equal(op: Elementwise, what: str, ours: list[float], theirs: Any, terms: list[float] | None = None) -> None:
     wanted = numbers(theirs).tolist()
-    for point, got, want, term in zip(op.points, ours, wanted, terms or [0.0] * len(ours), strict=True):
+    for point, got, want, term in zip(op.sample_points, ours, wanted, terms or [0.0] * len(ours), strict=True):
         close = abs(got - want) <= max(TOLERANCE * abs(want), ROUNDINGS * term)
 
         assert close, f"{op.name}{point}, {what}: wiregrad {got!r}, peer {want!r}"
@@ -38,7 +38,7 @@ def assert_equal(op: Elementwise, what: str, ours: list[float], theirs: Any, ter
 @pytest.mark.parametrize(("peer", "op"), VALUES)
 def test_values_agree(peer: Peer, op: Elementwise) -> None:
     circuit, function = opcheck.circuit_of(op), find(peer, op.name)
-    ours = [circuit(opcheck.numbers(point)) for point in op.points]
+    ours = [circuit(opcheck.sample_as_floats(point)) for point in op.sample_points]
 
     assert_equal(op, "value", ours, function(*columns(peer, op)))
 
@@ -46,7 +46,7 @@ def test_values_agree(peer: Peer, op: Elementwise) -> None:
 @pytest.mark.parametrize(("peer", "op"), SLOPES)
 def test_first_derivatives_agree(peer: Peer, op: Elementwise) -> None:
     circuit = opcheck.circuit_of(op)
-    ours = [circuit.run(opcheck.numbers(point)).grads for point in op.points]
+    ours = [circuit.run(opcheck.sample_as_floats(point)).grads for point in op.sample_points]
     theirs = peer.slopes(find(peer, op.name))(*columns(peer, op))
     for slot in opcheck.smooth_slots(op):
         name = op.inputs[slot]
@@ -59,7 +59,7 @@ def test_second_derivatives_agree(peer: Peer, op: Elementwise) -> None:
     backward, slopes, slots = opcheck.circuit_of(op).backward_circuit(), peer.slopes, opcheck.smooth_slots(op)
     for first in slots:
         slope = backward.with_output(backward.outputs[first])
-        runs = [slope.run(opcheck.numbers(point)) for point in op.points]
+        runs = [slope.run(opcheck.sample_as_floats(point)) for point in op.sample_points]
         theirs = slopes(lambda *xs, k=first: slopes(find(peer, op.name))(*xs)[k])(*columns(peer, op))
         for second in slots:
             name, what = op.inputs[second], f"d2/d{op.inputs[first]}d{op.inputs[second]}"
@@ -75,7 +75,7 @@ def test_no_differentiable_op_is_left_out_but_those_a_peer_has_not(peer: Peer, m
 
     assert {op.name for op in SMOOTH} - compared == missing
     assert has - OTHER_MEANING <= compared
-    assert all(len(op.points) >= 10 for op in SMOOTH)
+    assert all(len(op.sample_points) >= 10 for op in SMOOTH)
 
 
 def test_the_numbers_of_ops_compared_do_not_fall() -> None:

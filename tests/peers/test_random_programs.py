@@ -22,7 +22,7 @@ import torch
 from torch.nn import functional
 
 import wiregrad as wg
-from wiregrad.testing.programs import CATALOGUE, Program, Step, drawn_counts, random_program, shrink
+from wiregrad.testing.programs import CATALOGUE, RandomProgram, ProgramStep, count_drawn_entries, random_program, shrink_program
 
 from .frameworks import Function
 
@@ -333,13 +333,13 @@ TORCH: dict[str, Function] = {
 """What every entry of the catalogue is in PyTorch."""
 
 
-def torch_step(step: Step, names: dict[str, Any]) -> dict[str, Any]:
+def torch_step(step: ProgramStep, names: dict[str, Any]) -> dict[str, Any]:
     operands = [names[x] if isinstance(x, str) else x for x in step.operands]
     found = TORCH[step.op](*operands, **step.settings)
     return dict(zip(step.targets, found if len(step.targets) > 1 else [found], strict=True))
 
 
-def torch_value(program: Program, inputs: Sequence[torch.Tensor]) -> torch.Tensor:
+def torch_value(program: RandomProgram, inputs: Sequence[torch.Tensor]) -> torch.Tensor:
     names: dict[str, Any] = {name: torch.tensor(np.asarray(value)) for name, value in program.constants.items()}
     names.update(zip(program.inputs, inputs, strict=True))
     for step in program.steps:
@@ -347,11 +347,11 @@ def torch_value(program: Program, inputs: Sequence[torch.Tensor]) -> torch.Tenso
     return sum((names[weight] * names[name]).sum() for name, weight in program.weights.items())
 
 
-def torch_derivatives(program: Program) -> Derivatives:
+def torch_derivatives(program: RandomProgram) -> Derivatives:
     inputs = [torch.tensor(x, dtype=torch.float64, requires_grad=True) for x in program.inputs.values()]
     value = torch_value(program, inputs)
     slopes = torch_slopes(value, inputs, create_graph=True)
-    moved = sum((slope * tensor(v)).sum() for slope, v in zip(slopes, program.directions(), strict=True))
+    moved = sum((slope * tensor(v)).sum() for slope, v in zip(slopes, program.draw_directions(), strict=True))
     return Derivatives(value.item(), list(map(numbers, slopes)), list(map(numbers, torch_slopes(moved, inputs))))
 
 
@@ -392,7 +392,7 @@ QUICKLY: dict[str, Any] = {"xla_backend_optimization_level": 1, "xla_llvm_disabl
 """Every program is compiled and run once; most of the time goes into compiling."""
 
 
-def straight(step: Step, values: dict[str, Any]) -> Step:
+def straight(step: ProgramStep, values: dict[str, Any]) -> ProgramStep:
     """Return a step as it went at a point: what is compiled cannot look at numbers."""
     x = values[step.operands[0]] if step.op in {"branch", "shrunk", "compress"} else None
     if step.op == "branch":
@@ -410,23 +410,23 @@ def rounds(x: Any, bound: float, scale: float) -> int:
     return next(k for k in range(100) if np.sum((x * scale**k) ** 2) <= bound)
 
 
-def jax_derivatives(program: Program) -> Derivatives:
+def jax_derivatives(program: RandomProgram) -> Derivatives:
     program = replace(program, steps=tuple(straight(step, program.values) for step in program.steps))
-    function = program.function(JAX_NUMPY, JAX_FUNCTIONS)
+    function = program.make_function(JAX_NUMPY, JAX_FUNCTIONS)
     slopes = jax.value_and_grad(function, tuple(range(len(program.inputs))))
     compiled = jax.jit(lambda xs, vs: jax.jvp(slopes, xs, vs), compiler_options=QUICKLY)
-    (value, gradient), (_, curvature) = compiled(tuple(program.inputs.values()), program.directions())
+    (value, gradient), (_, curvature) = compiled(tuple(program.inputs.values()), program.draw_directions())
     return Derivatives(value, gradient, curvature)
 
 
 # wiregrad.
 
 
-def wiregrad_derivatives(program: Program) -> Derivatives:
-    function = program.function(np, wg)
+def wiregrad_derivatives(program: RandomProgram) -> Derivatives:
+    function = program.make_function(np, wg)
     inputs, slots = tuple(program.inputs.values()), tuple(range(len(program.inputs)))
     value, slopes = wg.value_and_grad(function, argnums=slots)(*inputs)
-    curvature = wg.hvp(lambda xs: function(*xs), inputs, program.directions())
+    curvature = wg.hvp(lambda xs: function(*xs), inputs, program.draw_directions())
     return Derivatives(value, slopes, curvature)
 
 
@@ -450,7 +450,7 @@ def assert_agree(ours: Derivatives, theirs: Derivatives) -> None:
         assert_close(f"Hessian-vector product {k}", got, wanted, CURVATURE)
 
 
-def difference(program: Program, peer: Callable[[Program], Derivatives]) -> str | None:
+def difference(program: RandomProgram, peer: Callable[[RandomProgram], Derivatives]) -> str | None:
     """Return how wiregrad and a peer differ on a program; None if they agree."""
     theirs = peer(program)
     try:
@@ -467,12 +467,12 @@ def kind(found: str | None) -> str | None:
     return found and " ".join(found.split()[:3])
 
 
-def check(seed: int, peer: Callable[[Program], Derivatives]) -> None:
+def check(seed: int, peer: Callable[[RandomProgram], Derivatives]) -> None:
     program = random_program(seed)
     found = difference(program, peer)
     if found is None:
         return
-    small = shrink(program, lambda smaller: kind(difference(smaller, peer)) == kind(found))
+    small = shrink_program(program, lambda smaller: kind(difference(smaller, peer)) == kind(found))
     pytest.fail(
         f"seed {seed}: {found}\n\nThe smallest program that differs so: {difference(small, peer)}\n{small}\n\n"
         f"drawn as\n{program}",
@@ -491,7 +491,7 @@ def test_value_gradient_and_curvature_are_those_of_jax(seed: int) -> None:
 
 
 def test_every_entry_of_the_catalogue_is_drawn() -> None:
-    counts = drawn_counts([random_program(seed) for seed in range(PROGRAMS)])
+    counts = count_drawn_entries([random_program(seed) for seed in range(PROGRAMS)])
     names = {entry.name for group in CATALOGUE.values() for entry in group}
 
     assert names <= set(counts)

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 from wiregrad.api.circuits import Circuit
-from wiregrad.api.values import Value, traced
+from wiregrad.api.values import Value, trace_with_inputs
 from wiregrad.backends import interpreter
 from wiregrad.errors import CheckError
 from wiregrad.frontends.anomaly import anomaly
 from wiregrad.inspect.blame import Blame
 from wiregrad.inspect.blame import blame as blame_of
-from wiregrad.inspect.check import check
-from wiregrad.inspect.check.findings import Checked
+from wiregrad.inspect.check import check_gradients
+from wiregrad.inspect.check.findings import GradientCheck
 from wiregrad.inspect.explain import Explanation
 from wiregrad.inspect.flight import Flight
 from wiregrad.inspect.leaf import explain_value
@@ -36,13 +36,13 @@ def blame(f: Callable[..., Any] | Value, /, *args: Any, **kwargs: Any) -> Blame:
     'use np.linalg.norm(x) instead of the root of a sum of squares: its gradient at 0 is 0'
     """
     with np.errstate(all="ignore"):
-        circuit, inputs = traced(f, args, kwargs)
-        return blame_of(interpreter.run_all(circuit, inputs))
+        circuit, inputs = trace_with_inputs(f, args, kwargs)
+        return blame_of(interpreter.run_all_outputs(circuit, inputs))
 
 
 def check_grads(
     f: Callable[..., Any] | Circuit, /, *args: Any, order: int = 2, raises: bool = True, **kwargs: Any
-) -> Checked:
+) -> GradientCheck:
     """Compare the derivative of every op that a function (or circuit) uses with a numerical one, at the values it sees.
 
     A wrong rule raises `CheckError`, which names the op, the wire, the line and both numbers; with `raises=False` it is
@@ -51,7 +51,7 @@ def check_grads(
     >>> print(check_grads(lambda x, w: np.tanh(x * w), 0.5, -1.2))
     2 nodes, 3 wires, 3 rules to second order: all rules hold
     """
-    report = check(f, args, kwargs, order=order)
+    report = check_gradients(f, args, kwargs, order=order)
     if raises and not report.ok:
         raise CheckError(str(report), report=report)
     return report

@@ -11,13 +11,13 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from wiregrad import codegen, export, ir, passes
-from wiregrad.backends import Run as BareRun
+from wiregrad.backends import RunRecord as BareRun
 from wiregrad.backends import interpreter
-from wiregrad.backends.answers import answers
-from wiregrad.dtypes import plain
+from wiregrad.backends.answers import evaluate_function
+from wiregrad.dtypes import to_python_number
 from wiregrad.errors import InputError
 from wiregrad.frontends import parse_formula
-from wiregrad.inspect import answer
+from wiregrad.inspect import load_question
 
 if TYPE_CHECKING:
     from wiregrad.backends.compiled import Compiled
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from wiregrad.inspect.paths import Paths
     from wiregrad.inspect.receipt import Receipt
     from wiregrad.inspect.rounding import Rounding
-    from wiregrad.inspect.steps import Step
+    from wiregrad.inspect.steps import RunStep
 
 
-def explorer(module: str) -> Any:
+def import_explorer_module(module: str) -> Any:
     """Import a module of the explorer, which most programs never need."""
     return import_module(f"wiregrad.explorer.{module}")
 
@@ -45,7 +45,7 @@ class Drawable:
     __slots__ = ()
 
     @property
-    def _drawn(self) -> tuple[ir.Circuit, BareRun | None]:
+    def _circuit_and_run(self) -> tuple[ir.CircuitGraph, BareRun | None]:
         raise NotImplementedError
 
     def to_svg(self, **options: Any) -> str:
@@ -54,7 +54,7 @@ class Drawable:
         >>> circuit("x * x").to_svg().startswith("<svg")
         True
         """
-        return export.to_svg(*self._drawn, **options)
+        return export.to_svg(*self._circuit_and_run, **options)
 
     def to_dot(self, **options: Any) -> str:
         """Draw in Graphviz's language, with the options of `to_svg` except the theme.
@@ -62,7 +62,7 @@ class Drawable:
         >>> circuit("y = tanh(x)").to_dot().splitlines()[0]
         'digraph "y" {'
         """
-        return export.to_dot(*self._drawn, **options)
+        return export.to_dot(*self._circuit_and_run, **options)
 
     def to_mermaid(self, **options: Any) -> str:
         """Draw in Mermaid's language, which many Markdown viewers render.
@@ -70,7 +70,7 @@ class Drawable:
         >>> circuit("y = tanh(x)").to_mermaid().splitlines()[0]
         'flowchart LR'
         """
-        return export.to_mermaid(*self._drawn, **options)
+        return export.to_mermaid(*self._circuit_and_run, **options)
 
     def to_unicode(self, **options: Any) -> str:
         """Draw for a terminal. Options: `width`, `ascii`, and those of `to_svg` except the theme.
@@ -82,7 +82,7 @@ class Drawable:
         │ x ├───▶ y tanh │
         ╰───╯   ╘════════╛
         """
-        return export.to_unicode(*self._drawn, **options)
+        return export.to_unicode(*self._circuit_and_run, **options)
 
     def to_html(
         self, path: str | PathLike[str] | None = None, *, title: str | None = None, source: bool = False
@@ -94,9 +94,9 @@ class Drawable:
         >>> circuit("y = tanh(x)").run(x=1).to_html().startswith("<!doctype html>")
         True
         """
-        text: str = explorer("page").to_html(*self._drawn, title, source=source)
+        text: str = import_explorer_module("html_page").to_html(*self._circuit_and_run, title, source=source)
         if path is not None:
-            export.replace(path, [memoryview(text.encode())])
+            export.replace_file(path, [memoryview(text.encode())])
         return text
 
     def explore(self, *, port: int = 0, browser: bool = True, wait: bool = True, source: bool = False) -> Any:
@@ -105,14 +105,14 @@ class Drawable:
         With `wait=False` the server runs in the background; the returned object has `url` and `stop()`. In a notebook
         the explorer is shown below the cell instead, or the picture if the extra `notebook` is not installed.
         """
-        if explorer("widget").in_notebook():
-            return explorer("widget").show(*self._drawn, source=source)
-        exhibit = explorer("server").Exhibit(*self._drawn, source=source)
-        return explorer("serving").explore(exhibit, port=port, browser=browser, wait=wait)
+        if import_explorer_module("widget").in_notebook():
+            return import_explorer_module("widget").show_in_notebook(*self._circuit_and_run, source=source)
+        session = import_explorer_module("web_app").ExplorerSession(*self._circuit_and_run, source=source)
+        return import_explorer_module("local_server").open_explorer(session, port=port, browser=browser, wait=wait)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         """Return what a notebook shows: the picture, and text for notebooks without pictures."""
-        return export.mimebundle(*self._drawn)
+        return export.build_mimebundle(*self._circuit_and_run)
 
 
 class Run(BareRun, Drawable):
@@ -126,21 +126,21 @@ class Run(BareRun, Drawable):
     __slots__ = ()
 
     @property
-    def _drawn(self) -> tuple[ir.Circuit, BareRun | None]:
+    def _circuit_and_run(self) -> tuple[ir.CircuitGraph, BareRun | None]:
         return self.circuit, self
 
     @classmethod
-    def of(cls, bare: BareRun) -> Run:
+    def from_backend_run(cls, bare: BareRun) -> Run:
         """Return a backend's run as a public one, with the questions that can be asked about it."""
         return cls(bare.circuit, bare.values, bare.flows, bare.sent)
 
-    def steps(self) -> Iterator[Step]:
+    def steps(self) -> Iterator[RunStep]:
         """Iterate over the steps of the run: forward, seed, backward; `str(step)` is a sentence.
 
         >>> print([*circuit("e = a + b; f = e * c").run(a=2, b=-3, c=10).steps()][-2])
         f = e * c sends 10 to e and -1 to c
         """
-        steps: Iterator[Step] = answer("steps")(self)
+        steps: Iterator[RunStep] = load_question("steps")(self)
         return steps
 
     def blame(self) -> Blame:
@@ -153,7 +153,7 @@ class Run(BareRun, Drawable):
           y = -inf (formula:1:5) -> gradient of x = inf
           try: guard the argument: np.log(np.maximum(x, tiny)), or np.where(x > 0, np.log(x), 0.0)
         """
-        blame: Blame = answer("blame")(self)
+        blame: Blame = load_question("blame")(self)
         return blame
 
     def explain(self, name: str) -> Explanation:
@@ -163,7 +163,7 @@ class Run(BareRun, Drawable):
         the gradient of x is 0: what flows back is 0
           tanh is flat at t1 = 100: saturated, its slope is 0 (formula:1:5)
         """
-        explanation: Explanation = answer("explain")(self, name)
+        explanation: Explanation = load_question("explain")(self, name)
         return explanation
 
     def paths(self, name: str, k: int = 10) -> Paths:
@@ -174,7 +174,7 @@ class Run(BareRun, Drawable):
           10 = 1 x 10 x 1 x 1   a -> e -> t1 -> f
           4 along the other 2 paths
         """
-        paths: Paths = answer("paths")(self, name, k)
+        paths: Paths = load_question("paths")(self, name, k)
         return paths
 
     def branches(self, name: str) -> Branches:
@@ -183,7 +183,7 @@ class Run(BareRun, Drawable):
         >>> [(use.op, use.sent) for use in circuit("f = x * x + x").run(x=3).branches("x").branches]
         [('multiply', 3.0), ('multiply', 3.0), ('add', 1.0)]
         """
-        branches: Branches = answer("branches")(self, name)
+        branches: Branches = load_question("branches")(self, name)
         return branches
 
     def kinks(self, within: float = 1e-6) -> Kinks:
@@ -195,7 +195,7 @@ class Run(BareRun, Drawable):
         by torch no gradient would change
         by jax gradients would be x 0 -> 1
         """
-        kinks: Kinks = answer("kinks")(self, within)
+        kinks: Kinks = load_question("kinks")(self, within)
         return kinks
 
     def rounding(self, names: Sequence[str] | None = None) -> Rounding:
@@ -205,7 +205,7 @@ class Run(BareRun, Drawable):
         >>> f"{rounding.output.error:.2e}", rounding.output.worst[0].op
         ('8.27e-17', 'add')
         """
-        rounding: Rounding = answer("rounding")(self, names)
+        rounding: Rounding = load_question("rounding")(self, names)
         return rounding
 
     def flow(self, **options: Any) -> Flow:
@@ -215,7 +215,7 @@ class Run(BareRun, Drawable):
         >>> [layer.name for layer in flow.layers]
         ['y', 't2', 't1', 'x']
         """
-        flow: Flow = answer("flow")(self, **options)
+        flow: Flow = load_question("flow")(self, **options)
         return flow
 
     def histogram(self, name: str | None = None, *, of: str = "grad") -> Histogram:
@@ -226,11 +226,11 @@ class Run(BareRun, Drawable):
                   0 │0
           +1 to +10 │████████████████████████████████ 3
         """
-        histogram: Histogram = answer("histogram")(self, name, of=of)
+        histogram: Histogram = load_question("histogram")(self, name, of=of)
         return histogram
 
 
-class Circuit(ir.Circuit, Drawable):
+class Circuit(ir.CircuitGraph, Drawable):
     """A circuit of function nodes, splitters and wires.
 
     Made by `wiregrad.circuit(formula)`, `Builder.build` or `Circuit.from_text`.
@@ -242,7 +242,7 @@ class Circuit(ir.Circuit, Drawable):
     __slots__ = ()
 
     @property
-    def _drawn(self) -> tuple[ir.Circuit, BareRun | None]:
+    def _circuit_and_run(self) -> tuple[ir.CircuitGraph, BareRun | None]:
         return self, None
 
     def _ipython_key_completions_(self) -> list[str]:
@@ -258,15 +258,15 @@ class Circuit(ir.Circuit, Drawable):
         >>> circuit("(a + b) * c")(a=2, b=-3, c=10)
         -10.0
         """
-        check = ir.certificates.take_option(self, inputs)
-        outputs = interpreter.outputs(self, interpreter.bind(self, vector, inputs), check=check)
-        values = {label: plain(value) for label, value in outputs.items()}
+        check = ir.certificates.pop_check_option(self, inputs)
+        outputs = interpreter.evaluate_outputs(self, interpreter.bind_inputs(self, vector, inputs), check=check)
+        values = {label: to_python_number(value) for label, value in outputs.items()}
         return values if len(values) > 1 else values[self.output]
 
     def run(self, /, *vector: Any, **inputs: Any) -> Run:
         """Run forward and backward, and keep every value and gradient; certificates are checked as in a call."""
-        check = ir.certificates.take_option(self, inputs)
-        return Run.of(interpreter.run(self, interpreter.bind(self, vector, inputs), check=check))
+        check = ir.certificates.pop_check_option(self, inputs)
+        return Run.from_backend_run(interpreter.run_circuit(self, interpreter.bind_inputs(self, vector, inputs), check=check))
 
     def jvp(self, point: Mapping[str, Any], tangents: Mapping[str, Any], *, check: bool = True) -> tuple[Any, Any]:
         """Return the output and its directional derivative, by forward mode; inputs without a tangent have tangent 0.
@@ -274,13 +274,13 @@ class Circuit(ir.Circuit, Drawable):
         >>> circuit("x * y").jvp({"x": 2, "y": 3}, {"x": 1})
         (6.0, 3.0)
         """
-        values = interpreter.evaluate_checked(self, interpreter.bind(self, [point], {}), check=check)
+        values = interpreter.evaluate_checked_nodes(self, interpreter.bind_inputs(self, [point], {}), check=check)
         if not isinstance(tangents, Mapping):
             raise InputError(f"tangents are a mapping of input name to number; got {type(tangents).__name__}")
-        interpreter.check_known(tangents, self.inputs)
-        seeds = {self.index(name): interpreter.number(f"the tangent of {name}", t) for name, t in tangents.items()}
-        tangent = interpreter.tangents(self, values, seeds)[self.root()]
-        return plain(values[self.root()]), 0.0 if tangent is None else plain(tangent)
+        interpreter.check_input_names(tangents, self.inputs)
+        seeds = {self.index(name): interpreter.convert_to_float(f"the tangent of {name}", t) for name, t in tangents.items()}
+        tangent = interpreter.compute_tangents(self, values, seeds)[self.root()]
+        return to_python_number(values[self.root()]), 0.0 if tangent is None else to_python_number(tangent)
 
     def compile(self, dtype: Any = None, *, check: bool = True) -> Compiled:
         """Return the circuit as an object for many calls: native code if possible, otherwise the interpreter.
@@ -297,7 +297,7 @@ class Circuit(ir.Circuit, Drawable):
 
     def split(self) -> Circuit:
         """Return the split form: every fan-out is made of two-way splitters, so that each wire has one reader."""
-        return Circuit(passes.split(self).columns)
+        return Circuit(passes.insert_splitters(self).columns)
 
     def expand(self) -> Circuit:
         """Return a small array circuit as a scalar circuit, with one node per number."""
@@ -362,7 +362,7 @@ class Circuit(ir.Circuit, Drawable):
             return f
         <BLANKLINE>
         """
-        return codegen.write(self if check else self.unchecked(), "python", function, name)
+        return codegen.write_listing(self if check else self.unchecked(), "python", function, name)
 
     def to_numpy(self, function: str = "value_and_grad", *, name: str | None = None, check: bool = True) -> str:
         """Return the circuit as NumPy code, for arrays and for batches of a scalar circuit; options as in `to_python`.
@@ -370,7 +370,7 @@ class Circuit(ir.Circuit, Drawable):
         >>> "np.tanh(x)" in circuit("y = tanh(x)").to_numpy()
         True
         """
-        return codegen.write(self if check else self.unchecked(), "numpy", function, name)
+        return codegen.write_listing(self if check else self.unchecked(), "numpy", function, name)
 
     def to_c(
         self,
@@ -393,8 +393,8 @@ class Circuit(ir.Circuit, Drawable):
         True
         """
         chosen = self if check else self.unchecked()
-        expected = None if test is None else answers(chosen, function, interpreter.bind(self, [test], {}))
-        return codegen.write(chosen, "c", function, name, real=real, header=header, test=expected)
+        expected = None if test is None else evaluate_function(chosen, function, interpreter.bind_inputs(self, [test], {}))
+        return codegen.write_listing(chosen, "c", function, name, real=real, header=header, test=expected)
 
     def to_js(self, function: str = "value_and_grad", *, name: str | None = None, check: bool = True) -> str:
         """Return the circuit as an ES module: `valueAndGrad(x)` takes an object and returns {value, grads}.
@@ -404,7 +404,7 @@ class Circuit(ir.Circuit, Drawable):
         >>> "export function valueAndGrad(x)" in circuit("a * b").to_js()
         True
         """
-        return codegen.write(self if check else self.unchecked(), "js", function, name)
+        return codegen.write_listing(self if check else self.unchecked(), "js", function, name)
 
     def to_cuda(
         self,
@@ -421,7 +421,7 @@ class Circuit(ir.Circuit, Drawable):
         >>> 'extern "C" __global__ void value_and_grad_batch' in circuit("a * b").to_cuda()
         True
         """
-        return codegen.write(self if check else self.unchecked(), "cuda", function, name, real=real)
+        return codegen.write_listing(self if check else self.unchecked(), "cuda", function, name, real=real)
 
     def receipt(self, points: int | Sequence[Mapping[str, Any]] = 24, *, seed: int = 0) -> Receipt:
         """Run the generated code in every language available here; report how far it is from the interpreter, by op.
@@ -431,7 +431,7 @@ class Circuit(ir.Circuit, Drawable):
         >>> circuit("f = a * b + c").receipt(points=4).ok
         True
         """
-        receipt: Receipt = answer("receipt")(self, points, seed=seed)
+        receipt: Receipt = load_question("receipt")(self, points, seed=seed)
         return receipt
 
     @classmethod
@@ -443,7 +443,7 @@ class Circuit(ir.Circuit, Drawable):
         return self.to_text()
 
 
-class Builder(ir.Builder):
+class Builder(ir.GraphBuilder):
     """Builds a circuit one node at a time; every op of the table is a method.
 
     >>> b = Builder(strict=True)
@@ -490,5 +490,5 @@ def diff(one: Circuit | Run, two: Circuit | Run, rtol: float = 0.0, atol: float 
     the second has an extra node: t2 = tanh(t1) (formula:1:5)
     everything after it matches; 1 wire reads t2 in place of t1
     """
-    difference: Difference = answer("diff")(one, two, rtol, atol)
+    difference: Difference = load_question("diff")(one, two, rtol, atol)
     return difference

@@ -8,7 +8,7 @@ from typing import Any
 from wiregrad.api.circuits import Circuit, Run
 from wiregrad.api.compiling import compile
 from wiregrad.backends import interpreter
-from wiregrad.errors import OperandError, shown
+from wiregrad.errors import OperandError, short_repr
 from wiregrad.frontends import dispatch, scalar
 from wiregrad.frontends import trace as tracing
 from wiregrad.frontends.batch import vmap
@@ -17,7 +17,7 @@ from wiregrad.frontends.conventions import convention
 from wiregrad.frontends.custom import Function, once_differentiable, op
 from wiregrad.frontends.jacobian import hessian, jacobian
 from wiregrad.frontends.record import group, no_grad
-from wiregrad.frontends.recorded import recorded
+from wiregrad.frontends.recorded import circuit_of_value
 from wiregrad.frontends.transforms import grad, hvp, jvp, stop_gradient, value_and_grad, vjp
 from wiregrad.frontends.tree import tree_map
 from wiregrad.frontends.value import Value
@@ -80,17 +80,17 @@ def run(f: Callable[..., Any] | Value, /, *args: Any, **kwargs: Any) -> Run:
     >>> run(a * a).grads
     {'a': 4.0}
     """
-    circuit, inputs = traced(f, args, kwargs)
-    return Run.of(interpreter.run(circuit, inputs))
+    circuit, inputs = trace_with_inputs(f, args, kwargs)
+    return Run.from_backend_run(interpreter.run_circuit(circuit, inputs))
 
 
-def traced(f: Callable[..., Any] | Value, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Circuit, list[Any]]:
+def trace_with_inputs(f: Callable[..., Any] | Value, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Circuit, list[Any]]:
     """Return the circuit of a function at a point, or the circuit recorded for a value, and its inputs there."""
     if not isinstance(f, Value):
         circuit, inputs = tracing.trace_at(f, args, kwargs)
         return Circuit(circuit.columns), inputs
     if args or kwargs:
-        arguments = shown((*args, *kwargs.values()))
+        arguments = short_repr((*args, *kwargs.values()))
         raise OperandError(f"a wg.Value already has its inputs, so it takes no arguments; got {arguments}")
-    circuit, inputs = recorded(f)
+    circuit, inputs = circuit_of_value(f)
     return Circuit(circuit.columns), inputs

@@ -1,6 +1,6 @@
 """Backends run circuits; the interpreter defines the truth."""
 
 from wiregrad.backends import interpreter
-from wiregrad.backends.run import Run, RunNode, RunWire
+from wiregrad.backends.run import RunRecord, RunNode, RunWire
 
-__all__ = ["Run", "RunNode", "RunWire", "interpreter"]
+__all__ = ["RunRecord", "RunNode", "RunWire", "interpreter"]

@@ -13,64 +13,64 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wiregrad.backends import interpreter
-from wiregrad.dtypes import plain
-from wiregrad.errors import InputError, shown
-from wiregrad.ir import Circuit, listed
+from wiregrad.dtypes import to_python_number
+from wiregrad.errors import InputError, short_repr
+from wiregrad.ir import CircuitGraph, join_first_names
 
-ORDINARY = frozenset([float, int, np.float64, np.float32, np.int64, np.int32])
+ORDINARY_NUMBER_TYPES = frozenset([float, int, np.float64, np.float32, np.int64, np.int32])
 """Number types that are converted to float without further checks."""
 
 
-Numbers: TypeAlias = Sequence[Any] | NDArray[Any]
+ComputedNumbers: TypeAlias = Sequence[Any] | NDArray[Any]
 
 
-class Engine(Protocol):
+class CircuitEngine(Protocol):
     """Computes a circuit at a point whose values were already checked."""
 
     @property
     def calls(self) -> int:
         """The number of calls so far."""
 
-    def values(self, point: Any) -> Numbers:
+    def compute_values(self, point: Any) -> ComputedNumbers:
         """Return the outputs."""
 
-    def gradient(self, point: Any) -> tuple[Any, Numbers]:
+    def compute_gradient(self, point: Any) -> tuple[Any, ComputedNumbers]:
         """Return the only output, and its gradient by every input."""
 
 
-class Interpreted:
+class InterpreterEngine:
     """An engine that computes a circuit with the interpreter.
 
     >>> from wiregrad.ir import parse_text
-    >>> Interpreted(parse_text("input x\\ny = multiply x x\\noutput y")).gradient([3.0])
+    >>> InterpreterEngine(parse_text("input x\\ny = multiply x x\\noutput y")).compute_gradient([3.0])
     (np.float64(9.0), [np.float64(6.0)])
     """
 
-    def __init__(self, circuit: Circuit) -> None:
+    def __init__(self, circuit: CircuitGraph) -> None:
         self.circuit = circuit
         self.calls = 0
         self._types = [circuit.type_of(node) for node in circuit.input_indices()]
 
-    def values(self, point: Any) -> Sequence[Any]:
+    def compute_values(self, point: Any) -> Sequence[Any]:
         """Return the outputs."""
         self.calls += 1
-        return list(interpreter.outputs(self.circuit, self._typed(point)).values())
+        return list(interpreter.evaluate_outputs(self.circuit, self._cast_point(point)).values())
 
-    def gradient(self, point: Any) -> tuple[Any, Sequence[Any]]:
+    def compute_gradient(self, point: Any) -> tuple[Any, Sequence[Any]]:
         """Return the only output, and its gradient by every input."""
         self.calls += 1
-        run = interpreter.run(self.circuit, self._typed(point))
+        run = interpreter.run_circuit(self.circuit, self._cast_point(point))
         return run.values[self.circuit.root()], [run.gradient(node) for node in self.circuit.input_indices()]
 
-    def _typed(self, point: Any) -> list[Any]:
+    def _cast_point(self, point: Any) -> list[Any]:
         with np.errstate(over="ignore"):
             return [np.asarray(x, kind.dtype)[()] for x, kind in zip(point, self._types, strict=True)]
 
 
-class Answers:
+class CallHandler:
     """Checks the arguments of a call, has an engine compute, and returns the results in the form of the arguments."""
 
-    def __init__(self, circuit: Circuit, engine: Engine, real: np.dtype[Any]) -> None:
+    def __init__(self, circuit: CircuitGraph, engine: CircuitEngine, real: np.dtype[Any]) -> None:
         self.engine = engine
         self._circuit = circuit
         self._real = real
@@ -87,23 +87,23 @@ class Answers:
 
     def value(self, /, *vector: Any, **inputs: Any) -> Any:
         """Return the output, or a dict of them if there are several."""
-        outputs = self._told(self.engine.values(self.point(vector, inputs)))
+        outputs = self._format_outputs(self.engine.compute_values(self.bind_point(vector, inputs)))
         return outputs[0] if len(outputs) == 1 else dict(zip(self._labels, outputs, strict=True))
 
     def value_and_grad(self, /, *vector: Any, **inputs: Any) -> tuple[Any, Any]:
         """Return the output, and its gradient in the form of the inputs: by name, as a vector, or one by one."""
-        value, grads = self.engine.gradient(self.point(vector, inputs))
-        return self._told([value])[0], self._in_kind(grads, vector, inputs)
+        value, grads = self.engine.compute_gradient(self.bind_point(vector, inputs))
+        return self._format_outputs([value])[0], self._format_gradient(grads, vector, inputs)
 
-    def point(self, vector: Sequence[Any], inputs: Mapping[str, Any]) -> Sequence[Any]:
+    def bind_point(self, vector: Sequence[Any], inputs: Mapping[str, Any]) -> Sequence[Any]:
         """Return a value for every input; raise `InputError` if one is missing, unknown or not a number."""
-        numbers = self._numbers(vector, inputs) if self._reals else None
-        return interpreter.bind(self._circuit, vector, inputs) if numbers is None else numbers
+        numbers = self._bind_ordinary_numbers(vector, inputs) if self._reals else None
+        return interpreter.bind_inputs(self._circuit, vector, inputs) if numbers is None else numbers
 
-    def _numbers(self, vector: Sequence[Any], inputs: Mapping[str, Any]) -> Sequence[Any] | None:
+    def _bind_ordinary_numbers(self, vector: Sequence[Any], inputs: Mapping[str, Any]) -> Sequence[Any] | None:
         """Return the point if all inputs are ordinary numbers, ten times faster than `interpreter.bind`; else None."""
         numbers: Any = vector[0] if len(vector) == 1 and not inputs else None
-        if _is_plain(numbers, len(self._names)):
+        if _is_real_vector(numbers, len(self._names)):
             with np.errstate(over="ignore"):
                 array: Sequence[Any] = numbers.astype(self._real)
             return array
@@ -112,7 +112,7 @@ class Answers:
         if (
             type(numbers) not in (list, tuple)
             or len(numbers) != len(self._names)
-            or not ORDINARY.issuperset(map(type, numbers))
+            or not ORDINARY_NUMBER_TYPES.issuperset(map(type, numbers))
         ):
             return None
         try:
@@ -120,20 +120,20 @@ class Answers:
         except OverflowError:
             return None
 
-    def points(self, points: Any) -> NDArray[Any]:
+    def bind_points(self, points: Any) -> NDArray[Any]:
         """Return many points, one per row, in the type that is computed in; raise if they are not numbers."""
-        array = self._rows(points)
+        array = self._check_rows(points)
         if not self._reals:
-            for column, kind in zip(array.T, self._types(), strict=True):
+            for column, kind in zip(array.T, self._input_kinds(), strict=True):
                 if kind == "b" and not np.isin(column, (0, 1)).all():
                     raise InputError("a condition among the inputs must be true or false, or 1 or 0, at every point")
         with np.errstate(over="ignore"):
             return np.ascontiguousarray(array, self._real)
 
-    def _rows(self, points: Any) -> NDArray[Any]:
-        wanted = f"expected one row of {len(self._names)} numbers ({listed(self._names)}) per point"
+    def _check_rows(self, points: Any) -> NDArray[Any]:
+        wanted = f"expected one row of {len(self._names)} numbers ({join_first_names(self._names)}) per point"
         if isinstance(points, str | bytes) or not hasattr(points, "__len__") or isinstance(points, Mapping):
-            raise InputError(f"{wanted}; got {type(points).__name__} {shown(points)}")
+            raise InputError(f"{wanted}; got {type(points).__name__} {short_repr(points)}")
         try:
             array = np.asarray(points)
         except ValueError:
@@ -144,34 +144,34 @@ class Answers:
         if array.dtype.kind in "fiu" and array.dtype.itemsize <= 8:
             return array
         # Other types are checked number by number, as in a call with one point.
-        rows = [self.point([list(row)], {}) for row in array]
+        rows = [self.bind_point([list(row)], {}) for row in array]
         return np.array(rows, np.float64).reshape(array.shape)
 
-    def _types(self) -> list[str]:
+    def _input_kinds(self) -> list[str]:
         return [self._circuit.type_of(node).dtype.kind for node in self._circuit.input_indices()]
 
-    def _told(self, values: Numbers) -> list[Any]:
+    def _format_outputs(self, values: ComputedNumbers) -> list[Any]:
         """Return outputs as Python objects; native code returns conditions as 0 and 1."""
         pairs = zip(values, self._conditions, strict=True)
-        return [bool(value) if condition else plain(value) for value, condition in pairs]
+        return [bool(value) if condition else to_python_number(value) for value, condition in pairs]
 
-    def _in_kind(self, grads: Numbers, vector: Sequence[Any], inputs: Mapping[str, Any]) -> Any:
-        if by_name(vector, inputs):
-            return dict(zip(self._names, map(plain, grads), strict=True))
+    def _format_gradient(self, grads: ComputedNumbers, vector: Sequence[Any], inputs: Mapping[str, Any]) -> Any:
+        if is_call_by_name(vector, inputs):
+            return dict(zip(self._names, map(to_python_number, grads), strict=True))
         if self.scalar:
             return np.array(grads, self._real)
         return grads[0] if len(vector) == 1 else tuple(grads)
 
 
-def by_name(vector: Sequence[Any], inputs: Mapping[str, Any]) -> bool:
+def is_call_by_name(vector: Sequence[Any], inputs: Mapping[str, Any]) -> bool:
     """Return whether a call passes its inputs by name, so that its gradient is named too.
 
-    >>> by_name([[1.0]], {}), by_name([{"x": 1.0}], {})
+    >>> is_call_by_name([[1.0]], {}), is_call_by_name([{"x": 1.0}], {})
     (False, True)
     """
     return bool(inputs) or not vector or isinstance(vector[0], Mapping)
 
 
-def _is_plain(x: Any, length: int) -> bool:
+def _is_real_vector(x: Any, length: int) -> bool:
     """Return whether an argument is a NumPy vector of real numbers that one cast converts."""
     return type(x) is np.ndarray and x.shape == (length,) and x.dtype.kind in "fiu" and x.dtype.itemsize <= 8

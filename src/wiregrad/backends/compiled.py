@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wiregrad.backends import interpreter
-from wiregrad.backends.answering import Answers, Engine, Interpreted, by_name
+from wiregrad.backends.answering import CallHandler, CircuitEngine, InterpreterEngine, is_call_by_name
 from wiregrad.backends.native import batch, calls, machine, tiers
-from wiregrad.backends.native.program import Program, build
-from wiregrad.dtypes import WireType, counted, plain
+from wiregrad.backends.native.program import NativeProgram, build_program
+from wiregrad.dtypes import WireType, count_with_noun, to_python_number
 from wiregrad.errors import (
     BranchError,
     DomainError,
@@ -27,20 +27,20 @@ from wiregrad.errors import (
     NotNativeError,
     OperandError,
     WiregradError,
-    shown,
+    short_repr,
 )
-from wiregrad.ir import Circuit, certificates, verify
+from wiregrad.ir import CircuitGraph, certificates, verify
 from wiregrad.passes import gradient_circuit, prune
 
-REALS = ("float64", "float32")
+COMPILED_DTYPES = ("float64", "float32")
 """The float types that a circuit can be compiled for."""
-INTERPRETER = "interpreter"
-MARK = "mark"
+INTERPRETER_TIER = "interpreter"
+MARK_FLIPPED = "mark"
 """The value of `check` that makes results NaN at points where a branch flips."""
 
 
 @dataclass(frozen=True, repr=False)
-class Info:
+class CompiledCircuitInfo:
     """Facts about a compiled circuit: its size, which backend runs it, and what compiling it took so far."""
 
     nodes: int
@@ -60,14 +60,14 @@ class Info:
 
     def lines(self) -> Iterator[str]:
         """Return the report, line by line."""
-        ends = f"{counted(self.inputs, 'input')}, {counted(self.outputs, 'output')}"
-        yield f"{counted(self.nodes, 'node')}, {ends}, {self.dtype}; {counted(self.calls, 'call')}"
-        if self.tier == INTERPRETER:
+        ends = f"{count_with_noun(self.inputs, 'input')}, {count_with_noun(self.outputs, 'output')}"
+        yield f"{count_with_noun(self.nodes, 'node')}, {ends}, {self.dtype}; {count_with_noun(self.calls, 'call')}"
+        if self.tier == INTERPRETER_TIER:
             yield f"  the interpreter answers: {self.reason}"
         else:
             yield f"  native code ({self.tier}): {self.code_bytes:,} bytes of code, {self.working_bytes:,} of memory"
-            made = f", {_time(self.stencil_seconds)} of it for stencils" if self.stencil_seconds else ""
-            yield f"  compiled in {_time(self.compile_seconds)}{made}"
+            made = f", {_format_seconds(self.stencil_seconds)} of it for stencils" if self.stencil_seconds else ""
+            yield f"  compiled in {_format_seconds(self.compile_seconds)}{made}"
 
     def __str__(self) -> str:
         return "\n".join(self.lines())
@@ -75,7 +75,7 @@ class Info:
     __repr__ = __str__
 
 
-def _time(seconds: float) -> str:
+def _format_seconds(seconds: float) -> str:
     return f"{seconds:.3g} s" if seconds >= 1 else f"{seconds * 1e3:.3g} ms"
 
 
@@ -92,24 +92,24 @@ class Compiled:
     (6.0, array([3., 2.]))
     """
 
-    def __init__(self, circuit: Circuit, dtype: Any = None, *, check: bool = True) -> None:
+    def __init__(self, circuit: CircuitGraph, dtype: Any = None, *, check: bool = True) -> None:
         if not isinstance(check, bool):
-            raise InputError(f"check is True or False; got {shown(check)}")
+            raise InputError(f"check is True or False; got {short_repr(check)}")
         self._is_checked = check or not circuit.certificates
         self._asked = dtype
         self.circuit = circuit if check else prune(circuit.unchecked())
         circuit = self.circuit
         self._names = circuit.inputs
         self._labels = circuit.outputs
-        self.dtype = _real_of(circuit, dtype)
+        self.dtype = _choose_dtype(circuit, dtype)
         """The float type that results are computed in."""
-        self._own = circuit if dtype is None else retyped(circuit, self.dtype)
-        self._engines: list[Engine] = []
-        self._vectors: list[Program] = []
+        self._own = circuit if dtype is None else cast_reals(circuit, self.dtype)
+        self._engines: list[CircuitEngine] = []
+        self._vectors: list[NativeProgram] = []
         self._reason = ""
         # What most callers use is compiled now, so that the first call is as fast as the others.
         kinds = [circuit.type_of(node) for node in circuit.columns.outputs.tolist()]
-        _ = self._gradient if len(kinds) == 1 and not kinds[0].shape else self._value
+        _ = self._gradient_handler if len(kinds) == 1 and not kinds[0].shape else self._value_handler
 
     def __call__(self, /, *vector: Any, **inputs: Any) -> Any:
         """Return the output, or a dict of outputs if there are several."""
@@ -118,7 +118,7 @@ class Compiled:
     @cached_property
     def value(self) -> Callable[..., Any]:
         """The function behind a call of this object: `compiled.value(x)` is `compiled(x)`, slightly faster."""
-        return self._function("value", self._value)
+        return self._make_function("value", self._value_handler)
 
     @cached_property
     def value_and_grad(self) -> Callable[..., tuple[Any, Any]]:
@@ -128,7 +128,7 @@ class Compiled:
         >>> Compiled(parse_text("input x\\ny = tanh x\\noutput y")).value_and_grad(x=0.0)
         (0.0, {'x': 1.0})
         """
-        return self._function("value_and_grad", self._gradient)
+        return self._make_function("value_and_grad", self._gradient_handler)
 
     def jacobian(self, /, *vector: Any, **inputs: Any) -> Any:
         """Return the gradient of every output: one row each, or dicts by name.
@@ -138,7 +138,7 @@ class Compiled:
         >>> compiled.jacobian([2.0, 3.0]).tolist(), compiled.jacobian(a=2.0, b=3.0)["p"]
         ([[3.0, 2.0], [1.0, 1.0]], {'a': 3.0, 'b': 2.0})
         """
-        return self._table(self._jacobian, self._labels, vector, inputs)
+        return self._compute_derivative_table(self._jacobian_engines, self._labels, vector, inputs)
 
     def hessian(self, /, *vector: Any, **inputs: Any) -> Any:
         """Return the second derivatives of the only output: a square array, or dicts by name.
@@ -147,7 +147,7 @@ class Compiled:
         >>> Compiled(parse_text("input x\\ny = multiply x x\\noutput y")).hessian(x=3.0)
         {'x': {'x': 2.0}}
         """
-        return self._table(self._hessian, self._names, vector, inputs)
+        return self._compute_derivative_table(self._hessian_engines, self._names, vector, inputs)
 
     def batch(self, points: Any, *, threads: int | None = None, check: bool | str = True) -> NDArray[Any]:
         """Return the output at many points, one per row of `points`; several outputs become columns.
@@ -162,11 +162,11 @@ class Compiled:
         """
         self._check_scalar("batch", "wg.vmap")
         _check_threads(threads)
-        mark = self._marks(check)
+        mark = self._read_check_option(check)
         if mark is None:
-            return self._unchecked.batch(points, threads=threads)
-        rows = self._answer_rows(points, threads, gradient=False, mark=mark)
-        values = rows.values.astype(np.bool_) if self._conditions() else rows.values
+            return self._without_checks.batch(points, threads=threads)
+        rows = self._compute_rows(points, threads, gradient=False, mark=mark)
+        values = rows.values.astype(np.bool_) if self._has_only_conditions() else rows.values
         return values[:, 0] if len(self._labels) == 1 else values
 
     def batch_value_and_grad(
@@ -181,12 +181,12 @@ class Compiled:
         """
         self._check_scalar("batch_value_and_grad", "wg.vmap")
         _check_threads(threads)
-        mark = self._marks(check)
+        mark = self._read_check_option(check)
         if mark is None:
-            return self._unchecked.batch_value_and_grad(points, threads=threads)
-        rows = self._answer_rows(points, threads, gradient=True, mark=mark)
+            return self._without_checks.batch_value_and_grad(points, threads=threads)
+        rows = self._compute_rows(points, threads, gradient=True, mark=mark)
         assert rows.grads is not None
-        values = rows.values.astype(np.bool_) if self._conditions() else rows.values
+        values = rows.values.astype(np.bool_) if self._has_only_conditions() else rows.values
         return values[:, 0], rows.grads
 
     def holds(self, points: Any, *, threads: int | None = None) -> NDArray[np.bool_]:
@@ -199,82 +199,82 @@ class Compiled:
         """
         self._check_scalar("holds", "wg.vmap")
         _check_threads(threads)
-        return ~self._answer_rows(points, threads, gradient=False, mark=True).flipped
+        return ~self._compute_rows(points, threads, gradient=False, mark=True).flipped
 
-    def _marks(self, check: Any) -> bool | None:
+    def _read_check_option(self, check: Any) -> bool | None:
         """Return whether points where a branch flips become NaN (else they raise); None if nothing is checked."""
-        if not isinstance(check, bool) and check != MARK:
-            raise InputError(f'check is True, False or "{MARK}"; got {shown(check)}')
+        if not isinstance(check, bool) and check != MARK_FLIPPED:
+            raise InputError(f'check is True, False or "{MARK_FLIPPED}"; got {short_repr(check)}')
         if not self.circuit.certificates:
-            if check == MARK and not self._is_checked:
-                raise InputError(f'this circuit was compiled with check=False, so there is no check for check="{MARK}"')
+            if check == MARK_FLIPPED and not self._is_checked:
+                raise InputError(f'this circuit was compiled with check=False, so there is no check for check="{MARK_FLIPPED}"')
             return False
-        if check == MARK and self._conditions():
+        if check == MARK_FLIPPED and self._has_only_conditions():
             raise InputError("a condition cannot be NaN, so no point can be marked; use compiled.holds(points)")
-        return None if check is False else check == MARK
+        return None if check is False else check == MARK_FLIPPED
 
-    def _answer_rows(self, points: Any, threads: int | None, *, gradient: bool, mark: bool) -> Rows:
+    def _compute_rows(self, points: Any, threads: int | None, *, gradient: bool, mark: bool) -> BatchAnswers:
         """Return the results at many points, one row each; where a branch flips, NaN if `mark`, else raise."""
-        answers = self._gradient if gradient else self._value
-        program = self._gradient_lanes if gradient else self._value_lanes
-        table = answers.points(points)
+        answers = self._gradient_handler if gradient else self._value_handler
+        program = self._gradient_lane_program if gradient else self._value_lane_program
+        table = answers.bind_points(points)
         if program is None:
-            rows = Rows.empty(len(table), len(self._labels), table.shape[1] if gradient else None, self.dtype)
+            rows = BatchAnswers.allocate(len(table), len(self._labels), table.shape[1] if gradient else None, self.dtype)
             left = np.arange(len(table))
         else:
-            outputs, grads = batch.run(program, table, gradient=gradient, threads=threads)
-            rows = Rows(outputs[:, : len(self._labels)], grads, np.zeros(len(table), np.bool_))
-            left = self._doubtful_rows(outputs)
+            outputs, grads = batch.run_batch(program, table, gradient=gradient, threads=threads)
+            rows = BatchAnswers(outputs[:, : len(self._labels)], grads, np.zeros(len(table), np.bool_))
+            left = self._find_doubtful_rows(outputs)
             if mark:
                 # One NumPy pass confirms most of them; the others are checked one by one.
-                flips = self._flips(table[left])
-                rows.mark(left[flips])
+                flips = self._find_flipped_points(table[left])
+                rows.mark_flipped(left[flips])
                 left = left[~flips]
         for row in left.tolist():
             try:
-                rows.put(row, answers.engine, table[row])
+                rows.compute_row(row, answers.engine, table[row])
             except BranchError as error:
                 if not mark:
                     raise BranchError(f"at point {row}: {error}", place=error.place) from None
-                rows.mark(row)
+                rows.mark_flipped(row)
         return rows
 
-    def _doubtful_rows(self, outputs: NDArray[Any]) -> NDArray[np.intp]:
+    def _find_doubtful_rows(self, outputs: NDArray[Any]) -> NDArray[np.intp]:
         """Return the rows in which a certificate does not hold according to native code."""
-        checks = self._checks_of(self._own)
-        return np.flatnonzero(checks.fail(outputs)) if checks is not None else np.arange(0)
+        checks = self._make_checks(self._own)
+        return np.flatnonzero(checks.find_failures(outputs)) if checks is not None else np.arange(0)
 
-    def _flips(self, points: NDArray[Any]) -> NDArray[np.bool_]:
+    def _find_flipped_points(self, points: NDArray[Any]) -> NDArray[np.bool_]:
         """Return at which points a certificate does not hold according to NumPy."""
         flipped = np.zeros(len(points), np.bool_)
         if self._own.certificates and len(points):
-            values = interpreter.evaluate(self._own, list(points.T))
-            for certificate in certificates.distinct(self._own):
-                wanted = certificates.expected(self._own, certificate)
-                flipped |= ~certificates.agree_each(values[certificate.node], wanted)
+            values = interpreter.evaluate_nodes(self._own, list(points.T))
+            for certificate in certificates.distinct_certificates(self._own):
+                wanted = certificates.expected_value(self._own, certificate)
+                flipped |= ~certificates.compare_bits_each(values[certificate.node], wanted)
         return flipped
 
     @cached_property
-    def _unchecked(self) -> Compiled:
+    def _without_checks(self) -> Compiled:
         return Compiled(self.circuit, self._asked, check=False)
 
     @property
-    def info(self) -> Info:
+    def info(self) -> CompiledCircuitInfo:
         """What was compiled, which backend runs it, and what it took: nodes, tier, bytes of code, seconds.
 
         >>> from wiregrad.ir import parse_text
         >>> Compiled(parse_text("input x\\ny = tanh x\\noutput y")).info.nodes
         1
         """
-        entries = [engine for engine in self._engines if isinstance(engine, calls.Entry)]
+        entries = [engine for engine in self._engines if isinstance(engine, calls.NativeEngine)]
         programs = [*(entry.program for entry in entries), *self._vectors]
         inputs, nodes, _ = self.circuit.count()
-        return Info(
+        return CompiledCircuitInfo(
             nodes=nodes,
             inputs=inputs,
             outputs=len(self._labels),
             dtype=self.dtype.name,
-            tier=INTERPRETER if self._reason else entries[0].program.tier,
+            tier=INTERPRETER_TIER if self._reason else entries[0].program.tier,
             reason=self._reason,
             code_bytes=sum(program.code_bytes for program in programs),
             working_bytes=sum(program.initial.nbytes for program in programs),
@@ -293,96 +293,96 @@ class Compiled:
         )
 
     @cached_property
-    def _value(self) -> Answers:
-        return Answers(self.circuit, self._engine(self._own, None), self.dtype)
+    def _value_handler(self) -> CallHandler:
+        return CallHandler(self.circuit, self._build_engine(self._own, None), self.dtype)
 
     @cached_property
-    def _gradient(self) -> Answers:
+    def _gradient_handler(self) -> CallHandler:
         self.circuit.root()
-        return Answers(self.circuit, self._engine(self._own, 0), self.dtype)
+        return CallHandler(self.circuit, self._build_engine(self._own, 0), self.dtype)
 
     @cached_property
-    def _jacobian(self) -> list[Engine]:
+    def _jacobian_engines(self) -> list[CircuitEngine]:
         self._check_scalar("jacobian", "wg.jacobian")
         if len(self._labels) == 1:
-            return [self._gradient.engine]
-        return self._rows(self._own, self._own.outputs)
+            return [self._gradient_handler.engine]
+        return self._build_row_engines(self._own, self._own.outputs)
 
     @cached_property
-    def _hessian(self) -> list[Engine]:
+    def _hessian_engines(self) -> list[CircuitEngine]:
         self._check_scalar("hessian", "wg.hessian")
         backward = gradient_circuit(self._own)
-        return self._rows(backward, backward.outputs[1:])
+        return self._build_row_engines(backward, backward.outputs[1:])
 
-    def _rows(self, circuit: Circuit, labels: Sequence[str]) -> list[Engine]:
+    def _build_row_engines(self, circuit: CircuitGraph, labels: Sequence[str]) -> list[CircuitEngine]:
         """Return one engine per output, each for the gradient of that output."""
-        return [self._engine(prune(circuit.with_output(label)), 0) for label in labels]
+        return [self._build_engine(prune(circuit.with_output(label)), 0) for label in labels]
 
-    def _table(
-        self, rows: Sequence[Engine], names: Sequence[str], vector: Sequence[Any], inputs: Mapping[str, Any]
+    def _compute_derivative_table(
+        self, rows: Sequence[CircuitEngine], names: Sequence[str], vector: Sequence[Any], inputs: Mapping[str, Any]
     ) -> Any:
         """Return the gradients of all rows: an array, or dicts by name if the inputs were given by name."""
-        point = (self._gradient if len(self._labels) == 1 else self._value).point(vector, inputs)
-        grads = [row.gradient(point)[1] for row in rows]
-        if not by_name(vector, inputs):
+        point = (self._gradient_handler if len(self._labels) == 1 else self._value_handler).bind_point(vector, inputs)
+        grads = [row.compute_gradient(point)[1] for row in rows]
+        if not is_call_by_name(vector, inputs):
             return np.array(grads, self.dtype)
         return {
-            name: dict(zip(self._names, map(plain, row), strict=True)) for name, row in zip(names, grads, strict=True)
+            name: dict(zip(self._names, map(to_python_number, row), strict=True)) for name, row in zip(names, grads, strict=True)
         }
 
-    def _engine(self, circuit: Circuit, gradient: int | None) -> Engine:
+    def _build_engine(self, circuit: CircuitGraph, gradient: int | None) -> CircuitEngine:
         """Return the engine for a circuit: native code, or the interpreter, with the reason stored."""
-        program = self._built(circuit, gradient)
-        engine: Engine = Interpreted(circuit)
+        program = self._try_to_build(circuit, gradient)
+        engine: CircuitEngine = InterpreterEngine(circuit)
         if program is not None:
-            engine = calls.Entry(program, circuit.inputs, circuit.outputs, self._checks_of(circuit))
-            tiers.watch(engine)
+            engine = calls.NativeEngine(program, circuit.inputs, circuit.outputs, self._make_checks(circuit))
+            tiers.promote_when_hot(engine)
         self._engines.append(engine)
         return engine
 
-    def _checks_of(self, circuit: Circuit) -> calls.Checks | None:
+    def _make_checks(self, circuit: CircuitGraph) -> calls.OutputChecks | None:
         """Return the checks of a circuit's certificates in native code; where one fails, the interpreter decides."""
         if not circuit.certificates:
             return None
-        expected = np.array([float(value) for value in certificates.checked(circuit).expected()], self.dtype)
-        return calls.Checks(expected, Interpreted(circuit))
+        expected = np.array([float(value) for value in certificates.add_check_outputs(circuit).expected_values()], self.dtype)
+        return calls.OutputChecks(expected, InterpreterEngine(circuit))
 
     @cached_property
-    def _value_lanes(self) -> Program | None:
-        return self._in_lanes(None)
+    def _value_lane_program(self) -> NativeProgram | None:
+        return self._build_lane_program(None)
 
     @cached_property
-    def _gradient_lanes(self) -> Program | None:
-        return self._in_lanes(0)
+    def _gradient_lane_program(self) -> NativeProgram | None:
+        return self._build_lane_program(0)
 
-    def _in_lanes(self, gradient: int | None) -> Program | None:
+    def _build_lane_program(self, gradient: int | None) -> NativeProgram | None:
         """Return the program for vectors of points; None if there is no native code."""
-        program = self._built(self._own, gradient, many=True)
+        program = self._try_to_build(self._own, gradient, many=True)
         self._vectors += [] if program is None else [program]
         return program
 
-    def _built(self, circuit: Circuit, gradient: int | None, many: bool = False) -> Program | None:
+    def _try_to_build(self, circuit: CircuitGraph, gradient: int | None, many: bool = False) -> NativeProgram | None:
         """Return a native program; None, with the reason stored, if there is none."""
         try:
-            machine.check_switch()
-            checked = certificates.checked(circuit).circuit if circuit.certificates else circuit
-            return build(checked, gradient, lanes=batch.lanes_for(self.dtype) if many else 1)
+            machine.check_native_enabled()
+            checked = certificates.add_check_outputs(circuit).circuit if circuit.certificates else circuit
+            return build_program(checked, gradient, lanes=batch.count_lanes(self.dtype) if many else 1)
         except NotNativeError as error:
             self._reason = str(error)
             return None
 
-    def _function(self, kind: str, answers: Answers) -> Callable[..., Any]:
+    def _make_function(self, kind: str, answers: CallHandler) -> Callable[..., Any]:
         """Return the function that users call: a builtin if there is native code."""
         complete: Callable[..., Any] = getattr(answers, kind)
-        if not isinstance(answers.engine, calls.Entry) or not answers.real:
+        if not isinstance(answers.engine, calls.NativeEngine) or not answers.real:
             return complete
         try:
-            return calls.builtin(kind, answers.engine, complete)
+            return calls.make_call_builtin(kind, answers.engine, complete)
         except NotNativeError:
             # Native code does not know the object layout of this Python, so only the call itself is slower.
             return complete
 
-    def _conditions(self) -> bool:
+    def _has_only_conditions(self) -> bool:
         """Return whether all outputs are conditions."""
         outputs = self.circuit.columns.outputs.tolist()
         return all(self.circuit.type_of(node).dtype.kind == "b" for node in outputs)
@@ -396,7 +396,7 @@ class Compiled:
 
 
 @dataclass(frozen=True)
-class Rows:
+class BatchAnswers:
     """Results at many points, one row each, and the rows that are invalid because a branch flips there."""
 
     values: NDArray[Any]
@@ -404,19 +404,19 @@ class Rows:
     flipped: NDArray[np.bool_]
 
     @classmethod
-    def empty(cls, count: int, outputs: int, inputs: int | None, dtype: np.dtype[Any]) -> Rows:
+    def allocate(cls, count: int, outputs: int, inputs: int | None, dtype: np.dtype[Any]) -> BatchAnswers:
         """Allocate results; without a number of inputs there are no gradients."""
         grads = None if inputs is None else np.empty((count, inputs), dtype)
         return cls(np.empty((count, outputs), dtype), grads, np.zeros(count, np.bool_))
 
-    def put(self, row: int, engine: Engine, point: Any) -> None:
+    def compute_row(self, row: int, engine: CircuitEngine, point: Any) -> None:
         """Compute one row with an engine."""
         if self.grads is None:
-            self.values[row] = engine.values(point)
+            self.values[row] = engine.compute_values(point)
         else:
-            self.values[row], self.grads[row] = engine.gradient(point)
+            self.values[row], self.grads[row] = engine.compute_gradient(point)
 
-    def mark(self, rows: Any) -> None:
+    def mark_flipped(self, rows: Any) -> None:
         """Mark rows as invalid: their results become NaN."""
         self.flipped[rows] = True
         self.values[rows] = np.nan
@@ -426,40 +426,40 @@ class Rows:
 
 def _check_threads(threads: Any) -> None:
     if threads is not None and (type(threads) is not int or threads < 1):
-        raise InputError(f"threads is an integer of at least 1, or None for all available cores; got {shown(threads)}")
+        raise InputError(f"threads is an integer of at least 1, or None for all available cores; got {short_repr(threads)}")
 
 
-def _real_of(circuit: Circuit, dtype: Any) -> np.dtype[Any]:
+def _choose_dtype(circuit: CircuitGraph, dtype: Any) -> np.dtype[Any]:
     """Return the float type to compute in: the requested one, else that of the circuit."""
     if dtype is None:
         kinds = {circuit.columns.type_table[k].dtype for k in np.unique(circuit.columns.types).tolist()}
-        return np.dtype(REALS[1] if kinds & {*map(np.dtype, REALS)} == {np.dtype(REALS[1])} else REALS[0])
+        return np.dtype(COMPILED_DTYPES[1] if kinds & {*map(np.dtype, COMPILED_DTYPES)} == {np.dtype(COMPILED_DTYPES[1])} else COMPILED_DTYPES[0])
     try:
         real: np.dtype[Any] = np.dtype(dtype)
     except TypeError:
         real = np.dtype(object)
-    if real.name not in REALS:
-        raise DomainError(f"a circuit can be compiled for {' or '.join(REALS)}; got {shown(dtype)}")
+    if real.name not in COMPILED_DTYPES:
+        raise DomainError(f"a circuit can be compiled for {' or '.join(COMPILED_DTYPES)}; got {short_repr(dtype)}")
     return real
 
 
-def retyped(circuit: Circuit, real: np.dtype[Any]) -> Circuit:
+def cast_reals(circuit: CircuitGraph, real: np.dtype[Any]) -> CircuitGraph:
     """Return the circuit with all its real numbers in one float type.
 
     >>> from wiregrad.ir import parse_text
-    >>> small = retyped(parse_text("input x\\ny = exp x\\noutput y"), np.dtype("float32"))
+    >>> small = cast_reals(parse_text("input x\\ny = exp x\\noutput y"), np.dtype("float32"))
     >>> str(small.type_of(1))
     'float32'
     """
     columns = circuit.columns
     table = tuple(WireType(real, kind.shape) if kind.dtype.kind == "f" else kind for kind in columns.type_table)
     with np.errstate(over="ignore"):
-        constants = tuple(_in_type(value, real) for value in columns.constants)
+        constants = tuple(_cast_constant(value, real) for value in columns.constants)
     try:
         return verify(type(circuit)(replace(columns, type_table=table, constants=constants)))
     except WiregradError as error:
         raise DomainError(f"the circuit cannot be computed in {real} alone: {error}") from None
 
 
-def _in_type(value: Any, real: np.dtype[Any]) -> Any:
+def _cast_constant(value: Any, real: np.dtype[Any]) -> Any:
     return np.asarray(value, real)[()] if np.asarray(value).dtype.kind == "f" else value

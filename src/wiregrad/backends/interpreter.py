@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from wiregrad.backends.run import Run
+from wiregrad.backends.run import RunRecord
 from wiregrad.dtypes import FLOAT, WireType, as_float
-from wiregrad.errors import InputError, OutputError, shown, suggest
-from wiregrad.ir import CONSTANT, INPUT, Circuit, Row, certificates, listed, normal
-from wiregrad.passes import forward, reverse
+from wiregrad.errors import InputError, OutputError, short_repr, suggest_name
+from wiregrad.ir import CONSTANT, INPUT, CircuitGraph, Row, certificates, join_first_names, normalize_name
+from wiregrad.passes import sweep_forward, sweep_backward
 
 
-def bind(circuit: Circuit, vectors: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
+def bind_inputs(circuit: CircuitGraph, vectors: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
     """Return the value of every input, given by keyword, as one vector in the order of inputs, or as one mapping."""
     names = circuit.inputs
     if (
@@ -24,26 +24,26 @@ def bind(circuit: Circuit, vectors: Sequence[Any], named: Mapping[str, Any]) -> 
     ):
         # Arrays do not fit into one vector, so they are given one by one, in the order of the inputs.
         if len(vectors) > len(names):
-            raise InputError(f"the circuit has {len(names)} inputs ({listed(names)}); got {len(vectors)} values")
+            raise InputError(f"the circuit has {len(names)} inputs ({join_first_names(names)}); got {len(vectors)} values")
         vectors = [dict(zip(names, vectors, strict=False))]
     if len(vectors) > 1:
         raise InputError(f"inputs go by name, or as one vector or mapping; got {len(vectors)} positional values")
-    arguments = {_normal(name): value for name, value in _from_vector(vectors[0], names).items()} if vectors else {}
+    arguments = {_normalize_name(name): value for name, value in _name_vector_entries(vectors[0], names).items()} if vectors else {}
     for name, value in named.items():
-        if _normal(name) in arguments:
+        if _normalize_name(name) in arguments:
             raise InputError(f"input {name} is given twice: by name, and in the vector or mapping")
-        arguments[_normal(name)] = value
-    check_known(arguments, names)
+        arguments[_normalize_name(name)] = value
+    check_input_names(arguments, names)
     missing = [name for name in names if name not in arguments]
     if missing:
-        raise InputError(f"no value for {listed(missing)}: give {', '.join(f'{name}=...' for name in missing[:5])}")
-    return [typed(f"input {name}", circuit.type_of(circuit.index(name)), arguments[name]) for name in names]
+        raise InputError(f"no value for {join_first_names(missing)}: give {', '.join(f'{name}=...' for name in missing[:5])}")
+    return [convert_to_type(f"input {name}", circuit.type_of(circuit.index(name)), arguments[name]) for name in names]
 
 
-def typed(what: str, kind: WireType, value: Any) -> Any:
+def convert_to_type(what: str, kind: WireType, value: Any) -> Any:
     """Convert a value to the type of a wire; raise `InputError` if that is not possible."""
     if kind == FLOAT:
-        return number(what, value)
+        return convert_to_float(what, value)
     try:
         array = np.asarray(value)
     except ValueError:
@@ -57,41 +57,41 @@ def typed(what: str, kind: WireType, value: Any) -> Any:
     return array.astype(kind.dtype)[()]
 
 
-def check_known(arguments: Mapping[str, Any], names: Sequence[str]) -> None:
+def check_input_names(arguments: Mapping[str, Any], names: Sequence[str]) -> None:
     """Raise `InputError` if a value is given for a name that is not an input."""
     known = set(names)
     extra = next((name for name in arguments if name not in known), None)
     if extra is not None:
-        wanted = f"the inputs are {listed(names)}" if names else "the circuit has no inputs"
-        raise InputError(f"there is no input called {shown(extra)}{suggest(str(extra), names)}; {wanted}")
+        wanted = f"the inputs are {join_first_names(names)}" if names else "the circuit has no inputs"
+        raise InputError(f"there is no input called {short_repr(extra)}{suggest_name(str(extra), names)}; {wanted}")
 
 
-def _normal(name: Any) -> Any:
-    return normal(name) if isinstance(name, str) else name
+def _normalize_name(name: Any) -> Any:
+    return normalize_name(name) if isinstance(name, str) else name
 
 
-def _from_vector(vector: Any, names: tuple[str, ...]) -> Mapping[str, Any]:
+def _name_vector_entries(vector: Any, names: tuple[str, ...]) -> Mapping[str, Any]:
     if isinstance(vector, Mapping):
         return vector
     if isinstance(vector, str | bytes) or not isinstance(vector, Sequence | np.ndarray):
         raise InputError(f"expected inputs by name, or one vector or mapping of them; got {type(vector).__name__}")
     shape = vector.shape if isinstance(vector, np.ndarray) else (len(vector),)
     if shape != (len(names),):
-        raise InputError(f"expected a vector of {len(names)} numbers ({listed(names)}); got shape {shape}")
+        raise InputError(f"expected a vector of {len(names)} numbers ({join_first_names(names)}); got shape {shape}")
     return dict(zip(names, vector, strict=True))
 
 
-def number(what: str, value: Any) -> np.float64:
+def convert_to_float(what: str, value: Any) -> np.float64:
     """Convert a value to float64; raise `InputError` if it is not a number."""
     converted = as_float(value[()] if isinstance(value, np.ndarray) and not value.ndim else value)
     if converted is None:
-        raise InputError(f"{what} must be a number; got {type(value).__name__} {shown(value)}")
+        raise InputError(f"{what} must be a number; got {type(value).__name__} {short_repr(value)}")
     if np.isinf(converted) and not (isinstance(value, float | np.floating) and np.isinf(value)):
-        raise InputError(f"{what} is too large for float64: {shown(value)}")
+        raise InputError(f"{what} is too large for float64: {short_repr(value)}")
     return converted
 
 
-def evaluate(circuit: Circuit, inputs: Sequence[Any]) -> list[Any]:
+def evaluate_nodes(circuit: CircuitGraph, inputs: Sequence[Any]) -> list[Any]:
     """Run forward and return the value of every node. Certificates are not checked."""
     remaining = iter(inputs)
     constants = circuit.constants()
@@ -108,25 +108,25 @@ def evaluate(circuit: Circuit, inputs: Sequence[Any]) -> list[Any]:
     return values
 
 
-def evaluate_checked(circuit: Circuit, inputs: Sequence[Any], *, check: bool = True) -> list[Any]:
+def evaluate_checked_nodes(circuit: CircuitGraph, inputs: Sequence[Any], *, check: bool = True) -> list[Any]:
     """Run forward, return every node's value; with `check`, raise where the traced function would branch otherwise."""
-    values = evaluate(circuit, inputs)
+    values = evaluate_nodes(circuit, inputs)
     if check and circuit.columns.certificates:
-        certificates.check(circuit, values)
+        certificates.check_certificates(circuit, values)
     return values
 
 
-def outputs(circuit: Circuit, inputs: Sequence[Any], *, check: bool = True) -> dict[str, Any]:
+def evaluate_outputs(circuit: CircuitGraph, inputs: Sequence[Any], *, check: bool = True) -> dict[str, Any]:
     """Run forward and return the outputs by name."""
-    values = evaluate_checked(circuit, inputs, check=check)
+    values = evaluate_checked_nodes(circuit, inputs, check=check)
     nodes = circuit.columns.outputs.tolist()
     return {label: values[node] for label, node in zip(circuit.outputs, nodes, strict=True)}
 
 
-class _Recorder:
+class _SentGradientRecorder:
     """Stores the gradient that the reverse sweep sends along each wire."""
 
-    def __init__(self, circuit: Circuit) -> None:
+    def __init__(self, circuit: CircuitGraph) -> None:
         self.starts = circuit.columns.starts.tolist()
         self.sent: list[Any] = [None] * len(circuit.columns.sources)
 
@@ -137,29 +137,29 @@ class _Recorder:
         self.sent[self.starts[row.node] + slot] = sent
 
 
-def run(circuit: Circuit, inputs: Sequence[Any], *, check: bool = True) -> Run:
+def run_circuit(circuit: CircuitGraph, inputs: Sequence[Any], *, check: bool = True) -> RunRecord:
     """Run forward, and backward from the only output, which must be a scalar; store everything."""
     kind = circuit.type_of(circuit.root())
     if kind.shape:
         raise OutputError(f"the output {circuit.output} is {kind}; a gradient needs a scalar output: reduce it")
-    return run_all(circuit, inputs, check=check)
+    return run_all_outputs(circuit, inputs, check=check)
 
 
-def run_all(circuit: Circuit, inputs: Sequence[Any], *, check: bool = True) -> Run:
+def run_all_outputs(circuit: CircuitGraph, inputs: Sequence[Any], *, check: bool = True) -> RunRecord:
     """Run forward, and backward from every element of every output at once, each with gradient 1; store everything."""
-    values = evaluate_checked(circuit, inputs, check=check)
-    recorder = _Recorder(circuit)
+    values = evaluate_checked_nodes(circuit, inputs, check=check)
+    recorder = _SentGradientRecorder(circuit)
     with np.errstate(all="ignore"):
-        seeds = {node: _one(circuit.type_of(node)) for node in circuit.columns.outputs.tolist()}
-        grads = reverse(circuit, values, seeds, recorder)
-    return Run(circuit, values, grads, recorder.sent)
+        seeds = {node: _make_unit_seed(circuit.type_of(node)) for node in circuit.columns.outputs.tolist()}
+        grads = sweep_backward(circuit, values, seeds, recorder)
+    return RunRecord(circuit, values, grads, recorder.sent)
 
 
-def _one(kind: WireType) -> Any:
+def _make_unit_seed(kind: WireType) -> Any:
     return np.ones(kind.shape, kind.dtype if kind.differentiable else np.float64)[()]
 
 
-def tangents(circuit: Circuit, values: Sequence[Any], seeds: Mapping[int, Any]) -> list[Any]:
+def compute_tangents(circuit: CircuitGraph, values: Sequence[Any], seeds: Mapping[int, Any]) -> list[Any]:
     """Run forward mode on the stored values; return the tangent of every node, None where none arrived."""
     with np.errstate(all="ignore"):
-        return forward(circuit, values, seeds)
+        return sweep_forward(circuit, values, seeds)

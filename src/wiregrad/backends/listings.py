@@ -25,16 +25,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wiregrad.errors import WiregradError, shown
+from wiregrad.errors import WiregradError, short_repr
 
-FLAGS = ("-O2", "-std=c99")
-SANITIZED = (*FLAGS, "-Wall", "-Wextra", "-Werror", "-fsanitize=address,undefined")
+C_FLAGS = ("-O2", "-std=c99")
+SANITIZER_FLAGS = (*C_FLAGS, "-Wall", "-Wextra", "-Werror", "-fsanitize=address,undefined")
 """Flags that make warnings, reads outside an array and undefined behaviour errors."""
-TIMEOUT = 300.0
+TIMEOUT_SECONDS = 300.0
 """Time limit of one compiler run or one program, in seconds."""
-_HELPER = re.compile(r"^(?:__device__ )?static\b[^(=;\[{]*?\b(\w+)\s*[(=;\[]", re.MULTILINE)
+_HELPER_PATTERN = re.compile(r"^(?:__device__ )?static\b[^(=;\[{]*?\b(\w+)\s*[(=;\[]", re.MULTILINE)
 
-Numbers = NDArray[Any]
+ListingResults = NDArray[Any]
 
 
 class ListingError(WiregradError, RuntimeError):
@@ -42,11 +42,11 @@ class ListingError(WiregradError, RuntimeError):
 
 
 @dataclass(frozen=True)
-class Program:
+class RunnableListing:
     """The text of a listing, and how to call the function it defines.
 
     >>> text = "def value(a, b):\\n    return a * b\\n"
-    >>> run_python([Program(text, "value", ("a", "b"), ("y",), "value")], [[[2.0, 3.0], [4.0, 5.0]]])
+    >>> run_python([RunnableListing(text, "value", ("a", "b"), ("y",), "value")], [[[2.0, 3.0], [4.0, 5.0]]])
     [array([[ 6.],
            [20.]])]
     """
@@ -62,7 +62,7 @@ class Program:
     """The float type: double, or float (C only)."""
 
     @property
-    def count(self) -> int:
+    def input_count(self) -> int:
         """The number of numbers in a point."""
         return sum(self.sizes) if self.sizes else len(self.inputs)
 
@@ -72,15 +72,15 @@ class Program:
         return np.dtype(np.float32 if self.real == "float" else np.float64)
 
     @property
-    def width(self) -> int:
+    def result_count(self) -> int:
         """The number of results per point."""
-        n = self.count
+        n = self.input_count
         m = len(self.outputs)
         return {"value": m, "value_and_grad": 1 + n, "jacobian": m * n, "hessian": 1 + n + n * n}[self.function]
 
 
 @dataclass(frozen=True)
-class Tool:
+class ListingTool:
     """A program that runs or compiles listings: its path and the version it reports."""
 
     path: str
@@ -88,88 +88,88 @@ class Tool:
 
 
 @dataclass(frozen=True)
-class Language:
+class RunnableLanguage:
     """A language whose listings can be run: the function that runs them, its tool, and advice if that is missing."""
 
     name: str
-    run: Callable[[Sequence[Program], Sequence[Any]], list[Numbers]]
-    tool: Callable[[], Tool | None]
+    run: Callable[[Sequence[RunnableListing], Sequence[Any]], list[ListingResults]]
+    tool: Callable[[], ListingTool | None]
     advice: str
 
 
-def run_python(listings: Sequence[Program], points: Sequence[Any]) -> list[Numbers]:
+def run_python(listings: Sequence[RunnableListing], points: Sequence[Any]) -> list[ListingResults]:
     """Run Python listings at points, one row of inputs each; return one row of results each.
 
     >>> text = "def value_and_grad(a):\\n    return a * a, {'a': 2.0 * a}\\n"
-    >>> run_python([Program(text, "value_and_grad", ("a",))], [[[3.0]]])
+    >>> run_python([RunnableListing(text, "value_and_grad", ("a",))], [[[3.0]]])
     [array([[9., 6.]])]
     """
     tables = []
-    for listing, rows in zip(listings, _tables(listings, points), strict=True):
-        call = defined(listing)
-        answers = [_called(listing, call, row) for row in rows.tolist()]
-        tables.append(np.array([_flat(listing, answer) for answer in answers]).reshape(len(rows), listing.width))
+    for listing, rows in zip(listings, _check_points(listings, points), strict=True):
+        call = load_listing_function(listing)
+        answers = [_call_listing(listing, call, row) for row in rows.tolist()]
+        tables.append(np.array([_flatten_answer(listing, answer) for answer in answers]).reshape(len(rows), listing.result_count))
     return tables
 
 
-def run_numpy(listings: Sequence[Program], points: Sequence[Any]) -> list[Numbers]:
+def run_numpy(listings: Sequence[RunnableListing], points: Sequence[Any]) -> list[ListingResults]:
     """Run NumPy listings, all points of a listing as one batch.
 
     >>> text = "import numpy as np\\ndef value(a):\\n    return np.exp(a)\\n"
-    >>> run_numpy([Program(text, "value", ("a",), ("y",), "value")], [[[0.0], [1.0]]])
+    >>> run_numpy([RunnableListing(text, "value", ("a",), ("y",), "value")], [[[0.0], [1.0]]])
     [array([[1.        ],
            [2.71828183]])]
     """
     tables = []
-    for listing, rows in zip(listings, _tables(listings, points), strict=True):
+    for listing, rows in zip(listings, _check_points(listings, points), strict=True):
         with np.errstate(all="ignore"):
-            parts = _flat(listing, _called(listing, defined(listing), list(rows.T)))
+            parts = _flatten_answer(listing, _call_listing(listing, load_listing_function(listing), list(rows.T)))
         columns = [np.broadcast_to(np.asarray(part, np.float64), len(rows)) for part in parts]
-        tables.append(np.array(columns).reshape(listing.width, len(rows)).T)
+        tables.append(np.array(columns).reshape(listing.result_count, len(rows)).T)
     return tables
 
 
 def run_c(
-    listings: Sequence[Program],
+    listings: Sequence[RunnableListing],
     points: Sequence[Any],
     *,
-    flags: Sequence[str] = FLAGS,
+    flags: Sequence[str] = C_FLAGS,
     per_file: int = 50,
-    timeout: float = TIMEOUT,
-) -> list[Numbers]:
+    timeout: float = TIMEOUT_SECONDS,
+) -> list[ListingResults]:
     """Compile C listings, many to a file, and run them as one program.
 
     >>> text = "double f(const double *x, double *grad) { grad[0] = 2.0 * x[0]; return x[0] * x[0]; }"
-    >>> run_c([Program(text, "f", ("a",))], [[[3.0]]])
+    >>> run_c([RunnableListing(text, "f", ("a",))], [[[3.0]]])
     [array([[9., 6.]])]
     """
-    tool = needed(c_compiler(), "C", C_ADVICE)
+    tool = require_tool(find_c_compiler(), "C", C_ADVICE)
     if not listings:
         return []
-    sources = {"main.c": _c_main(listings)}
+    sources = {"main.c": _write_c_main(listings)}
     for start in range(0, len(listings), per_file):
-        units = map(unit, range(start, start + per_file), listings[start:][:per_file])
+        units = map(rename_helpers, range(start, start + per_file), listings[start:][:per_file])
         # Headers come first, so that a helper that reuses one of their names is an error, as in a file of its own.
         sources[f"unit{start}.c"] = "\n".join(["#include <math.h>", "#include <stdbool.h>", *units])
     with tempfile.TemporaryDirectory(prefix="wiregrad-") as name:
         folder = Path(name)
         compile_files(tool, folder, sources, ["-o", "listings", *flags], ["-lm"], timeout=timeout)
-        return _through_files([str(folder / "listings")], folder, listings, points, timeout)
+        return _run_through_files([str(folder / "listings")], folder, listings, points, timeout)
 
 
-def run_js(listings: Sequence[Program], points: Sequence[Any], *, timeout: float = TIMEOUT) -> list[Numbers]:
+def run_js(listings: Sequence[RunnableListing], points: Sequence[Any], *, timeout: float = TIMEOUT_SECONDS) -> list[ListingResults]:
     """Run JavaScript listings in Node."""
-    tool = needed(node(), "JavaScript", JS_ADVICE)
+    tool = require_tool(find_node(), "JavaScript", JS_ADVICE)
     with tempfile.TemporaryDirectory(prefix="wiregrad-") as name:
         folder = Path(name)
         for k, listing in enumerate(listings):
             (folder / f"listing{k}.mjs").write_text(listing.text, encoding="utf-8")
-        (folder / "main.mjs").write_text(_js_main(listings), encoding="utf-8")
+        (folder / "main.mjs").write_text(_write_js_main(listings), encoding="utf-8")
         command = [tool.path, str(folder / "main.mjs")]
-        return _through_files(command, folder, listings, points, timeout)
+        return _run_through_files(command, folder, listings, points, timeout)
 
 
-def defined(listing: Program) -> Callable[..., Any]:
+def load_listing_function(listing: RunnableListing) -> Callable[..., Any]:
     """Return the function that a Python or NumPy listing defines."""
     namespace: dict[str, Any] = {"__name__": "listing"}
     try:
@@ -183,35 +183,35 @@ def defined(listing: Program) -> Callable[..., Any]:
 
 
 def compile_files(
-    tool: Tool,
+    tool: ListingTool,
     folder: Path,
     sources: Mapping[str, str],
     flags: Sequence[str],
     libraries: Sequence[str] = (),
     *,
-    timeout: float = TIMEOUT,
+    timeout: float = TIMEOUT_SECONDS,
 ) -> None:
     """Write sources into a folder and compile all but the headers; raise `ListingError` with the compiler's output."""
     for name, text in sources.items():
         (folder / name).write_text(text, encoding="utf-8")
     units = [name for name in sources if not name.endswith(".h")]
-    _call([tool.path, *flags, *units, *libraries], folder, timeout, "the compiler refused a listing")
+    _run_command([tool.path, *flags, *units, *libraries], folder, timeout, "the compiler refused a listing")
 
 
 @lru_cache(maxsize=1)
-def c_compiler() -> Tool | None:
+def find_c_compiler() -> ListingTool | None:
     """Return the C compiler: the one named by CC, else the first of gcc, cc and clang that is installed."""
     return find_tool(*filter(None, (os.environ.get("CC"), "gcc", "cc", "clang")))
 
 
 @lru_cache(maxsize=1)
-def node() -> Tool | None:
+def find_node() -> ListingTool | None:
     """Return Node; None if it is not installed."""
     tool = find_tool("node", "nodejs")
-    return None if tool is None else Tool(tool.path, f"Node {tool.version}")
+    return None if tool is None else ListingTool(tool.path, f"Node {tool.version}")
 
 
-def find_tool(*names: str) -> Tool | None:
+def find_tool(*names: str) -> ListingTool | None:
     """Return the first of the named programs that is installed and reports its version.
 
     >>> find_tool("no-such-program") is None
@@ -222,62 +222,62 @@ def find_tool(*names: str) -> Tool | None:
         if path is None:
             continue
         try:
-            answer = subprocess.run([path, "--version"], capture_output=True, timeout=TIMEOUT, check=False)
+            answer = subprocess.run([path, "--version"], capture_output=True, timeout=TIMEOUT_SECONDS, check=False)
         except (OSError, subprocess.TimeoutExpired):
             continue
         version = answer.stdout.decode(errors="replace").strip().splitlines()
         if answer.returncode == 0 and version:
-            return Tool(path, version[0])
+            return ListingTool(path, version[0])
     return None
 
 
-def needed(tool: Tool | None, language: str, advice: str) -> Tool:
+def require_tool(tool: ListingTool | None, language: str, advice: str) -> ListingTool:
     """Return the tool, or raise `ListingError` with advice if it is None."""
     if tool is None:
         raise ListingError(f"nothing on this machine runs {language} listings: {advice}")
     return tool
 
 
-def _this_python() -> Tool:
-    return Tool(sys.executable, f"Python {sys.version.split()[0]}")
+def _describe_python() -> ListingTool:
+    return ListingTool(sys.executable, f"Python {sys.version.split()[0]}")
 
 
-def _this_numpy() -> Tool:
-    return Tool(sys.executable, f"NumPy {np.__version__}")
+def _describe_numpy() -> ListingTool:
+    return ListingTool(sys.executable, f"NumPy {np.__version__}")
 
 
 C_ADVICE = "install gcc or clang, or name a compiler in the environment variable CC"
 JS_ADVICE = "install Node (https://nodejs.org), version 18 or newer"
-LANGUAGES = (
-    Language("python", run_python, _this_python, ""),
-    Language("numpy", run_numpy, _this_numpy, ""),
-    Language("c", run_c, c_compiler, C_ADVICE),
-    Language("js", run_js, node, JS_ADVICE),
+RUNNABLE_LANGUAGES = (
+    RunnableLanguage("python", run_python, _describe_python, ""),
+    RunnableLanguage("numpy", run_numpy, _describe_numpy, ""),
+    RunnableLanguage("c", run_c, find_c_compiler, C_ADVICE),
+    RunnableLanguage("js", run_js, find_node, JS_ADVICE),
 )
 """The languages whose listings can be run; CUDA is not among them, because it needs a GPU."""
 
 
-def _tables(listings: Sequence[Program], points: Sequence[Any]) -> Iterator[Numbers]:
+def _check_points(listings: Sequence[RunnableListing], points: Sequence[Any]) -> Iterator[ListingResults]:
     """Return the points of each listing as an array; raise `ListingError` if its shape is wrong."""
     if len(listings) != len(points):
         raise ListingError(f"expected one table of points for each of {len(listings)} listings; got {len(points)}")
     for listing, rows in zip(listings, points, strict=True):
         table = np.asarray(rows, listing.dtype)
-        if table.ndim != 2 or table.shape[1] != listing.count:
-            wanted = f"a row of {listing.count} numbers per point"
+        if table.ndim != 2 or table.shape[1] != listing.input_count:
+            wanted = f"a row of {listing.input_count} numbers per point"
             raise ListingError(f"{listing.name} wants {wanted}; got an array of shape {table.shape}")
         yield table
 
 
-def _called(listing: Program, call: Callable[..., Any], arguments: Sequence[Any]) -> Any:
+def _call_listing(listing: RunnableListing, call: Callable[..., Any], arguments: Sequence[Any]) -> Any:
     try:
         return call(*arguments)
     except Exception as error:
-        at = shown(list(arguments), 200)
+        at = short_repr(list(arguments), 200)
         raise ListingError(f"the listing of {listing.name} raised {type(error).__name__}: {error} at {at}") from error
 
 
-def _flat(listing: Program, answer: Any) -> list[Any]:
+def _flatten_answer(listing: RunnableListing, answer: Any) -> list[Any]:
     """Return the result of a Python or NumPy listing as one flat row."""
     try:
         if listing.function == "value":
@@ -288,37 +288,37 @@ def _flat(listing: Program, answer: Any) -> list[Any]:
         rows = [second[0][one][two] for one in listing.inputs for two in listing.inputs] if second else []
         return [value, *(grads[name] for name in listing.inputs), *rows]
     except (TypeError, ValueError, LookupError) as error:
-        raise ListingError(f"the listing of {listing.name} returned {shown(answer, 200)}: {error!r}") from error
+        raise ListingError(f"the listing of {listing.name} returned {short_repr(answer, 200)}: {error!r}") from error
 
 
-def _through_files(
+def _run_through_files(
     command: Sequence[str],
     folder: Path,
-    listings: Sequence[Program],
+    listings: Sequence[RunnableListing],
     points: Sequence[Any],
     timeout: float,
-) -> list[Numbers]:
+) -> list[ListingResults]:
     """Run a program that reads all points from one file and writes all results to another."""
-    tables = list(_tables(listings, points))
+    tables = list(_check_points(listings, points))
     counts = np.array([len(table) for table in tables], np.float64)
     inputs = folder / "points"
     results = folder / "results"
     inputs.write_bytes(counts.tobytes() + b"".join(table.tobytes() for table in tables))
-    _call([*command, str(inputs), str(results)], folder, timeout, "a listing failed when it was run")
+    _run_command([*command, str(inputs), str(results)], folder, timeout, "a listing failed when it was run")
     data = results.read_bytes()
     sizes = [
-        len(table) * listing.width * listing.dtype.itemsize for table, listing in zip(tables, listings, strict=True)
+        len(table) * listing.result_count * listing.dtype.itemsize for table, listing in zip(tables, listings, strict=True)
     ]
     if len(data) != sum(sizes):
         raise ListingError(f"the listings wrote {len(data)} bytes of results; expected {sum(sizes)}")
     ends = np.cumsum([0, *sizes]).tolist()
     return [
-        np.frombuffer(data[start:stop], listing.dtype).reshape(-1, listing.width)
+        np.frombuffer(data[start:stop], listing.dtype).reshape(-1, listing.result_count)
         for listing, (start, stop) in zip(listings, pairwise(ends), strict=True)
     ]
 
 
-def _call(command: Sequence[str], folder: Path, timeout: float, complaint: str) -> None:
+def _run_command(command: Sequence[str], folder: Path, timeout: float, complaint: str) -> None:
     try:
         answer = subprocess.run(
             command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout, check=False
@@ -332,21 +332,21 @@ def _call(command: Sequence[str], folder: Path, timeout: float, complaint: str) 
         raise ListingError(f"{complaint}:\n  {text}")
 
 
-def unit(number: int, listing: Program) -> str:
+def rename_helpers(number: int, listing: RunnableListing) -> str:
     """Return a C or CUDA listing that can share a file with others: its helper functions get unique names.
 
-    >>> print(unit(7, Program("static double twice(double x) { return 2.0 * x; }", "f", ("x",))))
+    >>> print(rename_helpers(7, RunnableListing("static double twice(double x) { return 2.0 * x; }", "f", ("x",))))
     #define twice twice_of_7
     static double twice(double x) { return 2.0 * x; }
     #undef twice
     """
-    names = sorted(set(_HELPER.findall(listing.text)))
+    names = sorted(set(_HELPER_PATTERN.findall(listing.text)))
     before = [f"#define {name} {name}_of_{number}" for name in names]
     after = [f"#undef {name}" for name in names]
     return "\n".join([*before, listing.text, *after])
 
 
-def _c_prototype(listing: Program) -> str:
+def _write_c_prototype(listing: RunnableListing) -> str:
     real = listing.real
     returns, more = {
         "value": (real, "") if len(listing.outputs) == 1 else ("void", f", {real} *y"),
@@ -357,9 +357,9 @@ def _c_prototype(listing: Program) -> str:
     return f"{returns} {listing.name}(const {real} *x{more})"
 
 
-def _c_call(listing: Program) -> str:
+def _write_c_call(listing: RunnableListing) -> str:
     """Return the C statement that stores the results of a listing at x in the row r."""
-    n = listing.count
+    n = listing.input_count
     if listing.function == "value":
         return f"r[0] = {listing.name}(x)" if len(listing.outputs) == 1 else f"{listing.name}(x, r)"
     if listing.function == "jacobian":
@@ -393,14 +393,14 @@ int main(int count, char **arguments) {
 """
 
 
-def _c_main(listings: Sequence[Program]) -> str:
+def _write_c_main(listings: Sequence[RunnableListing]) -> str:
     """Return a C program that runs all listings on the points of one file."""
     lines = ["#include <stdio.h>", "#include <stdlib.h>"]
     for k, one in enumerate(listings):
-        lines.append(f"{_c_prototype(one)};")
+        lines.append(f"{_write_c_prototype(one)};")
         casts = f"const {one.real} *x = point; {one.real} *r = results;"
-        lines.append(f"static void call{k}(const void *point, void *results) {{ {casts} {_c_call(one)}; }}")
-    rows = [f"{{ call{k}, sizeof({one.real}), {one.count}, {one.width} }}" for k, one in enumerate(listings)]
+        lines.append(f"static void call{k}(const void *point, void *results) {{ {casts} {_write_c_call(one)}; }}")
+    rows = [f"{{ call{k}, sizeof({one.real}), {one.input_count}, {one.result_count} }}" for k, one in enumerate(listings)]
     return "\n".join(lines) + _C_MAIN.replace("@TABLE@", ",\n    ".join(rows))
 
 
@@ -429,7 +429,7 @@ writeFileSync(process.argv[3], new Uint8Array(new Float64Array(results).buffer))
 """
 
 
-def _js_main(listings: Sequence[Program]) -> str:
+def _write_js_main(listings: Sequence[RunnableListing]) -> str:
     lines = ['import { readFileSync, writeFileSync } from "node:fs";']
     lines += [f'import {{ {one.name} as call{k} }} from "./listing{k}.mjs";' for k, one in enumerate(listings)]
     rows = [

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 
-def norm(value: Any) -> float:
+def euclidean_norm(value: Any) -> float:
     """Return the Euclidean length of a number or array.
 
-    >>> round(norm(np.array([3e200, -4e200])) / 1e200, 12), norm(-2.0)
+    >>> round(euclidean_norm(np.array([3e200, -4e200])) / 1e200, 12), euclidean_norm(-2.0)
     (5.0, 2.0)
     """
     sizes = np.abs(np.asarray(value)).astype(np.float64)
@@ -22,20 +22,20 @@ def norm(value: Any) -> float:
     return top * math.sqrt(float(np.sum(np.square(sizes / top))))
 
 
-def largest(value: Any) -> float:
+def largest_magnitude(value: Any) -> float:
     """Return the largest magnitude in a number or array; 0 if it is not numeric.
 
-    >>> largest(np.array([1.0, -3.0])), largest(True)
+    >>> largest_magnitude(np.array([1.0, -3.0])), largest_magnitude(True)
     (3.0, 0.0)
     """
     array = np.asarray(value)
     return float(np.max(np.abs(array))) if array.size and array.dtype.kind in "fciu" else 0.0
 
 
-def bits(value: Any) -> tuple[Any, ...]:
+def constant_identity(value: Any) -> tuple[Any, ...]:
     """Return a key that is equal for identical constants: dtype, shape and bits; all scalar NaNs are one constant.
 
-    >>> bits(0.0) == bits(-0.0), bits(float("nan")) == bits(-float("nan"))
+    >>> constant_identity(0.0) == constant_identity(-0.0), constant_identity(float("nan")) == constant_identity(-float("nan"))
     (False, True)
     """
     array = np.asarray(value)

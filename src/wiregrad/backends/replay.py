@@ -15,33 +15,33 @@ import numpy as np
 
 from wiregrad.backends import interpreter
 from wiregrad.errors import NotNativeError
-from wiregrad.frontends.certified import Certified, plain_result
-from wiregrad.frontends.session import distinct
-from wiregrad.frontends.value import settled
-from wiregrad.ir import Circuit
-from wiregrad.passes import reverse, unblock
-from wiregrad.passes.sweep import Silent
+from wiregrad.frontends.certified import CertifiedRecording, plain_result
+from wiregrad.frontends.session import make_distinct
+from wiregrad.frontends.value import settle_gradient
+from wiregrad.ir import CircuitGraph
+from wiregrad.passes import sweep_backward, drop_gradient_stops
+from wiregrad.passes.sweep import SilentWatcher
 
 
-class Replay(Protocol):
+class RecordingReplay(Protocol):
     """Runs a recording again; `tier` says with which backend, `reason` why not natively."""
 
     tier: str
     reason: str
 
-    def values(self, inputs: Sequence[Any]) -> Sequence[Any] | None:
+    def compute_results(self, inputs: Sequence[Any]) -> Sequence[Any] | None:
         """Return the results, None if Python would take another branch."""
 
-    def gradient(self, inputs: Sequence[Any]) -> tuple[Any, Sequence[Any]] | None:
+    def compute_gradient(self, inputs: Sequence[Any]) -> tuple[Any, Sequence[Any]] | None:
         """Return the first result and its gradient by every input, None if Python would take another branch."""
 
 
-class Interpreted:
+class InterpreterReplay:
     """A replay by the interpreter, for circuits of any kind."""
 
     tier = "interpreter"
 
-    def __init__(self, recording: Certified, reason: str) -> None:
+    def __init__(self, recording: CertifiedRecording, reason: str) -> None:
         assert recording.circuit is not None
         self.circuit = recording.circuit
         self.reason = reason
@@ -49,106 +49,106 @@ class Interpreted:
         count = len(recording.moving)
         self._results = nodes[:count]
         self._in_python = recording.in_python
-        self._checks = [(node, _bits(value)) for node, value in zip(nodes[count:], recording.expected, strict=True)]
+        self._checks = [(node, _to_bytes(value)) for node, value in zip(nodes[count:], recording.expected, strict=True)]
 
-    def evaluated(self, inputs: Sequence[Any]) -> list[Any] | None:
+    def evaluate_nodes(self, inputs: Sequence[Any]) -> list[Any] | None:
         """Return the value of every node; None if an op raises."""
         point = [np.float64(x) if type(x) is float else x for x in inputs]
         try:
-            return interpreter.evaluate(self.circuit, point)
+            return interpreter.evaluate_nodes(self.circuit, point)
         except Exception:
             # The function itself is called instead: it raises a proper error, or handles this one.
             return None
 
-    def flipped(self, values: Sequence[Any]) -> int | None:
+    def find_flipped_check(self, values: Sequence[Any]) -> int | None:
         """Return the index of the first check that does not hold, None if all hold."""
-        return next((k for k, (node, bits) in enumerate(self._checks) if _bits(values[node]) != bits), None)
+        return next((k for k, (node, bits) in enumerate(self._checks) if _to_bytes(values[node]) != bits), None)
 
-    def values(self, inputs: Sequence[Any]) -> Sequence[Any] | None:
+    def compute_results(self, inputs: Sequence[Any]) -> Sequence[Any] | None:
         """Return the results, None if Python would take another branch."""
-        values = self.evaluated(inputs)
-        if values is None or self.flipped(values) is not None:
+        values = self.evaluate_nodes(inputs)
+        if values is None or self.find_flipped_check(values) is not None:
             return None
         results = [
             plain_result(values[node], in_python=in_python)
             for node, in_python in zip(self._results, self._in_python, strict=True)
         ]
-        return distinct(results, ((None, x) for x in inputs))
+        return make_distinct(results, ((None, x) for x in inputs))
 
-    def gradient(self, inputs: Sequence[Any]) -> tuple[Any, Sequence[Any]] | None:
+    def compute_gradient(self, inputs: Sequence[Any]) -> tuple[Any, Sequence[Any]] | None:
         """Return the first result and its gradient by every input, None if Python would take another branch."""
-        values = self.evaluated(inputs)
-        if values is None or self.flipped(values) is not None:
+        values = self.evaluate_nodes(inputs)
+        if values is None or self.find_flipped_check(values) is not None:
             return None
         root = self._results[0]
         with np.errstate(all="ignore"):
-            flows = reverse(self.circuit, values, {root: self.circuit.type_of(root).dtype.type(1)}, Silent())
+            flows = sweep_backward(self.circuit, values, {root: self.circuit.type_of(root).dtype.type(1)}, SilentWatcher())
         nodes = self.circuit.input_indices()
-        grads = [settled(flows[node], x) for node, x in zip(nodes, inputs, strict=True)]
-        return plain_result(values[root]), distinct(grads, [])
+        grads = [settle_gradient(flows[node], x) for node, x in zip(nodes, inputs, strict=True)]
+        return plain_result(values[root]), make_distinct(grads, [])
 
 
-def _bits(value: Any) -> bytes:
+def _to_bytes(value: Any) -> bytes:
     data: bytes = np.asarray(value).tobytes()
     return data
 
 
-class Native:
+class NativeReplay:
     """A replay in machine code, for circuits of scalars."""
 
-    def __init__(self, recording: Certified, reason: str = "") -> None:
+    def __init__(self, recording: CertifiedRecording, reason: str = "") -> None:
         self.reason = reason
         self._recording = recording
-        self._values, self.tier = _code(recording, gradient=False)
+        self._values, self.tier = _compile_replay(recording, gradient=False)
         self._single = len(recording.moving) == 1
-        self._pulled: Callable[..., Any] | Interpreted | None = None
+        self._pulled: Callable[..., Any] | InterpreterReplay | None = None
 
-    def values(self, inputs: Sequence[Any]) -> Sequence[Any] | None:
+    def compute_results(self, inputs: Sequence[Any]) -> Sequence[Any] | None:
         """Return the results, None if Python would take another branch."""
         results = self._values(*inputs)
         return (results,) if self._single and results is not None else results
 
-    def gradient(self, inputs: Sequence[Any]) -> tuple[Any, Sequence[Any]] | None:
+    def compute_gradient(self, inputs: Sequence[Any]) -> tuple[Any, Sequence[Any]] | None:
         """Return the first result and its gradient by every input, None if Python would take another branch."""
         code = self._pulled
         if code is None:
-            code = self._pulled = _gradient_of(self._recording)
-        if isinstance(code, Interpreted):
-            return code.gradient(inputs)
+            code = self._pulled = _compile_gradient(self._recording)
+        if isinstance(code, InterpreterReplay):
+            return code.compute_gradient(inputs)
         numbers = code(*inputs)
         return None if numbers is None else (numbers[0], numbers[1:])
 
-    def quick(self) -> Callable[..., Any] | None:
+    def single_result_builtin(self) -> Callable[..., Any] | None:
         """Return the builtin that maps floats to the only result; None if there are several results."""
         return self._values if self._single else None
 
 
-def _gradient_of(recording: Certified) -> Callable[..., Any] | Interpreted:
+def _compile_gradient(recording: CertifiedRecording) -> Callable[..., Any] | InterpreterReplay:
     try:
-        return _code(recording, gradient=True)[0]
+        return _compile_replay(recording, gradient=True)[0]
     except NotNativeError as error:
-        return Interpreted(recording, str(error))
+        return InterpreterReplay(recording, str(error))
 
 
-def _code(recording: Certified, *, gradient: bool) -> tuple[Callable[..., Any], str]:
+def _compile_replay(recording: CertifiedRecording, *, gradient: bool) -> tuple[Callable[..., Any], str]:
     """Return a function from inputs to results (and gradient), or None if a check fails, and the tier of its code."""
     # The modules of native code are loaded when the first function is compiled.
-    from wiregrad.backends.native.program import build  # noqa: PLC0415
-    from wiregrad.backends.native.replays import builtin  # noqa: PLC0415
+    from wiregrad.backends.native.program import build_program  # noqa: PLC0415
+    from wiregrad.backends.native.replays import make_replay_builtin  # noqa: PLC0415
 
     circuit = recording.circuit
     assert circuit is not None
-    program = build(circuit if gradient else unblock(circuit), 0 if gradient else None)
+    program = build_program(circuit if gradient else drop_gradient_stops(circuit), 0 if gradient else None)
     dtype = program.initial.dtype
     if dtype != np.float64:
         raise NotNativeError(f"native replays compute in float64; this recording needs {dtype}")
     expected = np.array([float(value) for value in recording.expected], dtype).tobytes()
-    made = builtin(program, len(recording.moving), expected, gradient=gradient)
-    kinds = _kinds(circuit, recording, gradient=gradient)
-    return made if kinds is None else _Typed(made, kinds), program.tier
+    made = make_replay_builtin(program, len(recording.moving), expected, gradient=gradient)
+    kinds = _find_result_types(circuit, recording, gradient=gradient)
+    return made if kinds is None else _TypedBuiltin(made, kinds), program.tier
 
 
-class _Typed:
+class _TypedBuiltin:
     """A builtin some of whose results are conditions rather than floats."""
 
     def __init__(self, made: Callable[..., Any], kinds: list[Any]) -> None:
@@ -165,7 +165,7 @@ class _Typed:
         return [kind(number) for kind, number in zip(self._kinds, results, strict=True)]
 
 
-def _kinds(circuit: Circuit, recording: Certified, *, gradient: bool) -> list[Any] | None:
+def _find_result_types(circuit: CircuitGraph, recording: CertifiedRecording, *, gradient: bool) -> list[Any] | None:
     """Return the type that each result and gradient is converted to; None if all are plain floats."""
     results = circuit.columns.outputs.tolist()[: len(recording.moving)]
     inputs = circuit.input_indices() if gradient else []
@@ -178,42 +178,42 @@ def _kinds(circuit: Circuit, recording: Certified, *, gradient: bool) -> list[An
     return [(python if flag else numpy).get(kind, kind) for kind, flag in zip(kinds, in_python, strict=True)]
 
 
-class Constant:
+class ConstantReplay:
     """The replay of a recording in which nothing depends on the inputs."""
 
     tier = "constant"
     reason = ""
 
-    def values(self, inputs: Sequence[Any]) -> Sequence[Any] | None:
+    def compute_results(self, inputs: Sequence[Any]) -> Sequence[Any] | None:
         """Return no results: all of them are constants."""
         return ()
 
-    def gradient(self, inputs: Sequence[Any]) -> tuple[Any, Sequence[Any]] | None:
+    def compute_gradient(self, inputs: Sequence[Any]) -> tuple[Any, Sequence[Any]] | None:
         """Return nothing: there is no result to differentiate."""
         return None
 
 
-def replay_of(recording: Certified) -> Replay | None:
+def make_replay(recording: CertifiedRecording) -> RecordingReplay | None:
     """Return the fastest replay of a recording; None if a replay does not reproduce the recorded results."""
     if recording.circuit is None:
-        return Constant()
+        return ConstantReplay()
     inputs = [plain_result(x) for x in recording.inputs]
-    interpreted = Interpreted(recording, "")
-    results = interpreted.values(inputs)
-    if results is None or not all(map(_same, results, [recording.results[k] for k in recording.moving])):
+    interpreted = InterpreterReplay(recording, "")
+    results = interpreted.compute_results(inputs)
+    if results is None or not all(map(_have_same_bits, results, [recording.results[k] for k in recording.moving])):
         return None
     try:
-        native = Native(recording)
+        native = NativeReplay(recording)
     except NotNativeError as error:
         interpreted.reason = str(error)
         return interpreted
-    if native.values(inputs) is None:
+    if native.compute_results(inputs) is None:
         interpreted.reason = "a branch depends on the last bit of a function that native code rounds differently"
         return interpreted
     return native
 
 
-def _same(one: Any, two: Any) -> bool:
+def _have_same_bits(one: Any, two: Any) -> bool:
     a = np.asarray(one)
     b = np.asarray(two)
     return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from wiregrad.dtypes import plain
-from wiregrad.ir import Circuit, Node, Op
+from wiregrad.dtypes import to_python_number
+from wiregrad.ir import CircuitGraph, Node, Op
 from wiregrad.ops import Elementwise
-from wiregrad.ops.flow import settle
+from wiregrad.ops.flow import fill_absent
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class RunWire:
 class RunNode:
     """A node as one run saw it."""
 
-    run: Run
+    run: RunRecord
     index: int
 
     def __repr__(self) -> str:
@@ -56,12 +56,12 @@ class RunNode:
     @property
     def value(self) -> Any:
         """What the node computed."""
-        return plain(self.run.values[self.index])
+        return to_python_number(self.run.values[self.index])
 
     @property
     def grad(self) -> Any:
         """The derivative of the output with respect to this node."""
-        return plain(self.run.gradient(self.index))
+        return to_python_number(self.run.gradient(self.index))
 
     @property
     def blocked(self) -> bool:
@@ -79,12 +79,12 @@ class RunNode:
         return tuple(self.run.wire(reader, slot) for reader, slot in self.run.readers_of(self.index))
 
 
-class Run:
+class RunRecord:
     """Values, gradients, local derivatives and products of one forward and backward pass."""
 
     __slots__ = ("_readers", "circuit", "flows", "sent", "values")
 
-    def __init__(self, circuit: Circuit, values: Sequence[Any], flows: Sequence[Any], sent: Sequence[Any]) -> None:
+    def __init__(self, circuit: CircuitGraph, values: Sequence[Any], flows: Sequence[Any], sent: Sequence[Any]) -> None:
         self.circuit = circuit
         self.values = values
         self.flows = flows
@@ -94,13 +94,13 @@ class Run:
     @property
     def output(self) -> Any:
         """The value of the output."""
-        return plain(self.values[self.circuit.root()])
+        return to_python_number(self.values[self.circuit.root()])
 
     @property
     def grads(self) -> dict[str, Any]:
         """The gradient of the output with respect to every input, by name."""
         circuit = self.circuit
-        return {circuit.name_of(node): plain(self.gradient(node)) for node in circuit.input_indices()}
+        return {circuit.name_of(node): to_python_number(self.gradient(node)) for node in circuit.input_indices()}
 
     def __getitem__(self, name: str) -> RunNode:
         return RunNode(self, self.circuit.index(name))
@@ -109,21 +109,21 @@ class Run:
         return (RunNode(self, node) for node in range(self.circuit.size))
 
     def __repr__(self) -> str:
-        shown = ", ".join(f"{name}={_brief(value)}" for name, value in list(self.grads.items())[:6])
+        shown = ", ".join(f"{name}={_format_briefly(value)}" for name, value in list(self.grads.items())[:6])
         more = ", ..." if len(self.circuit.inputs) > 6 else ""
-        output = self.output if isinstance(self.output, bool) else _brief(self.output)
+        output = self.output if isinstance(self.output, bool) else _format_briefly(self.output)
         return f"Run({self.circuit.output} = {output}, gradients {shown or 'none'}{more})"
 
     def gradient(self, node: int) -> Any:
         """Return a node's gradient; 0 where none arrived."""
-        return self._settled(self.flows[node], node)
+        return self._settle_flow(self.flows[node], node)
 
-    def _settled(self, flow: Any, node: int) -> Any:
+    def _settle_flow(self, flow: Any, node: int) -> Any:
         """Return a flow as a full gradient in the shape of a node, with zeros where it is absent."""
         kind = self.circuit.type_of(node)
         if not kind.shape:
-            return np.float64(0.0) if flow is None else settle(flow)
-        return np.broadcast_to(settle(flow), kind.shape)
+            return np.float64(0.0) if flow is None else fill_absent(flow)
+        return np.broadcast_to(fill_absent(flow), kind.shape)
 
     def wire(self, node: int, slot: int) -> RunWire:
         """Return what happened on one wire."""
@@ -141,10 +141,10 @@ class Run:
             slot=slot,
             input=view.op.input_name(slot),
             source=circuit.name_of(sources[slot]),
-            value=plain(self.values[sources[slot]]),
-            local=_shown_local(local, view.op, xs[slot]),
-            upstream=plain(self.gradient(node)),
-            sent=plain(self._settled(sent, sources[slot])),
+            value=to_python_number(self.values[sources[slot]]),
+            local=_format_local(local, view.op, xs[slot]),
+            upstream=to_python_number(self.gradient(node)),
+            sent=to_python_number(self._settle_flow(sent, sources[slot])),
             blocked=sent is None,
         )
 
@@ -155,12 +155,12 @@ class Run:
         return self._readers[node]
 
 
-def _brief(value: Any) -> str:
+def _format_briefly(value: Any) -> str:
     return f"array of shape {value.shape}" if isinstance(value, np.ndarray) else f"{value:.6g}"
 
 
-def _shown_local(local: Any, op: Op, x: Any) -> Any:
+def _format_local(local: Any, op: Op, x: Any) -> Any:
     """Return a local derivative for display: 0 where it is blocked, None where the op is not elementwise."""
     if not isinstance(op, Elementwise):
         return None
-    return plain(np.broadcast_to(settle(local), np.shape(x))[()]) if np.shape(x) else plain(settle(local))
+    return to_python_number(np.broadcast_to(fill_absent(local), np.shape(x))[()]) if np.shape(x) else to_python_number(fill_absent(local))

@@ -19,32 +19,32 @@ import click
 from click.shell_completion import shell_complete
 
 from wiregrad import __version__
-from wiregrad.cli.bench import bench
-from wiregrad.cli.check import check
-from wiregrad.cli.code import code
-from wiregrad.cli.common import no_color
-from wiregrad.cli.completion import VARIABLE, completion
-from wiregrad.cli.convert import convert
-from wiregrad.cli.doctor import doctor
-from wiregrad.cli.draw import draw
-from wiregrad.cli.explore import explore
-from wiregrad.cli.failure import UNREADABLE, shortened, visible
-from wiregrad.cli.grad import grad
-from wiregrad.cli.questions import QUESTIONS, blame
-from wiregrad.cli.receipt import receipt
+from wiregrad.cli.bench import bench_command
+from wiregrad.cli.check import check_command
+from wiregrad.cli.code import code_command
+from wiregrad.cli.common import no_color_option
+from wiregrad.cli.completion import COMPLETION_VARIABLE, completion_command
+from wiregrad.cli.convert import convert_command
+from wiregrad.cli.doctor import doctor_command
+from wiregrad.cli.draw import draw_command
+from wiregrad.cli.explore import explore_command
+from wiregrad.cli.failure import EXIT_UNREADABLE, shorten_words, escape_control_characters
+from wiregrad.cli.grad import grad_command
+from wiregrad.cli.questions import RUN_QUESTIONS, blame_command
+from wiregrad.cli.receipt import receipt_command
 from wiregrad.errors import InputError, SettingError, WiregradError
 from wiregrad.settings import check_settings
 
-USAGE = 2
-INTERRUPTED = 130
-UNHEARD = 141
+EXIT_USAGE = 2
+EXIT_INTERRUPTED = 130
+EXIT_BROKEN_PIPE = 141
 
-HELP = """Autodiff you can see through.
+PROGRAM_HELP = """Autodiff you can see through.
 
 \b
 Example: wiregrad grad "e = a + b; f = e * c" a=2 b=-3 c=10
 """
-CODES = """\b
+EXIT_CODE_HELP = """\b
 Exit codes:
   0    fine
   1    found: something non-finite (blame), a wrong rule (check), code that
@@ -58,32 +58,32 @@ Results go to stdout, everything else to stderr.
 
 
 @click.pass_context
-def _begin(context: click.Context) -> None:
-    """Check the environment variables before any command except `doctor`, which reports what is wrong with them."""
-    if context.invoked_subcommand != doctor.name:
+def _check_environment(context: click.Context) -> None:
+    """Check the environment variables before any command except `doctor_command`, which reports what is wrong with them."""
+    if context.invoked_subcommand != doctor_command.name:
         check_settings()
 
 
 cli = click.Group(
     "wiregrad",
-    callback=_begin,
+    callback=_check_environment,
     commands=[
-        grad,
-        explore,
-        blame,
-        *(question.command() for question in QUESTIONS),
-        check,
-        draw,
-        code,
-        convert,
-        receipt,
-        doctor,
-        bench,
-        completion,
+        grad_command,
+        explore_command,
+        blame_command,
+        *(question.build_command() for question in RUN_QUESTIONS),
+        check_command,
+        draw_command,
+        code_command,
+        convert_command,
+        receipt_command,
+        doctor_command,
+        bench_command,
+        completion_command,
     ],
-    params=[no_color()],
-    help=HELP,
-    epilog=CODES,
+    params=[no_color_option()],
+    help=PROGRAM_HELP,
+    epilog=EXIT_CODE_HELP,
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -94,20 +94,20 @@ def main(args: Sequence[str] | None = None) -> int:
     """Run the command and return (or exit with) its code."""
     # A stream that was closed before Python started is None.
     # Writing a result must then fail visibly; a message on stderr has nowhere to go.
-    sys.stdout = _buffered(sys.stdout or _unwritable())
-    sys.stderr = _buffered(sys.stderr or _nowhere())
+    sys.stdout = _buffer_stream(sys.stdout or _open_unwritable())
+    sys.stderr = _buffer_stream(sys.stderr or _open_null())
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             # Characters that the terminal's encoding lacks are escaped instead of raising an error.
             stream.reconfigure(errors="backslashreplace")
-    code = _code(args)
+    code = _run_command(args)
     if args is None:
-        _drop_what_cannot_be_written()
+        _drop_unwritable_output()
         sys.exit(code)
     return code
 
 
-def _buffered(stream: TextIO) -> TextIO:
+def _buffer_stream(stream: TextIO) -> TextIO:
     """Return a stream with a buffer; without one, text that does not fit into a pipe at once is lost."""
     # With PYTHONUNBUFFERED, Python makes streams without a buffer.
     raw = getattr(stream, "buffer", None)
@@ -116,56 +116,56 @@ def _buffered(stream: TextIO) -> TextIO:
     return io.TextIOWrapper(io.BufferedWriter(raw), stream.encoding, stream.errors, write_through=True)
 
 
-def _unwritable() -> TextIO:
+def _open_unwritable() -> TextIO:
     """Return a stream that raises an error on writing, as the closed one would."""
     return open(os.open(os.devnull, os.O_RDONLY), "w", encoding="utf-8")
 
 
-def _nowhere() -> TextIO:
+def _open_null() -> TextIO:
     return open(os.devnull, "w", encoding="utf-8")
 
 
-def _code(args: Sequence[str] | None) -> int:
+def _run_command(args: Sequence[str] | None) -> int:
     """Run the command and return its exit code; any failure is printed as a message."""
     code = 0
     try:
-        _invoke(sys.argv[1:] if args is None else list(args))
+        _invoke_command(sys.argv[1:] if args is None else list(args))
     except click.exceptions.Exit as done:
         code = done.exit_code
     except click.ClickException as error:
         message = io.StringIO()
         error.show(message)
-        code = _tell(shortened(message.getvalue().rstrip("\n")), error.exit_code)
+        code = _print_error(shorten_words(message.getvalue().rstrip("\n")), error.exit_code)
     except (click.Abort, KeyboardInterrupt):
-        code = _tell("interrupted", INTERRUPTED)
+        code = _print_error("interrupted", EXIT_INTERRUPTED)
     except WiregradError as error:
         is_usage = isinstance(error, InputError | SettingError)
-        code = _tell(f"wiregrad: {shortened(visible(str(error)))}", USAGE if is_usage else UNREADABLE)
+        code = _print_error(f"wiregrad: {shorten_words(escape_control_characters(str(error)))}", EXIT_USAGE if is_usage else EXIT_UNREADABLE)
     except BrokenPipeError:
-        code = UNHEARD
+        code = EXIT_BROKEN_PIPE
     except OSError as error:
-        code = _tell(f"wiregrad: cannot write the answer: {error.strerror}", UNREADABLE)
+        code = _print_error(f"wiregrad: cannot write the answer: {error.strerror}", EXIT_UNREADABLE)
     except Exception:
-        code = _tell(f"{traceback.format_exc()}wiregrad: this is a bug in wiregrad, please report it", UNREADABLE)
+        code = _print_error(f"{traceback.format_exc()}wiregrad: this is a bug in wiregrad, please report it", EXIT_UNREADABLE)
     return code
 
 
-def _invoke(args: list[str]) -> None:
+def _invoke_command(args: list[str]) -> None:
     """Run the command, or complete a command line for a shell. click's own `main` would hide a broken pipe."""
-    instruction = os.environ.get(VARIABLE)
+    instruction = os.environ.get(COMPLETION_VARIABLE)
     if instruction:
-        raise click.exceptions.Exit(shell_complete(cli, {}, "wiregrad", VARIABLE, instruction))
+        raise click.exceptions.Exit(shell_complete(cli, {}, "wiregrad", COMPLETION_VARIABLE, instruction))
     with cli.make_context("wiregrad", args) as context:
         cli.invoke(context)
 
 
-def _tell(message: str, code: int) -> int:
+def _print_error(message: str, code: int) -> int:
     with suppress(OSError):
         click.echo(message, err=True)
     return code
 
 
-def _drop_what_cannot_be_written() -> None:
+def _drop_unwritable_output() -> None:
     """Discard text that a stream did not accept, so that Python does not report it when it exits."""
     for stream in (sys.stdout, sys.stderr):
         try:

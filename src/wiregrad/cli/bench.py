@@ -7,13 +7,13 @@ from pathlib import Path
 
 import click
 
-from wiregrad.cli.common import as_document, no_color
-from wiregrad.cli.documents import SCHEMA
-from wiregrad.cli.forms import as_lines, write
+from wiregrad.cli.common import json_option, no_color_option
+from wiregrad.cli.documents import ANSWER_SCHEMA
+from wiregrad.cli.forms import encode_lines, write_output
 
-SIZES = ("quick", "full", "tiny")
-PARTS = ("compile", "point", "batch", "call", "memory")
-ENDINGS = (".md", ".json")
+BENCH_SIZES = ("quick", "full", "tiny")
+BENCH_PARTS = ("compile", "point", "batch", "call", "memory")
+BENCH_ENDINGS = (".md", ".json")
 
 
 @click.command(
@@ -23,20 +23,20 @@ ENDINGS = (".md", ".json")
     params=[
         click.Option(
             ["--size"],
-            type=click.Choice(SIZES),
+            type=click.Choice(BENCH_SIZES),
             default="quick",
             show_default=True,
             help="How large the workloads are: full takes many minutes, tiny only shows that all of it runs.",
         ),
-        click.Option(["--part", "parts"], type=click.Choice(PARTS), multiple=True, help="Measure some of it only."),
+        click.Option(["--part", "parts"], type=click.Choice(BENCH_PARTS), multiple=True, help="Measure some of it only."),
         click.Option(
             ["-o", "--output", "outputs"], multiple=True, metavar="FILE", help="Write a file instead: .md, .json."
         ),
-        as_document(),
-        no_color(),
+        json_option(),
+        no_color_option(),
     ],
 )
-def bench(size: str, parts: tuple[str, ...], outputs: tuple[str, ...], document: bool) -> None:
+def bench_command(size: str, parts: tuple[str, ...], outputs: tuple[str, ...], document: bool) -> None:
     """Measure native code beside the interpreter, plain Python, C and LLVM.
 
     All of them get the same circuits, must give the same answers before anything is timed, and take turns in one
@@ -48,13 +48,13 @@ def bench(size: str, parts: tuple[str, ...], outputs: tuple[str, ...], document:
     """
     from wiregrad.testing.bench import suite  # noqa: PLC0415 - only this command pays for it
 
-    wrong = [name for name in outputs if Path(name).suffix not in ENDINGS]
+    wrong = [name for name in outputs if Path(name).suffix not in BENCH_ENDINGS]
     if wrong:
         raise click.UsageError(f"the name {wrong[0]!r} does not say the form; wanted a file that ends in .md or .json")
-    report = suite.measure({"quick": suite.QUICK, "full": suite.FULL, "tiny": suite.TINY}[size], parts=parts)
-    as_json = json.dumps({"schema": SCHEMA, **report.document()}, indent=2)
+    report = suite.run_suite({"quick": suite.QUICK_SIZES, "full": suite.FULL_SIZES, "tiny": suite.TINY_SIZES}[size], parts=parts)
+    as_json = json.dumps({"schema": ANSWER_SCHEMA, **report.to_document()}, indent=2)
     for name in outputs:
-        text = as_json if name.endswith(".json") else report.markdown()
-        write(name, as_lines(text.rstrip()))
+        text = as_json if name.endswith(".json") else report.to_markdown()
+        write_output(name, encode_lines(text.rstrip()))
     if document or not outputs:
-        click.echo(as_json if document else report.markdown())
+        click.echo(as_json if document else report.to_markdown())

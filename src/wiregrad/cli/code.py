@@ -10,25 +10,25 @@ import click
 import numpy as np
 
 from wiregrad.api import Circuit
-from wiregrad.cli.common import Verb, as_document
-from wiregrad.cli.documents import SCHEMA
-from wiregrad.cli.failure import Failure, visible
-from wiregrad.cli.forms import STDIO, as_lines, ending_of, listed, write
-from wiregrad.cli.targets import Target, known
-from wiregrad.codegen import MODULES
-from wiregrad.codegen.listing import FUNCTIONS
+from wiregrad.cli.common import TargetCommand, json_option
+from wiregrad.cli.documents import ANSWER_SCHEMA
+from wiregrad.cli.failure import CommandFailure, escape_control_characters
+from wiregrad.cli.forms import STDIO, encode_lines, file_ending, join_endings, write_output
+from wiregrad.cli.targets import CommandTarget, check_node_name
+from wiregrad.codegen import LANGUAGE_MODULES
+from wiregrad.codegen.listing import LISTING_FUNCTIONS
 from wiregrad.errors import NoRuleError, OperandError
 
-USUAL = "python"
-HEADER = ".h"
-ENDINGS = {".py": "python", ".c": "c", HEADER: "c", ".js": "js", ".mjs": "js", ".cu": "cuda"}
+DEFAULT_LANGUAGE = "python"
+HEADER_ENDING = ".h"
+LANGUAGE_ENDINGS = {".py": "python", ".c": "c", HEADER_ENDING: "c", ".js": "js", ".mjs": "js", ".cu": "cuda"}
 """The language of a file, by the ending of its name."""
-ONLY = {"real": ("c", "cuda"), "header": ("c",), "test": ("c",)}
+LANGUAGES_OF_OPTION = {"real": ("c", "cuda"), "header": ("c",), "test": ("c",)}
 """The languages of the options that not every language has."""
 
 
-def _code(
-    target: Target,
+def _write_code(
+    target: CommandTarget,
     output: str,
     language: str | None,
     of: str | None,
@@ -37,44 +37,44 @@ def _code(
     document: bool,
     **options: Any,
 ) -> None:
-    language = language or _language(output)
-    options["header"] = options["header"] or (language == "c" and ending_of(output) == HEADER)
-    _check(language, {**options, "test": test})
+    language = language or _infer_language(output)
+    options["header"] = options["header"] or (language == "c" and file_ending(output) == HEADER_ENDING)
+    _check_options(language, {**options, "test": test})
     if document and output != STDIO:
         raise click.UsageError(f"--json prints to stdout; leave out either --json or -o {output}")
-    circuit, point = _circuit(target, of, expand)
-    text = listing(circuit, language, test=point if test else None, **options)
+    circuit, point = _select_circuit(target, of, expand)
+    text = write_listing(circuit, language, test=point if test else None, **options)
     if document:
-        answer = {"schema": SCHEMA, "language": language, "function": options["function"], "code": text}
+        answer = {"schema": ANSWER_SCHEMA, "language": language, "function": options["function"], "code": text}
         click.echo(json.dumps(answer, indent=2))
     else:
-        write(output, as_lines(text))
+        write_output(output, encode_lines(text))
 
 
-def _language(output: str) -> str:
-    ending = ending_of(output)
-    if output != STDIO and ending not in ENDINGS:
+def _infer_language(output: str) -> str:
+    ending = file_ending(output)
+    if output != STDIO and ending not in LANGUAGE_ENDINGS:
         raise click.UsageError(
             f"the name {output!r} does not say the language; "
-            f"wanted a file that ends in {listed(ENDINGS)}, or --to LANGUAGE"
+            f"wanted a file that ends in {join_endings(LANGUAGE_ENDINGS)}, or --to LANGUAGE"
         )
-    return ENDINGS.get(ending, USUAL)
+    return LANGUAGE_ENDINGS.get(ending, DEFAULT_LANGUAGE)
 
 
-def _check(language: str, options: Mapping[str, Any]) -> None:
+def _check_options(language: str, options: Mapping[str, Any]) -> None:
     """Raise a usage error for an option that does not apply to the language."""
-    for name, languages in ONLY.items():
+    for name, languages in LANGUAGES_OF_OPTION.items():
         if options[name] and language not in languages:
             raise click.UsageError(f"--{name} is for {' and '.join(languages)}; the language is {language}")
     if options["header"] and options["test"]:
         raise click.UsageError("the self-test is in the listing, not in its header; leave out --header or --test")
 
 
-def _circuit(target: Target, of: str | None, expand: bool) -> tuple[Circuit, Mapping[str, Any]]:
+def _select_circuit(target: CommandTarget, of: str | None, expand: bool) -> tuple[Circuit, Mapping[str, Any]]:
     """Return the circuit to write, and the values given for its inputs."""
-    circuit, point = target.traced()
+    circuit, point = target.trace_circuit()
     if of is not None:
-        circuit = circuit.with_output(known(circuit, of))
+        circuit = circuit.with_output(check_node_name(circuit, of))
     if not expand:
         return circuit, point
     numbers = [number for name in circuit.inputs if name in point for number in np.ravel(point[name])]
@@ -82,10 +82,10 @@ def _circuit(target: Target, of: str | None, expand: bool) -> tuple[Circuit, Map
     return circuit, dict(zip(circuit.inputs, numbers, strict=False))
 
 
-def listing(circuit: Circuit, language: str, *, function: str = "value_and_grad", **options: Any) -> str:
+def write_listing(circuit: Circuit, language: str, *, function: str = "value_and_grad", **options: Any) -> str:
     """Return a circuit as a listing; errors name the options of the command, not Python's arguments.
 
-    >>> print(listing(Circuit.from_text("input x\\noutput x"), "python", function="value").splitlines()[3])
+    >>> print(write_listing(Circuit.from_text("input x\\noutput x"), "python", function="value").splitlines()[3])
     def value(x):
     """
     if len(circuit.outputs) > 1 and function not in ("value", "jacobian"):
@@ -94,24 +94,24 @@ def listing(circuit: Circuit, language: str, *, function: str = "value_and_grad"
             f"{function} needs one output, and there are {len(circuit.outputs)} ({outputs}); choose one with "
             "wiregrad code --of NAME, or take --function value or jacobian"
         )
-    applicable = {name: value for name, value in options.items() if language in ONLY.get(name, MODULES)}
+    applicable = {name: value for name, value in options.items() if language in LANGUAGES_OF_OPTION.get(name, LANGUAGE_MODULES)}
     try:
         text: str = getattr(circuit, f"to_{language}")(function, **applicable)
     except NoRuleError as error:
-        raise Failure(f"{error}{_hint(circuit)}") from None
+        raise CommandFailure(f"{error}{_hint_for_arrays(circuit)}") from None
     except OperandError as error:
         raise click.UsageError(str(error)) from None
     if circuit.certificates:
-        click.echo(visible(_steered(circuit)), err=True)
+        click.echo(escape_control_characters(_describe_branches(circuit)), err=True)
     return text
 
 
-def _hint(circuit: Circuit) -> str:
+def _hint_for_arrays(circuit: Circuit) -> str:
     has_arrays = any(circuit.type_of(node).shape for node in range(circuit.size))
     return "\n  in this command: wiregrad code --to numpy, or --expand for small arrays" if has_arrays else ""
 
 
-def _steered(circuit: Circuit) -> str:
+def _describe_branches(circuit: Circuit) -> str:
     """Return the note that the traced function has branches which depend on values."""
     places = list(dict.fromkeys(str(place) for _, _, place in circuit.certificates if place is not None))
     more = f" and {len(places) - 3} more" if len(places) > 3 else ""
@@ -119,29 +119,29 @@ def _steered(circuit: Circuit) -> str:
     return f"note: values decided which way Python went{at}; the listing is right only where they decide the same way"
 
 
-code = Verb(
+code_command = TargetCommand(
     "code",
     "Print the circuit as code, forward and backward, line by line.\n\n"
     "The listing needs nothing but its language. Values matter only to a function in a file, which is traced at them, "
     "and to --test.",
     'code --to c "e = a + b; f = e * c"',
-    _code,
+    _write_code,
     [
         click.Option(
             ["--to", "language"],
-            type=click.Choice(list(MODULES)),
-            help=f"The language, if the name of the file does not say it; else {USUAL}.",
+            type=click.Choice(list(LANGUAGE_MODULES)),
+            help=f"The language, if the name of the file does not say it; else {DEFAULT_LANGUAGE}.",
         ),
         click.Option(
             ["-o", "--output"],
             type=click.Path(),
             metavar="FILE",
             default=STDIO,
-            help=f"Write a file instead: {', '.join(ENDINGS)}; - is stdout.",
+            help=f"Write a file instead: {', '.join(LANGUAGE_ENDINGS)}; - is stdout.",
         ),
         click.Option(
             ["--function"],
-            type=click.Choice(FUNCTIONS),
+            type=click.Choice(LISTING_FUNCTIONS),
             default="value_and_grad",
             show_default=True,
             help="What the code computes.",
@@ -152,6 +152,6 @@ code = Verb(
         click.Option(["--real"], type=click.Choice(["double", "float"]), help="The type of all numbers (c, cuda)."),
         click.Option(["--header"], is_flag=True, help="Print the header of the listing instead (c)."),
         click.Option(["--test"], is_flag=True, help="Add a self-test at the values, for -DWIREGRAD_TEST (c)."),
-        as_document(),
+        json_option(),
     ],
 )

@@ -11,15 +11,15 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from wiregrad.cli.documents import SCHEMA, as_json
-from wiregrad.cli.failure import Failure, visible
-from wiregrad.cli.targets import Target, target_of, with_output
-from wiregrad.errors import OutputError, suggest
+from wiregrad.cli.documents import ANSWER_SCHEMA, to_plain_data
+from wiregrad.cli.failure import CommandFailure, escape_control_characters
+from wiregrad.cli.targets import CommandTarget, parse_target, choose_output
+from wiregrad.errors import OutputError, suggest_name
 
-FOUND = 1
+EXIT_FOUND = 1
 """The exit code of a command that found a problem or a difference."""
 
-HELP = """\b
+TARGET_HELP = """\b
 {what:<12}a formula; FILE.py:NAME for a function or circuit in a file;
             a circuit file: .wg, .json, .txt; or - for a formula or circuit
             from stdin
@@ -30,7 +30,7 @@ NAME=VALUE  a number: a=2
             or bool, or its default is one: n: int, n=1"""
 
 
-def no_color() -> click.Option:
+def no_color_option() -> click.Option:
     """Return the option `--no-color`; the environment variable NO_COLOR does the same."""
 
     def disable_colour(context: click.Context, _: click.Parameter, value: bool) -> None:
@@ -46,36 +46,36 @@ def no_color() -> click.Option:
     )
 
 
-def coloured() -> bool:
+def may_use_colours() -> bool:
     """Return whether the output may have colours."""
     context = click.get_current_context(silent=True)
     return not os.environ.get("NO_COLOR") and (context is None or context.color is not False)
 
 
-def as_document() -> click.Option:
+def json_option() -> click.Option:
     """Return the option `--json`."""
     return click.Option(["--json", "document"], is_flag=True, help="Print JSON instead of text.")
 
 
-def one_output() -> click.Option:
+def output_option() -> click.Option:
     """Return the option `--output`, which chooses the node to differentiate."""
     return click.Option(
         ["--output", "chosen"], metavar="NAME", help="The output, or any node, to go back from, if there are several."
     )
 
 
-def show(question: str, answer: Any, document: bool, *, has_problem: bool) -> None:
+def print_answer(question: str, answer: Any, document: bool, *, has_problem: bool) -> None:
     """Print an answer as text or JSON; exit with 1 if it reports a problem or a difference."""
     if document:
-        data = {"schema": SCHEMA, "question": question, "answer": as_json(answer)}
+        data = {"schema": ANSWER_SCHEMA, "question": question, "answer": to_plain_data(answer)}
         click.echo(json.dumps(data, indent=2, allow_nan=False))
     else:
-        click.echo(visible(str(answer)))
+        click.echo(escape_control_characters(str(answer)))
     if has_problem:
-        raise click.exceptions.Exit(FOUND)
+        raise click.exceptions.Exit(EXIT_FOUND)
 
 
-class Verb(click.Command):
+class TargetCommand(click.Command):
     """A command that takes a target (a formula, file or function) and NAME=VALUE pairs."""
 
     def __init__(
@@ -91,36 +91,36 @@ class Verb(click.Command):
         super().__init__(
             name,
             params=[
-                click.Argument(["formula"], metavar=what, shell_complete=files),
+                click.Argument(["formula"], metavar=what, shell_complete=complete_file_names),
                 *(option for option in options if isinstance(option, click.Argument)),
                 click.Argument(["values"], nargs=-1, metavar="[NAME=VALUE]..."),
                 *(option for option in options if isinstance(option, click.Option)),
-                no_color(),
+                no_color_option(),
             ],
-            callback=lambda formula, values, source=None, chosen=None, **settings: self._answer(
-                callback, lambda: self.target(formula, values, source), chosen, settings
+            callback=lambda formula, values, source=None, chosen=None, **settings: self._ask_target(
+                callback, lambda: self.read_target(formula, values, source), chosen, settings
             ),
             help=f"{doc}\n\n\b\nExample: wiregrad {example}",
             short_help=doc.partition("\n")[0],
-            epilog=HELP.format(what=what),
+            epilog=TARGET_HELP.format(what=what),
             # A formula may begin with a minus sign: -h is one, so help is --help alone.
             context_settings={"ignore_unknown_options": True, "help_option_names": ["--help"]},
         )
 
-    def _answer(
-        self, callback: Callable[..., None], read: Callable[[], Target], chosen: str | None, settings: dict[str, Any]
+    def _ask_target(
+        self, callback: Callable[..., None], read: Callable[[], CommandTarget], chosen: str | None, settings: dict[str, Any]
     ) -> None:
         """Call back with the target; if one output has to be chosen, the error names the option for it."""
-        target = read() if chosen is None else with_output(read(), chosen)
+        target = read() if chosen is None else choose_output(read(), chosen)
         try:
             callback(target, **settings)
-        except (OutputError, Failure) as error:
-            cause = error.__cause__ if isinstance(error, Failure) else error
+        except (OutputError, CommandFailure) as error:
+            cause = error.__cause__ if isinstance(error, CommandFailure) else error
             if not isinstance(cause, OutputError) or not any(param.name == "chosen" for param in self.params):
                 raise
-            raise Failure(_in_words(str(error))) from cause
+            raise CommandFailure(_reword_for_command(str(error))) from cause
 
-    def target(self, formula: str, values: Sequence[str], form: str | None = None) -> Target:
+    def read_target(self, formula: str, values: Sequence[str], form: str | None = None) -> CommandTarget:
         """Return the target of the command; refuse an unknown option, which click took for a formula or value."""
         wrong = [text for text in values if re.match(r"--?[a-z]", text)]
         if re.fullmatch(r"--[a-z-]+", formula) and any("=" not in text for text in values):
@@ -128,11 +128,11 @@ class Verb(click.Command):
         if wrong:
             option = wrong[0].partition("=")[0]
             known = [name for param in self.params if isinstance(param, click.Option) for name in param.opts]
-            raise click.UsageError(f"there is no option {option}{suggest(option, known)}")
-        return target_of(formula, values, form)
+            raise click.UsageError(f"there is no option {option}{suggest_name(option, known)}")
+        return parse_target(formula, values, form)
 
 
-def _in_words(message: str) -> str:
+def _reword_for_command(message: str) -> str:
     """Reword an error about outputs: name the option of the command instead of the Python method."""
     for python, command in {
         "circuit.with_output(name)": "--output NAME",
@@ -142,6 +142,6 @@ def _in_words(message: str) -> str:
     return message
 
 
-def files(context: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[Any]]:
+def complete_file_names(context: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[Any]]:
     """Tell the shell to complete file names."""
     return [CompletionItem(incomplete, type="file")]

@@ -5,16 +5,16 @@ from __future__ import annotations
 import click
 from click.shell_completion import BashComplete, FishComplete, ShellComplete, ZshComplete
 
-SHELLS: dict[str, type[ShellComplete]] = {"bash": BashComplete, "zsh": ZshComplete, "fish": FishComplete}
+SHELL_COMPLETERS: dict[str, type[ShellComplete]] = {"bash": BashComplete, "zsh": ZshComplete, "fish": FishComplete}
 
-VARIABLE = "_WIREGRAD_COMPLETE"
+COMPLETION_VARIABLE = "_WIREGRAD_COMPLETE"
 """The environment variable in which the script passes its request."""
 
 
 @click.command("completion", short_help="Print a script that completes commands, options and files.")
-@click.argument("shell", type=click.Choice(list(SHELLS)))
+@click.argument("shell", type=click.Choice(list(SHELL_COMPLETERS)))
 @click.pass_context
-def completion(context: click.Context, shell: str) -> None:
+def completion_command(context: click.Context, shell: str) -> None:
     """Print a script that lets a shell complete commands, options and files.
 
     \b
@@ -27,4 +27,4 @@ def completion(context: click.Context, shell: str) -> None:
       fish  wiregrad completion fish > ~/.config/fish/completions/wiregrad.fish
     """
     root = context.find_root().command
-    click.echo(SHELLS[shell](root, {}, "wiregrad", VARIABLE).source())
+    click.echo(SHELL_COMPLETERS[shell](root, {}, "wiregrad", COMPLETION_VARIABLE).source())

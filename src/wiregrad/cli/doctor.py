@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import click
 
-from wiregrad.cli.common import as_document, no_color, show
+from wiregrad.cli.common import json_option, no_color_option, print_answer
 
 
 @click.command(
     "doctor",
     short_help="Say what this machine has for native code, and what is missing.",
     context_settings={"help_option_names": ["-h", "--help"]},
-    params=[as_document(), no_color()],
+    params=[json_option(), no_color_option()],
 )
-def doctor(document: bool) -> None:
+def doctor_command(document: bool) -> None:
     """Say what this machine has for native code, and what is missing.
 
     Everything is tried: memory is made executable, and a circuit compiled and compared. Without native code the
@@ -22,6 +22,6 @@ def doctor(document: bool) -> None:
     \b
     Example: wiregrad doctor
     """
-    from wiregrad.cli.health import examine  # noqa: PLC0415 - only this command pays for native code
+    from wiregrad.cli.health import examine_machine  # noqa: PLC0415 - only this command pays for native code
 
-    show("doctor", examine(), document, has_problem=False)
+    print_answer("doctor", examine_machine(), document, has_problem=False)

@@ -11,20 +11,20 @@ import numpy as np
 
 from wiregrad.api import Circuit, Run
 from wiregrad.backends import interpreter
-from wiregrad.cli.common import HELP, files, no_color
-from wiregrad.cli.forms import as_lines, write
-from wiregrad.cli.targets import Target, target_of
+from wiregrad.cli.common import TARGET_HELP, complete_file_names, no_color_option
+from wiregrad.cli.forms import encode_lines, write_output
+from wiregrad.cli.targets import CommandTarget, parse_target
 from wiregrad.dtypes import WireType
-from wiregrad.errors import WiregradError, suggest
+from wiregrad.errors import WiregradError, suggest_name
 from wiregrad.explorer.presets import PRESETS
 from wiregrad.frontends import parse_formula
-from wiregrad.ir.names import normal
+from wiregrad.ir.names import normalize_name
 
-USUAL = "expression"
+DEFAULT_PRESET = "expression"
 """The example that opens when no formula is given."""
 
 
-def _explore(
+def _explore_target(
     formula: str | None,
     values: Sequence[str],
     output: str | None,
@@ -33,52 +33,52 @@ def _explore(
     port: int,
     address: str | None,
 ) -> None:
-    formula = _checked(formula or USUAL, values)
+    formula = _refuse_unknown_options(formula or DEFAULT_PRESET, values)
     preset = PRESETS.get(formula)
     text = formula if preset is None else preset.formula
-    target = target_of(text, values)
-    circuit, run = shown(target, {} if preset is None else preset.leaves)
+    target = parse_target(text, values)
+    circuit, run = run_target(target, {} if preset is None else preset.leaves)
     known_formula = text if _is_formula(circuit, text) else None
     if output is not None:
-        _save(output, circuit, run, source, known_formula)
+        _save_page(output, circuit, run, source, known_formula)
         return
-    from wiregrad.explorer.server import Exhibit  # noqa: PLC0415 - a file needs no server
-    from wiregrad.explorer.serving import LOOPBACK, explore  # noqa: PLC0415
+    from wiregrad.explorer.server import ExplorerSession  # noqa: PLC0415 - a file needs no server
+    from wiregrad.explorer.serving import LOOPBACK_ADDRESS, open_explorer  # noqa: PLC0415
 
-    session = Exhibit(circuit, run, source=source, formula=known_formula)
-    explore(session, port=port, address=address or LOOPBACK, browser=browser)
+    session = ExplorerSession(circuit, run, source=source, formula=known_formula)
+    open_explorer(session, port=port, address=address or LOOPBACK_ADDRESS, browser=browser)
 
 
-def _checked(formula: str, values: Sequence[str]) -> str:
+def _refuse_unknown_options(formula: str, values: Sequence[str]) -> str:
     """Return the formula; refuse an unknown option, which click took for a formula or value."""
     for text in (formula, *values):
         if re.match(r"--[a-z]", text) and (text is not formula or re.fullmatch(r"--[a-z-]+", text)):
             option = text.partition("=")[0]
-            known = [name for param in explore.params if isinstance(param, click.Option) for name in param.opts]
-            raise click.UsageError(f"there is no option {option}{suggest(option, known)}")
+            known = [name for param in explore_command.params if isinstance(param, click.Option) for name in param.opts]
+            raise click.UsageError(f"there is no option {option}{suggest_name(option, known)}")
     return formula
 
 
-def shown(target: Target, defaults: Mapping[str, float]) -> tuple[Circuit, Run]:
+def run_target(target: CommandTarget, defaults: Mapping[str, float]) -> tuple[Circuit, Run]:
     """Return the circuit of a target and a run of it; an input without a value gets its default, or else 1.
 
     If there are several outputs, or an array, the gradient is that of the sum of all their elements.
 
-    >>> shown(target_of("a * b", ["a=3"]), {})[1].grads
+    >>> run_target(parse_target("a * b", ["a=3"]), {})[1].grads
     {'a': 1.0, 'b': 3.0}
     """
-    circuit, values = target.traced()
-    ones = {name: _ones(circuit.type_of(circuit.index(name))) for name in circuit.inputs}
-    known = {normal(name): value for name, value in defaults.items()}
+    circuit, values = target.trace_circuit()
+    ones = {name: _make_ones(circuit.type_of(circuit.index(name))) for name in circuit.inputs}
+    known = {normalize_name(name): value for name, value in defaults.items()}
     point = ones | known | dict(values)
     missing = [name for name in circuit.inputs if name not in known and name not in values]
     if missing and values:
         click.echo(f"note: {', '.join(missing[:5])}{' and others' * (len(missing) > 5)} begin as 1", err=True)
     # Without values, ones may flip a branch of a traced function; then the page shows a note.
-    return circuit, Run.of(interpreter.run_all(circuit, interpreter.bind(circuit, [point], {}), check=bool(values)))
+    return circuit, Run.from_backend_run(interpreter.run_all_outputs(circuit, interpreter.bind_inputs(circuit, [point], {}), check=bool(values)))
 
 
-def _ones(kind: WireType) -> Any:
+def _make_ones(kind: WireType) -> Any:
     return np.ones(kind.shape, kind.dtype)[()]
 
 
@@ -90,20 +90,20 @@ def _is_formula(circuit: Circuit, text: str) -> bool:
         return False
 
 
-def _save(output: str, circuit: Circuit, run: Run, source: bool, formula: str | None) -> None:
-    from wiregrad.explorer.data import page_data  # noqa: PLC0415 - the server makes its own
-    from wiregrad.explorer.page import page_of  # noqa: PLC0415
+def _save_page(output: str, circuit: Circuit, run: Run, source: bool, formula: str | None) -> None:
+    from wiregrad.explorer.data import build_page_data  # noqa: PLC0415 - the server makes its own
+    from wiregrad.explorer.page import render_page  # noqa: PLC0415
 
-    data = page_data(circuit, run, source=source, formula=formula)
+    data = build_page_data(circuit, run, source=source, formula=formula)
     if "note" in data:
         click.echo(f"note: {data['note']}", err=True)
-    write(output, as_lines(page_of(data, circuit.name)))
+    write_output(output, encode_lines(render_page(data, circuit.name)))
 
 
-explore = click.Command(
+explore_command = click.Command(
     "explore",
     params=[
-        click.Argument(["formula"], required=False, metavar="[FORMULA]", shell_complete=files),
+        click.Argument(["formula"], required=False, metavar="[FORMULA]", shell_complete=complete_file_names),
         click.Argument(["values"], nargs=-1, metavar="[NAME=VALUE]..."),
         click.Option(
             ["-o", "--output"], type=click.Path(), metavar="FILE", help="Write one HTML file instead; - is stdout."
@@ -116,15 +116,15 @@ explore = click.Command(
             metavar="ADDRESS",
             help="Let others reach it, at this address of this machine; the way there is not encrypted.",
         ),
-        no_color(),
+        no_color_option(),
     ],
-    callback=_explore,
+    callback=_explore_target,
     help="Step through the circuit on a page in the browser.\n\n"
     f"Without a formula the page shows an example; the names of examples are {', '.join(PRESETS)}. "
     "Inputs without a value begin as 1. Ctrl-C ends it."
     '\n\n\b\nExample: wiregrad explore "e = a + b; f = e * c" a=2 b=-3 c=10',
     short_help="Step through the circuit on a page in the browser.",
-    epilog=HELP.format(what="FORMULA"),
+    epilog=TARGET_HELP.format(what="FORMULA"),
     # A formula may begin with a minus sign: -h is one, so help is --help alone.
     context_settings={"ignore_unknown_options": True, "help_option_names": ["--help"]},
 )

@@ -1,4 +1,4 @@
-"""The commands that ask one question about a run: `blame`, `explain`, `paths`, `branches`, `kinks`, `rounding`."""
+"""The commands that ask one question about a run: `blame_command`, `explain`, `paths`, `branches`, `kinks`, `rounding`."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import click
 
-from wiregrad.cli.common import Verb, as_document, one_output, show
-from wiregrad.cli.targets import Target, known
+from wiregrad.cli.common import TargetCommand, json_option, output_option, print_answer
+from wiregrad.cli.targets import CommandTarget, check_node_name
 
 
 @dataclass(frozen=True)
-class Question:
+class RunQuestion:
     """A question about a run: `run.NAME()` in Python, `wiregrad NAME` in a terminal."""
 
     name: str
@@ -20,50 +20,50 @@ class Question:
     of: str = ""
     """The help of `--of`, for a question about one node; empty for a question about the whole run."""
 
-    def command(self) -> click.Command:
+    def build_command(self) -> click.Command:
         """Build the command that asks the question."""
         options = [click.Option(["--of", "name"], required=True, metavar="NAME", help=self.of)] if self.of else []
-        return Verb(self.name, self.doc, self.example, self.ask, [*options, one_output(), as_document()])
+        return TargetCommand(self.name, self.doc, self.example, self.print_reply, [*options, output_option(), json_option()])
 
-    def ask(self, target: Target, document: bool, name: str | None = None) -> None:
+    def print_reply(self, target: CommandTarget, document: bool, name: str | None = None) -> None:
         """Ask the question and print the answer."""
         run = target.run()
-        answer = getattr(run, self.name)(*([] if name is None else [known(run.circuit, name)]))
-        show(self.name, answer, document, has_problem=False)
+        answer = getattr(run, self.name)(*([] if name is None else [check_node_name(run.circuit, name)]))
+        print_answer(self.name, answer, document, has_problem=False)
 
 
-def _blame(target: Target, document: bool) -> None:
+def _print_blame(target: CommandTarget, document: bool) -> None:
     answer = target.blame()
-    show("blame", answer, document, has_problem=bool(answer))
+    print_answer("blame", answer, document, has_problem=bool(answer))
 
 
-blame = Verb(
+blame_command = TargetCommand(
     "blame",
     "Name the op that first made something non-finite.\n\nThe exit code is 1 if there is one.",
     'blame "sqrt(x*x + y*y)" x=0 y=0',
-    _blame,
-    [one_output(), as_document()],
+    _print_blame,
+    [output_option(), json_option()],
 )
 
-QUESTIONS = (
-    Question(
+RUN_QUESTIONS = (
+    RunQuestion(
         "explain",
         "Say why a gradient is zero, absent, tiny, huge or what it is.",
         'explain --of w "tanh(w * x)" w=50 x=2',
         of="The node whose gradient is asked for.",
     ),
-    Question(
+    RunQuestion(
         "paths",
         "Show the paths that carry most of a gradient.",
         'paths --of a "(a + b) * c + a * a" a=2 b=-3 c=10',
         of="The node whose gradient is asked for.",
     ),
-    Question(
+    RunQuestion(
         "branches",
         "Show what each use of a value sends back.",
         'branches --of x "x * x + x" x=3',
         of="The value whose uses are compared.",
     ),
-    Question("kinks", "List the nodes on or near a kink.", 'kinks "abs(x) + relu(y)" x=0 y=1'),
-    Question("rounding", "Estimate the rounding error of output and gradients.", 'rounding "(1 + x) - 1" x=1e-9'),
+    RunQuestion("kinks", "List the nodes on or near a kink.", 'kinks "abs(x) + relu(y)" x=0 y=1'),
+    RunQuestion("rounding", "Estimate the rounding error of output and gradients.", 'rounding "(1 + x) - 1" x=1e-9'),
 )

@@ -20,41 +20,41 @@ from typing import Any
 import click
 import numpy as np
 
-Kinds = frozenset[Any]
+ParameterTypes = frozenset[Any]
 """The types that a parameter accepts; empty if neither annotation nor default says."""
 
-WHOLE = re.compile(r"[+-]?\d[\d_]*")
-_WORDS = {"nan": math.nan, "inf": math.inf, "infinity": math.inf, "true": True, "false": False}
+WHOLE_NUMBER = re.compile(r"[+-]?\d[\d_]*")
+_KNOWN_WORDS = {"nan": math.nan, "inf": math.inf, "infinity": math.inf, "true": True, "false": False}
 _MANY_DIGITS = re.compile(r"\d[\d_]{4300,}")
 """A whole number with more digits than Python reads."""
-_UNREADABLE = (ValueError, SyntaxError, TypeError, MemoryError, RecursionError, OverflowError)
+_PARSE_ERRORS = (ValueError, SyntaxError, TypeError, MemoryError, RecursionError, OverflowError)
 
 
-def pairs(texts: Iterable[str]) -> dict[str, str]:
+def split_pairs(texts: Iterable[str]) -> dict[str, str]:
     """Split NAME=VALUE texts.
 
-    >>> pairs(["a=2", "b = [1, 2]"])
+    >>> split_pairs(["a=2", "b = [1, 2]"])
     {'a': '2', 'b': '[1, 2]'}
     """
     values: dict[str, str] = {}
     for text in texts:
         name, equals, value = (part.strip() for part in text.partition("="))
         if not equals or not name:
-            raise unreadable(text)
+            raise unreadable_value_error(text)
         if name in values:
             raise click.UsageError(f"{name} is given twice")
         values[name] = value
     return values
 
 
-def unreadable(text: str) -> click.UsageError:
+def unreadable_value_error(text: str) -> click.UsageError:
     """Return the error for a value that cannot be read."""
     if _MANY_DIGITS.search(text):
-        return click.UsageError(f"a whole number has at most 4,300 digits; got {_cut(text)!r}")
-    return click.UsageError(f"wanted NAME=NUMBER, like a=2, or NAME=[NUMBERS]; got {_cut(text)!r}")
+        return click.UsageError(f"a whole number has at most 4,300 digits; got {_shorten_text(text)!r}")
+    return click.UsageError(f"wanted NAME=NUMBER, like a=2, or NAME=[NUMBERS]; got {_shorten_text(text)!r}")
 
 
-def _cut(text: str) -> str:
+def _shorten_text(text: str) -> str:
     return text if len(text) <= 80 else text[:77] + "..."
 
 
@@ -62,76 +62,76 @@ class _TooLargeError(Exception):
     """A number is too large for a float; it must not silently become infinity."""
 
 
-def read(name: str, text: str, kinds: Kinds = frozenset()) -> Any:
+def read_value(name: str, text: str, kinds: ParameterTypes = frozenset()) -> Any:
     """Read the value in a text; `kinds` are the types that the parameter accepts.
 
-    >>> read("a", "2"), read("n", "2", frozenset([int])), read("x", "[1, inf]")
+    >>> read_value("a", "2"), read_value("n", "2", frozenset([int])), read_value("x", "[1, inf]")
     (2.0, 2, array([ 1., inf]))
     """
     try:
-        if WHOLE.fullmatch(text) and kinds & {int, bool} and float not in kinds:
+        if WHOLE_NUMBER.fullmatch(text) and kinds & {int, bool} and float not in kinds:
             return int(text) if int in kinds else bool(int(text))
         if str not in kinds:
-            return _literal(text)
-        return text if text[:1] not in ("'", '"') else _literal(text)
+            return _parse_literal(text)
+        return text if text[:1] not in ("'", '"') else _parse_literal(text)
     except _TooLargeError:
-        pair = _cut(f"{name}={text}")
+        pair = _shorten_text(f"{name}={text}")
         raise click.UsageError(
             f"{pair!r} is too large: a number is below about 1.8e308, and infinity is written inf"
         ) from None
-    except _UNREADABLE:
-        raise unreadable(f"{name}={text}") from None
+    except _PARSE_ERRORS:
+        raise unreadable_value_error(f"{name}={text}") from None
 
 
-def _literal(text: str) -> Any:
+def _parse_literal(text: str) -> Any:
     try:
         number = float(text)
     except ValueError:
-        value = _parsed(text)
+        value = _parse_expression(text)
     else:
         if math.isinf(number) and any(ch.isdigit() for ch in text):
             raise _TooLargeError
         return number
     if isinstance(value, list):
-        return _array(value)
+        return _make_array(value)
     if not isinstance(value, bool | int | float | complex | str):
         raise TypeError
     return float(value) if type(value) is int else value
 
 
-def _parsed(text: str) -> Any:
+def _parse_expression(text: str) -> Any:
     """Read a text as a Python literal in which nan, inf, true and false are known words."""
     with warnings.catch_warnings():
         # Python warns about invalid escapes such as "\d".
         warnings.simplefilter("ignore")
         tree = ast.parse(text, mode="eval")
-    return ast.literal_eval(_Words().visit(tree))
+    return ast.literal_eval(_WordReplacer().visit(tree))
 
 
-class _Words(ast.NodeTransformer):
+class _WordReplacer(ast.NodeTransformer):
     def visit_Constant(self, node: ast.Constant) -> ast.expr:
         if isinstance(node.value, float | complex) and not np.isfinite(node.value):
             raise _TooLargeError
         return node
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
-        word = _WORDS.get(node.id.lower())
+        word = _KNOWN_WORDS.get(node.id.lower())
         return node if word is None else ast.copy_location(ast.Constant(word), node)
 
 
-def _array(value: list[Any]) -> Any:
+def _make_array(value: list[Any]) -> Any:
     array = np.array(value)
     if array.dtype.kind not in "fcbiu":
         raise TypeError
     return array.astype(float) if array.dtype.kind in "iu" else array
 
 
-def kinds_of(parameter: inspect.Parameter) -> Kinds:
+def parameter_types(parameter: inspect.Parameter) -> ParameterTypes:
     """Return the types that a parameter accepts, from its annotation or else from its default.
 
     >>> def f(x, n: int | None, mode="mean"): ...
     >>> parameters = inspect.signature(f, eval_str=True).parameters.values()
-    >>> [sorted(kind.__name__ for kind in kinds_of(parameter)) for parameter in parameters]
+    >>> [sorted(kind.__name__ for kind in parameter_types(parameter)) for parameter in parameters]
     [[], ['NoneType', 'int'], ['str']]
     """
     annotation = parameter.annotation

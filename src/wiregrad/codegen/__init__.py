@@ -9,36 +9,36 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from wiregrad.errors import OperandError, shown
+from wiregrad.errors import OperandError, short_repr
 
 if TYPE_CHECKING:
-    from wiregrad.ir import Circuit
+    from wiregrad.ir import CircuitGraph
 
-MODULES = {"python": "python", "numpy": "arrays", "c": "c", "js": "javascript", "cuda": "cuda"}
+LANGUAGE_MODULES = {"python": "python", "numpy": "arrays", "c": "c", "js": "javascript", "cuda": "cuda"}
 """Which module of this package writes each language."""
-CAMEL = ("js",)
+CAMEL_CASE_LANGUAGES = ("js",)
 """Languages that write valueAndGrad where the others write value_and_grad."""
 
 
-def write(
-    circuit: Circuit, language: str, function: str = "value_and_grad", name: str | None = None, **options: Any
+def write_listing(
+    circuit: CircuitGraph, language: str, function: str = "value_and_grad", name: str | None = None, **options: Any
 ) -> str:
     """Return a circuit as a listing in a language; `name` is the name of its function."""
     if circuit.certificates:
         options["guard"] = import_module("wiregrad.codegen.guards").guard_of(circuit)
     listing = import_module("wiregrad.codegen.listing").listing(circuit.unchecked(), function)
-    module = import_module(f"wiregrad.codegen.{MODULES[language]}")
-    name = _usual_name(function, language) if name is None else _checked(name)
+    module = import_module(f"wiregrad.codegen.{LANGUAGE_MODULES[language]}")
+    name = _usual_name(function, language) if name is None else _check_function_name(name)
     text: str = getattr(module, f"to_{language}")(listing, name, **options)
     return text
 
 
 def _usual_name(function: str, language: str) -> str:
     head, *rest = function.split("_")
-    return head + "".join(map(str.capitalize, rest)) if language in CAMEL else function
+    return head + "".join(map(str.capitalize, rest)) if language in CAMEL_CASE_LANGUAGES else function
 
 
-def _checked(name: object) -> str:
+def _check_function_name(name: object) -> str:
     if not isinstance(name, str) or not name.isascii() or not name.isidentifier() or len(name) > 100:
-        raise OperandError(f"a function's name is a plain identifier, such as value_and_grad; got {shown(name)}")
+        raise OperandError(f"a function's name is a plain identifier, such as value_and_grad; got {short_repr(name)}")
     return name

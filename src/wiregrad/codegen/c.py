@@ -14,27 +14,27 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from wiregrad.codegen.guards import RESULT, Guard, in_language
-from wiregrad.codegen.identifiers import comment
-from wiregrad.codegen.language import Language, Writer, scalar_only
-from wiregrad.codegen.listing import Atom, Line, Listing
-from wiregrad.codegen.loops import Loops, Result, check_types, has_arrays, layout
-from wiregrad.codegen.lowering import AS_NUMBER, function_names
-from wiregrad.codegen.words import Word
+from wiregrad.codegen.guards import BRANCH_RESULT_TEXT, ListingGuard, write_or_explain
+from wiregrad.codegen.identifiers import escape_comment
+from wiregrad.codegen.language import ListingLanguage, ListingWriter, require_scalars
+from wiregrad.codegen.listing import Atom, ListingLine, Listing
+from wiregrad.codegen.loops import LoopWriter, LoopResult, check_types, has_arrays, describe_input_layout
+from wiregrad.codegen.lowering import CONDITION_TO_NUMBER, op_function_names
+from wiregrad.codegen.words import FunctionSpelling
 from wiregrad.dtypes import WireType
-from wiregrad.errors import NoRuleError, OperandError, shown
+from wiregrad.errors import NoRuleError, OperandError, short_repr
 from wiregrad.ops import Elementwise
-from wiregrad.ops.expressions import MATH_H, is_condition, parse
+from wiregrad.ops.expressions import MATH_H_FUNCTIONS, is_condition, parse_c_text
 
-LONGEST = 400
+MAX_UNCUT_LINES = 400
 """Maximum number of lines of a listing that is not cut into parts."""
-PART = 200
+LINES_PER_PART = 200
 """Number of lines in a part."""
-ON_STACK = 65_536
+MAX_STACK_NUMBERS = 65_536
 """Maximum number of numbers in the arrays between parts on the stack; larger arrays are static."""
-Numbers = Sequence[float]
+PointNumbers = Sequence[float]
 
-KEYWORDS = frozenset(
+C_KEYWORDS = frozenset(
     "auto break case char const continue default do double else enum extern float for goto if inline int long register "
     "restrict return short signed sizeof static struct switch typedef union unsigned void volatile while bool true "
     "false asm typeof NAN INFINITY NULL main alignas alignof and and_eq bitand bitor catch class compl constexpr "
@@ -44,18 +44,18 @@ KEYWORDS = frozenset(
     "char8_t char16_t char32_t linux unix errno stdin stdout stderr signgam gamma y0 y1 yn j0 j1 jn I".split()
 )
 """Keywords of C, and of C++, which may include the header of a listing; names that common headers define."""
-OTHER_MATH = frozenset(
+OTHER_HEADER_NAMES = frozenset(
     "acosl fdim fma fmax fmin frexp ilogb ldexp lgamma llrint llround logb lrint lround modf nan nearbyint nextafter "
     "nexttoward remainder remquo round scalbln scalbn tgamma abs labs div exit abort isnan isinf isfinite signbit "
     "isnormal fpclassify printf".split()
 )
 
 
-class C(Language):
+class CLanguage(ListingLanguage):
     """C99, in doubles or floats."""
 
     title = "C"
-    reserved = KEYWORDS | OTHER_MATH | {f"{name}{end}" for name in MATH_H for end in ("", "f", "l")}
+    reserved = C_KEYWORDS | OTHER_HEADER_NAMES | {f"{name}{end}" for name in MATH_H_FUNCTIONS for end in ("", "f", "l")}
     macros = re.compile(
         r"(?=(?:[0-9_]*[A-Z]){3})[A-Z0-9_]+|(M|FP|HUGE|MATH)_[A-Z0-9]\w*|SNAN\w*|(FLT|DBL)_\w*|math_errhandling"
     )
@@ -68,61 +68,61 @@ class C(Language):
         super().__init__()
         self.real = real
         self.end = "f" if real == "float" else ""
-        calls = {name: Word(f"{name}{self.end}") for name in MATH_H}
-        self.own_words: Mapping[str, Word] = {**calls, AS_NUMBER: Word(f"({real})")}
+        calls = {name: FunctionSpelling(f"{name}{self.end}") for name in MATH_H_FUNCTIONS}
+        self.own_words: Mapping[str, FunctionSpelling] = {**calls, CONDITION_TO_NUMBER: FunctionSpelling(f"({real})")}
 
     @property
-    def words(self) -> Mapping[str, Word]:  # type: ignore[override]
+    def words(self) -> Mapping[str, FunctionSpelling]:  # type: ignore[override]
         """The functions of math.h, with the names they have for this type."""
         return self.own_words
 
-    def number(self, value: Any) -> str:
+    def write_number(self, value: Any) -> str:
         """Return the literal of a number or truth value."""
         if not self.end or isinstance(value, bool):
-            return super().number(value)
+            return super().write_number(value)
         with np.errstate(over="ignore"):
             narrow = float(np.float32(value))
         # Compilers warn about a literal outside the range of float, so its float value is written instead.
         held = value if math.isfinite(narrow) and (narrow != 0.0 or value == 0.0) else narrow
-        return super().number(held) + (self.end if math.isfinite(held) else "")
+        return super().write_number(held) + (self.end if math.isfinite(held) else "")
 
-    def choice(self, condition: str, yes: str, no: str) -> str:
+    def write_choice(self, condition: str, yes: str, no: str) -> str:
         """Return the text of a choice."""
         return f"{condition} ? {yes} : {no}"
 
-    def type_of(self, condition: bool) -> str:
+    def type_name(self, condition: bool) -> str:
         """Return the type of a condition or a number."""
         return "bool" if condition else self.real
 
-    def called(self, name: str) -> str:
+    def function_name(self, name: str) -> str:
         """Return the name of a function; an op's function must not have the name of one of C's own."""
-        return f"{name}_op" if name in self.reserved and name not in self.words else super().called(name)
+        return f"{name}_op" if name in self.reserved and name not in self.words else super().function_name(name)
 
-    def taken(self) -> frozenset[str]:
+    def helper_names(self) -> frozenset[str]:
         """Return the names that helpers may have; no variable may have one of them."""
-        return super().taken() | frozenset(map(self.called, function_names()))
+        return super().helper_names() | frozenset(map(self.function_name, op_function_names()))
 
-    def op_function(self, op: Elementwise, name: str, body: str) -> str:
+    def define_op(self, op: Elementwise, name: str, body: str) -> str:
         """Return the definition of an op as a function."""
-        name = self.called(name)
-        parameters = ", ".join(f"{self.type_of(k in op.takes_bool)} {k}" for k in op.inputs)
-        kind = self.type_of(is_condition(parse(op.c)))
-        return f"// {comment(op.doc)}\n{self.function} {kind} {name}({parameters}) {{\n    return {body};\n}}"
+        name = self.function_name(name)
+        parameters = ", ".join(f"{self.type_name(k in op.takes_bool)} {k}" for k in op.inputs)
+        kind = self.type_name(is_condition(parse_c_text(op.c)))
+        return f"// {escape_comment(op.doc)}\n{self.function} {kind} {name}({parameters}) {{\n    return {body};\n}}"
 
 
-LANGUAGES = {real: C(real) for real in ("double", "float")}
+C_LANGUAGES = {real: CLanguage(real) for real in ("double", "float")}
 
 
-def real_of(listing: Listing, real: str | None, arrays: bool = False) -> str:
+def choose_real(listing: Listing, real: str | None, arrays: bool = False) -> str:
     """Return the type to compute in: the one asked for, or that of the circuit's wires."""
-    if real is not None and real not in LANGUAGES:
-        raise OperandError(f"real is 'double' or 'float'; got {shown(real)}")
+    if real is not None and real not in C_LANGUAGES:
+        raise OperandError(f"real is 'double' or 'float'; got {short_repr(real)}")
     floats = {variable.type.dtype.itemsize for variable in listing.variables if variable.type.dtype.kind == "f"}
     width = 4 if floats == {4} else 8
     if arrays and has_arrays(listing):
         check_types(listing, width)
     elif real is None or width == 8:
-        scalar_only(listing, "C", width=width)
+        require_scalars(listing, "C", width=width)
     return real or ("float" if width == 4 else "double")
 
 
@@ -131,52 +131,52 @@ def to_c(
     name: str,
     real: str | None = None,
     header: bool = False,
-    test: tuple[Numbers, Numbers] | None = None,
-    guard: Guard | None = None,
+    test: tuple[PointNumbers, PointNumbers] | None = None,
+    guard: ListingGuard | None = None,
 ) -> str:
     """Return a listing in C99, or its header; `test` is a point and the results to expect there."""
-    language = LANGUAGES[real_of(listing, real, arrays=True)]
-    body = (LoopBody if has_arrays(listing) else Body)(language, listing, name, guard)
+    language = C_LANGUAGES[choose_real(listing, real, arrays=True)]
+    body = (CLoopFunctions if has_arrays(listing) else CFunctions)(language, listing, name, guard)
     if header and test is not None:
         raise OperandError("a header has no self-test; ask for the listing with test=, and for its header by itself")
     if header:
-        return _header(body)
+        return _write_header(body)
     head = [
-        f"// {body.writer.title()}",
-        *body.described(),
+        f"// {body.writer.write_title()}",
+        *body.describe_arguments(),
         "#include <math.h>",
         "#include <stdbool.h>",
     ]
-    tests = [] if test is None else [_self_test(body, *test)]
-    return "\n\n".join(["\n".join(head), *guarded(body, ""), *tests]) + "\n"
+    tests = [] if test is None else [_write_self_test(body, *test)]
+    return "\n\n".join(["\n".join(head), *define_with_guard(body, ""), *tests]) + "\n"
 
 
-def guarded(body: Body, before: str, arrays: bool = True) -> list[str]:
+def define_with_guard(body: CFunctions, before: str, arrays: bool = True) -> list[str]:
     """Return the definitions of a listing, those of its guard first; helpers that both need are written once."""
     if body.guard is None:
-        return body.functions(before)
-    own = body.functions(before)
-    texts = in_language(lambda: _guard(body, before, arrays))
+        return body.define_functions(before)
+    own = body.define_functions(before)
+    texts = write_or_explain(lambda: _define_guard(body, before, arrays))
     return list(dict.fromkeys([*texts, *own]))
 
 
-def _guard(body: Body, before: str, arrays: bool) -> list[str]:
+def _define_guard(body: CFunctions, before: str, arrays: bool) -> list[str]:
     """Return the functions that compute the deciding values and find a branch that goes another way."""
     assert body.guard is not None
     listing = body.guard.listing
     language = body.language
-    real_of(listing, language.real if language.end else None, arrays=arrays)
-    checks = (LoopBody if arrays and has_arrays(listing) else Body)(language, listing, f"{body.name}_checks")
-    if isinstance(checks, LoopBody):
+    choose_real(listing, language.real if language.end else None, arrays=arrays)
+    checks = (CLoopFunctions if arrays and has_arrays(listing) else CFunctions)(language, listing, f"{body.name}_checks")
+    if isinstance(checks, CLoopFunctions):
         # Tables of constants are global, so both functions must take their names from one pool.
         writer = checks.writer
         names = body.writer.identifiers
         writer.identifiers = names
-        writer.names = [name and names.take(name) for name in writer.names]
-    return [*checks.functions(f"{language.function} "), _branch(checks, body, before)]
+        writer.names = [name and names.take_name(name) for name in writer.names]
+    return [*checks.define_functions(f"{language.function} "), _define_branch_finder(checks, body, before)]
 
 
-def _branch(checks: Body, body: Body, before: str) -> str:
+def _define_branch_finder(checks: CFunctions, body: CFunctions, before: str) -> str:
     """Return the function that finds a branch that goes another way."""
     assert body.guard is not None
     real = body.language.real
@@ -185,18 +185,18 @@ def _branch(checks: Body, body: Body, before: str) -> str:
     lines = [f"{real} y[{max(1, sum(sizes))}];", call]
     at = 0
     for branch, size in zip(body.guard.branches, sizes, strict=True):
-        lines += _different(body.language, np.ravel(branch.expected), at, branch.number)
+        lines += _write_comparisons(body.language, np.ravel(branch.expected), at, branch.number)
         at += size
-    head = f"// {RESULT[:1].upper()}{RESULT[1:]}."
+    head = f"// {BRANCH_RESULT_TEXT[:1].upper()}{BRANCH_RESULT_TEXT[1:]}."
     signature = f"{before}{body.branch_signature()} {{"
     return "\n".join([head, signature, *(f"    {line}" for line in (*lines, "return 0;")), "}"])
 
 
-def _different(language: C, expected: Any, at: int, number: int) -> Iterator[str]:
+def _write_comparisons(language: CLanguage, expected: Any, at: int, number: int) -> Iterator[str]:
     """Return the statements that return a branch's number if its values differ from the expected ones."""
     for k, value in enumerate(expected.tolist()):
         actual = f"y[{at + k}]"
-        wanted = language.number(float(value))
+        wanted = language.write_number(float(value))
         if value != value:  # noqa: PLR0124 - NaN alone differs from itself
             same = f"{actual} != {actual}"
         elif value == 0.0 and not isinstance(value, bool):
@@ -207,12 +207,12 @@ def _different(language: C, expected: Any, at: int, number: int) -> Iterator[str
         yield f"if (!({same})) return {number};"
 
 
-def _self_test(body: Body, point: Numbers, wanted: Numbers) -> str:
+def _write_self_test(body: CFunctions, point: PointNumbers, wanted: PointNumbers) -> str:
     """Return a program that runs the function at a point and compares its results with the expected ones."""
     real = body.language.real
-    number = body.language.number
+    number = body.language.write_number
     end = body.language.end
-    sizes = sizes_of(body.listing)
+    sizes = count_results(body.listing)
     at = 1 if body.returns_value() else 0
     # Named after the function, so that none of them can hide it.
     x, wanted_, got, wrong = (f"{body.name}_{word}" for word in ("point", "wanted", "got", "wrong"))
@@ -248,71 +248,71 @@ int main(void) {{
 #endif"""
 
 
-def sizes_of(listing: Listing) -> Mapping[str, int]:
+def count_results(listing: Listing) -> Mapping[str, int]:
     """Return the number of numbers in each result of a listing's function."""
     kinds = [listing.variables[number].type for number in listing.inputs.values()]
     inputs = sum(math.prod(kind.shape) for kind in kinds)
     outputs = len(listing.gradients)
-    values = sum(math.prod(kind.shape) for kind in value_types(listing))
+    values = sum(math.prod(kind.shape) for kind in output_types(listing))
     return {"y": values, "grad": inputs, "jac": inputs * outputs, "hess": inputs * inputs}
 
 
-def value_types(listing: Listing) -> list[WireType]:
+def output_types(listing: Listing) -> list[WireType]:
     """Return the types of a listing's outputs."""
     return [listing.source.type_of(int(node)) for node in listing.source.columns.outputs]
 
 
-def _header(body: Body) -> str:
+def _write_header(body: CFunctions) -> str:
     guard = f"{body.name.upper()}_H"
     cpp = "#ifdef __cplusplus", 'extern "C" {', "#endif"
     branch = [] if body.guard is None else [f"{body.branch_signature()};"]
-    signatures = [f"{body.signature()};", *branch]
-    lines = [f"#ifndef {guard}", f"#define {guard}", "", *cpp, "", *body.described(), *signatures, ""]
+    signatures = [f"{body.function_signature()};", *branch]
+    lines = [f"#ifndef {guard}", f"#define {guard}", "", *cpp, "", *body.describe_arguments(), *signatures, ""]
     return "\n".join([*lines, "#ifdef __cplusplus", "}", "#endif", "", "#endif"]) + "\n"
 
 
 @dataclass
-class Body:
+class CFunctions:
     """Writes the functions of a scalar listing in C."""
 
-    language: C
+    language: CLanguage
     listing: Listing
     name: str
-    guard: Guard | None = None
-    writer: Writer = field(init=False)
+    guard: ListingGuard | None = None
+    writer: ListingWriter = field(init=False)
 
     def __post_init__(self) -> None:
         names = [] if self.guard is None else [f"{self.name}_checks", f"{self.name}_branch"]
-        self.writer = Writer(self.language, self.listing, self.name, *names)
-        several = len(self.listing.values) > 1 or any(kind.shape for kind in value_types(self.listing))
+        self.writer = ListingWriter(self.language, self.listing, self.name, *names)
+        several = len(self.listing.values) > 1 or any(kind.shape for kind in output_types(self.listing))
         several = several and self.listing.function == "value"
-        keys = ("y",) if several else _RESULTS[self.listing.function]
-        self.argument = self.writer.argument("x", "inputs")
-        self.results = {key: self.writer.argument(key, f"{key}_out") for key in keys}
-        self.lines = list(self.listing.lines())
+        keys = ("y",) if several else _RESULT_ARGUMENTS[self.listing.function]
+        self.argument = self.writer.name_argument("x", "inputs")
+        self.results = {key: self.writer.name_argument(key, f"{key}_out") for key in keys}
+        self.lines = list(self.listing.all_lines())
 
-    def described(self) -> Iterator[str]:
+    def describe_arguments(self) -> Iterator[str]:
         """Return comments that say what the arguments are."""
         inputs = ", ".join(self.listing.inputs) or "nothing"
-        yield f"// {self.argument}: {comment(inputs, 10_000)}"
+        yield f"// {self.argument}: {escape_comment(inputs, 10_000)}"
         of = {"y": ", ".join(self.listing.values), "grad": "the gradient, in the same order"}
         of |= {"jac": "a row for each output: " + ", ".join(self.listing.gradients), "hess": "a row for each input"}
         for key, result in self.results.items():
-            yield f"// {result}: {comment(of[key], 10_000)}"
+            yield f"// {result}: {escape_comment(of[key], 10_000)}"
         if self.guard is not None:
             elsewhere = f"results are NaN; {self.name}_branch gives its number"
-            yield from (f"// {line}" for line in self.guard.described(elsewhere))
+            yield from (f"// {line}" for line in self.guard.describe_branches(elsewhere))
 
     def branch_signature(self) -> str:
         """Return the signature of the function that finds a branch that goes another way."""
         return f"int {self.name}_branch(const {self.language.real} *x)"
 
-    def opening(self) -> list[str]:
+    def write_guard_check(self) -> list[str]:
         """Return the first statements of a guarded function: where a branch goes another way, all results are NaN."""
         if self.guard is None:
             return []
-        sizes = sizes_of(self.listing)
-        k = self.writer.identifiers.take("k")
+        sizes = count_results(self.listing)
+        k = self.writer.identifiers.take_name("k")
         nan = self.language.not_a_number
         return [
             f"if ({self.name}_branch({self.argument})) {{",
@@ -324,7 +324,7 @@ class Body:
             "}",
         ]
 
-    def signature(self) -> str:
+    def function_signature(self) -> str:
         """Return the signature of the listing's function."""
         real = self.language.real
         value = real if self.returns_value() else "void"
@@ -335,81 +335,81 @@ class Body:
         """Return whether the function returns the value of the circuit."""
         return self.listing.function in ("value_and_grad", "hessian") or not self.results
 
-    def functions(self, before: str) -> list[str]:
+    def define_functions(self, before: str) -> list[str]:
         """Return the definitions: helpers, then parts if the listing is cut, then the function itself."""
-        parts = self.cut() if len(self.lines) > LONGEST else []
-        body = self.long_body(parts) if parts else list(self.short_body())
-        parts_text = [self.part(k, part) for k, part in enumerate(parts)]
-        body = [*self.opening(), *body]
+        parts = self.cut_into_parts() if len(self.lines) > MAX_UNCUT_LINES else []
+        body = self.write_long_body(parts) if parts else list(self.write_short_body())
+        parts_text = [self.define_part(k, part) for k, part in enumerate(parts)]
+        body = [*self.write_guard_check(), *body]
         used = any(f"{self.argument}[" in line or f"({self.argument}" in line for line in body)
         silent = [] if used else [f"(void){self.argument};"]
-        whole = "\n".join([f"{before}{self.signature()} {{", *(f"    {line}" for line in (*silent, *body)), "}"])
-        return [*self.language.helpers(self.writer.calls), *parts_text, whole]
+        whole = "\n".join([f"{before}{self.function_signature()} {{", *(f"    {line}" for line in (*silent, *body)), "}"])
+        return [*self.language.define_helpers(self.writer.calls), *parts_text, whole]
 
-    def short_body(self) -> Iterator[str]:
+    def write_short_body(self) -> Iterator[str]:
         """Return the statements of a listing that is not cut."""
-        read = self.read()
+        read = self.variables_read()
         for k, number in enumerate(self.listing.inputs.values()):
             if number in read:
                 yield f"const {self.language.real} {self.writer.names[number]} = {self.argument}[{k}];"
         for section in self.listing.sections:
             if section.lines:
-                yield f"// {comment(section.title)}"
-                yield from self.writer.noted((self.statement(line), line) for line in section.lines)
-        yield from self.ending()
+                yield f"// {escape_comment(section.title)}"
+                yield from self.writer.align_comments((self.write_statement(line), line) for line in section.lines)
+        yield from self.write_results()
 
-    def read(self) -> set[int]:
+    def variables_read(self) -> set[int]:
         """Return the variables that a line reads or the function returns."""
-        read = {number for line in self.lines for number in line.read()}
-        return read | set(self.listing.results())
+        read = {number for line in self.lines for number in line.variables_read()}
+        return read | set(self.listing.result_variables())
 
-    def statement(self, line: Line, declared: bool = True) -> str:
+    def write_statement(self, line: ListingLine, declared: bool = True) -> str:
         """Return the statement of a line."""
         target = self.writer.names[line.target]
-        added = self.writer.added(line)
+        added = self.writer.write_increment(line)
         if added is not None:
             return f"{target} += {added};"
         if not line.again and declared:
-            kind = self.language.type_of(self.listing.variables[line.target].type.dtype.kind == "b")
+            kind = self.language.type_name(self.listing.variables[line.target].type.dtype.kind == "b")
             target = f"{'' if line.target in self.writer.again else 'const '}{kind} {target}"
-        return f"{target} = {self.writer.value(line)};"
+        return f"{target} = {self.writer.write_value(line)};"
 
-    def ending(self) -> Iterator[str]:
+    def write_results(self) -> Iterator[str]:
         """Return the statements that store and return the results."""
         values = list(self.listing.values.values())
         rows = self.listing.gradients.values()
         match self.listing.function:
             case "value" if self.results:
-                yield from self.stored(self.results["y"], values)
+                yield from self.store_atoms(self.results["y"], values)
             case "value_and_grad":
-                yield from self.stored(self.results["grad"], [atom for row in rows for atom in row.values()])
+                yield from self.store_atoms(self.results["grad"], [atom for row in rows for atom in row.values()])
             case "jacobian":
-                yield from self.stored(self.results["jac"], [atom for row in rows for atom in row.values()])
+                yield from self.store_atoms(self.results["jac"], [atom for row in rows for atom in row.values()])
             case "hessian":
-                yield from self.stored(self.results["grad"], values[1:])
-                yield from self.stored(self.results["hess"], [atom for row in rows for atom in row.values()])
+                yield from self.store_atoms(self.results["grad"], values[1:])
+                yield from self.store_atoms(self.results["hess"], [atom for row in rows for atom in row.values()])
         if self.returns_value():
-            yield f"return {self.writer.atom(values[0])};"
+            yield f"return {self.writer.write_atom(values[0])};"
 
-    def stored(self, array: str, atoms: Sequence[Atom]) -> Iterator[str]:
+    def store_atoms(self, array: str, atoms: Sequence[Atom]) -> Iterator[str]:
         """Return statements that store atoms in an array."""
         for k, atom in enumerate(atoms):
-            yield f"{array}[{k}] = {self.writer.atom(atom)};"
+            yield f"{array}[{k}] = {self.writer.write_atom(atom)};"
 
-    def cut(self) -> list[list[Line]]:
+    def cut_into_parts(self) -> list[list[ListingLine]]:
         """Cut the lines into parts; a variable that several parts use is stored in an array."""
-        parts = [self.lines[k : k + PART] for k in range(0, len(self.lines), PART)]
+        parts = [self.lines[k : k + LINES_PER_PART] for k in range(0, len(self.lines), LINES_PER_PART)]
         home: dict[int, int] = {}
         shared = set[int]()
         for k, part in enumerate(parts):
             for line in part:
-                for number in (line.target, *line.read()):
+                for number in (line.target, *line.variables_read()):
                     if home.setdefault(number, k) != k:
                         shared.add(number)
-        shared.update(self.listing.results())
+        shared.update(self.listing.result_variables())
         self.arrays = {"b": list[int](), "f": list[int]()}
         inputs = {number: k for k, number in enumerate(self.listing.inputs.values())}
-        self.kept = {"f": self.writer.identifiers.take("w"), "b": self.writer.identifiers.take("c")}
+        self.kept = {"f": self.writer.identifiers.take_name("w"), "b": self.writer.identifiers.take_name("c")}
         self.called = dict(enumerate(self.writer.names))
         for number in sorted(shared | set(inputs)):
             if number in inputs:
@@ -422,77 +422,77 @@ class Body:
         self.shared = shared - set(inputs)
         return parts
 
-    def part(self, k: int, lines: list[Line]) -> str:
+    def define_part(self, k: int, lines: list[ListingLine]) -> str:
         """Return the definition of the function of one part."""
-        pairs = list[tuple[str, Line]]()
+        pairs = list[tuple[str, ListingLine]]()
         for line in lines:
             outside = line.target in self.shared
             noted = replace(line, note=f"{self.called[line.target]}: {line.note}") if outside else line
-            pairs.append((self.statement(line, declared=not outside), noted))
-        body = list(self.writer.noted(pairs))
+            pairs.append((self.write_statement(line, declared=not outside), noted))
+        body = list(self.writer.align_comments(pairs))
         text = "\n".join(body)
-        unused = [name for name, _ in self.between() if f"{name}[" not in text]
+        unused = [name for name, _ in self.part_arguments() if f"{name}[" not in text]
         silent = [f"(void){name};" for name in unused]
-        head = f"{self.language.function} void {self.part_name(k)}({', '.join(kind for _, kind in self.between())}) {{"
+        head = f"{self.language.function} void {self.part_name(k)}({', '.join(kind for _, kind in self.part_arguments())}) {{"
         return "\n".join([head, *(f"    {line}" for line in (*silent, *body)), "}"])
 
     def part_name(self, k: int) -> str:
         """Return the name of a part's function."""
         return f"{self.name}_part_{k + 1}"
 
-    def between(self) -> list[tuple[str, str]]:
+    def part_arguments(self) -> list[tuple[str, str]]:
         """Return the arguments that every part takes, each with its declaration."""
         real = self.language.real
-        arrays = [(self.kept[kind], f"{self.language.type_of(kind == 'b')} *{self.kept[kind]}") for kind in "fb"]
+        arrays = [(self.kept[kind], f"{self.language.type_name(kind == 'b')} *{self.kept[kind]}") for kind in "fb"]
         return [(self.argument, f"const {real} *{self.argument}"), *arrays]
 
-    def long_body(self, parts: list[list[Line]]) -> list[str]:
+    def write_long_body(self, parts: list[list[ListingLine]]) -> list[str]:
         """Return the statements that run the parts and return the results."""
-        large = sum(map(len, self.arrays.values())) > ON_STACK
+        large = sum(map(len, self.arrays.values())) > MAX_STACK_NUMBERS
         if large and not self.language.static:
             raise NoRuleError(
-                f"the circuit keeps more than {ON_STACK:,} numbers between its parts, too many for one thread of a GPU"
+                f"the circuit keeps more than {MAX_STACK_NUMBERS:,} numbers between its parts, too many for one thread of a GPU"
             )
         declarations = ["// Too large for the stack: not for two threads at once."] if large else []
         for kind, array in self.arrays.items():
             storage = "static " if large else ""
-            name = self.language.type_of(kind == "b")
+            name = self.language.type_name(kind == "b")
             declarations.append(f"{storage}{name} {self.kept[kind]}[{max(1, len(array))}];")
-        arguments = ", ".join(name for name, _ in self.between())
-        return [*declarations, *(f"{self.part_name(k)}({arguments});" for k in range(len(parts))), *self.ending()]
+        arguments = ", ".join(name for name, _ in self.part_arguments())
+        return [*declarations, *(f"{self.part_name(k)}({arguments});" for k in range(len(parts))), *self.write_results()]
 
 
-class LoopBody(Body):
+class CLoopFunctions(CFunctions):
     """Writes the functions of a listing with arrays in C, as loops."""
 
-    def described(self) -> Iterator[str]:
+    def describe_arguments(self) -> Iterator[str]:
         """Return comments that say what the arguments are."""
-        _, *rest = super().described()
-        places = ", ".join(layout(self.listing, self.writer.names)) or "nothing"
+        _, *rest = super().describe_arguments()
+        places = ", ".join(describe_input_layout(self.listing, self.writer.names)) or "nothing"
         yield f"// {self.argument}: {places}"
         yield from rest
 
-    def functions(self, before: str) -> list[str]:
+    def define_functions(self, before: str) -> list[str]:
         """Return the definitions: helpers, constants, parts if the listing is cut, then the function itself."""
-        loops = Loops(self.writer, self.language, self.argument, self.name)
+        loops = LoopWriter(self.writer, self.language, self.argument, self.name)
         values = list(self.listing.values.values())
-        kinds = value_types(self.listing)
+        kinds = output_types(self.listing)
         inputs = [self.listing.variables[number].type for number in self.listing.inputs.values()]
         rows = self.listing.gradients.values()
-        slopes = Result([atom for row in rows for atom in row.values()], inputs * len(rows))
-        parts = {"y": Result(values, kinds), "grad": slopes, "jac": slopes, "hess": slopes}
+        slopes = LoopResult([atom for row in rows for atom in row.values()], inputs * len(rows))
+        parts = {"y": LoopResult(values, kinds), "grad": slopes, "jac": slopes, "hess": slopes}
         if self.listing.function == "hessian":
-            parts["grad"] = Result(values[1:], kinds[1:])
+            parts["grad"] = LoopResult(values[1:], kinds[1:])
         handed = {result: parts[key] for key, result in self.results.items()}
-        body = [*self.opening(), *loops.body(handed, values[0] if self.returns_value() else None)]
+        body = [*self.write_guard_check(), *loops.write_body(handed, values[0] if self.returns_value() else None)]
         used = any(re.search(rf"\b{self.argument}\b", line.partition("//")[0]) for line in body)
         silent = [] if used else [f"(void){self.argument};"]
-        whole = "\n".join([f"{before}{self.signature()} {{", *(f"    {line}" for line in (*silent, *body)), "}"])
+        whole = "\n".join([f"{before}{self.function_signature()} {{", *(f"    {line}" for line in (*silent, *body)), "}"])
         tables = ["\n".join(loops.definitions)] if loops.definitions else []
-        return [*self.language.helpers(self.writer.calls), *tables, *loops.parts, whole]
+        return [*self.language.define_helpers(self.writer.calls), *tables, *loops.parts, whole]
 
 
-_RESULTS: dict[str, tuple[str, ...]] = {
+_RESULT_ARGUMENTS: dict[str, tuple[str, ...]] = {
     "value": (),
     "value_and_grad": ("grad",),
     "jacobian": ("jac",),

@@ -8,47 +8,47 @@ from __future__ import annotations
 
 import re
 
-from wiregrad.codegen.c import Body, C, guarded, real_of, sizes_of
-from wiregrad.codegen.guards import Guard
+from wiregrad.codegen.c import CFunctions, CLanguage, define_with_guard, choose_real, count_results
+from wiregrad.codegen.guards import ListingGuard
 from wiregrad.codegen.identifiers import Identifiers
 from wiregrad.codegen.listing import Listing
 
-RESERVED = frozenset(
+CUDA_RESERVED = frozenset(
     "threadIdx blockIdx blockDim gridDim warpSize __global__ __device__ __shared__ __constant__ dim3 float2 float3 "
     "float4 double2 double3 double4 int2 int3 int4 uint2 uint3 uint4 min max clock rsqrt rcbrt sinpi cospi norm "
     "norm3d norm4d exp10 erfcx erfinv erfcinv normcdf normcdfinv rhypot fdividef".split()
 )
 
 
-class Cuda(C):
+class CudaLanguage(CLanguage):
     """CUDA C++."""
 
     title = "CUDA"
-    reserved = C.reserved | RESERVED
-    macros = re.compile(rf"{C.macros.pattern}|(cuda|L_|P_)\w*")
+    reserved = CLanguage.reserved | CUDA_RESERVED
+    macros = re.compile(rf"{CLanguage.macros.pattern}|(cuda|L_|P_)\w*")
     static = False
     function = "__device__ static"
 
 
-LANGUAGES = {real: Cuda(real) for real in ("double", "float")}
+CUDA_LANGUAGES = {real: CudaLanguage(real) for real in ("double", "float")}
 
 
-def to_cuda(listing: Listing, name: str, real: str | None = None, guard: Guard | None = None) -> str:
+def to_cuda(listing: Listing, name: str, real: str | None = None, guard: ListingGuard | None = None) -> str:
     """Return a listing in CUDA C++."""
-    language = LANGUAGES[real_of(listing, real)]
-    body = Body(language, listing, name, guard)
-    head = "\n".join([f"// {body.writer.title()}", *body.described(), "#include <math.h>"])
-    return "\n\n".join([head, *guarded(body, "__device__ static ", arrays=False), _kernel(body)]) + "\n"
+    language = CUDA_LANGUAGES[choose_real(listing, real)]
+    body = CFunctions(language, listing, name, guard)
+    head = "\n".join([f"// {body.writer.write_title()}", *body.describe_arguments(), "#include <math.h>"])
+    return "\n\n".join([head, *define_with_guard(body, "__device__ static ", arrays=False), _write_kernel(body)]) + "\n"
 
 
-def _kernel(body: Body) -> str:
+def _write_kernel(body: CFunctions) -> str:
     real = body.language.real
-    sizes = sizes_of(body.listing)
+    sizes = count_results(body.listing)
     own = Identifiers([body.name, *body.language.reserved])
-    x, n, i, k, point = (own.take(name) for name in ("x", "n", "i", "k", "point"))
-    value = [own.take("value")] if body.returns_value() else []
-    results = {key: own.take(key) for key in body.results}
-    here = {key: own.take(f"{key}_here") for key in body.results}
+    x, n, i, k, point = (own.take_name(name) for name in ("x", "n", "i", "k", "point"))
+    value = [own.take_name("value")] if body.returns_value() else []
+    results = {key: own.take_name(key) for key in body.results}
+    here = {key: own.take_name(f"{key}_here") for key in body.results}
     parameters = [f"const {real} *{x}", *(f"{real} *{result}" for result in (*value, *results.values()))]
     inputs = len(body.listing.inputs)
     call = f"{body.name}({', '.join([point, *here.values()])})"

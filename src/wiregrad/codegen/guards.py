@@ -14,21 +14,21 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from wiregrad.codegen.identifiers import comment
-from wiregrad.codegen.listing import Listing, listing
+from wiregrad.codegen.identifiers import escape_comment
+from wiregrad.codegen.listing import Listing, build_listing
 from wiregrad.errors import NoRuleError
-from wiregrad.ir import Certificate, Circuit, certificates
-from wiregrad.passes import unblock
+from wiregrad.ir import Certificate, CircuitGraph, certificates
+from wiregrad.passes import drop_gradient_stops
 
 WrittenT = TypeVar("WrittenT")
-MAX_TEXT = 300
+MAX_BRANCH_TEXT = 300
 """Maximum length of the description of a branch."""
-MAX_LISTED = 40
+MAX_LISTED_BRANCHES = 40
 """Maximum number of branches described in the head of a listing."""
-RESULT = "0 where every branch goes as it was traced, else the number of the first that does not"
+BRANCH_RESULT_TEXT = "0 where every branch goes as it was traced, else the number of the first that does not"
 
 
-class Branch(NamedTuple):
+class TracedBranch(NamedTuple):
     """One value that decided which way the traced function went."""
 
     number: int
@@ -38,7 +38,7 @@ class Branch(NamedTuple):
     """The condition and its place in the source, safe in a comment and in a string."""
 
 
-class Checks(NamedTuple):
+class GuardChecks(NamedTuple):
     """The text of the function that computes the deciding values, and the helpers that it calls."""
 
     text: str
@@ -46,53 +46,53 @@ class Checks(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Guard:
+class ListingGuard:
     """The listing that computes the deciding values, and the branches with the values expected."""
 
     listing: Listing
-    branches: tuple[Branch, ...]
+    branches: tuple[TracedBranch, ...]
 
-    def described(self, elsewhere: str) -> Iterator[str]:
+    def describe_branches(self, elsewhere: str) -> Iterator[str]:
         """Return the lines in the head of a listing that say where it is valid; `elsewhere` ends the last sentence."""
         yield "Traced where"
-        yield from (f"  {branch.number}: {branch.text}" for branch in self.branches[:MAX_LISTED])
-        if len(self.branches) > MAX_LISTED:
-            yield f"  and {len(self.branches) - MAX_LISTED} more"
+        yield from (f"  {branch.number}: {branch.text}" for branch in self.branches[:MAX_LISTED_BRANCHES])
+        if len(self.branches) > MAX_LISTED_BRANCHES:
+            yield f"  and {len(self.branches) - MAX_LISTED_BRANCHES} more"
         yield f"Elsewhere the function would go another way, and {elsewhere}."
 
-    def message(self) -> str:
+    def failure_message(self) -> str:
         """Return the start of the message for a branch that goes another way; the branch's text follows."""
         return "at these inputs the function would go another way than it was traced, where "
 
 
-def guard_of(circuit: Circuit) -> Guard | None:
+def build_guard(circuit: CircuitGraph) -> ListingGuard | None:
     """Return the guard of a circuit; None if no value that depends on an input decided a branch.
 
     >>> import wiregrad as wg
-    >>> guard = guard_of(wg.trace(lambda x: x * x if x > 1.0 else x, 3.0))
+    >>> guard = build_guard(wg.trace(lambda x: x * x if x > 1.0 else x, 3.0))
     >>> [branch.text.partition(" (")[0] for branch in guard.branches]
     ['x > 1.0 was True']
     """
-    depends = _moving(circuit)
-    certified = [certificate for certificate in certificates.distinct(circuit) if depends[certificate.node]]
+    depends = _find_input_dependent(circuit)
+    certified = [certificate for certificate in certificates.distinct_certificates(circuit) if depends[certificate.node]]
     if not certified:
         return None
     branches = [
-        Branch(number, certificates.expected(circuit, certificate), _text(circuit, certificate))
+        TracedBranch(number, certificates.expected_value(circuit, certificate), _describe_certificate(circuit, certificate))
         for number, certificate in enumerate(certified, 1)
     ]
-    return Guard(_checks(circuit, certified), tuple(branches))
+    return ListingGuard(_list_checks(circuit, certified), tuple(branches))
 
 
-def _checks(circuit: Circuit, certified: Sequence[Certificate]) -> Listing:
+def _list_checks(circuit: CircuitGraph, certified: Sequence[Certificate]) -> Listing:
     """Return the listing that computes the certified nodes."""
-    labels = certificates.checked(circuit).circuit.outputs[-len(certified) :]
+    labels = certificates.add_check_outputs(circuit).circuit.outputs[-len(certified) :]
     nodes = np.array([certificate.node for certificate in certified], np.int32)
     columns = replace(circuit.columns, outputs=nodes, labels=labels, certificates=())
-    return listing(unblock(Circuit(columns)), "value")
+    return build_listing(drop_gradient_stops(CircuitGraph(columns)), "value")
 
 
-def _moving(circuit: Circuit) -> list[bool]:
+def _find_input_dependent(circuit: CircuitGraph) -> list[bool]:
     """Return for each node whether it depends on an input."""
     depends = [False] * circuit.size
     for node in circuit.input_indices():
@@ -103,11 +103,11 @@ def _moving(circuit: Circuit) -> list[bool]:
     return depends
 
 
-def _text(circuit: Circuit, certificate: Certificate) -> str:
-    return comment(certificates.describe(circuit, certificate), MAX_TEXT)
+def _describe_certificate(circuit: CircuitGraph, certificate: Certificate) -> str:
+    return escape_comment(certificates.describe_certificate(circuit, certificate), MAX_BRANCH_TEXT)
 
 
-def in_language(write: Callable[[], WrittenT]) -> WrittenT:
+def write_or_explain(write: Callable[[], WrittenT]) -> WrittenT:
     """Write a guard; if its language cannot, raise an error that says what to do."""
     try:
         return write()

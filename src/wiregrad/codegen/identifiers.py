@@ -11,18 +11,18 @@ import unicodedata
 from collections.abc import Iterable
 from functools import lru_cache
 
-LONGEST = 48
-_OTHER = re.compile(r"[^A-Za-z0-9_]+")
-_OWN = re.compile(r"__|_[A-Z]|_?$")
+MAX_IDENTIFIER_LENGTH = 48
+_NOT_IDENTIFIER = re.compile(r"[^A-Za-z0-9_]+")
+_RESERVED_START = re.compile(r"__|_[A-Z]|_?$")
 """Matches names that C reserves or that mean something in Python (`__x`, `_X`), and empty names (`_`)."""
-_PUNCTUATION = frozenset(" ._-+*/()[]<>=:,;'!%&|^~$@#")
+_COMMENT_PUNCTUATION = frozenset(" ._-+*/()[]<>=:,;'!%&|^~$@#")
 
 
 class Identifiers:
     """The identifiers of one listing.
 
     >>> names = Identifiers(["while"])
-    >>> names.take("layers[0].w"), names.take("while"), names.take("layers_0_w"), names.take("\\u03b1")
+    >>> names.take_name("layers[0].w"), names.take_name("while"), names.take_name("layers_0_w"), names.take_name("\\u03b1")
     ('layers_0_w', 'while_', 'layers_0_w_', 'alpha')
     """
 
@@ -34,20 +34,20 @@ class Identifiers:
     def __contains__(self, name: object) -> bool:
         return name in self._taken
 
-    def take(self, name: str) -> str:
+    def take_name(self, name: str) -> str:
         """Return an unused identifier for a name, and mark it as used."""
-        usable = name.isascii() and name.isidentifier() and len(name) <= LONGEST
-        identifier = name if usable else plain_name(name)
-        if _OWN.match(identifier):
+        usable = name.isascii() and name.isidentifier() and len(name) <= MAX_IDENTIFIER_LENGTH
+        identifier = name if usable else to_ascii_name(name)
+        if _RESERVED_START.match(identifier):
             identifier = f"v{identifier}"
         elif self._macros is not None and self._macros.fullmatch(identifier):
             identifier = f"v_{identifier}"
         if identifier in self._taken:
-            identifier = self._free(identifier)
+            identifier = self._find_free(identifier)
         self._taken.add(identifier)
         return identifier
 
-    def _free(self, name: str) -> str:
+    def _find_free(self, name: str) -> str:
         if f"{name}_" not in self._taken and name not in self._counts:
             self._counts[name] = 1
             return f"{name}_"
@@ -59,20 +59,20 @@ class Identifiers:
                 return f"{name}_{count}"
 
 
-def plain_name(name: str) -> str:
+def to_ascii_name(name: str) -> str:
     """Return a name in ASCII letters; a letter of another script becomes its Unicode name.
 
-    >>> plain_name("net.layers[2].\\u03b2"), plain_name("%3")
+    >>> to_ascii_name("net.layers[2].\\u03b2"), to_ascii_name("%3")
     ('net_layers_2_beta', 't3')
     """
     if name.startswith("%"):
         return f"t{name[1:]}"
-    ascii_only = "".join(letter if letter.isascii() else _called(letter) for letter in name)
-    identifier = _OTHER.sub("_", ascii_only).strip("_")[:LONGEST].rstrip("_")
+    ascii_only = "".join(letter if letter.isascii() else _spell_letter(letter) for letter in name)
+    identifier = _NOT_IDENTIFIER.sub("_", ascii_only).strip("_")[:MAX_IDENTIFIER_LENGTH].rstrip("_")
     return f"v{identifier}" if not identifier or identifier[0].isdigit() else identifier
 
 
-def _called(letter: str) -> str:
+def _spell_letter(letter: str) -> str:
     """Return the last word of a letter's Unicode name, or its code point if that is not a plain word."""
     base = unicodedata.normalize("NFKD", letter)[0]
     if base.isascii() and base.isalnum():
@@ -82,19 +82,19 @@ def _called(letter: str) -> str:
 
 
 @lru_cache(maxsize=4096)
-def comment(text: str, longest: int = 100) -> str:
+def escape_comment(text: str, longest: int = 100) -> str:
     """Return a text that is safe in a comment of any language: letters, digits and harmless signs.
 
-    >>> comment("a */ b\\\\ \\n c")
+    >>> escape_comment("a */ b\\\\ \\n c")
     'a _/ b_ _ c'
     """
     safe = "".join(
-        sign if sign in _PUNCTUATION or (sign.isascii() and sign.isalnum()) else _letter(sign) for sign in text
+        sign if sign in _COMMENT_PUNCTUATION or (sign.isascii() and sign.isalnum()) else _escape_sign(sign) for sign in text
     )
     # The text must neither end nor begin a comment.
     safe = safe.replace("*/", "_/").replace("/*", "/_")
     return safe if len(safe) <= longest else f"{safe[: longest - 3]}..."
 
 
-def _letter(sign: str) -> str:
+def _escape_sign(sign: str) -> str:
     return sign if sign.isalpha() and unicodedata.bidirectional(sign) == "L" else "_"

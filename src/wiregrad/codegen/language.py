@@ -13,50 +13,50 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple
 
-from wiregrad.codegen.forms import Apply, Constant, Form, Slot, item
-from wiregrad.codegen.identifiers import Identifiers, comment
-from wiregrad.codegen.listing import Atom, Line, Listing, Role
-from wiregrad.codegen.lowering import function_names, lowered, scalar
-from wiregrad.codegen.words import Word
-from wiregrad.dtypes import counted
+from wiregrad.codegen.forms import OpForm, ConstantForm, Form, SlotForm, as_python_number
+from wiregrad.codegen.identifiers import Identifiers, escape_comment
+from wiregrad.codegen.listing import Atom, ListingLine, Listing, VariableRole
+from wiregrad.codegen.lowering import op_function_names, lower_to_c, require_scalar_text
+from wiregrad.codegen.words import FunctionSpelling
+from wiregrad.dtypes import count_with_noun
 from wiregrad.errors import NoRuleError, OperandError
 from wiregrad.ir import TABLE, Place
 from wiregrad.ops import Elementwise
 from wiregrad.ops.expressions import (
-    ATOM,
-    CHOICE,
-    COMPARISONS,
-    LEVELS,
-    LOGIC,
-    SIGN,
-    Between,
-    Call,
-    Choice,
-    Input,
-    Number,
-    Signed,
-    Tree,
+    ATOM_LEVEL,
+    CHOICE_LEVEL,
+    COMPARISON_SIGNS,
+    SIGN_PRECEDENCE,
+    LOGIC_SIGNS,
+    PREFIX_LEVEL,
+    BinaryExpression,
+    CallExpression,
+    ChoiceExpression,
+    InputExpression,
+    NumberExpression,
+    PrefixExpression,
+    ScalarExpression,
     is_condition,
-    parse,
-    walk,
+    parse_c_text,
+    walk_expression,
 )
 
-WIDEST = 44
+MAX_ALIGNED_WIDTH = 44
 """Maximum length of the lines behind which comments are aligned."""
 
 
-class Text(NamedTuple):
+class ExpressionText(NamedTuple):
     """The text of an expression with placeholders for its operands, and the functions that it calls."""
 
     template: str
     calls: frozenset[str]
 
 
-class Language(ABC):
+class ListingLanguage(ABC):
     """Writes listings in one language."""
 
     title: ClassVar[str]
-    words: ClassVar[Mapping[str, Word]]
+    words: ClassVar[Mapping[str, FunctionSpelling]]
     """How the language spells C's functions."""
     reserved: ClassVar[frozenset[str]]
     """Words that are not allowed as names of variables."""
@@ -71,83 +71,83 @@ class Language(ABC):
     """Operators that the language spells differently from C."""
 
     def __init__(self) -> None:
-        self._texts: dict[Apply, Text] = {}
+        self._texts: dict[OpForm, ExpressionText] = {}
 
-    def text_of(self, form: Apply) -> Text:
+    def form_text(self, form: OpForm) -> ExpressionText:
         """Return the text of a form; each form is written once."""
         text = self._texts.get(form)
         if text is None:
             if len(self._texts) > 50_000:
                 self._texts.clear()
-            text = self._texts[form] = self.written(self.tree_of(form))
+            text = self._texts[form] = self.write_expression(self.lower_form(form))
         return text
 
-    def tree_of(self, form: Form) -> Tree:
+    def lower_form(self, form: Form) -> ScalarExpression:
         """Return the expression that a form is written as."""
-        return lowered(form)
+        return lower_to_c(form)
 
-    def written(self, tree: Tree) -> Text:
+    def write_expression(self, tree: ScalarExpression) -> ExpressionText:
         """Return the text of an expression and the functions it calls."""
-        calls = frozenset(part.name for part in walk(tree) if isinstance(part, Call))
-        return Text(self.expression(tree)[0], calls | self.more_calls(tree))
+        calls = frozenset(part.name for part in walk_expression(tree) if isinstance(part, CallExpression))
+        return ExpressionText(self.write_with_level(tree)[0], calls | self.extra_calls(tree))
 
-    def more_calls(self, tree: Tree) -> frozenset[str]:
+    def extra_calls(self, tree: ScalarExpression) -> frozenset[str]:
         """Return the functions that an expression needs besides those it calls by name."""
         return frozenset()
 
-    def expression(self, tree: Tree) -> tuple[str, int]:
+    def write_with_level(self, tree: ScalarExpression) -> tuple[str, int]:
         """Return the text of an expression and how tightly it binds."""
         match tree:
-            case Input():
-                return f"{{{tree.name}}}", ATOM
-            case Number():
-                text = self.number(tree.value)
-                return text, SIGN if text.startswith("-") else ATOM
-            case Call():
-                return self.call(tree), ATOM
-            case Signed():
-                inner = self.within(tree.operand, SIGN + (tree.sign == "!"))
-                return f"{self.signs.get(tree.sign, tree.sign)}{inner}", SIGN
-            case Between():
-                return self.between(tree), LEVELS[tree.sign]
-            case Choice():
-                condition = self.within(tree.condition, CHOICE + 1)
-                yes = self.within(tree.yes, CHOICE + 1)
-                return self.choice(condition, yes, self.within(tree.no, CHOICE)), CHOICE
+            case InputExpression():
+                return f"{{{tree.name}}}", ATOM_LEVEL
+            case NumberExpression():
+                text = self.write_number(tree.value)
+                return text, PREFIX_LEVEL if text.startswith("-") else ATOM_LEVEL
+            case CallExpression():
+                return self.write_call(tree), ATOM_LEVEL
+            case PrefixExpression():
+                inner = self.write_operand(tree.operand, PREFIX_LEVEL + (tree.sign == "!"))
+                return f"{self.signs.get(tree.sign, tree.sign)}{inner}", PREFIX_LEVEL
+            case BinaryExpression():
+                return self.write_binary(tree), SIGN_PRECEDENCE[tree.sign]
+            case ChoiceExpression():
+                condition = self.write_operand(tree.condition, CHOICE_LEVEL + 1)
+                yes = self.write_operand(tree.yes, CHOICE_LEVEL + 1)
+                return self.write_choice(condition, yes, self.write_operand(tree.no, CHOICE_LEVEL)), CHOICE_LEVEL
 
-    def call(self, tree: Call) -> str:
+    def write_call(self, tree: CallExpression) -> str:
         """Return the text of a call."""
-        arguments = ", ".join(self.expression(argument)[0] for argument in tree.arguments)
-        return f"{self.called(tree.name)}({arguments})"
+        arguments = ", ".join(self.write_with_level(argument)[0] for argument in tree.arguments)
+        return f"{self.function_name(tree.name)}({arguments})"
 
-    def called(self, name: str) -> str:
+    def function_name(self, name: str) -> str:
         """Return the name of a function of C's, or of an op's function, in this language."""
         return self.words[name].call if name in self.words else name
 
-    def between(self, tree: Between) -> str:
+    def write_binary(self, tree: BinaryExpression) -> str:
         """Return the text of an operator between two expressions."""
-        level = LEVELS[tree.sign]
-        left = self.within(tree.left, level, beside=tree)
-        right = self.within(tree.right, level + 1, beside=tree)
+        level = SIGN_PRECEDENCE[tree.sign]
+        left = self.write_operand(tree.left, level, beside=tree)
+        right = self.write_operand(tree.right, level + 1, beside=tree)
         return f"{left} {self.signs.get(tree.sign, tree.sign)} {right}"
 
-    def within(self, tree: Tree, level: int, beside: Between | None = None) -> str:
+    def write_operand(self, tree: ScalarExpression, level: int, beside: BinaryExpression | None = None) -> str:
         """Return the text of an operand, in parentheses where it needs them or a reader would expect them."""
-        text, own = self.expression(tree)
+        text, own = self.write_with_level(tree)
         wanted = own < level
         if beside is not None:
-            logical = beside.sign in LOGIC
-            compared = beside.sign in COMPARISONS
-            if logical and isinstance(tree, Between) and tree.sign == beside.sign:
+            logical = beside.sign in LOGIC_SIGNS
+            compared = beside.sign in COMPARISON_SIGNS
+            if logical and isinstance(tree, BinaryExpression) and tree.sign == beside.sign:
                 return text
             wanted = wanted or (compared and is_condition(tree))
             wanted = wanted or (
-                logical and isinstance(tree, Between) and tree.sign in LOGIC and tree.sign != beside.sign
+                logical and isinstance(tree, BinaryExpression) and tree.sign in LOGIC_SIGNS and tree.sign != beside.sign
             )
-            wanted = wanted or (tree is beside.right and own == SIGN and not logical)
+            wanted = wanted or (tree is beside.right and own == PREFIX_LEVEL and not logical)
         return f"({text})" if wanted else text
 
-    def number(self, value: Any) -> str:
+    def write_number(self, value: Any) -> str:
         """Return the literal of a number or truth value."""
         if isinstance(value, bool):
             return self.truths[value]
@@ -158,14 +158,14 @@ class Language(ABC):
         return self.infinity if value > 0 else f"-{self.infinity}"
 
     @abstractmethod
-    def choice(self, condition: str, yes: str, no: str) -> str:
+    def write_choice(self, condition: str, yes: str, no: str) -> str:
         """Return the text of a choice: `yes` where the condition holds, else `no`."""
 
     @abstractmethod
-    def op_function(self, op: Elementwise, name: str, body: str) -> str:
+    def define_op(self, op: Elementwise, name: str, body: str) -> str:
         """Return the definition of an op as a function."""
 
-    def helpers(self, calls: Iterable[str]) -> list[str]:
+    def define_helpers(self, calls: Iterable[str]) -> list[str]:
         """Return the definitions that a listing needs, each after those that it uses itself."""
         definitions = dict[str, str]()
         waiting = [(name, False) for name in sorted(calls, reverse=True)]
@@ -173,7 +173,7 @@ class Language(ABC):
             name, ready = waiting.pop()
             if name in definitions:
                 continue
-            definition, needs = self.definition(name)
+            definition, needs = self.find_definition(name)
             if ready or not needs:
                 definitions[name] = definition
             else:
@@ -181,41 +181,41 @@ class Language(ABC):
                 waiting.extend((need, False) for need in sorted(needs, reverse=True) if need != name)
         return [definition for definition in definitions.values() if definition]
 
-    def definition(self, name: str) -> tuple[str, frozenset[str]]:
+    def find_definition(self, name: str) -> tuple[str, frozenset[str]]:
         """Return the definition of a function (empty if the language has it) and the functions that it calls."""
         if name in self.words:
             word = self.words[name]
             return word.define, frozenset(word.needs)
-        op = scalar(TABLE[name])
-        text = self.written(parse(op.c))
-        names = Identifiers(self.reserved | self.taken())
-        body = text.template.format(**{k: names.take(k) for k in op.inputs})
-        return self.op_function(op, name, body), text.calls - {name}
+        op = require_scalar_text(TABLE[name])
+        text = self.write_expression(parse_c_text(op.c))
+        names = Identifiers(self.reserved | self.helper_names())
+        body = text.template.format(**{k: names.take_name(k) for k in op.inputs})
+        return self.define_op(op, name, body), text.calls - {name}
 
-    def taken(self) -> frozenset[str]:
+    def helper_names(self) -> frozenset[str]:
         """Return the names that helpers may have; no variable may have one of them."""
         return frozenset(word.call for word in self.words.values() if word.call.isidentifier())
 
 
-class Writer:
+class ListingWriter:
     """Writes the lines of one listing in one language, and chooses the identifiers of its variables."""
 
-    def __init__(self, language: Language, listing: Listing, *names: str) -> None:
+    def __init__(self, language: ListingLanguage, listing: Listing, *names: str) -> None:
         self.language = language
         self.listing = listing
         self.calls: set[str] = set()
-        taken = language.reserved | language.taken() | function_names()
+        taken = language.reserved | language.helper_names() | op_function_names()
         for name in names:
-            _check_free(name, Identifiers(taken, language.macros), language)
+            _check_function_name(name, Identifiers(taken, language.macros), language)
         self.identifiers = Identifiers(taken | set(names), language.macros)
-        self.names = self._named()
-        self.again = {line.target for line in listing.lines() if line.again}
+        self.names = self._assign_identifiers()
+        self.again = {line.target for line in listing.all_lines() if line.again}
 
-    def _named(self) -> list[str]:
+    def _assign_identifiers(self) -> list[str]:
         """Return the identifiers of the variables by number; empty for one that does not occur."""
-        used = {line.target for line in self.listing.lines()} | set(self.listing.inputs.values())
+        used = {line.target for line in self.listing.all_lines()} | set(self.listing.inputs.values())
         shown = _first_names(self.listing)
-        counts = {Role.MASK: 0, Role.SHARED: 0}
+        counts = {VariableRole.MASK: 0, VariableRole.SHARED: 0}
         identifiers = list[str]()
         for number, (role, node, _, of) in enumerate(self.listing.variables):
             if number not in used:
@@ -223,60 +223,60 @@ class Writer:
                 continue
             if role in counts:
                 counts[role] += 1
-                name = f"{'m' if role is Role.MASK else 's'}{counts[role]}"
+                name = f"{'m' if role is VariableRole.MASK else 's'}{counts[role]}"
             else:
                 own = shown.get(node) or f"t{node}"
-                name = own if role is not Role.GRADIENT else "_".join(["d", *([of] if of else []), own])
-            identifiers.append(self.identifiers.take(name))
+                name = own if role is not VariableRole.GRADIENT else "_".join(["d", *([of] if of else []), own])
+            identifiers.append(self.identifiers.take_name(name))
         return identifiers
 
-    def argument(self, name: str, instead: str) -> str:
+    def name_argument(self, name: str, instead: str) -> str:
         """Return a name for an argument of the function; `instead` is used where a variable has the name."""
-        return self.identifiers.take(instead if name in self.identifiers else name)
+        return self.identifiers.take_name(instead if name in self.identifiers else name)
 
-    def atom(self, atom: Atom) -> str:
+    def write_atom(self, atom: Atom) -> str:
         """Return the text of a variable or constant as an operand."""
         if isinstance(atom, int):
             return self.names[atom]
-        text = self.language.number(item(atom.value))
+        text = self.language.write_number(as_python_number(atom.value))
         return f"({text})" if text.startswith("-") else text
 
-    def value(self, line: Line) -> str:
+    def write_value(self, line: ListingLine) -> str:
         """Return the right-hand side of a line."""
-        return self.form(line.form, line.atoms)
+        return self.write_form(line.form, line.atoms)
 
-    def form(self, form: Form, atoms: Sequence[Atom]) -> str:
+    def write_form(self, form: Form, atoms: Sequence[Atom]) -> str:
         """Return the text of a form with its operands filled in."""
         match form:
-            case Slot():
-                return self.atom(atoms[form.number])
-            case Constant():
-                return self.constant(form)
-        text = self.language.text_of(form)
+            case SlotForm():
+                return self.write_atom(atoms[form.number])
+            case ConstantForm():
+                return self.write_constant(form)
+        text = self.language.form_text(form)
         names = self.names
         if text.calls:
             self.calls |= text.calls
-        return text.template.format(*[names[atom] if type(atom) is int else self.atom(atom) for atom in atoms])
+        return text.template.format(*[names[atom] if type(atom) is int else self.write_atom(atom) for atom in atoms])
 
-    def constant(self, constant: Constant) -> str:
+    def write_constant(self, constant: ConstantForm) -> str:
         """Return the text of a constant that stands alone."""
-        return self.language.number(item(constant.value))
+        return self.language.write_number(as_python_number(constant.value))
 
-    def added(self, line: Line) -> str | None:
+    def write_increment(self, line: ListingLine) -> str | None:
         """Return what a line adds to its variable, if adding is all it does; else None."""
         form = line.form
-        if not line.again or not isinstance(form, Apply) or form.op is not TABLE["add"]:
+        if not line.again or not isinstance(form, OpForm) or form.op is not TABLE["add"]:
             return None
         first, second = form.operands
-        if not isinstance(first, Slot) or line.atoms[first.number] != line.target:
+        if not isinstance(first, SlotForm) or line.atoms[first.number] != line.target:
             return None
-        return self.form(second, line.atoms)
+        return self.write_form(second, line.atoms)
 
-    def noted(self, statements: Iterable[tuple[str, Line | None]]) -> Iterator[str]:
+    def align_comments(self, statements: Iterable[tuple[str, ListingLine | None]]) -> Iterator[str]:
         """Return statements with aligned comments, and a comment line wherever the group changes."""
         pairs = list(statements)
         group = ""
-        width = min(WIDEST, max((len(text) for text, line in pairs if line), default=0))
+        width = min(MAX_ALIGNED_WIDTH, max((len(text) for text, line in pairs if line), default=0))
         for text, line in pairs:
             if line is None:
                 yield text
@@ -284,11 +284,11 @@ class Writer:
             if line.group != group:
                 group = line.group
                 if group:
-                    yield f"{self.language.remark} {comment(group)}"
-            place = "" if line.place is None or line.place.file == "formula" else f", {_short(line.place)}"
-            yield f"{text:<{width}}  {self.language.remark} {comment(line.note + place)}"
+                    yield f"{self.language.remark} {escape_comment(group)}"
+            place = "" if line.place is None or line.place.file == "formula" else f", {_format_place(line.place)}"
+            yield f"{text:<{width}}  {self.language.remark} {escape_comment(line.note + place)}"
 
-    def title(self) -> str:
+    def write_title(self) -> str:
         """Return one line that says what the listing computes."""
         circuit = self.listing.circuit
         function = self.listing.function
@@ -299,20 +299,20 @@ class Writer:
             "hessian": "value, gradient and Hessian",
         }[function]
         outputs = ", ".join(circuit.outputs[:4]) + (", ..." if len(circuit.outputs) > 4 else "")
-        nodes = counted(len(circuit), "node")
-        return comment(f"{what[:1].upper()}{what[1:]} of {outputs}, written by wiregrad from a circuit of {nodes}.")
+        nodes = count_with_noun(len(circuit), "node")
+        return escape_comment(f"{what[:1].upper()}{what[1:]} of {outputs}, written by wiregrad from a circuit of {nodes}.")
 
 
-def _check_free(name: str, identifiers: Identifiers, language: Language) -> None:
+def _check_function_name(name: str, identifiers: Identifiers, language: ListingLanguage) -> None:
     """Raise if a function cannot have a name in this language."""
-    free = identifiers.take(name)
+    free = identifiers.take_name(name)
     if free != name:
         raise OperandError(
             f"a {language.title} function cannot be named {name}, which is reserved or too long; try {free}"
         )
 
 
-def scalar_only(listing: Listing, language: str, dtypes: str = "fb", width: int = 8) -> None:
+def require_scalars(listing: Listing, language: str, dtypes: str = "fb", width: int = 8) -> None:
     """Raise unless every variable is a scalar of a type that the language can compute with."""
     for role, node, kind, _ in listing.variables:
         if kind.shape:
@@ -329,9 +329,9 @@ def scalar_only(listing: Listing, language: str, dtypes: str = "fb", width: int 
 
 
 @lru_cache(maxsize=4096)
-def _short(place: Place) -> str:
+def _format_place(place: Place) -> str:
     return str(place.without_folder()._replace(column=0))
 
 
 def _first_names(listing: Listing) -> dict[int, str]:
-    return {node: own[0] for node, own in listing.source.columns.names.by_node().items()}
+    return {node: own[0] for node, own in listing.source.columns.names.group_by_node().items()}

@@ -14,56 +14,56 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from wiregrad.codegen.elements import Array, Order, Pick, Same, Statement, Step, Task, View
-from wiregrad.codegen.forms import Apply, Constant, Form, Slot, slots_of, uniform
-from wiregrad.codegen.identifiers import comment
-from wiregrad.codegen.kernels import Kernels
-from wiregrad.codegen.language import Text, Writer
-from wiregrad.codegen.listing import Atom, Line, Listing
-from wiregrad.codegen.maps import Map, Nest, nested, size_of, straight
+from wiregrad.codegen.elements import LoopArray, OrderStep, PickStep, ViewAlias, LoopStatement, LoopStep, LoopTask, ArrayView
+from wiregrad.codegen.forms import OpForm, ConstantForm, Form, SlotForm, slots_of, find_uniform_value
+from wiregrad.codegen.identifiers import escape_comment
+from wiregrad.codegen.kernels import ArrayOpLowering
+from wiregrad.codegen.language import ExpressionText, ListingWriter
+from wiregrad.codegen.listing import Atom, ListingLine, Listing
+from wiregrad.codegen.maps import IndexMap, LoopNest, find_loop_nest, count_elements, find_strides
 from wiregrad.dtypes import WireType
 from wiregrad.errors import NoRuleError
 from wiregrad.ir import TABLE
 from wiregrad.ops.array import ArrayOp
-from wiregrad.ops.expressions import Tree
+from wiregrad.ops.expressions import ScalarExpression
 
-ON_STACK = 65_536
+MAX_STACK_ELEMENTS = 65_536
 """Maximum number of array elements on the stack; if a listing has more, its arrays are static."""
-MOST = 1_000_000
+MAX_TABLE_NUMBERS = 1_000_000
 """Maximum number of numbers in the constants and tables of a listing."""
-LARGEST = 2**31 - 1
+MAX_ARRAY_SIZE = 2**31 - 1
 """Maximum number of elements of an array, so that an int can count them."""
-LONGEST = 400
+MAX_UNCUT_STEPS = 400
 """Maximum number of steps of a listing that is not cut into parts."""
-PART = 200
+STEPS_PER_PART = 200
 """Number of steps in a part."""
-WIDTH = 100
+MAX_LINE_WIDTH = 100
 
 
-LARGE = "// Too large for the stack: not for two threads at once."
+STATIC_REMARK = "// Too large for the stack: not for two threads at once."
 
 
-class Spelling(Protocol):
+class LoopLanguage(Protocol):
     """What loops need to know about the C dialect."""
 
     @property
     def real(self) -> str:
         """The type of numbers."""
 
-    def number(self, value: Any) -> str:
+    def write_number(self, value: Any) -> str:
         """Return the literal of a number or truth value."""
 
-    def type_of(self, condition: bool) -> str:
+    def type_name(self, condition: bool) -> str:
         """Return the type of a condition or a number."""
 
-    def tree_of(self, form: Form) -> Tree:
+    def lower_form(self, form: Form) -> ScalarExpression:
         """Return the expression that a form is written as."""
 
-    def written(self, tree: Tree) -> Text:
+    def write_expression(self, tree: ScalarExpression) -> ExpressionText:
         """Return the text of an expression and the functions it calls."""
 
 
-class Result(NamedTuple):
+class LoopResult(NamedTuple):
     """The contents of one result array, in order: atoms and their types."""
 
     atoms: Sequence[Atom]
@@ -72,8 +72,8 @@ class Result(NamedTuple):
 
 def has_arrays(listing: Listing) -> bool:
     """Return whether a listing has arrays, or array ops applied to numbers."""
-    forms = (line.form for line in listing.lines())
-    whole = any(isinstance(form, Apply) and isinstance(form.op, ArrayOp) for form in forms)
+    forms = (line.form for line in listing.all_lines())
+    whole = any(isinstance(form, OpForm) and isinstance(form.op, ArrayOp) for form in forms)
     return whole or any(variable.type.shape for variable in listing.variables)
 
 
@@ -85,14 +85,14 @@ def check_types(listing: Listing, width: int) -> None:
                 f"loops in C compute with real numbers of one type, and {listing.circuit.name} has {kind} "
                 f"({role.value} of node {node}); use to_numpy(), which keeps dtypes"
             )
-        if size_of(kind) > LARGEST:
-            raise NoRuleError(f"loops in C count up to {LARGEST:,}, and {kind} has more elements")
+        if count_elements(kind) > MAX_ARRAY_SIZE:
+            raise NoRuleError(f"loops in C count up to {MAX_ARRAY_SIZE:,}, and {kind} has more elements")
     for name, number in listing.inputs.items():
         if listing.variables[number].type.dtype.kind == "i":
             raise NoRuleError(f"the input {name} has integers, and loops in C take real inputs only; use to_numpy()")
 
 
-def layout(listing: Listing, names: Sequence[str]) -> list[str]:
+def describe_input_layout(listing: Listing, names: Sequence[str]) -> list[str]:
     """Return the position of each input in the argument, as texts such as `W[3][2] at 2`."""
     positions = []
     start = 0
@@ -100,325 +100,325 @@ def layout(listing: Listing, names: Sequence[str]) -> list[str]:
         kind = listing.variables[number].type
         lengths = "".join(f"[{n}]" for n in kind.shape)
         positions.append(f"{names[number]}{lengths} at {start}")
-        start += size_of(kind)
+        start += count_elements(kind)
     return positions
 
 
-class Loops:
+class LoopWriter:
     """Writes the body of one listing's function as loops."""
 
-    def __init__(self, writer: Writer, language: Spelling, argument: str, name: str) -> None:
+    def __init__(self, writer: ListingWriter, language: LoopLanguage, argument: str, name: str) -> None:
         self.writer = writer
         self.language = language
         self.argument = argument
         self.name = name
-        self.elements = Kernels(writer.listing, writer.names)
-        self.counters = [writer.identifiers.take(name) for name in "ijklpqrs"]
+        self.elements = ArrayOpLowering(writer.listing, writer.names)
+        self.counters = [writer.identifiers.take_name(name) for name in "ijklpqrs"]
         self.tables: dict[bytes, str] = {}
         self.definitions: list[str] = []
         self.parts: list[str] = []
         self.work = ""
-        self.shared = frozenset[Array]()
-        self._seen: set[Array] = set()
+        self.shared = frozenset[LoopArray]()
+        self._seen: set[LoopArray] = set()
         self.room = 0
-        self.sections: list[tuple[str, list[Step]]] = []
+        self.sections: list[tuple[str, list[LoopStep]]] = []
         for section in writer.listing.sections:
             self.elements.steps = []
             for line in section.lines:
-                self.elements.write(line)
+                self.elements.lower_line(line)
             self.sections.append((section.title, self.elements.steps))
 
-    def body(self, results: Mapping[str, Result], value: Atom | None) -> list[str]:
+    def write_body(self, results: Mapping[str, LoopResult], value: Atom | None) -> list[str]:
         """Return the statements of the function; `results` are its result arrays, `value` is what it returns."""
-        ends = [step for name, result in results.items() for step in self._handed(name, result)]
-        returned = None if value is None else self._elements(value, WireType(np.dtype(float)))
-        live = {view.array for step in ends for view in step.read()}
-        if isinstance(returned, View):
+        ends = [step for name, result in results.items() for step in self._store_result(name, result)]
+        returned = None if value is None else self._atom_elements(value, WireType(np.dtype(float)))
+        live = {view.array for step in ends for view in step.views_read()}
+        if isinstance(returned, ArrayView):
             live.add(returned.array)
-        kept = [(title, _needed(steps, live)) for title, steps in reversed(self.sections)][::-1]
-        counts = Counter(step.target for _, steps in kept for step in steps if not isinstance(step, Same))
-        self._name(kept)
-        if sum(len(steps) for _, steps in kept) > LONGEST:
-            lines = self._cut(kept, counts)
-            live = {view.array for step in ends for view in step.read()}
-            lines += self._inputs(live | ({returned.array} if isinstance(returned, View) else set()))
+        kept = [(title, _drop_unread_steps(steps, live)) for title, steps in reversed(self.sections)][::-1]
+        counts = Counter(step.target for _, steps in kept for step in steps if not isinstance(step, ViewAlias))
+        self._name_arrays(kept)
+        if sum(len(steps) for _, steps in kept) > MAX_UNCUT_STEPS:
+            lines = self._cut_into_functions(kept, counts)
+            live = {view.array for step in ends for view in step.views_read()}
+            lines += self._declare_inputs(live | ({returned.array} if isinstance(returned, ArrayView) else set()))
         else:
-            lines = [*self._inputs(live), *self._declared(counts)]
+            lines = [*self._declare_inputs(live), *self._declare_arrays(counts)]
             for title, steps in kept:
                 if steps:
-                    lines += [f"// {comment(title)}", *self.writer.noted(self._noted(steps, counts))]
-        lines += [text for step in ends for text in self.statement(step)]
-        return lines if value is None else [*lines, f"return {self._single(returned)};"]
+                    lines += [f"// {escape_comment(title)}", *self.writer.align_comments(self._write_steps(steps, counts))]
+        lines += [text for step in ends for text in self.write_statement(step)]
+        return lines if value is None else [*lines, f"return {self._write_single(returned)};"]
 
-    def _cut(self, sections: Sequence[tuple[str, list[Step]]], counts: Counter[Array]) -> list[str]:
+    def _cut_into_functions(self, sections: Sequence[tuple[str, list[LoopStep]]], counts: Counter[LoopArray]) -> list[str]:
         """Cut the steps into functions; returns the statements that call them."""
-        self.work = self.writer.identifiers.take("w")
+        self.work = self.writer.identifiers.take_name("w")
         self.shared = frozenset(counts)
         struct = f"struct {self.name}_work"
-        large = sum(array.size for array in counts) > ON_STACK
-        fields = [f"    {line}" for line in self._declared(counts)]
+        large = sum(array.size for array in counts) > MAX_STACK_ELEMENTS
+        fields = [f"    {line}" for line in self._declare_arrays(counts)]
         self.parts = ["\n".join(["// What the parts hand on to each other.", f"{struct} {{", *fields, "};"])]
         calls = list[str]()
         for title, steps in sections:
-            for start in range(0, len(steps), PART):
-                part = steps[start : start + PART]
+            for start in range(0, len(steps), STEPS_PER_PART):
+                part = steps[start : start + STEPS_PER_PART]
                 name = f"{self.name}_part_{len(calls) + 1}"
-                self.parts.append(self._part(f"static void {name}", title, part, counts, struct))
+                self.parts.append(self._define_part(f"static void {name}", title, part, counts, struct))
                 calls.append(f"{name}({self.argument}, {self.work});")
-        all_of_it = self.writer.identifiers.take("work")
-        head = [LARGE, f"static {struct} {all_of_it};"] if large else [f"{struct} {all_of_it};"]
+        all_of_it = self.writer.identifiers.take_name("work")
+        head = [STATIC_REMARK, f"static {struct} {all_of_it};"] if large else [f"{struct} {all_of_it};"]
         return [*head, f"{struct} *{self.work} = &{all_of_it};", *calls]
 
-    def _part(self, head: str, title: str, steps: Sequence[Step], counts: Counter[Array], struct: str) -> str:
+    def _define_part(self, head: str, title: str, steps: Sequence[LoopStep], counts: Counter[LoopArray], struct: str) -> str:
         """Return the definition of a function that runs some of the steps."""
-        tasks = [step for step in steps if not isinstance(step, Same)]
-        inputs = list(self._inputs({view.array for step in tasks for view in step.read()}))
+        tasks = [step for step in steps if not isinstance(step, ViewAlias)]
+        inputs = list(self._declare_inputs({view.array for step in tasks for view in step.views_read()}))
         silent = [*([] if inputs else [f"(void){self.argument};"]), *([] if tasks else [f"(void){self.work};"])]
-        body = [*silent, *inputs, f"// {comment(title)}", *self.writer.noted(self._noted(steps, counts))]
+        body = [*silent, *inputs, f"// {escape_comment(title)}", *self.writer.align_comments(self._write_steps(steps, counts))]
         arguments = f"const {self.language.real} *{self.argument}, {struct} *{self.work}"
         return "\n".join([f"{head}({arguments}) {{", *(f"    {line}" for line in body), "}"])
 
-    def _noted(self, steps: Sequence[Step], counts: Counter[Array]) -> Iterator[tuple[str, Line | None]]:
+    def _write_steps(self, steps: Sequence[LoopStep], counts: Counter[LoopArray]) -> Iterator[tuple[str, ListingLine | None]]:
         for step in steps:
-            if isinstance(step, Same):
-                yield f"// {self.same(step)} ({comment(step.line.note)})", None
+            if isinstance(step, ViewAlias):
+                yield f"// {self.describe_alias(step)} ({escape_comment(step.line.note)})", None
                 continue
-            first, *rest = self.task(step)
+            first, *rest = self.write_task(step)
             target = step.target
             if target.size == 1 and target not in self._seen and target not in self.shared:
                 self._seen.add(target)
-                if isinstance(step, Statement):
-                    first = f"{'const ' if counts[target] == 1 else ''}{self._type(target.kind)} {first}"
+                if isinstance(step, LoopStatement):
+                    first = f"{'const ' if counts[target] == 1 else ''}{self._type_name(target.kind)} {first}"
                 else:
-                    yield f"{self._type(target.kind)} {target.name};", None
+                    yield f"{self._type_name(target.kind)} {target.name};", None
             yield first, step.line
             yield from ((text, None) for text in rest)
 
-    def _type(self, kind: str) -> str:
-        return "int" if kind == "i" else self.language.type_of(kind == "b")
+    def _type_name(self, kind: str) -> str:
+        return "int" if kind == "i" else self.language.type_name(kind == "b")
 
-    def _name(self, sections: Sequence[tuple[str, list[Step]]]) -> None:
+    def _name_arrays(self, sections: Sequence[tuple[str, list[LoopStep]]]) -> None:
         """Give a name to each array that has none in the listing."""
         count = 0
         for _, steps in sections:
             for step in steps:
-                if not isinstance(step, Same) and not step.target.name:
+                if not isinstance(step, ViewAlias) and not step.target.name:
                     count += 1
-                    step.target.name = self.writer.identifiers.take(f"u{count}")
+                    step.target.name = self.writer.identifiers.take_name(f"u{count}")
 
-    def _inputs(self, live: set[Array]) -> Iterator[str]:
+    def _declare_inputs(self, live: set[LoopArray]) -> Iterator[str]:
         """Return the declarations that name the inputs that are read."""
         start = 0
         real = self.language.real
         for number in self.writer.listing.inputs.values():
             array = self.elements.held[number]
-            assert isinstance(array, Array)
+            assert isinstance(array, LoopArray)
             if array in live and array.size:
                 at = f"{self.argument}[{start}]"
                 name = array.name
                 if array.size == 1:
-                    yield f"const {self._type(array.kind)} {name} = {at}{' != 0' if array.kind == 'b' else ''};"
+                    yield f"const {self._type_name(array.kind)} {name} = {at}{' != 0' if array.kind == 'b' else ''};"
                 elif array.kind == "b":
                     k = self.counters[0]
                     yield f"bool {name}[{array.size}];"
                     loop = f"for (int {k} = 0; {k} < {array.size}; {k}++)"
-                    yield f"{loop} {name}[{k}] = {self.argument}[{_sum([(k, 1)], start)}] != 0;"
+                    yield f"{loop} {name}[{k}] = {self.argument}[{_write_index([(k, 1)], start)}] != 0;"
                 else:
                     yield f"const {real} *{name} = {self.argument}{f' + {start}' if start else ''};"
             start += array.size
 
-    def _declared(self, counts: Counter[Array]) -> Iterator[str]:
+    def _declare_arrays(self, counts: Counter[LoopArray]) -> Iterator[str]:
         """Return the declarations of all arrays; single numbers are declared here only if the listing is cut."""
         arrays = [array for array in counts if array.size > 1 or array in self.shared]
-        large = sum(array.size for array in arrays) > ON_STACK and not self.shared
+        large = sum(array.size for array in arrays) > MAX_STACK_ELEMENTS and not self.shared
         if large:
-            yield LARGE
+            yield STATIC_REMARK
         for kind in "fbi":
             own = [array for array in arrays if array.kind == kind]
             names = [array.name + (f"[{array.size}]" if array.size > 1 else "") for array in own]
             if names:
-                head = f"{'static ' if large else ''}{self._type(kind)} "
-                yield from _wrapped(f"{head}{', '.join(names)};")
+                head = f"{'static ' if large else ''}{self._type_name(kind)} "
+                yield from _wrap_line(f"{head}{', '.join(names)};")
 
-    def _elements(self, atom: Atom, kind: WireType) -> View | Constant:
-        elements = self.elements.result(atom) if isinstance(atom, int) else atom
-        if not isinstance(elements, Constant) or uniform(elements.value) is not None or not size_of(kind):
+    def _atom_elements(self, atom: Atom, kind: WireType) -> ArrayView | ConstantForm:
+        elements = self.elements.elements_of(atom) if isinstance(atom, int) else atom
+        if not isinstance(elements, ConstantForm) or find_uniform_value(elements.value) is not None or not count_elements(kind):
             return elements
-        return self.elements.views[self.elements.table(elements).number]
+        return self.elements.views[self.elements.constant_table(elements).number]
 
-    def _handed(self, name: str, result: Result) -> Iterator[Statement]:
+    def _store_result(self, name: str, result: LoopResult) -> Iterator[LoopStatement]:
         """Return the statements that fill a result array."""
         start = 0
-        target = Array(sum(map(size_of, result.kinds)), "f", name, indexed=True)
+        target = LoopArray(sum(map(count_elements, result.kinds)), "f", name, indexed=True)
         for atom, kind in zip(result.atoms, result.kinds, strict=True):
-            elements = self._elements(atom, kind)
-            size = size_of(kind)
+            elements = self._atom_elements(atom, kind)
+            size = count_elements(kind)
             if size:
-                views = [elements] if isinstance(elements, View) else []
-                form = Slot(0, kind) if isinstance(elements, View) else _number(elements)
-                yield Statement(target, np.arange(start, start + size), form, views)
+                views = [elements] if isinstance(elements, ArrayView) else []
+                form = SlotForm(0, kind) if isinstance(elements, ArrayView) else _first_number(elements)
+                yield LoopStatement(target, np.arange(start, start + size), form, views)
             start += size
 
-    def _single(self, elements: View | Constant | None) -> str:
+    def _write_single(self, elements: ArrayView | ConstantForm | None) -> str:
         assert elements is not None
-        if isinstance(elements, Constant):
-            return self.language.number(_number(elements).value.item())
-        return self._element(elements.array, int(elements.map[0]), (), ())
+        if isinstance(elements, ConstantForm):
+            return self.language.write_number(_first_number(elements).value.item())
+        return self._write_element(elements.array, int(elements.map[0]), (), ())
 
-    def task(self, step: Task) -> list[str]:
+    def write_task(self, step: LoopTask) -> list[str]:
         """Return the text of a step."""
-        if isinstance(step, Statement):
-            return self.statement(step)
-        return self.order(step) if isinstance(step, Order) else self.pick(step)
+        if isinstance(step, LoopStatement):
+            return self.write_statement(step)
+        return self.write_order(step) if isinstance(step, OrderStep) else self.write_pick(step)
 
-    def pick(self, step: Pick) -> list[str]:
+    def write_pick(self, step: PickStep) -> list[str]:
         """Return loops that pick or add elements by indices."""
         i, j, k = (self.counters[n] for n in (0, 2, 1))
         names = (i, k, j)
         rows, count, beside = step.lengths
-        steps = straight(step.indices.map, step.lengths if len(step.indices.map) > count else (1, count, 1))
+        steps = find_strides(step.indices.map, step.lengths if len(step.indices.map) > count else (1, count, 1))
         assert steps is not None
-        place = self._element(step.indices.array, int(step.indices.map[0]), steps, names)
-        far = _rows(rows, step.along, beside)
-        near = _rows(*step.lengths)
+        place = self._write_element(step.indices.array, int(step.indices.map[0]), steps, names)
+        far = _strides_of_lengths(rows, step.along, beside)
+        near = _strides_of_lengths(*step.lengths)
         if step.adds:
-            own = straight(step.source.map, step.lengths)
+            own = find_strides(step.source.map, step.lengths)
             assert own is not None
-            there = f"{self._called(step.target)}[{_sum(zip((i, place, j), far, strict=True), 0)}]"
-            done = f"{there} += {self._element(step.source.array, int(step.source.map[0]), own, names)};"
+            there = f"{self._array_name(step.target)}[{_write_index(zip((i, place, j), far, strict=True), 0)}]"
+            done = f"{there} += {self._write_element(step.source.array, int(step.source.map[0]), own, names)};"
         else:
-            own = straight(step.source.map, (rows, step.along, beside))
+            own = find_strides(step.source.map, (rows, step.along, beside))
             assert own is not None
-            there = self._element(step.source.array, int(step.source.map[0]), own, (i, place, j))
-            done = f"{self._element(step.target, 0, near, names)} = {there};"
-        return _nest(list(zip(names, step.lengths, strict=True)), [done])
+            there = self._write_element(step.source.array, int(step.source.map[0]), own, (i, place, j))
+            done = f"{self._write_element(step.target, 0, near, names)} = {there};"
+        return _write_loops(list(zip(names, step.lengths, strict=True)), [done])
 
-    def order(self, step: Order) -> list[str]:
+    def write_order(self, step: OrderStep) -> list[str]:
         """Return loops that sort indices by insertion, or that find the index of the element that comes first."""
         i, j, k, _, p = self.counters[:5]
         rows, count, beside = step.lengths
-        own = straight(step.source.map, step.lengths)
+        own = find_strides(step.source.map, step.lengths)
         assert own is not None
 
         def write_source(place: str) -> str:
-            return self._element(step.source.array, int(step.source.map[0]), own, (i, place, j))
+            return self._write_element(step.source.array, int(step.source.map[0]), own, (i, place, j))
 
         def write_target(place: str, more: int = 0) -> str:
-            return self._element(step.target, more * beside, _rows(*step.lengths), (i, place, j))
+            return self._write_element(step.target, more * beside, _strides_of_lengths(*step.lengths), (i, place, j))
 
-        text = self.language.written(self.language.tree_of(step.before))
+        text = self.language.write_expression(self.language.lower_form(step.before))
         self.writer.calls |= text.calls
         loops = [(i, rows), (j, beside)]
         if step.first:
-            target = self._element(step.target, 0, _rows(rows, beside), (i, j))
+            target = self._write_element(step.target, 0, _strides_of_lengths(rows, beside), (i, j))
             sooner = text.template.format(write_source(k), write_source(p))
             head = f"for (int {k} = 1; {k} < {count}; {k}++)"
             inner = [f"int {p} = 0;", f"{head} if ({sooner}) {p} = {k};", f"{target} = {p};"]
-            return _nest(loops, ["{", *(f"    {line}" for line in inner), "}"])
+            return _write_loops(loops, ["{", *(f"    {line}" for line in inner), "}"])
         sooner = text.template.format(write_source(k), write_source(write_target(p, -1)))
         move = f"for (; {p} > 0 && ({sooner}); {p}--) {write_target(p)} = {write_target(p, -1)};"
         inner = ["{", f"    int {p} = {k};", f"    {move}", f"    {write_target(p)} = {k};", "}"]
-        return _nest([*loops, (k, count)], inner)
+        return _write_loops([*loops, (k, count)], inner)
 
-    def statement(self, step: Statement) -> list[str]:
+    def write_statement(self, step: LoopStatement) -> list[str]:
         """Return the text of a statement: a line per loop; the last loop and the assignment may share a line."""
-        nest = step.nest or nested([step.at, *(view.map for view in step.read())])
-        names = self._counting(step.nest)
-        target = self._text(step.target, step.at, nest, 0, names)
-        done = f"{target} {self._assigned(step, nest, names)};"
-        return _nest(list(zip(names, nest.lengths, strict=False)), [done])
+        nest = step.nest or find_loop_nest([step.at, *(view.map for view in step.views_read())])
+        names = self._counter_names(step.nest)
+        target = self._write_mapped_element(step.target, step.at, nest, 0, names)
+        done = f"{target} {self._write_assignment(step, nest, names)};"
+        return _write_loops(list(zip(names, nest.lengths, strict=False)), [done])
 
-    def _counting(self, nest: Nest | None) -> list[str]:
+    def _counter_names(self, nest: LoopNest | None) -> list[str]:
         """Return the names of the loop counters; a matrix product has rows i and columns j."""
         i, j, k, other = self.counters[:4]
         return self.counters if nest is None else [other, i, k, j]
 
-    def _assigned(self, step: Statement, nest: Nest, names: Sequence[str]) -> str:
+    def _write_assignment(self, step: LoopStatement, nest: LoopNest, names: Sequence[str]) -> str:
         """Return the right-hand side of a statement, with = or += before it."""
         operands = [""] * len(step.views)
         for k, slot in enumerate(sorted(slots_of(step.form)), 1):
-            operands[slot] = self._text(step.views[slot].array, step.views[slot].map, nest, k, names)
+            operands[slot] = self._write_mapped_element(step.views[slot].array, step.views[slot].map, nest, k, names)
         form = step.form
         sign = "="
-        if isinstance(form, Apply) and form.op is TABLE["add"] and isinstance(form.operands[0], Slot):
+        if isinstance(form, OpForm) and form.op is TABLE["add"] and isinstance(form.operands[0], SlotForm):
             view = step.views[form.operands[0].number]
             if view.array is step.target and np.array_equal(view.map, step.at):
                 form = form.operands[1]
                 sign = "+="
-        if isinstance(form, Slot):
+        if isinstance(form, SlotForm):
             return f"{sign} {operands[form.number]}"
-        if isinstance(form, Constant):
-            return f"{sign} {self.language.number(_number(form).value.item())}"
-        text = self.language.written(self.language.tree_of(form))
+        if isinstance(form, ConstantForm):
+            return f"{sign} {self.language.write_number(_first_number(form).value.item())}"
+        text = self.language.write_expression(self.language.lower_form(form))
         self.writer.calls |= text.calls
         return f"{sign} {text.template.format(*operands)}"
 
-    def _text(self, array: Array, at: Map, nest: Nest, k: int, names: Sequence[str]) -> str:
+    def _write_mapped_element(self, array: LoopArray, at: IndexMap, nest: LoopNest, k: int, names: Sequence[str]) -> str:
         """Return the element of an array that a map points to inside the loops."""
         steps = nest.steps[k]
         if steps is not None:
-            return self._element(array, int(at[0]), steps, names)
-        place = _sum(zip(names, nest.whole, strict=False), 0)
-        return f"{self._called(array)}[{self._table(at)}[{place}]]"
+            return self._write_element(array, int(at[0]), steps, names)
+        place = _write_index(zip(names, nest.flat_strides, strict=False), 0)
+        return f"{self._array_name(array)}[{self._map_table(at)}[{place}]]"
 
-    def _element(self, array: Array, start: int, steps: Sequence[int], names: Sequence[str]) -> str:
+    def _write_element(self, array: LoopArray, start: int, steps: Sequence[int], names: Sequence[str]) -> str:
         single = array.size == 1 and not array.indexed
-        return self._called(array) + ("" if single else f"[{_sum(zip(names, steps, strict=False), start)}]")
+        return self._array_name(array) + ("" if single else f"[{_write_index(zip(names, steps, strict=False), start)}]")
 
-    def _called(self, array: Array) -> str:
+    def _array_name(self, array: LoopArray) -> str:
         """Return the name of an array; a constant's table is defined when it is first read."""
         if array.data is not None and array not in self._seen:
             self._seen.add(array)
-            array.name = array.name or self.writer.identifiers.take(f"c{len(self.definitions) + 1}")
-            numbers = [self.language.number(value) for value in array.data.tolist()]
-            self._define(self._type(array.kind), array.name, numbers, array.size == 1)
+            array.name = array.name or self.writer.identifiers.take_name(f"c{len(self.definitions) + 1}")
+            numbers = [self.language.write_number(value) for value in array.data.tolist()]
+            self._define_table(self._type_name(array.kind), array.name, numbers, array.size == 1)
         return f"{self.work}->{array.name}" if array in self.shared else array.name
 
-    def _table(self, at: Map) -> str:
+    def _map_table(self, at: IndexMap) -> str:
         """Return the name of the table of a map."""
         key = at.tobytes()
         if key not in self.tables:
-            self.tables[key] = self.writer.identifiers.take(f"map{len(self.tables) + 1}")
-            self._define("int", self.tables[key], [str(number) for number in at.tolist()])
+            self.tables[key] = self.writer.identifiers.take_name(f"map{len(self.tables) + 1}")
+            self._define_table("int", self.tables[key], [str(number) for number in at.tolist()])
         return self.tables[key]
 
-    def _define(self, kind: str, name: str, numbers: Sequence[str], single: bool = False) -> None:
+    def _define_table(self, kind: str, name: str, numbers: Sequence[str], single: bool = False) -> None:
         self.room += len(numbers)
-        if self.room > MOST:
-            raise NoRuleError(f"the constants of a C listing may have {MOST:,} numbers in all; make large ones inputs")
+        if self.room > MAX_TABLE_NUMBERS:
+            raise NoRuleError(f"the constants of a C listing may have {MAX_TABLE_NUMBERS:,} numbers in all; make large ones inputs")
         head = f"static const {kind} {name}"
         text = f"{head} = {numbers[0]};" if single else f"{head}[{len(numbers)}] = {{{', '.join(numbers)}}};"
-        self.definitions.append("\n".join(_wrapped(text)))
+        self.definitions.append("\n".join(_wrap_line(text)))
 
-    def same(self, step: Same) -> str:
+    def describe_alias(self, step: ViewAlias) -> str:
         """Return a comment that says which array a variable without a statement is a view of."""
         view = step.view
-        if view.identical or (view.array.size == 1 and len(view.map) == 1):
-            return f"{step.name} is {self._called(view.array)}"
-        nest = nested([np.arange(len(view.map)), view.map])
+        if view.is_whole_array or (view.array.size == 1 and len(view.map) == 1):
+            return f"{step.name} is {self._array_name(view.array)}"
+        nest = find_loop_nest([np.arange(len(view.map)), view.map])
         if None in nest.steps:
-            return f"{step.name} is {self._called(view.array)} in another order"
-        own = self._text(Array(len(view.map), "f", step.name), np.arange(1), nest, 0, self.counters)
-        return f"{own} is {self._text(view.array, view.map, nest, 1, self.counters)}"
+            return f"{step.name} is {self._array_name(view.array)} in another order"
+        own = self._write_mapped_element(LoopArray(len(view.map), "f", step.name), np.arange(1), nest, 0, self.counters)
+        return f"{own} is {self._write_mapped_element(view.array, view.map, nest, 1, self.counters)}"
 
 
-def _needed(steps: Sequence[Step], live: set[Array]) -> list[Step]:
+def _drop_unread_steps(steps: Sequence[LoopStep], live: set[LoopArray]) -> list[LoopStep]:
     """Return the steps whose results are read; `live` holds the arrays read later, and grows by those read here."""
-    kept = list[Step]()
+    kept = list[LoopStep]()
     for step in reversed(steps):
-        if isinstance(step, Same):
+        if isinstance(step, ViewAlias):
             if step.view.array in live and len(step.view.map):
                 kept.append(step)
         elif step.target in live:
-            live.update(view.array for view in step.read())
+            live.update(view.array for view in step.views_read())
             kept.append(step)
     return kept[::-1]
 
 
-def _sum(terms: Any, start: int) -> str:
+def _write_index(terms: Any, start: int) -> str:
     """Write an index: i * 3 + j + 1.
 
-    >>> _sum([("i", 3), ("j", 1)], 0), _sum([("i", -1)], 4), _sum([], 2)
+    >>> _write_index([("i", 3), ("j", 1)], 0), _write_index([("i", -1)], 4), _write_index([], 2)
     ('i * 3 + j', '4 - i', '2')
     """
     signed = [(name if abs(step) == 1 else f"{name} * {abs(step)}", step < 0) for name, step in terms if step]
@@ -431,13 +431,13 @@ def _sum(terms: Any, start: int) -> str:
     return " - ".join([" + ".join(plus), *minus])
 
 
-def _rows(*lengths: int) -> tuple[int, ...]:
+def _strides_of_lengths(*lengths: int) -> tuple[int, ...]:
     """Return the stride of each axis in C order; 0 for an axis of length 1."""
     behind = [int(np.prod(lengths[k + 1 :], dtype=np.int64)) for k in range(len(lengths))]
     return tuple(step if length > 1 else 0 for step, length in zip(behind, lengths, strict=True))
 
 
-def _nest(loops: Sequence[tuple[str, int]], done: Sequence[str]) -> list[str]:
+def _write_loops(loops: Sequence[tuple[str, int]], done: Sequence[str]) -> list[str]:
     """Write statements inside loops; a loop that runs once is left out."""
     heads = [f"for (int {name} = 0; {name} < {length}; {name}++)" for name, length in loops if length != 1]
     if len(done) > 1:
@@ -449,9 +449,9 @@ def _nest(loops: Sequence[tuple[str, int]], done: Sequence[str]) -> list[str]:
     return [*(f"{'    ' * k}{head}" for k, head in enumerate(heads)), *(f"{deep}{line}" for line in done)]
 
 
-def _number(constant: Constant) -> Constant:
-    return Constant(np.asarray(constant.value).ravel()[0], WireType(constant.type.dtype))
+def _first_number(constant: ConstantForm) -> ConstantForm:
+    return ConstantForm(np.asarray(constant.value).ravel()[0], WireType(constant.type.dtype))
 
 
-def _wrapped(text: str) -> list[str]:
-    return textwrap.wrap(text, WIDTH, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
+def _wrap_line(text: str) -> list[str]:
+    return textwrap.wrap(text, MAX_LINE_WIDTH, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)

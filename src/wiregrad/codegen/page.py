@@ -16,27 +16,27 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from wiregrad.codegen.forms import Apply, Form, Slot, assumed, facts_of, forms_of, slots_of
-from wiregrad.codegen.identifiers import Identifiers, comment
-from wiregrad.codegen.javascript import JavaScript
-from wiregrad.codegen.lowering import function_names, lowered
+from wiregrad.codegen.forms import OpForm, Form, SlotForm, assume_facts, collect_facts, extract_forms, slots_of
+from wiregrad.codegen.identifiers import Identifiers, escape_comment
+from wiregrad.codegen.javascript import JavaScriptLanguage
+from wiregrad.codegen.lowering import op_function_names, lower_to_c
 from wiregrad.dtypes import BOOL, FLOAT, WireType
 from wiregrad.errors import DomainError
-from wiregrad.frontends.formula import CONSTANTS, MAX_CHARACTERS, MAX_DEPTH
-from wiregrad.ir import TABLE, Builder, Level, Pattern, Port
-from wiregrad.ir.mode import Convention, encode
-from wiregrad.ir.names import MAX_LENGTH
+from wiregrad.frontends.formula import NAMED_CONSTANTS, MAX_CHARACTERS, MAX_DEPTH
+from wiregrad.ir import TABLE, GraphBuilder, Level, Pattern, Port
+from wiregrad.ir.mode import Convention, encode_mode
+from wiregrad.ir.names import MAX_NAME_LENGTH
 from wiregrad.ops import Elementwise
-from wiregrad.ops.expressions import is_condition, parse
-from wiregrad.ops.flow import Masked
+from wiregrad.ops.expressions import is_condition, parse_c_text
+from wiregrad.ops.flow import MaskedFlow
 from wiregrad.ops.kinks import Kink
 from wiregrad.passes import simplify
 
-_SIGNATURE = re.compile(r"^function (\w+)\(([^)]*)\) \{", re.MULTILINE)
-_CALL = re.compile(r"([\w.]+)\(([\w, ]*)\)")
-_GIVES = {FLOAT: "f", BOOL: "b"}
+_HELPER_SIGNATURE = re.compile(r"^function (\w+)\(([^)]*)\) \{", re.MULTILINE)
+_PLAIN_CALL = re.compile(r"([\w.]+)\(([\w, ]*)\)")
+_TYPE_LETTERS = {FLOAT: "f", BOOL: "b"}
 
-_HEAD = """\
+_MODULE_HEAD = """\
 // Written by wiregrad.codegen.page from the op table; `python tests/golden/write_engine.py` writes it again.
 
 /** Where an op has no single slope: `on` says whether inputs are exactly there; a jump is a step of the value. */
@@ -111,7 +111,7 @@ function off(rule: Local | null, kinks: readonly Kink[]): Local | null {
 }
 """
 
-_USUAL = {
+_USUAL_FACTS = {
     "defaults": "[]",
     "aliases": "[]",
     "infix": "[]",
@@ -123,53 +123,53 @@ _USUAL = {
     "blocked": "{}",
 }
 """The facts that most ops share, equal to USUAL in the head of the TypeScript module."""
-_LAST = ('"x"', '"f!"', "{}")
+_LAST_DEFAULTS = ('"x"', '"f!"', "{}")
 """Default values of the last parameters of `op` in the TypeScript module."""
 
 
-class _TypeScript(JavaScript):
+class _TypeScriptLanguage(JavaScriptLanguage):
     """JavaScript with types."""
 
     title = "TypeScript"
 
-    def op_function(self, op: Elementwise, name: str, body: str) -> str:
+    def define_op(self, op: Elementwise, name: str, body: str) -> str:
         """Return the definition of an op as a function."""
-        names = Identifiers(self.reserved | self.taken())
-        parameters = ", ".join(f"{names.take(k)}: {_kind(k in op.takes_bool)}" for k in op.inputs)
-        answer = _kind(is_condition(parse(op.c)))
-        return f"/** {comment(op.doc)} */\nfunction {name}({parameters}): {answer} {{\n  return {body};\n}}"
+        names = Identifiers(self.reserved | self.helper_names())
+        parameters = ", ".join(f"{names.take_name(k)}: {_type_name(k in op.takes_bool)}" for k in op.inputs)
+        answer = _type_name(is_condition(parse_c_text(op.c)))
+        return f"/** {escape_comment(op.doc)} */\nfunction {name}({parameters}): {answer} {{\n  return {body};\n}}"
 
 
-_LANGUAGE = _TypeScript()
+_TYPESCRIPT = _TypeScriptLanguage()
 
 
-class _Written(NamedTuple):
+class _WrittenText(NamedTuple):
     """The text of a function, and the helpers that it calls."""
 
     text: str
     calls: frozenset[str] = frozenset()
 
 
-def page_ops() -> str:
+def write_page_ops() -> str:
     """Return the op table as the text of a TypeScript module.
 
-    >>> "(a: number, b: number) => a * b" in page_ops()
+    >>> "(a: number, b: number) => a * b" in write_page_ops()
     True
     """
-    TABLE.load()
+    TABLE.load_deferred()
     ops = [op for op in TABLE if isinstance(op, Elementwise) and op.c and not op.per_call]
-    op_parts = [_parts(op) for op in ops]
-    shared = _shared(op_parts)
+    op_parts = [_write_parts(op) for op in ops]
+    shared = _find_shared_texts(op_parts)
     names = {text: name for name, (_, text) in shared.items()}
-    records = [_record(op, parts, names) for op, parts in zip(ops, op_parts, strict=True)]
+    records = [_write_record(op, parts, names) for op, parts in zip(ops, op_parts, strict=True)]
     calls = frozenset().union(*(record.calls for record in records))
     table = "\n".join(record.text for record in records)
     return "\n".join(
         [
-            _HEAD,
-            *_facts(ops),
+            _MODULE_HEAD,
+            *_write_common_facts(ops),
             "",
-            *(f"{_typed(helper)}\n" for helper in _LANGUAGE.helpers(calls)),
+            *(f"{_add_types(helper)}\n" for helper in _TYPESCRIPT.define_helpers(calls)),
             "/** What several ops have. */",
             *(f"const {name}: {kind} = {text};" for name, (kind, text) in shared.items()),
             "",
@@ -179,34 +179,34 @@ def page_ops() -> str:
     )
 
 
-class _Parts(NamedTuple):
+class _RecordParts(NamedTuple):
     """The texts that the record of an op consists of."""
 
-    forward: _Written
-    kinks: Sequence[_Written]
-    rules: Sequence[_Written]
+    forward: _WrittenText
+    kinks: Sequence[_WrittenText]
+    rules: Sequence[_WrittenText]
     blocked: str
 
-    def calls(self) -> frozenset[str]:
+    def collect_calls(self) -> frozenset[str]:
         """Return the helpers that the texts call."""
         return frozenset().union(*(written.calls for written in (self.forward, *self.kinks, *self.rules)))
 
 
-def _parts(op: Elementwise) -> _Parts:
-    return _Parts(
-        forward=_function(op, [], _applied(op), with_output=False),
-        kinks=[_kink(op, kink) for kink in op.kinks],
-        rules=[_local(op, slot) for slot in range(len(op.inputs))],
-        blocked=_object({str(mode): str(own) for mode in _modes(op) if any(own := _blocked(op, mode))}),
+def _write_parts(op: Elementwise) -> _RecordParts:
+    return _RecordParts(
+        forward=_write_function(op, [], _apply_to_slots(op), with_output=False),
+        kinks=[_write_kink(op, kink) for kink in op.kinks],
+        rules=[_write_local_derivative(op, slot) for slot in range(len(op.inputs))],
+        blocked=_write_object({str(mode): str(own) for mode in _formula_modes(op) if any(own := _find_blocking_kinks(op, mode))}),
     )
 
 
-def _shared(op_parts: Sequence[_Parts]) -> dict[str, tuple[str, str]]:
+def _find_shared_texts(op_parts: Sequence[_RecordParts]) -> dict[str, tuple[str, str]]:
     """Return names for the kinks, rules and tables that several ops share, with their types and texts."""
     kinds = {
         "Kink": (kink.text for parts in op_parts for kink in parts.kinks),
         "Local": (rule.text for parts in op_parts for rule in parts.rules if rule.text != "null"),
-        'More["blocked"]': (parts.blocked for parts in op_parts if parts.blocked != _USUAL["blocked"]),
+        'More["blocked"]': (parts.blocked for parts in op_parts if parts.blocked != _USUAL_FACTS["blocked"]),
     }
     several = {kind: [text for text, count in Counter(texts).items() if count > 1] for kind, texts in kinds.items()}
     return {
@@ -216,94 +216,94 @@ def _shared(op_parts: Sequence[_Parts]) -> dict[str, tuple[str, str]]:
     }
 
 
-def functions_of(op: Elementwise) -> frozenset[str]:
+def find_math_functions(op: Elementwise) -> frozenset[str]:
     """Return the functions of math.h that the value and the slopes of an op use, directly or through helpers.
 
-    >>> sorted(functions_of(TABLE["sigmoid"]))
+    >>> sorted(find_math_functions(TABLE["sigmoid"]))
     ['exp']
     """
-    waiting = list(_parts(op).calls())
+    waiting = list(_write_parts(op).collect_calls())
     seen = set[str]()
     while waiting:
         name = waiting.pop()
         if name not in seen:
             seen.add(name)
-            waiting.extend(_LANGUAGE.definition(name)[1])
-    return frozenset(name for name in seen if name in _LANGUAGE.words)
+            waiting.extend(_TYPESCRIPT.find_definition(name)[1])
+    return frozenset(name for name in seen if name in _TYPESCRIPT.words)
 
 
-def _facts(ops: Iterable[Elementwise]) -> Iterator[str]:
+def _write_common_facts(ops: Iterable[Elementwise]) -> Iterator[str]:
     """Return the tables of the TypeScript module that belong to no single op: patterns, constants, limits."""
     yield "/** How ops pass the upstream gradient on. */"
     patterns = {pattern.name.lower(): json.dumps(pattern.value) for pattern in Pattern}
-    yield f"export const PATTERNS = {_object(patterns)};"
+    yield f"export const PATTERNS = {_write_object(patterns)};"
     yield "/** How tightly operators bind. */"
-    yield f"export const LEVELS = {_object({level.name.lower(): str(int(level)) for level in Level})};"
+    yield f"export const LEVELS = {_write_object({level.name.lower(): str(int(level)) for level in Level})};"
     yield "/** Names that stand for a number in a formula. */"
-    numbers = {name: _LANGUAGE.number(value) for name, value in CONSTANTS.items()}
-    yield f"export const CONSTANTS: Readonly<Record<string, number>> = {_object(numbers)};"
+    numbers = {name: _TYPESCRIPT.write_number(value) for name, value in NAMED_CONSTANTS.items()}
+    yield f"export const CONSTANTS: Readonly<Record<string, number>> = {_write_object(numbers)};"
     yield "/** The largest formula, the deepest parentheses, the longest name. */"
-    limits = {"characters": MAX_CHARACTERS, "depth": MAX_DEPTH, "name": MAX_LENGTH}
-    yield f"export const LIMITS = {_object({name: str(value) for name, value in limits.items()})};"
+    limits = {"characters": MAX_CHARACTERS, "depth": MAX_DEPTH, "name": MAX_NAME_LENGTH}
+    yield f"export const LIMITS = {_write_object({name: str(value) for name, value in limits.items()})};"
     yield "/** What to do where an op cannot take a condition. */"
-    yield f"export const HINT = {json.dumps(_hint(ops))};"
+    yield f"export const HINT = {json.dumps(_find_hint(ops))};"
 
 
-def _record(op: Elementwise, parts: _Parts, shared: Mapping[str, str]) -> _Written:
+def _write_record(op: Elementwise, parts: _RecordParts, shared: Mapping[str, str]) -> _WrittenText:
     """Return an op as a record of the page, without the facts that most ops share."""
 
     def shared_or_own(text: str) -> str:
         return shared.get(text, text)
 
     facts = {
-        "defaults": f"[{', '.join(map(_LANGUAGE.number, op.defaults))}]",
-        "aliases": _texts(op.aliases),
-        "infix": _texts(op.infix),
+        "defaults": f"[{', '.join(map(_TYPESCRIPT.write_number, op.defaults))}]",
+        "aliases": _write_strings(op.aliases),
+        "infix": _write_strings(op.infix),
         "level": str(int(op.level)),
         "prefix": json.dumps(op.prefix),
         "pattern": json.dumps(op.pattern.name.lower()),
-        "takesBool": _conditions(op),
+        "takesBool": _write_conditions(op),
         "kinks": f"[{', '.join(shared_or_own(kink.text) for kink in parts.kinks)}]",
         "blocked": shared_or_own(parts.blocked),
     }
-    more = {name: text for name, text in facts.items() if _USUAL[name] != text}
-    last = _without_usual(json.dumps(" ".join(op.inputs)), json.dumps("".join(_gives(op))), _object(more))
+    more = {name: text for name, text in facts.items() if _USUAL_FACTS[name] != text}
+    last = _drop_usual_arguments(json.dumps(" ".join(op.inputs)), json.dumps("".join(_find_result_letters(op))), _write_object(more))
     lines = [
         f"  op({json.dumps(op.name)}, {parts.forward.text}, [",
         *(f"    {shared_or_own(rule.text)}," for rule in parts.rules),
         f"  {', '.join([']', *last])}),",
     ]
-    return _Written("\n".join(lines), parts.calls())
+    return _WrittenText("\n".join(lines), parts.collect_calls())
 
 
-def _without_usual(*arguments: str) -> list[str]:
+def _drop_usual_arguments(*arguments: str) -> list[str]:
     """Return the last arguments of a record without the trailing ones that equal their default."""
     kept = list(arguments)
-    while kept and kept[-1] == _LAST[len(kept) - 1]:
+    while kept and kept[-1] == _LAST_DEFAULTS[len(kept) - 1]:
         kept.pop()
     return kept
 
 
-def _conditions(op: Elementwise) -> str:
+def _write_conditions(op: Elementwise) -> str:
     """Return for each input whether it is a condition; an empty list if none is."""
-    return f"[{', '.join(_LANGUAGE.number(name in op.takes_bool) for name in op.inputs) if op.takes_bool else ''}]"
+    return f"[{', '.join(_TYPESCRIPT.write_number(name in op.takes_bool) for name in op.inputs) if op.takes_bool else ''}]"
 
 
-def _gives(op: Elementwise) -> Iterator[str]:
+def _find_result_letters(op: Elementwise) -> Iterator[str]:
     """Return the letter of the result type for every combination of numbers and conditions as inputs."""
     for kinds in itertools.product((FLOAT, BOOL), repeat=len(op.inputs)):
         try:
-            yield _GIVES[op.infer(kinds)]
+            yield _TYPE_LETTERS[op.infer(kinds)]
         except DomainError as error:
-            yield "!" if _advice(op, kinds, error) else "-"
+            yield "!" if _extract_advice(op, kinds, error) else "-"
 
 
-def _advice(op: Elementwise, kinds: Sequence[WireType], error: DomainError) -> str:
+def _extract_advice(op: Elementwise, kinds: Sequence[WireType], error: DomainError) -> str:
     """Return the advice at the end of an error message, after the types that an op cannot take."""
     return str(error).removeprefix(f"{op.name} cannot take {', '.join(map(str, kinds))}")
 
 
-def _hint(ops: Iterable[Elementwise]) -> str:
+def _find_hint(ops: Iterable[Elementwise]) -> str:
     """Return the advice that type errors give; all of them give the same."""
     hints = set[str]()
     for op, conditions in itertools.product(ops, (False, True)):
@@ -311,22 +311,22 @@ def _hint(ops: Iterable[Elementwise]) -> str:
         try:
             op.infer(kinds)
         except DomainError as error:
-            hints.add(_advice(op, kinds, error))
+            hints.add(_extract_advice(op, kinds, error))
     (hint,) = hints - {""}
     return hint
 
 
-def _types(op: Elementwise) -> tuple[WireType, ...]:
+def _input_types(op: Elementwise) -> tuple[WireType, ...]:
     """Return the input types that the functions of an op are written for."""
     return tuple(BOOL if name in op.takes_bool else FLOAT for name in op.inputs)
 
 
-def _applied(op: Elementwise) -> Form:
-    types = _types(op)
-    return Apply(op, tuple(Slot(k, kind) for k, kind in enumerate(types)), op.infer(types))
+def _apply_to_slots(op: Elementwise) -> Form:
+    types = _input_types(op)
+    return OpForm(op, tuple(SlotForm(k, kind) for k, kind in enumerate(types)), op.infer(types))
 
 
-def _blocked(op: Elementwise, mode: int) -> list[list[int]]:
+def _find_blocking_kinks(op: Elementwise, mode: int) -> list[list[int]]:
     """Return for each input the kinks on which a mode sends no gradient although mode 0 does."""
     blocked: list[list[int]] = [[] for _ in op.inputs]
     for (k, kink), slot in itertools.product(enumerate(op.kinks), range(len(op.inputs))):
@@ -337,117 +337,117 @@ def _blocked(op: Elementwise, mode: int) -> list[list[int]]:
     return blocked
 
 
-def _modes(op: Elementwise) -> Iterator[int]:
+def _formula_modes(op: Elementwise) -> Iterator[int]:
     """Return the modes besides 0 that a node of a formula can have."""
     if op.kinks and len(op.inputs) > 1:
         slots = range(len(op.inputs))
         for size in slots:
-            yield from (encode(Convention.MIN_NORM, literal) for literal in itertools.combinations(slots, size + 1))
+            yield from (encode_mode(Convention.MIN_NORM, literal) for literal in itertools.combinations(slots, size + 1))
 
 
-def _local(op: Elementwise, slot: int) -> _Written:
+def _write_local_derivative(op: Elementwise, slot: int) -> _WrittenText:
     """Return the local derivative with respect to an input, as a function of inputs and output."""
     if op.inputs[slot] in op.takes_bool:
-        return _Written("null")
-    flow, builder = _on_wires(op, lambda xs, y: op.local(slot, xs, y, 0))
+        return _WrittenText("null")
+    flow, builder = _run_on_wires(op, lambda xs, y: op.local(slot, xs, y, 0))
     if flow is None:
-        return _Written("null")
-    mask, value = flow if type(flow) is Masked else (None, flow)
-    labels = {"value": _port(builder, value)} | ({} if mask is None else {"mask": _port(builder, mask)})
-    return _traced(op, builder, labels)
+        return _WrittenText("null")
+    mask, value = flow if type(flow) is MaskedFlow else (None, flow)
+    labels = {"value": _as_port(builder, value)} | ({} if mask is None else {"mask": _as_port(builder, mask)})
+    return _write_traced_rule(op, builder, labels)
 
 
-def _kink(op: Elementwise, kink: Kink) -> _Written:
+def _write_kink(op: Elementwise, kink: Kink) -> _WrittenText:
     """Return a kink as an object of the page."""
 
     def is_on_kink(xs: Sequence[Port], _: Port) -> Any:
         return TABLE["equal"](kink.at(*xs), 0.0) if kink.on is None else kink.on(*xs)
 
-    flow, builder = _on_wires(op, is_on_kink)
-    test = _traced(op, builder, {"value": _port(builder, flow)}, with_output=False)
-    facts = {"doc": json.dumps(kink.doc), "jump": _LANGUAGE.number(kink.jump), "on": test.text}
-    return _Written(_object(facts), test.calls)
+    flow, builder = _run_on_wires(op, is_on_kink)
+    test = _write_traced_rule(op, builder, {"value": _as_port(builder, flow)}, with_output=False)
+    facts = {"doc": json.dumps(kink.doc), "jump": _TYPESCRIPT.write_number(kink.jump), "on": test.text}
+    return _WrittenText(_write_object(facts), test.calls)
 
 
-def _on_wires(op: Elementwise, rule: Callable[[Sequence[Port], Port], Any]) -> tuple[Any, Builder]:
+def _run_on_wires(op: Elementwise, rule: Callable[[Sequence[Port], Port], Any]) -> tuple[Any, GraphBuilder]:
     """Run a rule on the wires of a new builder, inputs and output; return its result and the builder."""
-    builder = Builder(finite=False)
-    types = _types(op)
+    builder = GraphBuilder(finite=False)
+    types = _input_types(op)
     xs = [builder.input(f"x{k}", kind) for k, kind in enumerate(types)]
     return rule(xs, builder.input("y", op.infer(types))), builder
 
 
-def _port(builder: Builder, value: Any) -> Port:
+def _as_port(builder: GraphBuilder, value: Any) -> Port:
     return value if isinstance(value, Port) else builder.place_constant(np.asarray(value)[()])
 
 
-def _traced(op: Elementwise, builder: Builder, labels: Mapping[str, Port], *, with_output: bool = True) -> _Written:
+def _write_traced_rule(op: Elementwise, builder: GraphBuilder, labels: Mapping[str, Port], *, with_output: bool = True) -> _WrittenText:
     count = len(op.inputs)
     circuit = simplify(builder.build(labels=labels, name="rule"))
-    shared, forms = forms_of(circuit, range(count + 1), count + 1)
+    shared, forms = extract_forms(circuit, range(count + 1), count + 1)
     value = forms["value"]
     mask = forms.get("mask")
     if mask is not None:
-        value = assumed(value, facts_of(mask, True))
-    return _function(op, shared, value, mask, with_output=with_output)
+        value = assume_facts(value, collect_facts(mask, True))
+    return _write_function(op, shared, value, mask, with_output=with_output)
 
 
-def _function(
+def _write_function(
     op: Elementwise, shared: Sequence[Form], value: Form, mask: Form | None = None, *, with_output: bool = True
-) -> _Written:
+) -> _WrittenText:
     """Return forms as a function: constants for shared forms, then the value; null where the mask is false."""
-    taken = Identifiers(_LANGUAGE.reserved | _LANGUAGE.taken() | function_names())
-    names = [*map(taken.take, op.inputs), taken.take("y"), *(taken.take(f"part{k}") for k in range(len(shared)))]
-    texts = [_text(form, names) for form in (*shared, value, *([] if mask is None else [mask]))]
+    taken = Identifiers(_TYPESCRIPT.reserved | _TYPESCRIPT.helper_names() | op_function_names())
+    names = [*map(taken.take_name, op.inputs), taken.take_name("y"), *(taken.take_name(f"part{k}") for k in range(len(shared)))]
+    texts = [_write_form(form, names) for form in (*shared, value, *([] if mask is None else [mask]))]
     used = frozenset().union(*(slots_of(form) for form in (*shared, value, *([] if mask is None else [mask]))))
     count = len(op.inputs)
-    kinds = [*_types(op), *([FLOAT] if with_output else [])]
-    parameters = ", ".join(_parameters(names[: len(kinds)], kinds, used))
+    kinds = [*_input_types(op), *([FLOAT] if with_output else [])]
+    parameters = ", ".join(_write_parameters(names[: len(kinds)], kinds, used))
     answer = texts[len(shared)].text
     if mask is not None:
-        answer = f"{_held(texts[-1].text)} ? {_held(answer)} : null"
+        answer = f"{_parenthesize_choice(texts[-1].text)} ? {_parenthesize_choice(answer)} : null"
     lines = [f"const {names[count + 1 + k]} = {texts[k].text};" for k in range(len(shared))]
     body = f"{{ {' '.join(lines)} return {answer}; }}" if lines else answer
     calls = frozenset().union(*(text.calls for text in texts))
-    called = _CALL.fullmatch(body)
+    called = _PLAIN_CALL.fullmatch(body)
     if called and called[2] == ", ".join(names[:count]) and not with_output:
-        return _Written(called[1], calls)
-    return _Written(f"({parameters}) => {body}", calls)
+        return _WrittenText(called[1], calls)
+    return _WrittenText(f"({parameters}) => {body}", calls)
 
 
-def _parameters(names: Sequence[str], kinds: Sequence[WireType], used: frozenset[int]) -> Iterator[str]:
+def _write_parameters(names: Sequence[str], kinds: Sequence[WireType], used: frozenset[int]) -> Iterator[str]:
     """Return the parameters up to the last used one; an unused one begins with _."""
     last = max((k for k in used if k < len(kinds)), default=-1)
     for k in range(last + 1):
-        yield f"{'' if k in used else '_'}{names[k]}: {_kind(kinds[k] == BOOL)}"
+        yield f"{'' if k in used else '_'}{names[k]}: {_type_name(kinds[k] == BOOL)}"
 
 
-def _text(form: Form, names: Sequence[str]) -> _Written:
-    written = _LANGUAGE.written(lowered(form))
-    return _Written(written.template.format(*names), written.calls)
+def _write_form(form: Form, names: Sequence[str]) -> _WrittenText:
+    written = _TYPESCRIPT.write_expression(lower_to_c(form))
+    return _WrittenText(written.template.format(*names), written.calls)
 
 
-def _held(text: str) -> str:
+def _parenthesize_choice(text: str) -> str:
     return f"({text})" if "?" in text else text
 
 
-def _kind(condition: bool) -> str:
+def _type_name(condition: bool) -> str:
     return "boolean" if condition else "number"
 
 
-def _typed(helper: str) -> str:
+def _add_types(helper: str) -> str:
     """Return a JavaScript helper with types: parameters and result are numbers."""
 
     def add_types(match: re.Match[str]) -> str:
         parameters = ", ".join(f"{name}: number" for name in match[2].split(", "))
         return f"function {match[1]}({parameters}): number {{"
 
-    return _SIGNATURE.sub(add_types, helper)
+    return _HELPER_SIGNATURE.sub(add_types, helper)
 
 
-def _texts(texts: Iterable[str]) -> str:
+def _write_strings(texts: Iterable[str]) -> str:
     return f"[{', '.join(map(json.dumps, texts))}]"
 
 
-def _object(entries: Mapping[str, str]) -> str:
+def _write_object(entries: Mapping[str, str]) -> str:
     return "{ " + ", ".join(f"{name}: {text}" for name, text in entries.items()) + " }" if entries else "{}"

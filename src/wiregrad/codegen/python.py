@@ -11,25 +11,25 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar
 
-from wiregrad.codegen.forms import item
-from wiregrad.codegen.guards import RESULT, Checks, Guard, in_language
-from wiregrad.codegen.identifiers import comment
-from wiregrad.codegen.language import Language, Writer, scalar_only
-from wiregrad.codegen.listing import Line, Listing
-from wiregrad.codegen.lowering import AS_NUMBER
-from wiregrad.codegen.words import Word
-from wiregrad.codegen.words.python import WORDS
+from wiregrad.codegen.forms import as_python_number
+from wiregrad.codegen.guards import BRANCH_RESULT_TEXT, GuardChecks, ListingGuard, write_or_explain
+from wiregrad.codegen.identifiers import escape_comment
+from wiregrad.codegen.language import ListingLanguage, ListingWriter, require_scalars
+from wiregrad.codegen.listing import ListingLine, Listing
+from wiregrad.codegen.lowering import CONDITION_TO_NUMBER
+from wiregrad.codegen.words import FunctionSpelling
+from wiregrad.codegen.words.python import PYTHON_WORDS
 from wiregrad.ops import Elementwise
-from wiregrad.ops.expressions import ATOM, Between, Call, Number, Tree, walk
+from wiregrad.ops.expressions import ATOM_LEVEL, BinaryExpression, CallExpression, NumberExpression, ScalarExpression, walk_expression
 
-DIVIDE = "/"
+DIVISION_SIGN = "/"
 
 
-class Python(Language):
+class PythonLanguage(ListingLanguage):
     """Plain Python."""
 
     title = "Python"
-    words: ClassVar[Mapping[str, Word]] = {**WORDS, AS_NUMBER: Word("float")}
+    words: ClassVar[Mapping[str, FunctionSpelling]] = {**PYTHON_WORDS, CONDITION_TO_NUMBER: FunctionSpelling("float")}
     reserved = frozenset([*keyword.kwlist, *keyword.softkwlist, *dir(builtins), "math"])
     remark = "#"
     not_a_number = "math.nan"
@@ -37,116 +37,116 @@ class Python(Language):
     truths = ("False", "True")
     signs: ClassVar[Mapping[str, str]] = {"&&": "and", "||": "or", "!": "not "}
 
-    def choice(self, condition: str, yes: str, no: str) -> str:
+    def write_choice(self, condition: str, yes: str, no: str) -> str:
         """Return the text of a choice."""
         return f"{yes} if {condition} else {no}"
 
-    def expression(self, tree: Tree) -> tuple[str, int]:
+    def write_with_level(self, tree: ScalarExpression) -> tuple[str, int]:
         """Return the text of an expression and its precedence; a division by a possible 0 becomes a call."""
         if not self.may_raise(tree):
-            return super().expression(tree)
-        assert isinstance(tree, Between)
-        return self.call(Call(DIVIDE, (tree.left, tree.right))), ATOM
+            return super().write_with_level(tree)
+        assert isinstance(tree, BinaryExpression)
+        return self.write_call(CallExpression(DIVISION_SIGN, (tree.left, tree.right))), ATOM_LEVEL
 
-    def more_calls(self, tree: Tree) -> frozenset[str]:
+    def extra_calls(self, tree: ScalarExpression) -> frozenset[str]:
         """Return the functions that an expression needs besides those it calls by name."""
-        return frozenset([DIVIDE] if any(self.may_raise(part) for part in walk(tree)) else [])
+        return frozenset([DIVISION_SIGN] if any(self.may_raise(part) for part in walk_expression(tree)) else [])
 
-    def may_raise(self, tree: Tree) -> bool:
+    def may_raise(self, tree: ScalarExpression) -> bool:
         """Return whether Python could raise on an expression: a division by a possible 0."""
-        return isinstance(tree, Between) and tree.sign == DIVIDE and not _is_nonzero(tree.right)
+        return isinstance(tree, BinaryExpression) and tree.sign == DIVISION_SIGN and not _is_nonzero(tree.right)
 
-    def op_function(self, op: Elementwise, name: str, body: str) -> str:
+    def define_op(self, op: Elementwise, name: str, body: str) -> str:
         """Return the definition of an op as a function."""
         return f'def {name}({", ".join(op.inputs)}):\n    """{op.doc}"""\n    return {body}'
 
 
-def _is_nonzero(tree: Tree) -> bool:
+def _is_nonzero(tree: ScalarExpression) -> bool:
     """Return whether an expression is visibly never 0: a nonzero number, or 1 plus something not negative."""
-    if isinstance(tree, Number):
+    if isinstance(tree, NumberExpression):
         return tree.value != 0.0
-    return isinstance(tree, Between) and tree.sign == "+" and _is_positive(tree.left) and _is_at_least_0(tree.right)
+    return isinstance(tree, BinaryExpression) and tree.sign == "+" and _is_positive(tree.left) and _is_at_least_0(tree.right)
 
 
-def _is_positive(tree: Tree) -> bool:
-    return isinstance(tree, Number) and tree.value > 0.0
+def _is_positive(tree: ScalarExpression) -> bool:
+    return isinstance(tree, NumberExpression) and tree.value > 0.0
 
 
-def _is_at_least_0(tree: Tree) -> bool:
-    if isinstance(tree, Between) and tree.sign == "*":
+def _is_at_least_0(tree: ScalarExpression) -> bool:
+    if isinstance(tree, BinaryExpression) and tree.sign == "*":
         return tree.left == tree.right
-    return isinstance(tree, Call) and tree.name in ("exp", "exp2", "fabs", "sqrt")
+    return isinstance(tree, CallExpression) and tree.name in ("exp", "exp2", "fabs", "sqrt")
 
 
-PYTHON = Python()
+PYTHON = PythonLanguage()
 
 
-def to_python(listing: Listing, name: str, guard: Guard | None = None) -> str:
+def to_python(listing: Listing, name: str, guard: ListingGuard | None = None) -> str:
     """Return a listing in plain Python."""
-    scalar_only(listing, "Python")
-    writer = Writer(PYTHON, listing, name, *guard_names(name, guard))
-    function = _function(writer, name, guarded=guard is not None)
-    guards, calls = write_guard(name, guard, _checks, _is_expected)
+    require_scalars(listing, "Python")
+    writer = ListingWriter(PYTHON, listing, name, *guard_names(name, guard))
+    function = _write_function(writer, name, guarded=guard is not None)
+    guards, calls = write_guard(name, guard, _write_checks, _write_is_expected)
     texts = [*guards, function]
-    helpers = PYTHON.helpers({*writer.calls, *calls})
+    helpers = PYTHON.define_helpers({*writer.calls, *calls})
     imports = ["import math"] if any("math." in text for text in (*helpers, *texts)) else []
-    head = [module_doc(writer.title(), guard), *imports]
+    head = [write_module_doc(writer.write_title(), guard), *imports]
     return "\n\n\n".join(["\n\n".join(head), *helpers, *texts]) + "\n"
 
 
-def _function(writer: Writer, name: str, *, guarded: bool = False) -> str:
+def _write_function(writer: ListingWriter, name: str, *, guarded: bool = False) -> str:
     """Return the function of a listing."""
-    body = list(_body(writer))
+    body = list(_write_body(writer))
     parameters = ", ".join(writer.names[number] for number in writer.listing.inputs.values())
     if guarded:
         body.insert(1, f"{name}_guard({parameters})")
     return "\n".join([f"def {name}({parameters}):", *(f"    {line}".rstrip() for line in body)])
 
 
-def _checks(guard: Guard, name: str) -> Checks:
-    scalar_only(guard.listing, "Python")
-    writer = Writer(PYTHON, guard.listing, name)
-    return Checks(_function(writer, name), frozenset(writer.calls))
+def _write_checks(guard: ListingGuard, name: str) -> GuardChecks:
+    require_scalars(guard.listing, "Python")
+    writer = ListingWriter(PYTHON, guard.listing, name)
+    return GuardChecks(_write_function(writer, name), frozenset(writer.calls))
 
 
-def _is_expected(value: str, expected: Any) -> str:
+def _write_is_expected(value: str, expected: Any) -> str:
     """Return the condition that a number equals the expected one, bit for bit; any NaN equals any other."""
-    number = item(expected)
+    number = as_python_number(expected)
     if isinstance(number, bool):
         return value if number else f"not {value}"
     if math.isnan(number):
         return f"{value} != {value}"
-    same = f"{value} == {PYTHON.number(number)}"
+    same = f"{value} == {PYTHON.write_number(number)}"
     return same if number else f"{same} and math.copysign(1.0, {value}) == {math.copysign(1.0, number)}"
 
 
-def guard_names(name: str, guard: Guard | None) -> list[str]:
+def guard_names(name: str, guard: ListingGuard | None) -> list[str]:
     """Return the names of the functions of a guard."""
     return [] if guard is None else [f"{name}_checks", f"{name}_branch", f"{name}_guard"]
 
 
-def module_doc(title: str, guard: Guard | None) -> str:
+def write_module_doc(title: str, guard: ListingGuard | None) -> str:
     """Return the docstring of a listing, which says where a traced circuit is valid."""
     if guard is None:
         return f'"""{title}"""'
-    return "\n".join([f'"""{title}', "", *guard.described("a ValueError is raised"), '"""'])
+    return "\n".join([f'"""{title}', "", *guard.describe_branches("a ValueError is raised"), '"""'])
 
 
 def write_guard(
-    name: str, guard: Guard | None, checks: Callable[[Guard, str], Checks], is_expected: Callable[[str, Any], str]
+    name: str, guard: ListingGuard | None, checks: Callable[[ListingGuard, str], GuardChecks], is_expected: Callable[[str, Any], str]
 ) -> tuple[list[str], set[Any]]:
     """Return the functions that guard a listing and the helpers they call; none if there is no guard."""
     if guard is None:
         return [], set()
-    written = in_language(lambda: checks(guard, f"{name}_checks"))
+    written = write_or_explain(lambda: checks(guard, f"{name}_checks"))
     return [written.text, *_guard_functions(name, guard, is_expected)], set(written.calls)
 
 
-def _guard_functions(name: str, guard: Guard, is_expected: Callable[[str, Any], str]) -> Iterator[str]:
+def _guard_functions(name: str, guard: ListingGuard, is_expected: Callable[[str, Any], str]) -> Iterator[str]:
     """Return the function that finds a branch that goes another way, and the one that raises."""
     called = f"{name}_checks(*inputs)"
     values = f"[{called}]" if len(guard.branches) == 1 else f"[*{called}.values()]"
-    lines = [f"def {name}_branch(*inputs):", f'    """Return {RESULT}."""', f"    checks = {values}"]
+    lines = [f"def {name}_branch(*inputs):", f'    """Return {BRANCH_RESULT_TEXT}."""', f"    checks = {values}"]
     for k, branch in enumerate(guard.branches):
         lines += [f"    if not ({is_expected(f'checks[{k}]', branch.expected)}):", f"        return {branch.number}"]
     yield "\n".join([*lines, "    return 0"])
@@ -160,30 +160,30 @@ def _guard_functions(name: str, guard: Guard, is_expected: Callable[[str, Any], 
             "    ]",
             f"    branch = {name}_branch(*inputs)",
             "    if branch:",
-            f'        raise ValueError("{guard.message()}" + traced[branch - 1])',
+            f'        raise ValueError("{guard.failure_message()}" + traced[branch - 1])',
         ]
     )
 
 
-def _body(writer: Writer) -> Iterator[str]:
+def _write_body(writer: ListingWriter) -> Iterator[str]:
     listing = writer.listing
-    yield f'"""{described(listing)}"""'
+    yield f'"""{describe_result(listing)}"""'
     for section in listing.sections:
         if section.lines:
-            yield f"# {comment(section.title)}"
-            yield from writer.noted((_statement(writer, line), line) for line in section.lines)
-    values = {label: writer.atom(atom) for label, atom in listing.values.items()}
-    rows = {label: {k: writer.atom(atom) for k, atom in row.items()} for label, row in listing.gradients.items()}
-    yield f"return {returned(listing, values, rows)}"
+            yield f"# {escape_comment(section.title)}"
+            yield from writer.align_comments((_write_statement(writer, line), line) for line in section.lines)
+    values = {label: writer.write_atom(atom) for label, atom in listing.values.items()}
+    rows = {label: {k: writer.write_atom(atom) for k, atom in row.items()} for label, row in listing.gradients.items()}
+    yield f"return {write_result(listing, values, rows)}"
 
 
-def _statement(writer: Writer, line: Line) -> str:
+def _write_statement(writer: ListingWriter, line: ListingLine) -> str:
     target = writer.names[line.target]
-    added = writer.added(line)
-    return f"{target} = {writer.value(line)}" if added is None else f"{target} += {added}"
+    added = writer.write_increment(line)
+    return f"{target} = {writer.write_value(line)}" if added is None else f"{target} += {added}"
 
 
-def described(listing: Listing) -> str:
+def describe_result(listing: Listing) -> str:
     """Return a sentence that says what the function of a listing returns."""
     return {
         "value": "Return the value.",
@@ -193,23 +193,23 @@ def described(listing: Listing) -> str:
     }[listing.function]
 
 
-def returned(listing: Listing, values: Mapping[str, str], rows: Mapping[str, Mapping[str, str]]) -> str:
+def write_result(listing: Listing, values: Mapping[str, str], rows: Mapping[str, Mapping[str, str]]) -> str:
     """Return the expression that the function returns, given the texts of values and gradients."""
     if listing.function == "value":
-        return next(iter(values.values())) if len(values) == 1 else _braces(values)
-    gradients = {label: _braces(row) for label, row in rows.items()}
+        return next(iter(values.values())) if len(values) == 1 else _write_dict(values)
+    gradients = {label: _write_dict(row) for label, row in rows.items()}
     if listing.function == "jacobian":
-        return _braces(gradients)
+        return _write_dict(gradients)
     first, *rest = values.values()
     if listing.function == "value_and_grad":
         return f"{first}, {next(iter(gradients.values()))}"
-    second = _braces(dict(zip(listing.inputs, gradients.values(), strict=True)))
-    return f"{first}, {_braces(dict(zip(listing.inputs, rest, strict=True)))}, {second}"
+    second = _write_dict(dict(zip(listing.inputs, gradients.values(), strict=True)))
+    return f"{first}, {_write_dict(dict(zip(listing.inputs, rest, strict=True)))}, {second}"
 
 
-def _braces(entries: Mapping[str, str]) -> str:
-    return "{" + ", ".join(f"{_quoted(name)}: {text}" for name, text in entries.items()) + "}"
+def _write_dict(entries: Mapping[str, str]) -> str:
+    return "{" + ", ".join(f"{_quote_name(name)}: {text}" for name, text in entries.items()) + "}"
 
 
-def _quoted(name: str) -> str:
+def _quote_name(name: str) -> str:
     return f'"{name}"' if name.isascii() and name.isidentifier() else ascii(name)

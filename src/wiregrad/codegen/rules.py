@@ -13,18 +13,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from wiregrad.codegen.forms import Form, forms_of, uniform
+from wiregrad.codegen.forms import Form, extract_forms, find_uniform_value
 from wiregrad.dtypes import BOOL, WireType
-from wiregrad.ir import Builder, Op, Port
+from wiregrad.ir import GraphBuilder, Op, Port
 from wiregrad.ops.array import Linear
-from wiregrad.ops.flow import Masked, fit
+from wiregrad.ops.flow import MaskedFlow, match_dtype
 from wiregrad.passes import simplify
 
-PLAIN = frozenset(k / 2 for k in range(-20, 21))
+INLINE_CONSTANTS = frozenset(k / 2 for k in range(-20, 21))
 """Constant operands that get a rule of their own, so that x ** 2 sends 2 * x; other constants are read like a wire."""
 
 
-class Sent(NamedTuple):
+class SentGradient(NamedTuple):
     """The gradient sent back along one wire, and the mask where it is present (None: everywhere)."""
 
     slot: int
@@ -33,16 +33,16 @@ class Sent(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Rule:
+class PullbackRule:
     """The gradients that a node sends back: forms that several wires share, then one gradient per wire."""
 
     shared: Sequence[Form] = ()
-    sent: Sequence[Sent] = ()
+    sent: Sequence[SentGradient] = ()
     made: dict[Any, Form] = field(default_factory=dict)
     """Cache of combined forms: a sent gradient added to one that arrived earlier."""
 
 
-class Case(NamedTuple):
+class PullbackCase(NamedTuple):
     """What nodes must have in common to share a rule."""
 
     op: Op
@@ -61,8 +61,8 @@ class Case(NamedTuple):
 
 def constant_key(slot: int, value: Any, kind: WireType) -> tuple[int, float, bool] | None:
     """Return the key of a constant operand in a case; None if the constant is read like a wire."""
-    number = uniform(value) if kind.dtype.kind == "f" else None
-    if number is None or float(number) not in PLAIN:
+    number = find_uniform_value(value) if kind.dtype.kind == "f" else None
+    if number is None or float(number) not in INLINE_CONSTANTS:
         return None
     return slot, float(number), bool(np.signbit(number))
 
@@ -73,9 +73,9 @@ def needs_mask(op: Op) -> bool:
 
 
 @lru_cache(maxsize=20_000)
-def rule_of(case: Case) -> Rule:
+def derive_pullback(case: PullbackCase) -> PullbackRule:
     """Derive the rule of a case from the op's `pull`."""
-    builder = Builder(finite=False)
+    builder = GraphBuilder(finite=False)
     constants = {slot: value for slot, value, _ in case.constants}
     slots = list[int]()
     xs = list[Port]()
@@ -91,39 +91,39 @@ def rule_of(case: Case) -> Rule:
     slots += [count, count + 1]
     flow: Any = g
     if case.masked:
-        flow = Masked(builder.input("m", WireType(BOOL.dtype, case.type.shape)), g)
+        flow = MaskedFlow(builder.input("m", WireType(BOOL.dtype, case.type.shape)), g)
         slots.append(count + 2)
     labels = dict[str, Port]()
     for slot in case.moving:
         sent = _run_pull(case, slot, flow, g, xs, y)
-        for part, value in _parts(sent).items():
-            labels[f"{part}{slot}"] = value if isinstance(value, Port) else _constant(builder, value, case.types[slot])
+        for part, value in _split_mask(sent).items():
+            labels[f"{part}{slot}"] = value if isinstance(value, Port) else _place_slope(builder, value, case.types[slot])
     if not labels:
-        return Rule()
+        return PullbackRule()
     circuit = simplify(builder.build(labels=labels, name="rule"))
-    shared, forms = forms_of(circuit, slots, count + 3)
+    shared, forms = extract_forms(circuit, slots, count + 3)
     sends = [slot for slot in case.moving if f"value{slot}" in forms]
-    return Rule(shared, [Sent(slot, forms[f"value{slot}"], forms.get(f"mask{slot}")) for slot in sends])
+    return PullbackRule(shared, [SentGradient(slot, forms[f"value{slot}"], forms.get(f"mask{slot}")) for slot in sends])
 
 
-def _run_pull(case: Case, slot: int, flow: Any, g: Port, xs: Sequence[Port], y: Port) -> Any:
+def _run_pull(case: PullbackCase, slot: int, flow: Any, g: Port, xs: Sequence[Port], y: Port) -> Any:
     """Return the flow that an op sends to one input; `g` is the upstream flow without its mask."""
-    sent = fit(case.op.pull(slot, flow, xs, y, case.mode), xs[slot])
-    if case.everywhere and type(sent) is Masked:
+    sent = match_dtype(case.op.pull(slot, flow, xs, y, case.mode), xs[slot])
+    if case.everywhere and type(sent) is MaskedFlow:
         # The upstream gradient is present everywhere; only the sent one is masked.
-        plain = fit(case.op.pull(slot, g, xs, y, case.mode), xs[slot])
-        return Masked(sent.mask, plain.value if type(plain) is Masked else plain)
+        plain = match_dtype(case.op.pull(slot, g, xs, y, case.mode), xs[slot])
+        return MaskedFlow(sent.mask, plain.value if type(plain) is MaskedFlow else plain)
     return sent
 
 
-def _parts(sent: Any) -> dict[str, Any]:
+def _split_mask(sent: Any) -> dict[str, Any]:
     """Return the value of a flow, and its mask if it has one, by name."""
     if sent is None:
         return {}
-    return {"value": sent.value, "mask": sent.mask} if type(sent) is Masked else {"value": sent}
+    return {"value": sent.value, "mask": sent.mask} if type(sent) is MaskedFlow else {"value": sent}
 
 
-def _constant(builder: Builder, value: Any, kind: WireType) -> Port:
+def _place_slope(builder: GraphBuilder, value: Any, kind: WireType) -> Port:
     """Return a constant slope as a port."""
     array = np.asarray(value)
     return builder.place_constant(array.astype(kind.dtype)[()] if array.dtype.kind == "f" else array[()])

@@ -11,30 +11,30 @@ from typing import Any
 
 import numpy as np
 
-from wiregrad.backends.magnitude import norm
-from wiregrad.dtypes import WireType, number
-from wiregrad.export.reading import read
+from wiregrad.backends.magnitude import euclidean_norm
+from wiregrad.dtypes import WireType, format_brief_number
+from wiregrad.export.reading import read_value
 from wiregrad.ir import Place
-from wiregrad.ops.flow import settle
+from wiregrad.ops.flow import fill_absent
 
-SCHEMA = 1
+PAGE_SCHEMA = 1
 """Version of the JSON that the page reads."""
-WIDEST = 200
+MAX_ARRAY_TEXT = 200
 """Maximum number of characters of the text of an array."""
-EXACT = 2**53
+MAX_EXACT_INTEGER = 2**53
 """Whole numbers up to this magnitude are exact in JavaScript."""
 
 
-def scalar(value: Any) -> Any:
+def encode_number(value: Any) -> Any:
     """Encode a real number; NaN and infinities become strings.
 
-    >>> [scalar(x) for x in (1.5, float("nan"), float("-inf"), True, 2**60)]
+    >>> [encode_number(x) for x in (1.5, float("nan"), float("-inf"), True, 2**60)]
     [1.5, 'nan', '-inf', True, 1.152921504606847e+18]
     """
     if isinstance(value, bool | np.bool_):
         return bool(value)
     if isinstance(value, int | np.integer):
-        return int(value) if abs(int(value)) <= EXACT else float(value)
+        return int(value) if abs(int(value)) <= MAX_EXACT_INTEGER else float(value)
     real = float(value)
     if math.isnan(real):
         return "nan"
@@ -43,60 +43,60 @@ def scalar(value: Any) -> Any:
     return real
 
 
-def value(carried: Any) -> Any:
+def encode_value(carried: Any) -> Any:
     """Encode what a wire carries: a number or boolean, or a summary of an array or complex number.
 
-    >>> value(np.float64(2.0)), value(np.array([3.0, 4.0]))["text"]
+    >>> encode_value(np.float64(2.0)), encode_value(np.array([3.0, 4.0]))["text"]
     (2.0, '[3., 4.]')
     """
     array = np.asarray(carried)
     if array.shape or array.dtype.kind == "c":
-        return summary(array)
-    return scalar(array.item())
+        return summarize_array(array)
+    return encode_number(array.item())
 
 
-def summary(array: Any) -> dict[str, Any]:
+def summarize_array(array: Any) -> dict[str, Any]:
     """Summarize an array: its type, text, norm, and the number of elements that are not finite (`bad`).
 
     `short` is what a picture shows behind the shape. `sign` is 1 or -1 if all elements have that sign, else 0.
 
-    >>> summary(np.array([3.0, np.inf]))
+    >>> summarize_array(np.array([3.0, np.inf]))
     {'type': 'float64[2]', 'text': '[ 3., inf]', 'norm': 'inf', 'bad': 1, 'short': '1 Inf', 'sign': 1}
     """
-    text = number(array) if array.shape else number(array.item())
+    text = format_brief_number(array) if array.shape else format_brief_number(array.item())
     bad = int(np.count_nonzero(~np.isfinite(array))) if array.dtype.kind in "fc" else 0
     with np.errstate(all="ignore"):
-        size = scalar(norm(array))
-        reading = read(array)
+        size = encode_number(euclidean_norm(array))
+        reading = read_value(array)
     sign = 0
     if reading.signed:
         sign = -1 if reading.size < 0 else 1
     return {
         "type": str(WireType(array.dtype, array.shape)),
-        "text": text if len(text) <= WIDEST else f"{text[: WIDEST - 3]}...",
+        "text": text if len(text) <= MAX_ARRAY_TEXT else f"{text[: MAX_ARRAY_TEXT - 3]}...",
         "norm": size,
         "bad": bad,
-        "short": reading.bare,
+        "short": reading.bare_text,
         "sign": sign,
     }
 
 
-def flow(gradient: Any, shape: tuple[int, ...]) -> Any:
+def encode_gradient(gradient: Any, shape: tuple[int, ...]) -> Any:
     """Encode the gradient of a value of the given shape; None where none arrived.
 
-    >>> flow(None, ()), flow(np.float64(2.0), ())
+    >>> encode_gradient(None, ()), encode_gradient(np.float64(2.0), ())
     (None, 2.0)
     """
     if gradient is None:
         return None
-    settled = settle(gradient)
-    return value(np.broadcast_to(settled, shape) if shape else settled)
+    settled = fill_absent(gradient)
+    return encode_value(np.broadcast_to(settled, shape) if shape else settled)
 
 
-def place(location: Place) -> dict[str, Any]:
+def encode_place(location: Place) -> dict[str, Any]:
     """Encode a source location: file without its folder, line and column.
 
-    >>> place(Place("/somewhere/model.py", 12))
+    >>> encode_place(Place("/somewhere/model.py", 12))
     {'file': 'model.py', 'line': 12, 'column': 0}
     """
     return location.without_folder()._asdict()

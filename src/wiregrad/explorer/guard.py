@@ -16,17 +16,17 @@ from urllib.parse import parse_qs
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-BODY = 1 << 20
+MAX_BODY_BYTES = 1 << 20
 """Maximum size of the body of a request."""
-BITS = 256
+TOKEN_BITS = 256
 """Random bits in a token."""
-METHODS = ("GET", "POST")
-POLICY = (
+ALLOWED_METHODS = ("GET", "POST")
+CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-HEADERS = {
-    "content-security-policy": POLICY,
+SECURITY_HEADERS = {
+    "content-security-policy": CONTENT_SECURITY_POLICY,
     "x-frame-options": "DENY",
     "x-content-type-options": "nosniff",
     "referrer-policy": "no-referrer",
@@ -36,28 +36,28 @@ HEADERS = {
 }
 """Headers of every response."""
 
-AGAIN = """<!doctype html>
+RELOAD_PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta http-equiv="refresh" content="0;url=/"><title>wiregrad</title></head>
 <body><a href="/">Open the explorer</a></body></html>
 """
 """Sent to a browser that follows a link on another site: it reloads from this origin, now with the session cookie."""
 
 
-class Guard:
+class RequestGuard:
     """ASGI middleware that refuses requests which may not reach the app; `authority` is the server's HOST:PORT."""
 
     def __init__(self, app: ASGIApp, authority: str) -> None:
         self.app = app
         self.authority = authority
         self.origin = f"http://{authority}"
-        self.token: str | None = secrets.token_urlsafe(BITS // 8)
+        self.token: str | None = secrets.token_urlsafe(TOKEN_BITS // 8)
         """The token in the launch URL; None once it was used."""
-        self._session = secrets.token_urlsafe(BITS // 8)
+        self._session = secrets.token_urlsafe(TOKEN_BITS // 8)
         # Browsers share cookies between ports, so the port in the name keeps explorers on one machine apart.
         self.cookie = f"wiregrad_{authority.rpartition(':')[2]}"
 
     @property
-    def launch(self) -> str:
+    def launch_url(self) -> str:
         """The URL that opens the explorer; it works once."""
         return f"{self.origin}/?token={self.token}"
 
@@ -67,54 +67,54 @@ class Guard:
             if scope["type"] == "websocket":
                 await send({"type": "websocket.close", "code": 1008})
             return
-        answer = self._refused(scope) or self._opened(scope)
+        answer = self._refuse_request(scope) or self._check_session(scope)
         body = None
         if answer is None:
-            body = await _body(scope, receive)
+            body = await _read_body(scope, receive)
         if answer is None and body is None:
-            answer = _told(413, f"a request has at most {BODY:,} bytes")
-        send_with_headers = _headed(send, close=answer is not None)
+            answer = _respond_text(413, f"a request has at most {MAX_BODY_BYTES:,} bytes")
+        send_with_headers = _add_headers(send, close=answer is not None)
         if answer is not None:
             await answer(scope, receive, send_with_headers)
         elif body is not None:
-            await self.app(scope, _whole(body, receive), send_with_headers)
+            await self.app(scope, _replay_body(body, receive), send_with_headers)
 
-    def _refused(self, scope: Scope) -> Response | None:
+    def _refuse_request(self, scope: Scope) -> Response | None:
         """Return the refusal of a request by its host, origin or method; None if all three are right."""
-        if _values(scope, b"host") != [self.authority]:
-            return _told(421, f"this server is reached only as http://{self.authority}")
-        origins = _values(scope, b"origin")
+        if _read_header(scope, b"host") != [self.authority]:
+            return _respond_text(421, f"this server is reached only as http://{self.authority}")
+        origins = _read_header(scope, b"origin")
         if origins != [self.origin] and (origins or scope["method"] != "GET"):
-            return _told(403, "this request comes from another site")
-        if scope["method"] not in METHODS:
-            refusal = _told(405, f"wanted {' or '.join(METHODS)}")
-            refusal.headers["allow"] = ", ".join(METHODS)
+            return _respond_text(403, "this request comes from another site")
+        if scope["method"] not in ALLOWED_METHODS:
+            refusal = _respond_text(405, f"wanted {' or '.join(ALLOWED_METHODS)}")
+            refusal.headers["allow"] = ", ".join(ALLOWED_METHODS)
             return refusal
         return None
 
-    def _opened(self, scope: Scope) -> Response | None:
+    def _check_session(self, scope: Scope) -> Response | None:
         """Exchange the token for the cookie, or refuse a request that has neither; None if the cookie is right."""
         tokens = parse_qs(scope.get("query_string", b"").decode("latin-1")).get("token", [])
         is_launch = scope["method"] == "GET" and scope["path"] == "/" and len(tokens) == 1
-        if is_launch and self.token is not None and _same(tokens[0], self.token):
+        if is_launch and self.token is not None and _is_same_secret(tokens[0], self.token):
             self.token = None
-            return self._welcome()
-        if not any(_same(cookie, self._session) for cookie in self._cookies(scope)):
-            if _is_from_elsewhere(scope) and not is_launch:
-                return HTMLResponse(AGAIN, 403)
+            return self._start_session()
+        if not any(_is_same_secret(cookie, self._session) for cookie in self._read_cookies(scope)):
+            if _is_cross_site_visit(scope) and not is_launch:
+                return HTMLResponse(RELOAD_PAGE, 403)
             used = "; an address opens it once" if is_launch else ""
-            return _told(403, f"open the explorer with the address that wiregrad printed{used}")
+            return _respond_text(403, f"open the explorer with the address that wiregrad printed{used}")
         # The session is open already; redirect, so that the used token does not stay in the address bar.
         return RedirectResponse("/", 303) if is_launch else None
 
-    def _welcome(self) -> Response:
+    def _start_session(self) -> Response:
         answer = RedirectResponse("/", 303)
         answer.set_cookie(self.cookie, self._session, httponly=True, samesite="strict", path="/")
         return answer
 
-    def _cookies(self, scope: Scope) -> list[str]:
+    def _read_cookies(self, scope: Scope) -> list[str]:
         cookies = []
-        for line in _values(scope, b"cookie"):
+        for line in _read_header(scope, b"cookie"):
             try:
                 jar = SimpleCookie(line)
             except CookieError:
@@ -124,46 +124,46 @@ class Guard:
         return cookies
 
 
-def _is_from_elsewhere(scope: Scope) -> bool:
+def _is_cross_site_visit(scope: Scope) -> bool:
     """Return whether a link on another site led here: browsers withhold a strict cookie from such a visit."""
-    site = _values(scope, b"sec-fetch-site")
-    mode = _values(scope, b"sec-fetch-mode")
+    site = _read_header(scope, b"sec-fetch-site")
+    mode = _read_header(scope, b"sec-fetch-mode")
     return scope["path"] == "/" and site in (["cross-site"], ["same-site"]) and mode == ["navigate"]
 
 
-def _same(one: str, two: str) -> bool:
+def _is_same_secret(one: str, two: str) -> bool:
     """Compare two secrets in constant time."""
     return hmac.compare_digest(one.encode("utf-8", "replace"), two.encode())
 
 
-def _values(scope: Scope, name: bytes) -> list[str]:
+def _read_header(scope: Scope, name: bytes) -> list[str]:
     return [value.decode("latin-1") for key, value in scope["headers"] if key.lower() == name]
 
 
-def _told(status: int, text: str) -> Response:
+def _respond_text(status: int, text: str) -> Response:
     return PlainTextResponse(f"{text}\n", status)
 
 
-async def _body(scope: Scope, receive: Receive) -> bytes | None:
+async def _read_body(scope: Scope, receive: Receive) -> bytes | None:
     """Return the body of a request; None if it is too large, or if the client disconnected before it was complete.
 
     At most one message beyond the limit is read.
     """
-    lengths = _values(scope, b"content-length")
-    if any(not length.isdigit() or int(length) > BODY for length in lengths):
+    lengths = _read_header(scope, b"content-length")
+    if any(not length.isdigit() or int(length) > MAX_BODY_BYTES for length in lengths):
         return None
     body = bytearray()
-    while len(body) <= BODY:
+    while len(body) <= MAX_BODY_BYTES:
         message = await receive()
         if message["type"] == "http.disconnect":
             return None
         body += message.get("body", b"")
         if not message.get("more_body", False):
-            return bytes(body) if len(body) <= BODY else None
+            return bytes(body) if len(body) <= MAX_BODY_BYTES else None
     return None
 
 
-def _whole(body: bytes, receive: Receive) -> Receive:
+def _replay_body(body: bytes, receive: Receive) -> Receive:
     """Return a `receive` that gives the app a body which was already read."""
     pending = [body]
 
@@ -175,12 +175,12 @@ def _whole(body: bytes, receive: Receive) -> Receive:
     return receive_body
 
 
-def _headed(send: Send, *, close: bool) -> Send:
+def _add_headers(send: Send, *, close: bool) -> Send:
     """Return a `send` that adds the security headers to every response; `close` ends the connection after it."""
 
     async def send_with_headers(message: Message) -> None:
         if message["type"] == "http.response.start":
-            added = {name.encode(): value.encode() for name, value in HEADERS.items()}
+            added = {name.encode(): value.encode() for name, value in SECURITY_HEADERS.items()}
             others = [(name, value) for name, value in message.get("headers", []) if name.lower() not in added]
             closing = [(b"connection", b"close")] if close else []
             message = {**message, "headers": [*others, *added.items(), *closing]}

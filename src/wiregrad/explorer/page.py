@@ -15,20 +15,20 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from wiregrad.backends import Run
+from wiregrad.backends import RunRecord
 from wiregrad.errors import FileAccessError, FileFormatError
-from wiregrad.explorer.data import page_data
-from wiregrad.export.letters import printable
-from wiregrad.ir import Circuit
+from wiregrad.explorer.data import build_page_data
+from wiregrad.export.letters import escape_unprintable
+from wiregrad.ir import CircuitGraph
 
-SCRIPT = "explorer.js"
-STYLE = "explorer.css"
-DATA = "wiregrad-data"
+SCRIPT_FILE = "explorer.js"
+STYLE_FILE = "explorer.css"
+DATA_ELEMENT_ID = "wiregrad-data"
 """The id of the element that holds the data."""
-ROOT = "explorer"
+ROOT_ELEMENT_ID = "explorer"
 """The id of the element that the script fills."""
 
-TEMPLATE = """<!doctype html>
+PAGE_TEMPLATE = """<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
@@ -46,13 +46,13 @@ wiregrad draw FORMULA -o picture.svg</noscript>
 </body>
 </html>
 """
-_CLOSES = re.compile(r"</(?:script|style)|<!--", re.IGNORECASE)
-_ESCAPES = {ord(letter): f"\\u{ord(letter):04x}" for letter in "<>&\u2028\u2029"}
+_ELEMENT_END = re.compile(r"</(?:script|style)|<!--", re.IGNORECASE)
+_JSON_ESCAPES = {ord(letter): f"\\u{ord(letter):04x}" for letter in "<>&\u2028\u2029"}
 
 
 def to_html(
-    circuit: Circuit,
-    run: Run | None = None,
+    circuit: CircuitGraph,
+    run: RunRecord | None = None,
     title: str | None = None,
     *,
     source: bool = False,
@@ -67,83 +67,83 @@ def to_html(
     >>> page.startswith("<!doctype html>"), "connect-src 'none'" in page
     (True, True)
     """
-    return page_of(page_data(circuit, run, source=source, formula=formula), title or circuit.name)
+    return render_page(build_page_data(circuit, run, source=source, formula=formula), title or circuit.name)
 
 
-def page_of(data: Any, title: str) -> str:
+def render_page(data: Any, title: str) -> str:
     """Return the page as one HTML file that contains its data.
 
-    >>> "<title>a &lt; b" in page_of({}, "a < b")
+    >>> "<title>a &lt; b" in render_page({}, "a < b")
     True
     """
-    script = inline(SCRIPT)
-    style = inline(STYLE)
-    meta = f'<meta http-equiv="Content-Security-Policy" content="{policy(script, style)}">\n'
+    script = read_inline_file(SCRIPT_FILE)
+    style = read_inline_file(STYLE_FILE)
+    meta = f'<meta http-equiv="Content-Security-Policy" content="{build_content_policy(script, style)}">\n'
     parts = {"style": f"<style>{style}</style>", "script": f"<script>{script}</script>"}
-    return _filled(data, title, policy=meta, **parts)
+    return _fill_template(data, title, policy=meta, **parts)
 
 
-def served_page(data: Any, title: str) -> str:
+def render_served_page(data: Any, title: str) -> str:
     """Return the page that the server sends: it fetches style and script, and the policy is in the response headers.
 
-    >>> '<script src="/explorer.js" defer></script>' in served_page({}, "f")
+    >>> '<script src="/explorer.js" defer></script>' in render_served_page({}, "f")
     True
     """
     # An empty icon keeps browsers from requesting /favicon.ico.
-    style = f'<link rel="icon" href="data:,">\n<link rel="stylesheet" href="/{STYLE}">'
-    script = f'<script src="/{SCRIPT}" defer></script>'
-    return _filled(data, title, policy="", style=style, script=script)
+    style = f'<link rel="icon" href="data:,">\n<link rel="stylesheet" href="/{STYLE_FILE}">'
+    script = f'<script src="/{SCRIPT_FILE}" defer></script>'
+    return _fill_template(data, title, policy="", style=style, script=script)
 
 
-def _filled(data: Any, title: str, **parts: str) -> str:
-    block = f'<script type="application/json" id="{DATA}">{as_json(data)}</script>'
-    return TEMPLATE.format(title=f"{titled(title)} - wiregrad", root=ROOT, data=block, **parts)
+def _fill_template(data: Any, title: str, **parts: str) -> str:
+    block = f'<script type="application/json" id="{DATA_ELEMENT_ID}">{dump_json(data)}</script>'
+    return PAGE_TEMPLATE.format(title=f"{escape_title(title)} - wiregrad", root=ROOT_ELEMENT_ID, data=block, **parts)
 
 
-def policy(script: str, style: str) -> str:
+def build_content_policy(script: str, style: str) -> str:
     """Return the content security policy of a single file: this script, this style, images in data URLs, nothing else.
 
-    >>> policy("", "").startswith("default-src 'none'; script-src 'sha256-")
+    >>> build_content_policy("", "").startswith("default-src 'none'; script-src 'sha256-")
     True
     """
     return (
-        f"default-src 'none'; script-src '{digest(script)}'; style-src '{digest(style)}'; img-src data:; "
+        f"default-src 'none'; script-src '{hash_source(script)}'; style-src '{hash_source(style)}'; img-src data:; "
         "connect-src 'none'; base-uri 'none'; form-action 'none'"
     )
 
 
-def digest(text: str) -> str:
+def hash_source(text: str) -> str:
     """Return the hash of a script or style, as a content security policy writes it.
 
-    >>> digest("")
+    >>> hash_source("")
     'sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU='
     """
     return f"sha256-{b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
 
-def as_json(data: Any) -> str:
+def dump_json(data: Any) -> str:
     """Return data as JSON that is safe inside an HTML element.
 
-    >>> as_json({"name": "</script>"})
+    >>> dump_json({"name": "</script>"})
     '{"name":"\\\\u003c/script\\\\u003e"}'
     """
-    return json.dumps(data, separators=(",", ":"), allow_nan=False).translate(_ESCAPES)
+    return json.dumps(data, separators=(",", ":"), allow_nan=False).translate(_JSON_ESCAPES)
 
 
-def titled(title: str) -> str:
+def escape_title(title: str) -> str:
     """Return a title as HTML text.
 
-    >>> titled("a<b")
+    >>> escape_title("a<b")
     'a&lt;b'
     """
-    return html.escape(printable(title).encode("utf-8", "replace").decode())
+    return html.escape(escape_unprintable(title).encode("utf-8", "replace").decode())
 
 
 @cache
-def static(name: str) -> str:
+def read_static_file(name: str) -> str:
     """Return the text of a file of the page, which the package contains.
 
-    >>> static("nothing.js")  # doctest: +ELLIPSIS
+    >>> read_static_file("nothing.js")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     wiregrad.errors.FileAccessError: nothing.js of the explorer's page is not in this installation of wiregrad; ...
     """
@@ -157,10 +157,10 @@ def static(name: str) -> str:
 
 
 @cache
-def inline(name: str) -> str:
+def read_inline_file(name: str) -> str:
     """Return the text of a file to put into the page; refuse one that would end its own HTML element."""
-    text = static(name).replace("\r\n", "\n")
-    end = _CLOSES.search(text)
+    text = read_static_file(name).replace("\r\n", "\n")
+    end = _ELEMENT_END.search(text)
     if end is not None:
         raise FileFormatError(f"{name} has {end[0]!r} in it and cannot stand inside a page; build it with `make page`")
     return text

@@ -6,66 +6,66 @@ from collections.abc import Sequence
 from typing import Any
 
 from wiregrad.explorer import encoded
-from wiregrad.explorer.inside import Inside
-from wiregrad.explorer.parts import Part, told
-from wiregrad.export.boxes import Box, Link
-from wiregrad.export.drawing import picture
-from wiregrad.export.figure import figure
-from wiregrad.export.reading import Reading, State
+from wiregrad.explorer.inside import BoxContents
+from wiregrad.explorer.parts import CircuitPart, format_node_names
+from wiregrad.export.boxes import Box, PictureLink
+from wiregrad.export.drawing import build_picture
+from wiregrad.export.figure import place_picture
+from wiregrad.export.reading import Reading, ReadingState
 
 
-def picture_data(
-    part: Part, inside: Inside, group: str, *, opened: Sequence[str], depth: int | None, cap: int, down: bool
+def encode_picture(
+    part: CircuitPart, inside: BoxContents, group: str, *, opened: Sequence[str], depth: int | None, cap: int, down: bool
 ) -> dict[str, Any]:
     """Encode the picture of a part of a circuit that lies in a group; nodes have the indices of the whole circuit.
 
     >>> import wiregrad as wg
     >>> import numpy as np
-    >>> part = Part(wg.circuit("y = tanh(x)"), None, np.arange(2))
-    >>> picture_data(part, Inside(part.circuit), "", opened=(), depth=None, cap=300, down=False)["about"]
+    >>> part = CircuitPart(wg.circuit("y = tanh(x)"), None, np.arange(2))
+    >>> encode_picture(part, BoxContents(part.circuit), "", opened=(), depth=None, cap=300, down=False)["about"]
     '1 input, 1 node'
     """
-    drawn = figure(picture(part.circuit, part.run, opened=opened, depth=depth, cap=cap), down=down)
+    drawn = place_picture(build_picture(part.circuit, part.run, opened=opened, depth=depth, cap=cap), down=down)
     boxes = zip(drawn.picture.boxes, drawn.rects, drawn.ranks, strict=True)
     links = zip(drawn.picture.links, drawn.paths, strict=True)
     return {
         "width": drawn.width,
         "height": drawn.height,
-        "note": told(drawn.picture.note),
+        "note": format_node_names(drawn.picture.note),
         "about": drawn.picture.about,
         "boxes": [
-            _box(box, part, inside, group)
+            _encode_box(box, part, inside, group)
             | {"x": at.x, "y": at.y, "width": at.width, "height": at.height, "rank": rank}
             for box, at, rank in boxes
         ],
         "links": [
-            _link(link, part)
+            _encode_link(link, part)
             | {"points": [[*point] for point in path], "stub": k in drawn.stubs, "room": drawn.rooms[k]}
             for k, (link, path) in enumerate(links)
         ],
     }
 
 
-def _box(box: Box, part: Part, inside: Inside, group: str) -> dict[str, Any]:
+def _encode_box(box: Box, part: CircuitPart, inside: BoxContents, group: str) -> dict[str, Any]:
     return {
         "kind": box.kind.value,
-        "name": told(box.name),
-        "text": told(box.text),
-        "label": told(box.label),
+        "name": format_node_names(box.name),
+        "text": format_node_names(box.text),
+        "label": format_node_names(box.label),
         "node": int(part.nodes[box.node]),
         "nodes": box.nodes,
         "group": box.group,
-        "facts": [*map(told, box.facts)],
-        "value": _reading(box.value),
-        "grad": _reading(box.grad),
-        "outputs": [*map(told, box.outputs)],
+        "facts": [*map(format_node_names, box.facts)],
+        "value": _encode_reading(box.value),
+        "grad": _encode_reading(box.grad),
+        "outputs": [*map(format_node_names, box.outputs)],
         "bad": box.bad,
         "kink": box.kink,
-        "inside": inside.of(box, part.nodes, group) if box.members else None,
+        "inside": inside.query_for_box(box, part.nodes, group) if box.members else None,
     }
 
 
-def _link(link: Link, part: Part) -> dict[str, Any]:
+def _encode_link(link: PictureLink, part: CircuitPart) -> dict[str, Any]:
     return {
         "source": link.source,
         "target": link.target,
@@ -73,13 +73,13 @@ def _link(link: Link, part: Part) -> dict[str, Any]:
         "slot": link.slot,
         "input": link.input,
         "wires": link.wires,
-        "local": _reading(link.local),
-        "sent": _reading(link.sent),
+        "local": _encode_reading(link.local),
+        "sent": _encode_reading(link.sent),
     }
 
 
-def _reading(reading: Reading | None) -> dict[str, Any] | None:
+def _encode_reading(reading: Reading | None) -> dict[str, Any] | None:
     if reading is None:
         return None
-    size = encoded.scalar(reading.size) if reading.state in (State.NUMBER, State.NONFINITE) else None
+    size = encoded.encode_number(reading.size) if reading.state in (ReadingState.NUMBER, ReadingState.NONFINITE) else None
     return {"text": reading.text, "size": size, "signed": reading.signed, "state": reading.state.value}

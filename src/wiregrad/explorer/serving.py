@@ -18,18 +18,18 @@ import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from wiregrad.errors import FileAccessError, InputError, shown
-from wiregrad.explorer.guard import Guard
-from wiregrad.explorer.server import Exhibit, app
+from wiregrad.errors import FileAccessError, InputError, short_repr
+from wiregrad.explorer.guard import RequestGuard
+from wiregrad.explorer.server import ExplorerSession, build_app
 
-LOOPBACK = "127.0.0.1"
-PATIENCE = 60.0
+LOOPBACK_ADDRESS = "127.0.0.1"
+START_STOP_SECONDS = 60.0
 """Seconds to wait for the server to start or stop; generous, for busy machines."""
 REQUEST_SECONDS = 10.0
 """Seconds in which a request must arrive completely; otherwise its connection is dropped."""
 
 
-class PromptProtocol(H11Protocol):
+class DeadlineProtocol(H11Protocol):
     """A connection with a deadline for each request; uvicorn itself waits forever for the rest of one.
 
     The deadline counts from the start of the connection or request, so a client that sends byte by byte cannot extend
@@ -41,47 +41,47 @@ class PromptProtocol(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start the deadline of the first request."""
         super().connection_made(transport)
-        self._expect()
+        self._start_deadline()
 
     def data_received(self, data: bytes) -> None:
         """Receive a part of a request; stop the deadline once it is complete."""
-        self._expect()
+        self._start_deadline()
         super().data_received(data)
         if self.conn.their_state not in (h11.IDLE, h11.SEND_BODY):
-            self._relax()
+            self._cancel_deadline()
 
     def on_response_complete(self) -> None:
         """Start the deadline of the next request if a part of it has already arrived."""
         super().on_response_complete()
         if self.conn.their_state is h11.SEND_BODY or self.conn.trailing_data[0]:
-            self._expect()
+            self._start_deadline()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Cancel the deadline of a closed connection."""
-        self._relax()
+        self._cancel_deadline()
         super().connection_lost(exc)
 
-    def _expect(self) -> None:
+    def _start_deadline(self) -> None:
         if self._deadline is None:
             self._deadline = self.loop.call_later(REQUEST_SECONDS, self.transport.abort)
 
-    def _relax(self) -> None:
+    def _cancel_deadline(self) -> None:
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
 
 
-class Serving:
+class ExplorerServer:
     """The explorer's server on this machine; `url` opens the page once, `stop` ends the server."""
 
-    def __init__(self, session: Exhibit, port: int = 0, address: str = LOOPBACK) -> None:
-        host = checked(address)
-        self._socket = _bound(host, port)
+    def __init__(self, session: ExplorerSession, port: int = 0, address: str = LOOPBACK_ADDRESS) -> None:
+        host = check_address(address)
+        self._socket = _bind_socket(host, port)
         self.port: int = self._socket.getsockname()[1]
         shown_host = f"[{host}]" if ":" in host else host
         # Browsers leave the default port out of the Host header.
         authority = shown_host if self.port == 80 else f"{shown_host}:{self.port}"
-        self.guard: Guard = app(session, authority)
+        self.guard: RequestGuard = build_app(session, authority)
         config = uvicorn.Config(
             self.guard,
             access_log=False,
@@ -89,7 +89,7 @@ class Serving:
             log_level="error",
             lifespan="off",
             ws="none",
-            http=PromptProtocol,
+            http=DeadlineProtocol,
             proxy_headers=False,
             server_header=False,
             timeout_graceful_shutdown=1,
@@ -100,12 +100,12 @@ class Serving:
     @property
     def url(self) -> str:
         """The URL that opens the explorer; it works once."""
-        return self.guard.launch
+        return self.guard.launch_url
 
     def start(self) -> None:
         """Start the server; return once it accepts connections."""
         self._thread.start()
-        end = time.monotonic() + PATIENCE
+        end = time.monotonic() + START_STOP_SECONDS
         while not self._server.started and self._thread.is_alive() and time.monotonic() < end:
             time.sleep(0.005)
         if not self._server.started:
@@ -122,26 +122,26 @@ class Serving:
     def stop(self) -> None:
         """Stop the server and release its port."""
         self._server.should_exit = True
-        self._thread.join(PATIENCE)
+        self._thread.join(START_STOP_SECONDS)
         self._socket.close()
 
 
-def checked(address: str) -> str:
+def check_address(address: str) -> str:
     """Return an IP address in its normal form; refuse one that does not name a single machine.
 
-    >>> checked("127.0.0.1")
+    >>> check_address("127.0.0.1")
     '127.0.0.1'
     """
     try:
         parsed = ipaddress.ip_address(address)
     except ValueError:
-        raise InputError(f"wanted an address such as 192.168.1.5; got {shown(address)}") from None
+        raise InputError(f"wanted an address such as 192.168.1.5; got {short_repr(address)}") from None
     if parsed.is_unspecified or parsed.is_multicast:
         raise InputError(f"{address} does not name one machine; give the address at which others reach this one")
     return str(parsed)
 
 
-def _bound(host: str, port: int) -> socket.socket:
+def _bind_socket(host: str, port: int) -> socket.socket:
     if not 0 <= port < 65536:
         raise InputError(f"a port is a number from 0 (any that is free) to 65535; got {port}")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -151,16 +151,16 @@ def _bound(host: str, port: int) -> socket.socket:
         raise FileAccessError(f"cannot listen at {host}, port {port}: {error.strerror}; try --port 0") from None
 
 
-def explore(
-    session: Exhibit, *, port: int = 0, address: str = LOOPBACK, browser: bool = True, wait: bool = True
-) -> Serving:
+def open_explorer(
+    session: ExplorerSession, *, port: int = 0, address: str = LOOPBACK_ADDRESS, browser: bool = True, wait: bool = True
+) -> ExplorerServer:
     """Start a server for a session, open its page in the browser, and by default wait for Ctrl-C.
 
     The URL is printed to stderr; it opens the explorer once, in one browser.
     """
-    serving = Serving(session, port, address)
+    serving = ExplorerServer(session, port, address)
     serving.start()
-    opened = browser and _open(serving.url)
+    opened = browser and _open_browser(serving.url)
     hint = "Ctrl-C ends it" if wait else "it ends with this process"
     print(f"the explorer is {'open' if opened else 'ready'} at {serving.url}\n({hint})", file=sys.stderr)  # noqa: T201
     if wait:
@@ -168,7 +168,7 @@ def explore(
     return serving
 
 
-def _open(url: str) -> bool:
+def _open_browser(url: str) -> bool:
     try:
         return webbrowser.open(url)
     except webbrowser.Error:

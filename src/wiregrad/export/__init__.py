@@ -7,26 +7,26 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from wiregrad.export.archive import load, replace, save
-    from wiregrad.export.boxes import Box, Kind, Link, Picture
+    from wiregrad.export.archive import load, replace_file, save
+    from wiregrad.export.boxes import Box, BoxKind, PictureLink, Picture
     from wiregrad.export.dot import to_dot
-    from wiregrad.export.drawing import picture
+    from wiregrad.export.drawing import build_picture
     from wiregrad.export.mermaid import to_mermaid
-    from wiregrad.export.notebook import mimebundle
+    from wiregrad.export.notebook import build_mimebundle
     from wiregrad.export.svg import to_svg
     from wiregrad.export.terminal import to_unicode
     from wiregrad.ir.document import parse_json, write_json
 
 __all__ = [
     "Box",
-    "Kind",
-    "Link",
+    "BoxKind",
+    "PictureLink",
     "Picture",
     "load",
-    "mimebundle",
+    "build_mimebundle",
     "parse_json",
-    "picture",
-    "replace",
+    "build_picture",
+    "replace_file",
     "save",
     "to_dot",
     "to_mermaid",

@@ -20,28 +20,28 @@ HAS_LOCKS = sys.platform != "win32"
 if sys.platform != "win32":
     import fcntl
 
-_NAME = re.compile(r"\.wiregrad-[0-9a-f]{16}\.tmp")
-_NO_LINKS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+_TEMPORARY_NAME = re.compile(r"\.wiregrad-[0-9a-f]{16}\.tmp")
+_SAFE_OPEN_FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 
 
-def write_whole(target: Path, parts: Iterable[memoryview]) -> None:
+def write_atomically(target: Path, parts: Iterable[memoryview]) -> None:
     """Write a file, or replace one, such that no reader ever sees part of it.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write_whole(Path(folder, "a.txt"), [memoryview(b"all of it")])
+    ...     write_atomically(Path(folder, "a.txt"), [memoryview(b"all of it")])
     ...     print(os.listdir(folder))
     ['a.txt']
     """
     remove_leftovers(target.parent)
-    fresh, descriptor = _locked_file(target.parent)
+    fresh, descriptor = _create_locked_file(target.parent)
     try:
         with os.fdopen(descriptor, "wb") as file:
             for part in parts:
                 file.write(part)
             file.flush()
             os.fsync(file.fileno())
-            fresh.chmod(_mode_of(target))
+            fresh.chmod(_find_file_mode(target))
             if HAS_LOCKS:
                 # Before the file is closed, because closing it releases the lock.
                 fresh.replace(target)
@@ -59,32 +59,32 @@ def remove_leftovers(folder: Path) -> None:
     if not HAS_LOCKS:
         return
     with suppress(OSError), os.scandir(folder) as entries:
-        for name in [entry.name for entry in entries if _NAME.fullmatch(entry.name)]:
-            with suppress(OSError), _abandoned(folder / name) as is_abandoned:
+        for name in [entry.name for entry in entries if _TEMPORARY_NAME.fullmatch(entry.name)]:
+            with suppress(OSError), _lock_if_abandoned(folder / name) as is_abandoned:
                 if is_abandoned:
                     (folder / name).unlink()
 
 
 @contextmanager
-def _abandoned(path: Path) -> Iterator[bool]:
+def _lock_if_abandoned(path: Path) -> Iterator[bool]:
     """Yield whether a file has no writer any more; inside the block no process can start to write it."""
-    descriptor = os.open(path, os.O_RDWR | _NO_LINKS)
+    descriptor = os.open(path, os.O_RDWR | _SAFE_OPEN_FLAGS)
     try:
         status = os.fstat(descriptor)
         is_own = stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid()
-        yield is_own and _lock(descriptor, path)
+        yield is_own and _lock_file(descriptor, path)
     finally:
         os.close(descriptor)
 
 
-def _locked_file(folder: Path) -> tuple[Path, int]:
+def _create_locked_file(folder: Path) -> tuple[Path, int]:
     """Create a temporary file, locked so that no other process takes it for a leftover."""
     while True:
         path = folder / f".wiregrad-{secrets.token_hex(8)}.tmp"
         # Other users may not read it before it has the mode of the file it replaces.
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o600)
         try:
-            if _lock(descriptor, path):
+            if _lock_file(descriptor, path):
                 return path, descriptor
         except OSError:
             # Some network file systems have no locks; there, no process removes leftovers either.
@@ -96,7 +96,7 @@ def _locked_file(folder: Path) -> tuple[Path, int]:
         os.close(descriptor)
 
 
-def _lock(descriptor: int, path: Path) -> bool:
+def _lock_file(descriptor: int, path: Path) -> bool:
     """Lock an open file; return False if another process holds it, or if the path no longer leads to this file."""
     if not HAS_LOCKS:
         return True
@@ -107,7 +107,7 @@ def _lock(descriptor: int, path: Path) -> bool:
         return False
 
 
-def _mode_of(path: Path) -> int:
+def _find_file_mode(path: Path) -> int:
     """Return the mode of a file, or the mode that a new file would get."""
     if path.exists():
         return stat.S_IMODE(path.stat().st_mode)

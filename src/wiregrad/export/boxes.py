@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from wiregrad.export.palette import Scale
-from wiregrad.export.reading import Reading, State
+from wiregrad.export.palette import ColourScale
+from wiregrad.export.reading import Reading, ReadingState
 
 
-class Kind(Enum):
+class BoxKind(Enum):
     """What a box stands for."""
 
     INPUT = "input"
@@ -28,7 +28,7 @@ class Kind(Enum):
 class Box:
     """One box of a picture: a leaf, a function node, a splitter or a group."""
 
-    kind: Kind
+    kind: BoxKind
     name: str
     """Its name; empty for a node without one."""
     text: str
@@ -58,11 +58,11 @@ class Box:
     @property
     def is_leaf(self) -> bool:
         """Whether it is an input or a constant, which read nothing."""
-        return self.kind in (Kind.INPUT, Kind.CONSTANT)
+        return self.kind in (BoxKind.INPUT, BoxKind.CONSTANT)
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class PictureLink:
     """A wire from box to box; where it ends at a group, it may stand for several `wires`."""
 
     source: int
@@ -82,16 +82,16 @@ class Picture:
     title: str
     about: str
     boxes: tuple[Box, ...]
-    links: tuple[Link, ...]
+    links: tuple[PictureLink, ...]
     note: str = ""
     ran: bool = False
 
-    def scale(self) -> Scale:
+    def gradient_scale(self) -> ColourScale:
         """Return the colour scale of its gradients."""
         readings = [*(box.grad for box in self.boxes), *(link.sent for link in self.links)]
-        return Scale.of(r.size for r in readings if r is not None and r.state is State.NUMBER)
+        return ColourScale.from_magnitudes(r.size for r in readings if r is not None and r.state is ReadingState.NUMBER)
 
-    def groups(self) -> tuple[str, ...]:
+    def open_groups(self) -> tuple[str, ...]:
         """Return the paths of the groups that are open, outer ones first, in the order of their first box."""
         paths: dict[str, None] = {}
         for box in self.boxes:
@@ -100,7 +100,7 @@ class Picture:
         return tuple(sorted(paths, key=lambda path: path.count("/")))
 
 
-def without_lone_groups(boxes: Sequence[Box]) -> tuple[Box, ...]:
+def drop_lone_groups(boxes: Sequence[Box]) -> tuple[Box, ...]:
     """Move each box out of groups in which it is the only box: a frame around one box says nothing."""
     inside: dict[str, int] = {}
     for box in boxes:

@@ -9,55 +9,55 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from wiregrad.export.letters import clip
-from wiregrad.export.reading import shape_text
+from wiregrad.export.letters import clip_end
+from wiregrad.export.reading import format_shape
 from wiregrad.ir import Op
-from wiregrad.ir.op import written_index
+from wiregrad.ir.op import write_index
 
-WIRE = "·"
+WIRE_SIGN = "·"
 """Stands for an input that is a wire, beside inputs that are written as constants."""
-LONGEST = 24
+MAX_SETTING_COLUMNS = 24
 """Maximum width of a setting in columns."""
 
 
-def caption(op: Op, inside: Sequence[str], *, rank: int = -1, shapes: bool = True) -> str:
+def write_caption(op: Op, inside: Sequence[str], *, rank: int = -1, shapes: bool = True) -> str:
     """Write an op; `inside` has a text for every input that is written in the caption, and "" for wires.
 
     `rank` is the number of axes of the first input; `shapes` says whether the shape of the result is written.
 
     >>> from wiregrad import ops
-    >>> caption(ops.multiply, ["2", ""]), caption(ops.tanh, [""])
+    >>> write_caption(ops.multiply, ["2", ""]), write_caption(ops.tanh, [""])
     ('2 * ·', 'tanh')
     """
     index = op.options.get("index")
     if isinstance(index, tuple):
-        return f"{inside[0] or WIRE}[{clip(written_index(index), LONGEST)}]"
-    settings = " ".join(_settings(op, rank, shapes))
+        return f"{inside[0] or WIRE_SIGN}[{clip_end(write_index(index), MAX_SETTING_COLUMNS)}]"
+    settings = " ".join(_write_settings(op, rank, shapes))
     bare = replace(op, settings=()) if op.settings and not op.per_call else op
     if any(inside):
-        name = str(bare.expression(*(text or WIRE for text in inside)))
+        name = str(bare.expression(*(text or WIRE_SIGN for text in inside)))
     else:
         name = op.infix[0] if op.infix else op.prefix or op.title
     return f"{name} {settings}".rstrip()
 
 
-def _settings(op: Op, rank: int, shapes: bool) -> Iterator[str]:
+def _write_settings(op: Op, rank: int, shapes: bool) -> Iterator[str]:
     """Write what distinguishes a node from others of its op: axes, shape, and every setting that is set."""
     options = {} if op.per_call else op.options
     for name, value in options.items():
         if name in ("axis", "axes"):
             # A reduction over all axes is the default and is not written.
             if not ("keepdims" in options and isinstance(value, tuple) and len(value) == rank):
-                yield _axes(value)
+                yield _write_axes(value)
         elif name == "shape":
             if shapes and isinstance(value, tuple):
-                yield shape_text(value)
+                yield format_shape(value)
         elif value is True and name != "keepdims":
             yield name
         elif name not in ("rank", "keepdims") and value not in (None, False):
-            yield clip(f"{name}={value}", LONGEST)
+            yield clip_end(f"{name}={value}", MAX_SETTING_COLUMNS)
 
 
-def _axes(value: Any) -> str:
+def _write_axes(value: Any) -> str:
     axes = value if isinstance(value, tuple) else (value,)
     return f"{'axis' if len(axes) == 1 else 'axes'} {', '.join(map(str, axes))}"

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from wiregrad.export.palette import DARK, LIGHT, THEMES, Theme
+from wiregrad.export.palette import DARK_THEME, LIGHT_THEME, THEMES, Theme
 
-AUTO = "auto"
+AUTO_THEME = "auto"
 """The theme that the reader's system chooses."""
-FONTS = "'Helvetica Neue',Arial,'Liberation Sans',sans-serif"
+SVG_FONTS = "'Helvetica Neue',Arial,'Liberation Sans',sans-serif"
 
-RULES = {
+STYLE_RULES = {
     "paper": "fill:{paper}",
     "line": "fill:none;stroke:currentColor;stroke-linecap:butt;stroke-linejoin:round",
     "arrow": "fill:currentColor",
@@ -50,39 +50,39 @@ RULES = {
 """The style of each class; words in braces are names of colours."""
 
 
-def style(theme: str, tones: Iterable[str]) -> str:
+def write_style_sheet(theme: str, tones: Iterable[str]) -> str:
     """Return the style sheet of a theme, with the tones that a picture uses.
 
-    >>> ".wg-light .wg-s-p3{color:#0072B2}" in style("light", ["p3"])
+    >>> ".wg-light .wg-s-p3{color:#0072B2}" in write_style_sheet("light", ["p3"])
     True
     """
     used = sorted(tones)
     scope = f".wg-{theme}"
-    if theme != AUTO:
-        named = colours(THEMES[theme], used)
-        return "".join(_rules(scope, used, lambda rule: rule.format(**named)))
-    light, dark = (_variables(colours(theme, used)) for theme in (LIGHT, DARK))
-    plain = colours(LIGHT, used)
+    if theme != AUTO_THEME:
+        named = collect_colours(THEMES[theme], used)
+        return "".join(_write_rules(scope, used, lambda rule: rule.format(**named)))
+    light, dark = (_write_variables(collect_colours(theme, used)) for theme in (LIGHT_THEME, DARK_THEME))
+    plain = collect_colours(LIGHT_THEME, used)
     variables = f"{scope}{{{light}}}@media (prefers-color-scheme:dark){{{scope}{{{dark}}}}}"
-    return variables + "".join(_rules(scope, used, lambda rule: _either(rule, plain)))
+    return variables + "".join(_write_rules(scope, used, lambda rule: _add_fallback(rule, plain)))
 
 
-def colours(theme: Theme, tones: Iterable[str]) -> dict[str, str]:
+def collect_colours(theme: Theme, tones: Iterable[str]) -> dict[str, str]:
     """Return the colours of a theme by the names they have in rules.
 
-    >>> colours(LIGHT, ["z"])["s_z"]
+    >>> collect_colours(LIGHT_THEME, ["z"])["s_z"]
     '#767676'
     """
     named = {name: getattr(theme, name) for name in ("paper", "panel", "head", "ink", "muted", "line")}
     for tone in tones:
-        named |= {f"s_{tone}": theme.stroke(tone), f"t_{tone}": theme.tint(tone), f"w_{tone[0]}": theme.word(tone)}
+        named |= {f"s_{tone}": theme.stroke_colour(tone), f"t_{tone}": theme.tint_colour(tone), f"w_{tone[0]}": theme.text_colour(tone)}
     return named
 
 
-def _rules(scope: str, tones: Iterable[str], write: Callable[[str], str]) -> Iterable[str]:
-    yield f"{scope}{{font-family:{FONTS}}}"
+def _write_rules(scope: str, tones: Iterable[str], write: Callable[[str], str]) -> Iterable[str]:
+    yield f"{scope}{{font-family:{SVG_FONTS}}}"
     yield f"{scope} text{{font-size:12px;{write('fill:{ink}')}}}"
-    for name, rule in RULES.items():
+    for name, rule in STYLE_RULES.items():
         yield f"{scope} .wg-{name}{{{write(rule)}}}"
     words: dict[str, str] = {}
     for tone in tones:
@@ -93,11 +93,11 @@ def _rules(scope: str, tones: Iterable[str], write: Callable[[str], str]) -> Ite
         yield f"{scope} .wg-w-{sign}{{{rule}}}"
 
 
-def _variables(named: dict[str, str]) -> str:
+def _write_variables(named: dict[str, str]) -> str:
     return ";".join(f"--wg-{name}:{colour}" for name, colour in named.items())
 
 
-def _either(rule: str, plain: dict[str, str]) -> str:
+def _add_fallback(rule: str, plain: dict[str, str]) -> str:
     """Return a rule with custom properties, after a plain one for viewers that do not know them."""
     if "{" not in rule:
         return rule

@@ -5,34 +5,34 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from wiregrad.export.boxes import Box, Kind, Link, Picture
-from wiregrad.export.layout import Joint, Metrics, Shape, layout
-from wiregrad.export.letters import MINUS, TIMES, clip, clip_front, width
-from wiregrad.export.reading import Reading, State
+from wiregrad.export.boxes import Box, BoxKind, PictureLink, Picture
+from wiregrad.export.layout import WireJoint, LayoutMetrics, BoxShape, compute_layout
+from wiregrad.export.letters import MINUS, TIMES, clip_end, clip_front, measure_text
+from wiregrad.export.reading import Reading, ReadingState
 
-FONT = 12
-SMALL = 10
-NAME = 22
+FONT_SIZE = 12
+SMALL_FONT_SIZE = 10
+MAX_NAME_COLUMNS = 22
 """Maximum width of a name in columns."""
-OP = 26
+MAX_OP_COLUMNS = 26
 """Maximum width of an op in columns."""
-HEAD = 24
-ROW = 20
-PAD = 8
-HATCH = 24
+HEAD_HEIGHT = 24
+ROW_HEIGHT = 20
+BOX_PADDING = 8
+HATCH_ROOM = 24
 """Width of the hatch that stays visible beside the text of a row that is not finite."""
-LABELLED = 34
+LABELLED_PORT_PITCH = 34
 """Distance between ports whose wires have labels."""
-BARE = 12
+BARE_PORT_PITCH = 12
 """Distance between ports whose wires have no labels."""
-MARKED = 6
+MAX_LABELLED_GROUP_WIRES = 6
 """Maximum number of wires into a group that have labels; with more wires, none of them has."""
-DOT = 10
-STUB = 12
+SPLITTER_SIZE = 10
+MAX_STUB_COLUMNS = 12
 """Maximum width in columns of the source's name at the end of a stub."""
-DETAILED = 24
+MAX_DETAILED_BOXES = 24
 """Maximum number of boxes for full labels on wires; in larger pictures wires show only what no box shows."""
-FOLD = 2200
+MAX_BAND_LENGTH = 2200
 """Maximum length of a picture before it is cut into bands."""
 
 
@@ -45,14 +45,14 @@ class Rect:
     width: int
     height: int
 
-    def meets(self, other: Rect) -> bool:
+    def overlaps(self, other: Rect) -> bool:
         """Return whether two rectangles share more than an edge."""
         apart = self.x >= other.x + other.width or other.x >= self.x + self.width
         return not (apart or self.y >= other.y + other.height or other.y >= self.y + self.height)
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
+class PlacedPicture:
     """A picture after layout: a rectangle for each box, and a path of points (x, y) for each wire."""
 
     picture: Picture
@@ -72,22 +72,22 @@ class Figure:
     """The band of each box."""
 
 
-def figure(picture: Picture, *, down: bool = False) -> Figure:
+def place_picture(picture: Picture, *, down: bool = False) -> PlacedPicture:
     """Lay out a picture, flowing from left to right or top down."""
-    labels = labels_of(picture)
-    ports = _ports(picture)
-    shapes = _shapes(picture, labels, down)
-    joints = _joints(picture, labels, ports, down)
-    places = layout(shapes, joints, Metrics(fold=FOLD))
-    return Figure(
+    labels = write_wire_labels(picture)
+    ports = _assign_ports(picture)
+    shapes = _make_shapes(picture, labels, down)
+    joints = _make_joints(picture, labels, ports, down)
+    places = compute_layout(shapes, joints, LayoutMetrics(fold=MAX_BAND_LENGTH))
+    return PlacedPicture(
         picture,
         down,
-        *turned((places.along, places.across), down),
+        *swap_axes((places.along, places.across), down),
         tuple(
-            Rect(*turned(corner, down), *turned((shape.along, shape.across), down))
+            Rect(*swap_axes(corner, down), *swap_axes((shape.along, shape.across), down))
             for corner, shape in zip(places.corners, shapes, strict=True)
         ),
-        tuple(tuple(turned(point, down) for point in route.points) for route in places.routes),
+        tuple(tuple(swap_axes(point, down) for point in route.points) for route in places.routes),
         frozenset(k for k, route in enumerate(places.routes) if route.stub),
         labels,
         tuple(joint.label for joint in joints),
@@ -96,32 +96,32 @@ def figure(picture: Picture, *, down: bool = False) -> Figure:
     )
 
 
-def turned(pair: tuple[int, int], down: bool) -> tuple[int, int]:
+def swap_axes(pair: tuple[int, int], down: bool) -> tuple[int, int]:
     """Return a pair (along, across) as (x, y), or (x, y) as (along, across)."""
     return (pair[1], pair[0]) if down else pair
 
 
-def name_of(box: Box) -> str:
+def shorten_name(box: Box) -> str:
     """Return the name in the head of a box, clipped."""
-    return clip_front(box.name, NAME) if box.kind is Kind.GROUP else clip(box.name, NAME)
+    return clip_front(box.name, MAX_NAME_COLUMNS) if box.kind is BoxKind.GROUP else clip_end(box.name, MAX_NAME_COLUMNS)
 
 
-def op_of(box: Box) -> str:
+def shorten_op(box: Box) -> str:
     """Return the op in the head of a box, clipped."""
-    return clip(pretty(box.text), OP)
+    return clip_end(typeset_text(box.text), MAX_OP_COLUMNS)
 
 
-def pretty(text: str) -> str:
+def typeset_text(text: str) -> str:
     """Return a number or an op with typographic signs: a minus, a multiplication cross, a caret for powers.
 
-    >>> pretty("-1.5e-7") == chr(0x2212) + "1.5e" + chr(0x2212) + "7"
+    >>> typeset_text("-1.5e-7") == chr(0x2212) + "1.5e" + chr(0x2212) + "7"
     True
     """
     return text.replace("-", MINUS).replace("**", "^").replace("*", TIMES)
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class BoxRow:
     """One row of a box: what it shows, its text, and whether the colour scale applies."""
 
     what: str
@@ -130,26 +130,26 @@ class Cell:
     coloured: bool = False
 
 
-def cells_of(box: Box) -> list[Cell]:
+def list_box_rows(box: Box) -> list[BoxRow]:
     """Return the rows under the head of a box."""
-    rows = [] if box.value is None else [Cell("data", pretty(box.value.text), box.value)]
+    rows = [] if box.value is None else [BoxRow("data", typeset_text(box.value.text), box.value)]
     if box.grad is not None:
-        what = "gradient norm" if box.kind is Kind.GROUP else "grad"
+        what = "gradient norm" if box.kind is BoxKind.GROUP else "grad"
         # The row of the value has the shape already.
-        text = box.grad.with_sign() if box.value is None else box.grad.bare_with_sign()
-        rows.append(Cell(what, pretty(text), box.grad, coloured=True))
-    if box.kind is Kind.GROUP and box.bad:
-        rows.append(Cell("not finite", f"{box.bad:,}", Reading("", state=State.NONFINITE)))
+        text = box.grad.signed_text() if box.value is None else box.grad.bare_signed_text()
+        rows.append(BoxRow(what, typeset_text(text), box.grad, coloured=True))
+    if box.kind is BoxKind.GROUP and box.bad:
+        rows.append(BoxRow("not finite", f"{box.bad:,}", Reading("", state=ReadingState.NONFINITE)))
     return rows
 
 
-def labels_of(picture: Picture) -> tuple[tuple[str, str], ...]:
+def write_wire_labels(picture: Picture) -> tuple[tuple[str, str], ...]:
     """Return the labels on each wire; wires into a group that has many get none."""
     arriving = [0] * len(picture.boxes)
     for link in picture.links:
         arriving[link.target] += 1
-    crowded = [box.kind is Kind.GROUP and arriving[k] > MARKED for k, box in enumerate(picture.boxes)]
-    write = _label if is_detailed(picture) else _short_label
+    crowded = [box.kind is BoxKind.GROUP and arriving[k] > MAX_LABELLED_GROUP_WIRES for k, box in enumerate(picture.boxes)]
+    write = _write_label if is_detailed(picture) else _write_short_label
     return tuple(
         ("", "") if crowded[link.target] else write(link, picture.boxes[link.source]) for link in picture.links
     )
@@ -157,40 +157,40 @@ def labels_of(picture: Picture) -> tuple[tuple[str, str], ...]:
 
 def is_detailed(picture: Picture) -> bool:
     """Return whether the picture is small enough for full labels on wires."""
-    return len(picture.boxes) <= DETAILED
+    return len(picture.boxes) <= MAX_DETAILED_BOXES
 
 
-def _label(link: Link, _source: Box) -> tuple[str, str]:
+def _write_label(link: PictureLink, _source: Box) -> tuple[str, str]:
     """Return the local derivative and the gradient sent back; slopes of an array that are all 1 are left out."""
-    plain = link.local is not None and link.local.shape and link.local.uniform == "1"
+    plain = link.local is not None and link.local.shape and link.local.uniform_text == "1"
     local = ""
     if link.local is not None and not plain:
-        slope = link.local.uniform or link.local.bare
-        local = f"∂ {pretty(slope)}"
-    sent = "" if link.sent is None or link.sent.state is State.ABSENT else pretty(link.sent.bare_with_sign())
+        slope = link.local.uniform_text or link.local.bare_text
+        local = f"∂ {typeset_text(slope)}"
+    sent = "" if link.sent is None or link.sent.state is ReadingState.ABSENT else typeset_text(link.sent.bare_signed_text())
     return local, sent
 
 
-def _short_label(link: Link, source: Box) -> tuple[str, str]:
+def _write_short_label(link: PictureLink, source: Box) -> tuple[str, str]:
     """Return the labels without slopes of 1, norms of slopes, and gradients that the source box shows."""
-    local, sent = _label(link, source)
-    has_slope = link.local is not None and link.local.uniform not in ("", "1")
-    in_source = link.sent is not None and link.sent == source.grad and link.sent.state is not State.BLOCKED
+    local, sent = _write_label(link, source)
+    has_slope = link.local is not None and link.local.uniform_text not in ("", "1")
+    in_source = link.sent is not None and link.sent == source.grad and link.sent.state is not ReadingState.BLOCKED
     return local if has_slope else "", "" if in_source else sent
 
 
-def stub_text(picture: Picture, link: Link) -> str:
+def write_stub_name(picture: Picture, link: PictureLink) -> str:
     """Return the source's name, clipped, as it stands at the end of a stub."""
-    return clip(picture.boxes[link.source].label, STUB)
+    return clip_end(picture.boxes[link.source].label, MAX_STUB_COLUMNS)
 
 
-def label_width(texts: Sequence[str]) -> int:
+def measure_labels(texts: Sequence[str]) -> int:
     """Return the width of the labels of a wire."""
-    widest = max(width(text, SMALL) for text in texts)
+    widest = max(measure_text(text, SMALL_FONT_SIZE) for text in texts)
     return widest + 6 if widest else 0
 
 
-def _ports(picture: Picture) -> list[int]:
+def _assign_ports(picture: Picture) -> list[int]:
     """Return the port of its target at which each wire ends: wires into a box in the order of their slots."""
     seen = [0] * len(picture.boxes)
     ports = []
@@ -200,82 +200,82 @@ def _ports(picture: Picture) -> list[int]:
     return ports
 
 
-def _joints(picture: Picture, labels: Sequence[tuple[str, str]], ports: Sequence[int], down: bool) -> list[Joint]:
+def _make_joints(picture: Picture, labels: Sequence[tuple[str, str]], ports: Sequence[int], down: bool) -> list[WireJoint]:
     """Return the wires for the layout, with room for their labels and arrows."""
     joints = []
     for link, texts, port in zip(picture.links, labels, ports, strict=True):
-        room = 26 * any(texts) if down else label_width(texts)
-        name = width(stub_text(picture, link), SMALL)
+        room = 26 * any(texts) if down else measure_labels(texts)
+        name = measure_text(write_stub_name(picture, link), SMALL_FONT_SIZE)
         far, tail = (14, 24) if down else (name + 10, name + 12)
-        joints.append(Joint(link.source, link.target, port, room + 8, far, tail))
+        joints.append(WireJoint(link.source, link.target, port, room + 8, far, tail))
     return joints
 
 
-def _shapes(picture: Picture, labels: Sequence[tuple[str, str]], down: bool) -> list[Shape]:
+def _make_shapes(picture: Picture, labels: Sequence[tuple[str, str]], down: bool) -> list[BoxShape]:
     arriving: list[list[tuple[str, str]]] = [[] for _ in picture.boxes]
     for link, texts in zip(picture.links, labels, strict=True):
         arriving[link.target].append(texts)
-    return [_shape(box, texts, down) for box, texts in zip(picture.boxes, arriving, strict=True)]
+    return [_make_shape(box, texts, down) for box, texts in zip(picture.boxes, arriving, strict=True)]
 
 
-def _shape(box: Box, labels: Sequence[tuple[str, str]], down: bool) -> Shape:
-    wide, tall = _extent(box)
-    pitch = _pitch(labels, down)
+def _make_shape(box: Box, labels: Sequence[tuple[str, str]], down: bool) -> BoxShape:
+    wide, tall = _measure_box(box)
+    pitch = _port_pitch(labels, down)
     after = 0
     if box.outputs:
-        after = 20 if down else 24 + width(output_text(box), SMALL)
-    if box.kind is Kind.SPLIT:
-        reserve = _even(max(DOT, pitch if any(map(any, labels)) else DOT))
-        return Shape(DOT, DOT, splitter=True, reserve=reserve, after=after, group=box.group)
+        after = 20 if down else 24 + measure_text(write_output_label(box), SMALL_FONT_SIZE)
+    if box.kind is BoxKind.SPLIT:
+        reserve = _round_up_to_even(max(SPLITTER_SIZE, pitch if any(map(any, labels)) else SPLITTER_SIZE))
+        return BoxShape(SPLITTER_SIZE, SPLITTER_SIZE, splitter=True, reserve=reserve, after=after, group=box.group)
     if down:
-        wide = _even(max(wide, pitch * len(labels)))
+        wide = _round_up_to_even(max(wide, pitch * len(labels)))
     else:
-        tall = _even(max(tall, pitch * len(labels)))
+        tall = _round_up_to_even(max(tall, pitch * len(labels)))
     along, across = (tall, wide) if down else (wide, tall)
-    return Shape(
+    return BoxShape(
         along,
         across,
         box.is_leaf,
-        free=box.kind is Kind.GROUP,
-        reserve=_reserve(wide, labels, down),
+        free=box.kind is BoxKind.GROUP,
+        reserve=_reserve_label_room(wide, labels, down),
         after=after,
         group=box.group,
     )
 
 
-def _reserve(wide: int, labels: Sequence[tuple[str, str]], down: bool) -> int:
+def _reserve_label_room(wide: int, labels: Sequence[tuple[str, str]], down: bool) -> int:
     """Return the room that a box needs across if labels beside the wires from above reach past its edge."""
     if not (down and labels):
         return 0
-    past = label_width(labels[-1]) + 7 - wide // (2 * len(labels))
-    return _even(wide + 2 * max(0, past))
+    past = measure_labels(labels[-1]) + 7 - wide // (2 * len(labels))
+    return _round_up_to_even(wide + 2 * max(0, past))
 
 
-def output_text(box: Box) -> str:
+def write_output_label(box: Box) -> str:
     """Return the text at the arrow of an output: its labels other than the name of the box, or `output`."""
     others = [label for label in box.outputs if label != box.name]
-    return clip(", ".join(others), NAME) or "output"
+    return clip_end(", ".join(others), MAX_NAME_COLUMNS) or "output"
 
 
-def _pitch(labels: Sequence[tuple[str, str]], down: bool) -> int:
+def _port_pitch(labels: Sequence[tuple[str, str]], down: bool) -> int:
     if not any(map(any, labels)):
-        return BARE
-    return max(label_width(texts) for texts in labels) + 14 if down else LABELLED
+        return BARE_PORT_PITCH
+    return max(measure_labels(texts) for texts in labels) + 14 if down else LABELLED_PORT_PITCH
 
 
-def _extent(box: Box) -> tuple[int, int]:
+def _measure_box(box: Box) -> tuple[int, int]:
     """Return the width and height a box needs for its text."""
     gap = 12 if box.name and box.text else 0
-    head = width(name_of(box), FONT, bold=True) + gap + width(op_of(box), FONT, bold=not box.name) + 2 * PAD
-    rows = [_row_width(cell) for cell in cells_of(box)]
-    return _even(max([head, *rows, 44])), HEAD + ROW * len(rows) + (0 if rows else 4)
+    head = measure_text(shorten_name(box), FONT_SIZE, bold=True) + gap + measure_text(shorten_op(box), FONT_SIZE, bold=not box.name) + 2 * BOX_PADDING
+    rows = [_measure_row(cell) for cell in list_box_rows(box)]
+    return _round_up_to_even(max([head, *rows, 44])), HEAD_HEIGHT + ROW_HEIGHT * len(rows) + (0 if rows else 4)
 
 
-def _row_width(cell: Cell) -> int:
+def _measure_row(cell: BoxRow) -> int:
     """Return the width of a row: what it shows on the left, the number on the right."""
-    hatched = cell.reading.state is State.NONFINITE
-    return width(cell.what, SMALL) + 10 + width(cell.text, FONT, bold=hatched) + 2 * PAD + HATCH * hatched
+    hatched = cell.reading.state is ReadingState.NONFINITE
+    return measure_text(cell.what, SMALL_FONT_SIZE) + 10 + measure_text(cell.text, FONT_SIZE, bold=hatched) + 2 * BOX_PADDING + HATCH_ROOM * hatched
 
 
-def _even(size: int) -> int:
+def _round_up_to_even(size: int) -> int:
     return size + size % 2

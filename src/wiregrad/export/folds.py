@@ -9,47 +9,47 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
-from wiregrad.export.shapes import Joint, Metrics, Shape
+from wiregrad.export.shapes import WireJoint, LayoutMetrics, BoxShape
 
-GUESS = 18
+GUESSED_TRACKS_ROOM = 18
 """The room that the tracks of a gap are estimated to take."""
-REACH = 0.25
+CUT_REACH = 0.25
 """Maximum distance of a cut from the place that makes bands equal, as a share of a band."""
-DOT = 3
+SPLITTER_CUT_COST = 3
 """How many other wires a wire into a splitter counts for: a splitter should stay in the band of its value."""
 
 
-def bands(shapes: Sequence[Shape], joints: Sequence[Joint], ranks: Sequence[int], metrics: Metrics) -> list[int]:
+def assign_bands(shapes: Sequence[BoxShape], joints: Sequence[WireJoint], ranks: Sequence[int], metrics: LayoutMetrics) -> list[int]:
     """Return the band of every rank.
 
-    >>> box, wires = Shape(80, 20), [Joint(k, k + 1, 0) for k in range(5)]
-    >>> bands([box] * 6, wires, range(6), Metrics(fold=400))
+    >>> box, wires = BoxShape(80, 20), [WireJoint(k, k + 1, 0) for k in range(5)]
+    >>> assign_bands([box] * 6, wires, range(6), LayoutMetrics(fold=400))
     [0, 0, 0, 1, 1, 1]
     """
     last = max(ranks, default=-1)
     if not metrics.fold or last < 1:
         return [0] * (last + 1)
-    starts = [0, *accumulate(_pitches(shapes, joints, ranks, metrics))]
+    starts = [0, *accumulate(_estimate_pitches(shapes, joints, ranks, metrics))]
     count = min(-(-starts[-1] // metrics.fold), last + 1)
-    wires = _crossing(shapes, joints, ranks)
+    wires = _count_passing_values(shapes, joints, ranks)
     cuts: list[int] = []
     for k in range(1, count):
         ideal = starts[-1] * k / count
         first = cuts[-1] + 1 if cuts else 1
         free = range(first, last + 2 - (count - k))
-        near = [rank for rank in free if abs(starts[rank] - ideal) <= REACH * starts[-1] / count]
+        near = [rank for rank in free if abs(starts[rank] - ideal) <= CUT_REACH * starts[-1] / count]
         # First as few cut wires and groups as possible, then bands of equal length.
         choice = near or [min(free, key=lambda rank: abs(starts[rank] - ideal))]
         cuts.append(min(choice, key=lambda rank: (wires[rank], abs(starts[rank] - ideal))))
     return [sum(rank >= cut for cut in cuts) for rank in range(last + 1)]
 
 
-def leaves_along(joints: Sequence[Joint], ranks: Sequence[int], cut: Sequence[int]) -> tuple[list[int], list[int]]:
+def move_leaves_to_readers(joints: Sequence[WireJoint], ranks: Sequence[int], cut: Sequence[int]) -> tuple[list[int], list[int]]:
     """Return ranks and bands in which every leaf is in the band of its first reader.
 
     A leaf that would be in an earlier band moves to a new rank at the start of the reader's band.
 
-    >>> leaves_along([Joint(0, 1, 0), Joint(1, 3, 0), Joint(2, 3, 1)], [0, 1, 1, 2], [0, 0, 1])
+    >>> move_leaves_to_readers([WireJoint(0, 1, 0), WireJoint(1, 3, 0), WireJoint(2, 3, 1)], [0, 1, 1, 2], [0, 0, 1])
     ([0, 1, 2, 3], [0, 0, 1, 1])
     """
     first: dict[int, int] = {}
@@ -66,7 +66,7 @@ def leaves_along(joints: Sequence[Joint], ranks: Sequence[int], cut: Sequence[in
     return new_ranks, new_bands
 
 
-def _pitches(shapes: Sequence[Shape], joints: Sequence[Joint], ranks: Sequence[int], metrics: Metrics) -> list[int]:
+def _estimate_pitches(shapes: Sequence[BoxShape], joints: Sequence[WireJoint], ranks: Sequence[int], metrics: LayoutMetrics) -> list[int]:
     """Estimate the room that each rank takes along, with the gap before it."""
     boxes = [0] * (max(ranks) + 1)
     labels = [0] * (max(ranks) + 1)
@@ -75,26 +75,26 @@ def _pitches(shapes: Sequence[Shape], joints: Sequence[Joint], ranks: Sequence[i
     for joint in joints:
         rank = ranks[joint.target]
         labels[rank] = max(labels[rank], joint.label)
-    return [box + label + 2 * metrics.lead + GUESS for box, label in zip(boxes, labels, strict=True)]
+    return [box + label + 2 * metrics.lead + GUESSED_TRACKS_ROOM for box, label in zip(boxes, labels, strict=True)]
 
 
-def _crossing(shapes: Sequence[Shape], joints: Sequence[Joint], ranks: Sequence[int]) -> list[int]:
+def _count_passing_values(shapes: Sequence[BoxShape], joints: Sequence[WireJoint], ranks: Sequence[int]) -> list[int]:
     """Count the values and groups that pass the start of each rank; wires into splitters count more."""
     ends: dict[int, int] = {}
     change = [0] * (max(ranks) + 2)
     for joint in joints:
         ends[joint.source] = max(ends.get(joint.source, 0), ranks[joint.target])
         if shapes[joint.target].splitter:
-            change[ranks[joint.source] + 1] += DOT
-            change[ranks[joint.target] + 1] -= DOT
+            change[ranks[joint.source] + 1] += SPLITTER_CUT_COST
+            change[ranks[joint.target] + 1] -= SPLITTER_CUT_COST
     spans = [(ranks[source], end) for source, end in ends.items()]
-    for first, last in [*spans, *_groups(shapes, ranks)]:
+    for first, last in [*spans, *_find_group_ranks(shapes, ranks)]:
         change[first + 1] += 1
         change[last + 1] -= 1
     return [*accumulate(change)]
 
 
-def _groups(shapes: Sequence[Shape], ranks: Sequence[int]) -> Iterator[tuple[int, int]]:
+def _find_group_ranks(shapes: Sequence[BoxShape], ranks: Sequence[int]) -> Iterator[tuple[int, int]]:
     """Return the first and last rank of every group."""
     spans: dict[str, tuple[int, int]] = {}
     for shape, rank in zip(shapes, ranks, strict=True):

@@ -16,31 +16,31 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from wiregrad.dtypes import counted
-from wiregrad.export.kinds import Kinds
-from wiregrad.ir import Circuit
+from wiregrad.dtypes import count_with_noun
+from wiregrad.export.kinds import NodeMasks
+from wiregrad.ir import CircuitGraph
 
-CAP = 300
+MAX_BOXES = 300
 """Maximum number of boxes in a picture, by default."""
-RANKS = 48
+MAX_RANKS = 48
 """Maximum number of boxes one after another, by default and if collapsing groups can achieve it."""
-RUNS = 40
+MAX_EQUAL_RUNS = 40
 """Number of runs into which a circuit without groups is cut."""
-FEW = 8
+MIN_GROUP_BOXES = 8
 """With fewer boxes than this the groups show too little, and long ones are cut."""
-FEW_LEAVES = 3
+MAX_SEPARATE_LEAVES = 3
 """Maximum number of inputs read by one group only that have a box each; more share one box."""
-SHORT = 10
+MIN_PART_NODES = 10
 """Minimum number of nodes per part when long runs are cut."""
-MIXED = 8
+MAX_RUNS_PER_BOX = 8
 """Maximum number of runs per box for neighbouring groups to be drawn together."""
 
 T = TypeVar("T")
-Ints = NDArray[np.int64]
+IndexArray = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class PicturePiece:
     """What one box stands for: nodes of one group, a run of nodes without regard to groups, or a single node."""
 
     path: str
@@ -57,77 +57,77 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class PicturePlan:
     """The pieces in an order in which wires only lead forward, and the piece of every node (-1: not drawn)."""
 
-    pieces: tuple[Piece, ...]
-    owner: Ints
+    pieces: tuple[PicturePiece, ...]
+    owner: IndexArray
     note: str
 
 
-def plan(circuit: Circuit, *, depth: int | None, opened: Collection[str], cap: int, ranks: int | None = None) -> Plan:
+def plan_pieces(circuit: CircuitGraph, *, depth: int | None, opened: Collection[str], cap: int, ranks: int | None = None) -> PicturePlan:
     """Return the most detailed plan of at most `cap` boxes.
 
     A group is open if its path has at most `depth` parts or is one of `opened`. A less detailed plan with at most
     `ranks` boxes one after another is preferred, unless it has so few boxes that it shows too little.
     """
-    kinds = Kinds.of(circuit)
+    kinds = NodeMasks.from_circuit(circuit)
     inner = np.flatnonzero(kinds.inner)
-    levels = [*_levels(circuit, inner, depth, opened)]
-    fitting = _fitting(circuit, kinds, inner, levels, cap)
+    levels = [*_list_levels(circuit, inner, depth, opened)]
+    fitting = _find_fitting_levels(circuit, kinds, inner, levels, cap)
     first = next(fitting, None)
     if first is None:
-        pieces = _neighbours(circuit, kinds, inner, *levels[-1], cap) if levels else None
+        pieces = _merge_neighbours(circuit, kinds, inner, *levels[-1], cap) if levels else None
         outer = [path for path in levels[-1][1] if path and not path.endswith("/")] if levels else []
-        remark = f"; its {counted(len(outer), 'group')} do not fit" if outer else ""
-        return _finish(circuit, kinds, pieces or _equal_runs(inner, min(RUNS, cap)), cap, remark)
+        remark = f"; its {count_with_noun(len(outer), 'group')} do not fit" if outer else ""
+        return _finish_plan(circuit, kinds, pieces or _make_equal_pieces(inner, min(MAX_EQUAL_RUNS, cap)), cap, remark)
     runs, paths = first
     if ranks is not None:
         runs, paths = next((level for level in (first, *fitting) if _is_short(circuit, level[0], ranks)), first)
-    if depth is None and len(runs) < FEW:
-        runs = _cut_long(runs, len(inner), min(RUNS, cap) - len(runs))
-    return _finish(circuit, kinds, _pieces(runs, paths), cap)
+    if depth is None and len(runs) < MIN_GROUP_BOXES:
+        runs = _cut_long_runs(runs, len(inner), min(MAX_EQUAL_RUNS, cap) - len(runs))
+    return _finish_plan(circuit, kinds, _make_pieces(runs, paths), cap)
 
 
-def short_plan(circuit: Circuit, cap: int, ranks: int) -> Plan | None:
+def plan_short_picture(circuit: CircuitGraph, cap: int, ranks: int) -> PicturePlan | None:
     """Return a plan with at most `ranks` boxes one after another, if the nodes exceed that and groups help.
 
     None means that every node can be drawn.
     """
-    kinds = Kinds.of(circuit)
+    kinds = NodeMasks.from_circuit(circuit)
     inner = np.flatnonzero(kinds.inner)
-    if not len(inner) or _longest(circuit, [(-1, [node]) for node in inner.tolist()]) <= ranks:
+    if not len(inner) or _count_ranks(circuit, [(-1, [node]) for node in inner.tolist()]) <= ranks:
         return None
-    for runs, paths in _fitting(circuit, kinds, inner, _levels(circuit, inner, None, ()), cap):
+    for runs, paths in _find_fitting_levels(circuit, kinds, inner, _list_levels(circuit, inner, None, ()), cap):
         if _is_short(circuit, runs, ranks):
-            return _finish(circuit, kinds, _pieces(runs, paths), cap)
+            return _finish_plan(circuit, kinds, _make_pieces(runs, paths), cap)
     return None
 
 
-Level = tuple[Ints, list[str]]
+GroupingLevel = tuple[IndexArray, list[str]]
 """A key for every function node (-1: a box of its own), and the group path of every key."""
 
 
-def _fitting(
-    circuit: Circuit, kinds: Kinds, inner: Ints, levels: Iterable[Level], cap: int
-) -> Iterator[tuple[list[Run], list[str]]]:
+def _find_fitting_levels(
+    circuit: CircuitGraph, kinds: NodeMasks, inner: IndexArray, levels: Iterable[GroupingLevel], cap: int
+) -> Iterator[tuple[list[KeyedRun], list[str]]]:
     """Return the levels that fit into `cap` boxes, as runs of one key each."""
     for keys, paths in levels:
-        runs = _runs(circuit, kinds, inner, keys, cap) if _lower_bound(keys) <= cap else None
+        runs = _find_runs(circuit, kinds, inner, keys, cap) if _count_least_boxes(keys) <= cap else None
         if runs is not None:
             yield runs, paths
 
 
-def _is_short(circuit: Circuit, runs: Sequence[Run], ranks: int) -> bool:
-    return len(runs) >= FEW and _longest(circuit, runs) <= ranks
+def _is_short(circuit: CircuitGraph, runs: Sequence[KeyedRun], ranks: int) -> bool:
+    return len(runs) >= MIN_GROUP_BOXES and _count_ranks(circuit, runs) <= ranks
 
 
-def _longest(circuit: Circuit, runs: Sequence[Run]) -> int:
+def _count_ranks(circuit: CircuitGraph, runs: Sequence[KeyedRun]) -> int:
     """Return the length of the longest path over runs, in runs."""
     owner = np.full(circuit.size, -1, np.int64)
     for k, (_, nodes) in enumerate(runs):
         owner[nodes] = k
-    sources, readers = wires(circuit)
+    sources, readers = find_wires(circuit)
     starts = owner[sources]
     ends = owner[readers]
     between = (starts >= 0) & (ends > starts)
@@ -139,11 +139,11 @@ def _longest(circuit: Circuit, runs: Sequence[Run]) -> int:
     return max(ranks, default=-1) + 1
 
 
-def group_paths(circuit: Circuit) -> list[str]:
+def list_group_paths(circuit: CircuitGraph) -> list[str]:
     """Return the paths of all groups of a circuit, including the groups around them.
 
     >>> from wiregrad.ir import parse_text
-    >>> group_paths(parse_text("input x\\ny = tanh x\\noutput y"))
+    >>> list_group_paths(parse_text("input x\\ny = tanh x\\noutput y"))
     []
     """
     labels = circuit.columns.groups
@@ -156,7 +156,7 @@ def group_paths(circuit: Circuit) -> list[str]:
     return [*paths]
 
 
-def _levels(circuit: Circuit, inner: Ints, depth: int | None, opened: Collection[str]) -> Iterator[Level]:
+def _list_levels(circuit: CircuitGraph, inner: IndexArray, depth: int | None, opened: Collection[str]) -> Iterator[GroupingLevel]:
     """Return the ways to group the nodes, most detailed first."""
     labels = circuit.columns.groups
     if labels.index is None:
@@ -169,12 +169,12 @@ def _levels(circuit: Circuit, inner: Ints, depth: int | None, opened: Collection
     for level in reversed(range(1 + (deepest if depth is None else min(depth, deepest)))):
         for bundled in (False, True):
             paths: dict[str, int] = {}
-            table = [_key(path, level, opened, bundled, paths) for path in parts]
+            table = [_find_key(path, level, opened, bundled, paths) for path in parts]
             # Nodes without a group have index -1, which selects the last entry.
             yield np.array(table, np.int64)[used], [*paths]
 
 
-def _key(path: list[str], level: int, opened: Collection[str], bundled: bool, known: dict[str, int]) -> int:
+def _find_key(path: list[str], level: int, opened: Collection[str], bundled: bool, known: dict[str, int]) -> int:
     for k in range(1, len(path) + 1):
         prefix = "/".join(path[:k])
         if k > level and prefix not in opened:
@@ -183,38 +183,38 @@ def _key(path: list[str], level: int, opened: Collection[str], bundled: bool, kn
     return known.setdefault("/".join([*path, ""]), len(known)) if bundled else -1
 
 
-def _lower_bound(keys: Ints) -> int:
+def _count_least_boxes(keys: IndexArray) -> int:
     """Return the minimum number of boxes for these keys."""
     return len(np.unique(keys[keys >= 0])) + int((keys < 0).sum())
 
 
-Run = tuple[int, list[int]]
+KeyedRun = tuple[int, list[int]]
 """A key and consecutive nodes that have it."""
 
 
-def _runs(circuit: Circuit, kinds: Kinds, inner: Ints, keys: Ints, cap: int) -> list[Run] | None:
+def _find_runs(circuit: CircuitGraph, kinds: NodeMasks, inner: IndexArray, keys: IndexArray, cap: int) -> list[KeyedRun] | None:
     """Return at most `cap` runs of one key each, in an order that keeps keys together; None if there are more."""
-    runs = _consecutive(inner, keys)
-    if len(runs) == _lower_bound(keys):
+    runs = _split_into_runs(inner, keys)
+    if len(runs) == _count_least_boxes(keys):
         return runs
-    order = np.array(_together(circuit, kinds, inner, keys, cap), np.int64)
-    runs = _consecutive(order, keys[np.searchsorted(inner, order)])
+    order = np.array(_order_by_key(circuit, kinds, inner, keys, cap), np.int64)
+    runs = _split_into_runs(order, keys[np.searchsorted(inner, order)])
     return runs if len(order) == len(inner) and len(runs) <= cap else None
 
 
-def _consecutive(order: Ints, keys: Ints) -> list[Run]:
+def _split_into_runs(order: IndexArray, keys: IndexArray) -> list[KeyedRun]:
     if not len(order):
         return []
     starts = np.flatnonzero((keys[1:] != keys[:-1]) | (keys[1:] < 0)) + 1
     return [(int(key), part.tolist()) for key, part in zip(keys[[0, *starts]], np.split(order, starts), strict=True)]
 
 
-def _together(circuit: Circuit, kinds: Kinds, inner: Ints, keys: Ints, cap: int) -> list[int]:
+def _order_by_key(circuit: CircuitGraph, kinds: NodeMasks, inner: IndexArray, keys: IndexArray, cap: int) -> list[int]:
     """Sort the function nodes topologically, such that nodes of one key stay together as long as possible.
 
     It gives up after `cap` runs and returns an incomplete order.
     """
-    sources, readers = _inner_wires(circuit, kinds)
+    sources, readers = _find_inner_wires(circuit, kinds)
     waiting = np.bincount(readers, minlength=circuit.size).tolist()
     starts, readers_of = _sort_readers_by_source(sources, readers, circuit.size)
     key_of = dict(zip(inner.tolist(), np.where(keys < 0, circuit.size + inner, keys).tolist(), strict=True))
@@ -242,7 +242,7 @@ def _together(circuit: Circuit, kinds: Kinds, inner: Ints, keys: Ints, cap: int)
     return order
 
 
-def _sort_readers_by_source(sources: Ints, readers: Ints, size: int) -> tuple[list[int], list[int]]:
+def _sort_readers_by_source(sources: IndexArray, readers: IndexArray, size: int) -> tuple[list[int], list[int]]:
     """Return the readers of all nodes in one list, and where in it the readers of each node start."""
     by_source = np.argsort(sources, kind="stable")
     starts: list[int] = np.searchsorted(sources[by_source], np.arange(size + 1)).tolist()
@@ -250,37 +250,37 @@ def _sort_readers_by_source(sources: Ints, readers: Ints, size: int) -> tuple[li
     return starts, readers_of
 
 
-def _inner_wires(circuit: Circuit, kinds: Kinds) -> tuple[Ints, Ints]:
+def _find_inner_wires(circuit: CircuitGraph, kinds: NodeMasks) -> tuple[IndexArray, IndexArray]:
     """Return the source and the reader of every wire between function nodes; splitters are skipped."""
-    sources, readers = wires(circuit)
+    sources, readers = find_wires(circuit)
     between = kinds.inner[sources] & kinds.inner[readers]
     return sources[between], readers[between]
 
 
-def wires(circuit: Circuit) -> tuple[Ints, Ints]:
+def find_wires(circuit: CircuitGraph) -> tuple[IndexArray, IndexArray]:
     """Return the source and the reader of every wire; the source behind splitters is what enters the first of them."""
     sources = circuit.origins()[circuit.columns.sources].astype(np.int64)
     return sources, np.repeat(np.arange(circuit.size), np.diff(circuit.columns.starts))
 
 
-def _cut_long(runs: list[Run], total: int, more: int) -> list[Run]:
+def _cut_long_runs(runs: list[KeyedRun], total: int, more: int) -> list[KeyedRun]:
     """Cut runs that hold more than their share of the nodes into equal parts; at most `more` parts are added."""
     if more <= 0:
         return runs
-    most = max(SHORT, -(-total // more))
-    return [(key, part) for key, nodes in runs for part in _equal_parts(nodes, -(-len(nodes) // most))]
+    most = max(MIN_PART_NODES, -(-total // more))
+    return [(key, part) for key, nodes in runs for part in _split_equally(nodes, -(-len(nodes) // most))]
 
 
-def _equal_parts(nodes: list[T], parts: int) -> list[list[T]]:
+def _split_equally(nodes: list[T], parts: int) -> list[list[T]]:
     return [nodes[k * len(nodes) // parts : (k + 1) * len(nodes) // parts] for k in range(parts)]
 
 
-def _equal_runs(inner: Ints, parts: int) -> list[Piece]:
-    runs = [part for part in _equal_parts(inner.tolist(), max(parts, 1)) if part]
-    return [Piece("", tuple(run), part=(k + 1, len(runs))) for k, run in enumerate(runs)]
+def _make_equal_pieces(inner: IndexArray, parts: int) -> list[PicturePiece]:
+    runs = [part for part in _split_equally(inner.tolist(), max(parts, 1)) if part]
+    return [PicturePiece("", tuple(run), part=(k + 1, len(runs))) for k, run in enumerate(runs)]
 
 
-def _pieces(runs: list[Run], paths: list[str]) -> list[Piece]:
+def _make_pieces(runs: list[KeyedRun], paths: list[str]) -> list[PicturePiece]:
     """Return a piece for every run; a run of one node is drawn as that node."""
     totals: dict[int, int] = {}
     for key, nodes in runs:
@@ -289,61 +289,61 @@ def _pieces(runs: list[Run], paths: list[str]) -> list[Piece]:
     pieces = []
     for key, nodes in runs:
         if key < 0 or len(nodes) == 1:
-            pieces.append(Piece("", tuple(nodes), single=True))
+            pieces.append(PicturePiece("", tuple(nodes), single=True))
             continue
         seen[key] = seen.get(key, 0) + 1
         path = paths[key]
         part = (seen[key], totals[key])
-        pieces.append(Piece(path.removesuffix("/"), tuple(nodes), part=part, opened=path.endswith("/")))
+        pieces.append(PicturePiece(path.removesuffix("/"), tuple(nodes), part=part, opened=path.endswith("/")))
     return pieces
 
 
-def _neighbours(
-    circuit: Circuit, kinds: Kinds, inner: Ints, keys: Ints, paths: list[str], cap: int
-) -> list[Piece] | None:
+def _merge_neighbours(
+    circuit: CircuitGraph, kinds: NodeMasks, inner: IndexArray, keys: IndexArray, paths: list[str], cap: int
+) -> list[PicturePiece] | None:
     """Return pieces that hold several consecutive groups each; None if the nodes of groups alternate too much."""
-    runs = _runs(circuit, kinds, inner, keys, MIXED * cap)
+    runs = _find_runs(circuit, kinds, inner, keys, MAX_RUNS_PER_BOX * cap)
     if runs is None:
         return None
     pieces = []
-    for part in _equal_parts(runs, min(RUNS, cap)):
+    for part in _split_equally(runs, min(MAX_EQUAL_RUNS, cap)):
         if part:
             names = [*filter(None, (paths[key].removesuffix("/") for key, _ in part if key >= 0))] or [""]
             nodes = tuple(node for _, run in part for node in run)
-            pieces.append(Piece(names[0], nodes, until=names[-1] if names[-1] != names[0] else ""))
+            pieces.append(PicturePiece(names[0], nodes, until=names[-1] if names[-1] != names[0] else ""))
     return pieces
 
 
-def _finish(circuit: Circuit, kinds: Kinds, pieces: list[Piece], cap: int, more: str = "") -> Plan:
+def _finish_plan(circuit: CircuitGraph, kinds: NodeMasks, pieces: list[PicturePiece], cap: int, more: str = "") -> PicturePlan:
     """Complete a plan: give every leaf a box of its own if there is room, else draw it in its first reader."""
     leaves = np.flatnonzero(kinds.leaves)
-    note = _note(pieces, int(kinds.inner.sum())) + more
+    note = _describe_plan(pieces, int(kinds.inner.sum())) + more
     owner = np.full(circuit.size, -1, np.int64)
     for k, piece in enumerate(pieces):
         owner[list(piece.nodes)] = k
     if not pieces and len(leaves) > cap:
-        pieces = _equal_runs(leaves, min(RUNS, cap))
+        pieces = _make_equal_pieces(leaves, min(MAX_EQUAL_RUNS, cap))
         for k, piece in enumerate(pieces):
             owner[list(piece.nodes)] = k
-        note = f"{counted(len(leaves), 'input')} drawn as {counted(len(pieces), 'equal run')}"
-    elif (boxes := _leaf_boxes(circuit, pieces, owner, leaves)) and len(boxes) + len(pieces) <= cap:
+        note = f"{count_with_noun(len(leaves), 'input')} drawn as {count_with_noun(len(pieces), 'equal run')}"
+    elif (boxes := _make_leaf_pieces(circuit, pieces, owner, leaves)) and len(boxes) + len(pieces) <= cap:
         owner[owner >= 0] += len(boxes)
         for k, piece in enumerate(boxes):
             owner[list(piece.nodes)] = k
         pieces = [*boxes, *pieces]
     elif len(leaves):
-        pieces = _absorb(circuit, pieces, owner, leaves)
+        pieces = _absorb_leaves(circuit, pieces, owner, leaves)
         one = len(leaves) == 1
         where = "stands in the box that reads it first" if one else "stand in the boxes that read them first"
-        note += f"; {counted(len(leaves), 'input')} {where}"
+        note += f"; {count_with_noun(len(leaves), 'input')} {where}"
     splitters = np.flatnonzero(kinds.splitters)
     owner[splitters] = owner[circuit.origins()[splitters]]
-    return Plan(tuple(pieces), owner, note)
+    return PicturePlan(tuple(pieces), owner, note)
 
 
-def _leaf_boxes(circuit: Circuit, pieces: Sequence[Piece], owner: Ints, leaves: Ints) -> list[Piece]:
+def _make_leaf_pieces(circuit: CircuitGraph, pieces: Sequence[PicturePiece], owner: IndexArray, leaves: IndexArray) -> list[PicturePiece]:
     """Return the pieces of leaves: one for each, or one for several leaves that only one group reads."""
-    sources, readers = wires(circuit)
+    sources, readers = find_wires(circuit)
     lowest = np.full(circuit.size, len(pieces), np.int64)
     highest = np.full(circuit.size, -1, np.int64)
     np.minimum.at(lowest, sources, owner[readers])
@@ -355,14 +355,14 @@ def _leaf_boxes(circuit: Circuit, pieces: Sequence[Piece], owner: Ints, leaves: 
         together.setdefault(-1 - leaf if alone else reader, []).append(leaf)
     leaf_pieces = []
     for some in together.values():
-        parts = [some] if len(some) > FEW_LEAVES else [[leaf] for leaf in some]
-        leaf_pieces += [Piece("", tuple(part), single=len(part) == 1) for part in parts]
+        parts = [some] if len(some) > MAX_SEPARATE_LEAVES else [[leaf] for leaf in some]
+        leaf_pieces += [PicturePiece("", tuple(part), single=len(part) == 1) for part in parts]
     return sorted(leaf_pieces, key=lambda piece: piece.nodes[0])
 
 
-def _absorb(circuit: Circuit, pieces: list[Piece], owner: Ints, leaves: Ints) -> list[Piece]:
+def _absorb_leaves(circuit: CircuitGraph, pieces: list[PicturePiece], owner: IndexArray, leaves: IndexArray) -> list[PicturePiece]:
     """Put every leaf into the piece that reads it first."""
-    sources, readers = wires(circuit)
+    sources, readers = find_wires(circuit)
     first = np.full(circuit.size, len(pieces), np.int64)
     known = owner[readers] >= 0
     np.minimum.at(first, sources[known], owner[readers[known]])
@@ -374,12 +374,12 @@ def _absorb(circuit: Circuit, pieces: list[Piece], owner: Ints, leaves: Ints) ->
     return [replace(piece, leaves=tuple(absorbed.get(k, ()))) for k, piece in enumerate(pieces)]
 
 
-def _note(pieces: list[Piece], nodes: int) -> str:
+def _describe_plan(pieces: list[PicturePiece], nodes: int) -> str:
     groups = [piece for piece in pieces if not piece.single]
     alone = len(pieces) - len(groups)
     if any(piece.until for piece in groups):
-        return f"{counted(nodes, 'node')} drawn as {counted(len(pieces), 'run')} of neighbouring groups"
+        return f"{count_with_noun(nodes, 'node')} drawn as {count_with_noun(len(pieces), 'run')} of neighbouring groups"
     if groups and all(not piece.path for piece in groups):
-        return f"{counted(nodes, 'node')} drawn as {counted(len(groups), 'equal run')} of creation order"
-    beside = f" and {counted(alone, 'single node')}" if alone else ""
-    return f"{counted(nodes, 'node')} drawn as {counted(len(groups), 'group')}{beside}"
+        return f"{count_with_noun(nodes, 'node')} drawn as {count_with_noun(len(groups), 'equal run')} of creation order"
+    beside = f" and {count_with_noun(alone, 'single node')}" if alone else ""
+    return f"{count_with_noun(nodes, 'node')} drawn as {count_with_noun(len(groups), 'group')}{beside}"

@@ -7,114 +7,114 @@ from html import escape
 
 from wiregrad.export.figure import Rect
 
-CORNER = 6
+WIRE_CORNER_RADIUS = 6
 """Radius of the corners of wires."""
 
 
-def attributes(**values: object) -> str:
+def write_attributes(**values: object) -> str:
     """Write attributes, escaped; an underscore in a name stands for a hyphen.
 
-    >>> attributes(x=1, aria_label='a "b"')
+    >>> write_attributes(x=1, aria_label='a "b"')
     ' x="1" aria-label="a &quot;b&quot;"'
     """
     return "".join(f' {name.rstrip("_").replace("_", "-")}="{escape(str(value))}"' for name, value in values.items())
 
 
-def element(tag: str, *content: str, **values: object) -> str:
+def write_element(tag: str, *content: str, **values: object) -> str:
     """Write an element; its content must be markup already.
 
-    >>> element("path", d="M0 0h9")
+    >>> write_element("path", d="M0 0h9")
     '<path d="M0 0h9"/>'
     """
     inside = "".join(content)
-    return f"<{tag}{attributes(**values)}>{inside}</{tag}>" if inside else f"<{tag}{attributes(**values)}/>"
+    return f"<{tag}{write_attributes(**values)}>{inside}</{tag}>" if inside else f"<{tag}{write_attributes(**values)}/>"
 
 
-def words(text: str, x: float, y: float, css: str) -> str:
+def write_words(text: str, x: float, y: float, css: str) -> str:
     """Write a line of text, escaped.
 
-    >>> words("a < b", 1, 2, "name")
+    >>> write_words("a < b", 1, 2, "name")
     '<text x="1" y="2" class="wg-name">a &lt; b</text>'
     """
-    return element("text", escape(text), x=f"{x:g}", y=f"{y:g}", class_=classes(css))
+    return write_element("text", escape(text), x=f"{x:g}", y=f"{y:g}", class_=prefix_classes(css))
 
 
-def note(text: str) -> str:
+def write_tooltip(text: str) -> str:
     """Write a title element, which browsers show as a tooltip.
 
-    >>> note("a & b")
+    >>> write_tooltip("a & b")
     '<title>a &amp; b</title>'
     """
     return f"<title>{escape(text)}</title>"
 
 
-def classes(css: str) -> str:
+def prefix_classes(css: str) -> str:
     """Prefix class names so that they do not clash with those of the surrounding page.
 
-    >>> classes("line s-p1")
+    >>> prefix_classes("draw_line s-p1")
     'wg-line wg-s-p1'
     """
     return " ".join(f"wg-{name}" for name in css.split())
 
 
-def box(rect: Rect, css: str, round_: int = 0) -> str:
+def draw_rect(rect: Rect, css: str, round_: int = 0) -> str:
     """Draw a rectangle."""
     values = {"rx": round_} if round_ else {}
-    return element("rect", x=rect.x, y=rect.y, width=rect.width, height=rect.height, class_=classes(css), **values)
+    return write_element("rect", x=rect.x, y=rect.y, width=rect.width, height=rect.height, class_=prefix_classes(css), **values)
 
 
-def line(path: str, css: str, width: float = 1.2) -> str:
+def draw_line(path: str, css: str, width: float = 1.2) -> str:
     """Draw a stroke in the colour of its class."""
-    return element("path", d=path, class_=classes(f"line {css}"), stroke_width=f"{width:g}")
+    return write_element("path", d=path, class_=prefix_classes(f"line {css}"), stroke_width=f"{width:g}")
 
 
-def arrow(end: tuple[int, int], down: bool, css: str) -> str:
+def draw_arrow(end: tuple[int, int], down: bool, css: str) -> str:
     """Draw the head of an arrow that ends at a point."""
     x, y = end
     path = f"M{x} {y}l-4 -8h8z" if down else f"M{x} {y}l-8 -4v8z"
-    return element("path", d=path, class_=classes(f"arrow {css}"))
+    return write_element("path", d=path, class_=prefix_classes(f"arrow {css}"))
 
 
-def rounded(points: Sequence[tuple[int, int]]) -> str:
+def trace_rounded_path(points: Sequence[tuple[int, int]]) -> str:
     """Return a path through points, with round corners at right angles.
 
-    >>> rounded([(0, 0), (20, 0), (20, 30)])
+    >>> trace_rounded_path([(0, 0), (20, 0), (20, 30)])
     'M0 0L14 0Q20 0 20 6L20 30'
     """
     parts = [f"M{points[0][0]} {points[0][1]}"]
     for before, at, behind in zip(points, points[1:], points[2:], strict=False):
-        r = min(CORNER, _distance(before, at) // 2, _distance(at, behind) // 2)
+        r = min(WIRE_CORNER_RADIUS, _path_distance(before, at) // 2, _path_distance(at, behind) // 2)
         right = (before[0] == at[0]) != (behind[0] == at[0]) and (before[1] == at[1]) != (behind[1] == at[1])
         if right and r > 0:
-            a, b = _towards(at, before, r)
-            c, d = _towards(at, behind, r)
+            a, b = _step_towards(at, before, r)
+            c, d = _step_towards(at, behind, r)
             parts.append(f"L{a} {b}Q{at[0]} {at[1]} {c} {d}")
         else:
             parts.append(f"L{at[0]} {at[1]}")
     return "".join([*parts, f"L{points[-1][0]} {points[-1][1]}"])
 
 
-def closed(points: Sequence[tuple[int, int]]) -> str:
+def trace_rounded_outline(points: Sequence[tuple[int, int]]) -> str:
     """Return a closed path through points, with round corners.
 
-    >>> closed([(0, 0), (20, 0), (20, 30), (0, 30)])
+    >>> trace_rounded_outline([(0, 0), (20, 0), (20, 30), (0, 30)])
     'M10 0L15 0Q20 0 20 5L20 24Q20 30 14 30L6 30Q0 30 0 24L0 5Q0 0 5 0L10 0Z'
     """
     (x, y), (x1, y1) = points[:2]
     middle = ((x + x1) // 2, (y + y1) // 2)
-    return rounded([middle, *points[1:], points[0], middle]) + "Z"
+    return trace_rounded_path([middle, *points[1:], points[0], middle]) + "Z"
 
 
-def _distance(one: tuple[int, int], two: tuple[int, int]) -> int:
+def _path_distance(one: tuple[int, int], two: tuple[int, int]) -> int:
     return abs(one[0] - two[0]) + abs(one[1] - two[1])
 
 
-def _towards(one: tuple[int, int], two: tuple[int, int], step: int) -> tuple[int, int]:
+def _step_towards(one: tuple[int, int], two: tuple[int, int], step: int) -> tuple[int, int]:
     """Return the point a step away from one point in the direction of another."""
     return tuple(a + step * ((b > a) - (b < a)) for a, b in zip(one, two, strict=True))  # type: ignore[return-value]
 
 
-def cell(rect: Rect, top: int, left: int, right: int) -> str:
+def trace_cell(rect: Rect, top: int, left: int, right: int) -> str:
     """Return the path of a cell; the numbers are the radii at the top, the lower left and the lower right corner."""
     x, y, w, h = rect.x, rect.y, rect.width, rect.height
     return "".join(
@@ -129,10 +129,10 @@ def cell(rect: Rect, top: int, left: int, right: int) -> str:
     )
 
 
-def hatch(rect: Rect, step: int = 6) -> str:
+def trace_hatch(rect: Rect, step: int = 6) -> str:
     """Return the path of diagonal strokes that fill a rectangle.
 
-    >>> hatch(Rect(0, 0, 12, 6))
+    >>> trace_hatch(Rect(0, 0, 12, 6))
     'M0 6L6 0M6 6L12 0'
     """
     x, y, w, h = rect.x, rect.y, rect.width, rect.height

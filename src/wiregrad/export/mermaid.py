@@ -8,24 +8,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from wiregrad.backends import Run
-from wiregrad.export.boxes import Box, Kind, Link, Picture
-from wiregrad.export.drawing import picture
-from wiregrad.export.letters import cells, clip, clip_front
-from wiregrad.export.nesting import Tree, nested
-from wiregrad.export.palette import LIGHT, NONFINITE, Scale
-from wiregrad.export.reading import State
-from wiregrad.ir import Circuit
+from wiregrad.backends import RunRecord
+from wiregrad.export.boxes import Box, BoxKind, PictureLink, Picture
+from wiregrad.export.drawing import build_picture
+from wiregrad.export.letters import count_columns, clip_end, clip_front
+from wiregrad.export.nesting import GroupStep, walk_groups
+from wiregrad.export.palette import LIGHT_THEME, NONFINITE_TONE, ColourScale
+from wiregrad.export.reading import ReadingState
+from wiregrad.ir import CircuitGraph
 
-CAP = 150
+MAX_MERMAID_BOXES = 150
 """Maximum number of boxes in a flowchart, by default: viewers refuse more than 500 arrows."""
-LONGEST = 60
+MAX_LABEL_COLUMNS = 60
 """Maximum width of a line in a box, in columns."""
-_PLAIN = frozenset(" _.,+-=")
-_SHAPES = {Kind.INPUT: ("([", "])"), Kind.CONSTANT: ("([", "])"), Kind.SPLIT: ("((", "))"), Kind.GROUP: ("[[", "]]")}
+_PLAIN_SIGNS = frozenset(" _.,+-=")
+_MERMAID_BRACKETS = {BoxKind.INPUT: ("([", "])"), BoxKind.CONSTANT: ("([", "])"), BoxKind.SPLIT: ("((", "))"), BoxKind.GROUP: ("[[", "]]")}
 
 
-def to_mermaid(circuit: Circuit, run: Run | None = None, *, down: bool = False, cap: int = CAP, **options: Any) -> str:
+def to_mermaid(circuit: CircuitGraph, run: RunRecord | None = None, *, down: bool = False, cap: int = MAX_MERMAID_BOXES, **options: Any) -> str:
     """Return the picture of a circuit, and of a run on it, as Mermaid.
 
     Options are those of `wiregrad.draw.build_picture`.
@@ -34,73 +34,73 @@ def to_mermaid(circuit: Circuit, run: Run | None = None, *, down: bool = False, 
     >>> print(to_mermaid(parse_text("input x\\ny = tanh x\\noutput y")).splitlines()[1])
       b0(["x"])
     """
-    drawn = picture(circuit, run, cap=cap, **options)
-    return "\n".join(_lines(drawn, drawn.scale(), "TB" if down else "LR")) + "\n"
+    drawn = build_picture(circuit, run, cap=cap, **options)
+    return "\n".join(_write_mermaid_lines(drawn, drawn.gradient_scale(), "TB" if down else "LR")) + "\n"
 
 
-def text(words: str) -> str:
+def escape_for_mermaid(words: str) -> str:
     """Escape every character that could have a meaning in Mermaid or HTML as its code point.
 
-    >>> text('a"]; end')
+    >>> escape_for_mermaid('a"]; end')
     'a#34;#93;#59; end'
     """
-    return "".join(ch if ch.isalnum() or ch in _PLAIN else f"#{ord(ch)};" for ch in clip(words, LONGEST))
+    return "".join(ch if ch.isalnum() or ch in _PLAIN_SIGNS else f"#{ord(ch)};" for ch in clip_end(words, MAX_LABEL_COLUMNS))
 
 
-def _lines(drawn: Picture, scale: Scale, direction: str) -> Iterator[str]:
+def _write_mermaid_lines(drawn: Picture, scale: ColourScale, direction: str) -> Iterator[str]:
     yield f"flowchart {direction}"
-    for step, depth, number, name in nested(drawn):
+    for step, depth, number, name in walk_groups(drawn):
         pad = "  " * (depth + 1)
-        if step is Tree.OPEN:
-            yield f'{pad}subgraph g{number}["{text(name)}"]'
-        elif step is Tree.CLOSE:
+        if step is GroupStep.OPEN:
+            yield f'{pad}subgraph g{number}["{escape_for_mermaid(name)}"]'
+        elif step is GroupStep.CLOSE:
             yield f"{pad}end"
         else:
-            yield pad + _box(number, drawn.boxes[number])
+            yield pad + _write_mermaid_box(number, drawn.boxes[number])
     if drawn.note:
-        yield f'  note["{text(drawn.note)}"]'
+        yield f'  note["{escape_for_mermaid(drawn.note)}"]'
     for link in drawn.links:
-        yield f"  {_link(link)}"
-    yield from _styles(drawn, scale)
+        yield f"  {_write_mermaid_link(link)}"
+    yield from _write_mermaid_styles(drawn, scale)
 
 
-def _box(k: int, box: Box) -> str:
-    left, right = _SHAPES.get(box.kind, ("[", "]"))
-    if box.kind is Kind.SPLIT:
+def _write_mermaid_box(k: int, box: Box) -> str:
+    left, right = _MERMAID_BRACKETS.get(box.kind, ("[", "]"))
+    if box.kind is BoxKind.SPLIT:
         return f'b{k}{left}" "{right}'
-    lines = [_title(box)]
+    lines = [_write_mermaid_title(box)]
     lines += [] if box.value is None else [f"data {box.value.text}"]
-    lines += [] if box.grad is None else [f"grad {box.grad.with_sign()}"]
-    lines += [f"{box.bad:,} not finite"] if box.kind is Kind.GROUP and box.bad else []
-    return f'b{k}{left}"{"<br/>".join(map(text, lines))}"{right}'
+    lines += [] if box.grad is None else [f"grad {box.grad.signed_text()}"]
+    lines += [f"{box.bad:,} not finite"] if box.kind is BoxKind.GROUP and box.bad else []
+    return f'b{k}{left}"{"<br/>".join(map(escape_for_mermaid, lines))}"{right}'
 
 
-def _title(box: Box) -> str:
+def _write_mermaid_title(box: Box) -> str:
     """Return the first line of a box: its name with its op, or with the number of its nodes."""
     op = "" if box.is_leaf or not box.text else box.text
-    if box.kind is Kind.GROUP:
-        return f"{clip_front(box.name, LONGEST - cells(op) - 3)} ({op})"
+    if box.kind is BoxKind.GROUP:
+        return f"{clip_front(box.name, MAX_LABEL_COLUMNS - count_columns(op) - 3)} ({op})"
     return " ".join(part for part in (f"{box.name} =" if box.name and op else box.name, op) if part) or box.label
 
 
-def _link(link: Link) -> str:
+def _write_mermaid_link(link: PictureLink) -> str:
     parts = [] if link.local is None else [f"∂ {link.local.text}"]
-    parts += [] if link.sent is None or link.sent.state is State.ABSENT else [link.sent.with_sign()]
+    parts += [] if link.sent is None or link.sent.state is ReadingState.ABSENT else [link.sent.signed_text()]
     parts += [f"{link.wires:,} wires"] if link.wires > 1 else []
-    label = f'|"{"<br/>".join(map(text, parts))}"|' if parts else ""
-    blocked = link.sent is not None and link.sent.state is State.BLOCKED
+    label = f'|"{"<br/>".join(map(escape_for_mermaid, parts))}"|' if parts else ""
+    blocked = link.sent is not None and link.sent.state is ReadingState.BLOCKED
     return f"b{link.source} {'-.->' if blocked else '-->'}{label} b{link.target}"
 
 
-def _styles(drawn: Picture, scale: Scale) -> Iterator[str]:
+def _write_mermaid_styles(drawn: Picture, scale: ColourScale) -> Iterator[str]:
     """Return the colours of gradients, and thick edges for outputs; text says the same."""
     for k, box in enumerate(drawn.boxes):
-        fill = LIGHT.panel if box.grad is None else LIGHT.tint(box.grad.tone(scale))
-        ink = LIGHT.ink if box.kind is Kind.SPLIT else fill
-        edge = f"stroke:{LIGHT.ink},stroke-width:2px" if box.outputs or box.bad else f"stroke:{LIGHT.line}"
-        yield f"  style b{k} fill:{ink},color:{LIGHT.ink},{edge}"
+        fill = LIGHT_THEME.panel if box.grad is None else LIGHT_THEME.tint_colour(box.grad.tone_on(scale))
+        ink = LIGHT_THEME.ink if box.kind is BoxKind.SPLIT else fill
+        edge = f"stroke:{LIGHT_THEME.ink},stroke-width:2px" if box.outputs or box.bad else f"stroke:{LIGHT_THEME.line}"
+        yield f"  style b{k} fill:{ink},color:{LIGHT_THEME.ink},{edge}"
     for k, link in enumerate(drawn.links):
-        if link.sent is not None and link.sent.state in (State.NUMBER, State.NONFINITE):
-            tone = link.sent.tone(scale)
-            thick = 3 if tone == NONFINITE else scale.weight(link.sent.size)
-            yield f"  linkStyle {k} stroke:{LIGHT.stroke(tone)},stroke-width:{thick}px"
+        if link.sent is not None and link.sent.state in (ReadingState.NUMBER, ReadingState.NONFINITE):
+            tone = link.sent.tone_on(scale)
+            thick = 3 if tone == NONFINITE_TONE else scale.line_weight(link.sent.size)
+            yield f"  linkStyle {k} stroke:{LIGHT_THEME.stroke_colour(tone)},stroke-width:{thick}px"

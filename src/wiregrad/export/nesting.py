@@ -9,7 +9,7 @@ from typing import NamedTuple
 from wiregrad.export.boxes import Picture
 
 
-class Tree(Enum):
+class GroupStep(Enum):
     """What happens at a step of the walk over groups: a group opens, a box is visited, the group closes."""
 
     OPEN = "open"
@@ -17,36 +17,36 @@ class Tree(Enum):
     CLOSE = "close"
 
 
-class Visit(NamedTuple):
+class GroupVisit(NamedTuple):
     """One step of the walk: what happens, the depth, and the number of the box or the number and name of the group."""
 
-    step: Tree
+    step: GroupStep
     depth: int
     number: int = -1
     name: str = ""
 
 
-def nested(drawn: Picture) -> Iterator[Visit]:
+def walk_groups(drawn: Picture) -> Iterator[GroupVisit]:
     """Visit the boxes group by group; a group opens once, even if its boxes are not consecutive."""
-    order = sorted(range(len(drawn.boxes)), key=_Order(drawn))
-    numbers = {path: k for k, path in enumerate(drawn.groups())}
+    order = sorted(range(len(drawn.boxes)), key=_GroupOrder(drawn))
+    numbers = {path: k for k, path in enumerate(drawn.open_groups())}
     here: list[str] = []
     for k in order:
         parts = [*filter(None, drawn.boxes[k].group.split("/"))]
-        shared = _shared(here, parts)
+        shared = _count_shared_parts(here, parts)
         while len(here) > shared:
             here.pop()
-            yield Visit(Tree.CLOSE, len(here))
+            yield GroupVisit(GroupStep.CLOSE, len(here))
         for part in parts[shared:]:
             here.append(part)
-            yield Visit(Tree.OPEN, len(here) - 1, numbers["/".join(here)], part)
-        yield Visit(Tree.BOX, len(here), k)
+            yield GroupVisit(GroupStep.OPEN, len(here) - 1, numbers["/".join(here)], part)
+        yield GroupVisit(GroupStep.BOX, len(here), k)
     while here:
         here.pop()
-        yield Visit(Tree.CLOSE, len(here))
+        yield GroupVisit(GroupStep.CLOSE, len(here))
 
 
-class _Order:
+class _GroupOrder:
     """A sort key that keeps the boxes of a group together, groups in the order of their first box."""
 
     def __init__(self, drawn: Picture) -> None:
@@ -62,7 +62,7 @@ class _Order:
         return (*(self.first["/".join(parts[:depth])] for depth in range(1, len(parts) + 1)), k)
 
 
-def _shared(one: list[str], two: list[str]) -> int:
+def _count_shared_parts(one: list[str], two: list[str]) -> int:
     """Return how many parts two paths share at their beginning."""
     count = 0
     for a, b in zip(one, two, strict=False):

@@ -5,61 +5,61 @@ from __future__ import annotations
 from bisect import bisect_right, insort
 from collections.abc import Iterable, Sequence
 
-from wiregrad.export.board import Board, Near
+from wiregrad.export.board import LayoutBoard, Neighbours
 
-SWEEPS = ((200, 24), (2000, 8))
+SWEEP_COUNTS = ((200, 24), (2000, 8))
 """Pairs of a maximum number of boxes and the number of median sweeps; larger pictures get 2 sweeps."""
-EXACT = 200
+MAX_EXACT_BOXES = 200
 """Maximum number of boxes for which crossings are counted and neighbours are swapped."""
-SWAPS = 8
+MAX_SWAP_ROUNDS = 8
 """Maximum number of rounds in which neighbours are swapped."""
 
 
-def order(board: Board) -> None:
+def order_ranks(board: LayoutBoard) -> None:
     """Sort the items of every rank such that few wires cross."""
     place = [0] * len(board.rank)
     for row in board.rows:
-        _number(row, place)
-    sweeps = next((sweeps for most, sweeps in SWEEPS if board.boxes <= most), 2)
-    exact = board.boxes <= EXACT
+        _number_row(row, place)
+    sweeps = next((sweeps for most, sweeps in SWEEP_COUNTS if board.boxes <= most), 2)
+    exact = board.boxes <= MAX_EXACT_BOXES
     best = [*map(list, board.rows)]
-    fewest = crossings(board, place) if exact else 0
+    fewest = count_crossings(board, place) if exact else 0
     for k in range(sweeps):
         if exact and not fewest:
             break
         if k % 2:
-            _sweep(board.rows[1:], board.before, place)
+            _sweep_medians(board.rows[1:], board.before, place)
         else:
-            _sweep(board.rows[-2::-1], board.behind, place)
-        if exact and (count := crossings(board, place)) < fewest:
+            _sweep_medians(board.rows[-2::-1], board.behind, place)
+        if exact and (count := count_crossings(board, place)) < fewest:
             best = [*map(list, board.rows)]
             fewest = count
     if exact:
         board.rows[:] = best
         for row in best:
-            _number(row, place)
-        _swap(board, place)
+            _number_row(row, place)
+        _swap_neighbours(board, place)
 
 
-def _number(row: Sequence[int], place: list[int]) -> None:
+def _number_row(row: Sequence[int], place: list[int]) -> None:
     for k, item in enumerate(row):
         place[item] = k
 
 
-def _sweep(rows: Iterable[list[int]], near: Sequence[Near], place: list[int]) -> None:
+def _sweep_medians(rows: Iterable[list[int]], near: Sequence[Neighbours], place: list[int]) -> None:
     """Sort each row by the median place of its items' neighbours; items without neighbours stay where they are."""
     for row in rows:
-        keys = [_median(near[item], place) for item in row]
+        keys = [_median_place(near[item], place) for item in row]
         moving = [k for k, key in enumerate(keys) if key is not None]
         # Sorting is stable: items with equal medians keep their order, so the branches of a splitter stay together.
         ranked = sorted(moving, key=lambda k: keys[k] or 0.0)
         items = [row[k] for k in ranked]
         for k, item in zip(moving, items, strict=True):
             row[k] = item
-        _number(row, place)
+        _number_row(row, place)
 
 
-def _median(near: Near, place: Sequence[int]) -> float | None:
+def _median_place(near: Neighbours, place: Sequence[int]) -> float | None:
     if not near:
         return None
     if len(near) == 1:
@@ -70,7 +70,7 @@ def _median(near: Near, place: Sequence[int]) -> float | None:
     return places[half] if len(places) % 2 else (places[half - 1] + places[half]) / 2
 
 
-def crossings(board: Board, place: Sequence[int]) -> int:
+def count_crossings(board: LayoutBoard, place: Sequence[int]) -> int:
     """Return how many pairs of wires cross between neighbouring ranks."""
     total = 0
     for row in board.rows:
@@ -83,15 +83,15 @@ def crossings(board: Board, place: Sequence[int]) -> int:
     return total
 
 
-def _swap(board: Board, place: list[int]) -> None:
-    """Swap neighbours wherever that removes crossings, until nothing changes or for `SWAPS` rounds."""
-    for _ in range(SWAPS):
+def _swap_neighbours(board: LayoutBoard, place: list[int]) -> None:
+    """Swap neighbours wherever that removes crossings, until nothing changes or for `MAX_SWAP_ROUNDS` rounds."""
+    for _ in range(MAX_SWAP_ROUNDS):
         changed = False
         for row in board.rows:
             for k in range(len(row) - 1):
                 one = row[k]
                 two = row[k + 1]
-                if _gain(board, one, two, place) > 0:
+                if _count_removed_crossings(board, one, two, place) > 0:
                     row[k], row[k + 1] = two, one
                     place[one] = k + 1
                     place[two] = k
@@ -100,7 +100,7 @@ def _swap(board: Board, place: list[int]) -> None:
             return
 
 
-def _gain(board: Board, one: int, two: int, place: Sequence[int]) -> int:
+def _count_removed_crossings(board: LayoutBoard, one: int, two: int, place: Sequence[int]) -> int:
     """Return how many crossings a swap of two neighbours removes."""
     gain = 0
     for near in (board.before, board.behind):

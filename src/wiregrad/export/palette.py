@@ -13,22 +13,22 @@ from dataclasses import dataclass
 
 import numpy as np
 
-STEPS = 5
+TONE_STEPS = 5
 """Number of tones for each sign."""
-CLIP = 99.5
+CLIP_PERCENTILE = 99.5
 """Percentile of the magnitudes from which all have the strongest tone."""
-SPAN = 1e-4
+SCALE_SPAN = 1e-4
 """Smallest magnitude that differs from zero on the scale, as a share of the largest."""
 TEXT_CONTRAST = 4.5
 STROKE_CONTRAST = 3.0
 
 # The first letters of tones; those of the first three are followed by a step from 1 to the number of tones.
-POSITIVE = "p"
-NEGATIVE = "n"
-MIXED = "m"
-ZERO = "z"
-NONFINITE = "x"
-ABSENT = "h"
+POSITIVE_TONE = "p"
+NEGATIVE_TONE = "n"
+MIXED_TONE = "m"
+ZERO_TONE = "z"
+NONFINITE_TONE = "x"
+ABSENT_TONE = "h"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,33 +52,33 @@ class Theme:
     """For each sign, the colour of a number written as text."""
     zero: str
 
-    def stroke(self, tone: str) -> str:
+    def stroke_colour(self, tone: str) -> str:
         """Return the colour of a wire or a bar.
 
-        >>> LIGHT.stroke("p3"), LIGHT.stroke("x")
+        >>> LIGHT_THEME.stroke_colour("p3"), LIGHT_THEME.stroke_colour("x")
         ('#0072B2', '#1B1F24')
         """
         if tone[0] not in self.hues:
-            return {ZERO: self.zero, NONFINITE: self.ink}.get(tone, self.muted)
+            return {ZERO_TONE: self.zero, NONFINITE_TONE: self.ink}.get(tone, self.muted)
         faint, plain, strong = self.hues[tone[0]]
-        at = (int(tone[1:]) - 1) / (STEPS - 1)
-        return mix(faint, plain, 2 * at) if at <= 0.5 else mix(plain, strong, 2 * at - 1)
+        at = (int(tone[1:]) - 1) / (TONE_STEPS - 1)
+        return mix_colours(faint, plain, 2 * at) if at <= 0.5 else mix_colours(plain, strong, 2 * at - 1)
 
-    def tint(self, tone: str) -> str:
+    def tint_colour(self, tone: str) -> str:
         """Return the background colour of a cell that has text on it."""
         if tone[0] not in self.hues:
             return self.panel
-        return mix(self.panel, self.hues[tone[0]][1], 0.05 + 0.04 * int(tone[1:]))
+        return mix_colours(self.panel, self.hues[tone[0]][1], 0.05 + 0.04 * int(tone[1:]))
 
-    def word(self, tone: str) -> str:
+    def text_colour(self, tone: str) -> str:
         """Return the colour of a number written on the paper, a box or its own tint."""
-        return self.words.get(tone[0], self.muted if tone in (ZERO, ABSENT) else self.ink)
+        return self.words.get(tone[0], self.muted if tone in (ZERO_TONE, ABSENT_TONE) else self.ink)
 
 
-def luminance(colour: str) -> float:
+def relative_luminance(colour: str) -> float:
     """Return the relative luminance of a colour, from 0 for black to 1 for white.
 
-    >>> luminance("#000000"), luminance("#FFFFFF")
+    >>> relative_luminance("#000000"), relative_luminance("#FFFFFF")
     (0.0, 1.0)
     """
     channels = [int(colour[k : k + 2], 16) / 255 for k in (1, 3, 5)]
@@ -86,27 +86,27 @@ def luminance(colour: str) -> float:
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
-def contrast(one: str, two: str) -> float:
+def contrast_ratio(one: str, two: str) -> float:
     """Return the contrast ratio of two colours, from 1 for equal colours to 21 for black on white.
 
-    >>> round(contrast("#0072B2", "#FFFFFF"), 1)
+    >>> round(contrast_ratio("#0072B2", "#FFFFFF"), 1)
     5.2
     """
-    dark, light = sorted((luminance(one), luminance(two)))
+    dark, light = sorted((relative_luminance(one), relative_luminance(two)))
     return (light + 0.05) / (dark + 0.05)
 
 
-def mix(one: str, two: str, share: float) -> str:
+def mix_colours(one: str, two: str, share: float) -> str:
     """Return the colour at a share of the way from one colour to another.
 
-    >>> mix("#000000", "#FFFFFF", 0.5)
+    >>> mix_colours("#000000", "#FFFFFF", 0.5)
     '#808080'
     """
     channels = [(int(one[k : k + 2], 16), int(two[k : k + 2], 16)) for k in (1, 3, 5)]
     return "#" + "".join(f"{int(a + (b - a) * share + 0.5):02X}" for a, b in channels)
 
 
-LIGHT = Theme(
+LIGHT_THEME = Theme(
     name="light",
     paper="#FFFFFF",
     panel="#FFFFFF",
@@ -115,14 +115,14 @@ LIGHT = Theme(
     muted="#5B636D",
     line="#8A939E",
     hues={
-        POSITIVE: ("#5599C7", "#0072B2", "#00466E"),
-        NEGATIVE: ("#E27322", "#D55E00", "#8F3F00"),
-        MIXED: ("#8C8C93", "#66666E", "#3A3A41"),
+        POSITIVE_TONE: ("#5599C7", "#0072B2", "#00466E"),
+        NEGATIVE_TONE: ("#E27322", "#D55E00", "#8F3F00"),
+        MIXED_TONE: ("#8C8C93", "#66666E", "#3A3A41"),
     },
-    words={POSITIVE: "#005A8D", NEGATIVE: "#9A4400"},
+    words={POSITIVE_TONE: "#005A8D", NEGATIVE_TONE: "#9A4400"},
     zero="#767676",
 )
-DARK = Theme(
+DARK_THEME = Theme(
     name="dark",
     paper="#14161A",
     panel="#1B1E24",
@@ -131,44 +131,44 @@ DARK = Theme(
     muted="#A3ABB5",
     line="#6B7480",
     hues={
-        POSITIVE: ("#2F7BA8", "#56B4E9", "#A9DBF7"),
-        NEGATIVE: ("#A86A1F", "#F0A03C", "#F9D29B"),
-        MIXED: ("#7C828B", "#A0A6AE", "#D5D9DE"),
+        POSITIVE_TONE: ("#2F7BA8", "#56B4E9", "#A9DBF7"),
+        NEGATIVE_TONE: ("#A86A1F", "#F0A03C", "#F9D29B"),
+        MIXED_TONE: ("#7C828B", "#A0A6AE", "#D5D9DE"),
     },
-    words={POSITIVE: "#7CC5EF", NEGATIVE: "#F3AF5B"},
+    words={POSITIVE_TONE: "#7CC5EF", NEGATIVE_TONE: "#F3AF5B"},
     zero="#8F949B",
 )
-THEMES = {theme.name: theme for theme in (LIGHT, DARK)}
+THEMES = {theme.name: theme for theme in (LIGHT_THEME, DARK_THEME)}
 
-TONES = (*(f"{sign}{step}" for sign in (POSITIVE, NEGATIVE, MIXED) for step in range(1, STEPS + 1)), ZERO, NONFINITE)
+ALL_TONES = (*(f"{sign}{step}" for sign in (POSITIVE_TONE, NEGATIVE_TONE, MIXED_TONE) for step in range(1, TONE_STEPS + 1)), ZERO_TONE, NONFINITE_TONE)
 """Every tone a number can have."""
 
 
 @dataclass(frozen=True, slots=True)
-class Scale:
+class ColourScale:
     """A symmetric log scale: magnitudes from `limit` on have the strongest tone, below `floor` it is about linear."""
 
     limit: float
     floor: float
 
     @classmethod
-    def of(cls, magnitudes: Iterable[float]) -> Scale:
+    def from_magnitudes(cls, magnitudes: Iterable[float]) -> ColourScale:
         """Return the scale of some numbers; zeros and numbers that are not finite are ignored.
 
-        >>> Scale.of([10.0, -1.0, 0.0, float("nan")])
+        >>> ColourScale.from_magnitudes([10.0, -1.0, 0.0, float("nan")])
         Scale(limit=10.0, floor=1.0)
         """
         sizes = np.abs(np.fromiter(magnitudes, np.float64))
         sizes = sizes[np.isfinite(sizes) & (sizes > 0)]
         if not len(sizes):
             return cls(1.0, 1.0)
-        limit = float(np.percentile(sizes, CLIP, method="higher"))
-        return cls(limit, min(limit, max(limit * SPAN, float(sizes.min()))))
+        limit = float(np.percentile(sizes, CLIP_PERCENTILE, method="higher"))
+        return cls(limit, min(limit, max(limit * SCALE_SPAN, float(sizes.min()))))
 
     def position(self, value: float) -> float:
         """Return the position of a number on the scale: 0 at zero, 1 or -1 at the limit and beyond; NaN for NaN.
 
-        >>> Scale(10.0, 1.0).position(-50.0)
+        >>> ColourScale(10.0, 1.0).position(-50.0)
         -1.0
         """
         if math.isnan(value):
@@ -176,27 +176,27 @@ class Scale:
         size = min(abs(value), self.limit)
         return math.copysign(math.log1p(size / self.floor) / math.log1p(self.limit / self.floor), value)
 
-    def clips(self, value: float) -> bool:
+    def exceeds_limit(self, value: float) -> bool:
         """Return whether a number is beyond the limit, where all tones are the same."""
         return math.isfinite(value) and abs(value) > self.limit
 
-    def step(self, value: float) -> int:
+    def tone_step(self, value: float) -> int:
         """Return the step of the tone of a finite number, from 1 for the faintest; 0 for zero."""
-        return 0 if value == 0 else min(STEPS, 1 + int(abs(self.position(value)) * STEPS))
+        return 0 if value == 0 else min(TONE_STEPS, 1 + int(abs(self.position(value)) * TONE_STEPS))
 
-    def tone(self, value: float, *, signed: bool = True) -> str:
+    def tone_of(self, value: float, *, signed: bool = True) -> str:
         """Return the tone of a number; one without a sign, such as a norm, has a mixed tone.
 
-        >>> [Scale(10.0, 1.0).tone(x) for x in (10.0, -1.0, 0.0, float("inf"))]
+        >>> [ColourScale(10.0, 1.0).tone_of(x) for x in (10.0, -1.0, 0.0, float("inf"))]
         ['p5', 'n2', 'z', 'x']
         """
         if not math.isfinite(value):
-            return NONFINITE
+            return NONFINITE_TONE
         if not value:
-            return ZERO
-        sign = POSITIVE if value > 0 else NEGATIVE
-        return f"{sign if signed else MIXED}{self.step(value)}"
+            return ZERO_TONE
+        sign = POSITIVE_TONE if value > 0 else NEGATIVE_TONE
+        return f"{sign if signed else MIXED_TONE}{self.tone_step(value)}"
 
-    def weight(self, value: float) -> int:
+    def line_weight(self, value: float) -> int:
         """Return the thickness of a wire, in steps from 1 to 3."""
         return 1 if value == 0 or math.isnan(value) else min(3, 1 + int(abs(self.position(value)) * 3))

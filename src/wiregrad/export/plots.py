@@ -10,23 +10,23 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from wiregrad.export.canvas import CELL, DASHES, SERIES, Axis, Canvas, brief, power_text
-from wiregrad.export.letters import cells, clip_front, distinct, printable
+from wiregrad.export.canvas import CHARACTER_WIDTH, CURVE_DASHES, CURVE_COLOURS, PlotAxis, PlotCanvas, format_brief, format_power
+from wiregrad.export.letters import count_columns, clip_front, clip_distinctly, escape_unprintable
 
-COLOURS = len(SERIES["light"])
-MOST_CURVES = COLOURS * len(DASHES)
-GAP = 12.0
+COLOUR_COUNT = len(CURVE_COLOURS["light"])
+MAX_CURVES = COLOUR_COUNT * len(CURVE_DASHES)
+PLOT_GAP = 12.0
 """The room around and between the parts of a plot."""
-GUTTER = 48.0
+PANEL_GUTTER = 48.0
 """The room between panels."""
-STRIP = 8.0
+HATCHED_STRIP_HEIGHT = 8.0
 """Height of the hatched strip above a panel."""
-SIZE_CELLS = 10
+NUMBER_COLUMNS = 10
 """Number of columns for the number in front of a note."""
 
 
 @dataclass(frozen=True, slots=True)
-class Bar:
+class BarRow:
     """A row of a bar chart: a size with its smallest and largest, a second size to compare, and a note."""
 
     label: str
@@ -40,7 +40,7 @@ class Bar:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class HistogramColumn:
     """A column of a histogram: its label, its count, and the sign of what it counts."""
 
     label: str
@@ -50,7 +50,7 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Curve:
+class PlotCurve:
     """A curve over steps: the mean over each interval of steps, with the smallest and the largest number in it."""
 
     name: str
@@ -61,143 +61,143 @@ class Curve:
 
 
 @dataclass(frozen=True, slots=True)
-class Panel:
+class CurvePanel:
     """Curves with one scale; `spoilt` are intervals of steps in which some number was not finite."""
 
     title: str
-    curves: Sequence[Curve]
+    curves: Sequence[PlotCurve]
     spoilt: Sequence[tuple[float, float]] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class StepMark:
     """An event at a step."""
 
     step: float
     label: str
 
 
-def bars(
-    rows: Sequence[Bar], *, title: str, description: str, axis: str, other: str, notes: Sequence[str] = (), theme: str
+def draw_bars(
+    rows: Sequence[BarRow], *, title: str, description: str, axis: str, other: str, notes: Sequence[str] = (), theme: str
 ) -> str:
     """Return a bar chart as SVG: one row for each bar, the first on top, sizes on a log scale.
 
-    >>> chart = bars([Bar("w", 2.0)], title="sizes", description="", axis="rms", other="value", theme="light")
+    >>> chart = draw_bars([BarRow("w", 2.0)], title="sizes", description="", axis="rms", other="value", theme="light")
     >>> chart.startswith("<svg") and "sizes" in chart
     True
     """
-    canvas = Canvas(title, description)
-    names = distinct([printable(row.label) for row in rows], 26)
-    left = GAP + CELL * max((cells(name) for name in names), default=0) + GAP
-    x = Axis.over([v for row in rows for v in (row.value, row.low, row.high, row.other)], left, left + 380.0)
+    canvas = PlotCanvas(title, description)
+    names = clip_distinctly([escape_unprintable(row.label) for row in rows], 26)
+    left = PLOT_GAP + CHARACTER_WIDTH * max((count_columns(name) for name in names), default=0) + PLOT_GAP
+    x = PlotAxis.from_numbers([v for row in rows for v in (row.value, row.low, row.high, row.other)], left, left + 380.0)
     top = 62.0
     step = 26.0
     bottom = top + step * len(rows)
-    canvas.text(GAP, 26, title, "h")
-    canvas.text(x.end + GAP, top - 10, axis, "m")
-    notes_wide = SIZE_CELLS + max((cells(row.note) for row in rows), default=0)
-    text_end = x.end + GAP + CELL * max(notes_wide, cells(axis))
+    canvas.add_text(PLOT_GAP, 26, title, "h")
+    canvas.add_text(x.end + PLOT_GAP, top - 10, axis, "m")
+    notes_wide = NUMBER_COLUMNS + max((count_columns(row.note) for row in rows), default=0)
+    text_end = x.end + PLOT_GAP + CHARACTER_WIDTH * max(notes_wide, count_columns(axis))
     for k in range(0, len(rows), 2):
-        canvas.box(0, top + step * k, text_end + GAP, step, "row")
-    _log_grid(canvas, x, top, bottom)
+        canvas.add_box(0, top + step * k, text_end + PLOT_GAP, step, "row")
+    _draw_log_grid(canvas, x, top, bottom)
     for k, (row, name) in enumerate(zip(rows, names, strict=True)):
-        _bar(canvas, row, name, x, top + step * (k + 0.5))
-    legend = _bar_legend(canvas, bottom + 44, axis, other, rows)
-    right, canvas.height = canvas.paragraph(GAP, bottom + 70, notes)
-    canvas.width = max(legend, right, text_end, CELL * 1.3 * cells(title)) + GAP
-    return canvas.svg(theme)
+        _draw_bar(canvas, row, name, x, top + step * (k + 0.5))
+    legend = _draw_bar_legend(canvas, bottom + 44, axis, other, rows)
+    right, canvas.height = canvas.add_paragraph(PLOT_GAP, bottom + 70, notes)
+    canvas.width = max(legend, right, text_end, CHARACTER_WIDTH * 1.3 * count_columns(title)) + PLOT_GAP
+    return canvas.write_svg(theme)
 
 
-def _log_grid(canvas: Canvas, x: Axis, top: float, bottom: float) -> None:
-    for tick in x.ticks():
-        canvas.line([(x.at(tick), top), (x.at(tick), bottom)], "grid")
-        canvas.text(x.at(tick), bottom + 16, power_text(tick), "m", "middle")
-    canvas.line([(x.start, bottom), (x.end, bottom)], "axis")
+def _draw_log_grid(canvas: PlotCanvas, x: PlotAxis, top: float, bottom: float) -> None:
+    for tick in x.round_ticks():
+        canvas.add_line([(x.position_of(tick), top), (x.position_of(tick), bottom)], "grid")
+        canvas.add_text(x.position_of(tick), bottom + 16, format_power(tick), "m", "middle")
+    canvas.add_line([(x.start, bottom), (x.end, bottom)], "axis")
 
 
-def _bar(canvas: Canvas, row: Bar, name: str, x: Axis, y: float) -> None:
-    canvas.text(GAP, y + 4, name, tip=row.label)
-    end = x.at(row.value)
+def _draw_bar(canvas: PlotCanvas, row: BarRow, name: str, x: PlotAxis, y: float) -> None:
+    canvas.add_text(PLOT_GAP, y + 4, name, tip=row.label)
+    end = x.position_of(row.value)
     if row.spoilt:
-        canvas.hatch(x.start, y - 7, (x.end if math.isnan(end) else end) - x.start, 14, row.note)
+        canvas.add_hatch(x.start, y - 7, (x.end if math.isnan(end) else end) - x.start, 14, row.note)
     elif math.isfinite(end):
-        canvas.box(x.start, y - 7, end - x.start, 14, "bar", f"{row.label}: {brief(row.value)}")
-    low = x.at(row.low)
-    high = x.at(row.high)
+        canvas.add_box(x.start, y - 7, end - x.start, 14, "bar", f"{row.label}: {format_brief(row.value)}")
+    low = x.position_of(row.low)
+    high = x.position_of(row.high)
     if math.isfinite(low) and math.isfinite(high):
-        canvas.line([(low, y), (high, y)], "range")
+        canvas.add_line([(low, y), (high, y)], "range")
         for place in (low, high):
-            canvas.line([(place, y - 4), (place, y + 4)], "range")
-    if math.isfinite(x.at(row.other)):
-        _diamond(canvas, x.at(row.other), y)
-    canvas.text(x.end + GAP, y + 4, "none" if math.isnan(row.value) else brief(row.value))
+            canvas.add_line([(place, y - 4), (place, y + 4)], "range")
+    if math.isfinite(x.position_of(row.other)):
+        _draw_diamond(canvas, x.position_of(row.other), y)
+    canvas.add_text(x.end + PLOT_GAP, y + 4, "none" if math.isnan(row.value) else format_brief(row.value))
     if row.note:
-        canvas.text(x.end + GAP + CELL * SIZE_CELLS, y + 4, row.note)
+        canvas.add_text(x.end + PLOT_GAP + CHARACTER_WIDTH * NUMBER_COLUMNS, y + 4, row.note)
 
 
-def _diamond(canvas: Canvas, x: float, y: float) -> None:
-    canvas.line([(x - 5, y), (x, y - 5), (x + 5, y), (x, y + 5)], "other", closed=True)
+def _draw_diamond(canvas: PlotCanvas, x: float, y: float) -> None:
+    canvas.add_line([(x - 5, y), (x, y - 5), (x + 5, y), (x, y + 5)], "other", closed=True)
 
 
-def _bar_legend(canvas: Canvas, y: float, axis: str, other: str, rows: Sequence[Bar]) -> float:
-    x = GAP
-    canvas.box(x, y - 10, 20, 12, "bar")
-    x = _legend_words(canvas, x + 26, y, axis)
-    canvas.line([(x, y - 4), (x + 20, y - 4)], "range")
+def _draw_bar_legend(canvas: PlotCanvas, y: float, axis: str, other: str, rows: Sequence[BarRow]) -> float:
+    x = PLOT_GAP
+    canvas.add_box(x, y - 10, 20, 12, "bar")
+    x = _write_legend_words(canvas, x + 26, y, axis)
+    canvas.add_line([(x, y - 4), (x + 20, y - 4)], "range")
     for place in (x, x + 20):
-        canvas.line([(place, y - 8), (place, y)], "range")
-    x = _legend_words(canvas, x + 26, y, "smallest to largest")
+        canvas.add_line([(place, y - 8), (place, y)], "range")
+    x = _write_legend_words(canvas, x + 26, y, "smallest to largest")
     if any(math.isfinite(row.other) for row in rows):
-        _diamond(canvas, x + 6, y - 4)
-        x = _legend_words(canvas, x + 17, y, other)
+        _draw_diamond(canvas, x + 6, y - 4)
+        x = _write_legend_words(canvas, x + 17, y, other)
     if any(row.spoilt for row in rows):
-        canvas.hatch(x, y - 10, 20, 12)
-        x = _legend_words(canvas, x + 26, y, "not finite")
+        canvas.add_hatch(x, y - 10, 20, 12)
+        x = _write_legend_words(canvas, x + 26, y, "not finite")
     return x
 
 
-def _legend_words(canvas: Canvas, x: float, y: float, words: str) -> float:
-    canvas.text(x, y, words, "m")
-    return x + CELL * cells(words) + 2 * GAP
+def _write_legend_words(canvas: PlotCanvas, x: float, y: float, words: str) -> float:
+    canvas.add_text(x, y, words, "m")
+    return x + CHARACTER_WIDTH * count_columns(words) + 2 * PLOT_GAP
 
 
-def columns(bins: Sequence[Column], *, title: str, description: str, axis: str, theme: str) -> str:
+def draw_histogram(bins: Sequence[HistogramColumn], *, title: str, description: str, axis: str, theme: str) -> str:
     """Return a histogram as SVG: one column for each bin, with its count on top.
 
-    >>> chart = columns([Column("1", 3, 1)], title="sizes", description="", axis="size", theme="dark")
+    >>> chart = draw_histogram([HistogramColumn("1", 3, 1)], title="sizes", description="", axis="size", theme="dark")
     >>> chart.startswith("<svg")
     True
     """
-    canvas = Canvas(title, description)
-    wide = max(44.0, CELL * max((cells(column.label) for column in bins), default=1) + 8)
+    canvas = PlotCanvas(title, description)
+    wide = max(44.0, CHARACTER_WIDTH * max((count_columns(column.label) for column in bins), default=1) + 8)
     top = 64.0
     tall = 220.0
     most = max((column.count for column in bins), default=0) or 1
-    canvas.text(GAP, 26, title, "h")
+    canvas.add_text(PLOT_GAP, 26, title, "h")
     for k, column in enumerate(bins):
-        _column(canvas, column, GAP + wide * k, wide, top + tall, tall * column.count / most)
-    end = GAP + wide * max(1, len(bins))
-    canvas.line([(GAP, top + tall), (end, top + tall)], "axis")
-    canvas.text(GAP, top + tall + 42, axis, "m")
-    canvas.width = max(end, CELL * cells(axis) + GAP, CELL * 1.3 * cells(title)) + GAP
+        _draw_column(canvas, column, PLOT_GAP + wide * k, wide, top + tall, tall * column.count / most)
+    end = PLOT_GAP + wide * max(1, len(bins))
+    canvas.add_line([(PLOT_GAP, top + tall), (end, top + tall)], "axis")
+    canvas.add_text(PLOT_GAP, top + tall + 42, axis, "m")
+    canvas.width = max(end, CHARACTER_WIDTH * count_columns(axis) + PLOT_GAP, CHARACTER_WIDTH * 1.3 * count_columns(title)) + PLOT_GAP
     canvas.height = top + tall + 56
-    return canvas.svg(theme)
+    return canvas.write_svg(theme)
 
 
-def _column(canvas: Canvas, column: Column, x: float, wide: float, base: float, tall: float) -> None:
+def _draw_column(canvas: PlotCanvas, column: HistogramColumn, x: float, wide: float, base: float, tall: float) -> None:
     tip = f"{column.label}: {column.count:,}"
     if column.count:
         tall = max(tall, 2.0)
         kind = "hatch" if column.spoilt else {1: "up", -1: "down"}.get(column.sign, "zero")
-        canvas.box(x + 2, base - tall, wide - 4, tall, kind, tip)
-        canvas.text(x + wide / 2, base - tall - 5, count_text(column.count), "t", "middle")
-    canvas.text(x + wide / 2, base + 17, column.label, "t" if column.count else "m", "middle")
+        canvas.add_box(x + 2, base - tall, wide - 4, tall, kind, tip)
+        canvas.add_text(x + wide / 2, base - tall - 5, format_count(column.count), "t", "middle")
+    canvas.add_text(x + wide / 2, base + 17, column.label, "t" if column.count else "m", "middle")
 
 
-def count_text(count: int) -> str:
+def format_count(count: int) -> str:
     """Write a count in at most five characters.
 
-    >>> count_text(999), count_text(12_345), count_text(3_000_000)
+    >>> format_count(999), format_count(12_345), format_count(3_000_000)
     ('999', '12.3k', '3M')
     """
     for size, letter in ((10**12, "T"), (10**9, "G"), (10**6, "M"), (10**3, "k")):
@@ -206,9 +206,9 @@ def count_text(count: int) -> str:
     return str(count)
 
 
-def curves(
-    panels: Sequence[Panel],
-    marks: Sequence[Mark],
+def draw_curves(
+    panels: Sequence[CurvePanel],
+    marks: Sequence[StepMark],
     *,
     steps: tuple[float, float],
     title: str,
@@ -218,96 +218,96 @@ def curves(
 ) -> str:
     """Return panels of curves as SVG, above each other and over the same steps, with marks for events.
 
-    >>> line = Curve("loss", [0, 1], [2.0, 1.0], [2.0, 1.0], [2.0, 1.0])
-    >>> "<svg" in curves([Panel("loss", [line])], [], steps=(0, 1), title="run", description="", theme="auto")
+    >>> line = PlotCurve("loss", [0, 1], [2.0, 1.0], [2.0, 1.0], [2.0, 1.0])
+    >>> "<svg" in draw_curves([CurvePanel("loss", [line])], [], steps=(0, 1), title="run", description="", theme="auto")
     True
     """
-    canvas = Canvas(title, description)
+    canvas = PlotCanvas(title, description)
     left = 74.0
     wide = 620.0
     tall = 170.0
-    x = Axis(steps[0], max(steps[1], steps[0] + 1), left, left + wide, log=False)
-    canvas.text(GAP, 26, title, "h")
-    labels, lanes = _lanes(marks, x)
+    x = PlotAxis(steps[0], max(steps[1], steps[0] + 1), left, left + wide, log=False)
+    canvas.add_text(PLOT_GAP, 26, title, "h")
+    labels, lanes = _assign_lanes(marks, x)
     top = 70.0 + 22 * lanes
-    bottom = top + (tall + GUTTER) * len(panels) - GUTTER
+    bottom = top + (tall + PANEL_GUTTER) * len(panels) - PANEL_GUTTER
     for mark, _, _, lane in labels:
-        canvas.line([(x.at(mark.step), top - 30 - 22 * lane), (x.at(mark.step), bottom)], "event")
-    right = max(_panel(canvas, panel, x, top + (tall + GUTTER) * k, tall) for k, panel in enumerate(panels))
-    _write_labels(canvas, labels, top)
-    for tick in sorted({round(tick) for tick in x.ticks()}):
-        canvas.text(x.at(tick), bottom + 17, f"{tick:,}", "m", "middle")
-    canvas.text((x.start + x.end) / 2, bottom + 36, "step", "m", "middle")
-    reach, canvas.height = canvas.paragraph(GAP, bottom + 62, notes)
-    canvas.width = max(right, reach) + GAP
-    return canvas.svg(theme)
+        canvas.add_line([(x.position_of(mark.step), top - 30 - 22 * lane), (x.position_of(mark.step), bottom)], "event")
+    right = max(_draw_panel(canvas, panel, x, top + (tall + PANEL_GUTTER) * k, tall) for k, panel in enumerate(panels))
+    _write_mark_labels(canvas, labels, top)
+    for tick in sorted({round(tick) for tick in x.round_ticks()}):
+        canvas.add_text(x.position_of(tick), bottom + 17, f"{tick:,}", "m", "middle")
+    canvas.add_text((x.start + x.end) / 2, bottom + 36, "step", "m", "middle")
+    reach, canvas.height = canvas.add_paragraph(PLOT_GAP, bottom + 62, notes)
+    canvas.width = max(right, reach) + PLOT_GAP
+    return canvas.write_svg(theme)
 
 
-def _lanes(marks: Sequence[Mark], x: Axis) -> tuple[list[tuple[Mark, float, float, int]], int]:
+def _assign_lanes(marks: Sequence[StepMark], x: PlotAxis) -> tuple[list[tuple[StepMark, float, float, int]], int]:
     """Give each label the first lane in which it overlaps no other; return mark, left edge, width and lane of each."""
     ends: list[float] = []
     placed = []
     for mark in sorted(marks, key=lambda mark: mark.step):
-        width = CELL * cells(clip_front(mark.label, 48)) + 12
-        start = max(x.start - 50, min(x.at(mark.step) - 6, x.end - width))
+        width = CHARACTER_WIDTH * count_columns(clip_front(mark.label, 48)) + 12
+        start = max(x.start - 50, min(x.position_of(mark.step) - 6, x.end - width))
         lane = next((k for k, end in enumerate(ends) if end + 6 <= start), len(ends))
         ends[lane : lane + 1] = [start + width]
         placed.append((mark, start, width, lane))
     return placed, len(ends)
 
 
-def _write_labels(canvas: Canvas, placed: Sequence[tuple[Mark, float, float, int]], top: float) -> None:
+def _write_mark_labels(canvas: PlotCanvas, placed: Sequence[tuple[StepMark, float, float, int]], top: float) -> None:
     for mark, start, width, lane in placed:
         y = top - 48 - 22 * lane
-        canvas.box(start, y, width, 18, "label", mark.label)
-        canvas.text(start + 6, y + 13, clip_front(mark.label, 48))
+        canvas.add_box(start, y, width, 18, "label", mark.label)
+        canvas.add_text(start + 6, y + 13, clip_front(mark.label, 48))
 
 
-def _panel(canvas: Canvas, panel: Panel, x: Axis, top: float, tall: float) -> float:
+def _draw_panel(canvas: PlotCanvas, panel: CurvePanel, x: PlotAxis, top: float, tall: float) -> float:
     """Draw one panel and return its right end."""
     numbers = [v for curve in panel.curves for line in (curve.low, curve.mean, curve.high) for v in line]
     finite = [v for v in numbers if math.isfinite(v)]
     log = not any(v < 0 for v in finite) and any(v > 0 for v in finite)
-    y = Axis.over(numbers, top + tall, top, log=log)
-    canvas.text(x.start, top - STRIP - 5, panel.title + (", log scale" if log else ""), "m over")
-    for tick in y.ticks(5):
-        canvas.line([(x.start, y.at(tick)), (x.end, y.at(tick))], "grid")
-        canvas.text(x.start - 8, y.at(tick) + 4, power_text(tick) if log else brief(tick), "m", "end")
-    canvas.line([(x.start, top), (x.start, top + tall), (x.end, top + tall)], "axis")
+    y = PlotAxis.from_numbers(numbers, top + tall, top, log=log)
+    canvas.add_text(x.start, top - HATCHED_STRIP_HEIGHT - 5, panel.title + (", log scale" if log else ""), "m over")
+    for tick in y.round_ticks(5):
+        canvas.add_line([(x.start, y.position_of(tick)), (x.end, y.position_of(tick))], "grid")
+        canvas.add_text(x.start - 8, y.position_of(tick) + 4, format_power(tick) if log else format_brief(tick), "m", "end")
+    canvas.add_line([(x.start, top), (x.start, top + tall), (x.end, top + tall)], "axis")
     for first, last in panel.spoilt:
-        start = min(x.at(first), x.end - 5)
-        width = max(5.0, x.at(last) - start)
-        canvas.hatch(start, top - STRIP, width, STRIP, f"not finite in steps {first:,.0f} to {last:,.0f}")
-    for k, curve in enumerate(panel.curves[:MOST_CURVES]):
-        _curve(canvas, curve, k, x, y)
+        start = min(x.position_of(first), x.end - 5)
+        width = max(5.0, x.position_of(last) - start)
+        canvas.add_hatch(start, top - HATCHED_STRIP_HEIGHT, width, HATCHED_STRIP_HEIGHT, f"not finite in steps {first:,.0f} to {last:,.0f}")
+    for k, curve in enumerate(panel.curves[:MAX_CURVES]):
+        _draw_curve(canvas, curve, k, x, y)
     if panel.spoilt:
-        canvas.text(x.end, top - STRIP - 5, "hatched: not finite", "t over", "end")
-    return _ends(canvas, panel.curves[:MOST_CURVES], x, y)
+        canvas.add_text(x.end, top - HATCHED_STRIP_HEIGHT - 5, "hatched: not finite", "t over", "end")
+    return _write_curve_names(canvas, panel.curves[:MAX_CURVES], x, y)
 
 
-def _style_of(k: int) -> tuple[int, int]:
+def _curve_style(k: int) -> tuple[int, int]:
     """Return the colour and the dash of a curve, by number."""
-    return k % COLOURS, k // COLOURS
+    return k % COLOUR_COUNT, k // COLOUR_COUNT
 
 
-def _curve(canvas: Canvas, curve: Curve, k: int, x: Axis, y: Axis) -> None:
-    colour, dash = _style_of(k)
+def _draw_curve(canvas: PlotCanvas, curve: PlotCurve, k: int, x: PlotAxis, y: PlotAxis) -> None:
+    colour, dash = _curve_style(k)
     places = [
-        (x.at(step), y.at(mean), y.at(low), y.at(high))
+        (x.position_of(step), y.position_of(mean), y.position_of(low), y.position_of(high))
         for step, mean, low, high in zip(curve.steps, curve.mean, curve.low, curve.high, strict=True)
     ]
-    for run in _unbroken(places):
+    for run in _split_at_gaps(places):
         if any(abs(low - high) > 1 for _, _, low, high in run):
             band = [(a, high) for a, _, _, high in run] + [(a, low) for a, _, low, _ in reversed(run)]
-            canvas.line(band, f"b{colour}", closed=True)
+            canvas.add_line(band, f"b{colour}", closed=True)
         line = [(a, mean) for a, mean, _, _ in run]
-        canvas.line(
+        canvas.add_line(
             line if len(line) > 1 else [(line[0][0] - 2, line[0][1]), (line[0][0] + 2, line[0][1])],
             f"s{colour} d{dash}",
         )
 
 
-def _unbroken(
+def _split_at_gaps(
     places: Sequence[tuple[float, float, float, float]],
 ) -> Iterator[list[tuple[float, float, float, float]]]:
     """Cut a curve where it has no position; a band whose end has none reaches only to the mean."""
@@ -323,27 +323,27 @@ def _unbroken(
         yield run
 
 
-def _ends(canvas: Canvas, visible: Sequence[Curve], x: Axis, y: Axis) -> float:
+def _write_curve_names(canvas: PlotCanvas, visible: Sequence[PlotCurve], x: PlotAxis, y: PlotAxis) -> float:
     """Write the names of the curves at their ends such that they do not overlap; return their right end."""
     places = []
     for k, curve in enumerate(visible):
-        last = next((y.at(v) for v in reversed(curve.mean) if math.isfinite(y.at(v))), y.start)
+        last = next((y.position_of(v) for v in reversed(curve.mean) if math.isfinite(y.position_of(v))), y.start)
         places.append((last, k, curve))
     places.sort(key=lambda place: place[:2])
-    rows = _apart([last for last, _, _ in places], y.end, y.start, 15.0)
+    rows = _spread_apart([last for last, _, _ in places], y.end, y.start, 15.0)
     right = x.end
     for row, (last, k, curve) in zip(rows, places, strict=True):
-        colour, dash = _style_of(k)
-        canvas.line([(x.end + 3, last), (x.end + 14, row), (x.end + 28, row)], f"s{colour} d{dash}")
-        canvas.text(x.end + 33, row + 4, clip_front(curve.name, 24), tip=curve.name)
-        right = max(right, x.end + 33 + CELL * cells(clip_front(curve.name, 24)))
+        colour, dash = _curve_style(k)
+        canvas.add_line([(x.end + 3, last), (x.end + 14, row), (x.end + 28, row)], f"s{colour} d{dash}")
+        canvas.add_text(x.end + 33, row + 4, clip_front(curve.name, 24), tip=curve.name)
+        right = max(right, x.end + 33 + CHARACTER_WIDTH * count_columns(clip_front(curve.name, 24)))
     return right
 
 
-def _apart(wanted: Sequence[float], top: float, bottom: float, step: float) -> list[float]:
+def _spread_apart(wanted: Sequence[float], top: float, bottom: float, step: float) -> list[float]:
     """Return places near the wanted ones (in ascending order) at least a step apart, moved up at the bottom.
 
-    >>> _apart([10.0, 11.0, 30.0], 0.0, 100.0, 15.0)
+    >>> _spread_apart([10.0, 11.0, 30.0], 0.0, 100.0, 15.0)
     [10.0, 25.0, 40.0]
     """
     places: list[float] = []

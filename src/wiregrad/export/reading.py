@@ -16,17 +16,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wiregrad.backends import magnitude
-from wiregrad.dtypes import number
-from wiregrad.export.letters import DASH, TIMES, clip, printable
-from wiregrad.export.palette import ABSENT, NONFINITE, Scale
+from wiregrad.dtypes import format_brief_number
+from wiregrad.export.letters import DASH, TIMES, clip_end, escape_unprintable
+from wiregrad.export.palette import ABSENT_TONE, NONFINITE_TONE, ColourScale
 
-DIGITS = 5
+DEFAULT_DIGITS = 5
 """Number of significant digits in pictures."""
-SAME = "all "
+UNIFORM_PREFIX = "all "
 """Precedes the number of an array whose elements are all equal."""
 
 
-class State(Enum):
+class ReadingState(Enum):
     """What a reading shows."""
 
     NUMBER = "number"
@@ -43,59 +43,59 @@ class Reading:
     size: float = 0.0
     signed: bool = True
     """Whether it has a sign: a real number, or an array without elements of both signs."""
-    state: State = State.NUMBER
+    state: ReadingState = ReadingState.NUMBER
     shape: str = ""
     """The shape of an array, which the text begins with."""
 
     @property
-    def bare(self) -> str:
+    def bare_text(self) -> str:
         """The text without the shape."""
         return self.text[len(self.shape) :].lstrip() if self.shape else self.text
 
     @property
-    def uniform(self) -> str:
+    def uniform_text(self) -> str:
         """The text of the number that all elements are equal to; empty if they differ."""
-        text = self.bare
-        is_uniform = self.state is State.NUMBER and "‖" not in text
-        return text.removeprefix(SAME) if is_uniform else ""
+        text = self.bare_text
+        is_uniform = self.state is ReadingState.NUMBER and "‖" not in text
+        return text.removeprefix(UNIFORM_PREFIX) if is_uniform else ""
 
-    def tone(self, scale: Scale) -> str:
+    def tone_on(self, scale: ColourScale) -> str:
         """Return its tone on a colour scale."""
-        if self.state is State.NUMBER:
-            return scale.tone(self.size, signed=self.signed)
-        return NONFINITE if self.state is State.NONFINITE else ABSENT
+        if self.state is ReadingState.NUMBER:
+            return scale.tone_of(self.size, signed=self.signed)
+        return NONFINITE_TONE if self.state is ReadingState.NONFINITE else ABSENT_TONE
 
-    def with_sign(self) -> str:
+    def signed_text(self) -> str:
         """Return the text with the sign written even if it is a plus."""
-        return " ".join(filter(None, [self.shape, self.bare_with_sign()]))
+        return " ".join(filter(None, [self.shape, self.bare_signed_text()]))
 
-    def bare_with_sign(self) -> str:
+    def bare_signed_text(self) -> str:
         """Return the text without the shape, with the sign written even if it is a plus.
 
-        >>> read(np.array([3.0, 4.0])).bare_with_sign(), read(np.array([-2.0, -2.0])).bare_with_sign()
+        >>> read_value(np.array([3.0, 4.0])).bare_signed_text(), read_value(np.array([-2.0, -2.0])).bare_signed_text()
         ('+‖5‖', 'all -2')
         """
-        positive = self.state is State.NUMBER and self.signed and self.size > 0
-        uniform = self.bare.startswith(SAME)
-        body = self.bare.removeprefix(SAME)
+        positive = self.state is ReadingState.NUMBER and self.signed and self.size > 0
+        uniform = self.bare_text.startswith(UNIFORM_PREFIX)
+        body = self.bare_text.removeprefix(UNIFORM_PREFIX)
         plus = "+" if positive and (body[0].isdigit() or body[0] == "‖") else ""
-        return f"{SAME if uniform else ''}{plus}{body}"
+        return f"{UNIFORM_PREFIX if uniform else ''}{plus}{body}"
 
 
-BLOCKED = Reading("blocked", state=State.BLOCKED)
-NOT_COMPUTED = Reading(DASH, state=State.ABSENT)
+BLOCKED_READING = Reading("blocked", state=ReadingState.BLOCKED)
+ABSENT_READING = Reading(DASH, state=ReadingState.ABSENT)
 
 
-def read(value: Any, digits: int = DIGITS) -> Reading:
+def read_value(value: Any, digits: int = DEFAULT_DIGITS) -> Reading:
     """Return the reading of a value: a number, a bool, an array, or None for what was not computed.
 
-    >>> read(-0.19661193).text, read(np.ones(3)).text, read(float("nan")).text
+    >>> read_value(-0.19661193).text, read_value(np.ones(3)).text, read_value(float("nan")).text
     ('-0.19661', '[3] all 1', 'NaN')
-    >>> read(np.array([-3.0, -4.0])).text, read(np.array([3.0, -4.0])).text
+    >>> read_value(np.array([-3.0, -4.0])).text, read_value(np.array([3.0, -4.0])).text
     ('[2] -‖5‖', '[2] ‖5‖')
     """
     if value is None:
-        return NOT_COMPUTED
+        return ABSENT_READING
     if isinstance(value, np.ndarray) and value.shape:
         return _read_array(value, digits)
     value = value.item() if isinstance(value, np.ndarray | np.generic) else value
@@ -112,17 +112,17 @@ def _read_real(value: Any, digits: int) -> Reading:
     except OverflowError:
         size = math.inf
     if math.isfinite(size):
-        return Reading(_written(size if isinstance(value, float) else value, digits), size)
-    return Reading(_not_finite(size), size, state=State.NONFINITE)
+        return Reading(_format_number(size if isinstance(value, float) else value, digits), size)
+    return Reading(_name_nonfinite(size), size, state=ReadingState.NONFINITE)
 
 
-def _written(value: Any, digits: int) -> str:
+def _format_number(value: Any, digits: int) -> str:
     text = str(value) if isinstance(value, int) and abs(value) < 10**digits else f"{float(value):.{digits}g}"
     mantissa, mark, exponent = text.partition("e")
     return f"{mantissa}e{int(exponent)}" if mark else text
 
 
-def _not_finite(value: float) -> str:
+def _name_nonfinite(value: float) -> str:
     if math.isnan(value):
         return "NaN"
     return "Inf" if value > 0 else "-Inf"
@@ -131,15 +131,15 @@ def _not_finite(value: float) -> str:
 def _read_complex(value: complex, digits: int) -> Reading:
     if not (math.isfinite(value.real) and math.isfinite(value.imag)):
         has_nan = math.isnan(value.real) or math.isnan(value.imag)
-        return Reading("NaN" if has_nan else "Inf", math.nan, state=State.NONFINITE)
-    imaginary = _written(value.imag, digits - 1)
+        return Reading("NaN" if has_nan else "Inf", math.nan, state=ReadingState.NONFINITE)
+    imaginary = _format_number(value.imag, digits - 1)
     sign = "" if imaginary.startswith("-") else "+"
-    text = f"{_written(value.real, digits - 1)}{sign}{imaginary}i"
+    text = f"{_format_number(value.real, digits - 1)}{sign}{imaginary}i"
     return Reading(text, min(math.hypot(value.real, value.imag), 1.7e308), signed=False)
 
 
 def _read_array(value: NDArray[Any], digits: int) -> Reading:
-    shape = shape_text(value.shape)
+    shape = format_shape(value.shape)
     kind = value.dtype.kind
     if not value.size:
         return Reading(f"{shape} empty", 0.0, shape=shape)
@@ -147,37 +147,37 @@ def _read_array(value: NDArray[Any], digits: int) -> Reading:
         return Reading(f"{shape} {value.dtype}", 0.0, shape=shape)
     if kind == "b":
         return Reading(f"{shape} {int(value.sum()):,} true", float(value.sum()), signed=False, shape=shape)
-    nans, infs = not_finite(value)
+    nans, infs = count_nonfinite(value)
     if nans or infs:
-        return Reading(f"{shape} {nonfinite_text(nans, infs)}", math.nan, state=State.NONFINITE, shape=shape)
-    size = norm(value)
+        return Reading(f"{shape} {format_nonfinite(nans, infs)}", math.nan, state=ReadingState.NONFINITE, shape=shape)
+    size = finite_norm(value)
     signed = kind != "c" and bool(value.min() >= 0 or value.max() <= 0)
     negative = signed and bool(value.max() <= 0) and size > 0
-    text = f"{shape} {_body(value, '-' if negative else '', size, digits)}"
+    text = f"{shape} {_write_contents(value, '-' if negative else '', size, digits)}"
     return Reading(text, -size if negative else size, signed=signed, shape=shape)
 
 
-def _body(value: NDArray[Any], sign: str, size: float, digits: int) -> str:
+def _write_contents(value: NDArray[Any], sign: str, size: float, digits: int) -> str:
     """Write the content of an array: its number if all elements are equal, else its norm with a sign."""
     first = value.flat[0]
     if bool((value == first).all()):
-        return f"{SAME if value.size > 1 else ''}{read(first, digits).text}"
-    return f"{sign}‖{_written(size, digits - 1)}‖"
+        return f"{UNIFORM_PREFIX if value.size > 1 else ''}{read_value(first, digits).text}"
+    return f"{sign}‖{_format_number(size, digits - 1)}‖"
 
 
-def shape_text(shape: Sequence[int]) -> str:
+def format_shape(shape: Sequence[int]) -> str:
     """Write the shape of an array.
 
-    >>> shape_text((2, 3)) == f"[2{TIMES}3]"
+    >>> format_shape((2, 3)) == f"[2{TIMES}3]"
     True
     """
     return f"[{TIMES.join(map(str, shape))}]"
 
 
-def not_finite(value: Any) -> tuple[int, int]:
+def count_nonfinite(value: Any) -> tuple[int, int]:
     """Count the elements of a value that are NaN and those that are infinite.
 
-    >>> not_finite(np.array([np.nan, -np.inf, np.inf, 1.0])), not_finite(True)
+    >>> count_nonfinite(np.array([np.nan, -np.inf, np.inf, 1.0])), count_nonfinite(True)
     ((1, 2), (0, 0))
     """
     array = np.asarray(value)
@@ -188,31 +188,31 @@ def not_finite(value: Any) -> tuple[int, int]:
     return nans, bad - nans
 
 
-def nonfinite_text(nans: int, infs: int) -> str:
+def format_nonfinite(nans: int, infs: int) -> str:
     """Write how many numbers are NaN and how many are infinite.
 
-    >>> nonfinite_text(2, 1)
+    >>> format_nonfinite(2, 1)
     '2 NaN, 1 Inf'
     """
     return ", ".join(f"{number:,} {word}" for number, word in ((nans, "NaN"), (infs, "Inf")) if number)
 
 
-def norm(value: Any) -> float:
+def finite_norm(value: Any) -> float:
     """Return the Euclidean norm of the finite elements of a value, without intermediate overflow.
 
-    >>> norm(np.array([0.0, -4e200]))
+    >>> finite_norm(np.array([0.0, -4e200]))
     4e+200
     """
     sizes = np.abs(np.asarray(value)).astype(np.float64)
-    return min(magnitude.norm(sizes[np.isfinite(sizes)]), 1.7e308)
+    return min(magnitude.euclidean_norm(sizes[np.isfinite(sizes)]), 1.7e308)
 
 
-def in_full(value: Any) -> str:
+def format_in_full(value: Any) -> str:
     """Write a value as a tooltip shows it: with all digits, in at most 120 columns.
 
-    >>> in_full(np.array([1.0, 2.5]))
+    >>> format_in_full(np.array([1.0, 2.5]))
     '[1. , 2.5]'
     """
     if value is None:
         return DASH
-    return clip(printable(number(value)), 120)
+    return clip_end(escape_unprintable(format_brief_number(value)), 120)

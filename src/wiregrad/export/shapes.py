@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-LONGEST = 12
+MAX_WIRE_RANKS = 12
 """Maximum number of ranks that a wire spans; a longer one is drawn as two stubs."""
 
-Point = tuple[int, int]
+LayoutPoint = tuple[int, int]
 """A point, as (along, across)."""
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class BoxShape:
     """What the layout knows of a box: its size along and across, and how much room it needs."""
 
     along: int
@@ -31,13 +31,13 @@ class Shape:
     """The path of its group; cuts between bands avoid groups."""
 
     @property
-    def room(self) -> int:
+    def room_across(self) -> int:
         """The room it needs across."""
         return max(self.across, self.reserve)
 
 
 @dataclass(frozen=True, slots=True)
-class Joint:
+class WireJoint:
     """What the layout knows of a wire: its source, the port of its target, and the room for the label before it."""
 
     source: int
@@ -51,7 +51,7 @@ class Joint:
 
 
 @dataclass(frozen=True, slots=True)
-class Metrics:
+class LayoutMetrics:
     """Distances: between boxes of a rank, around bends, between tracks, and around ranks."""
 
     apart: int = 22
@@ -72,10 +72,10 @@ class Metrics:
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
+class WireRoute:
     """The points of a wire from source to target; a stub has only its start and its end."""
 
-    points: tuple[Point, ...]
+    points: tuple[LayoutPoint, ...]
     stub: bool = False
 
 
@@ -86,7 +86,7 @@ class Layout:
     along: int
     across: int
     ranks: tuple[int, ...]
-    corners: tuple[Point, ...]
-    routes: tuple[Route, ...]
+    corners: tuple[LayoutPoint, ...]
+    routes: tuple[WireRoute, ...]
     bands: tuple[int, ...] = ()
     """The band of each box; only long layouts have more than one band."""

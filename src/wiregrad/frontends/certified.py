@@ -13,28 +13,28 @@ from typing import Any
 
 import numpy as np
 
-from wiregrad.errors import AmbiguousIndexError, shown
+from wiregrad.errors import AmbiguousIndexError, short_repr
 from wiregrad.frontends.session import data_of
 from wiregrad.frontends.tape import Tape
-from wiregrad.frontends.trace import Traced, Writer, input_names, run_traced
-from wiregrad.frontends.tree import Tree, flatten
-from wiregrad.frontends.value import OUTSIDE, Value, is_python, wrapped
-from wiregrad.ir import Certificate, Circuit
+from wiregrad.frontends.trace import TracedFunction, TraceWriter, input_names, run_traced
+from wiregrad.frontends.tree import ContainerTree, flatten
+from wiregrad.frontends.value import OUTSIDE_VALUE_REASON, Value, is_python_number, wrap_node
+from wiregrad.ir import Certificate, CircuitGraph
 
-FIXED = frozenset([bool, int, float, complex, str, bytes, range])
+FIXED_TYPES = frozenset([bool, int, float, complex, str, bytes, range])
 """Types that a result may have besides values, arrays and NumPy numbers: immutable and without values inside."""
 
 
 @dataclass(frozen=True)
-class Certified:
+class CertifiedRecording:
     """One recording of a function, ready to be replayed."""
 
-    circuit: Circuit | None
+    circuit: CircuitGraph | None
     """Its outputs are the recorded results, then the certified nodes; None if there are neither."""
     inputs: list[Any]
     results: list[Any]
     """The leaves of the result, as plain numbers and arrays."""
-    tree: Tree
+    tree: ContainerTree
     moving: tuple[int, ...]
     """The positions of the results that are outputs of the circuit; the others are constants."""
     in_python: tuple[bool, ...]
@@ -50,7 +50,7 @@ class NotReplayableError(Exception):
     """The function cannot be recorded for replay at all; the message says why."""
 
 
-def certify(f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], *, keep: bool = True) -> Certified:
+def certify(f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], *, keep: bool = True) -> CertifiedRecording:
     """Run a function once and return its recording; raises `NotReplayableError`, or what the function raises.
 
     With `keep=False` the recording has results but no circuit.
@@ -66,29 +66,29 @@ def certify(f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], 
             raise NotReplayableError(str(error)) from None
     tape = traced.tape
     _check_tree(traced.tree)
-    moving = tuple(k for k, result in enumerate(traced.results) if _moves(result, tape))
+    moving = tuple(k for k, result in enumerate(traced.results) if _is_output(result, tape))
     inputs = [tape.value_at(offset) for offset in traced.inputs]
     checks = _needed_checks(tape, traced.inputs) if keep else []
     circuit = None
     if keep and (moving or checks):
-        values = [wrapped(tape, check.node, tape.value_at(check.node)) for check in checks]
+        values = [wrap_node(tape, check.node, tape.value_at(check.node)) for check in checks]
         outputs = [*(traced.results[k] for k in moving), *values]
-        with_checks = Traced(tape, traced.inputs, outputs, flatten(outputs)[1], traced.names)
-        writer = Writer(with_checks, input_names(f, args, kwargs), getattr(f, "__name__", "f"))
-        circuit = writer.circuit()
+        with_checks = TracedFunction(tape, traced.inputs, outputs, flatten(outputs)[1], traced.names)
+        writer = TraceWriter(with_checks, input_names(f, args, kwargs), getattr(f, "__name__", "f"))
+        circuit = writer.write_circuit()
         checks = [check._replace(node=writer.where[check.node]) for check in checks]
     if tape.identity.unforeseen is not None:
         raise NotReplayableError(tape.identity.unforeseen)
     if tape.leaves or tape.refusal:
-        raise NotReplayableError(tape.refusal or OUTSIDE)
+        raise NotReplayableError(tape.refusal or OUTSIDE_VALUE_REASON)
     expected = tuple(np.asarray(data_of(value))[()] for value in (outputs[len(moving) :] if circuit else ()))
-    results = [_plain(result) for result in traced.results]
+    results = [_plain_leaf(result) for result in traced.results]
     leak = tape.leak or ("it registers a hook on a value" if tape.hooks else None)
-    in_python = tuple(is_python(traced.results[k]) for k in moving)
-    return Certified(circuit, inputs, results, traced.tree, moving, in_python, expected, tuple(checks), leak)
+    in_python = tuple(is_python_number(traced.results[k]) for k in moving)
+    return CertifiedRecording(circuit, inputs, results, traced.tree, moving, in_python, expected, tuple(checks), leak)
 
 
-def _moves(result: Any, tape: Tape) -> bool:
+def _is_output(result: Any, tape: Tape) -> bool:
     """Return whether a result is a recorded node; raises if a replay could not return it."""
     if isinstance(result, Value):
         if result._tape is not tape:
@@ -96,14 +96,14 @@ def _moves(result: Any, tape: Tape) -> bool:
         return True
     kind = type(result)
     fixed = (
-        kind in FIXED or (issubclass(kind, np.generic) and kind is not np.void) or isinstance(result, Enum | np.dtype)
+        kind in FIXED_TYPES or (issubclass(kind, np.generic) and kind is not np.void) or isinstance(result, Enum | np.dtype)
     )
     if not fixed and not (kind is np.ndarray and not result.dtype.hasobject):
-        raise NotReplayableError(f"it returns {type(result).__name__} {shown(result)}, which may change or hold values")
+        raise NotReplayableError(f"it returns {type(result).__name__} {short_repr(result)}, which may change or hold values")
     return False
 
 
-def _check_tree(tree: Tree) -> None:
+def _check_tree(tree: ContainerTree) -> None:
     """Raise if a container among the results has attributes, which a replay would not return."""
     stack = [tree]
     while stack:
@@ -113,9 +113,9 @@ def _check_tree(tree: Tree) -> None:
         stack += part.children
 
 
-def _plain(result: Any) -> Any:
+def _plain_leaf(result: Any) -> Any:
     """Return a result as the caller gets it: float64 numbers as Python floats, arrays as copies."""
-    data = plain_result(data_of(result), in_python=is_python(result))
+    data = plain_result(data_of(result), in_python=is_python_number(result))
     return data.copy() if type(data) is np.ndarray and not isinstance(result, Value) else data
 
 
@@ -139,12 +139,12 @@ def _needed_checks(tape: Tape, inputs: Sequence[int]) -> list[Certificate]:
     depends = dict[int, bool]()
     needed: dict[int, Certificate] = {}
     for certificate in tape.certificates:
-        if certificate.node not in needed and _depends(tape, certificate.node, input_offsets, depends):
+        if certificate.node not in needed and _depends_on_input(tape, certificate.node, input_offsets, depends):
             needed[certificate.node] = certificate
     return list(needed.values())
 
 
-def _depends(tape: Tape, root: int, inputs: set[int], known: dict[int, bool]) -> bool:
+def _depends_on_input(tape: Tape, root: int, inputs: set[int], known: dict[int, bool]) -> bool:
     """Return whether a node depends on an input; `known` caches the answers."""
     stack = [root]
     while stack:

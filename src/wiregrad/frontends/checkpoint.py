@@ -10,20 +10,20 @@ import numpy as np
 
 from wiregrad.errors import GradientError
 from wiregrad.frontends.conventions import convention
-from wiregrad.frontends.lift import own
-from wiregrad.frontends.packing import Parts, filled
-from wiregrad.frontends.record import common_tape, finish, place
+from wiregrad.frontends.lift import ensure_owned
+from wiregrad.frontends.packing import PackedParts, fill_places
+from wiregrad.frontends.record import common_tape, finish_node, place_on_tape
 from wiregrad.frontends.session import (
-    Session,
-    check_function,
+    RecordingSession,
+    check_callable,
     data_of,
-    lifted,
-    name_of,
-    transposed,
+    add_input,
+    function_name,
+    push_by_transpose,
 )
 from wiregrad.frontends.tape import STATE, Tape
-from wiregrad.frontends.tree import Tree, flatten, unflatten
-from wiregrad.frontends.value import Scalar, Value, as_numpy, as_python, is_python, number_class
+from wiregrad.frontends.tree import ContainerTree, flatten, unflatten
+from wiregrad.frontends.value import Scalar, Value, as_numpy_number, as_python_number, is_python_number, number_class
 from wiregrad.ir import TABLE, Pattern
 from wiregrad.ir.mode import chosen_convention
 from wiregrad.ops.array import General
@@ -39,46 +39,46 @@ def checkpoint(f: Callable[..., Any]) -> Callable[..., Any]:
     >>> wg.grad(lambda x: wg.checkpoint(np.sin)(x) * x)(0.0)
     0.0
     """
-    check_function(f)
+    check_callable(f)
 
     @functools.wraps(f, updated=())
     def call_checkpointed(*args: Any, **kwargs: Any) -> Any:
         leaves, tree = flatten((args, kwargs))
         values = [k for k, leaf in enumerate(leaves) if isinstance(leaf, Value)]
         tape = STATE.tape
-        if STATE.paused or (tape is not None and tape.tracing):
+        if STATE.is_paused or (tape is not None and tape.tracing):
             return f(*args, **kwargs)
-        segment = Segment(f, leaves, values, tree)
+        segment = CheckpointSegment(f, leaves, values, tree)
         passed = [leaves[k] for k in values]
-        outputs = segment.first(passed)
+        outputs = segment.run_first(passed)
         operands = [*passed, *segment.captured]
         home = common_tape(operands)
         if home is None:
             return unflatten(segment.out_tree, outputs)
-        op = CHECKPOINT.once(segment=segment)
-        packed = finish(home, op, operands, [data_of(x) for x in operands], segment.parts.pack(outputs))
+        op = CHECKPOINT_OP.bind_once(segment=segment)
+        packed = finish_node(home, op, operands, [data_of(x) for x in operands], segment.parts.pack(outputs))
         return unflatten(segment.out_tree, segment.in_python(segment.parts.unpack(packed)))
 
     return call_checkpointed
 
 
-class Segment:
+class CheckpointSegment:
     """A call of a checkpointed function; its inner nodes are recorded only while its gradient is computed."""
 
-    def __init__(self, f: Callable[..., Any], leaves: list[Any], values: list[int], tree: Tree) -> None:
+    def __init__(self, f: Callable[..., Any], leaves: list[Any], values: list[int], tree: ContainerTree) -> None:
         self.f = f
         self.values = values
         self.tree = tree
-        self.called = f"checkpoint of {name_of(f)}"
+        self.called = f"checkpoint of {function_name(f)}"
         self.convention = chosen_convention().label
-        kept = [own(leaf) if type(leaf) is np.ndarray else leaf for leaf in leaves]
+        kept = [ensure_owned(leaf) if type(leaf) is np.ndarray else leaf for leaf in leaves]
         self.leaves = [None if k in values else leaf for k, leaf in enumerate(kept)]
         self.out_tree = tree
         self.captured: list[Value] = []
         self.kinds: list[type[Scalar]] = []
         """The classes of the values that are numbers, Python's or NumPy's, because their comparisons differ."""
         self.results_in_python: list[bool] = []
-        self.parts = Parts(())
+        self.parts = PackedParts(())
         self._latest: tuple[Any, list[Any]] | None = None
 
     @property
@@ -86,40 +86,40 @@ class Segment:
         """The key that tells calls apart: the function, the positions of its values, and the other arguments."""
         return self.f, self.values, self.leaves, self.convention
 
-    def first(self, passed: Sequence[Value]) -> list[Any]:
+    def run_first(self, passed: Sequence[Value]) -> list[Any]:
         """Run the function once and note which values from outside it uses; returns the outputs as plain arrays."""
         tape = Tape(apart=True)
         self.kinds = [number_class(x) for x in passed]
-        with STATE.on(tape):
-            values = [lifted(tape, data_of(x), kind) for x, kind in zip(passed, self.kinds, strict=True)]
+        with STATE.record_on(tape):
+            values = [add_input(tape, data_of(x), kind) for x, kind in zip(passed, self.kinds, strict=True)]
             results, self.out_tree = flatten(self.call(values))
-        self.results_in_python = [is_python(result) for result in results]
+        self.results_in_python = [is_python_number(result) for result in results]
         self.captured = list(tape.leaves.values())
         outputs = [data_of(result) for result in results]
-        self.parts = Parts(outputs)
+        self.parts = PackedParts(outputs)
         return outputs
 
     def in_python(self, outputs: Sequence[Any]) -> list[Any]:
         """Return the outputs; those that the function computed as Python numbers are Python numbers again."""
         pairs = zip(outputs, self.results_in_python, strict=True)
-        return [as_python(output) if flag else output for output, flag in pairs]
+        return [as_python_number(output) if flag else output for output, flag in pairs]
 
     def call(self, values: Sequence[Any]) -> Any:
         """Call the function with values at their positions among the arguments."""
-        args, kwargs = unflatten(self.tree, filled(self.leaves, self.values, values))
+        args, kwargs = unflatten(self.tree, fill_places(self.leaves, self.values, values))
         with convention(self.convention):
             return self.f(*args, **kwargs)
 
-    def back(self, slot: int, g: Any, xs: Sequence[Any], y: Any) -> Any:
+    def pull_gradient(self, slot: int, g: Any, xs: Sequence[Any], y: Any) -> Any:
         """Return the gradient of one operand; those of all operands are computed when the first is needed."""
         if self._latest is None or self._latest[0] is not g:
-            self._latest = (g, self._pull(g, xs, y))
+            self._latest = (g, self._recompute_gradients(g, xs, y))
         gradient = self._latest[1][slot]
         if slot == 0:
             self._latest = None
         return gradient
 
-    def _check(self, results: list[Any], y: Any) -> None:
+    def _check_same_result(self, results: list[Any], y: Any) -> None:
         """Raise if the function did not return the same results as the first time."""
         again = self.parts.pack([data_of(result) for result in results])
         first = data_of(y)
@@ -130,39 +130,39 @@ class Segment:
                 "a random number"
             )
 
-    def _pull(self, g: Any, xs: Sequence[Any], y: Any) -> list[Any]:
+    def _recompute_gradients(self, g: Any, xs: Sequence[Any], y: Any) -> list[Any]:
         """Record the function again and sweep back from its results; returns the gradients of all operands."""
         count = len(self.values)
         recorded = isinstance(g, Value) or any(isinstance(x, Value) for x in xs)
-        session = Session(STATE.tape if recorded else Tape(apart=True))
-        with STATE.on(session.tape):
-            lifts = [session.lift(x, lambda: "a checkpointed value") for x in xs[:count]]
+        session = RecordingSession(STATE.tape if recorded else Tape(apart=True))
+        with STATE.record_on(session.tape):
+            lifts = [session.lift_argument(x, lambda: "a checkpointed value") for x in xs[:count]]
             values = [
-                as_python(value) if kind is Scalar else as_numpy(value)
+                as_python_number(value) if kind is Scalar else as_numpy_number(value)
                 for value, kind in zip(lifts, self.kinds, strict=True)
             ]
             results = flatten(self.call(values))[0]
-            self._check(results, y)
+            self._check_same_result(results, y)
             for value in self.captured:
-                session.offsets.append(place(session.tape, value))
+                session.offsets.append(place_on_tape(session.tape, value))
                 session.data.append(value._data)
         session.start = min([session.start, *session.offsets])
         parts = self.parts.unpack(g)
         seeds = [
-            (at, part) for result, part in zip(results, parts, strict=True) if (at := session.where(result)) is not None
+            (at, part) for result, part in zip(results, parts, strict=True) if (at := session.offset_of(result)) is not None
         ]
-        return session.pull(seeds, recorded=recorded)
+        return session.pull_gradients(seeds, recorded=recorded)
 
 
-def _checkpoint_back(slot: int, g: Any, xs: Sequence[Any], y: Any, *, segment: Segment) -> Any:
-    return segment.back(slot, g, xs, y)
+def _checkpoint_back(slot: int, g: Any, xs: Sequence[Any], y: Any, *, segment: CheckpointSegment) -> Any:
+    return segment.pull_gradient(slot, g, xs, y)
 
 
-def _checkpoint_ahead(slot: int, t: Any, xs: Sequence[Any], y: Any, *, segment: Segment) -> Any:
-    return transposed(lambda slot, g, xs: segment.back(slot, g, xs, y), slot, t, xs, y)
+def _checkpoint_ahead(slot: int, t: Any, xs: Sequence[Any], y: Any, *, segment: CheckpointSegment) -> Any:
+    return push_by_transpose(lambda slot, g, xs: segment.pull_gradient(slot, g, xs, y), slot, t, xs, y)
 
 
-CHECKPOINT = TABLE.register(
+CHECKPOINT_OP = TABLE.register(
     General(
         name="checkpoint",
         doc="A function whose inside is computed again in the backward pass.",

@@ -6,11 +6,11 @@ second derivatives and to traced circuits. Each thread, task and generator choos
 
 from __future__ import annotations
 
-from wiregrad.ir.blocks import Block
-from wiregrad.ir.mode import CHOICES, Convention, named_convention
+from wiregrad.ir.blocks import SettingBlock
+from wiregrad.ir.mode import CHOSEN_CONVENTIONS, Convention, find_convention
 
 
-def convention(name: str) -> Block[Convention]:
+def convention(name: str) -> SettingBlock[Convention]:
     """Record with another convention for kinks: `min_norm` (the usual one), `torch` or `jax`.
 
     It applies to recorded code: values, `wg.grad`, `wg.trace`, `wg.run`. Circuits that are written down (formulas,
@@ -24,4 +24,4 @@ def convention(name: str) -> Block[Convention]:
     >>> wg.grad(lambda x: wg.maximum(x, 0.0))(0.0)
     0.0
     """
-    return CHOICES.block(named_convention(name))
+    return CHOSEN_CONVENTIONS.make_block(find_convention(name))

@@ -13,21 +13,21 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from wiregrad.errors import GradientError, NoRuleError, OperandError, RecordError, ShapeError, shown, user_line
+from wiregrad.errors import GradientError, NoRuleError, OperandError, RecordError, ShapeError, short_repr, format_user_line
 from wiregrad.frontends import scalar, torch_methods  # noqa: F401 - they give values their methods and operators
-from wiregrad.frontends.dispatch import constant, is_literal
-from wiregrad.frontends.packing import Parts, filled
-from wiregrad.frontends.record import common_tape, finish, no_grad, record
-from wiregrad.frontends.saved import Context, ForwardRun, RecordedContext, on_constants, running_backward
-from wiregrad.frontends.session import data_of, transposed
+from wiregrad.frontends.dispatch import as_constant, is_literal
+from wiregrad.frontends.packing import PackedParts, fill_places
+from wiregrad.frontends.record import common_tape, finish_node, no_grad, record_op
+from wiregrad.frontends.saved import FunctionContext, ForwardRun, RecordedContext, run_on_constants, running_backward
+from wiregrad.frontends.session import data_of, push_by_transpose
 from wiregrad.frontends.tape import STATE, UNCHECKED, Tape
 from wiregrad.frontends.tree import flatten, unflatten
-from wiregrad.frontends.value import Value, leaf
+from wiregrad.frontends.value import Value, make_leaf
 from wiregrad.ir import TABLE, Pattern
-from wiregrad.ir.blocks import Block
+from wiregrad.ir.blocks import SettingBlock
 from wiregrad.ops import Elementwise
 from wiregrad.ops.array import General
-from wiregrad.ops.elementwise import POOL
+from wiregrad.ops.elementwise import SAMPLE_NUMBERS
 from wiregrad.ops.functions import FUNCTIONS
 
 
@@ -69,19 +69,19 @@ class Function:
     @classmethod
     def apply(cls, *args: Any) -> Any:
         """Apply the op to values, arrays, numbers and whatever else forward takes."""
-        args = _with_constants(args)
-        if cls.check and not STATE.unchecked and not cls.__dict__.get("_checked", False):
+        args = _as_constants(args)
+        if cls.check and not STATE.skips_checks and not cls.__dict__.get("_checked", False):
             cls._checked = True
             try:
-                with STATE.on(Tape(apart=True)):
+                with STATE.record_on(Tape(apart=True)):
                     _check_function_class(cls, args)
             except BaseException:
                 cls._checked = False
                 raise
-        return _apply(cls, args)
+        return _apply_function(cls, args)
 
     @classmethod
-    def _forward(cls, ctx: Context, args: Sequence[Any]) -> Any:
+    def _run_forward(cls, ctx: FunctionContext, args: Sequence[Any]) -> Any:
         """Call forward, and `setup_context` if the class has it."""
         setup = getattr(cls, "setup_context", None)
         if setup is None:
@@ -91,43 +91,43 @@ class Function:
         return output
 
 
-def _with_constants(args: Sequence[Any]) -> tuple[Any, ...]:
+def _as_constants(args: Sequence[Any]) -> tuple[Any, ...]:
     """Return the arguments with real and complex arrays as constants; numbers too, if no argument is a value.
 
     So forward can use methods of values on every such argument, and later edits of an array do not reach backward.
     """
     alone = not any(isinstance(arg, Value) for arg in args)
-    return tuple(constant(arg) if alone or isinstance(arg, np.ndarray) else arg for arg in args)
+    return tuple(as_constant(arg) if alone or isinstance(arg, np.ndarray) else arg for arg in args)
 
 
-def _apply(cls: type[Function], args: Sequence[Any]) -> Any:
+def _apply_function(cls: type[Function], args: Sequence[Any]) -> Any:
     for k, arg in enumerate(args):
         if not isinstance(arg, Value) and any(isinstance(part, Value) for part in flatten(arg)[0]):
             raise OperandError(f"{cls.__name__}.apply takes values one by one, not in a container (argument {k})")
     values = tuple(k for k, arg in enumerate(args) if isinstance(arg, Value) and not is_literal(arg))
-    call = _Call(cls, tuple(None if k in values else arg for k, arg in enumerate(args)), values)
+    call = _FunctionCall(cls, tuple(None if k in values else arg for k, arg in enumerate(args)), values)
     operands = [args[k] for k in values]
     xs = tuple(np.asarray(v._data) if np.ndim(v._data) else np.asarray(v._data)[()] for v in operands)
     run = call.run_forward(xs)
     tape = common_tape(operands)
     if tape is None:
-        return unflatten(run.tree, [constant(output) for output in run.outputs])
-    output = call.keep(run)
+        return unflatten(run.tree, [as_constant(output) for output in run.outputs])
+    output = call.keep_run(run)
     if tape.tracing and call.parts.still:
         tape.leak = f"{cls.__name__} returns whole numbers or conditions, which leave the recording"
         for operand in operands:
             # Reading a traced value's data certifies it: such results belong to this point alone.
             _ = operand.data
-    packed = finish(tape, FUNCTION_OP.once(call=call), operands, xs, output)
-    return unflatten(run.tree, call.outputs(packed))
+    packed = finish_node(tape, FUNCTION_OP.bind_once(call=call), operands, xs, output)
+    return unflatten(run.tree, call.unpack_outputs(packed))
 
 
-def unchecked() -> Block[None]:
+def skip_checks() -> SettingBlock[None]:
     """Return a block in which user-defined ops skip the check at their first call, because the caller checks them."""
-    return UNCHECKED.block(None)
+    return UNCHECKED.make_block(None)
 
 
-class _Call:
+class _FunctionCall:
     """One call of a `Function`, with what its backward needs; no recorded values, which would be a reference cycle."""
 
     def __init__(self, cls: type[Function], args: tuple[Any, ...], values: tuple[int, ...]) -> None:
@@ -135,7 +135,7 @@ class _Call:
         self.args = args
         self.values = values
         self.needs = tuple(k in values for k in range(len(args)))
-        self.parts = Parts(())
+        self.parts = PackedParts(())
         self._latest: tuple[Any, Any, Sequence[Any]] | None = None
         """The last upstream gradient and inputs, and the gradients that backward returned for them."""
 
@@ -149,39 +149,39 @@ class _Call:
         """The key that tells calls apart: the class, the positions of its values, and the other arguments."""
         return self.cls, self.values, tuple(data_of(arg) for arg in self.args)
 
-    def forward(self, ctx: Context, inputs: Sequence[Any]) -> Any:
+    def forward(self, ctx: FunctionContext, inputs: Sequence[Any]) -> Any:
         """Run the class's forward with these inputs at the positions of the values."""
-        return self.cls._forward(ctx, filled(self.args, self.values, inputs))
+        return self.cls._run_forward(ctx, fill_places(self.args, self.values, inputs))
 
     def run_forward(self, xs: Sequence[Any]) -> ForwardRun:
         """Run the class's forward on numbers."""
         return ForwardRun(self.forward, xs, self.args, self.needs)
 
-    def keep(self, run: ForwardRun) -> Any:
+    def keep_run(self, run: ForwardRun) -> Any:
         """Remember a run of forward; returns its results as one array, which only the tape stores."""
         self._run = run
-        self.parts = Parts(run.outputs)
+        self.parts = PackedParts(run.outputs)
         packed = self.parts.pack(run.outputs)
         run.outputs = []
         return packed
 
-    def outputs(self, packed: Any) -> list[Any]:
+    def unpack_outputs(self, packed: Any) -> list[Any]:
         """Return the results, given the differentiable ones joined to one array or value."""
         parts = self.parts.unpack(packed)
         blocked = self._run.blocked
         return [part.detach() if k in blocked and isinstance(part, Value) else part for k, part in enumerate(parts)]
 
-    def back(self, slot: int, g: Any, xs: Sequence[Any], y: Any) -> Any:
+    def pull_gradient(self, slot: int, g: Any, xs: Sequence[Any], y: Any) -> Any:
         """Return the gradient of one of the values."""
         if not isinstance(g, Value | np.ndarray | np.generic | float):
             raise NoRuleError(f"{self.called}.backward is Python code, which a backward circuit cannot hold")
         recorded = isinstance(g, Value) or any(isinstance(x, Value) for x in xs)
         if recorded and getattr(self.cls.backward, "runs_once", False):
-            return record(BACKWARD_OP.once(call=self, input_slot=slot), (g, *xs))
+            return record_op(BACKWARD_OP.bind_once(call=self, input_slot=slot), (g, *xs))
         latest = self._latest
         if latest is None or latest[0] is not g or latest[1] is not xs:
             # One call of backward returns the gradients of all inputs.
-            latest = self._latest = (g, xs, self._gradients(g, xs, y))
+            latest = self._latest = (g, xs, self._call_backward(g, xs, y))
         if slot == 0:
             self._latest = None
         sent = latest[2][self.values[slot]]
@@ -193,19 +193,19 @@ class _Call:
             )
         return sent if recorded else data_of(sent)
 
-    def _gradients(self, g: Any, xs: Sequence[Any], y: Any) -> Sequence[Any]:
+    def _call_backward(self, g: Any, xs: Sequence[Any], y: Any) -> Sequence[Any]:
         """Call the class's backward; returns one gradient per argument of forward."""
         run = self._run if self._run.is_at(xs) else self.run_forward([data_of(x) for x in xs])
-        upstream = [constant(part) for part in self.parts.unpack(g, zeros=True)]
+        upstream = [as_constant(part) for part in self.parts.unpack(g, zeros=True)]
         if any(isinstance(x, Value) for x in xs):
-            context = RecordedContext(self, run, xs, lambda: self.outputs(y)).build()
+            context = RecordedContext(self, run, xs, lambda: self.unpack_outputs(y)).build_context()
             with running_backward(differentiated=True):
                 sent = self.cls.backward(context, *upstream)
         elif isinstance(g, Value):
             with running_backward(differentiated=False):
                 sent = self.cls.backward(run.ctx, *upstream)
         else:
-            with on_constants():
+            with run_on_constants():
                 sent = self.cls.backward(run.ctx, *upstream)
         gradients = sent if isinstance(sent, tuple | list) else (sent,)
         count = len(self.args)
@@ -216,21 +216,21 @@ class _Call:
         return gradients
 
 
-def _function_back(slot: int, g: Any, xs: Any, y: Any, *, call: _Call) -> Any:
-    return call.back(slot, g, xs, y)
+def _function_back(slot: int, g: Any, xs: Any, y: Any, *, call: _FunctionCall) -> Any:
+    return call.pull_gradient(slot, g, xs, y)
 
 
-def _function_ahead(slot: int, t: Any, xs: Any, y: Any, *, call: _Call) -> Any:
-    pushed = transposed(lambda slot, g, xs: call.back(slot, g, xs, y), slot, t, xs, y)
+def _function_ahead(slot: int, t: Any, xs: Any, y: Any, *, call: _FunctionCall) -> Any:
+    pushed = push_by_transpose(lambda slot, g, xs: call.pull_gradient(slot, g, xs, y), slot, t, xs, y)
     _check_linear(call, slot, data_of(t), [data_of(x) for x in xs], data_of(y), data_of(pushed))
     return pushed
 
 
-def _check_linear(call: _Call, slot: int, t: Any, xs: Sequence[Any], y: Any, pushed: Any) -> None:
+def _check_linear(call: _FunctionCall, slot: int, t: Any, xs: Sequence[Any], y: Any, pushed: Any) -> None:
     """Raise if backward is not linear in its upstream gradient: forward mode transposes it, which needs linearity."""
     # Large numbers, so that a backward that clips its gradient is noticed.
     g = np.random.default_rng(0).normal(scale=100.0, size=np.shape(y)).astype(np.asarray(y).dtype)
-    sent = call.back(slot, g[()], xs, y)
+    sent = call.pull_gradient(slot, g[()], xs, y)
     back = np.real(np.conjugate(t) * (0.0 if sent is None else sent))
     ahead = np.real(np.conjugate(g) * pushed)
     size = np.sum(np.abs(back)) + np.sum(np.abs(ahead))
@@ -248,7 +248,7 @@ FUNCTION_OP = TABLE.register(
         inputs=("x",),
         variadic=True,
         pattern=Pattern.SCALE,
-        forward=lambda *xs, call: _repeated(call, xs),
+        forward=lambda *xs, call: _rerun_forward(call, xs),
         back=_function_back,
         ahead=_function_ahead,
         batches=False,
@@ -282,12 +282,12 @@ def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
     return backward
 
 
-def _backward_once(g: Any, *xs: Any, call: _Call, input_slot: int) -> Any:
-    sent = call.back(input_slot, g, xs, None)
+def _run_backward_once(g: Any, *xs: Any, call: _FunctionCall, input_slot: int) -> Any:
+    sent = call.pull_gradient(input_slot, g, xs, None)
     return np.zeros_like(xs[input_slot]) if sent is None else sent
 
 
-def _refuse_second(slot: int, flow: Any, xs: Any, y: Any, *, call: _Call, **_: Any) -> Any:
+def _refuse_second(slot: int, flow: Any, xs: Any, y: Any, *, call: _FunctionCall, **_: Any) -> Any:
     raise GradientError(
         f"{call.called}.backward is marked once_differentiable: it has neither a second derivative nor forward mode"
     )
@@ -300,7 +300,7 @@ BACKWARD_OP = TABLE.register(
         inputs=("x",),
         variadic=True,
         pattern=Pattern.SCALE,
-        forward=_backward_once,
+        forward=_run_backward_once,
         back=_refuse_second,
         ahead=_refuse_second,
         batches=False,
@@ -309,12 +309,12 @@ BACKWARD_OP = TABLE.register(
 )
 
 
-def _repeated(call: _Call, xs: Sequence[Any]) -> Any:
+def _rerun_forward(call: _FunctionCall, xs: Sequence[Any]) -> Any:
     """Run forward at another point; returns its results joined to one array."""
     outputs = call.run_forward(xs).outputs
-    if Parts(outputs).kinds != call.parts.kinds:
+    if PackedParts(outputs).kinds != call.parts.kinds:
         raise ShapeError(
-            f"{call.called}.forward returned {call.parts.kinds} when it was recorded; got {Parts(outputs).kinds}"
+            f"{call.called}.forward returned {call.parts.kinds} when it was recorded; got {PackedParts(outputs).kinds}"
         )
     return call.parts.pack(outputs)
 
@@ -331,8 +331,8 @@ def _check_function_class(cls: type[Function], args: Sequence[Any]) -> None:
         if any(part.dtype.kind not in "fiub" for part in first):
             # A numeric derivative of complex numbers would need two directions; text has no derivative.
             return
-        fresh: list[Any] = [leaf(_number(x)) if k in values else x for k, x in enumerate(plain)]
-        outputs = flatten(_apply(cls, fresh))[0]
+        fresh: list[Any] = [make_leaf(_as_plain_number(x)) if k in values else x for k, x in enumerate(plain)]
+        outputs = flatten(_apply_function(cls, fresh))[0]
         # Constant results have no gradient, so they are left out.
         moving = [isinstance(part, Value) and not is_literal(part) for part in outputs]
         if not any(moving):
@@ -342,15 +342,15 @@ def _check_function_class(cls: type[Function], args: Sequence[Any]) -> None:
         reduce(add, terms).backward()
         for k in values:
             direction = rng.normal(size=np.shape(plain[k]))
-            slope = _slope(lambda xs: _dot(weights, _forward_on_numbers(cls, xs, values)), plain, k, direction)
+            slope = _numeric_slope(lambda xs: _dot_product(weights, _forward_on_numbers(cls, xs, values)), plain, k, direction)
             _compare_slopes(cls, k, plain[k], fresh[k].grad, direction, slope)
 
 
 def _forward_on_numbers(cls: type[Function], inputs: Sequence[Any], values: Sequence[int]) -> list[Any]:
     """Run forward without recording, with constants at the positions of the values; returns arrays."""
     with no_grad():
-        constants = [leaf(_number(x), constant=True) if k in values else x for k, x in enumerate(inputs)]
-        outputs = flatten(cls._forward(Context((True,) * len(inputs)), constants))[0]
+        constants = [make_leaf(_as_plain_number(x), constant=True) if k in values else x for k, x in enumerate(inputs)]
+        outputs = flatten(cls._run_forward(FunctionContext((True,) * len(inputs)), constants))[0]
         return [np.asarray(data_of(part)) for part in outputs]
 
 
@@ -359,27 +359,27 @@ def _compare_slopes(cls: type[Function], k: int, x: Any, grad: Any, direction: A
     got = float(np.sum(np.asarray(0.0 if grad is None else grad) * direction))
     if np.isfinite(slope) and not abs(got - slope) <= 1e-4 * max(1.0, abs(slope)):
         raise RecordError(
-            f"{cls.__name__}.backward is wrong for input {k} ({_parameter(cls, k)}) at "
-            f"{shown(_number(x))}: it gives {got:.6g} along a test direction, the numeric derivative is {slope:.6g}; "
-            f"set check = False in the class if it is meant to differ{user_line()}"
+            f"{cls.__name__}.backward is wrong for input {k} ({_parameter_name(cls, k)}) at "
+            f"{short_repr(_as_plain_number(x))}: it gives {got:.6g} along a test direction, the numeric derivative is {slope:.6g}; "
+            f"set check = False in the class if it is meant to differ{format_user_line()}"
         )
 
 
-def _parameter(cls: type[Function], k: int) -> str:
+def _parameter_name(cls: type[Function], k: int) -> str:
     names = list(inspect.signature(cls.forward).parameters)
     skip = 0 if hasattr(cls, "setup_context") else 1
     return names[k + skip] if k + skip < len(names) else f"argument {k}"
 
 
-def _number(x: Any) -> Any:
+def _as_plain_number(x: Any) -> Any:
     return float(x) if np.ndim(x) == 0 else x
 
 
-def _dot(weights: Sequence[Any], parts: Sequence[Any]) -> float:
+def _dot_product(weights: Sequence[Any], parts: Sequence[Any]) -> float:
     return float(sum(np.sum(w * p) for w, p in zip(weights, parts, strict=True)))
 
 
-def _slope(f: Callable[[Sequence[Any]], float], xs: Sequence[Any], slot: int, direction: Any, h: float = 1e-4) -> float:
+def _numeric_slope(f: Callable[[Sequence[Any]], float], xs: Sequence[Any], slot: int, direction: Any, h: float = 1e-4) -> float:
     """Return the directional derivative of f by one of its inputs, with a five-point stencil."""
 
     def value_at(step: float) -> float:
@@ -422,7 +422,7 @@ def op(
             inputs=inputs,
             pattern=Pattern.SCALE,
             forward=function,
-            partials=tuple(_partial(partials, slot, len(inputs), title) for slot in range(len(inputs))),
+            partials=tuple(_make_partial(partials, slot, len(inputs), title) for slot in range(len(inputs))),
             samples=tuple(tuple(map(float, sample)) for sample in samples or ()),
             opaque=True,
         )
@@ -435,20 +435,20 @@ def op(
 
 def _register_user_op(record: Elementwise) -> Elementwise:
     """Add a user's op to the op table, or replace the user's earlier op of the same name."""
-    earlier = OWN.get(record.name)
+    earlier = USER_OPS.get(record.name)
     if earlier is not None and record.name in TABLE and TABLE[record.name] is earlier:
         # Running a notebook cell again redefines its op.
-        OWN[record.name] = TABLE.replace(earlier, record)
+        USER_OPS[record.name] = TABLE.replace(earlier, record)
     else:
-        OWN[record.name] = TABLE.register(record)
-    return OWN[record.name]
+        USER_OPS[record.name] = TABLE.register(record)
+    return USER_OPS[record.name]
 
 
-OWN: dict[str, Elementwise] = {}
+USER_OPS: dict[str, Elementwise] = {}
 """The ops that users defined with `wg.op`, by name."""
 
 
-def _partial(partials: Callable[..., Any], slot: int, count: int, name: str) -> Callable[..., Any]:
+def _make_partial(partials: Callable[..., Any], slot: int, count: int, name: str) -> Callable[..., Any]:
     """Return the function that computes one of the slopes that `partials` returns."""
 
     def compute_slope(*operands: Any) -> Any:
@@ -463,7 +463,7 @@ def _partial(partials: Callable[..., Any], slot: int, count: int, name: str) -> 
 
 def _check_partials(record: Elementwise) -> None:
     """Compare the partials of an op with numeric derivatives at its samples, or at default points."""
-    points = record.samples or _points(len(record.inputs))
+    points = record.samples or _sample_points(len(record.inputs))
     tried = 0
     for point in points:
         xs = [np.float64(x) for x in point]
@@ -472,7 +472,7 @@ def _check_partials(record: Elementwise) -> None:
             if not np.isfinite(y):
                 continue
             for slot, input_ in enumerate(record.inputs):
-                numeric = _slope(lambda moved: float(record.forward(*moved)), xs, slot, 1.0)
+                numeric = _numeric_slope(lambda moved: float(record.forward(*moved)), xs, slot, 1.0)
                 slope = record.local(slot, xs, y, 0)
                 got = 0.0 if slope is None else float(slope)
                 tried += 1
@@ -480,11 +480,11 @@ def _check_partials(record: Elementwise) -> None:
                     raise RecordError(
                         f"the slope of {record.name} for input {input_} is wrong at {tuple(map(float, point))}: "
                         f"partials give {got:.6g}, the numeric derivative is {numeric:.6g}; "
-                        f"check=False if it is meant to differ{user_line()}"
+                        f"check=False if it is meant to differ{format_user_line()}"
                     )
     if not tried:
-        raise RecordError(f"{record.name} is finite at none of the sample points; give samples=[...]{user_line()}")
+        raise RecordError(f"{record.name} is finite at none of the sample points; give samples=[...]{format_user_line()}")
 
 
-def _points(arity: int) -> list[tuple[float, ...]]:
-    return [tuple(POOL[(start + 5 * k) % len(POOL)] for k in range(arity)) for start in range(len(POOL))]
+def _sample_points(arity: int) -> list[tuple[float, ...]]:
+    return [tuple(SAMPLE_NUMBERS[(start + 5 * k) % len(SAMPLE_NUMBERS)] for k in range(arity)) for start in range(len(SAMPLE_NUMBERS))]

@@ -10,15 +10,15 @@ import itertools
 import math
 from typing import NamedTuple, NoReturn
 
-from wiregrad.errors import ArityError, DomainError, FormulaError, LimitError, NameSyntaxError, position, suggest
-from wiregrad.frontends.scanner import Scanner, Token, target_of
-from wiregrad.ir import TABLE, Builder, Circuit, Level, Place, Port, check_name
+from wiregrad.errors import ArityError, DomainError, FormulaError, LimitError, NameSyntaxError, line_and_column, suggest_name
+from wiregrad.frontends.scanner import FormulaScanner, FormulaToken, target_of
+from wiregrad.ir import TABLE, GraphBuilder, CircuitGraph, Level, Place, Port, check_name
 
 MAX_CHARACTERS = 10_000
 MAX_DEPTH = 100
-CONSTANTS = {"pi": math.pi}
+NAMED_CONSTANTS = {"pi": math.pi}
 
-_OPEN = -1
+_OPEN_LEVEL = -1
 """The precedence of an open parenthesis: below every operator."""
 
 
@@ -37,12 +37,12 @@ class _Pending(NamedTuple):
     kind: str
     text: str
     offset: int
-    level: int = _OPEN
+    level: int = _OPEN_LEVEL
     height: int = 0
     """The number of operands on the stack when the call was opened."""
 
 
-def parse_formula(text: str) -> Circuit:
+def parse_formula(text: str) -> CircuitGraph:
     """Return the circuit of a formula; statements end with `;` or a new line, the last one is the output.
 
     >>> print(parse_formula("(a + b) * c").inputs)
@@ -57,15 +57,15 @@ def parse_formula(text: str) -> Circuit:
             text,
             MAX_CHARACTERS,
         )
-    return _Parser(text).circuit()
+    return _FormulaParser(text).parse_circuit()
 
 
-class _Parser:
+class _FormulaParser:
     """Reads tokens left to right with one stack of operands and one of operators."""
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self.builder = Builder()
+        self.builder = GraphBuilder()
         self.wires: dict[str, Port] = {}
         self.inputs: set[str] = set()
         self.written: set[str] = set()
@@ -74,9 +74,9 @@ class _Parser:
         self.pending: list[_Pending] = []
         self.depth = 0
 
-    def circuit(self) -> Circuit:
+    def parse_circuit(self) -> CircuitGraph:
         """Parse all statements and return the circuit."""
-        statements = list(Scanner(self.text).statements())
+        statements = list(FormulaScanner(self.text).split_statements())
         self._declare_inputs(statements)
         if not statements:
             self._fail("the formula is empty; write something like (a + b) * c", len(self.text))
@@ -86,24 +86,24 @@ class _Parser:
                     "this statement gives no name and is not the last, so nothing can use it",
                     statement[0].offset,
                 )
-            self._statement(statement)
-        result = self._statement(statements[-1])
+            self._parse_statement(statement)
+        result = self._parse_statement(statements[-1])
         self._name_temporaries(result)
         return self.builder.build(result)
 
     def _fail(self, message: str, offset: int) -> NoReturn:
         raise FormulaError(message, self.text, offset)
 
-    def _declare_inputs(self, statements: list[list[Token]]) -> None:
+    def _declare_inputs(self, statements: list[list[FormulaToken]]) -> None:
         """Make an input of every name that is read before it is assigned, in the order of reading."""
-        known = set(CONSTANTS)
+        known = set(NAMED_CONSTANTS)
         for tokens in statements:
             self.written.update(token.text for token in tokens if token.kind == "name")
             target = target_of(tokens)
             for token, after in zip(tokens[2 if target else 0 :], tokens[3 if target else 1 :], strict=False):
                 if token.kind == "name" and after.text != "(" and token.text not in known:
                     known.add(token.text)
-                    self._declare(token)
+                    self._declare_input(token)
             known.update([target.text] if target else [])
 
     def _name_temporaries(self, result: Port) -> None:
@@ -113,35 +113,35 @@ class _Parser:
             if port.index != result.index and not self.builder.recording.has_name(port.index):
                 self.builder.name(port, next(names))
 
-    def _declare(self, token: Token) -> None:
+    def _declare_input(self, token: FormulaToken) -> None:
         try:
             self.wires[token.text] = self.builder.input(token.text)
             self.inputs.add(token.text)
         except NameSyntaxError as error:
             self._fail(str(error), token.offset)
 
-    def _statement(self, tokens: list[Token]) -> Port:
+    def _parse_statement(self, tokens: list[FormulaToken]) -> Port:
         """Parse `name = expression`, or an expression alone."""
         target = target_of(tokens)
         if target is not None:
-            self._checktarget_of(target)
-        operand = self._expression(tokens[2:] if target else tokens)
+            self._check_target(target)
+        operand = self._parse_expression(tokens[2:] if target else tokens)
         if target is None:
             return operand.port
         port = operand.port
         if operand.bare:
             # `e = a` makes a node too, so that e can be inspected like any other name.
-            port = self._apply("positive", [operand], operand.offset)
+            port = self._apply_op("positive", [operand], operand.offset)
         self.builder.name(port, target.text)
         self.wires[target.text] = port
         return port
 
-    def _checktarget_of(self, target: Token) -> None:
+    def _check_target(self, target: FormulaToken) -> None:
         try:
             check_name(target.text)
         except NameSyntaxError as error:
             self._fail(str(error), target.offset)
-        if target.text in CONSTANTS:
+        if target.text in NAMED_CONSTANTS:
             self._fail(f"{target.text} is a constant and cannot be given", target.offset)
         if target.text in self.inputs:
             self._fail(
@@ -151,7 +151,7 @@ class _Parser:
         if target.text in self.wires:
             self._fail(f"{target.text} is given twice; every wire has one name of its own", target.offset)
 
-    def _expression(self, tokens: list[Token]) -> _Operand:
+    def _parse_expression(self, tokens: list[FormulaToken]) -> _Operand:
         """Parse an expression with two stacks: operands, and operators that wait for them."""
         self.operands = []
         self.pending = []
@@ -162,14 +162,14 @@ class _Parser:
         assert len(self.operands) == 1
         return self.operands[0]
 
-    def _take_operand(self, token: Token, after: Token) -> bool:
+    def _take_operand(self, token: FormulaToken, after: FormulaToken) -> bool:
         """Take a token where an operand must begin; returns whether an operand is still expected."""
         if token.kind == "number":
             self._push_number(token, after)
             return False
         if token.kind == "name":
             if after.text == "(":
-                self._open(token, "call")
+                self._open_parenthesis(token, "call")
                 return True
             self._push_name(token)
             return False
@@ -178,7 +178,7 @@ class _Parser:
                 # The parenthesis after the name of a function.
                 self.pending[-1] = self.pending[-1]._replace(kind="open call")
             else:
-                self._open(token, "parenthesis")
+                self._open_parenthesis(token, "parenthesis")
             return True
         if token.text in TABLE.prefix:
             self.pending.append(_Pending("prefix", token.text, token.offset, Level.SIGN))
@@ -186,30 +186,30 @@ class _Parser:
         if token.text == ")" and self.pending and self.pending[-1].kind == "open call":
             call = self.pending[-1]
             if len(self.operands) == call.height:
-                self._fail(f"{call.text}() needs {_inputs_of(call.text)}", token.offset)
+                self._fail(f"{call.text}() needs {_describe_inputs(call.text)}", token.offset)
         self._fail_operand(token)
 
-    def _take_operator(self, token: Token) -> bool:
+    def _take_operator(self, token: FormulaToken) -> bool:
         """Take a token after an operand; returns whether an operand is expected next."""
         if token.kind == "sign" and token.text in TABLE.infix:
             self._push_infix(token)
             return True
         if token.text == ")":
-            self._close(token)
+            self._close_parenthesis(token)
             return False
         if token.text == ",":
-            self._reduce(_OPEN + 1)
+            self._reduce_operators(_OPEN_LEVEL + 1)
             if not self.pending or self.pending[-1].kind != "open call":
                 self._fail("a comma separates the arguments of a call, and no call is open here", token.offset)
             return True
         if token.kind == "end":
-            self._reduce(_OPEN + 1)
+            self._reduce_operators(_OPEN_LEVEL + 1)
             if self.pending:
                 self._fail("this parenthesis is never closed", self.pending[-1].offset)
             return False
         self._fail_operator(token)
 
-    def _push_number(self, token: Token, after: Token) -> None:
+    def _push_number(self, token: FormulaToken, after: FormulaToken) -> None:
         value = float(token.text)
         if not math.isfinite(value):
             self._fail(
@@ -221,50 +221,50 @@ class _Parser:
             follower = TABLE.infix.get(after.text)
             if follower is None or follower.level < Level.SIGN:
                 sign = self.pending.pop()
-                self._push(self.builder.constant(-value), sign.offset)
+                self._push_operand(self.builder.constant(-value), sign.offset)
                 return
-        self._push(self.builder.constant(value), token.offset)
+        self._push_operand(self.builder.constant(value), token.offset)
 
-    def _push_name(self, token: Token) -> None:
-        if token.text in CONSTANTS:
-            self._push(self.builder.constant(CONSTANTS[token.text]), token.offset)
+    def _push_name(self, token: FormulaToken) -> None:
+        if token.text in NAMED_CONSTANTS:
+            self._push_operand(self.builder.constant(NAMED_CONSTANTS[token.text]), token.offset)
             return
         self.operands.append(_Operand(self.wires[token.text], token.offset, token.text))
 
-    def _push(self, port: Port, offset: int) -> None:
+    def _push_operand(self, port: Port, offset: int) -> None:
         self.operands.append(_Operand(port, offset))
 
-    def _open(self, token: Token, kind: str) -> None:
+    def _open_parenthesis(self, token: FormulaToken, kind: str) -> None:
         if kind == "call" and not TABLE.is_scalar(token.text):
-            near = suggest(token.text, TABLE.scalar_names())
+            near = suggest_name(token.text, TABLE.scalar_names())
             self._fail(f"there is no function called {token.text}{near}", token.offset)
         self.depth += 1
         if self.depth > MAX_DEPTH:
             raise LimitError(f"parentheses nest at most {MAX_DEPTH} deep", self.text, token.offset)
-        self.pending.append(_Pending(kind, token.text, token.offset, _OPEN, len(self.operands)))
+        self.pending.append(_Pending(kind, token.text, token.offset, _OPEN_LEVEL, len(self.operands)))
 
-    def _push_infix(self, token: Token) -> None:
+    def _push_infix(self, token: FormulaToken) -> None:
         level = TABLE.infix[token.text].level
         # Powers bind to the right: a ** b ** c is a ** (b ** c). Comparisons do not bind to each other at all.
-        self._reduce(level + 1 if level in (Level.POWER, Level.COMPARISON) else level)
+        self._reduce_operators(level + 1 if level in (Level.POWER, Level.COMPARISON) else level)
         if level == Level.COMPARISON and self.pending and self.pending[-1].level == Level.COMPARISON:
             self._fail("comparisons do not chain; write logical_and(a < b, b < c)", token.offset)
         self.pending.append(_Pending("infix", token.text, token.offset, level))
 
-    def _reduce(self, level: int) -> None:
+    def _reduce_operators(self, level: int) -> None:
         """Apply the waiting operators that bind at least as tightly as `level`."""
         while self.pending and self.pending[-1].kind in ("infix", "prefix") and self.pending[-1].level >= level:
             operator = self.pending.pop()
             if operator.kind == "prefix":
                 operand = self.operands.pop()
-                self._push(self._apply(TABLE.prefix[operator.text].name, [operand], operator.offset), operator.offset)
+                self._push_operand(self._apply_op(TABLE.prefix[operator.text].name, [operand], operator.offset), operator.offset)
             else:
                 right = self.operands.pop()
                 left = self.operands.pop()
-                self._push(self._apply(TABLE.infix[operator.text].name, [left, right], left.offset), left.offset)
+                self._push_operand(self._apply_op(TABLE.infix[operator.text].name, [left, right], left.offset), left.offset)
 
-    def _close(self, token: Token) -> None:
-        self._reduce(_OPEN + 1)
+    def _close_parenthesis(self, token: FormulaToken) -> None:
+        self._reduce_operators(_OPEN_LEVEL + 1)
         if not self.pending:
             self._fail("this parenthesis was never opened", token.offset)
         opened = self.pending.pop()
@@ -272,32 +272,32 @@ class _Parser:
         if opened.kind == "open call":
             arguments = self.operands[opened.height :]
             del self.operands[opened.height :]
-            self._push(self._apply(opened.text, arguments, opened.offset), opened.offset)
+            self._push_operand(self._apply_op(opened.text, arguments, opened.offset), opened.offset)
         else:
             self.operands[-1] = self.operands[-1]._replace(offset=opened.offset)
 
-    def _apply(self, op: str, operands: list[_Operand], offset: int) -> Port:
+    def _apply_op(self, op: str, operands: list[_Operand], offset: int) -> Port:
         try:
-            with self.builder.at(Place("formula", *position(self.text, offset))):
+            with self.builder.at(Place("formula", *line_and_column(self.text, offset))):
                 port = self.builder.apply(op, *(operand.port for operand in operands))
                 self.applied.append(port)
                 return port
         except (ArityError, DomainError) as error:
             self._fail(str(error), offset)
 
-    def _fail_operand(self, token: Token) -> NoReturn:
+    def _fail_operand(self, token: FormulaToken) -> NoReturn:
         if token.kind == "end" and not token.text:
             self._fail("the formula stops where a number, a name or ( is wanted", token.offset)
         self._fail(f"wanted a number, a name or (; got {token.text!r}", token.offset)
 
-    def _fail_operator(self, token: Token) -> NoReturn:
+    def _fail_operator(self, token: FormulaToken) -> NoReturn:
         if token.text == "=":
             self._fail("only a plain name can be given a value: name = formula; to compare, write ==", token.offset)
         hint = "; write * to multiply" if token.kind in ("name", "number") or token.text == "(" else ""
         self._fail(f"wanted an operator or the end of the statement; got {token.text!r}{hint}", token.offset)
 
 
-def _inputs_of(name: str) -> str:
+def _describe_inputs(name: str) -> str:
     op = TABLE[name]
     least = len(op.inputs) - len(op.defaults)
     count = f"{least} to {len(op.inputs)}" if op.defaults else str(least)

@@ -16,20 +16,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from wiregrad.errors import is_own
+from wiregrad.errors import is_library_file
 from wiregrad.frontends.place import place_of
 
-MAX_FUNCTIONS = 500
+MAX_SEARCHED_FUNCTIONS = 500
 """Maximum number of functions searched for one trace; if there are more, conditions are plain."""
-UNFORESEEN = (
+LATE_QUESTION_MESSAGE = (
     "{} is in a function that tests whether a condition `is` True (or `type(c) is bool`), after conditions were "
     "recorded elsewhere: a recorded condition never is; write `if c:` or `c == True`"
 )
 """The message for a recording that may have taken another branch than the function would."""
-LOADS_OF_NAMES = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_ATTR", "LOAD_METHOD")
+NAME_LOAD_OPCODES = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_ATTR", "LOAD_METHOD")
 
 
-class Questions(NamedTuple):
+class IdentityQuestions(NamedTuple):
     """What the bytecode of one function tells about identity tests."""
 
     asks: bool
@@ -56,43 +56,43 @@ class IdentityScan:
         if not self.asks:
             for frame in frames:
                 if not self.asks and frame.f_code not in self._seen:
-                    self._search(frame)
+                    self._search_frame(frame)
             if self.asks and self._has_conditions:
-                self.unforeseen = UNFORESEEN.format("{0.file}:{0.line}".format(place_of(frames[0])))
+                self.unforeseen = LATE_QUESTION_MESSAGE.format("{0.file}:{0.line}".format(place_of(frames[0])))
         self._has_conditions = True
         return self.asks
 
-    def _search(self, frame: FrameType) -> None:
+    def _search_frame(self, frame: FrameType) -> None:
         """Search the function of a frame and the functions it can call."""
         queue: list[tuple[CodeType, Mapping[str, Any], Iterable[Any]]]
         queue = [(frame.f_code, frame.f_globals, frame.f_locals.values())]
         while queue:
             code, variables, objects = queue.pop()
-            if code in self._seen or is_own(code.co_filename):
+            if code in self._seen or is_library_file(code.co_filename):
                 continue
             self._seen.add(code)
-            questions = questions_of(code)
+            questions = find_questions(code)
             compared = [variables.get(name) for name in questions.compared_names]
             if questions.asks or any(isinstance(x, bool | np.bool_) for x in compared):
                 self.asks = True
-            if self.asks or len(self._seen) > MAX_FUNCTIONS:
+            if self.asks or len(self._seen) > MAX_SEARCHED_FUNCTIONS:
                 self.asks = True
                 return
             queue += [(inner, variables, ()) for inner in questions.inner]
             known = [variables[name] for name in questions.names if name in variables]
-            for function in _functions([*objects, *known], questions.names):
+            for function in _reach_functions([*objects, *known], questions.names):
                 cells = [cell.cell_contents for cell in function.__closure__ or () if _is_filled(cell)]
                 queue.append((function.__code__, function.__globals__, cells))
 
 
-def _functions(things: Iterable[Any], names: frozenset[str]) -> Iterator[FunctionType]:
+def _reach_functions(things: Iterable[Any], names: frozenset[str]) -> Iterator[FunctionType]:
     """Return the Python functions among some objects, and those reachable from them by one of the names."""
     queue = list(things)
     for thing in queue:
         if isinstance(thing, dict | list | tuple | set | frozenset):
             # Containers are searched level by level; a large one holds data, not functions.
             items = thing.values() if isinstance(thing, dict) else thing
-            queue += islice(items, MAX_FUNCTIONS if len(queue) < MAX_FUNCTIONS else 0)
+            queue += islice(items, MAX_SEARCHED_FUNCTIONS if len(queue) < MAX_SEARCHED_FUNCTIONS else 0)
         elif isinstance(thing, MethodType):
             queue.append(thing.__func__)
         elif isinstance(thing, partial):
@@ -104,10 +104,10 @@ def _functions(things: Iterable[Any], names: frozenset[str]) -> Iterator[Functio
             attributes = (vars(thing).get(name) for name in names)
             yield from (function for function in attributes if isinstance(function, FunctionType))
         else:
-            yield from _methods(thing if isinstance(thing, type) else type(thing), names)
+            yield from _reach_methods(thing if isinstance(thing, type) else type(thing), names)
 
 
-def _methods(kind: type, names: frozenset[str]) -> Iterator[FunctionType]:
+def _reach_methods(kind: type, names: frozenset[str]) -> Iterator[FunctionType]:
     for owner in kind.__mro__:
         for name in (*names, "__init__", "__call__"):
             method = vars(owner).get(name)
@@ -125,14 +125,14 @@ def _is_filled(cell: Any) -> bool:
 
 
 @lru_cache(4096)
-def questions_of(code: CodeType) -> Questions:
+def find_questions(code: CodeType) -> IdentityQuestions:
     """Return what the bytecode of a function tells about identity tests.
 
-    >>> questions_of((lambda c: c is True).__code__).asks, questions_of((lambda c: c is None).__code__).asks
+    >>> find_questions((lambda c: c is True).__code__).asks, find_questions((lambda c: c is None).__code__).asks
     (True, False)
     """
     steps = [step for step in dis.get_instructions(code) if step.opname not in ("CACHE", "EXTENDED_ARG", "PRECALL")]
-    names = frozenset(step.argval for step in steps if step.opname in LOADS_OF_NAMES)
+    names = frozenset(step.argval for step in steps if step.opname in NAME_LOAD_OPCODES)
     asks = "is_" in names or "is_not" in names
     # type(c) is bool, type(c).__name__
     asks = asks or ("type" in names and bool(names & {"bool", "int", "__name__"}))
@@ -146,7 +146,7 @@ def questions_of(code: CodeType) -> Questions:
             else:
                 asks = asks or _may_be_condition(one, two)
     inner = tuple(constant for constant in code.co_consts if isinstance(constant, CodeType))
-    return Questions(asks, frozenset(compared), names, inner)
+    return IdentityQuestions(asks, frozenset(compared), names, inner)
 
 
 def _may_be_condition(before: dis.Instruction, last: dis.Instruction) -> bool:

@@ -11,10 +11,10 @@ from wiregrad.ir import TABLE
 from wiregrad.ops.functions import FUNCTIONS
 
 
-def filled(leaves: Sequence[Any], places: Sequence[int], values: Sequence[Any]) -> list[Any]:
+def fill_places(leaves: Sequence[Any], places: Sequence[int], values: Sequence[Any]) -> list[Any]:
     """Return a copy of the leaves with values at some positions.
 
-    >>> filled([None, 2], [0], [1])
+    >>> fill_places([None, 2], [0], [1])
     [1, 2]
     """
     filled_leaves = list(leaves)
@@ -23,7 +23,7 @@ def filled(leaves: Sequence[Any], places: Sequence[int], values: Sequence[Any]) 
     return filled_leaves
 
 
-class Parts:
+class PackedParts:
     """The outputs of a call: which of them a gradient can flow to, and the shapes and dtypes of those."""
 
     def __init__(self, outputs: Sequence[Any]) -> None:

@@ -22,45 +22,45 @@ from wiregrad.errors import (
     ShapeError,
     SingularError,
     WiregradError,
-    shown,
-    user_line,
+    short_repr,
+    format_user_line,
 )
-from wiregrad.frontends.lift import MAX_SMALL, MEMORIES, is_own, literal, own
-from wiregrad.frontends.place import place_of, stand
+from wiregrad.frontends.lift import MAX_SMALL_BYTES, MEMORY_POOL, is_owned, as_literal, ensure_owned
+from wiregrad.frontends.place import place_of, find_call_site
 from wiregrad.frontends.tape import (
     BLOCKED,
     GROUPS,
-    KEEP,
+    MAX_KEPT_ELEMENTS,
     LITERAL,
     PAUSES,
-    ROW,
+    ROW_FORMAT,
     STATE,
     WATCHES,
-    Extra,
-    Gone,
+    ExtraNode,
+    DroppedArray,
     Tape,
     mode_of,
 )
-from wiregrad.frontends.value import Discrete, NumpyScalar, Value, concrete, leaf, new, notes_of, wrapped
+from wiregrad.frontends.value import DiscreteValue, NumpyScalar, Value, make_concrete, make_leaf, new_instance, notes_of, wrap_node
 from wiregrad.ir import INPUT, TABLE, Op
-from wiregrad.ir.blocks import Block
-from wiregrad.ir.mode import CHOICES
+from wiregrad.ir.blocks import SettingBlock
+from wiregrad.ir.mode import CHOSEN_CONVENTIONS
 from wiregrad.ir.names import is_group_label
 from wiregrad.ops import Elementwise
 from wiregrad.ops.flow import is_complex
 
-WIRES = frozenset(DTYPES.values())
+WIRE_DTYPES = frozenset(DTYPES.values())
 """The dtypes that a wire can have."""
-new_extra: Callable[[tuple[Any, ...]], Extra] = partial(tuple.__new__, Extra)
+new_extra: Callable[[tuple[Any, ...]], ExtraNode] = partial(tuple.__new__, ExtraNode)
 
 
-def record(op: Op, operands: Sequence[Any]) -> Any:
+def record_op(op: Op, operands: Sequence[Any]) -> Any:
     """Apply an op to values and literals and append it to their tape; returns a value.
 
     A result without a gradient (a comparison, an index) is a plain NumPy object, except while tracing.
     """
     tape = STATE.innermost
-    if tape is not None and not tape.tracing and not (PAUSES.opened and (STATE.paused or STATE.careful)):
+    if tape is not None and not tape.tracing and not (PAUSES.opened and (STATE.is_paused or STATE.is_careful)):
         if op.by_element:
             quick = _record_alike(tape, op, operands)
             if quick is not None:
@@ -72,27 +72,27 @@ def record(op: Op, operands: Sequence[Any]) -> Any:
         return op.of_complex(*operands)
     tape = common_tape(operands)
     if isinstance(op, Elementwise) and len(operands) > 1:
-        operands = stretched(op, operands)
+        operands = broadcast_operands(op, operands)
     xs = [
-        (np.float64(x._data) if type(x._data) is float else x._data) if isinstance(x, Value) else literal(x, op)
+        (np.float64(x._data) if type(x._data) is float else x._data) if isinstance(x, Value) else as_literal(x, op)
         for x in operands
     ]
     try:
-        y = op.compute(*xs) if not WATCHES.opened or STATE.watch is None else _quietly(op, xs)
+        y = op.compute(*xs) if not WATCHES.opened or STATE.watch is None else _compute_quietly(op, xs)
     except BaseException as error:
         if tape is not None and tape.tracing:
             # If the function catches the error, its values have steered Python and no certificate says how.
             tape.leak = f"{op.name} raised {type(error).__name__}, and the function caught it"
         if isinstance(error, ValueError | TypeError | IndexError):
-            raise _refused(op, xs, error) from error
+            raise _refusal_error(op, xs, error) from error
         raise
     if tape is not None and not tape.tracing and isinstance(op, Elementwise):
         # Derivative rules divide by operands: Python's numbers would raise there, NumPy's do not.
-        xs = [_strong(x, y) for x in xs]
-    return finish(tape, op, operands, xs, y)
+        xs = [_give_output_dtype(x, y) for x in xs]
+    return finish_node(tape, op, operands, xs, y)
 
 
-def _quietly(op: Op, xs: Sequence[Any]) -> Any:
+def _compute_quietly(op: Op, xs: Sequence[Any]) -> Any:
     """Compute an op without NumPy's warnings, because the watcher reports what goes wrong, and in more detail."""
     with np.errstate(all="ignore"):
         return op.compute(*xs)
@@ -102,12 +102,12 @@ def _record_alike(tape: Tape, op: Any, operands: Sequence[Any]) -> Any:
     """Record an op on arrays of one shape that are on the running tape; returns None for other operands."""
     sources = list[int]()
     xs = list[Any]()
-    literals = len(operands) == len(op.inputs) and _gather(tape, operands, sources, xs)
+    literals = len(operands) == len(op.inputs) and _gather_alike(tape, operands, sources, xs)
     if len(xs) != len(op.inputs):
         return None
     try:
-        large = type(xs[0]) is np.ndarray and xs[0].nbytes > MAX_SMALL
-        y = MEMORIES.compute(op.forward, xs) if large else op.forward(*xs)
+        large = type(xs[0]) is np.ndarray and xs[0].nbytes > MAX_SMALL_BYTES
+        y = MEMORY_POOL.compute_array(op.forward, xs) if large else op.forward(*xs)
     except (TypeError, ValueError):
         # The general path raises an error that says what is wrong.
         return None
@@ -116,16 +116,16 @@ def _record_alike(tape: Tape, op: Any, operands: Sequence[Any]) -> Any:
     y.setflags(write=False)
     kept = y
     mode = mode_of(op, sources) if op.kinks else 0
-    if literals or y.size > KEEP:
+    if literals or y.size > MAX_KEPT_ELEMENTS:
         kept = _keep_read(op, sources, xs, y, mode)
-    value: Value = new(Value)
+    value: Value = new_instance(Value)
     value._data = y
     value._tape = tape
-    value._index = tape.append(new_extra((op, tuple(sources), tuple(xs), kept, mode)))
+    value._index = tape.append_extra(new_extra((op, tuple(sources), tuple(xs), kept, mode)))
     return value
 
 
-def _gather(tape: Tape, operands: Sequence[Any], sources: list[int], xs: list[Any]) -> bool:
+def _gather_alike(tape: Tape, operands: Sequence[Any], sources: list[int], xs: list[Any]) -> bool:
     """Collect operands as long as their shapes agree; returns whether a literal among them has to be converted."""
     shape = None
     literals = False
@@ -136,7 +136,7 @@ def _gather(tape: Tape, operands: Sequence[Any], sources: list[int], xs: list[An
             sources.append(x._index)
         elif kind is np.ndarray or kind is float:
             data = x
-            literals = literals or kind is float or not is_own(x)
+            literals = literals or kind is float or not is_owned(x)
             sources.append(LITERAL)
         else:
             break
@@ -158,15 +158,15 @@ def _keep_read(op: Elementwise, sources: list[int], xs: list[Any], y: Any, mode:
         reads_output = True
     else:
         reads, reads_output = op.reads(tuple([source != LITERAL for source in sources]))
-    large = y.size > KEEP
+    large = y.size > MAX_KEPT_ELEMENTS
     for k, x in enumerate(xs):
         if type(x) is float:
             xs[k] = y.dtype.type(x)
         elif k not in reads:
-            xs[k] = Gone(x) if large else x
+            xs[k] = DroppedArray(x) if large else x
         elif sources[k] == LITERAL:
-            xs[k] = own(x)
-    return y if reads_output or not large else Gone(y)
+            xs[k] = ensure_owned(x)
+    return y if reads_output or not large else DroppedArray(y)
 
 
 def _record_one(tape: Tape, op: Op, value: Value) -> Any:
@@ -175,22 +175,22 @@ def _record_one(tape: Tape, op: Op, value: Value) -> Any:
     try:
         y = op.compute(x)
     except (ValueError, TypeError, IndexError) as error:
-        raise _refused(op, [x], error) from error
+        raise _refusal_error(op, [x], error) from error
     if type(y) is np.float64:
-        result: Value = new(NumpyScalar)
+        result: Value = new_instance(NumpyScalar)
         result._data = float(y)
     elif type(y) is np.ndarray and y.ndim and y.dtype.kind in "fc":
         y.setflags(write=False)
-        result = new(Value)
+        result = new_instance(Value)
         result._data = y
     else:
-        return finish(tape, op, (value,), (x,), y)
+        return finish_node(tape, op, (value,), (x,), y)
     result._tape = tape
-    result._index = tape.append(new_extra((op, (value._index,), (x,), y, 0)))
+    result._index = tape.append_extra(new_extra((op, (value._index,), (x,), y, 0)))
     return result
 
 
-def _strong(x: Any, y: Any) -> Any:
+def _give_output_dtype(x: Any, y: Any) -> Any:
     """Convert a Python number to a NumPy number with the dtype of the output."""
     kind = type(x)
     if kind is bool:
@@ -200,7 +200,7 @@ def _strong(x: Any, y: Any) -> Any:
     return y.dtype.type(x) if y.dtype.kind in "fc" else np.float64(x)
 
 
-def finish(tape: Tape | None, op: Op, operands: Sequence[Any], xs: Sequence[Any], y: Any) -> Any:
+def finish_node(tape: Tape | None, op: Op, operands: Sequence[Any], xs: Sequence[Any], y: Any) -> Any:
     """Append a node whose output has been computed; returns its value."""
     if type(y) is np.ndarray:
         if y.ndim:
@@ -217,36 +217,36 @@ def finish(tape: Tape | None, op: Op, operands: Sequence[Any], xs: Sequence[Any]
         watch = STATE.watch if WATCHES.opened else None
         if watch is not None:
             watch.apart(op, xs, y)
-        return leaf(data, constant=True, number=NumpyScalar) if moves and tape is None else y
-    offset = _append(tape, op, operands, xs, y)
-    return wrapped(tape, offset, data)
+        return make_leaf(data, constant=True, number=NumpyScalar) if moves and tape is None else y
+    offset = _append_op(tape, op, operands, xs, y)
+    return wrap_node(tape, offset, data)
 
 
 def _finish_traced(tape: Tape, op: Op, operands: Sequence[Any], xs: Sequence[Any], y: Any) -> Any:
     """Append a node of a traced function whose output has been computed; returns its value."""
-    if y.dtype not in WIRES and are_discrete(operands):
+    if y.dtype not in WIRE_DTYPES and are_discrete(operands):
         # A wire cannot have this dtype (NumPy's True // True is an int8), and no gradient needs it.
         for x in operands:
-            concrete(x)
+            make_concrete(x)
         return y
-    offset = _append(tape, op, operands, xs, y)
+    offset = _append_op(tape, op, operands, xs, y)
     frames = note_place(tape, offset)
     if tape.errors is not None:
         _note_errors(tape)
-    value = wrapped(tape, offset, y)
+    value = wrap_node(tape, offset, y)
     if type(y) is np.bool_ and tape.identity is not None and tape.identity.look(frames):
-        return concrete(value)
-    if STATE.paused and y.dtype.kind in "fc" and op is not TABLE["stop_gradient"]:
+        return make_concrete(value)
+    if STATE.is_paused and y.dtype.kind in "fc" and op is not TABLE["stop_gradient"]:
         # Under no_grad a circuit still needs the node, but no gradient may flow back through it.
-        return record(TABLE["stop_gradient"], (value,))
+        return record_op(TABLE["stop_gradient"], (value,))
     return value
 
 
-def _append(tape: Tape, op: Op, operands: Sequence[Any], xs: Sequence[Any], y: Any) -> int:
+def _append_op(tape: Tape, op: Op, operands: Sequence[Any], xs: Sequence[Any], y: Any) -> int:
     """Append a node and show it to the watcher, if there is one."""
     watch = STATE.watch if WATCHES.opened else None
-    sources = tuple([place(tape, x) if isinstance(x, Value) else LITERAL for x in operands])
-    offset = tape.append(Extra(op, sources, tuple(xs), y, mode_of(op, sources)))
+    sources = tuple([place_on_tape(tape, x) if isinstance(x, Value) else LITERAL for x in operands])
+    offset = tape.append_extra(ExtraNode(op, sources, tuple(xs), y, mode_of(op, sources)))
     if watch is not None:
         note_place(tape, offset)
         watch(tape, offset, op, xs, y)
@@ -255,10 +255,10 @@ def _append(tape: Tape, op: Op, operands: Sequence[Any], xs: Sequence[Any], y: A
 
 def are_discrete(operands: Sequence[Any]) -> bool:
     """Return whether no gradient flows through any of the operands."""
-    return all(isinstance(x, Discrete) or not isinstance(x, Value) for x in operands)
+    return all(isinstance(x, DiscreteValue) or not isinstance(x, Value) for x in operands)
 
 
-def tracing() -> bool:
+def is_tracing() -> bool:
     """Return whether a circuit is being traced in this thread."""
     return STATE.tape is not None and STATE.tape.tracing
 
@@ -273,7 +273,7 @@ def _note_errors(tape: Tape) -> None:
 
 def common_tape(operands: Sequence[Any]) -> Tape | None:
     """Return the tape that an op on these operands is recorded on; None if it is not to be recorded."""
-    if PAUSES.opened and STATE.paused and not tracing():
+    if PAUSES.opened and STATE.is_paused and not is_tracing():
         return None
     me = threading.get_ident()
     longest = None
@@ -289,7 +289,7 @@ def common_tape(operands: Sequence[Any]) -> Tape | None:
                     longest = tape
     if not moving:
         return None
-    return STATE.tape or longest or _home_of(operands) or STATE.current()
+    return STATE.tape or longest or _home_of(operands) or STATE.current_tape()
 
 
 def _home_of(operands: Sequence[Any]) -> Tape | None:
@@ -305,7 +305,7 @@ def _home_of(operands: Sequence[Any]) -> Tape | None:
     return None
 
 
-def place(tape: Tape, value: Value) -> int:
+def place_on_tape(tape: Tape, value: Value) -> int:
     """Return the offset of a value on a tape, adding it if it is not there yet; `LITERAL` for a constant."""
     home = value._tape
     if home is tape:
@@ -322,14 +322,14 @@ def place(tape: Tape, value: Value) -> int:
     if home.owner is None and not tape.apart:
         raise EscapeError(
             "this value was recorded inside a transform (grad, vjp, ...) that has ended; return it from the function "
-            f"(has_aux=True), or take wg.stop_gradient(value){user_line()}"
+            f"(has_aux=True), or take wg.stop_gradient(value){format_user_line()}"
         )
     key = (home.serial, value._index)
     if key not in tape.known:
         if tape.apart:
             tape.known[key] = _add_leaf(tape, value)
         else:
-            _import(tape, home, value._index)
+            _import_node(tape, home, value._index)
     return tape.known[key]
 
 
@@ -338,31 +338,31 @@ def _add_leaf(tape: Tape, value: Value) -> int:
     data = value._data
     if tape.tracing and type(data) is float:
         data = np.float64(data)
-    offset = tape.append(Extra(INPUT, (), (), data, 0))
+    offset = tape.append_extra(ExtraNode(INPUT, (), (), data, 0))
     tape.leaves[offset] = value
     return offset
 
 
-def _copied(tape: Tape, home: Tape, offset: int) -> int:
+def _copy_node(tape: Tape, home: Tape, offset: int) -> int:
     """Copy one node of another tape, whose sources are on this one already; returns its offset."""
     if offset in home.extras:
         node = home.extras[offset]
         sources = tuple([LITERAL if source < 0 else tape.known[home.serial, source] for source in node.sources])
-        return tape.append(node._replace(sources=sources))
-    y, p, q, a, b, code = ROW.unpack_from(home.buffer, offset)
+        return tape.append_extra(node._replace(sources=sources))
+    y, p, q, a, b, code = ROW_FORMAT.unpack_from(home.buffer, offset)
     copied = len(tape.buffer)
-    tape.buffer += ROW.pack(y, p, q, _moved(tape, home, a), _moved(tape, home, b), code)
+    tape.buffer += ROW_FORMAT.pack(y, p, q, _translate_source(tape, home, a), _translate_source(tape, home, b), code)
     return copied
 
 
-def _moved(tape: Tape, home: Tape, source: int) -> int:
+def _translate_source(tape: Tape, home: Tape, source: int) -> int:
     """Translate a source in a packed row of another tape to this tape."""
     if source >= 0:
         return tape.known[home.serial, source]
     return source if source > BLOCKED else BLOCKED - tape.known[home.serial, BLOCKED - source]
 
 
-def _import(tape: Tape, home: Tape, root: int) -> None:
+def _import_node(tape: Tape, home: Tape, root: int) -> None:
     """Copy a node of another tape, and everything it was computed from, to this one."""
     wanted = set[int]()
     stack = [root]
@@ -379,9 +379,9 @@ def _import(tape: Tape, home: Tape, root: int) -> None:
             continue
         stands_for = home.leaves.get(offset)
         if stands_for is not None:
-            tape.known[home.serial, offset] = place(tape, stands_for)
+            tape.known[home.serial, offset] = place_on_tape(tape, stands_for)
             continue
-        copied = _copied(tape, home, offset)
+        copied = _copy_node(tape, home, offset)
         if offset in home.hooks:
             tape.hooks[copied] = list(home.hooks[offset])
         tape.imports[copied] = (weakref.ref(home), offset)
@@ -392,7 +392,7 @@ def _import(tape: Tape, home: Tape, root: int) -> None:
     tape.limit = max(tape.limit, 2 * len(tape.buffer))
 
 
-def stretched(op: Op, operands: Sequence[Any]) -> Sequence[Any]:
+def broadcast_operands(op: Op, operands: Sequence[Any]) -> Sequence[Any]:
     """Broadcast every value among the operands to their common shape; literals are left as they are."""
     shapes = [np.shape(x._data) if isinstance(x, Value) else np.shape(x) for x in operands]
     first = shapes[0]
@@ -404,28 +404,28 @@ def stretched(op: Op, operands: Sequence[Any]) -> Sequence[Any]:
         shape = np.broadcast_shapes(*shapes)
     except ValueError:
         described = ", ".join(f"{op.input_name(k)} {shape}" for k, shape in enumerate(shapes))
-        raise ShapeError(f"{op.name} needs shapes that broadcast; got {described}{user_line()}") from None
+        raise ShapeError(f"{op.name} needs shapes that broadcast; got {described}{format_user_line()}") from None
     spread = TABLE["spread"]
     return [
-        record(spread.bind({"rank": len(own_shape), "shape": shape}), (x,))
+        record_op(spread.bind({"rank": len(own_shape), "shape": shape}), (x,))
         if isinstance(x, Value) and own_shape != shape
         else x
         for x, own_shape in zip(operands, shapes, strict=True)
     ]
 
 
-def enter(value: Value) -> tuple[Tape | None, int]:
+def place_one(value: Value) -> tuple[Tape | None, int]:
     """Return the tape for a packed row of one value, and the offset of the value there."""
-    tape = None if PAUSES.opened and STATE.careful else common_tape((value,))
-    return tape, LITERAL if tape is None else place(tape, value)
+    tape = None if PAUSES.opened and STATE.is_careful else common_tape((value,))
+    return tape, LITERAL if tape is None else place_on_tape(tape, value)
 
 
-def meet(one: Value, two: Value) -> tuple[Tape | None, int, int]:
+def place_two(one: Value, two: Value) -> tuple[Tape | None, int, int]:
     """Return the tape for a packed row of two values, and the offsets of the values there."""
-    tape = None if PAUSES.opened and STATE.careful else common_tape((one, two))
+    tape = None if PAUSES.opened and STATE.is_careful else common_tape((one, two))
     if tape is None:
         return None, LITERAL, LITERAL
-    return tape, place(tape, one), place(tape, two)
+    return tape, place_on_tape(tape, one), place_on_tape(tape, two)
 
 
 def note_place(tape: Tape, offset: int) -> list[FrameType]:
@@ -433,11 +433,11 @@ def note_place(tape: Tape, offset: int) -> list[FrameType]:
 
     Returns the frames of the user's code, innermost first.
     """
-    frames, call = stand()
+    frames, call = find_call_site()
     if frames:
         tape.places[offset] = place_of(frames[0])
     functions = [frame.f_code.co_name for frame in frames[:-1] if not frame.f_code.co_name.startswith("<")]
-    path = "/".join([*filter(None, [STATE.group]), *reversed(functions)])
+    path = "/".join([*filter(None, [STATE.group_path]), *reversed(functions)])
     if path:
         tape.groups[offset] = path
     if call is not None:
@@ -448,16 +448,16 @@ def note_place(tape: Tape, offset: int) -> list[FrameType]:
     return frames
 
 
-def _refused(op: Op, xs: Sequence[Any], error: Exception) -> Exception:
+def _refusal_error(op: Op, xs: Sequence[Any], error: Exception) -> Exception:
     """Make the error for operands that NumPy refused."""
     described = ", ".join(f"{op.input_name(k)} {np.shape(x)}" for k, x in enumerate(xs))
     kind: type[WiregradError] = ShapeError if isinstance(error, ValueError) else OperandError
     if isinstance(error, np.linalg.LinAlgError | IndexError):
         kind = IndexingError if isinstance(error, IndexError) else SingularError
-    return kind(f"{op.name} cannot take {described}: {error}{user_line()}")
+    return kind(f"{op.name} cannot take {described}: {error}{format_user_line()}")
 
 
-def no_grad() -> Block[None]:
+def no_grad() -> SettingBlock[None]:
     """Compute without recording: results are constants.
 
     >>> with no_grad():
@@ -465,26 +465,26 @@ def no_grad() -> Block[None]:
     >>> y.data
     6.0
     """
-    return PAUSES.block(None)
+    return PAUSES.make_block(None)
 
 
-def carefully() -> Block[Any]:
+def record_carefully() -> SettingBlock[Any]:
     """Return a block in which every op is recorded in full, and scalars do not take their fast path."""
-    return WATCHES.block(STATE.watch)
+    return WATCHES.make_block(STATE.watch)
 
 
-def group(label: str) -> Block[str]:
+def group(label: str) -> SettingBlock[str]:
     """Group the nodes recorded inside under a label; pictures can collapse a group.
 
     >>> with group("layer1"):
     ...     y = Value(2.0) * 3.0
     """
     if not is_group_label(label):
-        raise OperandError(f"a group's label must be printable text without '/'; got {shown(label)}")
-    return GROUPS.block(label)
+        raise OperandError(f"a group's label must be printable text without '/'; got {short_repr(label)}")
+    return GROUPS.make_block(label)
 
 
-NAMESPACE: dict[str, Any] = {"PAUSED": PAUSES.opened, "CHOSEN": CHOICES.opened}
+SCALAR_NAMESPACE: dict[str, Any] = {"PAUSED": PAUSES.opened, "CHOSEN": CHOSEN_CONVENTIONS.opened}
 """The global names of the generated code of scalars.
 
 While `PAUSED` is empty, no block in any thread changes how rows are appended; while `CHOSEN` is empty, no block chooses

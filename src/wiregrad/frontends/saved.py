@@ -16,18 +16,18 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from wiregrad.errors import GradientError, OperandError, user_line
+from wiregrad.errors import GradientError, OperandError, format_user_line
 from wiregrad.frontends.dispatch import is_literal
-from wiregrad.frontends.record import common_tape, finish, no_grad, tracing
-from wiregrad.frontends.session import data_of, lifted
+from wiregrad.frontends.record import common_tape, finish_node, no_grad, is_tracing
+from wiregrad.frontends.session import data_of, add_input
 from wiregrad.frontends.tape import STATE, Tape
 from wiregrad.frontends.tree import flatten, unflatten
-from wiregrad.frontends.value import Notes, Value, leaf
+from wiregrad.frontends.value import ValueNotes, Value, make_leaf
 from wiregrad.ir import TABLE, Pattern
 from wiregrad.ops.array import General
 
 
-class Context:
+class FunctionContext:
     """The `ctx` of forward and backward, with PyTorch's names."""
 
     def __init__(self, needs_input_grad: tuple[bool, ...]) -> None:
@@ -56,7 +56,7 @@ class Context:
         """Accepted for compatibility with PyTorch; an absent gradient always arrives as zeros."""
 
 
-class OwnNotes(Notes):
+class ForwardNotes(ValueNotes):
     """Notes of a constant that represents an argument or result of forward.
 
     A backward that is differentiated must get it from ctx, as the recorded value it represents. From anywhere else (a
@@ -68,11 +68,11 @@ class OwnNotes(Notes):
     @property
     def constant(self) -> bool:
         """Whether no gradient flows to the value."""
-        if DIFFERENTIATED.get():
+        if BACKWARD_IS_DIFFERENTIATED.get():
             raise GradientError(
                 "a backward that is differentiated uses an argument or result of forward that was not kept as such; "
                 "keep it with ctx.save_for_backward(...), or as an attribute of ctx, alone or in a list, tuple or dict"
-                f"{user_line()}"
+                f"{format_user_line()}"
             )
         return True
 
@@ -81,21 +81,21 @@ class OwnNotes(Notes):
         pass
 
 
-DIFFERENTIATED: ContextVar[bool] = ContextVar("DIFFERENTIATED", default=False)
+BACKWARD_IS_DIFFERENTIATED: ContextVar[bool] = ContextVar("DIFFERENTIATED", default=False)
 """Whether a user's backward is running on recorded arguments, to be differentiated."""
 
 
 @contextmanager
 def running_backward(*, differentiated: bool) -> Iterator[None]:
     """Return a context for a user's backward: on recorded arguments, or on what forward saved."""
-    token = DIFFERENTIATED.set(differentiated)
+    token = BACKWARD_IS_DIFFERENTIATED.set(differentiated)
     try:
         yield
     finally:
-        DIFFERENTIATED.reset(token)
+        BACKWARD_IS_DIFFERENTIATED.reset(token)
 
 
-class Origin(Enum):
+class KeptOrigin(Enum):
     """What a saved object is in the call that saved it."""
 
     CONSTANT = auto()
@@ -104,37 +104,37 @@ class Origin(Enum):
     INTERMEDIATE = auto()
 
 
-class Tie(NamedTuple):
+class KeptTie(NamedTuple):
     """The origin of a saved object, and its position among the inputs or outputs."""
 
-    origin: Origin
+    origin: KeptOrigin
     position: int = 0
 
 
-CONSTANT = Tie(Origin.CONSTANT)
-INTERMEDIATE = Tie(Origin.INTERMEDIATE)
-Forward = Callable[[Context, Sequence[Any]], Any]
+CONSTANT_TIE = KeptTie(KeptOrigin.CONSTANT)
+INTERMEDIATE_TIE = KeptTie(KeptOrigin.INTERMEDIATE)
+ForwardFunction = Callable[[FunctionContext, Sequence[Any]], Any]
 """A function `(ctx, inputs)` that runs a class's forward; the inputs are the arguments that are values."""
 
 
 class ForwardRun:
     """One run of forward on constants: its results, what it saved, and the origins of the saved objects."""
 
-    def __init__(self, forward: Forward, xs: Sequence[Any], args: Sequence[Any], needs: tuple[bool, ...]) -> None:
+    def __init__(self, forward: ForwardFunction, xs: Sequence[Any], args: Sequence[Any], needs: tuple[bool, ...]) -> None:
         self.point = tuple(xs)
-        self.ctx = Context(needs)
-        inputs = [leaf(_own_number(x), constant=True) for x in xs]
-        with on_constants():
+        self.ctx = FunctionContext(needs)
+        inputs = [make_leaf(_as_own_object(x), constant=True) for x in xs]
+        with run_on_constants():
             outputs, self.tree = flatten(forward(self.ctx, inputs))
         for value in (*inputs, *outputs):
             if isinstance(value, Value) and is_literal(value) and not any(value is arg for arg in args):
-                value._notes = OwnNotes()
+                value._notes = ForwardNotes()
         self.outputs = [data_of(output) for output in outputs]
         blocked = self.ctx._non_differentiable
         self.blocked = frozenset(k for k, y in enumerate(outputs) if any(y is other for other in blocked))
         self.ctx._non_differentiable = ()
         find = _TieFinder(inputs, args, outputs)
-        self.ties = {name: find.ties(name, item) for name, item in vars(self.ctx).items()}
+        self.ties = {name: find.find_ties(name, item) for name, item in vars(self.ctx).items()}
 
     def is_at(self, xs: Sequence[Any]) -> bool:
         """Return whether it ran on exactly these numbers."""
@@ -145,28 +145,28 @@ class _TieFinder:
     """Finds the origins of saved objects by identity."""
 
     def __init__(self, inputs: Sequence[Value], args: Sequence[Any], outputs: Sequence[Any]) -> None:
-        known = [(x, Tie(Origin.INPUT, k)) for k, x in enumerate(inputs)]
-        known += [(arg, CONSTANT) for arg in args if arg is not None]
-        known += [(y, Tie(Origin.OUTPUT, k)) for k, y in enumerate(outputs)]
+        known = [(x, KeptTie(KeptOrigin.INPUT, k)) for k, x in enumerate(inputs)]
+        known += [(arg, CONSTANT_TIE) for arg in args if arg is not None]
+        known += [(y, KeptTie(KeptOrigin.OUTPUT, k)) for k, y in enumerate(outputs)]
         self.known = known
 
-    def ties(self, name: str, item: Any) -> list[Tie]:
+    def find_ties(self, name: str, item: Any) -> list[KeptTie]:
         """Return the origin of each leaf of a saved container."""
-        return [self._tie(kept, saved=name == "saved_tensors") for kept in flatten(item)[0]]
+        return [self._find_tie(kept, saved=name == "saved_tensors") for kept in flatten(item)[0]]
 
-    def _tie(self, kept: Any, *, saved: bool) -> Tie:
+    def _find_tie(self, kept: Any, *, saved: bool) -> KeptTie:
         if not isinstance(kept, Value | float | complex | np.generic | np.ndarray):
-            return CONSTANT
+            return CONSTANT_TIE
         if np.asarray(data_of(kept)).dtype.kind not in "fc":
-            return CONSTANT
+            return CONSTANT_TIE
         for one, tie in self.known:
             if one is kept:
                 return tie
         if not saved:
             # As in PyTorch, a number stored as an attribute of ctx is a constant.
-            return INTERMEDIATE if isinstance(kept, Value) else CONSTANT
+            return INTERMEDIATE_TIE if isinstance(kept, Value) else CONSTANT_TIE
         holders = {tie for one, tie in self.known if data_of(one) is kept}
-        return holders.pop() if len(holders) == 1 else INTERMEDIATE
+        return holders.pop() if len(holders) == 1 else INTERMEDIATE_TIE
 
 
 class Rerunnable(Protocol):
@@ -176,7 +176,7 @@ class Rerunnable(Protocol):
     def called(self) -> str:
         """The name of the class."""
 
-    def forward(self, ctx: Context, inputs: Sequence[Any]) -> Any:
+    def forward(self, ctx: FunctionContext, inputs: Sequence[Any]) -> Any:
         """Run forward with the given inputs."""
 
     def run_forward(self, xs: Sequence[Any]) -> ForwardRun:
@@ -193,14 +193,14 @@ class RecordedContext:
         self.run = run
         self.xs = xs
         origins = {tie.origin for ties in run.ties.values() for tie in ties}
-        self.outputs = outputs() if Origin.OUTPUT in origins else ()
-        self.again: Context | None = None
-        if Origin.INTERMEDIATE in origins or tracing():
+        self.outputs = outputs() if KeptOrigin.OUTPUT in origins else ()
+        self.again: FunctionContext | None = None
+        if KeptOrigin.INTERMEDIATE in origins or is_tracing():
             self._run_again()
 
     def _run_again(self) -> None:
         """Run forward on the recorded arguments; while tracing, this also certifies the numbers that it reads."""
-        again = Context(self.run.ctx.needs_input_grad)
+        again = FunctionContext(self.run.ctx.needs_input_grad)
         try:
             self.call.forward(again, self.xs)
         except Exception:
@@ -211,43 +211,43 @@ class RecordedContext:
         else:
             self.again = again
 
-    def build(self) -> Context:
+    def build_context(self) -> FunctionContext:
         """Return the context."""
-        ctx = Context(self.run.ctx.needs_input_grad)
+        ctx = FunctionContext(self.run.ctx.needs_input_grad)
         for name, item in vars(self.run.ctx).items():
-            changes = tracing() or any(tie is not CONSTANT for tie in self.run.ties[name])
-            setattr(ctx, name, self._record(name, item) if changes else item)
+            changes = is_tracing() or any(tie is not CONSTANT_TIE for tie in self.run.ties[name])
+            setattr(ctx, name, self._record_kept(name, item) if changes else item)
         return ctx
 
-    def _record(self, name: str, item: Any) -> Any:
+    def _record_kept(self, name: str, item: Any) -> Any:
         """Return a saved container with its leaves as recorded values."""
         leaves, tree = flatten(item)
         again = flatten(getattr(self.again, name, None))[0]
         again += [None] * (len(leaves) - len(again))
         for k, (kept, tie) in enumerate(zip(leaves, self.run.ties[name], strict=True)):
-            if tie.origin is Origin.INPUT:
+            if tie.origin is KeptOrigin.INPUT:
                 leaves[k] = self.xs[tie.position]
-            elif tie.origin is Origin.OUTPUT:
+            elif tie.origin is KeptOrigin.OUTPUT:
                 leaves[k] = self.outputs[tie.position]
             elif _is_recorded(again[k]) and _same_bits(again[k]._data, data_of(kept)):
                 leaves[k] = again[k]
-            elif tie.origin is Origin.INTERMEDIATE and (_is_recorded(again[k]) or self._lets_numbers_out()):
-                leaves[k] = self._opaque(name, k, data_of(kept))
+            elif tie.origin is KeptOrigin.INTERMEDIATE and (_is_recorded(again[k]) or self._lets_numbers_out()):
+                leaves[k] = self._make_opaque(name, k, data_of(kept))
         return unflatten(tree, leaves)
 
-    def _opaque(self, name: str, k: int, kept: Any) -> Any:
+    def _make_opaque(self, name: str, k: int, kept: Any) -> Any:
         """Return a saved number as a value that depends on the arguments but has no derivative."""
-        op = KEPT_NUMBER.once(source=KeptNumber(self.call, name, k))
-        return finish(common_tape(self.xs), op, self.xs, [data_of(x) for x in self.xs], kept)
+        op = KEPT_NUMBER_OP.bind_once(source=KeptNumber(self.call, name, k))
+        return finish_node(common_tape(self.xs), op, self.xs, [data_of(x) for x in self.xs], kept)
 
     def _lets_numbers_out(self) -> bool:
         """Return whether forward computes with plain numbers that it read from values."""
         if self.again is None:
             return True
         tape = Tape(tracing=True)
-        with STATE.on(tape), np.errstate(all="ignore"):
+        with STATE.record_on(tape), np.errstate(all="ignore"):
             try:
-                self.call.forward(Context(self.run.ctx.needs_input_grad), [lifted(tape, data_of(x)) for x in self.xs])
+                self.call.forward(FunctionContext(self.run.ctx.needs_input_grad), [add_input(tape, data_of(x)) for x in self.xs])
             except Exception:
                 return True
         if tape.leak is not None or tape.refusal is not None:
@@ -274,17 +274,17 @@ class KeptNumber:
         return data_of(flatten(getattr(self.call.run_forward(xs).ctx, self.attribute))[0][self.leaf])
 
 
-def _refuse(slot: int, flow: Any, xs: Any, y: Any, *, source: KeptNumber) -> Any:
+def _refuse_derivative(slot: int, flow: Any, xs: Any, y: Any, *, source: KeptNumber) -> Any:
     raise GradientError(
         f"{source.call.called}.forward keeps in ctx.{source.attribute} a number that is neither an argument nor a "
         "result, and that was not computed from the arguments by recorded ops alone (it was taken out with .data or "
         ".item(), comes from another library, or is random), so it has no derivative here; keep arguments and results "
         "themselves, ctx.save_for_backward(x, y), and compute the number in backward, or return it as one more "
-        f"result; if it is to count as a constant, keep it as an attribute: ctx.factor = x.item(){user_line()}"
+        f"result; if it is to count as a constant, keep it as an attribute: ctx.factor = x.item(){format_user_line()}"
     )
 
 
-KEPT_NUMBER = TABLE.register(
+KEPT_NUMBER_OP = TABLE.register(
     General(
         name="kept_number",
         doc="A number that forward of an op of the user's own keeps for backward; it has no derivative.",
@@ -292,8 +292,8 @@ KEPT_NUMBER = TABLE.register(
         variadic=True,
         pattern=Pattern.SCALE,
         forward=lambda *xs, source: source.compute(*xs),
-        back=_refuse,
-        ahead=_refuse,
+        back=_refuse_derivative,
+        ahead=_refuse_derivative,
         batches=False,
         per_call=True,
     )
@@ -301,7 +301,7 @@ KEPT_NUMBER = TABLE.register(
 
 
 @contextmanager
-def on_constants() -> Iterator[None]:
+def run_on_constants() -> Iterator[None]:
     """Return a context for a method of a user's class on constants: nothing is recorded, and numbers may be read."""
     tape = STATE.tape
     refusal = None if tape is None else tape.refusal
@@ -316,7 +316,7 @@ def on_constants() -> Iterator[None]:
                 tape.leak = "a wg.Function uses a value that is not among its arguments"
 
 
-def _own_number(x: Any) -> Any:
+def _as_own_object(x: Any) -> Any:
     """Return the data of an input; a float is copied to a new object, so that it can be recognised by identity."""
     return float(x) * 1.0 if isinstance(x, float) else x
 

@@ -22,33 +22,33 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from wiregrad.dtypes import plain
+from wiregrad.dtypes import to_python_number
 from wiregrad.errors import OperandError
-from wiregrad.frontends.record import NAMESPACE, enter, meet, record, tracing
-from wiregrad.frontends.tape import BLOCKED, LITERAL, ROW, STATE
+from wiregrad.frontends.record import SCALAR_NAMESPACE, place_one, place_two, record_op, is_tracing
+from wiregrad.frontends.tape import BLOCKED, LITERAL, ROW_FORMAT, STATE
 from wiregrad.frontends.value import (
-    LOOKUPS,
+    LAST_LOOKUP,
     NumpyScalar,
     Scalar,
     Value,
-    as_python,
-    is_operand,
-    is_python,
-    leaf,
+    as_python_number,
+    is_numeric_operand,
+    is_python_number,
+    make_leaf,
     refuse_lookup,
 )
-from wiregrad.ir import CONSTANT, INPUT, TABLE, Builder, Circuit, Op
-from wiregrad.ir.mode import Convention, chosen_convention, default_convention, encode, has_kinks
-from wiregrad.ir.operators import ARITHMETIC, COMPARISONS, SIGNS
+from wiregrad.ir import CONSTANT, INPUT, TABLE, GraphBuilder, CircuitGraph, Op
+from wiregrad.ir.mode import Convention, chosen_convention, default_convention, encode_mode, has_kinks
+from wiregrad.ir.operators import ARITHMETIC_METHODS, COMPARISON_METHODS, SIGN_METHODS
 from wiregrad.ops import Elementwise
-from wiregrad.ops.expressions import in_python, inlined, parse
-from wiregrad.ops.flow import Masked
+from wiregrad.ops.expressions import write_python_expression, inline_ops, parse_c_text
+from wiregrad.ops.flow import MaskedFlow
 from wiregrad.passes import simplify
 
 SCALAR_OPS: dict[Op, Callable[..., Any]] = {}
 """The function that applies each op to scalars."""
 
-NAMESPACE.update(
+SCALAR_NAMESPACE.update(
     chosen=chosen_convention,
     math=math,
     inf=math.inf,
@@ -56,17 +56,17 @@ NAMESPACE.update(
     Scalar=Scalar,
     NumpyScalar=NumpyScalar,
     get_ident=get_ident,
-    enter=enter,
-    meet=meet,
-    pack=ROW.pack,
+    enter=place_one,
+    meet=place_two,
+    pack=ROW_FORMAT.pack,
     new=object.__new__,
     BLOCKED=BLOCKED,
     LITERAL=LITERAL,
     STATE=STATE,
 )
 
-_ATOM = re.compile(r"[\w.]+")
-_APPEND = """
+_ATOM_PATTERN = re.compile(r"[\w.]+")
+_APPEND_TEMPLATE = """
         buffer = tape.buffer
         offset = len(buffer)
         buffer += pack(y, {p}, {q}, {i}, {j}, {code})
@@ -76,7 +76,7 @@ _APPEND = """
         value._index = offset
         return value
 """
-_ENTER = """
+_ENTER_TEMPLATE = """
         tape = self._tape
         if tape is None or PAUSED or tape.owner != get_ident():
             tape, i = enter(self)
@@ -86,7 +86,7 @@ _ENTER = """
             i = self._index
         {masks}
 """
-_ONE = """
+_ONE_TEMPLATE = """
 def {name}(self):
         {divert}
         {x} = self._data
@@ -96,7 +96,7 @@ def {name}(self):
         except (ArithmeticError, ValueError):
             return {quietly}(OP_{name}, (self,))
 """
-_TWO = """
+_TWO_TEMPLATE = """
     if {both}:
         {divert}
         {a} = {one}._data
@@ -118,7 +118,7 @@ _TWO = """
             j = {two}._index
         {masks}
 """
-_LITERAL = """
+_LITERAL_TEMPLATE = """
     if kind is float or kind is int:
         {divert}
         {x} = self._data
@@ -131,12 +131,12 @@ _LITERAL = """
         except (ArithmeticError, ValueError):
             return {quietly}(OP_{name}, {operands})
 """
-_REST = """
+_REST_TEMPLATE = """
     return {general}(OP_{name}, {operands})
 """
 
 
-class Flavour(NamedTuple):
+class ScalarFlavour(NamedTuple):
     """The words in the templates that differ between the two kinds of scalars."""
 
     result: str
@@ -146,18 +146,18 @@ class Flavour(NamedTuple):
     prefix: str
     """Prefix of the functions that take over where no packed row can be made."""
 
-    def words(self) -> dict[str, str]:
+    def template_words(self) -> dict[str, str]:
         """Return the values of the templates' fields."""
         helpers = ("quietly", "apart", "general", "recorded")
         return {"result": self.result, **{name: f"{self.prefix}{name}" for name in helpers}}
 
 
-PYTHON = Flavour("Scalar", "kind is Scalar", "python_")
-NUMPY = Flavour("NumpyScalar", "kind is NumpyScalar or kind is Scalar", "")
+PYTHON_FLAVOUR = ScalarFlavour("Scalar", "kind is Scalar", "python_")
+NUMPY_FLAVOUR = ScalarFlavour("NumpyScalar", "kind is NumpyScalar or kind is Scalar", "")
 
 
-def scalar_function(
-    op: Elementwise, *, reflected: bool = False, flavour: Flavour = PYTHON
+def generate_scalar_function(
+    op: Elementwise, *, reflected: bool = False, flavour: ScalarFlavour = PYTHON_FLAVOUR
 ) -> Callable[..., Any] | None:
     """Return the generated function `(self)` or `(self, other)` of an op; None if it cannot be written in Python.
 
@@ -165,76 +165,76 @@ def scalar_function(
     """
     key = f"{'r_' if reflected else ''}{op.name}"
     name = f"made_{flavour.prefix}{key}"
-    function: Callable[..., Any] | None = NAMESPACE.get(name)
-    if function is None and name not in NAMESPACE:
-        text = _unary(op, flavour) if len(op.inputs) == 1 else _binary(op, flavour, reflected=reflected)
+    function: Callable[..., Any] | None = SCALAR_NAMESPACE.get(name)
+    if function is None and name not in SCALAR_NAMESPACE:
+        text = _write_unary(op, flavour) if len(op.inputs) == 1 else _write_binary(op, flavour, reflected=reflected)
         if text is not None:
-            NAMESPACE[f"OP_{op.name}"] = op
-            exec(compile(text, f"<wiregrad scalar {key}>", "exec"), NAMESPACE)
-            function = NAMESPACE.pop(op.name)
-        NAMESPACE[name] = function
+            SCALAR_NAMESPACE[f"OP_{op.name}"] = op
+            exec(compile(text, f"<wiregrad scalar {key}>", "exec"), SCALAR_NAMESPACE)
+            function = SCALAR_NAMESPACE.pop(op.name)
+        SCALAR_NAMESPACE[name] = function
     return function
 
 
-def _unary(op: Elementwise, flavour: Flavour) -> str | None:
+def _write_unary(op: Elementwise, flavour: ScalarFlavour) -> str | None:
     """Return the Python text of an op of one input; None if it has none."""
-    slopes = Slopes.of(op, 0, [0])
+    slopes = SlopeCode.from_op(op, 0, [0])
     if slopes is None:
         return None
     (x,) = op.inputs
-    words = {"name": op.name, "operands": "(self,)", **flavour.words()}
-    forward = _written(op, op.inputs)
-    divert = _divert(op, "(self,)", flavour)
-    head = _ONE.format(x=x, divert=divert, forward=forward, slopes=slopes.text(12), **words)
-    entered = _ENTER.format(masks=slopes.masks("i"), **words)
-    row = _APPEND.format(p=slopes.names[0], q="0.0", i="i", j="LITERAL", code=TABLE.code(op), **words)
+    words = {"name": op.name, "operands": "(self,)", **flavour.template_words()}
+    forward = _write_call(op, op.inputs)
+    divert = _write_diversion(op, "(self,)", flavour)
+    head = _ONE_TEMPLATE.format(x=x, divert=divert, forward=forward, slopes=slopes.join_lines(12), **words)
+    entered = _ENTER_TEMPLATE.format(masks=slopes.join_mask_lines("i"), **words)
+    row = _APPEND_TEMPLATE.format(p=slopes.names[0], q="0.0", i="i", j="LITERAL", code=TABLE.code_of(op), **words)
     return head + entered + row
 
 
-def _binary(op: Elementwise, flavour: Flavour, *, reflected: bool) -> str | None:
+def _write_binary(op: Elementwise, flavour: ScalarFlavour, *, reflected: bool) -> str | None:
     """Return the Python text of an op of two inputs; None if it has none."""
     wires, literal = (1, 0) if reflected else (0, 1)
-    both = Slopes.of(op, 0, [0, 1])
-    mode = encode(Convention.MIN_NORM, [literal]) if op.kinks else 0
-    one = Slopes.of(op, mode, [wires])
+    both = SlopeCode.from_op(op, 0, [0, 1])
+    mode = encode_mode(Convention.MIN_NORM, [literal]) if op.kinks else 0
+    one = SlopeCode.from_op(op, mode, [wires])
     if both is None or one is None:
         return None
     own = op.inputs[wires]
     other = op.inputs[literal]
-    forward = _written(op, op.inputs)
-    code = TABLE.code(op)
+    forward = _write_call(op, op.inputs)
+    code = TABLE.code_of(op)
     operands = "(other, self)" if reflected else "(self, other)"
-    words = {"name": op.name, "operands": operands, "code": code, **flavour.words()}
+    words = {"name": op.name, "operands": operands, "code": code, **flavour.template_words()}
     row = (
         {"p": other, "q": one.names[wires], "i": "LITERAL", "j": "i"}
         if reflected
         else {"p": one.names[wires], "q": other, "i": "i", "j": "LITERAL"}
     )
     text = f"\ndef {op.name}(self, other):\n    kind = type(other)\n"
-    if not reflected or flavour is NUMPY:
+    if not reflected or flavour is NUMPY_FLAVOUR:
         # Of two `Scalar` operands Python always calls the method of the first, so the reflected method never sees both.
-        text += _two(op, both, flavour, words, reflected=reflected)
-    lines = {"divert": _divert(op, operands, flavour), "forward": forward, "slopes": one.text(12)}
+        text += _write_two_scalars(op, both, flavour, words, reflected=reflected)
+    lines = {"divert": _write_diversion(op, operands, flavour), "forward": forward, "slopes": one.join_lines(12)}
     return (
         text
-        + _LITERAL.format(x=own, literal=other, **lines, **words)
-        + _ENTER.format(masks=one.masks("i"), **words)
-        + _APPEND.format(**row, **words)
-        + _REST.format(**words)
+        + _LITERAL_TEMPLATE.format(x=own, literal=other, **lines, **words)
+        + _ENTER_TEMPLATE.format(masks=one.join_mask_lines("i"), **words)
+        + _APPEND_TEMPLATE.format(**row, **words)
+        + _REST_TEMPLATE.format(**words)
     )
 
 
-def _two(op: Elementwise, slopes: Slopes, flavour: Flavour, words: dict[str, Any], *, reflected: bool) -> str:
+def _write_two_scalars(op: Elementwise, slopes: SlopeCode, flavour: ScalarFlavour, words: dict[str, Any], *, reflected: bool) -> str:
     """Return the lines for two scalar operands."""
     a, b = op.inputs
     one, two = ("other", "self") if reflected else ("self", "other")
-    fields = {"a": a, "b": b, "one": one, "two": two, "both": flavour.both, "forward": _written(op, op.inputs)}
-    divert = _divert(op, f"({one}, {two})", flavour)
-    head = _TWO.format(divert=divert, slopes=slopes.text(12), masks=slopes.masks("ij"), **fields, **words)
-    return head + _APPEND.format(p=slopes.names[0], q=slopes.names[1], i="i", j="j", **words)
+    fields = {"a": a, "b": b, "one": one, "two": two, "both": flavour.both, "forward": _write_call(op, op.inputs)}
+    divert = _write_diversion(op, f"({one}, {two})", flavour)
+    head = _TWO_TEMPLATE.format(divert=divert, slopes=slopes.join_lines(12), masks=slopes.join_mask_lines("ij"), **fields, **words)
+    return head + _APPEND_TEMPLATE.format(p=slopes.names[0], q=slopes.names[1], i="i", j="j", **words)
 
 
-def _divert(op: Elementwise, operands: str, flavour: Flavour) -> str:
+def _write_diversion(op: Elementwise, operands: str, flavour: ScalarFlavour) -> str:
     """Return the line that hands an op with kinks to `record_op` if a convention other than that of rows is chosen."""
     if not has_kinks(op):
         return "pass"
@@ -248,22 +248,22 @@ def is_quick(op: Elementwise) -> bool:
     return bool(op.c or op.python) and len(op.inputs) <= 2 and not op.takes_bool and any(op.partials)
 
 
-class Slopes:
+class SlopeCode:
     """The slopes of an op as lines of Python, generated from its record."""
 
-    def __init__(self, circuit: Circuit, slots: list[int]) -> None:
+    def __init__(self, circuit: CircuitGraph, slots: list[int]) -> None:
         self.slots = slots
         self.lines = list[str]()
         self.names = dict[int, str]()
         self.conditions = dict[int, str]()
-        self._write(circuit)
+        self._write_lines(circuit)
 
     @classmethod
-    def of(cls, op: Elementwise, mode: int, slots: list[int]) -> Slopes | None:
+    def from_op(cls, op: Elementwise, mode: int, slots: list[int]) -> SlopeCode | None:
         """Return the slopes for some inputs; None if an op in them cannot be written in Python."""
         if not is_quick(op):
             return None
-        builder = Builder(finite=False)
+        builder = GraphBuilder(finite=False)
         ports = [builder.input(name) for name in op.inputs]
         y = builder.input("y")
         labels: dict[str, Any] = {}
@@ -271,7 +271,7 @@ class Slopes:
             flow = op.local(slot, ports, y, mode)
             slope = 0.0 if flow is None else flow
             mask = None
-            if type(flow) is Masked:
+            if type(flow) is MaskedFlow:
                 slope = flow.value
                 mask = flow.mask
             labels[f"slope{slot}"] = slope if hasattr(slope, "builder") else builder.constant(slope)
@@ -285,17 +285,17 @@ class Slopes:
         except OperandError:
             return None
 
-    def _write(self, circuit: Circuit) -> None:
+    def _write_lines(self, circuit: CircuitGraph) -> None:
         readers = Counter([*circuit.columns.sources.tolist(), *circuit.columns.outputs.tolist()])
         written: dict[int, str] = {}
         for row in circuit.rows():
             if row.op is INPUT:
                 written[row.node] = circuit.name_of(row.node)
             elif row.op is CONSTANT:
-                written[row.node] = _constant(circuit.constant_of(row.node))
+                written[row.node] = _write_constant(circuit.constant_of(row.node))
             else:
                 assert isinstance(row.op, Elementwise)
-                text = _written(row.op, [written[k] for k in row.sources])
+                text = _write_call(row.op, [written[k] for k in row.sources])
                 # An expression that is read once is inlined: the branch of a `where` that is not taken costs nothing.
                 if readers[row.node] > 1:
                     self.lines.append(f"t{row.node} = {text}")
@@ -308,11 +308,11 @@ class Slopes:
                 self.lines.append(f"s{slot} = {text}")
                 self.names[slot] = f"s{slot}"
 
-    def text(self, indent: int) -> str:
+    def join_lines(self, indent: int) -> str:
         """Return the lines as text with an indentation."""
         return f"\n{' ' * indent}".join(self.lines or ["pass"])
 
-    def masks(self, letters: str) -> str:
+    def join_mask_lines(self, letters: str) -> str:
         """Return the lines that block a wire where the mask of its slope is false."""
         wires = dict(zip(self.slots, letters, strict=True))
         lines = [f"if not ({mask}): {wires[slot]} = BLOCKED - {wires[slot]}" for slot, mask in self.conditions.items()]
@@ -320,77 +320,77 @@ class Slopes:
 
 
 @cache
-def on_floats(op: Elementwise) -> str:
+def python_text_of(op: Elementwise) -> str:
     """Return an op on Python floats as text, with the inputs in braces; may raise where NumPy returns inf or NaN.
 
-    >>> on_floats(TABLE["exp"])
+    >>> python_text_of(TABLE["exp"])
     'math.exp({x})'
     """
-    return op.python or in_python(inlined(parse(op.c), _text_of))
+    return op.python or write_python_expression(inline_ops(parse_c_text(op.c), _c_text_of))
 
 
-def _text_of(name: str) -> tuple[tuple[str, ...], str]:
+def _c_text_of(name: str) -> tuple[tuple[str, ...], str]:
     """Return the inputs and the C text of an op of the table."""
     op = TABLE[name]
     assert isinstance(op, Elementwise)
     return op.inputs, op.c
 
 
-def _written(op: Elementwise, operands: Any) -> str:
+def _write_call(op: Elementwise, operands: Any) -> str:
     """Return the Python text of an op applied to operands that are text."""
     if not (op.c or op.python):
         raise OperandError(f"{op.name} has no Python text")
-    safe = [text if _ATOM.fullmatch(text) else f"({text})" for text in operands]
-    return on_floats(op).format(**dict(zip(op.inputs, safe, strict=True)))
+    safe = [text if _ATOM_PATTERN.fullmatch(text) else f"({text})" for text in operands]
+    return python_text_of(op).format(**dict(zip(op.inputs, safe, strict=True)))
 
 
-def _constant(value: Any) -> str:
-    return repr(plain(value))
+def _write_constant(value: Any) -> str:
+    return repr(to_python_number(value))
 
 
-def _quietly(op: Elementwise, operands: tuple[Any, ...]) -> Any:
+def _record_quietly(op: Elementwise, operands: tuple[Any, ...]) -> Any:
     """Record an op where Python raises but NumPy returns inf or NaN, without NumPy's warnings."""
     with np.errstate(all="ignore"):
-        return record(op, operands)
+        return record_op(op, operands)
 
 
-def _apart(op: Elementwise, operands: tuple[Any, ...], y: float) -> Any:
+def _make_unrecorded(op: Elementwise, operands: tuple[Any, ...], y: float) -> Any:
     """Return the result of an op that gets no packed row: it is recorded in full, or not at all."""
-    return _quietly(op, operands) if STATE.careful else leaf(y, constant=True, number=NumpyScalar)
+    return _record_quietly(op, operands) if STATE.is_careful else make_leaf(y, constant=True, number=NumpyScalar)
 
 
-def _apart_in_python(op: Elementwise, operands: tuple[Any, ...], y: float) -> Any:
+def _make_unrecorded_python(op: Elementwise, operands: tuple[Any, ...], y: float) -> Any:
     """As `_make_unrecorded`, for a result that is a Python number."""
-    return as_python(_quietly(op, operands)) if STATE.careful else leaf(y, constant=True)
+    return as_python_number(_record_quietly(op, operands)) if STATE.is_careful else make_leaf(y, constant=True)
 
 
-def _general(op: Elementwise, operands: tuple[Any, ...]) -> Any:
+def _apply_general(op: Elementwise, operands: tuple[Any, ...]) -> Any:
     """Apply an op if one operand is neither a scalar nor a Python number."""
     for operand in operands:
         if isinstance(operand, np.floating | np.integer):
             # A NumPy number is converted to a Python float, since the result is float64 either way.
             return op(*(float(x) if isinstance(x, np.floating | np.integer) else x for x in operands))
-    return record(op, operands)
+    return record_op(op, operands)
 
 
-def _in_python(function: Callable[..., Any]) -> Callable[..., Any]:
+def _with_python_result(function: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap a function of an op and its operands: the result is a Python number if all operands are."""
 
     def apply_in_python(op: Elementwise, operands: tuple[Any, ...]) -> Any:
         result = function(op, operands)
-        return as_python(result) if all(map(is_python, operands)) else result
+        return as_python_number(result) if all(map(is_python_number, operands)) else result
 
     return apply_in_python
 
 
-def _lazily(op: Elementwise, name: str, owner: type[Scalar], *, reflected: bool = False) -> Callable[..., Any]:
+def _generate_lazily(op: Elementwise, name: str, owner: type[Scalar], *, reflected: bool = False) -> Callable[..., Any]:
     """Return a method that replaces itself by the generated one when it is first called."""
 
     def generate_and_call(self: Scalar, *other: Any) -> Any:
-        generated = scalar_function(op, reflected=reflected, flavour=FLAVOURS[owner])
+        generated = generate_scalar_function(op, reflected=reflected, flavour=CLASS_FLAVOURS[owner])
 
         def record_instead(self: Scalar, *rest: Any) -> Any:
-            helper = NAMESPACE[f"{FLAVOURS[owner].prefix}recorded"]
+            helper = SCALAR_NAMESPACE[f"{CLASS_FLAVOURS[owner].prefix}recorded"]
             return helper(op, (*rest, self) if reflected else (self, *rest))
 
         chosen = generated or record_instead
@@ -400,110 +400,110 @@ def _lazily(op: Elementwise, name: str, owner: type[Scalar], *, reflected: bool 
     return generate_and_call
 
 
-def _applied(op: Elementwise) -> Callable[..., Any]:
+def _make_scalar_apply(op: Elementwise) -> Callable[..., Any]:
     """Return a function that applies an op to operands, at least one of them a scalar; the result is NumPy's."""
 
     def apply_to_scalars(*operands: Any) -> Any:
-        reflected = type(operands[0]) not in FLAVOURS
-        generated = scalar_function(op, reflected=reflected, flavour=NUMPY)
+        reflected = type(operands[0]) not in CLASS_FLAVOURS
+        generated = generate_scalar_function(op, reflected=reflected, flavour=NUMPY_FLAVOUR)
         if generated is None:
-            return record(op, operands)
+            return record_op(op, operands)
         return generated(*reversed(operands) if reflected else operands)
 
     return apply_to_scalars
 
 
-def _operators(owner: type[Scalar]) -> None:
+def _install_operators(owner: type[Scalar]) -> None:
     """Give a class of scalars its arithmetic operators."""
-    for spelling, python in ARITHMETIC.items():
+    for spelling, python in ARITHMETIC_METHODS.items():
         op = TABLE.infix[spelling]
         assert isinstance(op, Elementwise)
-        setattr(owner, f"__{python}__", _lazily(op, f"__{python}__", owner))
-        setattr(owner, f"__r{python}__", _lazily(op, f"__r{python}__", owner, reflected=True))
-    for op, python in [*((TABLE.prefix[sign], python) for sign, python in SIGNS.items()), (TABLE["absolute"], "abs")]:
+        setattr(owner, f"__{python}__", _generate_lazily(op, f"__{python}__", owner))
+        setattr(owner, f"__r{python}__", _generate_lazily(op, f"__r{python}__", owner, reflected=True))
+    for op, python in [*((TABLE.prefix[sign], python) for sign, python in SIGN_METHODS.items()), (TABLE["absolute"], "abs")]:
         assert isinstance(op, Elementwise)
-        setattr(owner, f"__{python}__", _lazily(op, f"__{python}__", owner))
+        setattr(owner, f"__{python}__", _generate_lazily(op, f"__{python}__", owner))
 
 
-def install(op: Elementwise) -> None:
+def install_scalar_op(op: Elementwise) -> None:
     """Give scalars the generated function of an op, and its method if it has one input."""
     if is_quick(op):
-        SCALAR_OPS[op] = _applied(op)
+        SCALAR_OPS[op] = _make_scalar_apply(op)
         if len(op.inputs) == 1:
             for name in (op.name, *op.aliases):
-                for owner in FLAVOURS:
-                    setattr(owner, name, _lazily(op, name, owner))
+                for owner in CLASS_FLAVOURS:
+                    setattr(owner, name, _generate_lazily(op, name, owner))
 
 
-def _compare(spelling: str) -> Callable[[Scalar, Any], Any]:
+def _make_comparison(spelling: str) -> Callable[[Scalar, Any], Any]:
     """Return a comparison method for Python numbers, whose result is a bool."""
     op = TABLE.infix[spelling]
-    compare: Callable[[Any, Any], bool] = getattr(operator, COMPARISONS[spelling])
+    compare: Callable[[Any, Any], bool] = getattr(operator, COMPARISON_METHODS[spelling])
 
     def method(self: Scalar, other: Any) -> Any:
         kind = type(other)
-        if NAMESPACE["PAUSED"] and tracing():
+        if SCALAR_NAMESPACE["PAUSED"] and is_tracing():
             # A value from outside may steer the function that is being traced.
-            return record(op, (self, other))
+            return record_op(op, (self, other))
         if kind is Scalar:
-            if LOOKUPS and spelling == "==":
+            if LAST_LOOKUP and spelling == "==":
                 refuse_lookup(self, other)
             return compare(self._data, other._data)
         if kind is float or kind is int or kind is bool:
             return compare(self._data, other)
-        return record(op, (self, other)) if is_operand(other) else NotImplemented
+        return record_op(op, (self, other)) if is_numeric_operand(other) else NotImplemented
 
     return method
 
 
-def _compare_in_numpy(spelling: str) -> Callable[[NumpyScalar, Any], Any]:
+def _make_numpy_comparison(spelling: str) -> Callable[[NumpyScalar, Any], Any]:
     """Return a comparison method for NumPy numbers, whose result is an np.bool_."""
     op = TABLE.infix[spelling]
-    compare: Callable[[Any, Any], bool] = getattr(operator, COMPARISONS[spelling])
+    compare: Callable[[Any, Any], bool] = getattr(operator, COMPARISON_METHODS[spelling])
 
     def method(self: NumpyScalar, other: Any) -> Any:
         kind = type(other)
         if kind is NumpyScalar or kind is Scalar:
-            if LOOKUPS and spelling == "==":
+            if LAST_LOOKUP and spelling == "==":
                 refuse_lookup(self, other)
             return np.True_ if compare(self._data, other._data) else np.False_
         if kind is float or kind is int:
             return np.True_ if compare(self._data, other) else np.False_
         if other is None and spelling in ("==", "!="):
             return spelling == "!="
-        return record(op, (self, other))
+        return record_op(op, (self, other))
 
     return method
 
 
-def _apply(self: Scalar, op: Op, operands: tuple[Any, ...]) -> Any:
+def _apply_op(self: Scalar, op: Op, operands: tuple[Any, ...]) -> Any:
     """Apply an op to operands, one of which is a scalar."""
     quick = SCALAR_OPS.get(op)
     if quick is None or len(operands) != len(op.inputs):
-        return record(op, operands)
+        return record_op(op, operands)
     return quick(*operands)
 
 
-FLAVOURS: dict[type[Scalar], Flavour] = {Scalar: PYTHON, NumpyScalar: NUMPY}
+CLASS_FLAVOURS: dict[type[Scalar], ScalarFlavour] = {Scalar: PYTHON_FLAVOUR, NumpyScalar: NUMPY_FLAVOUR}
 """The flavour of each class of scalars."""
 
 
-def start() -> None:
+def install_scalars() -> None:
     """Give scalars their operators and methods."""
-    setattr(Scalar, "__wiregrad_apply__", _apply)  # noqa: B010 - what is typed is Value's
-    helpers: dict[str, Any] = {"general": _general, "quietly": _quietly, "recorded": record}
-    NAMESPACE.update(helpers, apart=_apart, python_apart=_apart_in_python)
-    NAMESPACE.update({f"python_{name}": _in_python(helper) for name, helper in helpers.items()})
-    for owner in FLAVOURS:
-        _operators(owner)
-    for spelling, python in COMPARISONS.items():
-        setattr(Scalar, f"__{python}__", _compare(spelling))
-        setattr(NumpyScalar, f"__{python}__", _compare_in_numpy(spelling))
+    setattr(Scalar, "__wiregrad_apply__", _apply_op)  # noqa: B010 - what is typed is Value's
+    helpers: dict[str, Any] = {"general": _apply_general, "quietly": _record_quietly, "recorded": record_op}
+    SCALAR_NAMESPACE.update(helpers, apart=_make_unrecorded, python_apart=_make_unrecorded_python)
+    SCALAR_NAMESPACE.update({f"python_{name}": _with_python_result(helper) for name, helper in helpers.items()})
+    for owner in CLASS_FLAVOURS:
+        _install_operators(owner)
+    for spelling, python in COMPARISON_METHODS.items():
+        setattr(Scalar, f"__{python}__", _make_comparison(spelling))
+        setattr(NumpyScalar, f"__{python}__", _make_numpy_comparison(spelling))
     for op in TABLE:
         if isinstance(op, Elementwise):
-            install(op)
-    for owner in FLAVOURS:
+            install_scalar_op(op)
+    for owner in CLASS_FLAVOURS:
         owner.__hash__ = Value.__hash__  # type: ignore[method-assign]
 
 
-start()
+install_scalars()

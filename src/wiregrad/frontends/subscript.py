@@ -12,10 +12,10 @@ from functools import lru_cache
 from types import CodeType, FrameType
 from typing import Any
 
-SUBSCRIPTS = ("BINARY_SUBSCR", "STORE_SUBSCR", "DELETE_SUBSCR")
-CALLED = frozenset(["getitem", "itemgetter", "__getitem__", "setitem", "__setitem__"])
+SUBSCRIPT_OPCODES = ("BINARY_SUBSCR", "STORE_SUBSCR", "DELETE_SUBSCR")
+INDEXING_FUNCTIONS = frozenset(["getitem", "itemgetter", "__getitem__", "setitem", "__setitem__"])
 """Functions that do what a subscript does."""
-UNKNOWN = object()
+UNKNOWN_CONTAINER = object()
 """A container that cannot be told from the bytecode."""
 
 
@@ -33,23 +33,23 @@ def counts_as_int(frame: FrameType) -> bool:
     >>> answers
     [True, True, False]
     """
-    steps = _steps(frame.f_code)
+    steps = _list_instructions(frame.f_code)
     at = next((k for k, step in enumerate(steps) if step.offset == frame.f_lasti), None)
     if at is None:
         return False
-    if steps[at].opname not in SUBSCRIPTS:
-        return not CALLED & {*frame.f_code.co_names}
+    if steps[at].opname not in SUBSCRIPT_OPCODES:
+        return not INDEXING_FUNCTIONS & {*frame.f_code.co_names}
     if steps[at - 1].opname == "BUILD_SLICE":
         return True
-    return isinstance(_container(steps, at, frame), list | tuple | str | bytes | range)
+    return isinstance(_find_container(steps, at, frame), list | tuple | str | bytes | range)
 
 
 @lru_cache(1024)
-def _steps(code: CodeType) -> list[dis.Instruction]:
+def _list_instructions(code: CodeType) -> list[dis.Instruction]:
     return [step for step in dis.get_instructions(code) if step.opname != "CACHE"]
 
 
-def _container(steps: list[dis.Instruction], at: int, frame: FrameType) -> Any:
+def _find_container(steps: list[dis.Instruction], at: int, frame: FrameType) -> Any:
     """Return the container of a subscript; `UNKNOWN_CONTAINER` unless it is a variable, constant or display."""
     pushed = 0
     start = at
@@ -57,19 +57,19 @@ def _container(steps: list[dis.Instruction], at: int, frame: FrameType) -> Any:
         start -= 1
         step = steps[start]
         if step.opcode in dis.hasjrel or step.opcode in dis.hasjabs:
-            return UNKNOWN
+            return UNKNOWN_CONTAINER
         pushed += dis.stack_effect(step.opcode, step.arg)
-    return _loaded(steps[start - 1], frame) if start else UNKNOWN
+    return _evaluate_load(steps[start - 1], frame) if start else UNKNOWN_CONTAINER
 
 
-def _loaded(step: dis.Instruction, frame: FrameType) -> Any:
+def _evaluate_load(step: dis.Instruction, frame: FrameType) -> Any:
     """Return the object that an instruction pushes on the stack."""
     if step.opname == "LOAD_CONST":
         return step.argval
     if step.opname in ("LOAD_FAST", "LOAD_DEREF", "LOAD_CLOSURE"):
-        return frame.f_locals.get(step.argval, UNKNOWN)
+        return frame.f_locals.get(step.argval, UNKNOWN_CONTAINER)
     if step.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
         scopes = (frame.f_locals, frame.f_globals, vars(builtins))
-        return next((scope[step.argval] for scope in scopes if step.argval in scope), UNKNOWN)
+        return next((scope[step.argval] for scope in scopes if step.argval in scope), UNKNOWN_CONTAINER)
     displays = {"BUILD_LIST": [], "LIST_EXTEND": [], "BUILD_TUPLE": (), "LIST_TO_TUPLE": (), "BUILD_STRING": ""}
-    return displays.get(step.opname, UNKNOWN)
+    return displays.get(step.opname, UNKNOWN_CONTAINER)

@@ -16,25 +16,25 @@ from typing import Any
 
 import numpy as np
 
-from wiregrad.dtypes import DTYPES, plain
-from wiregrad.errors import EscapeError, GradientError, NameSyntaxError, shown, user_line
+from wiregrad.dtypes import DTYPES, to_python_number
+from wiregrad.errors import EscapeError, GradientError, NameSyntaxError, short_repr, format_user_line
 from wiregrad.frontends.identity import IdentityScan
-from wiregrad.frontends.lift import as_data, own
-from wiregrad.frontends.record import carefully, place
-from wiregrad.frontends.session import check_function, lifted
-from wiregrad.frontends.tape import LITERAL, STATE, Extra, Tape
-from wiregrad.frontends.tree import Tree, flatten, items_of, unflatten
+from wiregrad.frontends.lift import as_data, ensure_owned
+from wiregrad.frontends.record import record_carefully, place_on_tape
+from wiregrad.frontends.session import check_callable, add_input
+from wiregrad.frontends.tape import LITERAL, STATE, ExtraNode, Tape
+from wiregrad.frontends.tree import ContainerTree, flatten, items_of, unflatten
 from wiregrad.frontends.value import Value, notes_of, number_class
-from wiregrad.ir import INPUT, TABLE, Certificate, Circuit, Recording, check_name
+from wiregrad.ir import INPUT, TABLE, Certificate, CircuitGraph, CircuitRecording, check_name
 from wiregrad.ir.infer import type_of_constant
 from wiregrad.ops import Elementwise
 from wiregrad.ops.flow import shape_of
 
-MAX_HELD = 10_000
+MAX_HOLDER_PLACES = 10_000
 """Maximum number of variables and their parts that are searched for the name of a value from outside."""
 
 
-class Traced:
+class TracedFunction:
     """A recorded function: its tape, the offsets of its inputs, and its results.
 
     `names` are the variables that held nodes, by offset; `holders` those that held values from outside, by id.
@@ -45,7 +45,7 @@ class Traced:
         tape: Tape,
         inputs: list[int],
         results: list[Any],
-        tree: Tree,
+        tree: ContainerTree,
         names: dict[int, str],
         holders: Mapping[int, str] | None = None,
     ) -> None:
@@ -56,12 +56,12 @@ class Traced:
         self.names = names
         self.holders = holders or {}
 
-    def roots(self) -> list[int]:
+    def root_offsets(self) -> list[int]:
         """Return the offsets of the results; -1 for a result that is a plain number."""
-        with STATE.on(self.tape):
-            return [place(self.tape, result) if isinstance(result, Value) else -1 for result in self.results]
+        with STATE.record_on(self.tape):
+            return [place_on_tape(self.tape, result) if isinstance(result, Value) else -1 for result in self.results]
 
-    def needed(self, roots: Sequence[int]) -> list[int]:
+    def needed_offsets(self, roots: Sequence[int]) -> list[int]:
         """Return the offsets of the nodes that some nodes depend on, and of these themselves, in order."""
         wanted = set[int]()
         stack = [root for root in roots if root >= 0]
@@ -75,7 +75,7 @@ class Traced:
 
 def run_traced(
     f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], *, named: bool = False, replayed: bool = True
-) -> Traced:
+) -> TracedFunction:
     """Run a function on a new tape; every real or complex leaf of its arguments becomes an input."""
     tape = Tape(tracing=True)
     tape.errors = np.geterr() if replayed else None
@@ -86,28 +86,28 @@ def run_traced(
         raw = leaf._data if isinstance(leaf, Value) else leaf
         if not isinstance(leaf, Value) and not _is_input(raw):
             # The function may run again; what it writes to an array must not reach the caller twice.
-            return _read_only(leaf) if type(leaf) is np.ndarray else leaf
+            return _copy_read_only(leaf) if type(leaf) is np.ndarray else leaf
         data = raw if isinstance(leaf, Value) else as_data(raw, f"an argument of {getattr(f, '__name__', 'f')}")
-        value = lifted(tape, data, number_class(leaf))
+        value = add_input(tape, data, number_class(leaf))
         inputs.append(value._index)
         return value
 
-    with STATE.on(tape), nullcontext() if replayed else carefully():
+    with STATE.record_on(tape), nullcontext() if replayed else record_carefully():
         leaves, shape = flatten((tuple(args), dict(kwargs)))
         lifted_args, lifted_kwargs = unflatten(shape, [lift_leaf(leaf) for leaf in leaves])
         tape.frames = {} if named else None
         try:
             result = call_traced(f, lifted_args, lifted_kwargs)
             names = _names_of_locals(tape)
-            holders = _holders(tape, f) if named else {}
+            holders = _find_holders(tape, f) if named else {}
         finally:
             # Frames refer to values, and values to the tape: a reference cycle.
             tape.frames = None
     results, tree = flatten(result)
-    return Traced(tape, inputs, results, tree, names, holders)
+    return TracedFunction(tape, inputs, results, tree, names, holders)
 
 
-def _read_only(array: Any) -> Any:
+def _copy_read_only(array: Any) -> Any:
     """Return a read-only copy of an array, with the same memory layout."""
     copy = array.copy(order="K")
     copy.setflags(write=False)
@@ -136,20 +136,20 @@ def _names_of_locals(tape: Tape) -> dict[int, str]:
     return names
 
 
-def _holders(tape: Tape, f: Callable[..., Any]) -> dict[int, str]:
+def _find_holders(tape: Tape, f: Callable[..., Any]) -> dict[int, str]:
     """Return the variables of the functions that ran by the id of the value they hold; outer functions win."""
     code = getattr(f, "__code__", None)
     frames = tape.frames or {}
-    scopes = [_variables(frame.f_code, frame.f_globals, frame.f_locals) for frame in _inner_first(frames)]
+    scopes = [_collect_variables(frame.f_code, frame.f_globals, frame.f_locals) for frame in _inner_first(frames)]
     if code is not None:
         cells = zip(code.co_freevars, getattr(f, "__closure__", None) or (), strict=True)
         scopes.append(
-            _variables(code, f.__globals__, {name: cell.cell_contents for name, cell in cells if _is_full(cell)})
+            _collect_variables(code, f.__globals__, {name: cell.cell_contents for name, cell in cells if _is_full(cell)})
         )
     holders: dict[int, str] = {}
     for variables in scopes:
         held = (pair for name, item in variables.items() for pair in _values_in(name, item))
-        holders |= {id(value): name for name, value in islice(held, MAX_HELD)}
+        holders |= {id(value): name for name, value in islice(held, MAX_HOLDER_PLACES)}
     return holders
 
 
@@ -157,7 +157,7 @@ def _inner_first(frames: Mapping[FrameType, int]) -> list[FrameType]:
     return sorted(frames, key=lambda frame: -frames[frame])
 
 
-def _variables(code: CodeType, outer: Mapping[str, Any], local: Mapping[str, Any]) -> dict[str, Any]:
+def _collect_variables(code: CodeType, outer: Mapping[str, Any], local: Mapping[str, Any]) -> dict[str, Any]:
     """Return the variables that code can read: its own, and the globals that it names."""
     return {name: outer[name] for name in code.co_names if name in outer} | dict(local)
 
@@ -181,7 +181,7 @@ def _values_in(name: str, item: Any) -> Iterator[tuple[str, Value]]:
             yield from ((path, leaf) for path, leaf in _leaf_paths(key, part) if isinstance(leaf, Value))
 
 
-def trace(f: Callable[..., Any], *args: Any, **kwargs: Any) -> Circuit:
+def trace(f: Callable[..., Any], *args: Any, **kwargs: Any) -> CircuitGraph:
     """Return the circuit of a function at a point: real and complex arguments are its inputs.
 
     >>> def neuron(x, w, b):
@@ -194,12 +194,12 @@ def trace(f: Callable[..., Any], *args: Any, **kwargs: Any) -> Circuit:
     return trace_at(f, args, kwargs)[0]
 
 
-def trace_at(f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Circuit, list[Any]]:
+def trace_at(f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[CircuitGraph, list[Any]]:
     """Return the circuit of a function at a point, and the values of its inputs there.
 
     Values from outside the function are further inputs after the arguments, under their own names.
     """
-    check_function(f)
+    check_callable(f)
     for leaf in flatten((tuple(args), dict(kwargs)))[0]:
         if isinstance(leaf, Value):
             _check_origin(leaf)
@@ -210,7 +210,7 @@ def trace_at(f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any])
     if traced.tape.leak is not None:
         _certify_inputs(traced)
     inputs = [traced.tape.value_at(offset) for offset in traced.inputs]
-    return Writer(traced, names, getattr(f, "__name__", "f")).circuit(), inputs
+    return TraceWriter(traced, names, getattr(f, "__name__", "f")).write_circuit(), inputs
 
 
 def _check_origin(value: Value) -> None:
@@ -224,17 +224,17 @@ def _check_origin(value: Value) -> None:
     elif tape.of_transform and tape.owner is not None:
         raise EscapeError(
             "a circuit was made inside a transform, from a value that is being differentiated; its gradient would be "
-            f"silently lost: call the function itself, or pass v.item(){user_line()}"
+            f"silently lost: call the function itself, or pass v.item(){format_user_line()}"
         )
 
 
-def _take_outside(traced: Traced) -> list[str]:
+def _take_outside(traced: TracedFunction) -> list[str]:
     """Turn values from outside the function into inputs after the arguments; returns their names."""
     tape = traced.tape
     # A value from outside may be a result, or may only have steered Python; then it is not on the tape yet.
-    traced.roots()
-    with STATE.on(tape):
-        tape.certificates += [Certificate(place(tape, value), outcome, line) for value, outcome, line in tape.escapes]
+    traced.root_offsets()
+    with STATE.record_on(tape):
+        tape.certificates += [Certificate(place_on_tape(tape, value), outcome, line) for value, outcome, line in tape.escapes]
     outside = {offset: value for offset, value in tape.leaves.items() if notes_of(value).born != tape.serial}
     for value in outside.values():
         _check_origin(value)
@@ -242,7 +242,7 @@ def _take_outside(traced: Traced) -> list[str]:
     return [value.name or traced.holders.get(id(value), "v") for value in outside.values()]
 
 
-def _certify_inputs(traced: Traced) -> None:
+def _certify_inputs(traced: TracedFunction) -> None:
     """Certify every input: values steered Python in an unknown way, so the circuit is valid for these inputs only."""
     tape = traced.tape
     tape.certificates += [Certificate(offset, tape.value_at(offset), None) for offset in traced.inputs]
@@ -250,11 +250,11 @@ def _certify_inputs(traced: Traced) -> None:
 
 def input_names(f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> list[str]:
     """Return a name for every input in order: that of the parameter, with the path inside a container."""
-    names = [path for name, arg in zip(_positional(f, len(args)), args, strict=True) for path in _paths(name, arg)]
-    return names + [path for key in kwargs for path in _paths(key, kwargs[key])]
+    names = [path for name, arg in zip(_positional_names(f, len(args)), args, strict=True) for path in _input_paths(name, arg)]
+    return names + [path for key in kwargs for path in _input_paths(key, kwargs[key])]
 
 
-def _positional(f: Callable[..., Any], count: int) -> list[str]:
+def _positional_names(f: Callable[..., Any], count: int) -> list[str]:
     """Return names for positional arguments; those that a starred parameter takes are numbered."""
     try:
         parameters = list(inspect.signature(f).parameters.values())
@@ -265,7 +265,7 @@ def _positional(f: Callable[..., Any], count: int) -> list[str]:
     return names + [f"{star}_{k}" for k in range(count - len(names))]
 
 
-def _paths(name: str, item: Any) -> list[str]:
+def _input_paths(name: str, item: Any) -> list[str]:
     """Return a name for every input inside an argument."""
     return [path for path, leaf in _leaf_paths(name, item) if isinstance(leaf, Value) or _is_input(leaf)]
 
@@ -282,88 +282,88 @@ def _leaf_paths(name: str, item: Any) -> Iterator[tuple[str, Any]]:
         yield name, item
 
 
-def _number(result: Any, name: str) -> Any:
+def _as_number(result: Any, name: str) -> Any:
     """Return a result that is not recorded as a NumPy number or array; raises if it is neither."""
     array = np.asarray(result)
     if array.dtype.kind not in "fciub":
-        raise GradientError(f"{name} must return numbers or arrays to be a circuit; got {shown(result)}{user_line()}")
+        raise GradientError(f"{name} must return numbers or arrays to be a circuit; got {short_repr(result)}{format_user_line()}")
     return array[()]
 
 
-class Writer:
+class TraceWriter:
     """Writes a traced function as a circuit."""
 
-    def __init__(self, traced: Traced, input_names: list[str], name: str) -> None:
+    def __init__(self, traced: TracedFunction, input_names: list[str], name: str) -> None:
         self.traced = traced
         self.tape = traced.tape
         self.name = name
-        self.recording = Recording()
+        self.recording = CircuitRecording()
         self.where: dict[int, int] = {}
         self._constants: dict[Any, int] = {}
         self._calls = Counter(self.tape.calls.values())
         for offset, text in zip(traced.inputs, input_names, strict=True):
             data = self.tape.value_at(offset)
-            self.where[offset] = self.recording.append_input(self._free(text, "x"), type_of_constant(data))
+            self.where[offset] = self.recording.append_input(self._free_name(text, "x"), type_of_constant(data))
 
-    def circuit(self) -> Circuit:
+    def write_circuit(self) -> CircuitGraph:
         """Write the nodes that results and certificates need, and return the circuit."""
         traced = self.traced
         recording = self.recording
-        roots = traced.roots()
+        roots = traced.root_offsets()
         certified = [certificate.node for certificate in self.tape.certificates]
-        for offset in traced.needed([*roots, *certified]):
+        for offset in traced.needed_offsets([*roots, *certified]):
             if offset not in self.where:
-                self._write(offset, self.tape.node_at(offset))
+                self._write_node(offset, self.tape.node_at(offset))
         if not roots:
-            raise GradientError(f"{self.name} returned nothing to make a circuit of{user_line()}")
-        outputs = dict(self._outputs(roots))
+            raise GradientError(f"{self.name} returned nothing to make a circuit of{format_user_line()}")
+        outputs = dict(self._label_outputs(roots))
         recording.certificates = [
-            Certificate(self.where[c.node], plain(c.outcome), c.place) for c in self.tape.certificates
+            Certificate(self.where[c.node], to_python_number(c.outcome), c.place) for c in self.tape.certificates
         ]
         title = self.name if _is_name(self.name) else next(iter(outputs))
         return recording.freeze(outputs, title)
 
-    def _outputs(self, roots: list[int]) -> Iterator[tuple[str, int]]:
+    def _label_outputs(self, roots: list[int]) -> Iterator[tuple[str, int]]:
         taken: set[str] = set()
         paths = [path for path, _ in _leaf_paths("", unflatten(self.traced.tree, self.traced.results))]
         for path, root, result in zip(paths, roots, self.traced.results, strict=True):
-            node = self.where[root] if root >= 0 else self._constant(_number(result, self.name))
+            node = self.where[root] if root >= 0 else self._write_constant(_as_number(result, self.name))
             label = self.recording.name_of(node) if self.recording.has_name(node) else None
             if label is None or label in taken or (path and _is_name(path)):
                 wanted = path if _is_name(path) else f"f{path}"
                 label = self.recording.free_name(wanted)
                 if not self.recording.has_name(node):
-                    self.recording.name(node, label)
+                    self.recording.add_name(node, label)
             taken.add(label)
             yield label, node
 
-    def _write(self, offset: int, node: Extra) -> None:
+    def _write_node(self, offset: int, node: ExtraNode) -> None:
         if node.op is INPUT:
             # A value that the function created itself is a constant of the circuit.
-            self.where[offset] = self._constant(node.y)
+            self.where[offset] = self._write_constant(node.y)
         else:
-            self.recording.move_to(self.tape.places.get(offset), self._group(offset))
+            self.recording.move_to(self.tape.places.get(offset), self._group_path(offset))
             sources = [
-                self._literal(node, slot) if source == LITERAL else self.where[source]
+                self._write_literal(node, slot) if source == LITERAL else self.where[source]
                 for slot, source in enumerate(node.sources)
             ]
             self.where[offset] = self.recording.append_op(node.op, sources, type_of_constant(node.y), node.mode)
         name = self.traced.names.get(offset)
         if name is not None:
-            self.recording.name(self.where[offset], self._free(name, "v"))
+            self.recording.add_name(self.where[offset], self._free_name(name, "v"))
 
-    def _group(self, offset: int) -> str:
+    def _group_path(self, offset: int) -> str:
         """Return the group path of a node; a composite function that recorded several nodes is a group too."""
         call = self.tape.calls.get(offset)
         inner = call[0] if call is not None and self._calls[call] > 1 else ""
         return "/".join(filter(None, [self.tape.groups.get(offset, ""), inner]))
 
-    def _literal(self, node: Extra, slot: int) -> int:
+    def _write_literal(self, node: ExtraNode, slot: int) -> int:
         """Write a literal operand as a constant, broadcast to the output's shape if the op is elementwise."""
         x = node.xs[slot]
         if isinstance(x, bool | int | float | complex) and not isinstance(x, np.generic):
-            x = _strong(x, node)
-        constant = self._constant(x)
+            x = _promote_literal(x, node)
+        constant = self._write_constant(x)
         shape = shape_of(node.y)
         if isinstance(node.op, Elementwise) and np.shape(x) != shape:
             spread = TABLE["spread"].bind({"rank": np.ndim(x), "shape": shape})
@@ -371,9 +371,9 @@ class Writer:
             return self.recording.append_op(spread, [constant], kind, 0)
         return constant
 
-    def _constant(self, value: Any) -> int:
+    def _write_constant(self, value: Any) -> int:
         """Return the node of a constant; equal constants share one."""
-        array = np.asarray(own(value) if isinstance(value, np.ndarray) else value)
+        array = np.asarray(ensure_owned(value) if isinstance(value, np.ndarray) else value)
         if array.dtype not in DTYPES.values():
             array = array.astype(_wire_dtype(array))
         key = array.dtype.str, array.shape, array.tobytes()
@@ -381,7 +381,7 @@ class Writer:
             self._constants[key] = self.recording.append_constant(array[()])
         return self._constants[key]
 
-    def _free(self, name: str, otherwise: str) -> str:
+    def _free_name(self, name: str, otherwise: str) -> str:
         return self.recording.free_name(name if _is_name(name) else otherwise)
 
 
@@ -394,7 +394,7 @@ def _wire_dtype(array: Any) -> type:
     return np.float64
 
 
-def _strong(x: Any, node: Extra) -> Any:
+def _promote_literal(x: Any, node: ExtraNode) -> Any:
     """Convert a Python number to the dtype that NumPy promotes it to beside the other operands."""
     others = [other for other in node.xs if hasattr(other, "dtype")]
     if isinstance(x, bool):

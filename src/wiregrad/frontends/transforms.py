@@ -13,17 +13,17 @@ from typing import Any
 
 import numpy as np
 
-from wiregrad.errors import GradientError, OperandError, ShapeError, shown, user_line
+from wiregrad.errors import GradientError, OperandError, ShapeError, short_repr, format_user_line
 from wiregrad.frontends.session import (
     Argnums,
-    Call,
-    all_released,
-    check_function,
+    LiftedCall,
+    release_results,
+    check_callable,
     data_of,
-    name_of,
-    released,
+    function_name,
+    release_result,
 )
-from wiregrad.frontends.tree import flatten, matching, unflatten
+from wiregrad.frontends.tree import flatten, match_leaves, unflatten
 from wiregrad.frontends.value import Scalar, Value
 
 
@@ -55,53 +55,53 @@ def value_and_grad(
     >>> value_and_grad(lambda x, y: x * y, argnums=(0, 1))(2.0, 3.0)
     (6.0, (3.0, 2.0))
     """
-    check_function(f)
+    check_callable(f)
 
     @functools.wraps(f, updated=())
     def compute_both(*args: Any, **kwargs: Any) -> Any:
-        call = Call(f, args, kwargs, argnums)
+        call = LiftedCall(f, args, kwargs, argnums)
         session = call.session
         result, aux = _with_aux(call.result) if has_aux else (call.result, None)
-        check_scalar(result, f, holomorphic=holomorphic)
-        offset = session.where(result)
-        grads = session.pull([] if offset is None else [(offset, _one(result))], spend=True)
+        check_scalar_result(result, f, holomorphic=holomorphic)
+        offset = session.offset_of(result)
+        grads = session.pull_gradients([] if offset is None else [(offset, _unit_seed(result))], spend=True)
         if holomorphic:
             grads = [np.conjugate(g) for g in grads]
-        session.finish()
-        value = released(result, session)
-        return (value, all_released(aux, session)) if has_aux else value, call.shaped(grads)
+        session.close_recording()
+        value = release_result(result, session)
+        return (value, release_results(aux, session)) if has_aux else value, call.shape_like_arguments(grads)
 
     return compute_both
 
 
 def _with_aux(result: Any) -> tuple[Any, Any]:
     if not isinstance(result, tuple) or len(result) != 2:
-        raise GradientError(f"with has_aux=True the function returns (value, anything); got {shown(result)}")
+        raise GradientError(f"with has_aux=True the function returns (value, anything); got {short_repr(result)}")
     return result
 
 
-def check_scalar(result: Any, f: Any, *, holomorphic: bool = False) -> None:
+def check_scalar_result(result: Any, f: Any, *, holomorphic: bool = False) -> None:
     """Raise unless a result is one real number (or complex, if holomorphic), as reverse mode needs."""
     if isinstance(result, Scalar):
         return
     shape = getattr(result, "shape", None) if not isinstance(result, int | float | complex) else ()
     if shape is None:
         raise GradientError(
-            f"{name_of(f)} must return a number; got {type(result).__name__} {shown(result)}{user_line()}"
+            f"{function_name(f)} must return a number; got {type(result).__name__} {short_repr(result)}{format_user_line()}"
         )
     if shape != ():
         raise GradientError(
-            f"{name_of(f)} must return one number, not an array of shape {shape}; "
-            f"reduce it (np.sum), or use wg.jacobian{user_line()}"
+            f"{function_name(f)} must return one number, not an array of shape {shape}; "
+            f"reduce it (np.sum), or use wg.jacobian{format_user_line()}"
         )
     kind = np.asarray(data_of(result)).dtype.kind
     if kind == "c" and not holomorphic:
         raise GradientError(
-            f"{name_of(f)} returns a complex number; take its real part, abs, or holomorphic=True{user_line()}"
+            f"{function_name(f)} returns a complex number; take its real part, abs, or holomorphic=True{format_user_line()}"
         )
 
 
-def _one(result: Value) -> Any:
+def _unit_seed(result: Value) -> Any:
     return 1.0 if type(result._data) is float else result._data.dtype.type(1)
 
 
@@ -112,36 +112,36 @@ def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     >>> y, pull(1.0)
     (6.0, (3.0, 2.0))
     """
-    check_function(f)
-    call = Call(f, primals, {}, tuple(range(len(primals))))
+    check_callable(f)
+    call = LiftedCall(f, primals, {}, tuple(range(len(primals))))
     result, aux = _with_aux(call.result) if has_aux else (call.result, None)
     results, tree = flatten(result)
     session = call.session
-    session.finish()
+    session.close_recording()
     datas = [data_of(leaf) for leaf in results]
-    places = [session.where(leaf) for leaf in results]
+    places = [session.offset_of(leaf) for leaf in results]
 
     def pullback(cotangent: Any) -> Any:
         seeds = [
-            (at, cotangent_of(seed, data))
-            for at, seed, data in zip(places, matching(tree, cotangent, "the cotangent"), datas, strict=True)
+            (at, as_cotangent(seed, data))
+            for at, seed, data in zip(places, match_leaves(tree, cotangent, "the cotangent"), datas, strict=True)
             if at is not None
         ]
-        return call.shaped(session.pull(seeds))
+        return call.shape_like_arguments(session.pull_gradients(seeds))
 
-    out = unflatten(tree, [released(leaf, session) for leaf in results])
-    return (out, pullback, all_released(aux, session)) if has_aux else (out, pullback)
+    out = unflatten(tree, [release_result(leaf, session) for leaf in results])
+    return (out, pullback, release_results(aux, session)) if has_aux else (out, pullback)
 
 
-def cotangent_of(seed: Any, data: Any, what: str = "the cotangent") -> Any:
+def as_cotangent(seed: Any, data: Any, what: str = "the cotangent") -> Any:
     """Check a cotangent or tangent of a value, and convert it to the value's dtype."""
     raw = data_of(seed)
     if np.shape(raw) != np.shape(data):
-        raise ShapeError(f"{what} must have the shape {np.shape(data)}; got {np.shape(raw)}{user_line()}")
+        raise ShapeError(f"{what} must have the shape {np.shape(data)}; got {np.shape(raw)}{format_user_line()}")
     if isinstance(seed, Value):
         return seed
     if np.asarray(raw).dtype.kind not in ("fciu" if np.iscomplexobj(data) else "fiu"):
-        raise OperandError(f"{what} must be made of numbers; got {shown(seed)}{user_line()}")
+        raise OperandError(f"{what} must be made of numbers; got {short_repr(seed)}{format_user_line()}")
     return float(raw) if type(data) is float else np.asarray(raw).astype(data.dtype)[()]
 
 
@@ -151,23 +151,23 @@ def jvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], 
     >>> jvp(lambda x: x**3, (2.0,), (1.0,))
     (8.0, 12.0)
     """
-    check_function(f)
+    check_callable(f)
     if not isinstance(primals, list | tuple) or not isinstance(tangents, list | tuple):
         raise OperandError("jvp takes primals and tangents as tuples: wg.jvp(f, (x,), (t,))")
     if len(primals) != len(tangents):
         raise OperandError(f"jvp needs one tangent per primal; got {len(primals)} and {len(tangents)}")
-    call = Call(f, tuple(primals), {}, tuple(range(len(primals))))
+    call = LiftedCall(f, tuple(primals), {}, tuple(range(len(primals))))
     session = call.session
     result, aux = _with_aux(call.result) if has_aux else (call.result, None)
     results, tree = flatten(result)
     leaves: list[Any] = []
     for shape, tangent in zip(call.trees, tangents, strict=True):
-        leaves += matching(shape, tangent, "a tangent")
-    directions = [cotangent_of(t, data, "a tangent") for t, data in zip(leaves, session.data, strict=True)]
-    pushed = session.push(directions, results)
-    session.finish()
-    out = unflatten(tree, [released(leaf, session) for leaf in results]), unflatten(tree, pushed)
-    return (*out, all_released(aux, session)) if has_aux else out
+        leaves += match_leaves(shape, tangent, "a tangent")
+    directions = [as_cotangent(t, data, "a tangent") for t, data in zip(leaves, session.data, strict=True)]
+    pushed = session.push_tangents(directions, results)
+    session.close_recording()
+    out = unflatten(tree, [release_result(leaf, session) for leaf in results]), unflatten(tree, pushed)
+    return (*out, release_results(aux, session)) if has_aux else out
 
 
 def hvp(f: Callable[..., Any], x: Any, v: Any) -> Any:
@@ -187,10 +187,10 @@ def stop_gradient(x: Any) -> Any:
     3.0
     """
     leaves, tree = flatten(x)
-    return unflatten(tree, [_stopped(leaf) for leaf in leaves])
+    return unflatten(tree, [_stop_leaf(leaf) for leaf in leaves])
 
 
-def _stopped(leaf: Any) -> Any:
+def _stop_leaf(leaf: Any) -> Any:
     if not isinstance(leaf, Value):
         return leaf
     return leaf.detach()

@@ -12,7 +12,7 @@ import numpy as np
 from wiregrad.errors import OperandError
 
 
-class Tree:
+class ContainerTree:
     """The structure of a container, without its leaves.
 
     A container of a user-defined subclass is rebuilt with the same class and the same attributes.
@@ -20,19 +20,19 @@ class Tree:
 
     __slots__ = ("attributes", "children", "keys", "kind")
 
-    def __init__(self, kind: Any, children: list[Tree], keys: list[Any], attributes: dict[str, Any]) -> None:
+    def __init__(self, kind: Any, children: list[ContainerTree], keys: list[Any], attributes: dict[str, Any]) -> None:
         self.kind = kind
         self.children = children
         self.keys = keys
         self.attributes = attributes
 
-    def build(self, leaves: Iterator[Any]) -> Any:
+    def build_container(self, leaves: Iterator[Any]) -> Any:
         """Build the container from leaves."""
         if self.kind is LEAF:
             return next(leaves)
         if self.kind is None:
             return None
-        parts = [child.build(leaves) for child in self.children]
+        parts = [child.build_container(leaves) for child in self.children]
         if self.kind is list or self.kind is tuple:
             return self.kind(parts)
         if self.kind is dict:
@@ -41,7 +41,7 @@ class Tree:
 
     def _build_subclass(self, parts: list[Any]) -> Any:
         """Build a container of a subclass without calling its constructor, which may need other arguments."""
-        base: Any = next(base for base in BASES if issubclass(self.kind, base))
+        base: Any = next(base for base in CONTAINER_BASES if issubclass(self.kind, base))
         built = base.__new__(self.kind, parts) if base is tuple else base.__new__(self.kind)
         if base is list:
             list.extend(built, parts)
@@ -54,7 +54,7 @@ class Tree:
 
     def __eq__(self, other: object) -> bool:
         return (
-            isinstance(other, Tree)
+            isinstance(other, ContainerTree)
             and (self.kind, self.keys) == (other.kind, other.keys)
             and self.children == other.children
         )
@@ -62,44 +62,44 @@ class Tree:
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        return repr(self.build(iter(_Star, None)))
+        return repr(self.build_container(iter(_LeafMark, None)))
 
 
-class _Star:
+class _LeafMark:
     def __repr__(self) -> str:
         return "*"
 
 
 LEAF = object()
-_LEAF_TREE = Tree(LEAF, [], [], {})
-_PLAIN = frozenset([float, np.ndarray])
+_LEAF_TREE = ContainerTree(LEAF, [], [], {})
+_LEAF_TYPES = frozenset([float, np.ndarray])
 """Types that are always leaves."""
-BASES = (OrderedDict, dict, list, tuple)
+CONTAINER_BASES = (OrderedDict, dict, list, tuple)
 """The containers whose subclasses are rebuilt as such."""
 
 
-def flatten(container: Any) -> tuple[list[Any], Tree]:
+def flatten(container: Any) -> tuple[list[Any], ContainerTree]:
     """Return the leaves of a container in order, and its structure.
 
     >>> flatten({"b": [1.0, 2.0], "a": (3.0, None)})
     ([1.0, 2.0, 3.0], {'b': [*, *], 'a': (*, None)})
     """
-    if type(container) in _PLAIN:
+    if type(container) in _LEAF_TYPES:
         return [container], _LEAF_TREE
     leaves: list[Any] = []
-    return leaves, _walk(container, leaves)
+    return leaves, _flatten_item(container, leaves)
 
 
-def _walk(item: Any, leaves: list[Any]) -> Tree:
+def _flatten_item(item: Any, leaves: list[Any]) -> ContainerTree:
     """Append the leaves of an item to a list; returns the structure of the item."""
     if item is None:
-        return Tree(None, [], [], {})
+        return ContainerTree(None, [], [], {})
     kind = _kind_of(item)
     if kind is LEAF:
         leaves.append(item)
         return _LEAF_TREE
     keys, parts = parts_of(item)
-    return Tree(kind, [_walk(part, leaves) for part in parts], keys, own_attributes(item))
+    return ContainerTree(kind, [_flatten_item(part, leaves) for part in parts], keys, own_attributes(item))
 
 
 def _kind_of(item: Any) -> Any:
@@ -140,7 +140,7 @@ def own_attributes(container: Any) -> dict[str, Any]:
     ({'unit': 'm'}, {})
     """
     kind = type(container)
-    if kind in BASES or not issubclass(kind, BASES):
+    if kind in CONTAINER_BASES or not issubclass(kind, CONTAINER_BASES):
         return {}
     slots = {name: part for name, part in member_slots(kind.__mro__).items() if not name.startswith("__")}
     in_slots = {name: part.__get__(container) for name, part in slots.items() if hasattr(container, name)}
@@ -154,11 +154,11 @@ def member_slots(mro: Sequence[type]) -> dict[str, MemberDescriptorType]:
     }
 
 
-def unflatten(tree: Tree, leaves: Iterable[Any]) -> Any:
+def unflatten(tree: ContainerTree, leaves: Iterable[Any]) -> Any:
     """Build a container with a structure from leaves."""
     if tree is _LEAF_TREE and type(leaves) is list:
         return leaves[0]
-    return tree.build(iter(leaves))
+    return tree.build_container(iter(leaves))
 
 
 def tree_map(function: Callable[..., Any], container: Any, *others: Any) -> Any:
@@ -168,11 +168,11 @@ def tree_map(function: Callable[..., Any], container: Any, *others: Any) -> Any:
     {'a': 11, 'b': [22]}
     """
     leaves, tree = flatten(container)
-    rest = [matching(tree, other, "the containers") for other in others]
+    rest = [match_leaves(tree, other, "the containers") for other in others]
     return unflatten(tree, [function(*items) for items in zip(leaves, *rest, strict=True)])
 
 
-def matching(tree: Tree, container: Any, what: str) -> list[Any]:
+def match_leaves(tree: ContainerTree, container: Any, what: str) -> list[Any]:
     """Return the leaves of a container, which must have a structure; keys of dicts may be in any order."""
     leaves: list[Any] = []
     if not _collect_like(tree, container, leaves):
@@ -180,7 +180,7 @@ def matching(tree: Tree, container: Any, what: str) -> list[Any]:
     return leaves
 
 
-def _collect_like(tree: Tree, item: Any, leaves: list[Any]) -> bool:
+def _collect_like(tree: ContainerTree, item: Any, leaves: list[Any]) -> bool:
     """Append the leaves of an item in the order of a structure; returns whether the item has that structure."""
     if tree.kind is None or item is None:
         return tree.kind is None and item is None

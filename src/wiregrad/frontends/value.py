@@ -18,40 +18,40 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from wiregrad.dtypes import plain
+from wiregrad.dtypes import to_python_number
 from wiregrad.errors import (
     EscapeError,
     GradientError,
     MutationError,
     OperandError,
     ShapeError,
-    shown,
-    user_line,
+    short_repr,
+    format_user_line,
 )
 from wiregrad.frontends.lift import as_array, as_data
 from wiregrad.frontends.place import user_place
 from wiregrad.frontends.tape import (
     LITERAL,
-    PASSED,
+    STRUCTURAL_ZERO,
     STATE,
     STRIDE,
-    Backward,
-    Gone,
+    BackwardPass,
+    DroppedArray,
     SweptGradients,
     Tape,
     pull_back,
 )
 from wiregrad.ir import INPUT, TABLE, Certificate, Op, Place
-from wiregrad.ir.operators import Operators
-from wiregrad.ops.flow import settle, shape_of, whole
+from wiregrad.ir.operators import OperatorMethods
+from wiregrad.ops.flow import fill_absent, shape_of, match_shape
 
-new = object.__new__
+new_instance = object.__new__
 
-PASSES = 8
+MAX_REMEMBERED_PASSES = 8
 """Maximum number of backward passes whose source lines a leaf remembers."""
 
 
-class Notes:
+class ValueNotes:
     """Attributes that few values have: a name, and of leaves the gradient and the tape they were last used on."""
 
     __slots__ = ("born", "constant", "grad", "home", "hooks", "name", "offset", "passes", "serial")
@@ -71,7 +71,7 @@ class Notes:
         """The tape where a leaf was last used, until a sweep has visited it: the next op on it is recorded there."""
 
 
-class Value(Operators):
+class Value(OperatorMethods):
     """A number or an array that remembers how it was computed.
 
     >>> a, b = Value(2.0, name="a"), Value(-3.0)
@@ -86,12 +86,12 @@ class Value(Operators):
 
     _data: Any
     _index: int
-    _notes: Notes | None
+    _notes: ValueNotes | None
     _tape: Tape | None
 
     def __new__(cls, data: Any, name: str | None = None) -> Value:
         """Make a leaf from a real or complex number or an array of them."""
-        value = leaf(as_data(data, "a value"), number=number_class(data))
+        value = make_leaf(as_data(data, "a value"), number=number_class(data))
         if STATE.tape is not None:
             notes_of(value).born = STATE.tape.serial
         if name is not None:
@@ -101,7 +101,7 @@ class Value(Operators):
     @property
     def data(self) -> Any:
         """The number, or a read-only array: a recorded value does not change."""
-        _escape(self, self._data)
+        _note_escape(self, self._data)
         return self._data
 
     @data.setter
@@ -109,13 +109,13 @@ class Value(Operators):
         if self._tape is not None:
             raise MutationError(
                 "a recorded value cannot be given new data; assign to a leaf (a parameter) or make a new value"
-                f"{user_line()}"
+                f"{format_user_line()}"
             )
         fresh = as_data(data, "a value")
         if np.shape(fresh) != np.shape(self._data):
             raise ShapeError(f"this leaf has shape {np.shape(self._data)}; got data of shape {np.shape(fresh)}")
         if np.iscomplexobj(fresh) and not np.iscomplexobj(self._data):
-            raise OperandError(f"this leaf is real; got complex data, whose imaginary part would be lost{user_line()}")
+            raise OperandError(f"this leaf is real; got complex data, whose imaginary part would be lost{format_user_line()}")
         if type(fresh) is not type(self._data):
             fresh = np.asarray(fresh, np.asarray(self._data).dtype)[()]
         self._data = float(fresh) if isinstance(self, Scalar) else fresh
@@ -128,8 +128,8 @@ class Value(Operators):
             return notes_of(self).grad
         if self._tape.tracing and self._tape.sweeps:
             self._tape.leak = "a gradient was taken out of the recording with .grad"
-        flow = self._tape.adjoint(self._index)
-        return None if flow is None else settled(_unless_passed(flow), self._data)
+        flow = self._tape.adjoint_at(self._index)
+        return None if flow is None else settle_gradient(_as_flow(flow), self._data)
 
     @grad.setter
     def grad(self, grad: Any) -> None:
@@ -149,7 +149,7 @@ class Value(Operators):
     @name.setter
     def name(self, name: str | None) -> None:
         if name is not None and not isinstance(name, str):
-            raise OperandError(f"a value's name is a string; got {shown(name)}")
+            raise OperandError(f"a value's name is a string; got {short_repr(name)}")
         notes_of(self).name = name
         if self._tape is not None and name is not None:
             self._tape.names[self._index] = name
@@ -166,7 +166,7 @@ class Value(Operators):
             return ()
         node = self._tape.node_at(self._index)
         return tuple(
-            x if source == LITERAL else view(self._tape, source)
+            x if source == LITERAL else view_node(self._tape, source)
             for source, x in zip(node.sources, node.xs, strict=True)
         )
 
@@ -195,7 +195,7 @@ class Value(Operators):
         # Functions of np.ma read `_data` of any object, and then its mask.
         raise OperandError(
             "a masked array was combined with a recorded value, whose gradient would be lost; fill it first"
-            f"{user_line()}"
+            f"{format_user_line()}"
         )
 
     def backward(self, gradient: Any = None) -> None:
@@ -203,78 +203,78 @@ class Value(Operators):
 
         An array needs the gradient to start from; for a number it is 1.
         """
-        seed = _seed(self, gradient)
+        seed = _make_seed(self, gradient)
         if self._tape is None:
             if notes_of(self).constant:
-                raise GradientError(f"this value is a constant: nothing was recorded for it{user_line()}")
-            _accumulate(self, seed, user_place())
+                raise GradientError(f"this value is a constant: nothing was recorded for it{format_user_line()}")
+            _accumulate_gradient(self, seed, user_place())
             return
         tape = self._tape
         with np.errstate(all="ignore"):
             pull = pull_back if STATE.watch is None else STATE.watch.pull_back
-            sweep = SweptGradients(Backward(), pull(tape, [(self._index, seed)]), self._index)
-            tape.keep(sweep)
-            deliver(tape, sweep)
-        STATE.turn()
+            sweep = SweptGradients(BackwardPass(), pull(tape, [(self._index, seed)]), self._index)
+            tape.keep_sweep(sweep)
+            deliver_gradients(tape, sweep)
+        STATE.forget_latest()
 
     def register_hook(self, hook: Callable[[Any], Any]) -> None:
         """Call a function with this value's complete gradient; a result other than None replaces the gradient."""
         if not callable(hook):
-            raise OperandError(f"a hook is a function of the gradient; got {shown(hook)}")
+            raise OperandError(f"a hook is a function of the gradient; got {short_repr(hook)}")
 
         if self._tape is None:
             notes_of(self).hooks.append(hook)
         else:
             for tape, offset in self._tape.copies_of(self._index):
-                tape.hooks.setdefault(offset, []).append(partial(hooked, hook, self._data))
+                tape.hooks.setdefault(offset, []).append(partial(run_hook, hook, self._data))
 
     def item(self) -> Any:
         """Return the number as a plain Python number; its gradient ends here."""
-        _escape(self, self._data)
+        _note_escape(self, self._data)
         return self._data if type(self._data) is float else self._data.item()
 
     def detach(self) -> Any:
         """Return the same number or array as a constant: no gradient flows back through it."""
         if self._tape is not None and self._tape.tracing:
             stopped = TABLE["stop_gradient"](self)
-            return as_python(stopped) if is_python(self) else stopped
-        _escape(self, self._data)
-        return leaf(self._data, constant=True, number=number_class(self))
+            return as_python_number(stopped) if is_python_number(self) else stopped
+        _note_escape(self, self._data)
+        return make_leaf(self._data, constant=True, number=number_class(self))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         if is_constant(self):
-            _escape(self, self._data)
+            _note_escape(self, self._data)
             return np.array(self._data, dtype)
-        raise EscapeError(_ESCAPE.format("an array") + "; join values with np.stack([...])" + user_line())
+        raise EscapeError(_ESCAPE_MESSAGE.format("an array") + "; join values with np.stack([...])" + format_user_line())
 
     def __float__(self) -> float:
         if is_constant(self):
-            _escape(self, self._data)
+            _note_escape(self, self._data)
             return float(self._data)
-        raise EscapeError(_ESCAPE.format("a float") + "; write np.sin(v), not math.sin(v)" + user_line())
+        raise EscapeError(_ESCAPE_MESSAGE.format("a float") + "; write np.sin(v), not math.sin(v)" + format_user_line())
 
     def __int__(self) -> int:
-        return _whole_number(self, "trunc")
+        return _as_whole_number(self, "trunc")
 
     def __trunc__(self) -> int:
-        return _whole_number(self, "trunc")
+        return _as_whole_number(self, "trunc")
 
     def __floor__(self) -> int:
-        return _whole_number(self, "floor")
+        return _as_whole_number(self, "floor")
 
     def __ceil__(self) -> int:
-        return _whole_number(self, "ceil")
+        return _as_whole_number(self, "ceil")
 
     def __complex__(self) -> complex:
         if is_constant(self):
-            _escape(self, self._data)
+            _note_escape(self, self._data)
             return complex(self._data)
-        raise EscapeError(_ESCAPE.format("a complex number") + user_line())
+        raise EscapeError(_ESCAPE_MESSAGE.format("a complex number") + format_user_line())
 
     def __index__(self) -> int:
         if np.asarray(self._data).dtype.kind not in "iub":
-            raise EscapeError(_ESCAPE.format("an index") + user_line())
-        _escape(self, self._data)
+            raise EscapeError(_ESCAPE_MESSAGE.format("an index") + format_user_line())
+        _note_escape(self, self._data)
         return int(self._data)
 
     def __bool__(self) -> bool:
@@ -283,12 +283,12 @@ class Value(Operators):
             # The truth of a number is the comparison with 0, and that comparison is what steers Python.
             condition = self if np.asarray(self._data).dtype.kind == "b" else self != 0
             if isinstance(condition, Value):
-                _escape(condition, outcome)
+                _note_escape(condition, outcome)
         return outcome
 
     def __len__(self) -> int:
         if not self.shape:
-            raise OperandError(f"a number has no length{user_line()}")
+            raise OperandError(f"a number has no length{format_user_line()}")
         return self.shape[0]
 
     def __iter__(self) -> Iterator[Any]:
@@ -297,7 +297,7 @@ class Value(Operators):
     def __setitem__(self, index: Any, value: Any) -> None:
         raise MutationError(
             "a recorded value does not change in place; instead of x[i] = v write "
-            f"x = wg.put(x, i, v), or np.where(mask, v, x){user_line()}"
+            f"x = wg.put(x, i, v), or np.where(mask, v, x){format_user_line()}"
         )
 
     def __divmod__(self, other: Any) -> Any:
@@ -309,7 +309,7 @@ class Value(Operators):
     def __eq__(self, other: object) -> Any:
         if other is None:
             return False
-        if LOOKUPS and isinstance(other, Value):
+        if LAST_LOOKUP and isinstance(other, Value):
             refuse_lookup(self, other)
         return TABLE.infix["=="](self, other)
 
@@ -322,17 +322,17 @@ class Value(Operators):
         tape = self._tape
         if tape is None:
             # A leaf is a variable, whose number may change; a constant is identified by its number.
-            return hash(_key(self)) if notes_of(self).constant else object.__hash__(self)
+            return hash(_lookup_key(self)) if notes_of(self).constant else object.__hash__(self)
         if not tape.of_transform:
             return object.__hash__(self)
         if STATE.tape is None:
             raise OperandError(
                 "a value recorded by a transform can be looked up in a dict or set only while the transform runs: "
-                f"write v.item() for its number, or id(v) for the value itself{user_line()}"
+                f"write v.item() for its number, or id(v) for the value itself{format_user_line()}"
             )
-        _escape(self, self._data)
-        LOOKUPS[:] = [_instruction(sys._getframe(1))]
-        return hash(_key(self))
+        _note_escape(self, self._data)
+        LAST_LOOKUP[:] = [_identify_instruction(sys._getframe(1))]
+        return hash(_lookup_key(self))
 
     if TYPE_CHECKING:
         # Methods, operators and NumPy's protocols are set by `dispatch.py` from the op table. A real
@@ -344,42 +344,42 @@ class Value(Operators):
 
     def __format__(self, spec: str) -> str:
         # Text carries no gradient, so none is lost; but the code may branch on the text.
-        _escape(self, self._data)
+        _note_escape(self, self._data)
         return format(self._data, spec) if spec or _is_of_transform(self) else repr(self)
 
     def __str__(self) -> str:
         if not _is_of_transform(self):
             return repr(self)
         # A function that is differentiated sees the same text as when it is called plainly.
-        _escape(self, self._data)
+        _note_escape(self, self._data)
         return str(self._data)
 
     def __round__(self, digits: int | None = None) -> Any:
         return np.round(self, 0 if digits is None else digits)
 
     def __repr__(self) -> str:
-        _escape(self, self._data)
+        _note_escape(self, self._data)
         called = f", name={self.name!r}" if self.name else ""
-        grad = "" if self.grad is None else f", grad={_brief(self.grad)}"
-        return f"Value({_brief(self._data)}{called}{grad})"
+        grad = "" if self.grad is None else f", grad={_format_brief(self.grad)}"
+        return f"Value({_format_brief(self._data)}{called}{grad})"
 
     def __copy__(self) -> Value:
-        return self if self._tape is not None else leaf(self._data)
+        return self if self._tape is not None else make_leaf(self._data)
 
     def __deepcopy__(self, memo: Any) -> Value:
         return self.__copy__()
 
     def __reduce__(self) -> Any:
         if self._tape is not None:
-            raise EscapeError(_ESCAPE.format("bytes") + user_line())
+            raise EscapeError(_ESCAPE_MESSAGE.format("bytes") + format_user_line())
         return Value, (self._data, self.name)
 
 
-LOOKUPS: list[tuple[CodeType, int, int]] = []
+LAST_LOOKUP: list[tuple[CodeType, int, int]] = []
 """The bytecode instruction that last hashed a recorded number, to look it up in a dict or set; empty at first."""
 
 
-def _instruction(frame: FrameType) -> tuple[CodeType, int, int]:
+def _identify_instruction(frame: FrameType) -> tuple[CodeType, int, int]:
     """Return a key that identifies the instruction a frame is at."""
     return frame.f_code, frame.f_lasti, id(frame)
 
@@ -391,11 +391,11 @@ def refuse_lookup(one: Value, two: Value) -> None:
     """
     if one._tape is None or two._tape is None or _is_same_node(one, two):
         return
-    if [_instruction(sys._getframe(2))] == LOOKUPS and np.array_equal(one._data, two._data):
+    if [_identify_instruction(sys._getframe(2))] == LAST_LOOKUP and np.array_equal(one._data, two._data):
         raise OperandError(
-            f"a dict, set or cache holds a recorded number that equals this one ({_brief(one._data)}) but was "
+            f"a dict, set or cache holds a recorded number that equals this one ({_format_brief(one._data)}) but was "
             "computed in another way, so it has another gradient; do without the cache, or look up v.item()"
-            f"{user_line()}"
+            f"{format_user_line()}"
         )
 
 
@@ -433,13 +433,13 @@ class NumpyScalar(Scalar):
     __slots__ = ()
 
 
-class Number(Value):
+class NumpyNumber(Value):
     """A number that is not a `Scalar`: complex, float32, or any traced number that NumPy computes."""
 
     __slots__ = ()
 
 
-class PythonFloat(Number):
+class PythonFloat(NumpyNumber):
     """A traced number that would be a Python float without recording."""
 
     __slots__ = ()
@@ -447,10 +447,10 @@ class PythonFloat(Number):
 
 # np.isscalar and others use this class to tell numbers from arrays.
 numbers.Number.register(Scalar)
-numbers.Number.register(Number)
+numbers.Number.register(NumpyNumber)
 
 
-class Discrete(Value):
+class DiscreteValue(Value):
     """A traced condition, whole number, or array of them: no gradient flows through it.
 
     Without recording it would be what NumPy computes: an `np.bool_`, an `np.int64` or an array.
@@ -467,13 +467,13 @@ class Discrete(Value):
         return plain_class(self)
 
 
-class PythonInt(Discrete):
+class PythonInt(DiscreteValue):
     """A traced condition or whole number that would be a Python `bool` or `int` without recording."""
 
     __slots__ = ()
 
 
-def plain_class(value: Discrete) -> type:
+def plain_class(value: DiscreteValue) -> type:
     """Return the class that a traced condition or whole number would have without recording."""
     if type(value) is PythonInt:
         return bool if value._data.dtype.kind == "b" else int
@@ -484,43 +484,43 @@ PYTHON_NUMBERS = frozenset([float, int, bool, Scalar, PythonFloat, PythonInt])
 """The types of Python numbers, and of values that would be Python numbers without recording."""
 
 
-def is_python(operand: Any) -> bool:
+def is_python_number(operand: Any) -> bool:
     """Return whether an operand is a Python number, or would be one without recording."""
     return type(operand) in PYTHON_NUMBERS
 
 
-def is_operand(other: Any) -> bool:
+def is_numeric_operand(other: Any) -> bool:
     """Return whether comparing a Python number with an object is left to NumPy, not to Python."""
     return isinstance(other, Value | np.ndarray | np.generic | int | float | complex)
 
 
-def as_python(value: Any, bound: int = 1) -> Any:
+def as_python_number(value: Any, bound: int = 1) -> Any:
     """Convert a value of a NumPy number to one of a Python number; anything else is returned unchanged."""
     kind = type(value)
     if kind is NumpyScalar:
-        return _retyped(value, Scalar)
-    if kind is Number and type(value._data) is np.float64 and value._tape is not None and value._tape.tracing:
-        return _retyped(value, PythonFloat)
-    if kind is Discrete and not value.shape:
-        whole_number = _retyped(value, PythonInt)
+        return _change_class(value, Scalar)
+    if kind is NumpyNumber and type(value._data) is np.float64 and value._tape is not None and value._tape.tracing:
+        return _change_class(value, PythonFloat)
+    if kind is DiscreteValue and not value.shape:
+        whole_number = _change_class(value, PythonInt)
         whole_number.bound = bound
         return whole_number
     return bool(value) if kind is np.bool_ else value
 
 
-def as_numpy(value: Any) -> Any:
+def as_numpy_number(value: Any) -> Any:
     """Convert a value of a Python number to one of a NumPy number; anything else is returned unchanged."""
     kind = type(value)
     if kind is Scalar:
-        return _retyped(value, NumpyScalar)
+        return _change_class(value, NumpyScalar)
     if kind is PythonFloat:
-        return _retyped(value, Number)
-    return _retyped(value, Discrete) if kind is PythonInt else value
+        return _change_class(value, NumpyNumber)
+    return _change_class(value, DiscreteValue) if kind is PythonInt else value
 
 
-def _retyped(value: Value, kind: type[Value]) -> Any:
+def _change_class(value: Value, kind: type[Value]) -> Any:
     """Return the same node as a value of another class."""
-    copy = new(kind)
+    copy = new_instance(kind)
     copy._data = value._data
     copy._tape = value._tape
     copy._index = value._index
@@ -533,12 +533,12 @@ def _retyped(value: Value, kind: type[Value]) -> Any:
 def number_class(data: Any) -> type[Scalar]:
     """Return the class of a value made from a real number: Python's or NumPy's."""
     if isinstance(data, Value):
-        return Scalar if is_python(data) else NumpyScalar
+        return Scalar if is_python_number(data) else NumpyScalar
     return NumpyScalar if isinstance(data, np.generic | np.ndarray) else Scalar
 
 
-OUTSIDE = "it uses a wg.Value from outside; pass it as an argument"
-_ESCAPE = (
+OUTSIDE_VALUE_REASON = "it uses a wg.Value from outside; pass it as an argument"
+_ESCAPE_MESSAGE = (
     "a recorded value cannot become {}: its gradient would be silently lost; "
     "use v.item() or v.data to take the number, or wg.stop_gradient(v)"
 )
@@ -546,16 +546,16 @@ _ESCAPE = (
 
 def array_class(data: Any) -> type[Value]:
     """Return the class of a value that holds an array or a NumPy number."""
-    return Value if type(data) is np.ndarray else Number
+    return Value if type(data) is np.ndarray else NumpyNumber
 
 
-def leaf(data: Any, *, constant: bool = False, number: type[Scalar] = Scalar) -> Value:
+def make_leaf(data: Any, *, constant: bool = False, number: type[Scalar] = Scalar) -> Value:
     """Make a value that belongs to no tape; `number` is its class if it is a real number."""
-    value: Value = new(number if type(data) is float else array_class(data))
+    value: Value = new_instance(number if type(data) is float else array_class(data))
     value._data = data
     value._tape = None
     value._index = 0
-    value._notes = Notes(constant=constant)
+    value._notes = ValueNotes(constant=constant)
     return value
 
 
@@ -569,49 +569,49 @@ def is_constant(value: Value) -> bool:
     return value._data.dtype.kind not in "fc" or tape.node_at(value._index).op is TABLE["stop_gradient"]
 
 
-def notes_of(value: Value) -> Notes:
+def notes_of(value: Value) -> ValueNotes:
     """Return a value's notes; made when first needed."""
     notes = getattr(value, "_notes", None)
     if notes is None:
-        notes = value._notes = Notes()
+        notes = value._notes = ValueNotes()
     return notes
 
 
-def view(tape: Tape, offset: int) -> Value:
+def view_node(tape: Tape, offset: int) -> Value:
     """Return a node of a tape as a value."""
     stands_for = tape.leaves.get(offset)
     if stands_for is not None and not tape.apart:
         leaf_value: Value = stands_for
         return leaf_value
-    return wrapped(tape, offset, tape.value_at(offset), Scalar)
+    return wrap_node(tape, offset, tape.value_at(offset), Scalar)
 
 
-def wrapped(tape: Tape, offset: int, data: Any, number: type[Scalar] = NumpyScalar) -> Value:
+def wrap_node(tape: Tape, offset: int, data: Any, number: type[Scalar] = NumpyScalar) -> Value:
     """Make a value for the node at an offset; `number` is its class if it is a real number and not traced."""
-    if type(data) is Gone:
+    if type(data) is DroppedArray:
         raise GradientError("this array was dropped because no derivative needs it; read it while the function runs")
     if type(data) is float and not tape.tracing:
         kind: type[Value] = number
     elif tape.tracing and data.dtype.kind not in "fc":
-        kind = Discrete
+        kind = DiscreteValue
     else:
         kind = array_class(data)
-    value: Value = new(kind)
+    value: Value = new_instance(kind)
     value._data = data
     value._tape = tape
     value._index = offset
     return value
 
 
-def settled(flow: Any, like: Any) -> Any:
+def settle_gradient(flow: Any, like: Any) -> Any:
     """Convert a flow to the gradient of a number or array, with its type, dtype and shape; an absent flow is zero."""
     if flow is None:
         return zero_like(like)
-    gradient = settle(flow)
+    gradient = fill_absent(flow)
     shape = shape_of(like)
     if isinstance(gradient, Value):
         # The gradient of a number is a Python float, as it is when the sweep is not recorded.
-        return as_python(gradient) if gradient.shape == shape else whole(gradient, like)
+        return as_python_number(gradient) if gradient.shape == shape else match_shape(gradient, like)
     if type(like) is float:
         return float(gradient)
     if shape_of(gradient) != shape or getattr(gradient, "dtype", None) != like.dtype:
@@ -624,63 +624,63 @@ def zero_like(data: Any) -> Any:
     return 0.0 if type(data) is float else np.zeros_like(data)[()]
 
 
-def _seed(value: Value, gradient: Any) -> Any:
+def _make_seed(value: Value, gradient: Any) -> Any:
     """Check the gradient that a backward pass starts from, and give it the dtype of the value; 1 by default."""
     data = value._data
     if gradient is None:
         if np.ndim(data):
             raise GradientError(
                 f"backward() starts from a number; this value has shape {np.shape(data)}: "
-                f"reduce it (v.sum().backward()) or call v.backward(gradient){user_line()}"
+                f"reduce it (v.sum().backward()) or call v.backward(gradient){format_user_line()}"
             )
         if type(data) is not float and data.dtype.kind == "c":
             raise GradientError(
                 f"backward() starts from a real number; this one is complex: take its real part or abs, or call "
-                f"v.backward(gradient){user_line()}"
+                f"v.backward(gradient){format_user_line()}"
             )
         return 1.0 if type(data) is float else data.dtype.type(1)
     seed = gradient._data if isinstance(gradient, Value) else as_array(gradient, "the gradient")
     if np.asarray(seed).dtype.kind not in ("fc" if np.iscomplexobj(data) else "f") + "iu":
-        raise OperandError(f"the gradient must be made of numbers like the value's; got {shown(gradient)}{user_line()}")
+        raise OperandError(f"the gradient must be made of numbers like the value's; got {short_repr(gradient)}{format_user_line()}")
     if np.shape(seed) != np.shape(data):
-        raise ShapeError(f"the gradient needs the value's shape {np.shape(data)}; got {np.shape(seed)}{user_line()}")
+        raise ShapeError(f"the gradient needs the value's shape {np.shape(data)}; got {np.shape(seed)}{format_user_line()}")
     return float(seed) if type(data) is float else np.array(seed, data.dtype)[()]
 
 
-def deliver(tape: Tape, sweep: SweptGradients) -> None:
+def deliver_gradients(tape: Tape, sweep: SweptGradients) -> None:
     """Add the gradients of a sweep to the leaves, and hand them to the tapes that rows were copied from."""
     here = user_place()
     for offset, value in tape.leaves.items():
-        left = sweep.at(tape, offset)
+        left = sweep.gradient_at(tape, offset)
         if left is not None:
-            flow = _unless_passed(left)
+            flow = _as_flow(left)
             notes = notes_of(value)
             notes.home = None
             for hook in notes.hooks:
-                flow = hooked(hook, value._data, flow)
-            _accumulate(value, flow, here)
+                flow = run_hook(hook, value._data, flow)
+            _accumulate_gradient(value, flow, here)
     homes: dict[int, tuple[Tape, list[Any]]] = {}
     for offset, (source, origin) in tape.imports.items():
         home = source()
-        left = sweep.at(tape, offset)
+        left = sweep.gradient_at(tape, offset)
         if home is not None and left is not None:
             _, adjoints = homes.setdefault(home.serial, (home, []))
             adjoints.extend([None] * (origin // STRIDE + 1 - len(adjoints)))
             adjoints[origin // STRIDE] = left
     for home, adjoints in homes.values():
-        home.keep(SweptGradients(sweep.backward, adjoints), came_from=tape)
+        home.keep_sweep(SweptGradients(sweep.backward, adjoints), came_from=tape)
 
 
-def _unless_passed(left: Any) -> Any:
+def _as_flow(left: Any) -> Any:
     """Return the gradient that a sweep left at a node as a flow; None for a structural zero."""
-    return None if left is PASSED else left
+    return None if left is STRUCTURAL_ZERO else left
 
 
-def _accumulate(value: Value, flow: Any, here: Place | None) -> None:
+def _accumulate_gradient(value: Value, flow: Any, here: Place | None) -> None:
     """Add a flow to the gradient of a leaf."""
     notes = notes_of(value)
-    fresh = settled(flow, value._data)
-    if len(notes.passes) < PASSES:
+    fresh = settle_gradient(flow, value._data)
+    if len(notes.passes) < MAX_REMEMBERED_PASSES:
         notes.passes.append(here)
     if notes.grad is not None:
         # A gradient that was set to 0 (as users of micrograd do) takes the type of the added one.
@@ -690,16 +690,16 @@ def _accumulate(value: Value, flow: Any, here: Place | None) -> None:
         notes.grad = fresh.copy() if type(fresh) is np.ndarray else fresh
 
 
-def hooked(hook: Callable[[Any], Any], data: Any, flow: Any) -> Any:
+def run_hook(hook: Callable[[Any], Any], data: Any, flow: Any) -> Any:
     """Call a hook with a gradient; returns its result, or the gradient if that is None. Absent ones are skipped."""
     if flow is None:
         return None
-    grad = settled(flow, data)
+    grad = settle_gradient(flow, data)
     changed = hook(grad)
     return grad if changed is None else changed
 
 
-def _escape(value: Value, outcome: Any) -> None:
+def _note_escape(value: Value, outcome: Any) -> None:
     """Note that a value was read as a plain number while tracing, so that it may have steered Python."""
     tape = value._tape
     running = STATE.tape
@@ -707,39 +707,39 @@ def _escape(value: Value, outcome: Any) -> None:
         running.escapes.append((value, outcome, user_place()))
     if tape is None:
         if STATE.tape is not None:
-            STATE.tape.refusal = OUTSIDE
+            STATE.tape.refusal = OUTSIDE_VALUE_REASON
     elif tape.tracing:
         tape.certificates.append(Certificate(value._index, outcome, user_place()))
 
 
-def concrete(operand: Any) -> Any:
+def make_concrete(operand: Any) -> Any:
     """Return a traced condition or whole number as the plain object, and add a certificate for it."""
-    if not isinstance(operand, Discrete):
+    if not isinstance(operand, DiscreteValue):
         return operand
     data = operand._data
-    _escape(operand, data)
+    _note_escape(operand, data)
     if type(operand) is PythonInt:
         return data.item()
     return data.copy() if type(data) is np.ndarray else data
 
 
-def _key(value: Value) -> Any:
+def _lookup_key(value: Value) -> Any:
     """Return the number by which a value is looked up in a dict or set."""
     if value.shape:
-        raise OperandError(f"an array cannot be looked up in a dict or set: unhashable, as in NumPy{user_line()}")
-    return plain(value._data)
+        raise OperandError(f"an array cannot be looked up in a dict or set: unhashable, as in NumPy{format_user_line()}")
+    return to_python_number(value._data)
 
 
-def _whole_number(value: Value, rounding: str) -> int:
+def _as_whole_number(value: Value, rounding: str) -> int:
     """Round a constant to a whole number; only the rounded number is certified, since only that steers Python."""
     if not is_constant(value):
-        raise EscapeError(_ESCAPE.format("an int") + user_line())
+        raise EscapeError(_ESCAPE_MESSAGE.format("an int") + format_user_line())
     tape = value._tape
     if tape is not None and tape.tracing and value._data.dtype.kind == "f":
         rounded = TABLE[rounding](value)
-        _escape(rounded, rounded._data)
+        _note_escape(rounded, rounded._data)
     else:
-        _escape(value, value._data)
+        _note_escape(value, value._data)
     data = value._data
     if isinstance(data, float | np.floating):
         whole_number: int = getattr(math, rounding)(float(data))
@@ -751,5 +751,5 @@ def _unless_input(op: Op) -> Op | None:
     return None if op is INPUT else op
 
 
-def _brief(data: Any) -> str:
-    return repr(plain(data))
+def _format_brief(data: Any) -> str:
+    return repr(to_python_number(data))

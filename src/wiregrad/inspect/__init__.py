@@ -1,6 +1,6 @@
 """What a person asks of a run, one package or module per question.
 
-The module of a question is loaded when the question is first asked: `answer("blame")(run)`.
+The module of a question is loaded when the question is first asked: `load_question("blame")(run)`.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _MODULES = {
 """The module of each question; it has a function named after the question."""
 
 
-def answer(question: str) -> Callable[..., Any]:
+def load_question(question: str) -> Callable[..., Any]:
     """Return the function that answers a question.
 
     >>> import wiregrad as wg
-    >>> len(list(answer("steps")(wg.circuit("x * x").run(x=3.0))))
+    >>> len(list(load_question("steps")(wg.circuit("x * x").run(x=3.0))))
     5
     """
     function: Callable[..., Any] = getattr(import_module(_MODULES[question]), question)

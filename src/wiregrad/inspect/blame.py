@@ -12,21 +12,21 @@ from typing import Any
 
 import numpy as np
 
-from wiregrad.backends import Run
-from wiregrad.dtypes import number, plain
-from wiregrad.inspect.faults import Found, Search, State, bits
-from wiregrad.inspect.report import Report, in_words, where
+from wiregrad.backends import RunRecord
+from wiregrad.dtypes import format_brief_number, to_python_number
+from wiregrad.inspect.faults import LocatedFault, FaultSearch, SpoiledState, list_set_bits
+from wiregrad.inspect.report import Report, join_with_and, format_node_place
 from wiregrad.ir import CONSTANT, INPUT, Node, Pattern, Place
-from wiregrad.ops.advice import remedy
-from wiregrad.ops.fault import bad, forward_fault, is_nan
-from wiregrad.ops.remedies import Around
+from wiregrad.ops.advice import find_advice
+from wiregrad.ops.fault import is_nonfinite, forward_fault, is_nan
+from wiregrad.ops.remedies import Surroundings
 
-MOST = 8
+MAX_ORIGINS = 8
 """Maximum number of origins that a report shows in full, and of steps of a chain."""
 
 
 @dataclass(frozen=True, repr=False)
-class Origin(Report):
+class BlameOrigin(Report):
     """One op that made something non-finite, and what it spoiled."""
 
     phase: str
@@ -62,19 +62,19 @@ class Origin(Report):
     def lines(self) -> Iterator[str]:
         """Return what broke, where, what it spoiled and what to try."""
         yield self.said
-        yield f"  node {self.node}" + (f" at {self.place}" if self.place else "") + self._more()
+        yield f"  node {self.node}" + (f" at {self.place}" if self.place else "") + self._describe_repeats()
         if self.branch:
             yield f"  {self.branch}"
         if self.spoils:
-            yield f"  spoils {_and(self.spoils)}"
+            yield f"  spoils {_join_capped(self.spoils)}"
         if len(self.chain) > 1:
-            yield "  " + " -> ".join(elided(self.chain))
+            yield "  " + " -> ".join(shorten_chain(self.chain))
         if self.nan_at:
             yield f"  turns into nan at {self.nan_at}"
         if self.suggestion:
             yield f"  try: {self.suggestion}"
 
-    def _more(self) -> str:
+    def _describe_repeats(self) -> str:
         group = f", in {self.group}" if self.group else ""
         return group + (f" (and {self.times - 1} more like it)" if self.times > 1 else "")
 
@@ -83,9 +83,9 @@ class Origin(Report):
 class Blame(Report):
     """Where non-finite numbers come from; false if the output and all gradients are finite."""
 
-    origins: tuple[Origin, ...]
+    origins: tuple[BlameOrigin, ...]
     """What spoiled the output or a gradient, in the order of causes: forward, then backward."""
-    harmless: tuple[Origin, ...] = field(default=())
+    harmless: tuple[BlameOrigin, ...] = field(default=())
     """What broke without spoiling either."""
 
     def __bool__(self) -> bool:
@@ -95,18 +95,18 @@ class Blame(Report):
         """Return the origins, numbered if there are several, then the harmless ones."""
         if not self.origins:
             yield "the output and all gradients are finite"
-        for count, origin in enumerate(self.origins[:MOST], 1):
-            yield from _numbered(origin, count if len(self.origins) > 1 else 0)
-        if len(self.origins) > MOST:
-            yield f"and {len(self.origins) - MOST} more"
-        for origin in self.harmless[:MOST]:
+        for count, origin in enumerate(self.origins[:MAX_ORIGINS], 1):
+            yield from _number_lines(origin, count if len(self.origins) > 1 else 0)
+        if len(self.origins) > MAX_ORIGINS:
+            yield f"and {len(self.origins) - MAX_ORIGINS} more"
+        for origin in self.harmless[:MAX_ORIGINS]:
             yield f"harmless, because nothing of it reaches the output or a gradient: {origin.said}"
             yield f"  node {origin.node}" + (f" at {origin.place}" if origin.place else "")
         if any(not origin.place and origin.inputs for origin in self.origins):
             yield "no line is known: ask wg.blame(f, ...) with a function, or record under wg.anomaly()"
 
 
-def _numbered(origin: Origin, count: int) -> Iterator[str]:
+def _number_lines(origin: BlameOrigin, count: int) -> Iterator[str]:
     for k, line in enumerate(origin.lines()):
         if not count:
             yield line
@@ -114,18 +114,18 @@ def _numbered(origin: Origin, count: int) -> Iterator[str]:
             yield f"   {line}" if k else f"{count}. {line}"
 
 
-def _and(names: Sequence[str]) -> str:
-    shown = [*names[:MOST], *([f"{len(names) - MOST} more"] if len(names) > MOST else [])]
-    return in_words(shown)
+def _join_capped(names: Sequence[str]) -> str:
+    shown = [*names[:MAX_ORIGINS], *([f"{len(names) - MAX_ORIGINS} more"] if len(names) > MAX_ORIGINS else [])]
+    return join_with_and(shown)
 
 
-def elided(steps: Sequence[str]) -> Sequence[str]:
+def shorten_chain(steps: Sequence[str]) -> Sequence[str]:
     """Return the two ends of a long list, with a count of what is left out."""
-    half = MOST // 2
-    return steps if len(steps) <= MOST else [*steps[:half], f"... {len(steps) - MOST} more ...", *steps[-half:]]
+    half = MAX_ORIGINS // 2
+    return steps if len(steps) <= MAX_ORIGINS else [*steps[:half], f"... {len(steps) - MAX_ORIGINS} more ...", *steps[-half:]]
 
 
-def blame(run: Run) -> Blame:
+def blame(run: RunRecord) -> Blame:
     """Find where the non-finite numbers of a run come from.
 
     >>> import wiregrad as wg
@@ -136,33 +136,33 @@ def blame(run: Run) -> Blame:
       y = -inf (formula:1:16) -> gradient of p = inf -> gradient of x = nan
       try: guard the argument: np.log(np.maximum(x, tiny)), or np.where(x > 0, np.log(x), 0.0)
     """
-    writer = _Telling(Search(run))
-    spoiling, harmless = writer.origins()
+    writer = _BlameWriter(FaultSearch(run))
+    spoiling, harmless = writer.collect_origins()
     return Blame(spoiling, harmless)
 
 
-def faults_of(run: Run, node: int) -> tuple[Origin, ...]:
+def blame_gradient(run: RunRecord, node: int) -> tuple[BlameOrigin, ...]:
     """Return the origins behind the gradient of a node, in the order of causes."""
-    search = Search(run)
-    writer = _Telling(search)
-    return tuple(writer.origin([bit], full=k < MOST) for k, bit in enumerate(bits(search.grads.get(node, 0))))
+    search = FaultSearch(run)
+    writer = _BlameWriter(search)
+    return tuple(writer.describe_group([bit], full=k < MAX_ORIGINS) for k, bit in enumerate(list_set_bits(search.grads.get(node, 0))))
 
 
-class _Telling:
+class _BlameWriter:
     """Describes the faults that a search found as origins."""
 
-    def __init__(self, search: Search) -> None:
+    def __init__(self, search: FaultSearch) -> None:
         self.search = search
         self.run = search.run
         self.circuit = search.circuit
-        self.around = _around(search.run)
+        self.around = _surroundings_of(search.run)
 
-    def origins(self) -> tuple[tuple[Origin, ...], tuple[Origin, ...]]:
+    def collect_origins(self) -> tuple[tuple[BlameOrigin, ...], tuple[BlameOrigin, ...]]:
         """Return the origins that spoil a result and the harmless ones; faults of one op at one line are one origin."""
         groups: dict[Any, list[int]] = {}
         for bit, located in enumerate(self.search.faults):
             written = self.search.written >> bit & 1
-            spoils = bool(self.search.spoiled(bit))
+            spoils = bool(self.search.spoiled_results(bit))
             if not spoils and located.fault is None and not np.any(is_nan(self.run.values[located.node])):
                 # An infinite input that spoils nothing was intended.
                 continue
@@ -170,77 +170,77 @@ class _Telling:
             own = located.node if node.place is None else -1
             groups.setdefault((written, not spoils, node.op.title, node.place, located.phase, own), []).append(bit)
         ordered = sorted(groups.items(), key=lambda item: item[0][:2])
-        origins = [(key[1], self.origin(group, full=k < MOST)) for k, (key, group) in enumerate(ordered)]
+        origins = [(key[1], self.describe_group(group, full=k < MAX_ORIGINS)) for k, (key, group) in enumerate(ordered)]
         return tuple(o for harmless, o in origins if not harmless), tuple(o for harmless, o in origins if harmless)
 
-    def origin(self, group: Sequence[int], *, full: bool) -> Origin:
+    def describe_group(self, group: Sequence[int], *, full: bool) -> BlameOrigin:
         """Describe the faults of a group as one origin: the first of them, and what all of them spoil."""
         bit = group[0]
         located = self.search.faults[bit]
-        spoils = list(dict.fromkeys(state for k in group[:MOST] for state in self.search.spoiled(k)))
-        origin = self._told(bit, located)
+        spoils = list(dict.fromkeys(state for k in group[:MAX_ORIGINS] for state in self.search.spoiled_results(k)))
+        origin = self._describe_fault(bit, located)
         return replace(
             origin,
             times=sum(self.search.counts[k] for k in group),
-            spoils=tuple(self._goal(*state) for state in spoils),
-            chain=tuple(self._step(*state) for state in self._chain(bit)) if full and spoils else (),
+            spoils=tuple(self._describe_goal(*state) for state in spoils),
+            chain=tuple(self._describe_state(*state) for state in self._spread_chain(bit)) if full and spoils else (),
         )
 
-    def _chain(self, bit: int) -> list[State]:
-        return self.search.chain(bit, self.search.spoiled(bit))
+    def _spread_chain(self, bit: int) -> list[SpoiledState]:
+        return self.search.trace_chain(bit, self.search.spoiled_results(bit))
 
-    def _told(self, bit: int, located: Found) -> Origin:
+    def _describe_fault(self, bit: int, located: LocatedFault) -> BlameOrigin:
         node = Node(self.circuit, located.node)
         fault = located.fault
         nan = self.search.nans.get(bit)
         names = [self.circuit.name_of(source) for source in self.circuit.sources_of(located.node)]
         back = fault is not None and located.phase == "backward"
-        return Origin(
+        return BlameOrigin(
             phase=located.phase,
             node=node.name,
             op=node.op.title,
             place=node.place,
             group=node.group,
-            said=self._said(located),
+            said=self._fault_sentence(located),
             inputs=() if fault is None else tuple(zip(names, (x for _, x in fault.inputs), strict=True)),
             value=self._broken_value(located),
             factors=None if fault is None else fault.factors,
             index=() if fault is None else fault.index,
             wire=(node.name, fault.slot) if back and fault is not None else None,
-            branch=self._branch(located),
+            branch=self._describe_branch(located),
             times=1,
             spoils=(),
             chain=(),
-            nan_at="" if nan is None else f"{Node(self.circuit, nan)}{where(self.circuit, nan)}",
-            suggestion=self._suggestion(bit, located),
+            nan_at="" if nan is None else f"{Node(self.circuit, nan)}{format_node_place(self.circuit, nan)}",
+            suggestion=self._suggest_remedy(bit, located),
         )
 
-    def _broken_value(self, located: Found) -> Any:
+    def _broken_value(self, located: LocatedFault) -> Any:
         """Return what came out of the op that broke: the value, or backward the gradient that was sent."""
         if located.fault is None:
             return self.run.values[located.node]
         return located.fault.sent if located.phase == "backward" else located.fault.value
 
-    def _said(self, located: Found) -> str:
+    def _fault_sentence(self, located: LocatedFault) -> str:
         node = Node(self.circuit, located.node)
         if located.fault is not None:
             return located.fault.sentence([self.circuit.name_of(k) for k in self.circuit.sources_of(located.node)])
         if located.phase == "backward":
-            return f"the gradients that come back to {node.name} add up to {_worst(self.run.gradient(located.node))}"
+            return f"the gradients that come back to {node.name} add up to {_format_first_nonfinite(self.run.gradient(located.node))}"
         kind = {INPUT: "input", CONSTANT: "constant"}.get(node.op, "node")
         reader = next((reader for reader, _ in self.run.readers_of(located.node)), None)
-        read = "" if reader is None else f", first read by {Node(self.circuit, reader)}{where(self.circuit, reader)}"
-        return f"the {kind} {node.name} is {_worst(self.run.values[located.node])} from the start{read}"
+        read = "" if reader is None else f", first read by {Node(self.circuit, reader)}{format_node_place(self.circuit, reader)}"
+        return f"the {kind} {node.name} is {_format_first_nonfinite(self.run.values[located.node])} from the start{read}"
 
-    def _suggestion(self, bit: int, located: Found) -> str:
+    def _suggest_remedy(self, bit: int, located: LocatedFault) -> str:
         if located.fault is not None:
             fault = located.node, self.around, located.fault
-            return remedy(*fault, general=False) or self._masked(bit) or remedy(*fault)
+            return find_advice(*fault, general=False) or self._suggest_masking(bit) or find_advice(*fault)
         if located.phase == "backward":
             return "scale the output down, or look at which use sends so much: run.branches(name)"
         return "look at where this comes from: np.isfinite(x).all() before the call, np.nan_to_num, or leave it out"
 
-    def _masked(self, bit: int) -> str:
+    def _suggest_masking(self, bit: int) -> str:
         """Return the remedy for an infinity that was multiplied by 0."""
         node = self.search.nans.get(bit)
         if node is None or self.circuit.op_of(node).pattern is not Pattern.SWAP:
@@ -248,13 +248,13 @@ class _Telling:
         xs = [self.run.values[source] for source in self.circuit.sources_of(node)]
         with np.errstate(all="ignore"):
             fault = forward_fault(self.circuit.op_of(node), xs, self.run.values[node], only_nan=True)
-        return "" if fault is None else remedy(node, self.around, fault)
+        return "" if fault is None else find_advice(node, self.around, fault)
 
-    def _branch(self, located: Found) -> str:
+    def _describe_branch(self, located: LocatedFault) -> str:
         """Describe the branch before this line, and which use of its source the wire is."""
         return ", ".join(filter(None, (self._branch_before(located), self._which_use(located))))
 
-    def _branch_before(self, located: Found) -> str:
+    def _branch_before(self, located: LocatedFault) -> str:
         """Describe the last branch above the line of a fault; empty if there is none."""
         here = Node(self.circuit, located.node).place
         last = None
@@ -271,7 +271,7 @@ class _Telling:
             return ""
         return f"behind the branch at {last.place}, where {self.circuit.name_of(last.node)} came out {last.outcome}"
 
-    def _which_use(self, located: Found) -> str:
+    def _which_use(self, located: LocatedFault) -> str:
         """Describe which use of its source a wire is; empty if there is only one."""
         if located.phase != "backward" or located.fault is None:
             return ""
@@ -282,27 +282,27 @@ class _Telling:
         which = uses.index((located.node, located.fault.slot)) + 1
         return f"use {which} of {len(uses)} of {self.circuit.name_of(source)}"
 
-    def _goal(self, node: int, back: bool) -> str:
+    def _describe_goal(self, node: int, back: bool) -> str:
         if back:
             return f"the gradient of {self.circuit.name_of(node)}"
         return f"the output {self.circuit.outputs[self.search.outputs.index(node)]}"
 
-    def _step(self, node: int, back: bool) -> str:
+    def _describe_state(self, node: int, back: bool) -> str:
         value = self.run.gradient(node) if back else self.run.values[node]
         name = self.circuit.name_of(node)
-        return f"{'gradient of ' * back}{name} = {_worst(value)}{where(self.circuit, node) * (not back)}"
+        return f"{'gradient of ' * back}{name} = {_format_first_nonfinite(value)}{format_node_place(self.circuit, node) * (not back)}"
 
 
-def _worst(value: Any) -> str:
+def _format_first_nonfinite(value: Any) -> str:
     """Format a value; an array by its first non-finite element."""
     array = np.asarray(value)
-    spoiled = bad(array)
-    return number(plain(array[spoiled][0] if array.ndim and np.any(spoiled) else array[()]))
+    spoiled = is_nonfinite(array)
+    return format_brief_number(to_python_number(array[spoiled][0] if array.ndim and np.any(spoiled) else array[()]))
 
 
-def _around(run: Run) -> Around:
+def _surroundings_of(run: RunRecord) -> Surroundings:
     """Return the view of a circuit that remedies use to look around a node."""
-    return Around(
+    return Surroundings(
         op=run.circuit.op_of,
         operands=lambda node: [(source, run.values[source]) for source in run.circuit.sources_of(node)],
         readers=lambda node: [reader for reader, _ in run.readers_of(node)],

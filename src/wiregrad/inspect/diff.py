@@ -19,13 +19,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from wiregrad.backends import Run
-from wiregrad.dtypes import as_float, counted, number, plain
-from wiregrad.errors import InputError, shown
-from wiregrad.inspect.report import Report, told, where
-from wiregrad.inspect.sides import Side, matched, own_code
-from wiregrad.ir import INPUT, Certificate, Circuit, Node, Op, certificates
-from wiregrad.ir.flat import listed
+from wiregrad.backends import RunRecord
+from wiregrad.dtypes import as_float, count_with_noun, format_brief_number, to_python_number
+from wiregrad.errors import InputError, short_repr
+from wiregrad.inspect.report import Report, describe_node, format_node_place
+from wiregrad.inspect.sides import AlignedCircuit, align_circuits, user_code_key
+from wiregrad.ir import INPUT, Certificate, CircuitGraph, Node, Op, certificates
+from wiregrad.ir.flat import join_first_names
 from wiregrad.ir.mode import write_mode
 
 
@@ -64,10 +64,10 @@ class Difference(Report):
         yield from self.sentences
         if self.renamed:
             pairs = [f"{one} is {two}" for one, two in self.renamed.items()]
-            yield f"names differ: {listed(pairs)}"
+            yield f"names differ: {join_first_names(pairs)}"
 
 
-def diff(one: Circuit | Run, two: Circuit | Run, rtol: float = 0.0, atol: float = 0.0) -> Difference:
+def diff(one: CircuitGraph | RunRecord, two: CircuitGraph | RunRecord, rtol: float = 0.0, atol: float = 0.0) -> Difference:
     """Compare two circuits or two runs and return the first wire at which they differ.
 
     Numbers are equal if they differ by at most `atol + rtol * |second|`; NaN equals NaN.
@@ -83,161 +83,161 @@ def diff(one: Circuit | Run, two: Circuit | Run, rtol: float = 0.0, atol: float 
     >>> bool(diff(one, wg.circuit("e = a + b; f = e * c")))
     False
     """
-    bounds = tuple(_tolerance(name, value) for name, value in (("rtol", rtol), ("atol", atol)))
-    if isinstance(one, Circuit) and isinstance(two, Circuit):
-        return _structure(*matched(one, two))
-    if isinstance(one, Run) and isinstance(two, Run):
-        return _runs(one, two, _Numbers(*bounds))
+    bounds = tuple(_check_tolerance(name, value) for name, value in (("rtol", rtol), ("atol", atol)))
+    if isinstance(one, CircuitGraph) and isinstance(two, CircuitGraph):
+        return _compare_structure(*align_circuits(one, two))
+    if isinstance(one, RunRecord) and isinstance(two, RunRecord):
+        return _compare_runs(one, two, _Tolerance(*bounds))
     kinds = [type(x).__name__ for x in (one, two)]
     mixed = {"Circuit", "Run"} <= set(kinds)
     hint = "; run the circuit first: circuit.run(...)" if mixed else "; differences along an array are np.diff(x)"
     raise InputError(f"diff compares two circuits or two runs; got {kinds[0]} and {kinds[1]}{hint}")
 
 
-def _tolerance(name: str, value: object) -> float:
+def _check_tolerance(name: str, value: object) -> float:
     tolerance = as_float(value)
     if tolerance is None or not tolerance >= 0.0:
-        raise InputError(f"{name} must be a non-negative number; got {shown(value)}")
+        raise InputError(f"{name} must be a non-negative number; got {short_repr(value)}")
     return float(tolerance)
 
 
-def _structure(one: Side, two: Side) -> Difference:
+def _compare_structure(one: AlignedCircuit, two: AlignedCircuit) -> Difference:
     """Return how two circuits differ, apart from names and source locations."""
-    same = _common(one.whole, two.whole)
+    same = _common_prefix_length(one.whole, two.whole)
     if same == one.size == two.size:
-        return _same_nodes(one, two)
+        return _compare_ends(one, two)
     rest = min(one.size, two.size) - same
-    after = _common(one.alone[::-1], two.alone[::-1], rest)
-    at = _Parting(one, two, same, after)
-    difference = _parted(at)
-    others = _other_outputs(at)
+    after = _common_prefix_length(one.alone[::-1], two.alone[::-1], rest)
+    at = _StructureSplit(one, two, same, after)
+    difference = _describe_split(at)
+    others = _describe_other_outputs(at)
     return replace(difference, sentences=(*difference.sentences, others)) if others else difference
 
 
-def _common(one: Sequence[Any], two: Sequence[Any], most: int | None = None) -> int:
+def _common_prefix_length(one: Sequence[Any], two: Sequence[Any], most: int | None = None) -> int:
     """Return the length of the common prefix of two lists."""
     pairs = zip(one[:most], two[:most], strict=False)
     return next((k for k, (a, b) in enumerate(pairs) if a != b), min(len(one[:most]), len(two[:most])))
 
 
-def _same_nodes(one: Side, two: Side) -> Difference:
+def _compare_ends(one: AlignedCircuit, two: AlignedCircuit) -> Difference:
     """Compare the outputs of two circuits whose nodes are the same, and the order of their inputs."""
-    renamed = _renamed(one, two, zip(range(one.size), range(two.size), strict=True))
+    renamed = _find_renamed(one, two, zip(range(one.size), range(two.size), strict=True))
     for what, ends in (("outputs", (one.outputs, two.outputs)), ("inputs", (one.inputs, two.inputs))):
-        k = _common(*ends)
+        k = _common_prefix_length(*ends)
         if k < max(map(len, ends)):
-            names = [[side.name(at) for at in end] for side, end in zip((one, two), ends, strict=True)]
-            texts = [listed(name) or "none" for name in names]
+            names = [[side.name_at(at) for at in end] for side, end in zip((one, two), ends, strict=True)]
+            texts = [join_first_names(name) or "none" for name in names]
             change = "the outputs differ" if what == "outputs" else "the inputs come in another order"
             sentence = f"the nodes are the same, and {change}: {texts[0]} and {texts[1]}"
             ones, twos = (name[k] if k < len(name) else None for name in names)
             return Difference("structure", what, ones, twos, sentences=(sentence,), renamed=renamed)
-    steered = _steered_otherwise(one, two)
+    steered = _describe_other_steering(one, two)
     if steered:
         return Difference("structure", "certificates", sentences=(steered,), renamed=renamed)
-    return Difference(sentences=(f"no difference in {counted(one.size, 'node')}",), renamed=renamed)
+    return Difference(sentences=(f"no difference in {count_with_noun(one.size, 'node')}",), renamed=renamed)
 
 
-def _steered_otherwise(one: Side, two: Side) -> str:
+def _describe_other_steering(one: AlignedCircuit, two: AlignedCircuit) -> str:
     """Describe a condition that steered only one of two traced functions; empty if there is none."""
-    first = _certified(one)
-    second = _certified(two)
+    first = _certificates_by_position(one)
+    second = _certificates_by_position(two)
     for which, side, own, other in (("first", one, first, second), ("second", two, second, first)):
         certificate = next((own[key] for key in own if key not in other), None)
         if certificate is not None:
-            steering = certificates.describe(side.circuit, certificate)
+            steering = certificates.describe_certificate(side.circuit, certificate)
             return f"the nodes are the same, and only the {which} was traced where {steering}"
     return ""
 
 
-def _certified(side: Side) -> dict[tuple[int, bytes], Certificate]:
+def _certificates_by_position(side: AlignedCircuit) -> dict[tuple[int, bytes], Certificate]:
     """Return the certificates of a circuit by the position and the outcome of their nodes."""
     position = {node: k for k, node in enumerate(side.order)}
     return {
         (
             position.get(certificate.node, -1),
-            np.asarray(certificates.expected(side.circuit, certificate)).tobytes(),
+            np.asarray(certificates.expected_value(side.circuit, certificate)).tobytes(),
         ): certificate
-        for certificate in certificates.distinct(side.circuit)
+        for certificate in certificates.distinct_certificates(side.circuit)
     }
 
 
-def _renamed(one: Side, two: Side, pairs: Iterable[tuple[int, int]]) -> dict[str, str]:
+def _find_renamed(one: AlignedCircuit, two: AlignedCircuit, pairs: Iterable[tuple[int, int]]) -> dict[str, str]:
     """Return the nodes whose names differ in the second circuit; nodes without a name are skipped."""
-    names = one.circuit.columns.names.by_node(), two.circuit.columns.names.by_node()
+    names = one.circuit.columns.names.group_by_node(), two.circuit.columns.names.group_by_node()
     name_pairs = ((names[0].get(one.order[a]), names[1].get(two.order[b])) for a, b in pairs)
     return {a[0]: b[0] for a, b in name_pairs if a and b and list(a) != list(b) and a[0] != b[0]}
 
 
-class _Parting(NamedTuple):
+class _StructureSplit(NamedTuple):
     """Two circuits that agree up to a node, and again in the signatures of their last nodes."""
 
-    one: Side
-    two: Side
+    one: AlignedCircuit
+    two: AlignedCircuit
     same: int
     after: int
 
     @property
-    def middles(self) -> tuple[range, range]:
+    def differing_ranges(self) -> tuple[range, range]:
         """The nodes of each circuit between the parts that agree."""
         return range(self.same, self.one.size - self.after), range(self.same, self.two.size - self.after)
 
-    def across(self, node: int) -> int | None:
+    def counterpart_of(self, node: int) -> int | None:
         """Return the node of the second circuit that corresponds to a node of the first; None if there is none."""
-        one, two = self.middles
+        one, two = self.differing_ranges
         if node < self.same or (node in one and len(one) == len(two)):
             return node
         return None if node in one else node + self.two.size - self.one.size
 
-    def rewired(self) -> list[tuple[int, int, int]]:
+    def find_rewired(self) -> list[tuple[int, int, int]]:
         """Return (node, slot, source) of the second circuit for the later wires whose source differs."""
         shift = self.two.size - self.one.size
         start = self.one.size - self.after
         wires = []
         for node in range(start, self.one.size):
             pairs = zip(self.one.sources[node], self.two.sources[node + shift], strict=True)
-            wires += [(node + shift, slot, b) for slot, (a, b) in enumerate(pairs) if self.across(a) != b]
+            wires += [(node + shift, slot, b) for slot, (a, b) in enumerate(pairs) if self.counterpart_of(a) != b]
         return wires
 
-    def identities(self) -> tuple[list[int], list[int]]:
+    def number_subcircuits(self) -> tuple[list[int], list[int]]:
         """Number the nodes of both circuits; nodes share a number if everything they depend on is the same."""
         numbers: dict[Any, int] = {}
-        return self.one.identities(numbers), self.two.identities(numbers)
+        return self.one.number_subcircuits(numbers), self.two.number_subcircuits(numbers)
 
-    def renamed(self) -> dict[str, str]:
+    def find_renamed(self) -> dict[str, str]:
         """Return the nodes before and after the difference whose names differ."""
         shift = self.two.size - self.one.size
         start = self.one.size - self.after
         nodes = [*range(self.same), *range(start, self.one.size)]
-        return _renamed(self.one, self.two, ((k, k if k < self.same else k + shift) for k in nodes))
+        return _find_renamed(self.one, self.two, ((k, k if k < self.same else k + shift) for k in nodes))
 
 
-def _other_outputs(at: _Parting) -> str:
+def _describe_other_outputs(at: _StructureSplit) -> str:
     """Report different outputs, as far as nodes correspond; empty if they are the same."""
     one = at.one.outputs
     two = at.two.outputs
-    ids = at.identities()
+    ids = at.number_subcircuits()
     others = len(one) != len(two)
     for a, b in zip(one, two, strict=False) if not others else ():
         is_shared = ids[0][a] in ids[1] or ids[1][b] in ids[0]
-        others = others or (ids[0][a] != ids[1][b] if is_shared else at.across(a) not in (None, b))
-    names = [listed([side.name(node) for node in ends]) or "none" for side, ends in ((at.one, one), (at.two, two))]
+        others = others or (ids[0][a] != ids[1][b] if is_shared else at.counterpart_of(a) not in (None, b))
+    names = [join_first_names([side.name_at(node) for node in ends]) or "none" for side, ends in ((at.one, one), (at.two, two))]
     return f"the outputs differ too: {names[0]} and {names[1]}" if others else ""
 
 
-def _parted(at: _Parting) -> Difference:
-    one, two = at.middles
+def _describe_split(at: _StructureSplit) -> Difference:
+    one, two = at.differing_ranges
     if not one and not two:
-        return _changed(at, at.same, at.same)
+        return _describe_changed_node(at, at.same, at.same)
     if not one or not two:
-        return _inserted(at, at.two if two else at.one, two or one)
-    return _changed(at, one[0], two[0])
+        return _describe_inserted(at, at.two if two else at.one, two or one)
+    return _describe_changed_node(at, one[0], two[0])
 
 
-def _inserted(at: _Parting, side: Side, extra: range) -> Difference:
+def _describe_inserted(at: _StructureSplit, side: AlignedCircuit, extra: range) -> Difference:
     """Report that one circuit has nodes that the other lacks."""
     second = side is at.two
-    name = side.name(extra[0])
+    name = side.name_at(extra[0])
     more = f" and {len(extra) - 1} more after it" if len(extra) > 1 else ""
     return Difference(
         kind="structure",
@@ -245,29 +245,29 @@ def _inserted(at: _Parting, side: Side, extra: range) -> Difference:
         one=None if second else name,
         two=name if second else None,
         sentences=(
-            f"the {'second' if second else 'first'} has an extra node: {side.told(extra[0])}{more}",
-            _after(at),
+            f"the {'second' if second else 'first'} has an extra node: {side.describe_at(extra[0])}{more}",
+            _describe_rest(at),
         ),
-        renamed=at.renamed(),
+        renamed=at.find_renamed(),
     )
 
 
-def _after(at: _Parting) -> str:
+def _describe_rest(at: _StructureSplit) -> str:
     """Describe how two circuits compare after the difference."""
     if not at.after:
         return "everything before it matches"
-    rewired = at.rewired()
+    rewired = at.find_rewired()
     if not rewired:
         return "everything after it matches"
-    other = _in_place(at, rewired)
-    count = counted(len(rewired), "wire")
+    other = _describe_replacement(at, rewired)
+    count = count_with_noun(len(rewired), "wire")
     if other:
         return f"everything after it matches; {count} {'reads' if len(rewired) == 1 else 'read'} {other}"
     verb = "comes" if len(rewired) == 1 else "come"
-    return f"the ops after it are the same, but {count} {verb} from elsewhere; {_shared(at)}"
+    return f"the ops after it are the same, but {count} {verb} from elsewhere; {_describe_shared_nodes(at)}"
 
 
-def _in_place(at: _Parting, rewired: Sequence[tuple[int, int, int]]) -> str:
+def _describe_replacement(at: _StructureSplit, rewired: Sequence[tuple[int, int, int]]) -> str:
     """Return `g in place of e` if every later wire with another source replaces the same node by the same other."""
     shift = at.two.size - at.one.size
     pairs = {(at.one.sources[node - shift][slot], source) for node, slot, source in rewired}
@@ -275,82 +275,82 @@ def _in_place(at: _Parting, rewired: Sequence[tuple[int, int, int]]) -> str:
         return ""
     ((old, new),) = pairs
     # Both names are taken from the circuit that has both nodes: one name may mean different nodes in the two.
-    across = at.across(old)
-    back = next((k for k in range(at.one.size) if at.across(k) == new), None)
+    across = at.counterpart_of(old)
+    back = next((k for k in range(at.one.size) if at.counterpart_of(k) == new), None)
     if across is not None:
-        return f"{at.two.name(new)} in place of {at.two.name(across)}"
-    return f"{at.two.name(new) if back is None else at.one.name(back)} in place of {at.one.name(old)}"
+        return f"{at.two.name_at(new)} in place of {at.two.name_at(across)}"
+    return f"{at.two.name_at(new) if back is None else at.one.name_at(back)} in place of {at.one.name_at(old)}"
 
 
-def _shared(at: _Parting) -> str:
+def _describe_shared_nodes(at: _StructureSplit) -> str:
     """Count the nodes that are in both circuits together with everything they depend on."""
-    ids = at.identities()
+    ids = at.number_subcircuits()
     count = len(set(ids[0]) & set(ids[1]))
     return f"{count} of {at.one.size} nodes are in both with all they depend on"
 
 
-def _changed(at: _Parting, one: int, two: int) -> Difference:
+def _describe_changed_node(at: _StructureSplit, one: int, two: int) -> Difference:
     """Report how the first two nodes that differ do so."""
-    views = at.one.view(one), at.two.view(two)
-    what, detail = _aspect(at, one, two)
-    first = f"they first differ at {at.one.told(one)} in the first, {at.two.told(two)} in the second: {detail}"
-    behind = [len(middle) - 1 for middle in at.middles]
-    rest = _after(at) if max(behind) <= 0 else f"{behind[0]} and {behind[1]} more nodes differ; {_shared(at)}"
+    views = at.one.node_at(one), at.two.node_at(two)
+    what, detail = _changed_aspect(at, one, two)
+    first = f"they first differ at {at.one.describe_at(one)} in the first, {at.two.describe_at(two)} in the second: {detail}"
+    behind = [len(middle) - 1 for middle in at.differing_ranges]
+    rest = _describe_rest(at) if max(behind) <= 0 else f"{behind[0]} and {behind[1]} more nodes differ; {_describe_shared_nodes(at)}"
     # If only wires differ, this node is the first of those with equal signatures.
-    alone = not at.middles[0] and {node for node, _, _ in at.rewired()} == {two}
+    alone = not at.differing_ranges[0] and {node for node, _, _ in at.find_rewired()} == {two}
     sentences = (first, "everything else matches" if alone else rest)
-    return Difference("structure", what, views[0].name, views[1].name, sentences=sentences, renamed=at.renamed())
+    return Difference("structure", what, views[0].name, views[1].name, sentences=sentences, renamed=at.find_renamed())
 
 
-def _aspect(at: _Parting, one: int, two: int) -> tuple[str, str]:
+def _changed_aspect(at: _StructureSplit, one: int, two: int) -> tuple[str, str]:
     """Return the kind of a difference between two nodes, and a short description."""
-    a = at.one.view(one)
-    b = at.two.view(two)
+    a = at.one.node_at(one)
+    b = at.two.node_at(two)
     if a.op.name != b.op.name:
         return "op", f"op {a.op.name} and {b.op.name}"
     if a.op is INPUT:
         return ("type", f"type {a.type} and {b.type}") if a.type != b.type else ("name", f"{a.name} and {b.name}")
     if a.constant is not None:
-        return "constant", f"constants {_brief(a.constant)} and {_brief(b.constant)}"
-    return _set_otherwise(a, b) or _sources(at, one, two)
+        return "constant", f"constants {_format_constant(a.constant)} and {_format_constant(b.constant)}"
+    return _changed_settings(a, b) or _changed_source(at, one, two)
 
 
-def _set_otherwise(one: Node, two: Node) -> tuple[str, str] | None:
+def _changed_settings(one: Node, two: Node) -> tuple[str, str] | None:
     """Return how the settings of two nodes with the same op differ; None if they do not."""
-    if one.op.per_call and own_code(one.op) != own_code(two.op):
-        return "code", _other_code(one.op, two.op)
+    if one.op.per_call and user_code_key(one.op) != user_code_key(two.op):
+        return "code", _describe_other_code(one.op, two.op)
     if not one.op.per_call and one.op.settings != two.op.settings:
-        return "settings", f"settings {_settings(one)} and {_settings(two)}"
+        return "settings", f"settings {_format_settings(one)} and {_format_settings(two)}"
     modes = [write_mode(node.mode, node.op.inputs) for node in (one, two)]
     return None if one.mode == two.mode else ("mode", f"kink mode {modes[0]} and {modes[1]}")
 
 
-def _other_code(one: Op, two: Op) -> str:
+def _describe_other_code(one: Op, two: Op) -> str:
     """Describe how two calls of user code differ."""
-    if own_code(one)[0] != own_code(two)[0]:
+    if user_code_key(one)[0] != user_code_key(two)[0]:
         return f"{one.title} and {two.title} are your own code and not the same object: what they do is not compared"
     return f"your own code {one.title} is called with other arguments"
 
 
-def _sources(at: _Parting, one: int, two: int) -> tuple[str, str]:
+def _changed_source(at: _StructureSplit, one: int, two: int) -> tuple[str, str]:
     sources = (at.one.sources[one], at.two.sources[two])
-    op = at.one.view(one).op
+    op = at.one.node_at(one).op
     if len(sources[0]) != len(sources[1]):
         return "source", f"{len(sources[0])} and {len(sources[1])} wires"
-    slot = _common(*sources)
-    read = [side.operand(nodes[slot]) for side, nodes in zip((at.one, at.two), sources, strict=True)]
+    slot = _common_prefix_length(*sources)
+    read = [side.operand_at(nodes[slot]) for side, nodes in zip((at.one, at.two), sources, strict=True)]
     return "source", f"wire {op.input_name(slot)} reads {read[0]} and {read[1]}"
 
 
-def _settings(node: Node) -> str:
-    return ", ".join(f"{name}={shown(value)}" for name, value in node.op.settings) or "none"
+def _format_settings(node: Node) -> str:
+    return ", ".join(f"{name}={short_repr(value)}" for name, value in node.op.settings) or "none"
 
 
-def _brief(value: Any) -> str:
-    return f"array of shape {np.shape(value)}" if np.ndim(value) else number(plain(value))
+def _format_constant(value: Any) -> str:
+    return f"array of shape {np.shape(value)}" if np.ndim(value) else format_brief_number(to_python_number(value))
 
 
-class _Gap(NamedTuple):
+class _LargestGap(NamedTuple):
     """The largest difference between two values: its index, the two numbers and their distance."""
 
     at: tuple[int, ...]
@@ -358,18 +358,18 @@ class _Gap(NamedTuple):
     size: float
 
 
-class _Numbers(NamedTuple):
+class _Tolerance(NamedTuple):
     """The tolerances within which two numbers count as equal."""
 
     rtol: float
     atol: float
 
-    def gap(self, one: Any, two: Any) -> _Gap | None:
+    def find_gap(self, one: Any, two: Any) -> _LargestGap | None:
         """Return the largest difference beyond the tolerances; None if the two are equal."""
         a = np.asarray(one)
         b = np.asarray(two)
         if a.shape != b.shape:
-            return _Gap((), (one, two), math.inf)
+            return _LargestGap((), (one, two), math.inf)
         with np.errstate(all="ignore"):
             wide = np.result_type(a, b, np.float64)
             a = a.astype(wide)
@@ -381,53 +381,53 @@ class _Numbers(NamedTuple):
             return None
         off = np.where(close, -1.0, np.where(np.isnan(off), np.inf, off))
         k = tuple(int(i) for i in np.unravel_index(int(np.argmax(off)), off.shape))
-        return _Gap(k, (plain(np.asarray(one)[k]), plain(np.asarray(two)[k])), float(off[k]))
+        return _LargestGap(k, (to_python_number(np.asarray(one)[k]), to_python_number(np.asarray(two)[k])), float(off[k]))
 
 
-class _Pair(NamedTuple):
+class _NodePair(NamedTuple):
     """A node of the first run and the node of the second that it is compared with."""
 
     one: int
     two: int
 
 
-def _runs(one: Run, two: Run, numbers: _Numbers) -> Difference:
-    sides = matched(one.circuit, two.circuit)
-    structure = _structure(*sides)
+def _compare_runs(one: RunRecord, two: RunRecord, numbers: _Tolerance) -> Difference:
+    sides = align_circuits(one.circuit, two.circuit)
+    structure = _compare_structure(*sides)
     if not structure or structure.what in ("inputs", "certificates"):
-        pairs = [_Pair(*nodes) for nodes in zip(sides[0].order, sides[1].order, strict=True)]
-        difference = replace(_compared(one, two, pairs, pairs, numbers), renamed=structure.renamed)
+        pairs = [_NodePair(*nodes) for nodes in zip(sides[0].order, sides[1].order, strict=True)]
+        difference = replace(_compare_numbers(one, two, pairs, pairs, numbers), renamed=structure.renamed)
         return (
             replace(difference, structure=structure, sentences=structure.sentences + difference.sentences)
             if structure
             else difference
         )
-    pairs = _named_by_both(one.circuit, two.circuit)
+    pairs = _pair_shared_names(one.circuit, two.circuit)
     # Merging nodes changes the gradients of inner nodes: only those of inputs mean the same in both circuits.
     inputs = set(one.circuit.input_indices()), set(two.circuit.input_indices())
     ends = [pair for pair in pairs if pair.one in inputs[0] and pair.two in inputs[1]]
-    difference = _compared(one, two, pairs, ends, numbers)
+    difference = _compare_numbers(one, two, pairs, ends, numbers)
     first = f"the circuits differ ({structure.sentences[0]}); what both name is compared"
     return replace(difference, sentences=(first, *difference.sentences), structure=structure)
 
 
-def _named_by_both(one: Circuit, two: Circuit) -> list[_Pair]:
+def _pair_shared_names(one: CircuitGraph, two: CircuitGraph) -> list[_NodePair]:
     """Return the nodes that both circuits name, in the order of the first, and their outputs."""
-    named = {(node, other) for node, name in one.columns.names if (other := two.columns.names.find(name)) is not None}
+    named = {(node, other) for node, name in one.columns.names if (other := two.columns.names.find_node(name)) is not None}
     named.update(zip(one.columns.outputs.tolist(), two.columns.outputs.tolist(), strict=False))
-    return [_Pair(*pair) for pair in sorted(named)]
+    return [_NodePair(*pair) for pair in sorted(named)]
 
 
-def _compared(one: Run, two: Run, pairs: Sequence[_Pair], moving: Sequence[_Pair], numbers: _Numbers) -> Difference:
+def _compare_numbers(one: RunRecord, two: RunRecord, pairs: Sequence[_NodePair], moving: Sequence[_NodePair], numbers: _Tolerance) -> Difference:
     """Compare the numbers of two runs: values forward, then gradients backward."""
-    values = ((pair, numbers.gap(one.values[pair.one], two.values[pair.two])) for pair in pairs)
-    gradients = ((pair, numbers.gap(one.gradient(pair.one), two.gradient(pair.two))) for pair in reversed(moving))
+    values = ((pair, numbers.find_gap(one.values[pair.one], two.values[pair.two])) for pair in pairs)
+    gradients = ((pair, numbers.find_gap(one.gradient(pair.one), two.gradient(pair.two))) for pair in reversed(moving))
     for kind, gaps, count in (("value", values, len(pairs)), ("gradient", gradients, len(moving))):
         differing = [(pair, gap) for pair, gap in gaps if gap is not None]
         if differing:
             pair, gap = differing[0]
             more = len(differing)
-            rest = f"{more} of {counted(count, 'node')} {'has' if more == 1 else 'have'} different {kind}s"
+            rest = f"{more} of {count_with_noun(count, 'node')} {'has' if more == 1 else 'have'} different {kind}s"
             return Difference(
                 kind=kind,
                 one=one.circuit.name_of(pair.one),
@@ -435,24 +435,24 @@ def _compared(one: Run, two: Run, pairs: Sequence[_Pair], moving: Sequence[_Pair
                 values=gap.values,
                 index=gap.at,
                 size=gap.size,
-                sentences=(_apart(kind, one, pair.one, gap), rest),
+                sentences=(_describe_gap(kind, one, pair.one, gap), rest),
             )
-    agreed = f"no difference in {counted(len(pairs), 'value')} and {counted(len(moving), 'gradient')}"
+    agreed = f"no difference in {count_with_noun(len(pairs), 'value')} and {count_with_noun(len(moving), 'gradient')}"
     return Difference(sentences=(agreed,))
 
 
-def _apart(kind: str, run: Run, node: int, gap: _Gap) -> str:
+def _describe_gap(kind: str, run: RunRecord, node: int, gap: _LargestGap) -> str:
     back = " on the way back" if kind == "gradient" else ""
-    text = told(run.circuit, node) + where(run.circuit, node)
+    text = describe_node(run.circuit, node) + format_node_place(run.circuit, node)
     what = f"{kind}s differ first{back} at {text}"
     if not gap.at and any(np.ndim(value) for value in gap.values):
         shapes = [str(np.shape(value)) for value in gap.values]
         return f"the {what}: shapes {shapes[0]} and {shapes[1]}"
     element = f", most at {list(gap.at)}" if gap.at else ""
-    return f"the {what}{element}: {_digits(*gap.values)}, apart by {gap.size:.3g}"
+    return f"the {what}{element}: {_format_pair(*gap.values)}, apart by {gap.size:.3g}"
 
 
-def _digits(one: Any, two: Any) -> str:
+def _format_pair(one: Any, two: Any) -> str:
     """Format two numbers, with all their digits if the first few are the same."""
-    texts = number(one), number(two)
+    texts = format_brief_number(one), format_brief_number(two)
     return f"{one!r} and {two!r}" if texts[0] == texts[1] else f"{texts[0]} and {texts[1]}"

@@ -16,43 +16,43 @@ from functools import cache
 
 import numpy as np
 
-from wiregrad.backends import Run
-from wiregrad.dtypes import counted
-from wiregrad.errors import InputError, shown
-from wiregrad.export.canvas import brief
-from wiregrad.export.letters import cells, distinct, printable
-from wiregrad.export.plots import Bar, bars
-from wiregrad.export.reading import nonfinite_text
+from wiregrad.backends import RunRecord
+from wiregrad.dtypes import count_with_noun
+from wiregrad.errors import InputError, short_repr
+from wiregrad.export.canvas import format_brief
+from wiregrad.export.letters import count_columns, clip_distinctly, escape_unprintable
+from wiregrad.export.plots import BarRow, draw_bars
+from wiregrad.export.reading import format_nonfinite
 from wiregrad.inspect.report import Report
 from wiregrad.inspect.summary import (
-    Present,
-    gradients_of,
-    joined,
-    magnitudes,
-    moving,
-    tally,
-    values_of,
-    zeros,
+    PresentNumbers,
+    collect_gradients,
+    join_tallies,
+    flatten_magnitudes,
+    find_moving_nodes,
+    tally_numbers,
+    collect_values,
+    tally_of_zeros,
 )
-from wiregrad.inspect.trend import Finding, Layer, findings, trend, unused
-from wiregrad.ir import INPUT, Circuit, Node, listed
-from wiregrad.ir.names import is_automatic
+from wiregrad.inspect.trend import FlowFinding, FlowLayer, find_broken_layers, find_trend, find_unused_inputs
+from wiregrad.ir import INPUT, CircuitGraph, Node, join_first_names
+from wiregrad.ir.names import is_automatic_name
 from wiregrad.ops.array import Linear
 from wiregrad.ops.functions import FUNCTIONS
 
-MOST_LAYERS = 24
+MAX_GROUP_LAYERS = 24
 """Maximum number of layers that the default depth of groups gives."""
-MOST_STRETCHES = 12
+MAX_DEPTH_LAYERS = 12
 """Maximum number of layers made by distance from the output."""
-MOST_ROWS = 32
+MAX_LAYER_ROWS = 32
 """Maximum number of layers in a table or chart."""
-MOST_SAID = 6
+MAX_FINDINGS_PER_KIND = 6
 """Maximum number of findings of each kind that are shown."""
-NAME = 32
+MAX_LAYER_NAME_WIDTH = 32
 """Maximum width of a layer's name, in columns."""
-EIGHTHS = ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")
+EIGHTH_BLOCKS = ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")
 """Bars of 0 to 7 eighths of a character."""
-BY = ("group", "rank", "input")
+LAYER_KINDS = ("group", "rank", "input")
 """What layers can be made of."""
 
 
@@ -60,39 +60,39 @@ BY = ("group", "rank", "input")
 class Flow(Report):
     """The gradient of a run, layer by layer from the output back, and where it vanishes or explodes."""
 
-    layers: tuple[Layer, ...]
-    findings: tuple[Finding, ...]
+    layers: tuple[FlowLayer, ...]
+    findings: tuple[FlowFinding, ...]
 
-    def __getitem__(self, name: str) -> Layer:
+    def __getitem__(self, name: str) -> FlowLayer:
         for layer in self.layers:
             if layer.name == name:
                 return layer
-        raise InputError(f"the flow has no layer called {shown(name)}; it has {', '.join(x.name for x in self.layers)}")
+        raise InputError(f"the flow has no layer called {short_repr(name)}; it has {', '.join(x.name for x in self.layers)}")
 
     def lines(self) -> Iterator[str]:
         """Return a table of the layers, then the findings."""
-        yield f"gradient flow through {counted(len(self.layers), 'layer')}, from the output back; sizes are per number"
-        visible = worth_showing(self.layers)
-        names = distinct([printable(layer.name) for layer in visible], NAME)
-        width = max([5, *map(cells, names)])
+        yield f"gradient flow through {count_with_noun(len(self.layers), 'layer')}, from the output back; sizes are per number"
+        visible = choose_layers(self.layers)
+        names = clip_distinctly([escape_unprintable(layer.name) for layer in visible], MAX_LAYER_NAME_WIDTH)
+        width = max([5, *map(count_columns, names)])
         yield f"  {'layer':{width}}  {'numbers':>9}  {'rms':>8}  {'smallest':>8}  {'largest':>8}  zeros absent"
-        lengths = _lengths([layer.rms for layer in visible])
+        lengths = _log_bars([layer.rms for layer in visible])
         for name, layer, length in zip(names, visible, lengths, strict=True):
-            yield f"  {name}{' ' * (width - cells(name))}  {_row(layer)}  {length}".rstrip()
-        yield from _left_out(self.layers, visible)
-        yield from _not_compared(self.layers)
-        yield from _said(self.findings)
+            yield f"  {name}{' ' * (width - count_columns(name))}  {_format_layer_row(layer)}  {length}".rstrip()
+        yield from _describe_left_out(self.layers, visible)
+        yield from _describe_not_compared(self.layers)
+        yield from _capped_findings(self.findings)
 
     def to_svg(self, *, theme: str = "auto") -> str:
         """Return the flow as a bar chart on a log scale; `theme` is light, dark or auto."""
-        visible = worth_showing(self.layers)
-        return bars(
-            [_bar(layer) for layer in visible],
+        visible = choose_layers(self.layers)
+        return draw_bars(
+            [_layer_bar(layer) for layer in visible],
             title="Gradient flow, from the output (top) back to the inputs",
             description=str(self),
             axis="gradient, rms",
             other="values, rms",
-            notes=[*_left_out(self.layers, visible), *_not_compared(self.layers), *_said(self.findings)],
+            notes=[*_describe_left_out(self.layers, visible), *_describe_not_compared(self.layers), *_capped_findings(self.findings)],
             theme=theme,
         )
 
@@ -100,7 +100,7 @@ class Flow(Report):
         return self.to_svg()
 
 
-def flow(run: Run, *, by: str = "group", depth: int | None = None) -> Flow:
+def flow(run: RunRecord, *, by: str = "group", depth: int | None = None) -> Flow:
     """Measure the gradient of a run layer by layer, from the output back.
 
     Layers are groups cut to `depth` names (by default the depth that separates most of them), ranks, or inputs.
@@ -110,25 +110,25 @@ def flow(run: Run, *, by: str = "group", depth: int | None = None) -> Flow:
     >>> answer.findings[0].kind, answer.findings[0].layer
     ('vanishes', 't1')
     """
-    if by not in BY:
-        raise InputError(f"by must be one of {', '.join(BY)}; got {shown(by)}")
+    if by not in LAYER_KINDS:
+        raise InputError(f"by must be one of {', '.join(LAYER_KINDS)}; got {short_repr(by)}")
     if depth is not None and (type(depth) is not int or depth < 1):
-        raise InputError(f"depth must be a positive integer, the names of a group's path to use; got {shown(depth)}")
-    ranks = ranks_of(run.circuit)
-    nodes = [node for node in moving(run) if ranks[node] >= 0]
-    split = {"group": _by_group, "rank": _by_rank, "input": _by_input}[by](run.circuit, nodes, ranks, depth)
+        raise InputError(f"depth must be a positive integer, the names of a group's path to use; got {short_repr(depth)}")
+    ranks = rank_nodes(run.circuit)
+    nodes = [node for node in find_moving_nodes(run) if ranks[node] >= 0]
+    split = {"group": _split_by_group, "rank": _split_by_rank, "input": _split_by_input}[by](run.circuit, nodes, ranks, depth)
     order = sorted(split, key=lambda name: (name in split.apart, np.mean([ranks[node] for node in split[name]])))
-    layers = tuple(_layer(run, name, split, ranks) for name in order)
+    layers = tuple(_measure_layer(run, name, split, ranks) for name in order)
     idle = [run.circuit.name_of(node) for node in run.circuit.input_indices() if ranks[node] < 0]
     own = [layer for layer in layers if not layer.shared]
-    compared = [*_compared(run, split, own, ranks)]
-    odd = [*findings(layers)]
+    compared = [*_comparable_layers(run, split, own, ranks)]
+    odd = [*find_broken_layers(layers)]
     # "Steady" would be misleading beside a missing or non-finite gradient.
-    going = [x for x in trend(compared, all_of=len(compared) == len(own)) if not odd or x.kind != "steady"]
-    return Flow(layers, (*odd, *going, *unused(idle)))
+    going = [x for x in find_trend(compared, all_of=len(compared) == len(own)) if not odd or x.kind != "steady"]
+    return Flow(layers, (*odd, *going, *find_unused_inputs(idle)))
 
 
-def _compared(run: Run, split: Split, layers: Sequence[Layer], ranks: Sequence[int]) -> Iterator[Layer]:
+def _comparable_layers(run: RunRecord, split: LayerSplit, layers: Sequence[FlowLayer], ranks: Sequence[int]) -> Iterator[FlowLayer]:
     """Return the layers whose sizes can be compared: from the first named one on, without the output itself.
 
     The output's own gradient is always 1, and the nodes between the output and the first layer are the loss, whose
@@ -141,15 +141,15 @@ def _compared(run: Run, split: Split, layers: Sequence[Layer], ranks: Sequence[i
         if len(rest) == len(split[layer.name]):
             yield layer
         elif rest:
-            part = _layer(run, layer.name, Split({layer.name: rest}), ranks)
-            yield replace(part, whole=brief(part.rms) == brief(layer.rms))
+            part = _measure_layer(run, layer.name, LayerSplit({layer.name: rest}), ranks)
+            yield replace(part, whole=format_brief(part.rms) == format_brief(layer.rms))
 
 
-def ranks_of(circuit: Circuit) -> list[int]:
+def rank_nodes(circuit: CircuitGraph) -> list[int]:
     """Return the distance of each node from the output, along the longest path; -1 if the output does not depend on it.
 
     >>> import wiregrad as wg
-    >>> ranks_of(wg.circuit("x * x + x"))
+    >>> rank_nodes(wg.circuit("x * x + x"))
     [2, 1, 0]
     """
     ranks = [-1] * circuit.size
@@ -162,7 +162,7 @@ def ranks_of(circuit: Circuit) -> list[int]:
     return ranks
 
 
-class Split(dict[str, list[int]]):
+class LayerSplit(dict[str, list[int]]):
     """The nodes of each layer by its name.
 
     `loose` are the layers of nodes without a group, `apart` those of inputs that several layers read.
@@ -174,26 +174,26 @@ class Split(dict[str, list[int]]):
         self.apart = frozenset(apart)
 
 
-def _with_shared_apart(circuit: Circuit, layers: Mapping[str, list[int]], loose: Iterable[str] = ()) -> Split:
+def _separate_shared_inputs(circuit: CircuitGraph, layers: Mapping[str, list[int]], loose: Iterable[str] = ()) -> LayerSplit:
     """Move the inputs that several layers read into a layer of their own."""
-    shared = _shared(circuit, layers)
+    shared = _find_shared_inputs(circuit, layers)
     if not shared:
-        return Split(layers, loose)
+        return LayerSplit(layers, loose)
     among = set(shared)
     rest = {name: [node for node in nodes if node not in among] for name, nodes in layers.items()}
     rest = {name: nodes for name, nodes in rest.items() if nodes}
     name = circuit.name_of(shared[0]) if len(shared) == 1 else "shared inputs"
     while name in rest:
         name += " (shared)"
-    return Split({**rest, name: shared}, loose, [name])
+    return LayerSplit({**rest, name: shared}, loose, [name])
 
 
-def _shared(circuit: Circuit, layers: Mapping[str, Iterable[int]]) -> list[int]:
+def _find_shared_inputs(circuit: CircuitGraph, layers: Mapping[str, Iterable[int]]) -> list[int]:
     """Return the inputs that more than one layer reads, and slices and reshaped forms of inputs that are."""
     places = {node: name for name, nodes in layers.items() for node in nodes}
     readers = circuit.readers()
     shared = set[int]()
-    for node in reversed(_forms_of_inputs(circuit, places)):
+    for node in reversed(_find_input_forms(circuit, places)):
         by = [reader for reader, _ in readers[node] if reader in places]
         # A node that only shared nodes read is shared too.
         if len({places[reader] for reader in by}) > 1 or (by and shared.issuperset(by)):
@@ -201,7 +201,7 @@ def _shared(circuit: Circuit, layers: Mapping[str, Iterable[int]]) -> list[int]:
     return sorted(shared)
 
 
-def _forms_of_inputs(circuit: Circuit, places: Mapping[int, str]) -> list[int]:
+def _find_input_forms(circuit: CircuitGraph, places: Mapping[int, str]) -> list[int]:
     """Return the inputs and the nodes that only rearrange one, such as a slice or a transpose."""
     forms: dict[int, None] = {}
     for row in circuit.rows():
@@ -211,9 +211,9 @@ def _forms_of_inputs(circuit: Circuit, places: Mapping[int, str]) -> list[int]:
     return list(forms)
 
 
-def _by_group(circuit: Circuit, nodes: Sequence[int], ranks: Sequence[int], depth: int | None) -> Split:
-    paths = _paths(circuit, nodes)
-    depth = depth or _telling_depth(set(paths.values()))
+def _split_by_group(circuit: CircuitGraph, nodes: Sequence[int], ranks: Sequence[int], depth: int | None) -> LayerSplit:
+    paths = _group_paths_of(circuit, nodes)
+    depth = depth or _choose_depth(set(paths.values()))
     named: dict[str, list[int]] = defaultdict(list)
     loose = []
     for node in nodes:
@@ -223,15 +223,15 @@ def _by_group(circuit: Circuit, nodes: Sequence[int], ranks: Sequence[int], dept
             loose.append(node)
     if len(named) < 2:
         # A single group gives no layers to compare.
-        return _by_rank(circuit, nodes, ranks, None)
-    apart = [(_stretch_name(members, ranks), members) for members in _stretches(loose, ranks, len(named) + 1)]
+        return _split_by_rank(circuit, nodes, ranks, None)
+    apart = [(_stretch_name(members, ranks), members) for members in _cut_into_stretches(loose, ranks, len(named) + 1)]
     beside = {name for name, _ in apart if name not in named}
     for name, members in apart:
         named[name].extend(members)
-    return _with_shared_apart(circuit, named, beside)
+    return _separate_shared_inputs(circuit, named, beside)
 
 
-def _paths(circuit: Circuit, nodes: Iterable[int]) -> dict[int, tuple[str, ...]]:
+def _group_paths_of(circuit: CircuitGraph, nodes: Iterable[int]) -> dict[int, tuple[str, ...]]:
     """Return the group path of each node; an input without a group belongs to its first reader."""
     readers = circuit.readers()
     paths = {}
@@ -240,10 +240,10 @@ def _paths(circuit: Circuit, nodes: Iterable[int]) -> dict[int, tuple[str, ...]]
         if not view.group and view.op is INPUT and readers[node]:
             view = Node(circuit, readers[node][0][0])
         paths[node] = tuple(view.group.split("/")) if view.group else ()
-    return _own_paths(paths)
+    return _drop_function_groups(paths)
 
 
-def _own_paths(paths: dict[int, tuple[str, ...]]) -> dict[int, tuple[str, ...]]:
+def _drop_function_groups(paths: dict[int, tuple[str, ...]]) -> dict[int, tuple[str, ...]]:
     """Drop the innermost group of each path if it is a NumPy function."""
     around = {path[:k] for path in set(paths.values()) for k in range(len(path))}
     inner = {path for path in set(paths.values()) if path and path not in around and path[-1] in _function_names()}
@@ -255,31 +255,31 @@ def _function_names() -> frozenset[str]:
     return frozenset(entry.name for entry in FUNCTIONS.values())
 
 
-def _telling_depth(paths: set[tuple[str, ...]]) -> int:
+def _choose_depth(paths: set[tuple[str, ...]]) -> int:
     counts = {d: len({path[:d] for path in paths}) for d in range(1, max(map(len, paths), default=0) + 1)}
-    fitting = {d: count for d, count in counts.items() if count <= MOST_LAYERS}
+    fitting = {d: count for d, count in counts.items() if count <= MAX_GROUP_LAYERS}
     return max(fitting, key=lambda d: (fitting[d], -d)) if fitting else 1
 
 
-def _by_rank(circuit: Circuit, nodes: Sequence[int], ranks: Sequence[int], _depth: int | None) -> Split:
-    return _with_shared_apart(circuit, _ranked(circuit, nodes, ranks))
+def _split_by_rank(circuit: CircuitGraph, nodes: Sequence[int], ranks: Sequence[int], _depth: int | None) -> LayerSplit:
+    return _separate_shared_inputs(circuit, _layers_by_rank(circuit, nodes, ranks))
 
 
-def _ranked(circuit: Circuit, nodes: Sequence[int], ranks: Sequence[int]) -> dict[str, list[int]]:
+def _layers_by_rank(circuit: CircuitGraph, nodes: Sequence[int], ranks: Sequence[int]) -> dict[str, list[int]]:
     layers = {}
-    for members in _stretches(nodes, ranks, MOST_STRETCHES):
-        alone = len(members) == 1 and not is_automatic(circuit.name_of(members[0]))
+    for members in _cut_into_stretches(nodes, ranks, MAX_DEPTH_LAYERS):
+        alone = len(members) == 1 and not is_automatic_name(circuit.name_of(members[0]))
         layers[circuit.name_of(members[0]) if alone else _stretch_name(members, ranks)] = members
     return layers
 
 
-def _by_input(circuit: Circuit, nodes: Sequence[int], ranks: Sequence[int], _depth: int | None) -> Split:
+def _split_by_input(circuit: CircuitGraph, nodes: Sequence[int], ranks: Sequence[int], _depth: int | None) -> LayerSplit:
     layers = {circuit.name_of(node): [node] for node in nodes if Node(circuit, node).op is INPUT}
-    shared = map(circuit.name_of, _shared(circuit, _ranked(circuit, nodes, ranks)))
-    return Split(layers, apart=layers.keys() & set(shared))
+    shared = map(circuit.name_of, _find_shared_inputs(circuit, _layers_by_rank(circuit, nodes, ranks)))
+    return LayerSplit(layers, apart=layers.keys() & set(shared))
 
 
-def _stretches(nodes: Sequence[int], ranks: Sequence[int], most: int) -> list[list[int]]:
+def _cut_into_stretches(nodes: Sequence[int], ranks: Sequence[int], most: int) -> list[list[int]]:
     """Cut nodes into at most `most` stretches of equal length by their distance from the output."""
     width = -(-(max(ranks, default=0) + 1) // most)
     stretches: dict[int, list[int]] = defaultdict(list)
@@ -294,34 +294,34 @@ def _stretch_name(nodes: Sequence[int], ranks: Sequence[int]) -> str:
     return f"depth {first}" if first == last else f"depth {first}-{last}"
 
 
-def _layer(run: Run, name: str, split: Split, ranks: Sequence[int]) -> Layer:
+def _measure_layer(run: RunRecord, name: str, split: LayerSplit, ranks: Sequence[int]) -> FlowLayer:
     nodes = split[name]
-    parts = list(gradients_of(run, nodes))
+    parts = list(collect_gradients(run, nodes))
     absent = sum(part.absent for part in parts)
-    return Layer(
+    return FlowLayer(
         name=name,
         ranks=(min(ranks[node] for node in nodes), max(ranks[node] for node in nodes)),
         nodes=len(nodes),
-        gradient=joined([*(tally(part.numbers) for part in parts), zeros(absent)]),
+        gradient=join_tallies([*(tally_numbers(part.numbers) for part in parts), tally_of_zeros(absent)]),
         absent=absent,
-        low=min((x for x in map(_smallest, parts) if not math.isnan(x)), default=math.nan),
-        value=joined(tally(part.numbers) for part in values_of(run, nodes)),
+        low=min((x for x in map(_smallest_nonzero, parts) if not math.isnan(x)), default=math.nan),
+        value=join_tallies(tally_numbers(part.numbers) for part in collect_values(run, nodes)),
         last=run.circuit.name_of(max(nodes)),
         shared=name in split.apart,
     )
 
 
-def _smallest(part: Present) -> float:
-    sizes = np.abs(magnitudes(part.numbers))
+def _smallest_nonzero(part: PresentNumbers) -> float:
+    sizes = np.abs(flatten_magnitudes(part.numbers))
     sizes = sizes[np.isfinite(sizes) & (sizes > 0)]
     return float(sizes.min()) if sizes.size else math.nan
 
 
-def worth_showing(layers: Sequence[Layer]) -> list[Layer]:
+def choose_layers(layers: Sequence[FlowLayer]) -> list[FlowLayer]:
     """Return the layers to show: all, or if there are too many the broken, the largest and the smallest, in order."""
-    if len(layers) <= MOST_ROWS:
+    if len(layers) <= MAX_LAYER_ROWS:
         return list(layers)
-    each = MOST_ROWS // 4
+    each = MAX_LAYER_ROWS // 4
     by_size = sorted((k for k, layer in enumerate(layers) if layer.rms > 0), key=lambda k: layers[k].rms)
     spoilt = [k for k, layer in enumerate(layers) if layer.gradient.nonfinite]
     nothing = [k for k, layer in enumerate(layers) if not layer.gradient.nonfinite and not layer.rms > 0]
@@ -329,7 +329,7 @@ def worth_showing(layers: Sequence[Layer]) -> list[Layer]:
     return [layers[k] for k in sorted(chosen)]
 
 
-def _left_out(layers: Sequence[Layer], visible: Sequence[Layer]) -> Iterator[str]:
+def _describe_left_out(layers: Sequence[FlowLayer], visible: Sequence[FlowLayer]) -> Iterator[str]:
     """Summarize the layers that are not shown."""
     shown_names = {layer.name for layer in visible}
     rest = [layer for layer in layers if layer.name not in shown_names]
@@ -338,42 +338,42 @@ def _left_out(layers: Sequence[Layer], visible: Sequence[Layer]) -> Iterator[str
     sizes = [layer.rms for layer in rest if layer.rms > 0]
     spoilt = sum(bool(layer.gradient.nonfinite) for layer in rest)
     nothing = sum(not layer.gradient.nonfinite and not layer.rms > 0 for layer in rest)
-    parts = [f"of sizes between {brief(min(sizes))} and {brief(max(sizes))}"] if sizes else []
+    parts = [f"of sizes between {format_brief(min(sizes))} and {format_brief(max(sizes))}"] if sizes else []
     parts += [f"{spoilt:,} of them not finite"] if spoilt else []
     parts += [f"{nothing:,} of them zero"] if nothing else []
-    yield f"and {counted(len(rest), 'layer')} more, {', '.join(parts)}"
+    yield f"and {count_with_noun(len(rest), 'layer')} more, {', '.join(parts)}"
 
 
-def _not_compared(layers: Sequence[Layer]) -> Iterator[str]:
+def _describe_not_compared(layers: Sequence[FlowLayer]) -> Iterator[str]:
     """Name the layers of inputs that several layers read."""
     shared = [layer.name for layer in layers if layer.shared]
     if shared:
-        yield f"not compared, because several layers read the same input: {listed(shared)}"
+        yield f"not compared, because several layers read the same input: {join_first_names(shared)}"
 
 
-def _said(all_findings: Sequence[Finding]) -> Iterator[str]:
+def _capped_findings(all_findings: Sequence[FlowFinding]) -> Iterator[str]:
     """Return the findings, at most a few of each kind, and the counts of the rest."""
     seen: dict[str, int] = {}
     for finding in all_findings:
         seen[finding.kind] = seen.get(finding.kind, 0) + 1
-        if seen[finding.kind] <= MOST_SAID:
+        if seen[finding.kind] <= MAX_FINDINGS_PER_KIND:
             yield str(finding)
     for kind, number in seen.items():
-        if number > MOST_SAID:
-            yield f"and {number - MOST_SAID:,} more of kind {kind}"
+        if number > MAX_FINDINGS_PER_KIND:
+            yield f"and {number - MAX_FINDINGS_PER_KIND:,} more of kind {kind}"
 
 
-def _row(layer: Layer) -> str:
-    sizes = f"{layer.gradient.size:>9,}  {_size(layer.rms)}  {_size(layer.low)}  {_size(layer.gradient.high)}"
-    spoilt = f"  {nonfinite_text(layer.gradient.nans, layer.gradient.infs)}" if layer.gradient.nonfinite else ""
+def _format_layer_row(layer: FlowLayer) -> str:
+    sizes = f"{layer.gradient.size:>9,}  {_format_size(layer.rms)}  {_format_size(layer.low)}  {_format_size(layer.gradient.high)}"
+    spoilt = f"  {format_nonfinite(layer.gradient.nans, layer.gradient.infs)}" if layer.gradient.nonfinite else ""
     return f"{sizes}  {layer.zero_share:>5.0%} {layer.absent_share:>6.0%}{spoilt}"
 
 
-def _size(number: float) -> str:
-    return f"{'-' if math.isnan(number) else brief(number):>8}"
+def _format_size(number: float) -> str:
+    return f"{'-' if math.isnan(number) else format_brief(number):>8}"
 
 
-def _lengths(sizes: Sequence[float], width: int = 16) -> list[str]:
+def _log_bars(sizes: Sequence[float], width: int = 16) -> list[str]:
     """Return bars of block characters on a log scale; the largest size has the full width."""
     logs = [math.log10(x) if x > 0 else math.nan for x in sizes]
     finite = [x for x in logs if not math.isnan(x)]
@@ -392,18 +392,18 @@ def block_bar(share: float, width: int) -> str:
     '█▌'
     """
     eighths = max(0, round(min(share, 1.0) * width * 8))
-    return "█" * (eighths // 8) + EIGHTHS[eighths % 8]
+    return "█" * (eighths // 8) + EIGHTH_BLOCKS[eighths % 8]
 
 
-def _bar(layer: Layer) -> Bar:
+def _layer_bar(layer: FlowLayer) -> BarRow:
     parts = []
     if layer.gradient.nonfinite:
-        parts.append(nonfinite_text(layer.gradient.nans, layer.gradient.infs))
+        parts.append(format_nonfinite(layer.gradient.nans, layer.gradient.infs))
     if layer.zero_share > 0:
         parts.append(f"{layer.zero_share:.0%} zero")
     if layer.absent:
         parts.append(f"{layer.absent_share:.0%} absent")
-    return Bar(
+    return BarRow(
         label=layer.name,
         value=layer.rms,
         low=layer.low,

@@ -12,28 +12,28 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from wiregrad.backends import Run
-from wiregrad.dtypes import counted
-from wiregrad.errors import InputError, shown
-from wiregrad.export.canvas import brief, power_text
-from wiregrad.export.plots import Column, columns
+from wiregrad.backends import RunRecord
+from wiregrad.dtypes import count_with_noun
+from wiregrad.errors import InputError, short_repr
+from wiregrad.export.canvas import format_brief, format_power
+from wiregrad.export.plots import HistogramColumn, draw_histogram
 from wiregrad.inspect.flow import block_bar
 from wiregrad.inspect.report import Report
-from wiregrad.inspect.summary import gradients_of, moving, reals, values_of
+from wiregrad.inspect.summary import collect_gradients, find_moving_nodes, flatten_to_reals, collect_values
 
-MOST_BINS = 10
+MAX_BINS_PER_SIGN = 10
 """Maximum number of bins per sign; beyond that a bin spans several powers of ten."""
-LOWEST = -323
+LOWEST_EXPONENT = -323
 """The exponent of the smallest power of ten in the range of float64."""
-LARGEST = float(np.finfo(np.float64).max)
-EDGES = np.array([float(f"1e{power}") for power in range(LOWEST, 309)])
+LARGEST_FLOAT = float(np.finfo(np.float64).max)
+DECADE_EDGES = np.array([float(f"1e{power}") for power in range(LOWEST_EXPONENT, 309)])
 """Every power of ten in the range of float64."""
-OF = {"grad": "gradients", "value": "values"}
+HISTOGRAM_SUBJECTS = {"grad": "gradients", "value": "values"}
 """What a histogram can count, with the word for it in the title."""
 
 
 @dataclass(frozen=True, slots=True)
-class Bin:
+class HistogramBin:
     """The number of values of one sign with a magnitude of at least `low` and below `high`."""
 
     sign: int
@@ -43,8 +43,8 @@ class Bin:
 
     def __str__(self) -> str:
         sign = "-" if self.sign < 0 else "+"
-        high = brief(self.high) if self.high == LARGEST else power_text(self.high)
-        return f"{sign}{power_text(self.low)} to {sign}{high}"
+        high = format_brief(self.high) if self.high == LARGEST_FLOAT else format_power(self.high)
+        return f"{sign}{format_power(self.low)} to {sign}{high}"
 
 
 @dataclass(frozen=True, repr=False)
@@ -52,7 +52,7 @@ class Histogram(Report):
     """The count of numbers in each signed power of ten; printing it draws bars."""
 
     title: str
-    bins: tuple[Bin, ...]
+    bins: tuple[HistogramBin, ...]
     """From the most negative to the most positive, without zero."""
     width: int
     """Number of powers of ten that a bin spans."""
@@ -68,15 +68,15 @@ class Histogram(Report):
 
     def lines(self) -> Iterator[str]:
         """Return one line for each bin, with a bar and the count."""
-        yield f"{self.title}: {counted(self.size, 'number')}"
-        rows = [*self._rows()]
+        yield f"{self.title}: {count_with_noun(self.size, 'number')}"
+        rows = [*self._table_rows()]
         width = max(len(label) for label, _ in rows)
         most = max(count for _, count in rows) or 1
         for label, count in rows:
             bar = block_bar(max(count / most, 0.004 * (count > 0)), 32)
             yield f"  {label:>{width}} │{bar}{' ' * bool(bar)}{count:,}"
 
-    def _rows(self) -> Iterator[tuple[str, int]]:
+    def _table_rows(self) -> Iterator[tuple[str, int]]:
         for row in self.bins:
             if row.sign < 0:
                 yield str(row), row.count
@@ -84,24 +84,24 @@ class Histogram(Report):
         for row in self.bins:
             if row.sign > 0:
                 yield str(row), row.count
-        yield from self._apart()
+        yield from self._special_rows()
 
-    def _apart(self) -> Iterator[tuple[str, int]]:
+    def _special_rows(self) -> Iterator[tuple[str, int]]:
         for label, count in (("absent", self.absent), ("NaN", self.nans), ("Inf", self.infs)):
             if count:
                 yield label, count
 
     def to_svg(self, *, theme: str = "auto") -> str:
         """Return the histogram as columns; `theme` is light, dark or auto."""
-        bars = [Column(_edge(row), row.count, -1) for row in self.bins if row.sign < 0]
-        bars.append(Column("0", self.zeros))
-        bars += [Column(_edge(row), row.count, 1) for row in self.bins if row.sign > 0]
-        bars += [Column(label, count, spoilt=label != "absent") for label, count in self._apart()]
-        return columns(
+        bars = [HistogramColumn(_format_edge(row), row.count, -1) for row in self.bins if row.sign < 0]
+        bars.append(HistogramColumn("0", self.zeros))
+        bars += [HistogramColumn(_format_edge(row), row.count, 1) for row in self.bins if row.sign > 0]
+        bars += [HistogramColumn(label, count, spoilt=label != "absent") for label, count in self._special_rows()]
+        return draw_histogram(
             bars,
-            title=f"{self.title}: {counted(self.size, 'number')}",
+            title=f"{self.title}: {count_with_noun(self.size, 'number')}",
             description=str(self),
-            axis=f"bins of {counted(self.width, 'decade')}, named by the end nearer to zero",
+            axis=f"bins of {count_with_noun(self.width, 'decade')}, named by the end nearer to zero",
             theme=theme,
         )
 
@@ -109,11 +109,11 @@ class Histogram(Report):
         return self.to_svg()
 
 
-def _edge(row: Bin) -> str:
-    return f"{'-' if row.sign < 0 else '+'}{power_text(row.low)}"
+def _format_edge(row: HistogramBin) -> str:
+    return f"{'-' if row.sign < 0 else '+'}{format_power(row.low)}"
 
 
-def histogram(run: Run, name: str | None = None, *, of: str = "grad") -> Histogram:
+def histogram(run: RunRecord, name: str | None = None, *, of: str = "grad") -> Histogram:
     """Count the gradients (or values) of one node, or of all of them, by sign and power of ten.
 
     >>> import wiregrad as wg
@@ -125,41 +125,41 @@ def histogram(run: Run, name: str | None = None, *, of: str = "grad") -> Histogr
         +1 to +10 │████████████████████████████████ 3
       +10 to +1e2 │██████████▋ 1
     """
-    if of not in OF:
-        raise InputError(f"of must be {' or '.join(OF)}; got {shown(of)}")
-    nodes = moving(run) if name is None else [run.circuit.index(name)]
-    parts = [*(gradients_of(run, nodes) if of == "grad" else values_of(run, nodes))]
+    if of not in HISTOGRAM_SUBJECTS:
+        raise InputError(f"of must be {' or '.join(HISTOGRAM_SUBJECTS)}; got {short_repr(of)}")
+    nodes = find_moving_nodes(run) if name is None else [run.circuit.index(name)]
+    parts = [*(collect_gradients(run, nodes) if of == "grad" else collect_values(run, nodes))]
     whose = "all nodes" if name is None else name
-    return _counted(f"{OF[of]} of {whose}", (part.numbers for part in parts), sum(part.absent for part in parts))
+    return _count_decades(f"{HISTOGRAM_SUBJECTS[of]} of {whose}", (part.numbers for part in parts), sum(part.absent for part in parts))
 
 
-def _counted(title: str, arrays: Iterable[NDArray[np.generic]], absent: int) -> Histogram:
+def _count_decades(title: str, arrays: Iterable[NDArray[np.generic]], absent: int) -> Histogram:
     zeros = nans = infs = 0
     decades: dict[tuple[int, int], int] = {}
     for array in arrays:
-        flat = reals(array)
+        flat = flatten_to_reals(array)
         finite = flat[np.isfinite(flat)]
         nans += int(np.count_nonzero(np.isnan(flat)))
         infs += int(np.count_nonzero(np.isinf(flat)))
         zeros += int(np.count_nonzero(finite == 0))
         for sign in (-1, 1):
-            for power, count in _powers(sign * finite):
+            for power, count in _count_powers(sign * finite):
                 decades[sign, power] = decades.get((sign, power), 0) + count
     powers = [power for _, power in decades]
-    width = -(-(max(powers) - min(powers) + 1) // MOST_BINS) if powers else 1
-    return Histogram(title, tuple(_bins(decades, width)), width, zeros, absent, nans, infs)
+    width = -(-(max(powers) - min(powers) + 1) // MAX_BINS_PER_SIGN) if powers else 1
+    return Histogram(title, tuple(_make_bins(decades, width)), width, zeros, absent, nans, infs)
 
 
-def _powers(numbers: NDArray[np.float64]) -> Iterator[tuple[int, int]]:
+def _count_powers(numbers: NDArray[np.float64]) -> Iterator[tuple[int, int]]:
     """Count the positive numbers by their power of ten."""
     positive = numbers[numbers > 0]
     # By comparison, not by logarithm: an exact power of ten must not fall into the bin below.
-    exponents = np.searchsorted(EDGES, positive, side="right") - 1 + LOWEST
+    exponents = np.searchsorted(DECADE_EDGES, positive, side="right") - 1 + LOWEST_EXPONENT
     powers, counts = np.unique(exponents, return_counts=True)
     return zip(powers.tolist(), counts.tolist(), strict=True)
 
 
-def _bins(decades: dict[tuple[int, int], int], width: int) -> Iterator[Bin]:
+def _make_bins(decades: dict[tuple[int, int], int], width: int) -> Iterator[HistogramBin]:
     """Arrange the counts in bins of equal width, from the most negative to the most positive."""
     powers = [power for _, power in decades]
     starts = range(min(powers, default=0), max(powers, default=-1) + 1, width)
@@ -167,9 +167,9 @@ def _bins(decades: dict[tuple[int, int], int], width: int) -> Iterator[Bin]:
         if any(side == sign for side, _ in decades):
             for start in order:
                 count = sum(decades.get((sign, power), 0) for power in range(start, start + width))
-                yield Bin(sign, _power(start), _power(start + width), count)
+                yield HistogramBin(sign, _decade_edge(start), _decade_edge(start + width), count)
 
 
-def _power(exponent: int) -> float:
+def _decade_edge(exponent: int) -> float:
     # 1e-330 reads as 0 and 1e309 as infinity; the smallest and the largest float are used as edges instead.
-    return min(max(float(f"1e{exponent}"), 5e-324), LARGEST)
+    return min(max(float(f"1e{exponent}"), 5e-324), LARGEST_FLOAT)

@@ -19,26 +19,26 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from wiregrad.backends import Run
-from wiregrad.dtypes import as_float, counted, number, plain
-from wiregrad.errors import InputError, shown
-from wiregrad.inspect.report import Report, at, capped, told
+from wiregrad.backends import RunRecord
+from wiregrad.dtypes import as_float, count_with_noun, format_brief_number, to_python_number
+from wiregrad.errors import InputError, short_repr
+from wiregrad.inspect.report import Report, format_place, format_capped_list, describe_node
 from wiregrad.ir import Node, Pattern, Place, Row
-from wiregrad.ir.flat import listed
-from wiregrad.ir.mode import Convention, decode, switched
+from wiregrad.ir.flat import join_first_names
+from wiregrad.ir.mode import Convention, decode_mode, switch_convention
 from wiregrad.ops import Elementwise
 from wiregrad.ops.array import ArrayOp
-from wiregrad.ops.flow import Masked, settle
+from wiregrad.ops.flow import MaskedFlow, fill_absent
 from wiregrad.ops.kinks import Kink
-from wiregrad.passes import reverse
-from wiregrad.passes.convention import at_nodes
-from wiregrad.passes.sweep import Silent
+from wiregrad.passes import sweep_backward
+from wiregrad.passes.convention import set_convention_at
+from wiregrad.passes.sweep import SilentWatcher
 
-SHARED = "elements tie"
+TIE_DOC = "elements tie"
 """Description of the kink of an op that picks among the elements of an array; tied elements share the gradient."""
-MOST = 20
+MAX_KINK_LINES = 20
 """Maximum number of nodes that get a line of their own."""
-PROBE = 1e-6
+PROBE_STEP = 1e-6
 """How far inputs are moved to test whether a kink's condition moves at all."""
 
 
@@ -70,24 +70,24 @@ class KinkPoint:
     chooses: bool
 
     def __str__(self) -> str:
-        return f"{self.expression}{at(self.place)} {self._position()}{self._choice()}"
+        return f"{self.expression}{format_place(self.place)} {self._describe_position()}{self._describe_choice()}"
 
-    def _position(self) -> str:
+    def _describe_position(self) -> str:
         kind = f"{'step' if self.jump else 'kink'} ({self.doc})"
         if not self.index:
-            return f"is on its {kind}" if self.on else f"is {number(self.distance)} from its {kind}"
-        nearest = f"{number(self.distance)} from it at {list(self.index)}"
+            return f"is on its {kind}" if self.on else f"is {format_brief_number(self.distance)} from its {kind}"
+        nearest = f"{format_brief_number(self.distance)} from it at {list(self.index)}"
         first = f"the first at {list(self.index)}" if self.on else f"the nearest {nearest}"
         return f"has {self.on} of {self.size} on its {kind} and {self.near - self.on} near it, {first}"
 
-    def _choice(self) -> str:
+    def _describe_choice(self) -> str:
         if self.jump:
             return ": what is chosen by it may have a kink there" if self.chooses else ""
         if not self.on:
             return ""
         if self.convention is None:
             return ": equal elements share the gradient"
-        texts = {name: _slopes(slopes) for name, slopes in self.slopes.items()}
+        texts = {name: _format_slopes(slopes) for name, slopes in self.slopes.items()}
         if len(set(texts.values())) == 1:
             return f": every convention sends {texts[self.convention]}"
         others = [f"{name} {text}" for name, text in texts.items() if name != self.convention]
@@ -111,21 +111,21 @@ class Kinks(Report):
     def lines(self) -> Iterator[str]:
         """Return the counts, a line for each node, and what other conventions would give."""
         if not self.points and not self.jumps:
-            yield f"no node is on a kink, or within {number(self.within)} of one"
+            yield f"no node is on a kink, or within {format_brief_number(self.within)} of one"
             return
         on = {point.node for point in self.points if point.on}
         near = {point.node for point in self.points} - on
         steps = {point.node for point in self.jumps}
-        yield f"{counted(len(on), 'node')} on a kink, {len(near):,} near one, {len(steps):,} on or near a step"
-        yield from capped((*self.points, *self.jumps), MOST)
+        yield f"{count_with_noun(len(on), 'node')} on a kink, {len(near):,} near one, {len(steps):,} on or near a step"
+        yield from format_capped_list((*self.points, *self.jumps), MAX_KINK_LINES)
         for name, grads in self.alternatives.items():
-            changed = {key: grad for key, grad in grads.items() if not _same(grad, self.grads[key])}
-            texts = [f"{key} {number(self.grads[key])} -> {number(grad)}" for key, grad in changed.items()]
-            change = f"gradients would be {listed(texts, MOST)}" if texts else "no gradient would change"
+            changed = {key: grad for key, grad in grads.items() if not _same_numbers(grad, self.grads[key])}
+            texts = [f"{key} {format_brief_number(self.grads[key])} -> {format_brief_number(grad)}" for key, grad in changed.items()]
+            change = f"gradients would be {join_first_names(texts, MAX_KINK_LINES)}" if texts else "no gradient would change"
             yield f"by {name} {change}"
 
 
-def kinks(run: Run, within: float = 1e-6) -> Kinks:
+def kinks(run: RunRecord, within: float = 1e-6) -> Kinks:
     """Return the nodes on a kink or within a small move of one.
 
     >>> import wiregrad as wg
@@ -137,10 +137,10 @@ def kinks(run: Run, within: float = 1e-6) -> Kinks:
     """
     reach = as_float(within)
     if reach is None or not 0.0 <= reach < np.inf:
-        raise InputError(f"within must be a finite number of at least 0; got {shown(within)}")
+        raise InputError(f"within must be a finite number of at least 0; got {short_repr(within)}")
     with np.errstate(all="ignore"):
-        items = sorted(_points(run, float(reach)), key=lambda item: (not item[1].on, item[1].distance, item[0]))
-        alternatives = _alternatives(run, items)
+        items = sorted(_find_points(run, float(reach)), key=lambda item: (not item[1].on, item[1].distance, item[0]))
+        alternatives = _gradients_by_convention(run, items)
     points = [point for _, point in items]
     return Kinks(
         within=float(reach),
@@ -151,11 +151,11 @@ def kinks(run: Run, within: float = 1e-6) -> Kinks:
     )
 
 
-_Item = tuple[int, KinkPoint]
+_NodePoint = tuple[int, KinkPoint]
 """The index of a node, and its point."""
 
 
-class _Kind(NamedTuple):
+class _KinkKind(NamedTuple):
     """The properties that nodes must share to be examined in one batch."""
 
     op: Elementwise
@@ -165,33 +165,33 @@ class _Kind(NamedTuple):
     """For each input, the first input that is the same wire."""
 
 
-class _Batch(NamedTuple):
+class _KinkBatch(NamedTuple):
     """Nodes of one kind with their numbers: the elements of one array node, or one number for each of several nodes."""
 
-    kind: _Kind
+    kind: _KinkKind
     nodes: Sequence[int]
     xs: Sequence[Any]
     y: Any
     alone: bool
     """Whether the numbers are the elements of one node."""
 
-    def spots(self, near: Any, distance: Any) -> list[tuple[int, ...]]:
+    def nearest_spots(self, near: Any, distance: Any) -> list[tuple[int, ...]]:
         """Return the index of the nearest number of each node that is near a kink."""
         if self.alone:
-            return [_nearest(near, distance)] if np.any(near) else []
+            return [_nearest_index(near, distance)] if np.any(near) else []
         return [(k,) for k in np.flatnonzero(near).tolist()]
 
-    def node(self, spot: tuple[int, ...]) -> int:
+    def node_of_spot(self, spot: tuple[int, ...]) -> int:
         """Return the node to which a number belongs."""
         return self.nodes[0 if self.alone else spot[0]]
 
 
-def _nearest(near: Any, distance: Any) -> tuple[int, ...]:
+def _nearest_index(near: Any, distance: Any) -> tuple[int, ...]:
     index = np.unravel_index(np.argmin(np.where(near, distance, np.inf)), distance.shape)
     return tuple(int(k) for k in index)
 
 
-def _points(run: Run, within: float) -> Iterator[_Item]:
+def _find_points(run: RunRecord, within: float) -> Iterator[_NodePoint]:
     active = run.circuit.active()
     origins = run.circuit.origins().tolist()
     scalars: dict[Any, list[int]] = {}
@@ -199,45 +199,45 @@ def _points(run: Run, within: float) -> Iterator[_Item]:
         moving = tuple([slot for slot, source in enumerate(row.sources) if active[source]])
         if moving and row.op.kinks and isinstance(row.op, Elementwise):
             wires = [origins[source] for source in row.sources]
-            kind = _Kind(row.op, row.mode, moving, tuple([wires.index(wire) for wire in wires]))
+            kind = _KinkKind(row.op, row.mode, moving, tuple([wires.index(wire) for wire in wires]))
             if np.ndim(run.values[row.node]):
                 xs = [run.values[source] for source in row.sources]
-                yield from _on_kinks(run, _Batch(kind, [row.node], xs, run.values[row.node], True), within)
+                yield from _points_on_kinks(run, _KinkBatch(kind, [row.node], xs, run.values[row.node], True), within)
             else:
                 types = tuple([run.values[source].dtype for source in row.sources])
                 scalars.setdefault((kind, types), []).append(row.node)
         elif moving and isinstance(row.op, ArrayOp) and row.op.gap is not None:
-            yield from _on_ties(run, row, within)
+            yield from _points_on_ties(run, row, within)
     for (kind, _), nodes in scalars.items():
-        yield from _on_kinks(run, _stacked(run, kind, nodes), within)
+        yield from _points_on_kinks(run, _stack_scalars(run, kind, nodes), within)
 
 
-def _stacked(run: Run, kind: _Kind, nodes: Sequence[int]) -> _Batch:
+def _stack_scalars(run: RunRecord, kind: _KinkKind, nodes: Sequence[int]) -> _KinkBatch:
     """Stack the numbers of scalar nodes in arrays, so that each op is evaluated once."""
     sources = [run.circuit.sources_of(node) for node in nodes]
     xs = [np.array([run.values[wires[slot]] for wires in sources]) for slot in range(len(kind.op.inputs))]
-    return _Batch(kind, nodes, xs, np.array([run.values[node] for node in nodes]), False)
+    return _KinkBatch(kind, nodes, xs, np.array([run.values[node] for node in nodes]), False)
 
 
-def _on_kinks(run: Run, batch: _Batch, within: float) -> Iterator[_Item]:
+def _points_on_kinks(run: RunRecord, batch: _KinkBatch, within: float) -> Iterator[_NodePoint]:
     kind = batch.kind
     xs = batch.xs
     taken = np.zeros(np.shape(batch.y), bool)
     # A later kink of the record takes precedence: where three inputs meet, two of them do as well.
     for kink in reversed(kind.op.kinks):
-        distance = np.abs(_condition(kink, xs))
+        distance = np.abs(_kink_condition(kink, xs))
         there = np.where(_is_smooth(kink, kind, xs), np.inf, distance)
         left = there if kink.jump else np.where(taken, np.inf, there)
         on = left == 0.0
-        near = on | (np.isfinite(left) & (left <= _reach(kink, kind, xs, within)))
-        spots = batch.spots(near, left)
+        near = on | (np.isfinite(left) & (left <= _condition_reach(kink, kind, xs, within)))
+        spots = batch.nearest_spots(near, left)
         for spot, slopes in zip(spots, _slopes_at(batch, kink, spots), strict=True):
-            spread = _Spread.of(on, near, left, spot, alone=batch.alone)
-            yield batch.node(spot), _point(run, batch.node(spot), kink, spread, slopes)
+            spread = _KinkSpread.count_near(on, near, left, spot, alone=batch.alone)
+            yield batch.node_of_spot(spot), _make_point(run, batch.node_of_spot(spot), kink, spread, slopes)
         taken = taken if kink.jump else taken | (distance == 0.0)
 
 
-def _on_ties(run: Run, row: Row, within: float) -> Iterator[_Item]:
+def _points_on_ties(run: RunRecord, row: Row, within: float) -> Iterator[_NodePoint]:
     assert isinstance(row.op, ArrayOp)
     assert row.op.gap is not None
     x = run.values[row.sources[0]]
@@ -248,11 +248,11 @@ def _on_ties(run: Run, row: Row, within: float) -> Iterator[_Item]:
     on = distance == 0.0
     near = on | (np.isfinite(distance) & (distance <= within * scale))
     if np.any(near):
-        spread = _Spread.of(on, near, distance, _nearest(near, distance), alone=True)
-        yield row.node, _point(run, row.node, None, spread, {})
+        spread = _KinkSpread.count_near(on, near, distance, _nearest_index(near, distance), alone=True)
+        yield row.node, _make_point(run, row.node, None, spread, {})
 
 
-def _moved(kind: _Kind, xs: Sequence[Any], by: float) -> Iterator[list[Any]]:
+def _move_wires(kind: _KinkKind, xs: Sequence[Any], by: float) -> Iterator[list[Any]]:
     """Return the inputs with one wire moved a little, on all inputs that read it, for each wire that moves."""
     for wire in sorted({kind.same[slot] for slot in kind.moving}):
         yield [
@@ -260,25 +260,25 @@ def _moved(kind: _Kind, xs: Sequence[Any], by: float) -> Iterator[list[Any]]:
         ]
 
 
-def _reach(kink: Kink, kind: _Kind, xs: Sequence[Any], within: float) -> Any:
+def _condition_reach(kink: Kink, kind: _KinkKind, xs: Sequence[Any], within: float) -> Any:
     """Return how far a kink's condition moves when each wire that can makes a small move."""
-    here = _condition(kink, xs)
-    return sum([np.abs(_condition(kink, moved) - here) for moved in _moved(kind, xs, within)], 0.0)
+    here = _kink_condition(kink, xs)
+    return sum([np.abs(_kink_condition(kink, moved) - here) for moved in _move_wires(kind, xs, within)], 0.0)
 
 
-def _is_smooth(kink: Kink, kind: _Kind, xs: Sequence[Any]) -> Any:
+def _is_smooth(kink: Kink, kind: _KinkKind, xs: Sequence[Any]) -> Any:
     """Return where a kink's condition never changes, because the inputs that meet on it are the same wire."""
     if len(set(kind.same)) == len(kind.same):
         return np.False_
-    return _reach(kink, kind, xs, PROBE) == 0.0
+    return _condition_reach(kink, kind, xs, PROBE_STEP) == 0.0
 
 
-def _condition(kink: Kink, xs: Sequence[Any]) -> Any:
+def _kink_condition(kink: Kink, xs: Sequence[Any]) -> Any:
     # As a float, because booleans cannot be subtracted.
     return 1.0 * np.asarray(kink.at(*xs))
 
 
-class _Spread(NamedTuple):
+class _KinkSpread(NamedTuple):
     """How many numbers of a node are on or near a kink, and the nearest one."""
 
     on: int
@@ -288,45 +288,45 @@ class _Spread(NamedTuple):
     spot: tuple[int, ...]
 
     @classmethod
-    def of(cls, on: Any, near: Any, distance: Any, spot: tuple[int, ...], *, alone: bool) -> _Spread:
+    def count_near(cls, on: Any, near: Any, distance: Any, spot: tuple[int, ...], *, alone: bool) -> _KinkSpread:
         """Count for one node: all numbers if they are its elements, else only its own."""
         if alone:
             return cls(int(np.sum(on)), int(np.sum(near)), np.size(distance), float(distance[spot]), spot)
         return cls(int(on[spot]), 1, 1, float(distance[spot]), ())
 
 
-def _point(run: Run, node: int, kink: Kink | None, spread: _Spread, slopes: _Slopes) -> KinkPoint:
+def _make_point(run: RunRecord, node: int, kink: Kink | None, spread: _KinkSpread, slopes: _SlopesByConvention) -> KinkPoint:
     """Describe a node on or near a kink; a kink of None stands for a tie of elements."""
     view = Node(run.circuit, node)
     jump = view.op.pattern is Pattern.BLOCK if kink is None else kink.jump
     return KinkPoint(
         node=view.name,
         op=view.op.name,
-        expression=told(run.circuit, node),
+        expression=describe_node(run.circuit, node),
         place=view.place,
-        doc=SHARED if kink is None else kink.doc,
+        doc=TIE_DOC if kink is None else kink.doc,
         jump=jump,
         distance=spread.distance,
         on=spread.on,
         near=spread.near,
         size=spread.size,
         index=spread.spot,
-        convention=None if kink is None else decode(view.mode)[0].label,
+        convention=None if kink is None else decode_mode(view.mode)[0].label,
         slopes=slopes,
-        chooses=jump and _chooses(run, node),
+        chooses=jump and _steers_gradient(run, node),
     )
 
 
-def _chooses(run: Run, node: int) -> bool:
+def _steers_gradient(run: RunRecord, node: int) -> bool:
     """Return whether differentiable nodes read this condition or index."""
     types = run.circuit.type_of
     return not types(node).differentiable and any(types(k).differentiable for k, _ in run.readers_of(node))
 
 
-_Slopes = Mapping[str, Mapping[str, float | None]]
+_SlopesByConvention = Mapping[str, Mapping[str, float | None]]
 
 
-def _slopes_at(batch: _Batch, kink: Kink, spots: Sequence[tuple[int, ...]]) -> list[_Slopes]:
+def _slopes_at(batch: _KinkBatch, kink: Kink, spots: Sequence[tuple[int, ...]]) -> list[_SlopesByConvention]:
     """Return the local slopes at some of the numbers, by convention."""
     if kink.jump or not spots:
         return [{} for _ in spots]
@@ -336,7 +336,7 @@ def _slopes_at(batch: _Batch, kink: Kink, spots: Sequence[tuple[int, ...]]) -> l
     y = batch.y[index]
     columns = {
         convention.label: {
-            op.input_name(slot): _column(op.local(slot, xs, y, switched(mode, convention)), len(spots))
+            op.input_name(slot): _slope_column(op.local(slot, xs, y, switch_convention(mode, convention)), len(spots))
             for slot in moving
         }
         for convention in Convention
@@ -347,35 +347,35 @@ def _slopes_at(batch: _Batch, kink: Kink, spots: Sequence[tuple[int, ...]]) -> l
     ]
 
 
-def _column(slope: Any, count: int) -> list[Any]:
+def _slope_column(slope: Any, count: int) -> list[Any]:
     """Return the slopes as a list, with None where they are blocked."""
     if slope is None:
         return [None] * count
-    there = np.broadcast_to(slope.mask if type(slope) is Masked else np.True_, count)
-    numbers = np.broadcast_to(settle(slope), count)
-    return [plain(number) if present else None for number, present in zip(numbers, there, strict=True)]
+    there = np.broadcast_to(slope.mask if type(slope) is MaskedFlow else np.True_, count)
+    numbers = np.broadcast_to(fill_absent(slope), count)
+    return [to_python_number(number) if present else None for number, present in zip(numbers, there, strict=True)]
 
 
-def _alternatives(run: Run, items: Sequence[_Item]) -> Mapping[str, Mapping[str, Any]]:
+def _gradients_by_convention(run: RunRecord, items: Sequence[_NodePoint]) -> Mapping[str, Mapping[str, Any]]:
     """Return the gradients under the conventions that nodes on a kink do not use."""
     chosen = {node: point.convention for node, point in items if point.on and not point.jump and point.convention}
     others = [convention for convention in Convention if set(chosen.values()) - {convention.label}]
-    return {convention.label: _grads(run, convention, list(chosen)) for convention in others}
+    return {convention.label: _gradients_with(run, convention, list(chosen)) for convention in others}
 
 
-def _grads(run: Run, convention: Convention, nodes: Sequence[int]) -> Mapping[str, Any]:
-    circuit = at_nodes(run.circuit, convention, nodes)
+def _gradients_with(run: RunRecord, convention: Convention, nodes: Sequence[int]) -> Mapping[str, Any]:
+    circuit = set_convention_at(run.circuit, convention, nodes)
     root = circuit.root()
-    flows = reverse(circuit, run.values, {root: run.flows[root]}, Silent())
-    return Run(circuit, run.values, flows, ()).grads
+    flows = sweep_backward(circuit, run.values, {root: run.flows[root]}, SilentWatcher())
+    return RunRecord(circuit, run.values, flows, ()).grads
 
 
-def _slopes(slopes: Mapping[str, float | None]) -> str:
-    texts = {name: "nothing" if slope is None else number(slope) for name, slope in slopes.items()}
+def _format_slopes(slopes: Mapping[str, float | None]) -> str:
+    texts = {name: "nothing" if slope is None else format_brief_number(slope) for name, slope in slopes.items()}
     if len(texts) == 1:
         return next(iter(texts.values()))
     return " and ".join(f"{text} to {name}" for name, text in texts.items())
 
 
-def _same(one: Any, two: Any) -> bool:
+def _same_numbers(one: Any, two: Any) -> bool:
     return np.array_equal(one, two, equal_nan=True)

@@ -15,27 +15,27 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from wiregrad.backends import Run
-from wiregrad.backends.magnitude import norm
-from wiregrad.dtypes import number, plain
-from wiregrad.errors import InputError, shown
+from wiregrad.backends import RunRecord
+from wiregrad.backends.magnitude import euclidean_norm
+from wiregrad.dtypes import format_brief_number, to_python_number
+from wiregrad.errors import InputError, short_repr
 from wiregrad.inspect.report import Report
-from wiregrad.inspect.ways import Arrays, Link, Numbers, Scaled, Search, Way
+from wiregrad.inspect.ways import ArrayPathSearch, PathLink, NumberPathSearch, ScaledNumber, PathSearch, PathRegion
 from wiregrad.ir import Node, Place
-from wiregrad.ir.names import is_automatic
+from wiregrad.ir.names import is_automatic_name
 
-CANCELS = 100.0
+MIN_PATH_CANCELLATION = 100.0
 """Paths are said to nearly cancel if their magnitudes add up to more than this many times the gradient."""
-LOST = 0.01
+LOST_GRADIENT_SHARE = 0.01
 """A gradient further from the sum of its paths than this share of their magnitudes has under- or overflowed."""
-MOST = 8
+MAX_PATH_PARTS = 8
 """Maximum number of factors and names shown of one path; a longer path is shortened in the middle."""
-WRITTEN = 10**45
+MAX_EXACT_COUNT = 10**45
 """Counts below this are written in full."""
 
 
 @dataclass(frozen=True)
-class Path:
+class GradientPath:
     """One path from a node to the output, splitters left out.
 
     `wires` are its wires as (reader, slot), `inputs` the names of these inputs, `locals` one factor for each wire.
@@ -56,15 +56,15 @@ class Path:
 
     def text(self, marked: Collection[int] = ()) -> str:
         """Format the path; the wires in `marked` are shown with the name of the input they enter."""
-        value = f"|{number(self.magnitude)}|" if np.ndim(self.contribution) else number(self.contribution)
+        value = f"|{format_brief_number(self.magnitude)}|" if np.ndim(self.contribution) else format_brief_number(self.contribution)
         # The output's own gradient is the last factor, so that there is one for each name.
-        factors = " x ".join(_cut([number(factor) for factor in (*self.locals, 1.0)]))
+        factors = " x ".join(_shorten_middle([format_brief_number(factor) for factor in (*self.locals, 1.0)]))
         # A node without a name of its own is shown with its op.
         pairs = zip(self.nodes, self.ops, strict=True)
-        names = [f"{op} {name}" if is_automatic(name) else name for name, op in pairs]
+        names = [f"{op} {name}" if is_automatic_name(name) else name for name, op in pairs]
         for k in marked:
             names[k + 1] += f" (as {self.inputs[k]})"
-        return f"{value} = {factors}   {' -> '.join(_cut(names))}"
+        return f"{value} = {factors}   {' -> '.join(_shorten_middle(names))}"
 
 
 @dataclass(frozen=True, repr=False)
@@ -87,7 +87,7 @@ class Paths(Report):
     live: int
     magnitude: float
     cancellation: float
-    paths: tuple[Path, ...]
+    paths: tuple[GradientPath, ...]
     rest: Any
     exact: bool
     added: Any
@@ -97,47 +97,47 @@ class Paths(Report):
 
     def lines(self) -> Iterator[str]:
         """Return the count and the gradient, what cancels, and a line for each path."""
-        yield self._headline()
+        yield self._write_headline()
         if self.live:
-            yield from self._lost()
-            yield from self._cancels()
-            yield from (f"  {path}" for path in _told_apart(self.paths))
-            yield from self._others()
+            yield from self._report_lost()
+            yield from self._report_cancellation()
+            yield from (f"  {path}" for path in _write_distinct_paths(self.paths))
+            yield from self._report_other_paths()
 
-    def _headline(self) -> str:
+    def _write_headline(self) -> str:
         if self.node == self.output:
-            return f"{self.node} is the output: its gradient is {number(self.total)}"
+            return f"{self.node} is the output: its gradient is {format_brief_number(self.total)}"
         if not self.count:
             return f"{self.node} does not reach {self.output}: no path leads from one to the other"
-        head = f"{self.node} reaches {self.output} along {_plural(self.count)}"
+        head = f"{self.node} reaches {self.output} along {_format_path_count(self.count)}"
         if not self.live:
             blocked = "it is blocked" if self.count == 1 else "every one is blocked"
             why = blocked if self.moves else f"no input moves {self.node}"
             return f"{head}, but {why}: no gradient arrives"
-        blocked = f", {_written(self.live)} of them not blocked" if self.live < self.count else ""
-        return f"{head}{blocked}; its gradient is {number(self.total)}"
+        blocked = f", {_format_count(self.live)} of them not blocked" if self.live < self.count else ""
+        return f"{head}{blocked}; its gradient is {format_brief_number(self.total)}"
 
-    def _lost(self) -> Iterator[str]:
+    def _report_lost(self) -> Iterator[str]:
         if not np.array_equal(self.added, self.total, equal_nan=True):
             prefix = "under" if np.all(np.isfinite(self.total)) else "over"
-            yield f"the sweep {prefix}flowed: the paths add up to {number(self.added)}"
+            yield f"the sweep {prefix}flowed: the paths add up to {format_brief_number(self.added)}"
 
-    def _cancels(self) -> Iterator[str]:
-        sums = f"magnitudes add up to {'about ' if self.estimated else ''}{number(self.magnitude)}"
+    def _report_cancellation(self) -> Iterator[str]:
+        sums = f"magnitudes add up to {'about ' if self.estimated else ''}{format_brief_number(self.magnitude)}"
         if self.cancellation == math.inf:
-            yield f"paths cancel: their {sums}, the paths themselves to {number(self.added)}"
-        elif self.cancellation > CANCELS:
-            yield f"paths nearly cancel: their {sums}, {number(self.cancellation)} times the gradient"
+            yield f"paths cancel: their {sums}, the paths themselves to {format_brief_number(self.added)}"
+        elif self.cancellation > MIN_PATH_CANCELLATION:
+            yield f"paths nearly cancel: their {sums}, {format_brief_number(self.cancellation)} times the gradient"
 
-    def _others(self) -> Iterator[str]:
+    def _report_other_paths(self) -> Iterator[str]:
         hidden = self.live - len(self.paths)
         if hidden:
-            yield f"  {number(self.rest)} along the other {'path' if hidden == 1 else _plural(hidden)}"
+            yield f"  {format_brief_number(self.rest)} along the other {'path' if hidden == 1 else _format_path_count(hidden)}"
         if hidden and not self.exact:
             yield "  paths through arrays are ranked by norm on their way back: larger ones may be among the others"
 
 
-def paths(run: Run, name: str, k: int = 10) -> Paths:
+def paths(run: RunRecord, name: str, k: int = 10) -> Paths:
     """Return what the paths from a node to the output contribute to its gradient, with the k largest listed.
 
     >>> import wiregrad as wg
@@ -145,52 +145,52 @@ def paths(run: Run, name: str, k: int = 10) -> Paths:
     a reaches f along 1 path; its gradient is 10
       10 = 1 x 10 x 1   a -> e -> f
     """
-    most = _checked(k)
-    region = Way(run, run.circuit.index(name))
+    most = _check_path_count(k)
+    region = PathRegion(run, run.circuit.index(name))
     with np.errstate(all="ignore"):
-        search = Numbers(region) if region.is_scalar() else Arrays(region)
-        largest = [_path(region, search, link, flow) for link, flow in search.largest(most)]
+        search = NumberPathSearch(region) if region.is_scalar() else ArrayPathSearch(region)
+        largest = [_make_path(region, search, link, flow) for link, flow in search.find_largest(most)]
         total = run.gradient(region.target)
-        live = region.count(region.is_live)
-        sums = _summed(search, largest, live, total)
+        live = region.count_paths(region.is_live)
+        sums = _sum_contributions(search, largest, live, total)
         rest = sums.added - sum([path.contribution for path in largest], 0.0)
     return Paths(
         node=run.circuit.name_of(region.target),
         output=run.circuit.name_of(run.circuit.root()),
-        total=plain(total),
-        count=region.count(lambda row, slot: True),
+        total=to_python_number(total),
+        count=region.count_paths(lambda row, slot: True),
         live=live,
         magnitude=sums.magnitude,
         cancellation=sums.cancellation,
         paths=tuple(largest),
-        rest=plain(rest),
-        exact=isinstance(search, Numbers),
-        added=plain(sums.added),
+        rest=to_python_number(rest),
+        exact=isinstance(search, NumberPathSearch),
+        added=to_python_number(sums.added),
         estimated=sums.estimated,
         moves=bool(run.circuit.active()[region.target]),
     )
 
 
-def _checked(k: Any) -> int:
+def _check_path_count(k: Any) -> int:
     """Check the number of paths to show and return it as an int."""
     try:
         count = -1 if isinstance(k, bool | np.bool_) else operator.index(k)
     except TypeError:
         count = -1
     if count < 0:
-        raise InputError(f"k must be a non-negative integer, how many paths to show; got {shown(k)}")
+        raise InputError(f"k must be a non-negative integer, how many paths to show; got {short_repr(k)}")
     return count
 
 
-def _path(region: Way, search: Search, link: Link, flow: Any) -> Path:
+def _make_path(region: PathRegion, search: PathSearch, link: PathLink, flow: Any) -> GradientPath:
     circuit = region.run.circuit
     first = Node(region.run.circuit, region.target)
-    steps = [step for step in link.steps() if step.reader not in region.splitters]
+    steps = [step for step in link.iterate_links() if step.reader not in region.splitters]
     nodes = [first, *(Node(circuit, step.reader) for step in steps)]
     wires = list(zip(nodes[1:], steps, strict=True))
-    return Path(
-        contribution=search.contribution(flow),
-        magnitude=search.size(flow),
+    return GradientPath(
+        contribution=search.contribution_of(flow),
+        magnitude=search.flow_size(flow),
         nodes=tuple([node.name for node in nodes]),
         ops=tuple([node.op.title for node in nodes]),
         wires=tuple([(node.name, step.slot) for node, step in wires]),
@@ -200,7 +200,7 @@ def _path(region: Way, search: Search, link: Link, flow: Any) -> Path:
     )
 
 
-class _Sums(NamedTuple):
+class _PathSums(NamedTuple):
     """Sums of contributions, with signs and without."""
 
     added: Any
@@ -209,27 +209,27 @@ class _Sums(NamedTuple):
     estimated: bool = False
 
 
-def _summed(search: Search, paths_shown: Sequence[Path], live: int, total: Any) -> _Sums:
+def _sum_contributions(search: PathSearch, paths_shown: Sequence[GradientPath], live: int, total: Any) -> _PathSums:
     """Add up the contributions: along numbers by a sweep, along arrays one by one if all paths are shown."""
-    if isinstance(search, Numbers):
-        signed = search.added()
-        whole = search.swept(search.gain)
-        return _Sums(_unless_lost(total, float(signed), float(whole)), float(whole), _cancellation(whole, abs(signed)))
+    if isinstance(search, NumberPathSearch):
+        signed = search.sum_contributions()
+        whole = search.sum_products(search.wire_gain)
+        return _PathSums(_restore_lost_gradient(total, float(signed), float(whole)), float(whole), _cancellation_ratio(whole, abs(signed)))
     shown = sum([path.magnitude for path in paths_shown], 0.0)
     if live == len(paths_shown):
-        added = _unless_lost(total, sum([path.contribution for path in paths_shown], 0.0), shown)
-        return _Sums(added, shown, _cancellation(Scaled.of(shown), Scaled.of(norm(added))))
-    whole = max(search.swept(search.gain), Scaled.of(shown), key=Scaled.rank)
-    return _Sums(total, float(whole), _cancellation(whole, Scaled.of(norm(total))), estimated=True)
+        added = _restore_lost_gradient(total, sum([path.contribution for path in paths_shown], 0.0), shown)
+        return _PathSums(added, shown, _cancellation_ratio(ScaledNumber.from_float(shown), ScaledNumber.from_float(euclidean_norm(added))))
+    whole = max(search.sum_products(search.wire_gain), ScaledNumber.from_float(shown), key=ScaledNumber.magnitude_rank)
+    return _PathSums(total, float(whole), _cancellation_ratio(whole, ScaledNumber.from_float(euclidean_norm(total))), estimated=True)
 
 
-def _unless_lost(total: Any, added: Any, magnitude: float) -> Any:
+def _restore_lost_gradient(total: Any, added: Any, magnitude: float) -> Any:
     """Return the gradient, or the sum of the paths if the backward pass under- or overflowed."""
-    lost = not norm(np.subtract(added, total)) <= LOST * magnitude
+    lost = not euclidean_norm(np.subtract(added, total)) <= LOST_GRADIENT_SHARE * magnitude
     return added if lost and np.all(np.isfinite(added)) else total
 
 
-def _cancellation(magnitude: Scaled, total: Scaled) -> float:
+def _cancellation_ratio(magnitude: ScaledNumber, total: ScaledNumber) -> float:
     """Return the ratio of the sum of the magnitudes to the magnitude of the sum."""
     if not (math.isfinite(magnitude.mantissa) and math.isfinite(total.mantissa)):
         return math.nan
@@ -238,9 +238,9 @@ def _cancellation(magnitude: Scaled, total: Scaled) -> float:
     return max(1.0, float(magnitude.over(total)))
 
 
-def _told_apart(paths: Sequence[Path]) -> Iterator[str]:
+def _write_distinct_paths(paths: Sequence[GradientPath]) -> Iterator[str]:
     """Format paths; those through the same nodes are shown with the inputs by which they differ."""
-    alike: dict[tuple[str, ...], list[Path]] = {}
+    alike: dict[tuple[str, ...], list[GradientPath]] = {}
     for path in paths:
         alike.setdefault(path.nodes, []).append(path)
     marks = {
@@ -250,16 +250,16 @@ def _told_apart(paths: Sequence[Path]) -> Iterator[str]:
     return (path.text(marks[path.nodes]) for path in paths)
 
 
-def _cut(parts: Sequence[str]) -> Sequence[str]:
-    return parts if len(parts) <= MOST else [*parts[: MOST - 2], "...", parts[-1]]
+def _shorten_middle(parts: Sequence[str]) -> Sequence[str]:
+    return parts if len(parts) <= MAX_PATH_PARTS else [*parts[: MAX_PATH_PARTS - 2], "...", parts[-1]]
 
 
-def _written(count: int) -> str:
-    if count < WRITTEN:
+def _format_count(count: int) -> str:
+    if count < MAX_EXACT_COUNT:
         return f"{count:,}"
     power = math.log10(count)
     return f"about {10 ** (power % 1):.3f} x 10^{math.floor(power)}"
 
 
-def _plural(count: int) -> str:
-    return f"{_written(count)} path{'' if count == 1 else 's'}"
+def _format_path_count(count: int) -> str:
+    return f"{_format_count(count)} path{'' if count == 1 else 's'}"

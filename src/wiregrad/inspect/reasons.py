@@ -12,93 +12,93 @@ from typing import Any
 
 import numpy as np
 
-from wiregrad.inspect.check.wire import computed
-from wiregrad.inspect.cuts import Cut, numbers_like
-from wiregrad.inspect.wiring import Wire, Wiring, shown, size_of
+from wiregrad.inspect.check.wire import compute_or_nan
+from wiregrad.inspect.cuts import GradientCut, nonzero_numbers_like
+from wiregrad.inspect.wiring import ReaderSlot, RunIndex, describe_value, measure_norm
 from wiregrad.ir import Op, Pattern, Row
 from wiregrad.ops import Elementwise
-from wiregrad.ops.flow import fit, settle
+from wiregrad.ops.flow import match_dtype, fill_absent
 
-FAR = 5.0
+SATURATION_INPUT = 5.0
 """An op with slope 0 counts as saturated if its input has at least this magnitude, else as stationary."""
-SMALL = 0.01
+SMALL_SLOPE = 0.01
 """Slopes below this are explained; a value counts as saturated if it is this close to its limit far away."""
 
 
-def reason(index: Wiring, active: Sequence[int], cut: Cut) -> str:
+def explain_cut(index: RunIndex, active: Sequence[int], cut: GradientCut) -> str:
     """Explain why no gradient came back along a wire; `active` marks the nodes that depend on an input."""
     assert cut.slot is not None
-    return _Teller(index, active, cut, cut.slot).said()
+    return _CutReason(index, active, cut, cut.slot).write_sentence()
 
 
-def what_it_is(dtype: np.dtype[Any]) -> str:
+def describe_undifferentiable(dtype: np.dtype[Any]) -> str:
     """Describe a dtype that has no gradient; empty for one that has.
 
-    >>> what_it_is(np.dtype(bool)), what_it_is(np.dtype(float))
+    >>> describe_undifferentiable(np.dtype(bool)), describe_undifferentiable(np.dtype(float))
     ('true or false', '')
     """
     return {"b": "true or false", "i": f"a whole number ({dtype.name})"}.get(dtype.kind, "")
 
 
-def why_small(index: Wiring, wire: Wire, factor: float) -> str:
+def explain_small_factor(index: RunIndex, wire: ReaderSlot, factor: float) -> str:
     """Explain why an op makes a gradient so much smaller; empty if nothing is known beyond the factor.
 
     >>> import wiregrad as wg
-    >>> why_small(Wiring(wg.circuit("tanh(x)").run(x=9.0)), (1, 0), 6e-8)
+    >>> explain_small_factor(RunIndex(wg.circuit("tanh(x)").run(x=9.0)), (1, 0), 6e-8)
     'saturated'
     """
     row = index.rows[wire[0]]
     x = index.run.values[row.sources[wire[1]]]
     y = index.run.values[wire[0]]
     scales = row.op.pattern is Pattern.SCALE and len(row.sources) == 1 and not row.op.per_call
-    if not scales or abs(factor) >= SMALL or np.asarray(x).dtype.kind != "f":
+    if not scales or abs(factor) >= SMALL_SLOPE or np.asarray(x).dtype.kind != "f":
         return ""
     arrived = np.asarray(index.run.gradient(wire[0]))
     if isinstance(row.op, Elementwise):
         # Elements at which no gradient arrives do not contribute to the factor.
         x = np.asarray(x)[arrived != 0]
-        return _why_slow(row.op, x, row.mode)
-    return _why_slow_array(row, x, y, arrived, factor)
+        return _explain_small_slope(row.op, x, row.mode)
+    return _explain_small_array_slope(row, x, y, arrived, factor)
 
 
-def _why_slow(op: Elementwise, x: Any, mode: int) -> str:
+def _explain_small_slope(op: Elementwise, x: Any, mode: int) -> str:
     """Explain why the slopes of an elementwise op are small."""
-    ends = [_slopes(op, x + step, mode) for step in (-SMALL, SMALL)]
+    ends = [_local_slopes(op, x + step, mode) for step in (-SMALL_SLOPE, SMALL_SLOPE)]
     if np.any(x) and np.all(ends[0] * ends[1] < 0):
         return "near a stationary point"
     return "saturated" if _is_bounded(op, x) else "its slope there is small"
 
 
-def _slopes(op: Elementwise, x: Any, mode: int) -> Any:
-    return np.asarray(settle(op.local(0, [x], op.compute(x), mode)))
+def _local_slopes(op: Elementwise, x: Any, mode: int) -> Any:
+    return np.asarray(fill_absent(op.local(0, [x], op.compute(x), mode)))
 
 
 def _is_bounded(op: Op, x: Any) -> bool:
     """Return whether the value of an op hardly changes from here on, away from 0."""
     x = np.asarray(x)
-    y = computed(op, [x], x)
+    y = compute_or_nan(op, [x], x)
     # Several points that are not multiples of each other: a periodic op may return to its value at one of them.
-    far = [computed(op, [np.copysign(np.maximum(np.abs(x), 1.0) * scale, x)], x) for scale in (1e6, 1.7e6, 2.9e6)]
-    return all(bool(np.all(np.abs(end - y) <= SMALL * np.maximum(1.0, np.abs(y)))) for end in far)
+    far = [compute_or_nan(op, [np.copysign(np.maximum(np.abs(x), 1.0) * scale, x)], x) for scale in (1e6, 1.7e6, 2.9e6)]
+    return all(bool(np.all(np.abs(end - y) <= SMALL_SLOPE * np.maximum(1.0, np.abs(y)))) for end in far)
 
 
-def _why_slow_array(row: Row, x: Any, y: Any, arrived: Any, factor: float) -> str:
+def _explain_small_array_slope(row: Row, x: Any, y: Any, arrived: Any, factor: float) -> str:
     """Explain why an op on a whole array makes a gradient small."""
-    ends = [computed(row.op, [x + numbers_like(x)], y), computed(row.op, [x * np.float32(1e6)], y)]
-    if all(bool(np.all(np.abs(end - y) <= SMALL * np.max(np.abs(y)))) for end in ends):
+    ends = [compute_or_nan(row.op, [x + nonzero_numbers_like(x)], y), compute_or_nan(row.op, [x * np.float32(1e6)], y)]
+    if all(bool(np.all(np.abs(end - y) <= SMALL_SLOPE * np.max(np.abs(y)))) for end in ends):
         return "saturated"
-    other = numbers_like(y)
-    sent = settle(fit(row.op.pull(0, other, [x], y, row.mode), x))
-    if size_of(sent) > 100.0 * abs(factor) * size_of(other):
+    other = nonzero_numbers_like(y)
+    sent = fill_absent(match_dtype(row.op.pull(0, other, [x], y, row.mode), x))
+    if measure_norm(sent) > 100.0 * abs(factor) * measure_norm(other):
         same = np.ptp(arrived) <= 1e-6 * np.max(np.abs(arrived))
         return f"what arrives{', the same everywhere,' if same else ''} cancels in it"
     return "its slope there is small"
 
 
-class _Teller:
+class _CutReason:
     """Explains why one wire cuts."""
 
-    def __init__(self, index: Wiring, active: Sequence[int], cut: Cut, slot: int) -> None:
+    def __init__(self, index: RunIndex, active: Sequence[int], cut: GradientCut, slot: int) -> None:
         self.index = index
         self.active = active
         self.cut = cut
@@ -106,117 +106,117 @@ class _Teller:
         self.row = index.rows[cut.node]
         self.op = self.row.op
         self.sources = self.row.sources
-        self.xs = index.xs(cut.node)
+        self.xs = index.input_values(cut.node)
         self.y = index.run.values[cut.node]
         self.title = self.op.title
         self.source = index.circuit.name_of(self.sources[slot])
 
-    def said(self) -> str:
+    def write_sentence(self) -> str:
         """Return the sentence."""
         kind = self.index.circuit.type_of(self.cut.node).dtype
         if self.cut.kind in ("underflow", "sideways", "cancelling"):
-            predicate = self._lost()
+            predicate = self._lost_reason()
         elif self.op.pattern is Pattern.BLOCK or kind.kind not in "fc":
-            predicate = self._blocked(what_it_is(kind) or "a step")
+            predicate = self._blocked_reason(describe_undifferentiable(kind) or "a step")
         elif not np.size(self.y):
             predicate = f"makes an array without elements of {self.source}"
         elif self.op.pattern is Pattern.ROUTE and not isinstance(self.op, Elementwise):
-            return f"{self.title} {self._left_out()}"
+            return f"{self.title} {self._unchosen_reason()}"
         else:
-            predicate = self._by_element(self.op) if isinstance(self.op, Elementwise) else self._of_arrays()
-        return f"{self.title} {predicate}" + self._partly()
+            predicate = self._elementwise_reason(self.op) if isinstance(self.op, Elementwise) else self._array_reason()
+        return f"{self.title} {predicate}" + self._affected_share()
 
-    def _partly(self) -> str:
-        count = self.cut.count
+    def _affected_share(self) -> str:
+        count = self.cut.ended_count
         size = np.size(self.cut.ended)
         return f", in {count} of {size} elements" if count < size else ""
 
-    def _blocked(self, what: str) -> str:
+    def _blocked_reason(self, what: str) -> str:
         if self.y is self.xs[self.slot]:
             return f"passes {self.source} on but not its gradient, on purpose"
         return f"cuts the gradient: its result for {self.source} is {what}, which changes in jumps"
 
-    def _left_out(self) -> str:
-        x = f"{self.source} = {shown(self.xs[self.slot])}"
-        count = self.cut.count
+    def _unchosen_reason(self) -> str:
+        x = f"{self.source} = {describe_value(self.xs[self.slot])}"
+        count = self.cut.ended_count
         asked = self.cut.asked
         return f"leaves out {count} of {asked} elements of {x}" if count < asked else f"chose other elements of {x}"
 
-    def _lost(self) -> str:
+    def _lost_reason(self) -> str:
         """Explain how a gradient was lost although the slope is not 0."""
-        arrived = shown(self._at(self.index.run.gradient(self.cut.node)))
+        arrived = describe_value(self._ended_elements(self.index.run.gradient(self.cut.node)))
         if self.cut.kind == "cancelling":
             return f"sends 0 although {arrived} arrives: the parts cancel on the way to {self.source}"
         if not isinstance(self.op, Elementwise):
             return f"sends 0 although {arrived} arrives: the product underflows"
-        local = shown(self._at(settle(self.index.local((self.cut.node, self.slot)))))
+        local = describe_value(self._ended_elements(fill_absent(self.index.local_derivative((self.cut.node, self.slot)))))
         sideways = f"nothing of that lies along {self.source}, which is real"
         why = sideways if self.cut.kind == "sideways" else "the product underflows to 0"
         return f"multiplies {arrived} by {local}: {why}"
 
-    def _by_element(self, op: Elementwise) -> str:
+    def _elementwise_reason(self, op: Elementwise) -> str:
         """Explain why an elementwise op sends nothing, or 0."""
-        x = f"{self.source} = {shown(self._at(self.xs[self.slot]))}"
+        x = f"{self.source} = {describe_value(self._ended_elements(self.xs[self.slot]))}"
         if op.partials[self.slot] is None:
             return f"uses {x} only to decide: its value changes in jumps with it"
-        if self._is_kink(op):
+        if self._is_on_kink(op):
             return f"is on its kink at {x}, where the slope used is 0"
         if op.selects:
-            return f"did not choose {x}: {self._condition()} is {'true' if self.slot == 2 else 'false'}"
+            return f"did not choose {x}: {self._condition_text()} is {'true' if self.slot == 2 else 'false'}"
         if op.pattern is Pattern.ROUTE:
-            return self._routed(op, x)
-        return self._flat(op, x)
+            return self._routed_reason(op, x)
+        return self._flat_reason(op, x)
 
-    def _condition(self) -> str:
+    def _condition_text(self) -> str:
         constant = not self.index.rows[self.sources[0]].sources
         return "its condition" + ("" if constant else f" {self.index.circuit.name_of(self.sources[0])}")
 
-    def _is_kink(self, op: Elementwise) -> bool:
+    def _is_on_kink(self, op: Elementwise) -> bool:
         smooth = [kink for kink in op.kinks if not kink.jump]
-        return any(np.all(self._at(kink.at(*self.xs)) == 0) for kink in smooth)
+        return any(np.all(self._ended_elements(kink.at(*self.xs)) == 0) for kink in smooth)
 
-    def _routed(self, op: Elementwise, x: str) -> str:
+    def _routed_reason(self, op: Elementwise, x: str) -> str:
         """Explain which input a router passed on instead."""
         others = [slot for slot in range(len(self.xs)) if slot != self.slot]
-        other_inputs = f" ({self.index.given(self.cut.node, others)})" if others else ""
+        other_inputs = f" ({self.index.describe_inputs(self.cut.node, others)})" if others else ""
         if op.inputs[self.slot] == "x" or not any(self.active[self.sources[slot]] for slot in others):
             return f"is dead or saturated: it lets nothing through at {x}, outside its bounds{other_inputs}"
         return f"sends nothing to {x}: it returned another of its inputs{other_inputs}"
 
-    def _flat(self, op: Elementwise, x: str) -> str:
+    def _flat_reason(self, op: Elementwise, x: str) -> str:
         """Explain why a slope is 0."""
-        zeros = [k for k in range(len(self.xs)) if k != self.slot and np.all(self._at(self.xs[k]) == 0)]
+        zeros = [k for k in range(len(self.xs)) if k != self.slot and np.all(self._ended_elements(self.xs[k]) == 0)]
         if op.pattern is Pattern.SWAP and zeros:
-            return self._times_zero(zeros[0])
+            return self._zero_factor_reason(zeros[0])
         if self.cut.kind == "absent":
             return f"sends nothing back to {x}"
         if len(self.xs) > 1:
-            return f"has slope 0 for {self.source} at {self.index.given(self.cut.node, range(len(self.xs)))}"
-        if np.min(np.abs(self._at(self.xs[0]))) < FAR:
+            return f"has slope 0 for {self.source} at {self.index.describe_inputs(self.cut.node, range(len(self.xs)))}"
+        if np.min(np.abs(self._ended_elements(self.xs[0]))) < SATURATION_INPUT:
             return f"is flat at {x}: stationary, its slope there is 0"
-        if np.all(self._at(self.y) == 0):
+        if np.all(self._ended_elements(self.y) == 0):
             return f"is flat at {x}: its value underflows to 0"
-        bounded = _is_bounded(op, np.real(self._at(self.xs[0])))
+        bounded = _is_bounded(op, np.real(self._ended_elements(self.xs[0])))
         return f"is flat at {x}: {'saturated, its slope is 0' if bounded else 'its slope there is 0'}"
 
-    def _times_zero(self, other: int) -> str:
+    def _zero_factor_reason(self, other: int) -> str:
         same = self.sources[other] == self.sources[self.slot]
-        factor = f"{self.source} itself" if same else self.index.operand(self.sources[other])
+        factor = f"{self.source} itself" if same else self.index.describe_operand(self.sources[other])
         return f"multiplies by {factor}, which is 0{' there' * bool(np.any(self.xs[other]))}"
 
-    def _of_arrays(self) -> str:
+    def _array_reason(self) -> str:
         """Explain why an op on whole arrays sends nothing, or 0."""
-        x = f"{self.source} = {shown(self.xs[self.slot])}"
+        x = f"{self.source} = {describe_value(self.xs[self.slot])}"
         others = [slot for slot in range(len(self.xs)) if slot != self.slot]
         if self.cut.kind == "absent":
             return f"sends nothing back to {self.source}"
         if self.op.per_call:
-            return f"sends 0 back to {self.source}, though {shown(self.index.run.gradient(self.cut.node))} arrived"
+            return f"sends 0 back to {self.source}, though {describe_value(self.index.run.gradient(self.cut.node))} arrived"
         if self.op.pattern is not Pattern.SWAP:
             return f"is flat at {x}: its slope there is 0"
-        return self._times_zero(others[0]) if others else f"multiplies the elements of {x}: the others make 0"
+        return self._zero_factor_reason(others[0]) if others else f"multiplies the elements of {x}: the others make 0"
 
-    def _at(self, x: Any) -> Any:
+    def _ended_elements(self, x: Any) -> Any:
         """Return the elements of an array at which the gradient ends; the array itself if it ends everywhere."""
         if np.shape(x) != np.shape(self.cut.ended) or np.all(self.cut.ended):
             return x

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from wiregrad.ir import CONSTANT, INPUT, Circuit, Node, Place
+from wiregrad.ir import CONSTANT, INPUT, CircuitGraph, Node, Place
 
 
 class Report:
@@ -25,39 +25,39 @@ class Report:
     __repr__ = __str__
 
 
-def at(place: Place | None) -> str:
+def format_place(place: Place | None) -> str:
     """Format a source location as a suffix: ` (model.py:12)`; empty if the location is unknown.
 
-    >>> at(Place("model.py", 12)), at(None)
+    >>> format_place(Place("model.py", 12)), format_place(None)
     (' (model.py:12)', '')
     """
     return "" if place is None else f" ({place})"
 
 
-def where(circuit: Circuit, node: int) -> str:
+def format_node_place(circuit: CircuitGraph, node: int) -> str:
     """Format the source location of a node as a suffix."""
-    return at(Node(circuit, node).place)
+    return format_place(Node(circuit, node).place)
 
 
-def operand(circuit: Circuit, node: int) -> str:
+def format_operand(circuit: CircuitGraph, node: int) -> str:
     """Format a node as an operand: its name, or the value of a constant without a name.
 
     >>> import wiregrad as wg
     >>> c = wg.circuit("y = 2 * x")
-    >>> [operand(c, node) for node in range(c.size)]
+    >>> [format_operand(c, node) for node in range(c.size)]
     ['x', '2.0', 'y']
     """
     shape = circuit.type_of(node).shape
-    nameless = bool(shape) and circuit.op_of(node) is CONSTANT and not circuit.columns.names.of(node)
+    nameless = bool(shape) and circuit.op_of(node) is CONSTANT and not circuit.columns.names.names_of(node)
     return f"array of shape {shape}" if nameless else circuit.operand_text(node)
 
 
-def told(circuit: Circuit, node: int) -> str:
+def describe_node(circuit: CircuitGraph, node: int) -> str:
     """Format a node as an assignment, without the elements of arrays: `e = a + b`, `input x`.
 
     >>> import wiregrad as wg
     >>> c = wg.circuit("y = 2 * x")
-    >>> [told(c, node) for node in range(c.size)]
+    >>> [describe_node(c, node) for node in range(c.size)]
     ['input x', '%1 = 2.0', 'y = 2.0 * x']
     """
     view = Node(circuit, node)
@@ -65,23 +65,23 @@ def told(circuit: Circuit, node: int) -> str:
         return f"input {view.name}"
     sources = circuit.sources_of(node)
     if sources:
-        return f"{view.name} = {view.op.expression(*[operand(circuit, source) for source in sources])}"
+        return f"{view.name} = {view.op.expression(*[format_operand(circuit, source) for source in sources])}"
     return f"{view.name} = {f'array of shape {view.type.shape}' if view.type.shape else view.expression()}"
 
 
-def in_words(parts: Sequence[str]) -> str:
+def join_with_and(parts: Sequence[str]) -> str:
     """Join a list with commas and a final "and".
 
-    >>> in_words(["a"]), in_words(["a", "b", "c"])
+    >>> join_with_and(["a"]), join_with_and(["a", "b", "c"])
     ('a', 'a, b and c')
     """
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
-def capped(items: Sequence[object], most: int) -> Iterator[str]:
+def format_capped_list(items: Sequence[object], most: int) -> Iterator[str]:
     """Return an indented line for each of the first items, and one that counts the rest.
 
-    >>> list(capped(["a", "b", "c"], 2))
+    >>> list(format_capped_list(["a", "b", "c"], 2))
     ['  a', '  and 2 more']
     """
     shown = len(items) if len(items) <= most else most - 1

@@ -6,14 +6,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from wiregrad.backends import Run, RunWire
-from wiregrad.dtypes import number, operand
-from wiregrad.inspect.report import in_words
+from wiregrad.backends import RunRecord, RunWire
+from wiregrad.dtypes import format_brief_number, parenthesize_negative
+from wiregrad.inspect.report import join_with_and
 from wiregrad.ir import CONSTANT, INPUT, Node, Pattern
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class RunStep:
     """One event of a run; `str` gives it as a sentence.
 
     `phase` is forward, seed or backward. `arrived` holds the input values (forward) or the upstream gradient
@@ -30,20 +30,20 @@ class Step:
         return self.sentence
 
 
-def steps(run: Run) -> Iterator[Step]:
+def steps(run: RunRecord) -> Iterator[RunStep]:
     """Return the steps of a run in the order in which they happened."""
     for node in range(run.circuit.size):
-        yield _forward(run, Node(run.circuit, node))
+        yield _forward_step(run, Node(run.circuit, node))
     root = Node(run.circuit, run.circuit.root())
-    yield Step("seed", root.name, (), (1.0,), f"{root.name} is the output: its gradient is 1")
+    yield RunStep("seed", root.name, (), (1.0,), f"{root.name} is the output: its gradient is 1")
     for node in reversed(range(run.circuit.size)):
         if run.flows[node] is not None:
-            yield from _backward(run, Node(run.circuit, node))
+            yield from _backward_steps(run, Node(run.circuit, node))
 
 
-def _forward(run: Run, node: Node) -> Step:
+def _forward_step(run: RunRecord, node: Node) -> RunStep:
     view = run[node.name]
-    value = number(view.value)
+    value = format_brief_number(view.value)
     arrived = tuple(wire.value for wire in view.wires)
     if node.op is INPUT:
         sentence = f"{node.name} is given: {value}"
@@ -52,35 +52,35 @@ def _forward(run: Run, node: Node) -> Step:
     elif node.op.pattern is Pattern.MERGE:
         sentence = f"{node.name} copies {value} from {view.wires[0].source} to two wires"
     else:
-        sentence = f"{node} = {node.op.expression(*map(operand, arrived))} = {value}"
-    return Step("forward", node.name, arrived, (view.value,), sentence)
+        sentence = f"{node} = {node.op.expression(*map(parenthesize_negative, arrived))} = {value}"
+    return RunStep("forward", node.name, arrived, (view.value,), sentence)
 
 
-def _backward(run: Run, node: Node) -> Iterator[Step]:
+def _backward_steps(run: RunRecord, node: Node) -> Iterator[RunStep]:
     view = run[node.name]
     returned = [wire for wire in view.branches if not wire.blocked]
     if len(returned) > 1:
-        yield _merge(node, returned[::-1], view.grad)
+        yield _merge_step(node, returned[::-1], view.grad)
     wires = [wire for wire in view.wires if run.circuit[wire.source].op is not CONSTANT]
     if wires:
-        yield Step(
+        yield RunStep(
             "backward",
             node.name,
             (view.grad,),
             tuple((wire.source, wire.sent) for wire in wires),
-            f"{'splitter ' + node.name if node.op.pattern is Pattern.MERGE else node} {_sends(wires)}",
+            f"{'splitter ' + node.name if node.op.pattern is Pattern.MERGE else node} {_describe_sends(wires)}",
         )
 
 
-def _merge(node: Node, returned: Sequence[RunWire], total: Any) -> Step:
+def _merge_step(node: Node, returned: Sequence[RunWire], total: Any) -> RunStep:
     parts = tuple(wire.sent for wire in returned)
     origins = tuple(wire.reader for wire in returned)
     sentence = (
-        f"{node.name} adds what came back from {in_words(origins)}: {' + '.join(map(operand, parts))} = {number(total)}"
+        f"{node.name} adds what came back from {join_with_and(origins)}: {' + '.join(map(parenthesize_negative, parts))} = {format_brief_number(total)}"
     )
-    return Step("backward", node.name, parts, (total,), sentence)
+    return RunStep("backward", node.name, parts, (total,), sentence)
 
 
-def _sends(wires: Sequence[RunWire]) -> str:
-    parts = [f"{'nothing' if wire.blocked else number(wire.sent)} to {wire.source}" for wire in wires]
-    return f"sends {in_words(parts)}"
+def _describe_sends(wires: Sequence[RunWire]) -> str:
+    parts = [f"{'nothing' if wire.blocked else format_brief_number(wire.sent)} to {wire.source}" for wire in wires]
+    return f"sends {join_with_and(parts)}"

@@ -11,70 +11,70 @@ from typing import Any
 
 import numpy as np
 
-from wiregrad.backends import Run
-from wiregrad.backends.magnitude import largest, norm
-from wiregrad.dtypes import number, plain
+from wiregrad.backends import RunRecord
+from wiregrad.backends.magnitude import largest_magnitude, euclidean_norm
+from wiregrad.dtypes import format_brief_number, to_python_number
 from wiregrad.ir import CONSTANT, Place
 from wiregrad.ops import Elementwise
-from wiregrad.ops.flow import settle
+from wiregrad.ops.flow import fill_absent
 
-Wire = tuple[int, int]
+ReaderSlot = tuple[int, int]
 """A reader and the slot at which it reads."""
 
 
-class Wiring:
+class RunIndex:
     """The nodes, wires and numbers of a run."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: RunRecord) -> None:
         self.run = run
         self.circuit = run.circuit
         self.rows = list(run.circuit.rows())
         self.root = run.circuit.root()
         self._starts = run.circuit.columns.starts.tolist()
 
-    def source(self, wire: Wire) -> int:
+    def source_node(self, wire: ReaderSlot) -> int:
         """Return the node at the start of a wire."""
         return self.rows[wire[0]].sources[wire[1]]
 
-    def xs(self, node: int) -> list[Any]:
+    def input_values(self, node: int) -> list[Any]:
         """Return the input values of a node."""
         return [self.run.values[source] for source in self.rows[node].sources]
 
-    def sent(self, wire: Wire) -> Any:
+    def sent_gradient(self, wire: ReaderSlot) -> Any:
         """Return the gradient that was sent back along a wire; 0 where it is absent."""
-        return settle(self.run.sent[self._starts[wire[0]] + wire[1]])
+        return fill_absent(self.run.sent[self._starts[wire[0]] + wire[1]])
 
-    def local(self, wire: Wire) -> Any:
+    def local_derivative(self, wire: ReaderSlot) -> Any:
         """Return the local derivative of a wire of an elementwise op, as a flow; None for any other op."""
         row = self.rows[wire[0]]
         if not isinstance(row.op, Elementwise):
             return None
-        return row.op.local(wire[1], self.xs(wire[0]), self.run.values[wire[0]], row.mode)
+        return row.op.local(wire[1], self.input_values(wire[0]), self.run.values[wire[0]], row.mode)
 
-    def place(self, node: int) -> Place | None:
+    def place_of(self, node: int) -> Place | None:
         """Return the source location of a node."""
-        place: Place | None = self.circuit.columns.places.at(node)
+        place: Place | None = self.circuit.columns.places.label_of(node)
         return place
 
-    def operand(self, node: int) -> str:
+    def describe_operand(self, node: int) -> str:
         """Describe a node inside a sentence: its name, or "the constant 2" if it has none."""
-        constant = f"the constant {shown(self.run.values[node]).removeprefix('an ')}"
+        constant = f"the constant {describe_value(self.run.values[node]).removeprefix('an ')}"
         return constant if self._is_nameless(node) else self.circuit.name_of(node)
 
     def _is_nameless(self, node: int) -> bool:
-        return self.rows[node].op is CONSTANT and not self.circuit.columns.names.of(node)
+        return self.rows[node].op is CONSTANT and not self.circuit.columns.names.names_of(node)
 
-    def given(self, node: int, slots: Sequence[int]) -> str:
+    def describe_inputs(self, node: int, slots: Sequence[int]) -> str:
         """Describe some inputs of a node, as `h = 0, low = 2`; a constant without a name goes by the input's."""
         texts = []
         for slot in slots:
             source = self.rows[node].sources[slot]
             op = self.rows[node].op
             name = op.input_name(slot) if self._is_nameless(source) else self.circuit.name_of(source)
-            texts.append(f"{name} = {shown(self.run.values[source])}")
+            texts.append(f"{name} = {describe_value(self.run.values[source])}")
         return ", ".join(dict.fromkeys(texts))
 
-    def live(self) -> bytearray:
+    def mark_live_nodes(self) -> bytearray:
         """Return a mask with 1 for each node that the output depends on."""
         live = bytearray(len(self.rows))
         live[self.root] = 1
@@ -85,25 +85,25 @@ class Wiring:
         return live
 
 
-def size_of(value: Any) -> float:
+def measure_norm(value: Any) -> float:
     """Return the magnitude of a number, or the norm of an array.
 
-    >>> size_of(-2.0), size_of(np.array([3.0, 4.0]))
+    >>> measure_norm(-2.0), measure_norm(np.array([3.0, 4.0]))
     (2.0, 5.0)
     """
-    return abs(value) if isinstance(value, float) else norm(value)
+    return abs(value) if isinstance(value, float) else euclidean_norm(value)
 
 
-def shown(value: Any) -> str:
+def describe_value(value: Any) -> str:
     """Format a number or array for a sentence: on one line; a large array by its shape and largest magnitude.
 
-    >>> shown(np.array([0.0, 0.5])), shown(np.ones((2, 4)))
+    >>> describe_value(np.array([0.0, 0.5])), describe_value(np.ones((2, 4)))
     ('[0. , 0.5]', 'an array of shape (2, 4) with largest magnitude 1')
     """
     if value is None:
         return "None"
     array = np.asarray(value)
     if array.size > 6:
-        size = f" with largest magnitude {number(largest(value))}" if array.dtype.kind != "b" else ""
+        size = f" with largest magnitude {format_brief_number(largest_magnitude(value))}" if array.dtype.kind != "b" else ""
         return f"an array of shape {array.shape}{size}"
-    return number(plain(array[()]))
+    return format_brief_number(to_python_number(array[()]))

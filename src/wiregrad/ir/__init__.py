@@ -8,13 +8,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from wiregrad.ir import certificates
-from wiregrad.ir.builder import Builder, Port
-from wiregrad.ir.circuit import SPLIT, Circuit, Node, Wire, repr_number
-from wiregrad.ir.flat import Certificate, Columns, Place, Row, listed
-from wiregrad.ir.infer import DERIVE
-from wiregrad.ir.names import check_name, normal
+from wiregrad.ir.builder import GraphBuilder, Port
+from wiregrad.ir.circuit import SPLIT_NAME, CircuitGraph, Node, Wire, repr_number
+from wiregrad.ir.flat import Certificate, CircuitColumns, Place, Row, join_first_names
+from wiregrad.ir.infer import DERIVE_MODE
+from wiregrad.ir.names import check_name, normalize_name
 from wiregrad.ir.op import CONSTANT, INPUT, TABLE, Level, Op, OpTable, Pattern
-from wiregrad.ir.recording import Recording
+from wiregrad.ir.recording import CircuitRecording
 from wiregrad.ir.verify import verify
 
 if TYPE_CHECKING:
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CONSTANT",
-    "DERIVE",
+    "DERIVE_MODE",
     "INPUT",
-    "SPLIT",
+    "SPLIT_NAME",
     "TABLE",
-    "Builder",
+    "GraphBuilder",
     "Certificate",
-    "Circuit",
-    "Columns",
+    "CircuitGraph",
+    "CircuitColumns",
     "Level",
     "Node",
     "Op",
@@ -37,13 +37,13 @@ __all__ = [
     "Pattern",
     "Place",
     "Port",
-    "Recording",
+    "CircuitRecording",
     "Row",
     "Wire",
     "certificates",
     "check_name",
-    "listed",
-    "normal",
+    "join_first_names",
+    "normalize_name",
     "parse_text",
     "repr_number",
     "verify",

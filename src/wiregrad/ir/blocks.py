@@ -22,14 +22,14 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 T = TypeVar("T")
 
-GENERATOR = inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR
-SUSPENDABLE = GENERATOR | inspect.CO_COROUTINE
+GENERATOR_FLAGS = inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR
+SUSPENDABLE_FLAGS = GENERATOR_FLAGS | inspect.CO_COROUTINE
 
 
-class _Enter:
+class _EnterMethod:
     """The method `__enter__`: looking it up does all the work, and calling it is one call of a method written in C."""
 
-    def __get__(self, entry: Entry | None, owner: type) -> Any:
+    def __get__(self, entry: OneTimeContext | None, owner: type) -> Any:
         if entry is None:
             # contextlib.ExitStack looks the method up on the class.
             return lambda entry: entry.__enter__()
@@ -37,22 +37,22 @@ class _Enter:
         return entry.unused.clear
 
 
-class _Exit:
+class _ExitMethod:
     """The method `__exit__`: calling it is one call of a method written in C."""
 
-    def __get__(self, entry: Entry | None, owner: type) -> Any:
+    def __get__(self, entry: OneTimeContext | None, owner: type) -> Any:
         if entry is None:
             return lambda entry, *error: entry.__exit__(*error)
         return entry.held.__exit__
 
 
-class Entry:
+class OneTimeContext:
     """A context that a `with` statement enters once, and that no interrupt leaves half entered or half left."""
 
     __slots__ = ("held", "unused")
 
-    __enter__ = _Enter()
-    __exit__ = _Exit()
+    __enter__ = _EnterMethod()
+    __exit__ = _ExitMethod()
 
     def __init__(self) -> None:
         self.unused = [True]
@@ -70,7 +70,7 @@ class Entry:
         """Whether the context was entered and not left."""
         return not self.unused and self.held.locked()
 
-    def begin(self, frame: FrameType) -> None:
+    def prepare_entry(self, frame: FrameType) -> None:
         """Called just before a frame enters the context; subclasses override it."""
 
     def make_ready(self, frame: FrameType) -> None:
@@ -79,18 +79,18 @@ class Entry:
             raise RuntimeError("a block can be entered once; make a new one for every with statement")
         self.held.acquire(blocking=False)
         try:
-            self.begin(frame)
+            self.prepare_entry(frame)
         except BaseException:
             self.held.release()
             raise
 
 
-class Block(Entry, Generic[T]):
+class SettingBlock(OneTimeContext, Generic[T]):
     """One use of a setting in a `with` statement; also a decorator for functions that run inside such a block."""
 
     __slots__ = ("also", "frame", "inside", "setting", "value")
 
-    def __init__(self, setting: Setting[T], value: T, also: Callable[[], None] | None = None) -> None:
+    def __init__(self, setting: ScopedSetting[T], value: T, also: Callable[[], None] | None = None) -> None:
         super().__init__()
         self.setting = setting
         self.value = value
@@ -100,47 +100,47 @@ class Block(Entry, Generic[T]):
         self.inside: frozenset[int] = frozenset()
         """Ids of the frames of generators that had entered blocks and were running when this block was entered."""
 
-    def begin(self, frame: FrameType) -> None:
+    def prepare_entry(self, frame: FrameType) -> None:
         """Register the block with its setting."""
         if self.also is not None:
             self.also()
-        self.setting.add(self, frame)
+        self.setting.add_block(self, frame)
 
     def __call__(self, f: Callable[..., Any]) -> Callable[..., Any]:
         """Return a function that runs in a block like this one."""
 
         @functools.wraps(f)
         def run_inside(*args: Any, **kwargs: Any) -> Any:
-            with Block(self.setting, self.value, self.also):
+            with SettingBlock(self.setting, self.value, self.also):
                 return f(*args, **kwargs)
 
         return run_inside
 
 
-Opened: TypeAlias = dict[int, Block[Any]]
+OpenBlocks: TypeAlias = dict[int, SettingBlock[Any]]
 
 
-class Setting(Generic[T]):
+class ScopedSetting(Generic[T]):
     """A setting whose value blocks change."""
 
-    def __init__(self, name: str, *gates: Opened) -> None:
-        self.opened: Opened = {}
+    def __init__(self, name: str, *gates: OpenBlocks) -> None:
+        self.opened: OpenBlocks = {}
         """The blocks of all threads that may be active: while this is empty, the setting is changed nowhere."""
         self._gates = (self.opened, *gates)
         """All dicts that list the blocks: its own, and those that several settings share."""
-        self._entered: ContextVar[tuple[Block[T], ...]] = ContextVar(name, default=())
+        self._entered: ContextVar[tuple[SettingBlock[T], ...]] = ContextVar(name, default=())
         """The blocks of a context that were not entered by a generator."""
 
-    def block(self, value: T, also: Callable[[], None] | None = None) -> Block[T]:
+    def make_block(self, value: T, also: Callable[[], None] | None = None) -> SettingBlock[T]:
         """Return a block that gives the setting a value; `also` is called when the block is entered."""
-        return Block(self, value, also)
+        return SettingBlock(self, value, also)
 
-    def add(self, block: Block[T], frame: FrameType) -> None:
+    def add_block(self, block: SettingBlock[T], frame: FrameType) -> None:
         """Register a block that a frame is about to enter."""
-        owner = _owner(frame)
-        owned = self._owned()
+        owner = _owning_frame(frame)
+        owned = self._generator_blocks()
         if owned:
-            block.inside = frozenset(_running(owned))
+            block.inside = frozenset(_running_frames(owned))
         if owner is None:
             self._entered.set((*[other for other in self._entered.get() if other.is_active], block))
         else:
@@ -148,22 +148,22 @@ class Setting(Generic[T]):
         for gate in self._gates:
             gate[id(block)] = block
 
-    def active(self) -> list[Block[T]]:
+    def active_blocks(self) -> list[SettingBlock[T]]:
         """Return the blocks that apply to the calling code, the innermost last."""
         if not self.opened:
             return []
-        owned = self._owned()
+        owned = self._generator_blocks()
         blocks = [block for block in self._entered.get() if not block.unused and block.held.locked()]
-        return _merge(blocks, [block for block in owned if block.is_active]) if owned else blocks
+        return _merge_generator_blocks(blocks, [block for block in owned if block.is_active]) if owned else blocks
 
     def is_active(self) -> bool:
         """Return whether a block applies to the calling code; faster than listing the blocks."""
         for block in self._entered.get():
             if not block.unused and block.held.locked():
                 return True
-        return bool(self.opened) and bool(self.active())
+        return bool(self.opened) and bool(self.active_blocks())
 
-    def _owned(self) -> list[Block[T]]:
+    def _generator_blocks(self) -> list[SettingBlock[T]]:
         """Return the blocks that generators entered; forget all blocks that have ended."""
         entered_by_generators = []
         for block in list(self.opened.values()):
@@ -174,20 +174,20 @@ class Setting(Generic[T]):
                 entered_by_generators.append(block)
         return entered_by_generators
 
-    def values(self) -> list[T]:
+    def active_values(self) -> list[T]:
         """Return the values of the active blocks, the innermost last."""
-        return [block.value for block in self.active()]
+        return [block.value for block in self.active_blocks()]
 
 
-def _merge(blocks: list[Block[T]], owned: list[Block[T]]) -> list[Block[T]]:
+def _merge_generator_blocks(blocks: list[SettingBlock[T]], owned: list[SettingBlock[T]]) -> list[SettingBlock[T]]:
     """Insert the blocks of the running generators where they belong among the other blocks."""
-    for frame in _running(owned):
+    for frame in _running_frames(owned):
         first_inside = next((k for k, block in enumerate(blocks) if frame in block.inside), len(blocks))
         blocks[first_inside:first_inside] = [block for block in owned if block.frame == frame]
     return blocks
 
 
-def _running(owned: list[Block[Any]]) -> list[int]:
+def _running_frames(owned: list[SettingBlock[Any]]) -> list[int]:
     """Return the ids of the frames that own blocks and are running in this thread, the outermost first."""
     owners = {block.frame for block in owned}
     running: list[int] = []
@@ -199,7 +199,7 @@ def _running(owned: list[Block[Any]]) -> list[int]:
     return running[::-1]
 
 
-def _owner(frame: FrameType) -> FrameType | None:
+def _owning_frame(frame: FrameType) -> FrameType | None:
     """Return the frame of the generator that enters a block; None if the block belongs to the context.
 
     A generator that a context manager runs (`@contextlib.contextmanager`) enters it on behalf of whoever enters the
@@ -211,14 +211,14 @@ def _owner(frame: FrameType) -> FrameType | None:
     if entering is None:
         return None
     flags = entering.f_code.co_flags
-    if flags & GENERATOR or (flags & inspect.CO_COROUTINE and not _is_of_task(entering)):
+    if flags & GENERATOR_FLAGS or (flags & inspect.CO_COROUTINE and not _is_of_task(entering)):
         return entering
     return None
 
 
 def _enters_for_another(frame: FrameType) -> bool:
     return _is_manager(frame) or (
-        bool(frame.f_code.co_flags & GENERATOR) and frame.f_back is not None and _is_manager(frame.f_back)
+        bool(frame.f_code.co_flags & GENERATOR_FLAGS) and frame.f_back is not None and _is_manager(frame.f_back)
     )
 
 
@@ -238,7 +238,7 @@ def _is_of_task(frame: FrameType) -> bool:
         return False
     root = None if task is None else getattr(task.get_coro(), "cr_frame", None)
     waiting: FrameType | None = frame
-    while waiting is not None and waiting.f_code.co_flags & SUSPENDABLE:
+    while waiting is not None and waiting.f_code.co_flags & SUSPENDABLE_FLAGS:
         if waiting is root:
             return True
         waiting = waiting.f_back

@@ -21,26 +21,26 @@ from wiregrad.errors import (
     OperandError,
     UnknownNameError,
     WiregradError,
-    shown,
-    suggest,
+    short_repr,
+    suggest_name,
 )
-from wiregrad.ir.circuit import SPLIT, Circuit
+from wiregrad.ir.circuit import SPLIT_NAME, CircuitGraph
 from wiregrad.ir.flat import Place
-from wiregrad.ir.infer import DERIVE, UNKNOWN
+from wiregrad.ir.infer import DERIVE_MODE, UNKNOWN_TYPE
 from wiregrad.ir.mode import check_mode
-from wiregrad.ir.names import automatic, check_name, is_group_label, normal
+from wiregrad.ir.names import automatic_name, check_name, is_group_label, normalize_name
 from wiregrad.ir.op import TABLE, Op, Pattern
-from wiregrad.ir.operators import Operators
-from wiregrad.ir.recording import Recording
+from wiregrad.ir.operators import OperatorMethods
+from wiregrad.ir.recording import CircuitRecording
 
 
-class Port(Operators):
+class Port(OperatorMethods):
     """The output wire of a node of a builder; operators and ops applied to it add nodes."""
 
     __slots__ = ("branch", "builder", "index")
     __array_ufunc__ = None  # so that NumPy leaves operators with a port to the port
 
-    def __init__(self, builder: Builder, index: int, branch: int = 0) -> None:
+    def __init__(self, builder: GraphBuilder, index: int, branch: int = 0) -> None:
         self.builder = builder
         self.index = index
         self.branch = branch
@@ -68,18 +68,18 @@ class Port(Operators):
         return f"Port({self.builder.recording.name_of(self.index)})"
 
 
-Operand = Port | str | np.float64
+CheckedOperand = Port | str | np.float64
 """An operand after it was checked: a port, the name of a node that is added later, or a literal."""
 
 
-class Builder:
+class GraphBuilder:
     """Builds a circuit one node at a time.
 
     Every op of the table is a method. Operands are ports, finite numbers, or names of nodes, which may be added later:
     the nodes are put in order when the circuit is built. With `finite=False` literals may be NaN or infinite, as
     derivative rules need them.
 
-    >>> b = Builder(strict=True)
+    >>> b = GraphBuilder(strict=True)
     >>> p, q = b.split(b.input("x"))
     >>> b.build(b.multiply(p, q, name="y"))
     Circuit(1 input, 1 node, 1 splitter, output y)
@@ -88,9 +88,9 @@ class Builder:
     def __init__(self, *, strict: bool = False, finite: bool = True) -> None:
         self.strict = strict
         self.finite = finite
-        self.recording = Recording()
+        self.recording = CircuitRecording()
         self._awaited: dict[str, int] = {}
-        self._claims = _Claims()
+        self._claims = _WireClaims()
 
     def __len__(self) -> int:
         return len(self.recording)
@@ -113,12 +113,12 @@ class Builder:
     def input(self, name: str, type: WireType = FLOAT) -> Port:
         """Add an input."""
         if not isinstance(type, WireType):
-            raise OperandError(f"the type of input {shown(name)} must be a WireType; got {shown(type)}")
+            raise OperandError(f"the type of input {short_repr(name)} must be a WireType; got {short_repr(type)}")
         return Port(self, self.recording.append_input(name, type))
 
     def constant(self, value: Any, name: str | None = None) -> Port:
         """Add a constant."""
-        return self.place_constant(self._literal(value), name)
+        return self.place_constant(self._check_literal(value), name)
 
     def place_constant(self, value: Any, name: str | None = None) -> Port:
         """Add a constant that already is a NumPy value."""
@@ -132,53 +132,53 @@ class Builder:
     def split(self, wire: Port | str, ways: int = 2) -> tuple[Port, ...]:
         """Copy a wire to `ways` readers with `ways - 1` splitters; return one port per reader."""
         if not isinstance(ways, int) or ways < 2:
-            raise CircuitError(f"a wire is split 2 ways or more; got {shown(ways)}")
+            raise CircuitError(f"a wire is split 2 ways or more; got {short_repr(ways)}")
         ports: list[Port] = []
         for _ in range(ways - 1):
-            wire = self.apply(SPLIT, wire)
+            wire = self.apply(SPLIT_NAME, wire)
             ports.append(wire)
             wire = Port(self, wire.index, 1)
         assert isinstance(wire, Port)
         return (*ports, wire)
 
-    def apply(self, op: Op | str, *operands: Any, name: str | None = None, mode: int = DERIVE) -> Port:
+    def apply(self, op: Op | str, *operands: Any, name: str | None = None, mode: int = DERIVE_MODE) -> Port:
         """Add a node that applies an op to wires, numbers or names."""
         record = TABLE[op] if isinstance(op, str) else op
         if not isinstance(record, Op):
-            raise OperandError(f"wanted an op or its name; got {shown(op)}")
+            raise OperandError(f"wanted an op or its name; got {short_repr(op)}")
         if record.pattern is Pattern.SOURCE:
             raise OperandError(f"{record.name} is not applied to wires; use builder.{record.name}(...)")
-        code = TABLE.code(record)
-        wires = self._wires(record, operands)
+        code = TABLE.code_of(record)
+        wires = self._check_operands(record, operands)
         if record.by_element and len(wires) > 1:
-            wires = self._spread(wires)
-        kind = self.recording.type_table.infer(record, tuple([self._kind(wire) for wire in wires]))
+            wires = self._spread_to_one_shape(wires)
+        kind = self.recording.type_table.infer_number(record, tuple([self._type_number_of(wire) for wire in wires]))
         check_mode(mode, record)
         if name is not None:
             self.recording.check_free(name)
         if self.strict:
-            self._claims.add(wires, record, name or f"{automatic(len(self))} ({record.name})")
+            self._claims.claim_wires(wires, record, name or f"{automatic_name(len(self))} ({record.name})")
         # Everything was checked before the first node is added, so that an error changes nothing.
-        indices = [self._index(wire) for wire in wires]
+        indices = [self._index_of(wire) for wire in wires]
         port = Port(self, self.recording.append(code, indices, kind, mode))
-        self.recording.note(port.index, record, len(indices))
+        self.recording.note_settings(port.index, record, len(indices))
         if name is not None:
             self.name(port, name)
         return port
 
     def type_of(self, port: Port) -> WireType:
         """Return the type of a wire, which must not depend on a node that is added later."""
-        return self.recording.type_table.type(self.recording.kind_of(self._own(port, "the wire").index))
+        return self.recording.type_table.type_at(self.recording.type_number_of(self._check_own_port(port, "the wire").index))
 
     def name(self, port: Port, name: str) -> None:
         """Give a node another name; the first name that it was given is the one shown."""
-        self.recording.name(self._own(port, "what is named").index, name)
+        self.recording.add_name(self._check_own_port(port, "what is named").index, name)
 
     @contextmanager
     def group(self, label: str) -> Iterator[None]:
         """Put the nodes that are added inside the block into a group; groups nest."""
         if not is_group_label(label):
-            raise CircuitError(f"a group's label must be printable text without '/'; got {shown(label)}")
+            raise CircuitError(f"a group's label must be printable text without '/'; got {short_repr(label)}")
         around = self.recording.group
         with self.at(self.recording.place, f"{around}/{label}" if around else label):
             yield
@@ -187,7 +187,7 @@ class Builder:
     def at(self, place: Place | None, group: str | None = None) -> Iterator[None]:
         """Mark the nodes that are added inside the block with a place in the source and the full path of a group."""
         if place is not None and not (isinstance(place, Place) and place.is_valid()):
-            raise CircuitError(f"a place is Place(file, line, column), counted from 1; got {shown(place)}")
+            raise CircuitError(f"a place is Place(file, line, column), counted from 1; got {short_repr(place)}")
         recording = self.recording
         before = recording.place, recording.group
         recording.move_to(place, recording.group if group is None else group)
@@ -196,69 +196,69 @@ class Builder:
         finally:
             recording.move_to(*before)
 
-    def build(self, *outputs: Port | str, name: str | None = None, labels: Mapping[str, Port] | None = None) -> Circuit:
+    def build(self, *outputs: Port | str, name: str | None = None, labels: Mapping[str, Port] | None = None) -> CircuitGraph:
         """Return the circuit with these outputs; `labels` maps names to further outputs.
 
         An output without a name is called `f`. The builder can still be used: the circuit does not change with it.
         """
         labels = labels or {}
         recording = self.recording
-        roots = self._roots(outputs, labels)
-        awaited = {index: self._found(text) for text, index in self._awaited.items()}
+        roots = self._collect_outputs(outputs, labels)
+        awaited = {index: self._find_named_node(text) for text, index in self._awaited.items()}
         title = check_name(name) if name else next(iter(roots))
         if self.strict:
-            self._claims.check(recording, roots)
+            self._claims.check_claims(recording, roots)
         indices = {label: port.index for label, port in roots.items()}
         unnamed = {label: k for label, k in indices.items() if not recording.has_name(k) and label not in labels}
         for label, index in unnamed.items():
-            recording.name(index, label)
+            recording.add_name(index, label)
         try:
-            return _checked_labels(recording.freeze(indices, title, awaited), recording, indices)
+            return _check_labels(recording.freeze(indices, title, awaited), recording, indices)
         except WiregradError:
             for label, index in unnamed.items():
                 recording.forget_name(index, label)
             raise
 
-    def _wires(self, op: Op, operands: Sequence[Any]) -> list[Operand]:
-        return [self._checked(operand, op, slot) for slot, operand in enumerate(op.complete(operands))]
+    def _check_operands(self, op: Op, operands: Sequence[Any]) -> list[CheckedOperand]:
+        return [self._check_operand(operand, op, slot) for slot, operand in enumerate(op.complete(operands))]
 
-    def _checked(self, operand: Any, op: Op, slot: int) -> Operand:
+    def _check_operand(self, operand: Any, op: Op, slot: int) -> CheckedOperand:
         if isinstance(operand, Port):
-            return self._own(operand, f"input {op.input_name(slot)} of {op.name}")
+            return self._check_own_port(operand, f"input {op.input_name(slot)} of {op.name}")
         if isinstance(operand, str):
             name = check_name(operand)
             index = self.recording.names.get(name)
             return name if index is None else Port(self, index)
-        return self._literal(operand)
+        return self._check_literal(operand)
 
-    def _spread(self, wires: list[Operand]) -> list[Operand]:
+    def _spread_to_one_shape(self, wires: list[CheckedOperand]) -> list[CheckedOperand]:
         """Broadcast operands to one shape; literals take the dtype of the operands beside them."""
-        types = [self.type_of(wire) for wire in wires if isinstance(wire, Port) and self._kind(wire) != UNKNOWN]
+        types = [self.type_of(wire) for wire in wires if isinstance(wire, Port) and self._type_number_of(wire) != UNKNOWN_TYPE]
         if all(not kind.shape and kind.dtype in (FLOAT.dtype, BOOL.dtype) for kind in types):
             return wires
         shape = np.broadcast_shapes(*(kind.shape for kind in types))
         numbers = [kind.dtype for kind in types if kind.dtype.kind in "fc"]
         wanted = np.result_type(*numbers, 1.0) if numbers else FLOAT.dtype
         ports = [self.place_constant(wanted.type(wire)) if isinstance(wire, np.float64) else wire for wire in wires]
-        return [self._spread_one(wire, shape) if isinstance(wire, Port) else wire for wire in ports]
+        return [self._spread_port(wire, shape) if isinstance(wire, Port) else wire for wire in ports]
 
-    def _spread_one(self, port: Port, shape: tuple[int, ...]) -> Port:
+    def _spread_port(self, port: Port, shape: tuple[int, ...]) -> Port:
         own = self.type_of(port).shape
         return port if own == shape else self.apply(TABLE["spread"].bind({"rank": len(own), "shape": shape}), port)
 
-    def _own(self, port: Any, what: str) -> Port:
+    def _check_own_port(self, port: Any, what: str) -> Port:
         if not isinstance(port, Port):
-            raise OperandError(f"{what} must be a port; got {shown(port)}")
+            raise OperandError(f"{what} must be a port; got {short_repr(port)}")
         if port.builder is not self:
             raise OperandError(f"{what} is a wire of another builder")
         return port
 
-    def _kind(self, wire: Operand) -> int:
+    def _type_number_of(self, wire: CheckedOperand) -> int:
         if isinstance(wire, Port):
-            return self.recording.kind_of(wire.index)
-        return UNKNOWN if isinstance(wire, str) else self.recording.type_table.number(FLOAT)
+            return self.recording.type_number_of(wire.index)
+        return UNKNOWN_TYPE if isinstance(wire, str) else self.recording.type_table.number_of(FLOAT)
 
-    def _literal(self, value: Any) -> Operand:
+    def _check_literal(self, value: Any) -> CheckedOperand:
         if (
             not self.finite
             and isinstance(value, np.ndarray | np.generic)
@@ -268,49 +268,49 @@ class Builder:
             return self.place_constant(value)
         number = as_float(value)
         if number is None:
-            raise OperandError(f"wanted a number; got {type(value).__name__} ({shown(value)})")
+            raise OperandError(f"wanted a number; got {type(value).__name__} ({short_repr(value)})")
         if self.finite and not np.isfinite(number):
-            raise LiteralError(f"a literal must be finite; got {shown(value)}: use an input for NaN and inf")
+            raise LiteralError(f"a literal must be finite; got {short_repr(value)}: use an input for NaN and inf")
         return number
 
-    def _index(self, wire: Operand) -> int:
+    def _index_of(self, wire: CheckedOperand) -> int:
         if isinstance(wire, Port):
             return wire.index
         if isinstance(wire, str):
             return self._awaited.setdefault(wire, -1 - len(self._awaited))
         return self.recording.append_constant(wire)
 
-    def _found(self, name: str) -> int:
-        name = normal(name)
+    def _find_named_node(self, name: str) -> int:
+        name = normalize_name(name)
         if name not in self.recording.names:
-            raise UnknownNameError(f"no node is called {name!r}{suggest(name, self.recording.names)}")
+            raise UnknownNameError(f"no node is called {name!r}{suggest_name(name, self.recording.names)}")
         return self.recording.names[name]
 
-    def _roots(self, outputs: Sequence[Port | str], labels: Mapping[str, Port]) -> dict[str, Port]:
+    def _collect_outputs(self, outputs: Sequence[Port | str], labels: Mapping[str, Port]) -> dict[str, Port]:
         recording = self.recording
         roots: dict[str, Port] = {}
         for output in outputs:
-            port = self._output(output)
+            port = self._resolve_output(output)
             named = recording.has_name(port.index)
-            self._add_root(roots, recording.name_of(port.index) if named else recording.free_name("f"), port)
+            self._add_output(roots, recording.name_of(port.index) if named else recording.free_name("f"), port)
         if not isinstance(labels, Mapping):
-            raise OperandError(f"labels are a mapping of name to port; got {shown(labels)}")
+            raise OperandError(f"labels are a mapping of name to port; got {short_repr(labels)}")
         for label, output in labels.items():
-            self._add_root(roots, check_name(label), self._output(output))
+            self._add_output(roots, check_name(label), self._resolve_output(output))
         if not roots:
             raise CircuitError("a circuit needs an output: pass a port to build(...)")
         return roots
 
-    def _add_root(self, roots: dict[str, Port], label: str, port: Port) -> None:
+    def _add_output(self, roots: dict[str, Port], label: str, port: Port) -> None:
         if label in roots:
             raise DuplicateNameError(f"two outputs would be called {label}; give them names with labels={{...}}")
         roots[label] = port
 
-    def _output(self, output: Port | str) -> Port:
-        return Port(self, self._found(output)) if isinstance(output, str) else self._own(output, "an output")
+    def _resolve_output(self, output: Port | str) -> Port:
+        return Port(self, self._find_named_node(output)) if isinstance(output, str) else self._check_own_port(output, "an output")
 
 
-def _checked_labels(circuit: Circuit, recording: Recording, indices: Mapping[str, int]) -> Circuit:
+def _check_labels(circuit: CircuitGraph, recording: CircuitRecording, indices: Mapping[str, int]) -> CircuitGraph:
     """Return the circuit; raise if an output has the name of a node with another value."""
     # The walk through the splitters is needed only if a label is also the name of another node.
     doubtful = any(recording.names.get(label, index) != index for label, index in indices.items())
@@ -320,13 +320,13 @@ def _checked_labels(circuit: Circuit, recording: Recording, indices: Mapping[str
     return circuit
 
 
-class _Claims:
+class _WireClaims:
     """The reader of each branch of each node in a strict builder; nodes that are added later are known by name."""
 
     def __init__(self) -> None:
         self._readers: dict[tuple[int | str, int], str] = {}
 
-    def add(self, wires: Sequence[Operand], op: Op, reader: str) -> None:
+    def claim_wires(self, wires: Sequence[CheckedOperand], op: Op, reader: str) -> None:
         """Register that a node reads these wires; raise if one of them already has a reader."""
         claimed: dict[tuple[int | str, int], str] = {}
         for slot, wire in enumerate(wires):
@@ -334,20 +334,20 @@ class _Claims:
             if isinstance(wire, Port | str):
                 key = (wire, 0) if isinstance(wire, str) else (wire.index, wire.branch)
                 shown_name = wire if isinstance(wire, str) else wire.builder.recording.name_of(wire.index)
-                _claim(claimed, key, f"{reader} (input {input_})", shown_name, self._readers)
+                _claim_branch(claimed, key, f"{reader} (input {input_})", shown_name, self._readers)
         self._readers.update(claimed)
 
-    def check(self, recording: Recording, roots: Mapping[str, Port]) -> None:
+    def check_claims(self, recording: CircuitRecording, roots: Mapping[str, Port]) -> None:
         """Raise if a branch has two readers now that all names are known; outputs count as readers."""
         readers: dict[tuple[int | str, int], str] = {}
         claims = [((recording.names.get(str(node), node), branch), by) for (node, branch), by in self._readers.items()]
         claims += [((port.index, port.branch), f"the output {label}") for label, port in roots.items()]
         for (node, branch), by in claims:
             assert isinstance(node, int)
-            _claim(readers, (node, branch), by, recording.name_of(node))
+            _claim_branch(readers, (node, branch), by, recording.name_of(node))
 
 
-def _claim(
+def _claim_branch(
     claimed: dict[tuple[int | str, int], str],
     key: tuple[int | str, int],
     reader: str,
@@ -356,16 +356,16 @@ def _claim(
 ) -> None:
     first = claimed.get(key) or (earlier or {}).get(key)
     if first:
-        raise FanoutError(_fanout(wire, first, reader))
+        raise FanoutError(_describe_fanout(wire, first, reader))
     claimed[key] = reader
 
 
-def _fanout(wire: str, first: str, second: str) -> str:
+def _describe_fanout(wire: str, first: str, second: str) -> str:
     return (
         f"the wire {wire} is read twice without a splitter: by {first} and by {second}; "
         f"split it first: p, q = builder.split({wire}), then give p to one and q to the other"
     )
 
 
-TABLE.reserve(name for name in vars(Builder) if name != SPLIT)
-TABLE.reserve(["strict", "finite", "recording"])
+TABLE.reserve_names(name for name in vars(GraphBuilder) if name != SPLIT_NAME)
+TABLE.reserve_names(["strict", "finite", "recording"])

@@ -16,38 +16,38 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from wiregrad.dtypes import plain
-from wiregrad.errors import BranchError, InputError, shown
-from wiregrad.ir.circuit import Circuit
+from wiregrad.dtypes import to_python_number
+from wiregrad.errors import BranchError, InputError, short_repr
+from wiregrad.ir.circuit import CircuitGraph
 from wiregrad.ir.flat import Certificate, Place
 from wiregrad.ir.op import Pattern
 
-MAX_INPUTS = 4
+MAX_SHOWN_INPUTS = 4
 """Maximum number of inputs that a message lists."""
-MAX_DEPTH = 3
+MAX_SHOWN_DEPTH = 3
 """Maximum depth to which unnamed nodes are written out in a condition."""
-_STATEMENT = re.compile(r"^(?:if|elif|while|assert|return) |:$")
+_STATEMENT_WORDS = re.compile(r"^(?:if|elif|while|assert|return) |:$")
 
 
-class Checked(NamedTuple):
+class CircuitWithChecks(NamedTuple):
     """A circuit whose certified nodes are added to its outputs, and the certificates in the same order."""
 
-    circuit: Circuit
+    circuit: CircuitGraph
     certificates: tuple[Certificate, ...]
 
-    def expected(self) -> list[Any]:
+    def expected_values(self) -> list[Any]:
         """Return the value of each certified node when the circuit was traced, in the type of its wire."""
-        return [expected(self.circuit, certificate) for certificate in self.certificates]
+        return [expected_value(self.circuit, certificate) for certificate in self.certificates]
 
 
-def checked(circuit: Circuit) -> Checked:
+def add_check_outputs(circuit: CircuitGraph) -> CircuitWithChecks:
     """Return a circuit with its certified nodes as additional outputs, each once.
 
     >>> import wiregrad as wg
-    >>> checked(wg.trace(lambda x: x * x if x > 1.0 else x, 3.0)).circuit.outputs
+    >>> add_check_outputs(wg.trace(lambda x: x * x if x > 1.0 else x, 3.0)).circuit.outputs
     ('f', 'check_1')
     """
-    certificates = distinct(circuit)
+    certificates = distinct_certificates(circuit)
     labels = list(circuit.outputs)
     for number in range(1, len(certificates) + 1):
         label = f"check_{number}"
@@ -56,10 +56,10 @@ def checked(circuit: Circuit) -> Checked:
         labels.append(label)
     nodes = [*circuit.columns.outputs.tolist(), *(certificate.node for certificate in certificates)]
     columns = replace(circuit.columns, outputs=np.array(nodes, np.int32), labels=tuple(labels), certificates=())
-    return Checked(type(circuit)(columns), certificates)
+    return CircuitWithChecks(type(circuit)(columns), certificates)
 
 
-def distinct(circuit: Circuit) -> tuple[Certificate, ...]:
+def distinct_certificates(circuit: CircuitGraph) -> tuple[Certificate, ...]:
     """Return the first certificate of each node; a loop may test the same value many times."""
     first: dict[int, Certificate] = {}
     for certificate in circuit.certificates:
@@ -67,7 +67,7 @@ def distinct(circuit: Circuit) -> tuple[Certificate, ...]:
     return tuple(first.values())
 
 
-def expected(circuit: Circuit, certificate: Certificate) -> Any:
+def expected_value(circuit: CircuitGraph, certificate: Certificate) -> Any:
     """Return the value of a certified node when the circuit was traced, with the type and shape of its wire."""
     kind = circuit.type_of(certificate.node)
     with np.errstate(over="ignore"):
@@ -75,10 +75,10 @@ def expected(circuit: Circuit, certificate: Certificate) -> Any:
     return np.broadcast_to(outcome, kind.shape)[()]
 
 
-def agree(one: Any, two: Any) -> bool:
+def have_same_bits(one: Any, two: Any) -> bool:
     """Return whether two numbers or arrays are equal bit for bit; all NaNs count as equal.
 
-    >>> agree(np.float64(0.0), np.float64(-0.0)), agree(np.float64("nan"), -np.float64("nan"))
+    >>> have_same_bits(np.float64(0.0), np.float64(-0.0)), have_same_bits(np.float64("nan"), -np.float64("nan"))
     (False, True)
     """
     a = np.asarray(one)
@@ -93,10 +93,10 @@ def agree(one: Any, two: Any) -> bool:
     return bool(nan.any()) and np.where(nan, 0, a).tobytes() == np.where(nan, 0, b).tobytes()
 
 
-def agree_each(values: Any, wanted: Any) -> NDArray[np.bool_]:
+def compare_bits_each(values: Any, wanted: Any) -> NDArray[np.bool_]:
     """Return for each number whether it equals the wanted one bit for bit; all NaNs count as equal.
 
-    >>> agree_each(np.array([0.0, -0.0, 1.0]), np.float64(0.0)).tolist()
+    >>> compare_bits_each(np.array([0.0, -0.0, 1.0]), np.float64(0.0)).tolist()
     [True, False, False]
     """
     numbers = np.asarray(values)
@@ -107,29 +107,29 @@ def agree_each(values: Any, wanted: Any) -> NDArray[np.bool_]:
     return np.asarray((numbers == wanted) & (np.signbit(numbers) == np.signbit(wanted)))
 
 
-def flipped(circuit: Circuit, values: Sequence[Any]) -> Certificate | None:
+def find_flipped(circuit: CircuitGraph, values: Sequence[Any]) -> Certificate | None:
     """Return the first certificate that does not hold for these values of all nodes, or None."""
     for certificate in circuit.columns.certificates:
-        if not agree(values[certificate.node], expected(circuit, certificate)):
+        if not have_same_bits(values[certificate.node], expected_value(circuit, certificate)):
             return certificate
     return None
 
 
-def check(circuit: Circuit, values: Sequence[Any]) -> None:
+def check_certificates(circuit: CircuitGraph, values: Sequence[Any]) -> None:
     """Raise `BranchError` if a certificate does not hold for these values of all nodes."""
-    certificate = flipped(circuit, values)
+    certificate = find_flipped(circuit, values)
     if certificate is not None:
-        raise BranchError(explain(circuit, values, certificate), place=certificate.place)
+        raise BranchError(explain_flip(circuit, values, certificate), place=certificate.place)
 
 
-def take_option(circuit: Circuit, inputs: dict[str, Any]) -> bool:
-    """Remove `check=...` from the keyword arguments of a call; return whether certificates are to be checked.
+def pop_check_option(circuit: CircuitGraph, inputs: dict[str, Any]) -> bool:
+    """Remove `check_certificates=...` from the keyword arguments of a call; return whether certificates are to be checked.
 
-    If an input is called `check`, the keyword is that input, and `circuit.unchecked()` turns the checks off.
+    If an input is called `check_certificates`, the keyword is that input, and `circuit.unchecked()` turns the checks off.
 
     >>> import wiregrad as wg
-    >>> inputs = {"x": 1.0, "check": False}
-    >>> take_option(wg.circuit("x * x"), inputs), inputs
+    >>> inputs = {"x": 1.0, "check_certificates": False}
+    >>> pop_check_option(wg.circuit("x * x"), inputs), inputs
     (False, {'x': 1.0})
     """
     if "check" not in inputs:
@@ -143,17 +143,17 @@ def take_option(circuit: Circuit, inputs: dict[str, Any]) -> bool:
         return True
     option = inputs.pop("check")
     if not isinstance(option, bool):
-        raise InputError(f"check is True or False; got {shown(option)}")
+        raise InputError(f"check is True or False; got {short_repr(option)}")
     return option
 
 
-def explain(circuit: Circuit, values: Sequence[Any], certificate: Certificate) -> str:
+def explain_flip(circuit: CircuitGraph, values: Sequence[Any], certificate: Certificate) -> str:
     """Explain a certificate that does not hold: the condition, its line, and the inputs that it depends on."""
-    now = _brief(values[certificate.node])
-    inputs = _inputs(circuit, values, certificate.node)
+    now = _write_briefly(values[certificate.node])
+    inputs = _write_inputs(circuit, values, certificate.node)
     at = f"at {inputs}" if inputs else "now"
     advice = "trace it there, use wg.compile(f), or pass check=False"
-    then = describe(circuit, certificate)
+    then = describe_certificate(circuit, certificate)
     if isinstance(certificate.outcome, bool | np.bool_):
         return f"this circuit was traced where {then}; {at} it is {now}, so the function would go another way; {advice}"
     return (
@@ -163,31 +163,31 @@ def explain(circuit: Circuit, values: Sequence[Any], certificate: Certificate) -
     )
 
 
-def describe(circuit: Circuit, certificate: Certificate) -> str:
+def describe_certificate(circuit: CircuitGraph, certificate: Certificate) -> str:
     """Describe a certificate: the condition, its outcome, and the line.
 
     >>> import wiregrad as wg
     >>> circuit = wg.trace(lambda x: x * x if abs(x) < 1.0 else x, 0.5)
-    >>> describe(circuit, circuit.certificates[0]).partition(" (")[0]
+    >>> describe_certificate(circuit, circuit.certificates[0]).partition(" (")[0]
     'abs(x) < 1.0 was True'
     """
     place = certificate.place
-    text = condition(circuit, certificate)
+    text = write_condition(circuit, certificate)
     where = "" if place is None else f" ({place.without_folder()})"
     if isinstance(certificate.outcome, bool | np.bool_):
         return f"{text} was {bool(certificate.outcome)}{where}"
-    return f"{text} left the recording as {_brief(certificate.outcome)}{where}"
+    return f"{text} left the recording as {_write_briefly(certificate.outcome)}{where}"
 
 
-def condition(circuit: Circuit, certificate: Certificate) -> str:
+def write_condition(circuit: CircuitGraph, certificate: Certificate) -> str:
     """Write what a certified node computes, or its line of code if the text would contain unnamed nodes."""
     text = write_node(circuit, certificate.node)
     if "%" not in text or certificate.place is None:
         return text
-    return _line(certificate.place) or text
+    return _read_source_line(certificate.place) or text
 
 
-def write_node(circuit: Circuit, node: int, depth: int = MAX_DEPTH) -> str:
+def write_node(circuit: CircuitGraph, node: int, depth: int = MAX_SHOWN_DEPTH) -> str:
     """Write what a node computes; unnamed nodes are written out down to a depth.
 
     >>> import wiregrad as wg
@@ -198,9 +198,9 @@ def write_node(circuit: Circuit, node: int, depth: int = MAX_DEPTH) -> str:
     op = circuit.op_of(node)
     sources = circuit.sources_of(node)
     if not sources:
-        return _operand(circuit, node)
+        return _write_operand(circuit, node)
     texts = [
-        write_node(circuit, source, depth - 1) if depth and _is_nameless(circuit, source) else _operand(circuit, source)
+        write_node(circuit, source, depth - 1) if depth and _is_nameless(circuit, source) else _write_operand(circuit, source)
         for source in sources
     ]
     if op.pattern is Pattern.MERGE or op.name == "spread":
@@ -211,21 +211,21 @@ def write_node(circuit: Circuit, node: int, depth: int = MAX_DEPTH) -> str:
     return op.expression(*operands)
 
 
-def _is_nameless(circuit: Circuit, node: int) -> bool:
-    return bool(circuit.sources_of(node)) and not circuit.columns.names.of(node)
+def _is_nameless(circuit: CircuitGraph, node: int) -> bool:
+    return bool(circuit.sources_of(node)) and not circuit.columns.names.names_of(node)
 
 
-def _operand(circuit: Circuit, node: int) -> str:
+def _write_operand(circuit: CircuitGraph, node: int) -> str:
     shape = circuit.type_of(node).shape
-    is_constant = not circuit.sources_of(node) and not circuit.columns.names.of(node)
+    is_constant = not circuit.sources_of(node) and not circuit.columns.names.names_of(node)
     return f"array of shape {shape}" if shape and is_constant else circuit.operand_text(node)
 
 
-def _line(place: Place) -> str:
-    return _STATEMENT.sub("", linecache.getline(place.file, place.line).strip())
+def _read_source_line(place: Place) -> str:
+    return _STATEMENT_WORDS.sub("", linecache.getline(place.file, place.line).strip())
 
 
-def _inputs(circuit: Circuit, values: Sequence[Any], node: int) -> str:
+def _write_inputs(circuit: CircuitGraph, values: Sequence[Any], node: int) -> str:
     """Write the inputs that a node depends on, with their values."""
     seen: set[int] = set()
     stack = [node]
@@ -235,13 +235,13 @@ def _inputs(circuit: Circuit, values: Sequence[Any], node: int) -> str:
             seen.add(current)
             stack += circuit.sources_of(current)
     inputs = [k for k in circuit.input_indices() if k in seen]
-    texts = [f"{circuit.name_of(k)} = {_brief(values[k])}" for k in inputs[:MAX_INPUTS]]
-    return ", ".join([*texts, *(["..."] if len(inputs) > MAX_INPUTS else [])])
+    texts = [f"{circuit.name_of(k)} = {_write_briefly(values[k])}" for k in inputs[:MAX_SHOWN_INPUTS]]
+    return ", ".join([*texts, *(["..."] if len(inputs) > MAX_SHOWN_INPUTS else [])])
 
 
-def _brief(value: Any) -> str:
+def _write_briefly(value: Any) -> str:
     """Write a number with all its digits, and a large array by its shape."""
     array = np.asarray(value)
     if array.size > 6:
         return f"an array of shape {array.shape}"
-    return repr(plain(array[()])) if not array.shape else repr(array.tolist())
+    return repr(to_python_number(array[()])) if not array.shape else repr(array.tolist())

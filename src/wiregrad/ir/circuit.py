@@ -8,13 +8,13 @@ from typing import Any, Self
 
 import numpy as np
 
-from wiregrad.dtypes import WireType, plain
-from wiregrad.errors import UnknownNameError, shown, suggest
-from wiregrad.ir.flat import Certificate, Flat, Place, listed
-from wiregrad.ir.names import automatic, is_automatic, normal
+from wiregrad.dtypes import WireType, to_python_number
+from wiregrad.errors import UnknownNameError, short_repr, suggest_name
+from wiregrad.ir.flat import Certificate, IndexedGraph, Place, join_first_names
+from wiregrad.ir.names import automatic_name, is_automatic_name, normalize_name
 from wiregrad.ir.op import CONSTANT_CODE, INPUT_CODE, TABLE, Op, Pattern
 
-SPLIT = "split"
+SPLIT_NAME = "split"
 """Name of the op that copies one wire to two readers."""
 
 
@@ -32,7 +32,7 @@ class Wire:
 class Node:
     """A view of one node of a circuit; the node and its output wire share the name."""
 
-    circuit: Circuit
+    circuit: CircuitGraph
     index: int
 
     @property
@@ -43,7 +43,7 @@ class Node:
     @property
     def names(self) -> tuple[str, ...]:
         """All names of the node."""
-        return self.circuit.columns.names.of(self.index) or (automatic(self.index),)
+        return self.circuit.columns.names.names_of(self.index) or (automatic_name(self.index),)
 
     @property
     def op(self) -> Op:
@@ -77,13 +77,13 @@ class Node:
     @property
     def place(self) -> Place | None:
         """Where in the source code the node was written."""
-        place: Place | None = self.circuit.columns.places.at(self.index)
+        place: Place | None = self.circuit.columns.places.label_of(self.index)
         return place
 
     @property
     def group(self) -> str:
         """Path of the groups that contain the node, such as `net/layer1`; empty at the top level."""
-        return self.circuit.columns.groups.at(self.index) or ""
+        return self.circuit.columns.groups.label_of(self.index) or ""
 
     @property
     def mode(self) -> int:
@@ -104,7 +104,7 @@ class Node:
         return f"Node({self})"
 
 
-class Circuit(Flat):
+class CircuitGraph(IndexedGraph):
     """A circuit of nodes and wires: inputs on the left, outputs on the right.
 
     `len(circuit)` counts the function nodes, as `repr` does; inputs, constants and splitters are counted separately.
@@ -141,14 +141,14 @@ class Circuit(Flat):
     @property
     def nodes(self) -> tuple[Node, ...]:
         """The function nodes, in topological order."""
-        return self._views(lambda op: op.pattern not in (Pattern.SOURCE, Pattern.MERGE))
+        return self._view_nodes(lambda op: op.pattern not in (Pattern.SOURCE, Pattern.MERGE))
 
     @property
     def splitters(self) -> tuple[Node, ...]:
         """The splitters, in order."""
-        return self._views(lambda op: op.pattern is Pattern.MERGE)
+        return self._view_nodes(lambda op: op.pattern is Pattern.MERGE)
 
-    def _views(self, keep: Callable[[Op], bool]) -> tuple[Node, ...]:
+    def _view_nodes(self, keep: Callable[[Op], bool]) -> tuple[Node, ...]:
         is_kept = np.array([keep(op) for op in TABLE])[self.columns.codes]
         return tuple(Node(self, node) for node in np.flatnonzero(is_kept).tolist())
 
@@ -165,7 +165,7 @@ class Circuit(Flat):
     def count(self) -> tuple[int, int, int]:
         """Return the numbers of inputs, function nodes and splitters."""
         counts = np.bincount(self.columns.codes, minlength=len(TABLE))
-        splitters = int(counts[TABLE.code(TABLE[SPLIT])])
+        splitters = int(counts[TABLE.code_of(TABLE[SPLIT_NAME])])
         leaves = int(counts[INPUT_CODE] + counts[CONSTANT_CODE])
         return int(counts[INPUT_CODE]), self.size - leaves - splitters, splitters
 
@@ -173,39 +173,39 @@ class Circuit(Flat):
         return Node(self, self.index(name))
 
     def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and self._find(name) is not None
+        return isinstance(name, str) and self._find_index(name) is not None
 
     def __repr__(self) -> str:
         inputs, nodes, splitters = self.count()
-        parts = [plural(inputs, "input"), plural(nodes, "node"), plural(splitters, "splitter")]
-        return f"Circuit({', '.join(parts)}, output{'s' * (len(self.outputs) != 1)} {listed(self.outputs)})"
+        parts = [count_without_commas(inputs, "input"), count_without_commas(nodes, "node"), count_without_commas(splitters, "splitter")]
+        return f"Circuit({', '.join(parts)}, output{'s' * (len(self.outputs) != 1)} {join_first_names(self.outputs)})"
 
     def index(self, name: str) -> int:
         """Return the index of the node with a name."""
-        node = self._find(name)
+        node = self._find_index(name)
         if node is None:
-            raise UnknownNameError(f"the circuit has no node called {shown(name)}{self._instead(name)}")
+            raise UnknownNameError(f"the circuit has no node called {short_repr(name)}{self._suggest_instead(name)}")
         return node
 
-    def _instead(self, name: str) -> str:
+    def _suggest_instead(self, name: str) -> str:
         """Return a hint for an unknown name: the parts of a container of that name, or the nearest name; the inputs."""
         known = [text for _, text in self.columns.names][:1000]
         parts = [text for text in known if name and text.startswith(f"{name}_")]
-        near = f"; did you mean {listed(parts[:3])}?" if parts else suggest(name, known)
+        near = f"; did you mean {join_first_names(parts[:3])}?" if parts else suggest_name(name, known)
         inputs = [self.name_of(node) for node in self.input_indices()]
         if not inputs:
             return near
-        its = f"{'Its' if near else '; its'} input{'s are' if len(inputs) > 1 else ' is'} {listed(inputs)}"
+        its = f"{'Its' if near else '; its'} input{'s are' if len(inputs) > 1 else ' is'} {join_first_names(inputs)}"
         return f"{near} {its}" if near else its
 
-    def _find(self, name: str) -> int | None:
+    def _find_index(self, name: str) -> int | None:
         if not isinstance(name, str):
             raise UnknownNameError(f"nodes are looked up by name, a string; got {type(name).__name__}")
-        if is_automatic(name):
+        if is_automatic_name(name):
             node = int(name[1:])
-            return node if node < self.size and not self.columns.names.of(node) else None
-        name = normal(name)
-        node_index = self.columns.names.find(name)
+            return node if node < self.size and not self.columns.names.names_of(node) else None
+        name = normalize_name(name)
+        node_index = self.columns.names.find_node(name)
         if node_index is None and name in self.columns.labels:
             return int(self.columns.outputs[self.columns.labels.index(name)])
         return node_index
@@ -213,7 +213,7 @@ class Circuit(Flat):
     def with_output(self, name: str) -> Self:
         """Return the same circuit with the named node or output as its only output."""
         node = np.array([self.index(name)], np.int32)
-        label = "f" if name.startswith("%") else normal(name)
+        label = "f" if name.startswith("%") else normalize_name(name)
         while name.startswith("%") and label in self:
             label += "_"
         return type(self)(replace(self.columns, outputs=node, labels=(label,), name=label))
@@ -224,7 +224,7 @@ class Circuit(Flat):
 
     def operand_text(self, node: int) -> str:
         """Return how a node is written inside an expression: its name, or the number if it is an unnamed constant."""
-        constant = None if self.columns.names.of(node) else self.constant_of(node)
+        constant = None if self.columns.names.names_of(node) else self.constant_of(node)
         return self.name_of(node) if constant is None else repr_number(constant)
 
 
@@ -236,13 +236,13 @@ def repr_number(value: Any) -> str:
     """
     if isinstance(value, bool | np.bool_):
         return "true" if value else "false"
-    return repr(plain(value))
+    return repr(to_python_number(value))
 
 
-def plural(count: int, word: str) -> str:
+def count_without_commas(count: int, word: str) -> str:
     """Format a count with its noun, in the plural unless the count is 1; digits without commas.
 
-    >>> plural(1, "input"), plural(2, "node")
+    >>> count_without_commas(1, "input"), count_without_commas(2, "node")
     ('1 input', '2 nodes')
     """
     return f"{count} {word}{'' if count == 1 else 's'}"

@@ -15,15 +15,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wiregrad.dtypes import DTYPES, MAX_AXES, WireType, parse_type, plain
-from wiregrad.errors import FileFormatError, shown
+from wiregrad.dtypes import DTYPES, MAX_AXES, WireType, parse_type, to_python_number
+from wiregrad.errors import FileFormatError, short_repr
 
-WORDS = {"nan": np.nan, "inf": np.inf, "-inf": -np.inf}
-INTEGER = "integer"
+NON_FINITE_WORDS = {"nan": np.nan, "inf": np.inf, "-inf": -np.inf}
+INTEGER_TYPE = "integer"
 """The type that is written for an integer that no wire can carry."""
-MAX_DIGITS = 400
+MAX_OUTCOME_DIGITS = 400
 """Maximum number of digits of such an integer."""
-_BITS = re.compile(r"nan:([0-9a-f]{8}|[0-9a-f]{16})")
+_NAN_BITS = re.compile(r"nan:([0-9a-f]{8}|[0-9a-f]{16})")
 
 
 def write_elements(value: Any) -> Any:
@@ -38,11 +38,11 @@ def write_elements(value: Any) -> Any:
     flat = array.reshape(-1)
     elements = np.array(flat.tolist(), object)
     for k in np.flatnonzero(~np.isfinite(flat)).tolist():
-        elements[k] = _word(flat[k])
+        elements[k] = _write_non_finite(flat[k])
     return elements.reshape(array.shape).tolist()
 
 
-def _word(value: Any) -> str:
+def _write_non_finite(value: Any) -> str:
     if not np.isnan(value):
         return "inf" if value > 0 else "-inf"
     bits = value.view(f"u{value.itemsize}")
@@ -84,9 +84,9 @@ def read_elements(kind: WireType, value: Any) -> Any:
     if paired:
         _check_complex_axes(len(kind.shape))
     shape = (*kind.shape, 2) if paired else kind.shape
-    flat = _flattened(kind, shape, value)
+    flat = _flatten_elements(kind, shape, value)
     dtype = np.dtype(np.float64) if paired else kind.dtype
-    array = {"f": _floats, "b": _bools, "i": _wholes}[dtype.kind](kind, dtype, flat).reshape(shape)
+    array = {"f": _read_floats, "b": _read_bools, "i": _read_integers}[dtype.kind](kind, dtype, flat).reshape(shape)
     return (from_pairs(array) if paired else array)[()]
 
 
@@ -98,7 +98,7 @@ def read_type(text: Any) -> WireType:
     """
     kind = parse_type(text) if type(text) is str else None
     if kind is None:
-        raise FileFormatError(f"wanted a type such as 'float64' or 'float32[3,4]'; got {shown(text)}")
+        raise FileFormatError(f"wanted a type such as 'float64' or 'float32[3,4]'; got {short_repr(text)}")
     return kind
 
 
@@ -112,9 +112,9 @@ def write_outcome(outcome: Any) -> tuple[str, Any]:
     if array.dtype in DTYPES.values():
         return str(WireType(array.dtype, array.shape)), write_elements(array)
     # int(x) of a large float64 does not fit into int64.
-    if isinstance(outcome, int) and abs(outcome) < 10**MAX_DIGITS:
-        return INTEGER, str(outcome)
-    raise FileFormatError(f"{shown(outcome)} steered Python; no text and no file can hold such a value")
+    if isinstance(outcome, int) and abs(outcome) < 10**MAX_OUTCOME_DIGITS:
+        return INTEGER_TYPE, str(outcome)
+    raise FileFormatError(f"{short_repr(outcome)} steered Python; no text and no file can hold such a value")
 
 
 def read_outcome(kind: Any, value: Any) -> Any:
@@ -123,22 +123,22 @@ def read_outcome(kind: Any, value: Any) -> Any:
     >>> read_outcome("float64", 2.5)
     2.5
     """
-    if kind == INTEGER:
+    if kind == INTEGER_TYPE:
         digits = value.removeprefix("-") if type(value) is str else ""
-        if not digits.isascii() or not digits.isdigit() or len(digits) > MAX_DIGITS:
-            raise FileFormatError(f"wanted a string of at most {MAX_DIGITS} digits; got {shown(value)}")
+        if not digits.isascii() or not digits.isdigit() or len(digits) > MAX_OUTCOME_DIGITS:
+            raise FileFormatError(f"wanted a string of at most {MAX_OUTCOME_DIGITS} digits; got {short_repr(value)}")
         return int(value)
     outcome = read_elements(read_type(kind), value)
-    return outcome if isinstance(outcome, np.float32) else plain(outcome)
+    return outcome if isinstance(outcome, np.float32) else to_python_number(outcome)
 
 
-def _flattened(kind: WireType, shape: tuple[int, ...], value: Any) -> list[Any]:
+def _flatten_elements(kind: WireType, shape: tuple[int, ...], value: Any) -> list[Any]:
     """Return the elements as one flat list; raise unless every list is as long as the shape says."""
     flat = [value]
     for axis, length in enumerate(shape):
         for item in flat:
             if type(item) is not list or len(item) != length:
-                got = f"a list of {len(item):,}" if type(item) is list else shown(item)
+                got = f"a list of {len(item):,}" if type(item) is list else short_repr(item)
                 raise FileFormatError(f"wanted {length:,} elements along axis {axis} of {kind}; got {got}")
         flat = list(chain.from_iterable(flat))
     # After an axis of length 0 there are no lists left to check.
@@ -146,45 +146,45 @@ def _flattened(kind: WireType, shape: tuple[int, ...], value: Any) -> list[Any]:
     return flat
 
 
-def _floats(kind: WireType, dtype: np.dtype[Any], flat: list[Any]) -> NDArray[Any]:
-    special = {k: _special(kind, item) for k, item in enumerate(flat) if type(item) is not float}
+def _read_floats(kind: WireType, dtype: np.dtype[Any], flat: list[Any]) -> NDArray[Any]:
+    special = {k: _read_special(kind, item) for k, item in enumerate(flat) if type(item) is not float}
     with np.errstate(over="ignore"):
         array = np.array([0.0 if k in special else item for k, item in enumerate(flat)], np.float64).astype(dtype)
     if not np.isfinite(array).all():
         raise FileFormatError(f"an element of {kind} is larger than any {dtype}; an infinite one is written 'inf'")
     for k, item in special.items():
-        array[k : k + 1] = _bits_of(kind, item) if isinstance(item, str) else item
+        array[k : k + 1] = _nan_from_bits(kind, item) if isinstance(item, str) else item
     return array
 
 
-def _special(kind: WireType, item: Any) -> float | str:
+def _read_special(kind: WireType, item: Any) -> float | str:
     if type(item) is int:
         return float(item)
-    if type(item) is str and item in WORDS:
-        return WORDS[item]
-    match = _BITS.fullmatch(item) if type(item) is str else None
+    if type(item) is str and item in NON_FINITE_WORDS:
+        return NON_FINITE_WORDS[item]
+    match = _NAN_BITS.fullmatch(item) if type(item) is str else None
     if match is None or len(match[1]) != 2 * (8 if kind.dtype.kind == "c" else kind.dtype.itemsize):
-        raise FileFormatError(f"wanted a number, 'nan', 'inf' or '-inf' as an element of {kind}; got {shown(item)}")
+        raise FileFormatError(f"wanted a number, 'nan', 'inf' or '-inf' as an element of {kind}; got {short_repr(item)}")
     return match[1]
 
 
-def _bits_of(kind: WireType, digits: str) -> NDArray[Any]:
+def _nan_from_bits(kind: WireType, digits: str) -> NDArray[Any]:
     bits = np.array([int(digits, 16)], f"u{len(digits) // 2}").view(f"f{len(digits) // 2}")
     if not np.isnan(bits[0]):
         raise FileFormatError(f"the bits of 'nan:{digits}' are not a NaN of {kind}")
     return bits
 
 
-def _bools(kind: WireType, dtype: np.dtype[Any], flat: list[Any]) -> NDArray[Any]:
+def _read_bools(kind: WireType, dtype: np.dtype[Any], flat: list[Any]) -> NDArray[Any]:
     wrong = next((item for item in flat if type(item) is not bool), None)
     if wrong is not None or None in flat:
-        raise FileFormatError(f"wanted true or false as an element of {kind}; got {shown(wrong)}")
+        raise FileFormatError(f"wanted true or false as an element of {kind}; got {short_repr(wrong)}")
     return np.array(flat, dtype)
 
 
-def _wholes(kind: WireType, dtype: np.dtype[Any], flat: list[Any]) -> NDArray[Any]:
+def _read_integers(kind: WireType, dtype: np.dtype[Any], flat: list[Any]) -> NDArray[Any]:
     limits = np.iinfo(dtype)
     for item in flat:
         if type(item) is not int or not limits.min <= item <= limits.max:
-            raise FileFormatError(f"wanted a whole number as an element of {kind}; got {shown(item)}")
+            raise FileFormatError(f"wanted a whole number as an element of {kind}; got {short_repr(item)}")
     return np.array(flat, dtype)

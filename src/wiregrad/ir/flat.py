@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from wiregrad.dtypes import WireType
 from wiregrad.errors import OutputError
-from wiregrad.ir.names import NameTable, automatic
+from wiregrad.ir.names import NameTable, automatic_name
 from wiregrad.ir.op import CONSTANT_CODE, INPUT_CODE, TABLE, Op, Pattern
 
 
@@ -62,33 +62,33 @@ class Row(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Labels:
+class NodeLabels:
     """A label for each node, out of a small table: `index` points into `table`; it is None if no node has a label."""
 
     table: tuple[Any, ...] = ()
     index: NDArray[np.int32] | None = None
 
     @classmethod
-    def of(cls, table: tuple[Any, ...], index: NDArray[np.int32]) -> Labels:
+    def from_index(cls, table: tuple[Any, ...], index: NDArray[np.int32]) -> NodeLabels:
         """Return the labels in their canonical form: without an index if no node has a label."""
         return cls(table, index) if (index >= 0).any() else cls()
 
-    def at(self, node: int) -> Any:
+    def label_of(self, node: int) -> Any:
         """Return the label of a node, or None."""
         k = -1 if self.index is None else int(self.index[node])
         return None if k < 0 else self.table[k]
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Labels):
+        if not isinstance(other, NodeLabels):
             return NotImplemented
-        one, two = ([] if x.index is None else [x.at(n) for n in range(len(x.index))] for x in (self, other))
+        one, two = ([] if x.index is None else [x.label_of(n) for n in range(len(x.index))] for x in (self, other))
         return one == two
 
     __hash__ = None  # type: ignore[assignment]
 
-    def filtered(self, keep: NDArray[np.bool_]) -> Labels:
+    def select_nodes(self, keep: NDArray[np.bool_]) -> NodeLabels:
         """Return the labels of the nodes that are kept."""
-        return self if self.index is None else Labels.of(self.table, self.index[keep])
+        return self if self.index is None else NodeLabels.from_index(self.table, self.index[keep])
 
     def nbytes(self) -> int:
         """Return the memory that the labels take, in bytes, without the table."""
@@ -96,7 +96,7 @@ class Labels:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Columns:
+class CircuitColumns:
     """The arrays of a circuit."""
 
     name: str
@@ -111,12 +111,12 @@ class Columns:
     modes: NDArray[np.uint8] | None
     """How each node treats its kinks; None if every node has mode 0."""
     names: NameTable
-    places: Labels
-    groups: Labels
+    places: NodeLabels
+    groups: NodeLabels
     outputs: NDArray[np.int32]
     labels: tuple[str, ...]
     """The names of the outputs."""
-    settings: Labels = field(default_factory=Labels)
+    settings: NodeLabels = field(default_factory=NodeLabels)
     """The settings of the nodes whose ops have any."""
     certificates: tuple[Certificate, ...] = ()
     """The values that steered Python when the circuit was traced."""
@@ -136,12 +136,12 @@ class Columns:
         return flat + 40 * len(self.constants) + labels
 
 
-class Flat:
+class IndexedGraph:
     """A circuit seen by index: its columns, and what they say about each node."""
 
     __slots__ = ("__weakref__", "columns")
 
-    def __init__(self, columns: Columns) -> None:
+    def __init__(self, columns: CircuitColumns) -> None:
         self.columns = columns
         for column in fields(columns):
             array = getattr(columns, column.name)
@@ -157,7 +157,7 @@ class Flat:
         """Return the index of the only output's node."""
         if len(self.columns.outputs) != 1:
             raise OutputError(
-                f"this circuit has {len(self.columns.labels)} outputs ({listed(self.columns.labels)}); "
+                f"this circuit has {len(self.columns.labels)} outputs ({join_first_names(self.columns.labels)}); "
                 f"choose one with circuit.with_output(name)"
             )
         return int(self.columns.outputs[0])
@@ -174,7 +174,7 @@ class Flat:
         """Return an output whose label is the name of a node with another value, if there is one."""
         origins = self.origins()
         for label, output in zip(self.columns.labels, self.columns.outputs.tolist(), strict=True):
-            owner = self.columns.names.find(label)
+            owner = self.columns.names.find_node(label)
             if owner is not None and origins[owner] != origins[output]:
                 return label
         return None
@@ -194,11 +194,11 @@ class Flat:
             constant_nodes=position[c.constant_nodes[kept_constants]],
             constants=tuple(compress(c.constants, kept_constants)),
             modes=None if c.modes is None else c.modes[keep],
-            names=c.names.filtered(keep, position),
-            places=c.places.filtered(keep),
-            groups=c.groups.filtered(keep),
+            names=c.names.select_nodes(keep, position),
+            places=c.places.select_nodes(keep),
+            groups=c.groups.select_nodes(keep),
             outputs=position[c.outputs],
-            settings=c.settings.filtered(keep),
+            settings=c.settings.select_nodes(keep),
             certificates=tuple(k._replace(node=int(position[k.node])) for k in c.certificates if keep[k.node]),
         )
         return type(self)(columns)
@@ -215,8 +215,8 @@ class Flat:
 
     def name_of(self, node: int) -> str:
         """Return the name to show for a node."""
-        names = self.columns.names.of(node)
-        return names[0] if names else automatic(node)
+        names = self.columns.names.names_of(node)
+        return names[0] if names else automatic_name(node)
 
     def type_of(self, node: int) -> WireType:
         """Return the type of a node's output wire."""
@@ -232,7 +232,7 @@ class Flat:
         """Iterate over the nodes in order (or in reverse), as plain Python numbers."""
         ops = TABLE.by_code()
         codes = self.columns.codes.tolist()
-        bound = {} if self.columns.settings.index is None else self._bound()
+        bound = {} if self.columns.settings.index is None else self._ops_with_settings()
         starts = self.columns.starts.tolist()
         sources = self.columns.sources.tolist()
         modes = None if self.columns.modes is None else self.columns.modes.tolist()
@@ -240,7 +240,7 @@ class Flat:
             op = bound.get(i) or ops[codes[i]]
             yield Row(i, op, sources[starts[i] : starts[i + 1]], 0 if modes is None else modes[i])
 
-    def _bound(self) -> dict[int, Op]:
+    def _ops_with_settings(self) -> dict[int, Op]:
         """Return the op of every node that has settings, bound to them."""
         index = self.columns.settings.index
         return {} if index is None else {node: self.op_of(node) for node in np.flatnonzero(index >= 0).tolist()}
@@ -248,7 +248,7 @@ class Flat:
     def op_of(self, node: int) -> Op:
         """Return the op of a node, with its settings."""
         op = TABLE.by_code()[int(self.columns.codes[node])]
-        settings = self.columns.settings.at(node)
+        settings = self.columns.settings.label_of(node)
         return op if settings is None else op.bind(dict(settings))
 
     def constants(self) -> Mapping[int, Any]:
@@ -282,7 +282,7 @@ class Flat:
         return self.columns.nbytes()
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Flat):
+        if not isinstance(other, IndexedGraph):
             return NotImplemented
         a = self.columns
         b = other.columns
@@ -292,7 +292,7 @@ class Flat:
             and all(np.array_equal(getattr(a, k), getattr(b, k)) for k in ("codes", "starts", "sources", "outputs"))
             and [self.type_of(n) for n in self.input_indices()] == [other.type_of(n) for n in other.input_indices()]
             and all(map(_same_bits, a.constants, b.constants))
-            and np.array_equal(_dense(a.modes, self.size), _dense(b.modes, self.size))
+            and np.array_equal(_dense_modes(a.modes, self.size), _dense_modes(b.modes, self.size))
             and a.names == b.names
             and a.places == b.places
             and a.groups == b.groups
@@ -305,10 +305,10 @@ class Flat:
         return hash((self.columns.labels, self.columns.codes.tobytes(), self.columns.sources.tobytes()))
 
 
-def listed(names: Sequence[str], most: int = 5) -> str:
+def join_first_names(names: Sequence[str], most: int = 5) -> str:
     """Join names for a message: the first few, then the number of the others.
 
-    >>> listed(["a", "b", "c"], 2)
+    >>> join_first_names(["a", "b", "c"], 2)
     'a, b and 1 more'
     """
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
@@ -323,5 +323,5 @@ def _same_bits(a: Any, b: Any) -> bool:
     return same_type and (both_nan or x.tobytes() == y.tobytes())
 
 
-def _dense(modes: NDArray[np.uint8] | None, size: int) -> NDArray[np.uint8]:
+def _dense_modes(modes: NDArray[np.uint8] | None, size: int) -> NDArray[np.uint8]:
     return np.zeros(size, np.uint8) if modes is None else modes

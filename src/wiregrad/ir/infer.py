@@ -12,9 +12,9 @@ from wiregrad.dtypes import WireType
 from wiregrad.errors import CircuitError, DomainError
 from wiregrad.ir.op import CONSTANT, INPUT, Op
 
-DERIVE = -1
+DERIVE_MODE = -1
 """In a column of modes: the default mode of the node's op."""
-UNKNOWN = np.iinfo(np.uint16).max
+UNKNOWN_TYPE = np.iinfo(np.uint16).max
 """In a column of types: not known yet, because the node reads one that is added later."""
 
 
@@ -26,27 +26,27 @@ class TypeTable:
         self._types: list[WireType] = []
         self._known: dict[Any, int] = {}
 
-    def number(self, kind: WireType) -> int:
+    def number_of(self, kind: WireType) -> int:
         """Return the number of a type."""
-        if len(self.numbers) >= UNKNOWN and kind not in self.numbers:
-            raise CircuitError(f"a circuit can hold at most {UNKNOWN:,} different types")
+        if len(self.numbers) >= UNKNOWN_TYPE and kind not in self.numbers:
+            raise CircuitError(f"a circuit can hold at most {UNKNOWN_TYPE:,} different types")
         number = self.numbers.setdefault(kind, len(self.numbers))
         if number == len(self._types):
             self._types.append(kind)
         return number
 
-    def type(self, number: int) -> WireType:
+    def type_at(self, number: int) -> WireType:
         """Return the type with a number."""
         return self._types[number]
 
-    def infer(self, op: Op, kinds: tuple[int, ...]) -> int:
-        """Return the number of an op's output type for inputs of these types; `UNKNOWN` if one of them is."""
+    def infer_number(self, op: Op, kinds: tuple[int, ...]) -> int:
+        """Return the number of an op's output type for inputs of these types; `UNKNOWN_TYPE` if one of them is."""
         number = self._known.get((op.name, op.settings, kinds))
         if number is None:
-            if UNKNOWN in kinds:
-                return UNKNOWN
+            if UNKNOWN_TYPE in kinds:
+                return UNKNOWN_TYPE
             types = tuple([self._types[kind] for kind in kinds])
-            number = self._known[op.name, op.settings, kinds] = self.number(op.infer(types))
+            number = self._known[op.name, op.settings, kinds] = self.number_of(op.infer(types))
         return number
 
 
@@ -68,19 +68,19 @@ def infer_types(
     numbers: list[int] = []
     for node, (op, sources) in enumerate(rows):
         if op is INPUT:
-            numbers.append(table.number(inputs[node]))
+            numbers.append(table.number_of(inputs[node]))
         elif op is CONSTANT:
-            numbers.append(table.number(type_of_constant(next(values))))
+            numbers.append(table.number_of(type_of_constant(next(values))))
         else:
             try:
-                numbers.append(table.infer(op, tuple([numbers[source] for source in sources])))
+                numbers.append(table.infer_number(op, tuple([numbers[source] for source in sources])))
             except DomainError as error:
                 raise DomainError(f"{error} (at node {name_of(node)})") from None
     return np.array(numbers, np.uint16), tuple(table.numbers)
 
 
 def derive_modes(rows: Iterable[tuple[Op, Sequence[int]]], modes: Sequence[int]) -> NDArray[np.uint8] | None:
-    """Replace the modes that are `DERIVE` by their ops' defaults; return None if every node ends up with mode 0.
+    """Replace the modes that are `DERIVE_MODE` by their ops' defaults; return None if every node ends up with mode 0.
 
     An operand that depends on no input of the circuit counts as a literal. This is decided here, once, so that passes
     which fold or merge nodes later cannot change a gradient.
@@ -94,7 +94,7 @@ def derive_modes(rows: Iterable[tuple[Op, Sequence[int]]], modes: Sequence[int])
         if op is INPUT:
             moves[node] = 1
         mode = modes[node]
-        if mode == DERIVE:
+        if mode == DERIVE_MODE:
             mode = op.default_mode(moves, sources)
         if mode:
             derived[node] = mode

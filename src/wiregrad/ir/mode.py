@@ -10,13 +10,13 @@ from enum import IntEnum
 from functools import cache
 
 from wiregrad import settings
-from wiregrad.errors import OperandError, shown, suggest
-from wiregrad.ir.blocks import Setting
-from wiregrad.ir.infer import DERIVE
+from wiregrad.errors import OperandError, short_repr, suggest_name
+from wiregrad.ir.blocks import ScopedSetting
+from wiregrad.ir.infer import DERIVE_MODE
 from wiregrad.ir.op import Op
 
-MAX_SLOTS = 6
-VARIABLE = settings.CONVENTION
+MAX_LITERAL_SLOTS = 6
+CONVENTION_VARIABLE = settings.CONVENTION_VARIABLE
 """The environment variable that names the default convention of recordings."""
 
 
@@ -33,54 +33,54 @@ class Convention(IntEnum):
         return self.name.lower()
 
 
-def named_convention(name: object) -> Convention:
+def find_convention(name: object) -> Convention:
     """Return the convention with a name.
 
-    >>> named_convention("torch")
+    >>> find_convention("torch")
     <Convention.TORCH: 1>
     """
     known = {convention.label: convention for convention in Convention}
     convention = known.get(name) if isinstance(name, str) else None
     if convention is None:
-        near = suggest(name, known) if isinstance(name, str) else ""
-        raise OperandError(f"a kink convention is one of {', '.join(known)}; got {shown(name)}{near}")
+        near = suggest_name(name, known) if isinstance(name, str) else ""
+        raise OperandError(f"a kink convention is one of {', '.join(known)}; got {short_repr(name)}{near}")
     return convention
 
 
 @cache
 def default_convention() -> Convention:
     """Return the convention of recordings outside all blocks; the environment is read once, on first use."""
-    return named_convention(settings.read_setting(VARIABLE) or Convention.MIN_NORM.label)
+    return find_convention(settings.read_setting(CONVENTION_VARIABLE) or Convention.MIN_NORM.label)
 
 
-CHOICES: Setting[Convention] = Setting("wiregrad_conventions")
+CHOSEN_CONVENTIONS: ScopedSetting[Convention] = ScopedSetting("wiregrad_conventions")
 """The conventions that `with` blocks have chosen."""
 
 
 def chosen_convention() -> Convention:
     """Return the convention that nodes get when they are recorded here and now."""
-    choices = CHOICES.values()
+    choices = CHOSEN_CONVENTIONS.active_values()
     return choices[-1] if choices else default_convention()
 
 
-def encode(convention: Convention, literal: Iterable[int]) -> int:
+def encode_mode(convention: Convention, literal: Iterable[int]) -> int:
     """Return the mode of a convention and the slots whose operands are literals.
 
-    >>> encode(Convention.MIN_NORM, [1])
+    >>> encode_mode(Convention.MIN_NORM, [1])
     8
     """
     return convention | sum(4 << slot for slot in set(literal))
 
 
-def decode(mode: int) -> tuple[Convention, tuple[int, ...]]:
+def decode_mode(mode: int) -> tuple[Convention, tuple[int, ...]]:
     """Return the convention and the literal slots of a mode."""
-    return Convention(mode & 3), tuple(slot for slot in range(MAX_SLOTS) if mode & (4 << slot))
+    return Convention(mode & 3), tuple(slot for slot in range(MAX_LITERAL_SLOTS) if mode & (4 << slot))
 
 
-def switched(mode: int, convention: Convention) -> int:
+def switch_convention(mode: int, convention: Convention) -> int:
     """Return a mode with another convention and the same literal slots.
 
-    >>> switched(encode(Convention.JAX, [1]), Convention.TORCH) == encode(Convention.TORCH, [1])
+    >>> switch_convention(encode_mode(Convention.JAX, [1]), Convention.TORCH) == encode_mode(Convention.TORCH, [1])
     True
     """
     return (mode & ~3) | convention
@@ -93,17 +93,17 @@ def has_kinks(op: Op) -> bool:
 
 def check_mode(mode: object, op: Op) -> None:
     """Raise `OperandError` unless this is a valid mode of a node of the op."""
-    if type(mode) is int and mode == DERIVE:
+    if type(mode) is int and mode == DERIVE_MODE:
         return
     if type(mode) is not int or not 0 <= mode < 4 << len(op.inputs) or mode & 3 >= len(Convention):
-        raise OperandError(f"a kink mode encodes a convention and literal slots of {op.name}; got {shown(mode)}")
+        raise OperandError(f"a kink mode encodes a convention and literal slots of {op.name}; got {short_repr(mode)}")
     if mode and not op.kinks:
         raise OperandError(f"{op.name} has no kinks, so it has no kink mode")
 
 
 def write_mode(mode: int, inputs: tuple[str, ...]) -> str:
     """Write a mode as text such as `min_norm:b`: the convention, then the inputs that are literals."""
-    convention, literal = decode(mode)
+    convention, literal = decode_mode(mode)
     return convention.label + (":" + ",".join(inputs[slot] for slot in literal) if literal else "")
 
 
@@ -111,6 +111,6 @@ def parse_mode(text: str, inputs: tuple[str, ...]) -> int | None:
     """Parse what `write_mode` wrote; return None if the text is not a mode."""
     name, _, literal = text.partition(":")
     names = literal.split(",") if literal else []
-    if name.upper() not in Convention.__members__ or not set(names) <= set(inputs[:MAX_SLOTS]):
+    if name.upper() not in Convention.__members__ or not set(names) <= set(inputs[:MAX_LITERAL_SLOTS]):
         return None
-    return encode(Convention[name.upper()], map(inputs.index, names))
+    return encode_mode(Convention[name.upper()], map(inputs.index, names))

@@ -14,17 +14,17 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from wiregrad.errors import NameSyntaxError, shown
+from wiregrad.errors import NameSyntaxError, short_repr
 
-MAX_LENGTH = 200
-_AUTOMATIC = re.compile(r"%[0-9]{1,9}")
-_PARTS = re.compile(r"\.|(?:\[[0-9]+\])+(?:\.|$)")
+MAX_NAME_LENGTH = 200
+_AUTOMATIC_NAME = re.compile(r"%[0-9]{1,9}")
+_NAME_SEPARATOR = re.compile(r"\.|(?:\[[0-9]+\])+(?:\.|$)")
 
 
-def normal(name: str) -> str:
+def normalize_name(name: str) -> str:
     """Normalize a name as Python normalizes identifiers (NFKC): equivalent letters become one.
 
-    >>> normal("\\u00b5") == "\\u03bc"
+    >>> normalize_name("\\u00b5") == "\\u03bc"
     True
     """
     return name if name.isascii() else unicodedata.normalize("NFKC", name)
@@ -38,21 +38,21 @@ def check_name(name: object) -> str:
     """
     if not isinstance(name, str):
         raise NameSyntaxError(f"a name must be a string; got {type(name).__name__}")
-    if name.isidentifier() and name.isascii() and len(name) <= MAX_LENGTH:
+    if name.isidentifier() and name.isascii() and len(name) <= MAX_NAME_LENGTH:
         return name
-    name = normal(name[: 4 * MAX_LENGTH])
-    parts = _PARTS.split(name)
+    name = normalize_name(name[: 4 * MAX_NAME_LENGTH])
+    parts = _NAME_SEPARATOR.split(name)
     if name.endswith("]"):
         parts.pop()
-    if len(name) > MAX_LENGTH or not all(part.isidentifier() for part in parts) or not parts:
+    if len(name) > MAX_NAME_LENGTH or not all(part.isidentifier() for part in parts) or not parts:
         raise NameSyntaxError(
-            f"{shown(name)} cannot be a name: wanted letters, digits and _ (not first a digit), parts joined by '.' or "
-            f"indexed like [0], at most {MAX_LENGTH} characters"
+            f"{short_repr(name)} cannot be a name: wanted letters, digits and _ (not first a digit), parts joined by '.' or "
+            f"indexed like [0], at most {MAX_NAME_LENGTH} characters"
         )
     return name
 
 
-def automatic(index: int) -> str:
+def automatic_name(index: int) -> str:
     """Return the automatic name of a node that was given none."""
     return f"%{index}"
 
@@ -66,13 +66,13 @@ def is_group_label(label: object) -> bool:
     return isinstance(label, str) and label.isprintable() and "/" not in label and bool(label.strip())
 
 
-def is_automatic(name: str) -> bool:
+def is_automatic_name(name: str) -> bool:
     """Return whether this is the automatic name of a node that was given none.
 
-    >>> is_automatic("%12"), is_automatic("x")
+    >>> is_automatic_name("%12"), is_automatic_name("x")
     (True, False)
     """
-    return _AUTOMATIC.fullmatch(name) is not None
+    return _AUTOMATIC_NAME.fullmatch(name) is not None
 
 
 class NameTable:
@@ -111,35 +111,35 @@ class NameTable:
         # The index holds hashes of strings, which differ from process to process.
         return NameTable, (list(self),)
 
-    def of(self, node: int) -> tuple[str, ...]:
+    def names_of(self, node: int) -> tuple[str, ...]:
         """Return the names of a node, the one to show first."""
         first, last = np.searchsorted(self.nodes, [node, node + 1])
-        return tuple(self._text(k) for k in range(first, last))
+        return tuple(self._name_at(k) for k in range(first, last))
 
-    def find(self, name: str) -> int | None:
+    def find_node(self, name: str) -> int | None:
         """Return the node with a name, or None."""
-        for k in self._candidates(name):
-            if self._text(k) == name:
+        for k in self._entries_with_hash(name):
+            if self._name_at(k) == name:
                 return int(self.nodes[k])
         return None
 
-    def duplicate(self) -> str | None:
+    def find_duplicate(self) -> str | None:
         """Return a name that two entries share, if there is one."""
-        hashes, order = self._hashed()
+        hashes, order = self._sorted_hashes()
         for k in np.flatnonzero(hashes[1:] == hashes[:-1]).tolist():
-            name = self._text(int(order[k]))
-            if name == self._text(int(order[k + 1])):
+            name = self._name_at(int(order[k]))
+            if name == self._name_at(int(order[k + 1])):
                 return name
         return None
 
-    def by_node(self) -> dict[int, list[str]]:
+    def group_by_node(self) -> dict[int, list[str]]:
         """Return the names of every named node, for loops over the whole circuit."""
         names: dict[int, list[str]] = {}
         for node, name in self:
             names.setdefault(node, []).append(name)
         return names
 
-    def filtered(self, keep: NDArray[np.bool_], position: NDArray[np.int32]) -> NameTable:
+    def select_nodes(self, keep: NDArray[np.bool_], position: NDArray[np.int32]) -> NameTable:
         """Return the names of the nodes that are kept, at their new positions."""
         if not len(self):
             return self
@@ -149,16 +149,16 @@ class NameTable:
         """Return the memory that the names take, in bytes."""
         return self.nodes.nbytes + self._ends.nbytes + len(self._blob)
 
-    def _text(self, k: int) -> str:
+    def _name_at(self, k: int) -> str:
         return self._blob[self._ends[k] : self._ends[k + 1]].decode()
 
-    def _candidates(self, name: str) -> list[int]:
-        hashes, order = self._hashed()
+    def _entries_with_hash(self, name: str) -> list[int]:
+        hashes, order = self._sorted_hashes()
         first = np.searchsorted(hashes, hash(name))
         last = np.searchsorted(hashes, hash(name), side="right")
         return [int(k) for k in order[first:last]]
 
-    def _hashed(self) -> tuple[NDArray[np.int64], NDArray[np.intp]]:
+    def _sorted_hashes(self) -> tuple[NDArray[np.int64], NDArray[np.intp]]:
         if self._index is None:
             hashes = np.fromiter((hash(name) for _, name in self), np.int64, len(self))
             order = np.argsort(hashes, kind="stable")

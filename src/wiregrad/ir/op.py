@@ -16,9 +16,9 @@ from functools import cached_property
 from typing import Any, Self, TypeVar
 
 from wiregrad.dtypes import WireType
-from wiregrad.errors import ArityError, DomainError, RecordError, UnknownOpError, shown, suggest
+from wiregrad.errors import ArityError, DomainError, RecordError, UnknownOpError, short_repr, suggest_name
 
-_SPELLING = re.compile(r"[^\w\s(),;]+")
+_OPERATOR_SIGNS = re.compile(r"[^\w\s(),;]+")
 
 
 class Pattern(Enum):
@@ -90,7 +90,7 @@ class Op:
 
     def bind(self, settings: Mapping[str, Any]) -> Self:
         """Return the op with settings: numbers, strings and tuples of them. Equal settings give the same object."""
-        cache = self._bound
+        cache = self._bound_records
         items = tuple(settings.items())
         op = cache.get(items)
         if op is None:
@@ -100,12 +100,12 @@ class Op:
             op = cache[items] = cache.setdefault(ordered, replace(self, settings=ordered))
         return op
 
-    def once(self, **settings: Any) -> Self:
+    def bind_once(self, **settings: Any) -> Self:
         """Return the op with settings that belong to a single call, such as what a user's `backward` saved."""
         return replace(self, settings=tuple(settings.items()))
 
     @cached_property
-    def _bound(self) -> dict[Any, Self]:
+    def _bound_records(self) -> dict[Any, Self]:
         return {}
 
     @cached_property
@@ -172,7 +172,7 @@ class Op:
             return f"{operands[0]} {self.infix[0]} {operands[1]}"
         index = self.options.get("index")
         if isinstance(index, tuple) and len(operands) == 1:
-            return f"{operands[0]}[{written_index(index)}]"
+            return f"{operands[0]}[{write_index(index)}]"
         if self.prefix:
             return f"{self.prefix}{operands[0]}"
         settings = [] if self.per_call else [f"{name}={value!r}" for name, value in self.settings]
@@ -195,23 +195,23 @@ class Op:
                 f"defaults {self.defaults}"
             )
         for spelling in (*self.infix, *filter(None, [self.prefix])):
-            if not _SPELLING.fullmatch(spelling) or spelling == "=":
+            if not _OPERATOR_SIGNS.fullmatch(spelling) or spelling == "=":
                 raise RecordError(
                     f"op {self.name} cannot be spelled {spelling!r}: a spelling consists of signs other than ( ) , ; "
                     "and is not = alone"
                 )
 
 
-def written_index(index: tuple[Any, ...]) -> str:
+def write_index(index: tuple[Any, ...]) -> str:
     """Write an index in Python's syntax; a slice is stored as a tuple of the word `slice` and its three bounds.
 
-    >>> written_index((1, ("slice", None, 3, None), ("slice", 0, None, 2)))
+    >>> write_index((1, ("slice", None, 3, None), ("slice", 0, None, 2)))
     '1, :3, 0::2'
     """
-    return ", ".join(_index_part(part) for part in index)
+    return ", ".join(_write_index_part(part) for part in index)
 
 
-def _index_part(part: Any) -> str:
+def _write_index_part(part: Any) -> str:
     if not isinstance(part, tuple) or len(part) != 4 or part[0] != "slice":
         return str(part)
     start, stop, step = ("" if bound is None else str(bound) for bound in part[1:])
@@ -260,10 +260,10 @@ class OpTable:
         new.check()
         if new.name != old.name:
             raise RecordError(f"{old.name} can only be replaced by an op of the same name; got {new.name}")
-        self._records[self.code(old)] = new
+        self._records[self.code_of(old)] = new
         return new
 
-    def forget(self, op: Op) -> None:
+    def unregister(self, op: Op) -> None:
         """Remove the record that was registered last; circuits that use it can no longer be read."""
         if not self._records or self._records[-1] is not op:
             raise RecordError(f"only the op registered last can be removed, and that is not {op.name}")
@@ -275,11 +275,11 @@ class OpTable:
             for spelling in [text for text, owner in spellings.items() if owner is op]:
                 del spellings[spelling]
 
-    def defer(self, load: Callable[[], object]) -> None:
+    def defer_loading(self, load: Callable[[], object]) -> None:
         """Set a function that loads more records; it is called when an unknown name is looked up."""
         self._deferred = load
 
-    def load(self) -> bool:
+    def load_deferred(self) -> bool:
         """Load the deferred records, once; return whether there were any."""
         load = self._deferred
         self._deferred = None
@@ -293,13 +293,13 @@ class OpTable:
         if code is None and name in self._aliases:
             code = self._codes[self._aliases[name]]
         if code is None:
-            if self.load():
+            if self.load_deferred():
                 return self[name]
-            raise UnknownOpError(f"there is no op called {shown(name)}{suggest(str(name), self.callable_names())}")
+            raise UnknownOpError(f"there is no op called {short_repr(name)}{suggest_name(str(name), self.callable_names())}")
         return self._records[code]
 
     def __contains__(self, name: object) -> bool:
-        return name in self._codes or name in self._aliases or (self.load() and name in self)
+        return name in self._codes or name in self._aliases or (self.load_deferred() and name in self)
 
     def __iter__(self) -> Iterator[Op]:
         return iter(tuple(self._records))
@@ -307,7 +307,7 @@ class OpTable:
     def __len__(self) -> int:
         return len(self._records)
 
-    def code(self, op: Op) -> int:
+    def code_of(self, op: Op) -> int:
         """Return the number that represents a record in a circuit's arrays."""
         code = self._codes.get(op.name)
         if code is None or (self._records[code] is not op and not op.settings):
@@ -316,7 +316,7 @@ class OpTable:
 
     def callable_names(self) -> list[str]:
         """Return the names of the ops that users can apply (not inputs and constants), aliases included."""
-        self.load()
+        self.load_deferred()
         return [
             *(op.name for op in self._records if op.pattern is not Pattern.SOURCE and not op.per_call),
             *self._aliases,
@@ -330,7 +330,7 @@ class OpTable:
         """Return whether the op of this name works on single numbers."""
         return name in self and self[name].by_element
 
-    def reserve(self, names: Iterable[str]) -> None:
+    def reserve_names(self, names: Iterable[str]) -> None:
         """Forbid names for ops, because they are other attributes where ops are attributes too."""
         self._reserved.update(names)
 
@@ -342,7 +342,7 @@ class OpTable:
 TABLE = OpTable()
 
 
-def _no_forward(*_: Any) -> Any:
+def _refuse_forward(*_: Any) -> Any:
     raise DomainError("inputs and constants are given, not computed")
 
 
@@ -352,7 +352,7 @@ INPUT = TABLE.register(
         doc="A leaf whose value the caller gives.",
         inputs=(),
         pattern=Pattern.SOURCE,
-        forward=_no_forward,
+        forward=_refuse_forward,
     )
 )
 CONSTANT = TABLE.register(
@@ -361,8 +361,8 @@ CONSTANT = TABLE.register(
         doc="A leaf with a fixed value.",
         inputs=(),
         pattern=Pattern.SOURCE,
-        forward=_no_forward,
+        forward=_refuse_forward,
     )
 )
-INPUT_CODE = TABLE.code(INPUT)
-CONSTANT_CODE = TABLE.code(CONSTANT)
+INPUT_CODE = TABLE.code_of(INPUT)
+CONSTANT_CODE = TABLE.code_of(CONSTANT)

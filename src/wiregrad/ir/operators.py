@@ -6,13 +6,13 @@ from typing import Any
 
 from wiregrad.ir.op import TABLE
 
-ARITHMETIC = {"+": "add", "-": "sub", "*": "mul", "/": "truediv", "**": "pow", "%": "mod", "//": "floordiv"}
-COMPARISONS = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge", "==": "eq", "!=": "ne"}
-SIGNS = {"-": "neg", "+": "pos"}
+ARITHMETIC_METHODS = {"+": "add", "-": "sub", "*": "mul", "/": "truediv", "**": "pow", "%": "mod", "//": "floordiv"}
+COMPARISON_METHODS = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge", "==": "eq", "!=": "ne"}
+SIGN_METHODS = {"-": "neg", "+": "pos"}
 """The special methods of each operator, without the double underscores."""
 
 
-class Operators:
+class OperatorMethods:
     """Operators that apply ops. `==` stays Python's own: two ports are equal if they are the same object."""
 
     __slots__ = ()

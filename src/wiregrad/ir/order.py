@@ -8,12 +8,12 @@ from collections.abc import Callable, Sequence
 from wiregrad.errors import CycleError
 
 
-def topological(inputs: Sequence[Sequence[int]], name: Callable[[int], str]) -> list[int]:
+def sort_topologically(inputs: Sequence[Sequence[int]], name: Callable[[int], str]) -> list[int]:
     """Return the nodes in topological order (Kahn's method; of several that are ready the earliest comes first).
 
     A cycle raises `CycleError`, which names its nodes.
 
-    >>> topological([[1], [], [0]], str)
+    >>> sort_topologically([[1], [], [0]], str)
     [1, 0, 2]
     """
     readers: list[list[int]] = [[] for _ in inputs]

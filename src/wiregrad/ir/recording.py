@@ -17,15 +17,15 @@ from numpy.typing import NDArray
 
 from wiregrad.dtypes import FLOAT, WireType
 from wiregrad.errors import CircuitError, DuplicateNameError
-from wiregrad.ir.circuit import Circuit
-from wiregrad.ir.flat import Certificate, Columns, Labels, Place, Row
-from wiregrad.ir.infer import DERIVE, TypeTable, derive_modes, infer_types, type_of_constant
-from wiregrad.ir.names import NameTable, automatic, check_name
+from wiregrad.ir.circuit import CircuitGraph
+from wiregrad.ir.flat import Certificate, CircuitColumns, NodeLabels, Place, Row
+from wiregrad.ir.infer import DERIVE_MODE, TypeTable, derive_modes, infer_types, type_of_constant
+from wiregrad.ir.names import NameTable, automatic_name, check_name
 from wiregrad.ir.op import CONSTANT, CONSTANT_CODE, INPUT_CODE, TABLE, Op
-from wiregrad.ir.order import topological
+from wiregrad.ir.order import sort_topologically
 
 
-class Recording:
+class CircuitRecording:
     """Columns that grow. A negative source stands for a node that is added later; freezing resolves it."""
 
     def __init__(self) -> None:
@@ -33,15 +33,15 @@ class Recording:
         self._sources = array("i")
         self._constants: list[Any] = []
         self.type_table = TypeTable()
-        self._float = self.type_table.number(FLOAT)
+        self._float = self.type_table.number_of(FLOAT)
         self._types: dict[int, int] = {}
         self._modes: dict[int, int] = {}
         self._arities: dict[int, int] = {}
         """Number of wires of each node of a variadic op."""
         self._settings: dict[int, tuple[tuple[str, Any], ...]] = {}
         self.certificates: list[Certificate] = []
-        self._places = _Runs()
-        self._groups = _Runs()
+        self._places = _LabelRuns()
+        self._groups = _LabelRuns()
         self.names: dict[str, int] = {}
         self._first_name: dict[int, str] = {}
         self._numbers: dict[str, int] = {}
@@ -50,24 +50,24 @@ class Recording:
     def __len__(self) -> int:
         return len(self.codes)
 
-    def append(self, code: int, sources: Iterable[int], kind: int, mode: int = DERIVE) -> int:
+    def append(self, code: int, sources: Iterable[int], kind: int, mode: int = DERIVE_MODE) -> int:
         """Add a node at the current place and group; `kind` is the number of its type. Return its index."""
         index = len(self.codes)
         self.codes.append(code)
         self._sources.extend(sources)
         if kind != self._float:
             self._types[index] = kind
-        if mode != DERIVE:
+        if mode != DERIVE_MODE:
             self._modes[index] = mode
         return index
 
-    def append_op(self, op: Op, sources: Sequence[int], kind: WireType, mode: int = DERIVE) -> int:
+    def append_op(self, op: Op, sources: Sequence[int], kind: WireType, mode: int = DERIVE_MODE) -> int:
         """Add a node of an op, which may have settings and any number of wires; return its index."""
-        index = self.append(TABLE.code(op), sources, self.type_table.number(kind), mode if op.kinks else DERIVE)
-        self.note(index, op, len(sources))
+        index = self.append(TABLE.code_of(op), sources, self.type_table.number_of(kind), mode if op.kinks else DERIVE_MODE)
+        self.note_settings(index, op, len(sources))
         return index
 
-    def note(self, index: int, op: Op, arity: int) -> None:
+    def note_settings(self, index: int, op: Op, arity: int) -> None:
         """Store what a node has that the table's record does not say: its settings and, if variadic, its arity."""
         if op.settings:
             self._settings[index] = op.settings
@@ -77,17 +77,17 @@ class Recording:
     def append_input(self, name: str, kind: WireType) -> int:
         """Add an input."""
         name = self.check_free(name)
-        index = self.append(INPUT_CODE, (), self.type_table.number(kind))
-        self.name(index, name)
+        index = self.append(INPUT_CODE, (), self.type_table.number_of(kind))
+        self.add_name(index, name)
         return index
 
     def append_constant(self, value: Any) -> int:
         """Add a constant, which is a NumPy value."""
-        kind = self.type_table.number(type_of_constant(value))
+        kind = self.type_table.number_of(type_of_constant(value))
         self._constants.append(value)
         return self.append(CONSTANT_CODE, (), kind)
 
-    def kind_of(self, index: int) -> int:
+    def type_number_of(self, index: int) -> int:
         """Return the number of a node's type."""
         return self._types.get(index, self._float)
 
@@ -104,21 +104,21 @@ class Recording:
 
     def move_to(self, place: Place | None, group: str) -> None:
         """Set the place and the group of the nodes that are added next."""
-        self._places.change(len(self), place)
-        self._groups.change(len(self), group or None)
+        self._places.set_from(len(self), place)
+        self._groups.set_from(len(self), group or None)
 
-    def follow(self, circuit: Circuit, node: int) -> None:
+    def move_to_node(self, circuit: CircuitGraph, node: int) -> None:
         """Set the place and the group of the nodes that are added next to those of a circuit's node."""
-        self.move_to(circuit.columns.places.at(node), circuit.columns.groups.at(node) or "")
+        self.move_to(circuit.columns.places.label_of(node), circuit.columns.groups.label_of(node) or "")
 
-    def copy(self, circuit: Circuit, row: Row, sources: Sequence[int]) -> int:
+    def copy_node(self, circuit: CircuitGraph, row: Row, sources: Sequence[int]) -> int:
         """Add a copy of a circuit's node with new sources; place, group and mode are copied, names are not."""
-        self.follow(circuit, row.node)
+        self.move_to_node(circuit, row.node)
         if row.op is CONSTANT:
             self._constants.append(circuit.constant_of(row.node))
         return self.append_op(row.op, sources, circuit.type_of(row.node), row.mode)
 
-    def load(self, circuit: Circuit) -> None:
+    def load_circuit(self, circuit: CircuitGraph) -> None:
         """Start from all nodes of a circuit, at the same indices; its outputs are not copied."""
         if len(self):
             raise CircuitError("only an empty recording can load a circuit")
@@ -126,24 +126,24 @@ class Recording:
         self.codes.extend(columns.codes.tolist())
         self._sources.extend(columns.sources.tolist())
         self._constants.extend(columns.constants)
-        numbers = np.array([self.type_table.number(kind) for kind in columns.type_table])[columns.types]
+        numbers = np.array([self.type_table.number_of(kind) for kind in columns.type_table])[columns.types]
         unusual = np.flatnonzero(numbers != self._float)
         self._types = dict(zip(unusual.tolist(), numbers[unusual].tolist(), strict=True))
         modes = np.zeros(circuit.size, np.uint8) if columns.modes is None else columns.modes
         # Modes are kept as they were decided, 0 included: deriving them again might give another mode.
         self._modes = {node: int(mode) for node, mode in enumerate(modes.tolist()) if _may_kink(columns.codes[node])}
-        for node in np.flatnonzero(_variadic()[columns.codes]).tolist():
+        for node in np.flatnonzero(_variadic_codes()[columns.codes]).tolist():
             self._arities[node] = int(columns.starts[node + 1] - columns.starts[node])
         if columns.settings.index is not None:
             for node in np.flatnonzero(columns.settings.index >= 0).tolist():
-                self._settings[node] = columns.settings.at(node)
+                self._settings[node] = columns.settings.label_of(node)
         self.certificates = list(columns.certificates)
-        self._places.load(columns.places)
-        self._groups.load(columns.groups)
+        self._places.load_labels(columns.places)
+        self._groups.load_labels(columns.groups)
         for node, name in columns.names:
-            self.name(node, name)
+            self.add_name(node, name)
 
-    def name(self, index: int, name: str) -> None:
+    def add_name(self, index: int, name: str) -> None:
         """Give a node another name; the first name that it was given is the one shown."""
         name = self.check_free(name)
         self.names[name] = index
@@ -173,7 +173,7 @@ class Recording:
 
     def name_of(self, index: int) -> str:
         """Return the name to show for a node."""
-        return self._first_name.get(index, automatic(index))
+        return self._first_name.get(index, automatic_name(index))
 
     def forget_name(self, index: int, name: str) -> None:
         """Remove the only name that a node was given."""
@@ -182,24 +182,24 @@ class Recording:
         if number.isdecimal() and 0 < int(number) < self._numbers.get(wanted, 0):
             self._numbers[wanted] = int(number)
 
-    def freeze(self, roots: Mapping[str, int], name: str, awaited: Mapping[int, int] | None = None) -> Circuit:
+    def freeze(self, roots: Mapping[str, int], name: str, awaited: Mapping[int, int] | None = None) -> CircuitGraph:
         """Return the circuit so far; `awaited` maps the negative sources to the nodes that they stand for."""
-        sources, order = self._ordered(awaited or {})
-        codes = _permuted(np.array(self.codes, np.uint16), order)
-        starts = self._starts(codes, order)
+        sources, order = self._resolve_order(awaited or {})
+        codes = _permute_column(np.array(self.codes, np.uint16), order)
+        starts = self._source_starts(codes, order)
         position = np.arange(len(codes)) if order is None else np.argsort(order)
-        constants = self._ordered_constants(order)
-        settings = _labels(self._settings, len(self), order)
-        types = self._column(self._types, self._float, order).astype(np.uint16)
+        constants = self._order_constants(order)
+        settings = _sparse_labels(self._settings, len(self), order)
+        types = self._dense_column(self._types, self._float, order).astype(np.uint16)
         type_table = tuple(self.type_table.numbers)
         if order is not None:
             # Types of nodes that read later ones were unknown when these nodes were added.
             inputs = {node: type_table[types[node]] for node in np.flatnonzero(codes == INPUT_CODE).tolist()}
             names = [self.name_of(node) for node in order]
-            rows = _rows(codes, starts, sources, settings)
+            rows = _iterate_rows(codes, starts, sources, settings)
             types, type_table = infer_types(rows, inputs, constants, names.__getitem__)
-        modes = self._column(self._modes, DERIVE, order).tolist()
-        columns = Columns(
+        modes = self._dense_column(self._modes, DERIVE_MODE, order).tolist()
+        columns = CircuitColumns(
             name=name,
             codes=codes,
             starts=starts,
@@ -208,18 +208,18 @@ class Recording:
             type_table=type_table,
             constant_nodes=np.flatnonzero(codes == CONSTANT_CODE).astype(np.int32),
             constants=constants,
-            modes=derive_modes(_rows(codes, starts, sources, settings), modes),
+            modes=derive_modes(_iterate_rows(codes, starts, sources, settings), modes),
             names=NameTable((int(position[node]), text) for text, node in self.names.items()),
-            places=self._places.labels(len(self), order),
-            groups=self._groups.labels(len(self), order),
+            places=self._places.to_labels(len(self), order),
+            groups=self._groups.to_labels(len(self), order),
             outputs=position[list(roots.values())].astype(np.int32),
             labels=tuple(roots),
             settings=settings,
             certificates=tuple(c._replace(node=int(position[c.node])) for c in self.certificates),
         )
-        return Circuit(columns)
+        return CircuitGraph(columns)
 
-    def _starts(self, codes: NDArray[np.uint16], order: list[int] | None) -> NDArray[np.int32]:
+    def _source_starts(self, codes: NDArray[np.uint16], order: list[int] | None) -> NDArray[np.int32]:
         """Return where the sources of each node begin, for the nodes in this order."""
         arities = np.array([len(op.inputs) for op in TABLE])[codes]
         if self._arities:
@@ -227,23 +227,23 @@ class Recording:
             arities[position[list(self._arities)]] = list(self._arities.values())
         return np.concatenate([[0], np.cumsum(arities)]).astype(np.int32)
 
-    def _column(self, unusual: Mapping[int, int], usual: int, order: list[int] | None) -> NDArray[np.int32]:
+    def _dense_column(self, unusual: Mapping[int, int], usual: int, order: list[int] | None) -> NDArray[np.int32]:
         column = np.full(len(self), usual, np.int32)
         column[list(unusual)] = list(unusual.values())
-        return _permuted(column, order)
+        return _permute_column(column, order)
 
-    def _ordered(self, awaited: Mapping[int, int]) -> tuple[list[int], list[int] | None]:
+    def _resolve_order(self, awaited: Mapping[int, int]) -> tuple[list[int], list[int] | None]:
         """Return the sources, and the topological order of the nodes if some were read before they were added."""
         sources = self._sources.tolist()
         if not awaited:
             return sources, None
-        starts = self._starts(np.array(self.codes), None).tolist()
+        starts = self._source_starts(np.array(self.codes), None).tolist()
         rows = [[awaited.get(source, source) for source in sources[a:b]] for a, b in pairwise(starts)]
-        order = topological(rows, self.name_of)
+        order = sort_topologically(rows, self.name_of)
         position = np.argsort(order).tolist()
         return [position[source] for node in order for source in rows[node]], order
 
-    def _ordered_constants(self, order: list[int] | None) -> tuple[Any, ...]:
+    def _order_constants(self, order: list[int] | None) -> tuple[Any, ...]:
         if order is None:
             return tuple(self._constants)
         nodes = [node for node, code in enumerate(self.codes) if code == CONSTANT_CODE]
@@ -251,7 +251,7 @@ class Recording:
         return tuple(values[node] for node in order if node in values)
 
 
-class _Runs:
+class _LabelRuns:
     """A growing column of labels, stored as the points where the label changes."""
 
     def __init__(self) -> None:
@@ -259,60 +259,60 @@ class _Runs:
         self._since = array("i", [0])
         self._labels: list[Any] = [None]
 
-    def change(self, index: int, label: Any) -> None:
+    def set_from(self, index: int, label: Any) -> None:
         """Set the label of the nodes from an index on."""
         if label != self.current:
             self.current = label
             self._since.append(index)
             self._labels.append(label)
 
-    def load(self, labels: Labels) -> None:
+    def load_labels(self, labels: NodeLabels) -> None:
         """Copy the labels of a circuit."""
         if labels.index is not None:
             for index in np.flatnonzero(np.diff(labels.index, prepend=-1)).tolist():
-                self.change(index, labels.at(index))
+                self.set_from(index, labels.label_of(index))
 
-    def labels(self, size: int, order: list[int] | None) -> Labels:
+    def to_labels(self, size: int, order: list[int] | None) -> NodeLabels:
         """Return one label per node."""
         table: dict[Any, int] = {}
         numbers = [-1 if label is None else table.setdefault(label, len(table)) for label in self._labels]
         lengths = np.diff(np.append(np.array(self._since), size))
-        return Labels.of(tuple(table), _permuted(np.repeat(numbers, lengths).astype(np.int32), order))
+        return NodeLabels.from_index(tuple(table), _permute_column(np.repeat(numbers, lengths).astype(np.int32), order))
 
 
 def _may_kink(code: int) -> bool:
     return bool(TABLE.by_code()[code].kinks)
 
 
-def _variadic() -> NDArray[np.bool_]:
+def _variadic_codes() -> NDArray[np.bool_]:
     """Return for each op code whether the op takes any number of wires."""
     return np.array([op.variadic for op in TABLE])
 
 
-def _labels(label_of_node: Mapping[int, Any], size: int, order: list[int] | None) -> Labels:
+def _sparse_labels(label_of_node: Mapping[int, Any], size: int, order: list[int] | None) -> NodeLabels:
     """Return the labels of a circuit in which few nodes have one."""
     if not label_of_node:
-        return Labels()
+        return NodeLabels()
     table: dict[Any, int] = {}
     index = np.full(size, -1, np.int32)
     for node, label in label_of_node.items():
         index[node] = table.setdefault(label, len(table))
-    return Labels.of(tuple(table), _permuted(index, order))
+    return NodeLabels.from_index(tuple(table), _permute_column(index, order))
 
 
 ScalarT = TypeVar("ScalarT", bound=np.generic)
 
 
-def _permuted(column: NDArray[ScalarT], order: list[int] | None) -> NDArray[ScalarT]:
+def _permute_column(column: NDArray[ScalarT], order: list[int] | None) -> NDArray[ScalarT]:
     return column if order is None else column[order]
 
 
-def _rows(
-    codes: NDArray[np.uint16], starts: NDArray[np.int32], sources: list[int], settings: Labels
+def _iterate_rows(
+    codes: NDArray[np.uint16], starts: NDArray[np.int32], sources: list[int], settings: NodeLabels
 ) -> Iterator[tuple[Op, list[int]]]:
     ops = TABLE.by_code()
     begin = starts.tolist()
     for i, code in enumerate(codes.tolist()):
-        own = settings.at(i)
+        own = settings.label_of(i)
         op = ops[code] if own is None else ops[code].bind(dict(own))
         yield op, sources[begin[i] : begin[i + 1]]

@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 
 from wiregrad.errors import CircuitError, DuplicateNameError
-from wiregrad.ir.circuit import Circuit
-from wiregrad.ir.flat import Columns
+from wiregrad.ir.circuit import CircuitGraph
+from wiregrad.ir.flat import CircuitColumns
 from wiregrad.ir.infer import infer_types
-from wiregrad.ir.mode import MAX_SLOTS, Convention
+from wiregrad.ir.mode import MAX_LITERAL_SLOTS, Convention
 from wiregrad.ir.names import check_name
 from wiregrad.ir.op import CONSTANT_CODE, INPUT_CODE, TABLE
 
 
-def verify(circuit: Circuit) -> Circuit:
+def verify(circuit: CircuitGraph) -> CircuitGraph:
     """Return the circuit if it is well formed; raise `CircuitError` otherwise."""
     check_arrays(circuit.columns)
     _check_names(circuit)
@@ -21,7 +21,7 @@ def verify(circuit: Circuit) -> Circuit:
     return circuit
 
 
-def check_arrays(columns: Columns) -> None:
+def check_arrays(columns: CircuitColumns) -> None:
     """Raise `CircuitError` unless the arrays form a circuit; native code relies on no more than this."""
     _check_shape(columns)
     _check_order(columns)
@@ -34,7 +34,7 @@ def _require(holds: bool | np.bool_, message: str) -> None:
         raise CircuitError(message)
 
 
-def _check_shape(c: Columns) -> None:
+def _check_shape(c: CircuitColumns) -> None:
     size = len(c.codes)
     _require(len(c.starts) == size + 1, f"{size} nodes need {size + 1} starts; got {len(c.starts)}")
     _require(c.starts[0] == 0 and c.starts[-1] == len(c.sources), "starts must run from 0 to the number of wires")
@@ -44,7 +44,7 @@ def _check_shape(c: Columns) -> None:
     _require(c.modes is None or len(c.modes) == size, f"{size} nodes need {size} modes")
     if c.modes is not None and np.all(c.codes < len(TABLE)):
         _require(np.all(c.modes & 3 < len(Convention)), "a mode names a convention that does not exist")
-        limits = np.array([4 << min(len(op.inputs), MAX_SLOTS) for op in TABLE])[c.codes]
+        limits = np.array([4 << min(len(op.inputs), MAX_LITERAL_SLOTS) for op in TABLE])[c.codes]
         _require(np.all(c.modes < limits), "a mode names an input that does not exist")
     for labels in (c.places, c.groups, c.settings):
         _require(labels.index is None or len(labels.index) == size, f"{size} nodes need {size} labels")
@@ -55,7 +55,7 @@ def _check_shape(c: Columns) -> None:
     )
 
 
-def _check_order(c: Columns) -> None:
+def _check_order(c: CircuitColumns) -> None:
     readers = np.repeat(np.arange(len(c.codes)), np.diff(c.starts))
     wrong = np.flatnonzero((c.sources < 0) | (c.sources >= readers))
     if len(wrong):
@@ -63,7 +63,7 @@ def _check_order(c: Columns) -> None:
         raise CircuitError(f"node {readers[k]} reads node {c.sources[k]}, which does not come before it")
 
 
-def _check_arity(c: Columns) -> None:
+def _check_arity(c: CircuitColumns) -> None:
     arities = np.array([len(op.inputs) for op in TABLE])[c.codes]
     counts = np.diff(c.starts)
     variadic = np.array([op.variadic for op in TABLE])[c.codes]
@@ -74,7 +74,7 @@ def _check_arity(c: Columns) -> None:
         raise CircuitError(f"node {k} applies {op.name} to {counts[k]} wires; it takes {arities[k]}")
 
 
-def _check_leaves(c: Columns) -> None:
+def _check_leaves(c: CircuitColumns) -> None:
     constants = np.flatnonzero(c.codes == CONSTANT_CODE)
     _require(np.array_equal(constants, c.constant_nodes), "constant_nodes must list the constant nodes")
     _require(len(constants) == len(c.constants), f"{len(constants)} constants need as many values")
@@ -82,7 +82,7 @@ def _check_leaves(c: Columns) -> None:
     _require(np.all((c.outputs >= 0) & (c.outputs < len(c.codes))), "an output must be one of the nodes")
 
 
-def _check_names(circuit: Circuit) -> None:
+def _check_names(circuit: CircuitGraph) -> None:
     c = circuit.columns
     for label in (c.name, *c.labels):
         check_name(label)
@@ -92,7 +92,7 @@ def _check_names(circuit: Circuit) -> None:
     )
     if len(set(c.labels)) != len(c.labels):
         raise DuplicateNameError("two outputs have the same label")
-    duplicate = c.names.duplicate()
+    duplicate = c.names.find_duplicate()
     if duplicate is not None:
         raise DuplicateNameError(f"two nodes are called {duplicate}")
     wrong = circuit.misnamed_output()
@@ -101,7 +101,7 @@ def _check_names(circuit: Circuit) -> None:
     _require(len(unnamed) == 0, "every input needs a name")
 
 
-def _check_types(circuit: Circuit) -> None:
+def _check_types(circuit: CircuitGraph) -> None:
     c = circuit.columns
     rows = ((row.op, row.sources) for row in circuit.rows())
     inputs = {node: circuit.type_of(node) for node in circuit.input_indices()}

@@ -33,8 +33,8 @@ __all__ = [
 _MODULES = ("array", "docs", "elementwise", "flow", "functions", "kinks")
 _ARRAY_RECORDS = ("shape_records", "reduce_records", "linalg_records", "window_records")
 
-TABLE.reserve([*__all__, *_MODULES, *_ARRAY_RECORDS])
-TABLE.defer(lambda: [import_module(f"wiregrad.ops.{name}") for name in _ARRAY_RECORDS])
+TABLE.reserve_names([*__all__, *_MODULES, *_ARRAY_RECORDS])
+TABLE.defer_loading(lambda: [import_module(f"wiregrad.ops.{name}") for name in _ARRAY_RECORDS])
 
 
 def __getattr__(name: str) -> Any:

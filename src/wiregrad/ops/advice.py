@@ -26,112 +26,112 @@ from wiregrad.ops.forms import (
     is_one_plus,
     is_tanh,
     is_variance,
-    radicand,
+    radicand_of,
     softmax_weights,
-    squared,
+    base_of_square,
     sums_squares,
 )
-from wiregrad.ops.remedies import ANYWHERE, Around, Case, Remedy, Term, every, same
+from wiregrad.ops.remedies import GENERAL_REMEDIES, Surroundings, FaultCase, Remedy, FormulaTerm, holds_everywhere, is_same_term
 
-FaultCondition = Callable[[Case], bool]
+FaultCondition = Callable[[FaultCase], bool]
 
 
 def is_zero(x: Any) -> bool:
     """Return whether a number is 0."""
-    return every(x, lambda x: x == 0)
+    return holds_everywhere(x, lambda x: x == 0)
 
 
-def below(x: Any, bound: float) -> bool:
+def is_below(x: Any, bound: float) -> bool:
     """Return whether a real number is less than a bound."""
-    return every(x, lambda x: x < bound)
+    return holds_everywhere(x, lambda x: x < bound)
 
 
-def finite(case: Case) -> bool:
+def has_finite_inputs(case: FaultCase) -> bool:
     """Return whether all inputs are finite."""
-    return all(every(x, np.isfinite) for x in case.numbers)
+    return all(holds_everywhere(x, np.isfinite) for x in case.input_numbers)
 
 
-def overflows(case: Case) -> bool:
+def has_overflowed(case: FaultCase) -> bool:
     """Return whether finite inputs gave a result beyond the largest number."""
     # A matrix product adds up products that overflowed, which can be inf - inf.
-    return case.forward and finite(case) and (not case.fault.op.by_element or every(case.value, np.isinf))
+    return case.is_forward and has_finite_inputs(case) and (not case.fault.op.by_element or holds_everywhere(case.broken_value, np.isinf))
 
 
-def met(case: Case) -> bool:
+def infinities_cancel(case: FaultCase) -> bool:
     """Return whether infinite inputs gave NaN."""
-    infinite = all(every(x, np.isinf) for x in case.numbers) if case.fault.op.by_element else not finite(case)
-    return case.forward and infinite and every(case.value, np.isnan)
+    infinite = all(holds_everywhere(x, np.isinf) for x in case.input_numbers) if case.fault.op.by_element else not has_finite_inputs(case)
+    return case.is_forward and infinite and holds_everywhere(case.broken_value, np.isnan)
 
 
-TOO_LARGE = Remedy(
-    "the result is beyond the largest number: scale the inputs, or work with logarithms", when=overflows, complex=True
+RESULT_TOO_LARGE = Remedy(
+    "the result is beyond the largest number: scale the inputs, or work with logarithms", when=has_overflowed, complex=True
 )
-INFINITIES = Remedy(
-    "two infinities met: write a large finite number instead (-1e9 in a mask), or leave those rows out", when=met
+INFINITIES_MET = Remedy(
+    "two infinities met: write a large finite number instead (-1e9 in a mask), or leave those rows out", when=infinities_cancel
 )
-SUM_REMEDIES = (INFINITIES, TOO_LARGE)
+SUM_REMEDIES = (INFINITIES_MET, RESULT_TOO_LARGE)
 
 
 # Products with 0.
 
-MASKED = "a product with 0 does not stop an inf: choose with np.where(mask, ..., 0.0), whose other side never leaks"
+MASK_ADVICE = "a product with 0 does not stop an inf: choose with np.where(mask, ..., 0.0), whose other side never leaks"
 
 
-def _zero_meets_infinity(case: Case) -> bool:
-    return case.forward and any(map(is_zero, case.numbers)) and any(every(x, np.isinf) for x in case.numbers)
+def _zero_meets_infinity(case: FaultCase) -> bool:
+    return case.is_forward and any(map(is_zero, case.input_numbers)) and any(holds_everywhere(x, np.isinf) for x in case.input_numbers)
 
 
-def _weighs_its_own_logarithm(case: Case) -> bool:
+def _weighs_its_own_logarithm(case: FaultCase) -> bool:
     """Return whether the case is p * log(p)."""
     pairs = [case.term.operands, case.term.operands[::-1]]
-    return _zero_meets_infinity(case) and any(p.bare.name != "log" and _is_log_of(log, p) for p, log in pairs)
+    return _zero_meets_infinity(case) and any(p.source_term.name != "log" and _is_log_of(log, p) for p, log in pairs)
 
 
-def _is_log_of(term: Term, p: Term) -> bool:
-    return term.bare.name == "log" and same(term.bare.operands[0], p)
+def _is_log_of(term: FormulaTerm, p: FormulaTerm) -> bool:
+    return term.source_term.name == "log" and is_same_term(term.source_term.operands[0], p)
 
 
-def _masked_afterwards(case: Case) -> bool:
+def _is_masked_later(case: FaultCase) -> bool:
     """Return whether the slope is infinite and a reader multiplies the node by 0."""
-    if case.forward or not is_zero(case.upstream) or every(case.local, np.isfinite):
+    if case.is_forward or not is_zero(case.upstream_gradient) or holds_everywhere(case.local_slope, np.isfinite):
         return False
     others = (
         other.number
-        for reader in case.term.readers()
+        for reader in case.term.find_readers()
         if reader.name == "multiply"
-        for k, other in enumerate(reader.terms)
-        if reader.reads(1 - k, case.term)
+        for k, other in enumerate(reader.source_terms)
+        if reader.reads_term(1 - k, case.term)
     )
     return any(np.any(np.equal(number, 0)) for number in others)
 
 
-MASKED_AFTERWARDS = Remedy(MASKED, when=_masked_afterwards)
+MASKED_LATER = Remedy(MASK_ADVICE, when=_is_masked_later)
 PRODUCT_REMEDIES = (
     Remedy("p * log(p) is np.where(p > 0, p * np.log(p), 0.0): 0 * -inf is nan", when=_weighs_its_own_logarithm),
-    Remedy(MASKED, when=_zero_meets_infinity),
-    TOO_LARGE,
+    Remedy(MASK_ADVICE, when=_zero_meets_infinity),
+    RESULT_TOO_LARGE,
 )
-TOO_STEEP = ANYWHERE[0]
+GRADIENT_TOO_LARGE = GENERAL_REMEDIES[0]
 
 
-def _breaks_backward(case: Case) -> bool:
+def _breaks_backward(case: FaultCase) -> bool:
     """Return whether finite inputs sent back something that is not finite."""
-    return not case.forward and finite(case)
+    return not case.is_forward and has_finite_inputs(case)
 
 
 MATRIX_PRODUCT_REMEDIES = (
     Remedy(
         "an inf that was filled in met a 0 or another inf: replace it before the product, "
         "np.where(np.isfinite(x), x, 0.0)",
-        when=lambda case: case.forward and any(is_filled(term) for term in case.term.terms),
+        when=lambda case: case.is_forward and any(is_filled(term) for term in case.term.source_terms),
     ),
-    TOO_LARGE,
-    replace(TOO_STEEP, when=_breaks_backward),
+    RESULT_TOO_LARGE,
+    replace(GRADIENT_TOO_LARGE, when=_breaks_backward),
 )
 MANY_FACTORS_REMEDIES = (
     Remedy(
         "the product is beyond the largest number, or that of some of the factors: scale them, or add up logarithms",
-        when=finite,
+        when=has_finite_inputs,
         complex=True,
     ),
 )
@@ -140,59 +140,59 @@ MANY_FACTORS_REMEDIES = (
 # Roots and lengths.
 
 
-def _at_zero(case: Case) -> bool:
+def _breaks_at_zero(case: FaultCase) -> bool:
     """Return whether a root of 0 sent back its infinite slope."""
     return (
-        not case.forward
-        and is_zero(case.numbers[0])
-        and (len(case.numbers) == 1 or every(case.numbers[1], lambda p: p == 0.5))
+        not case.is_forward
+        and is_zero(case.input_numbers[0])
+        and (len(case.input_numbers) == 1 or holds_everywhere(case.input_numbers[1], lambda p: p == 0.5))
     )
 
 
-def _root_of(is_kind: Callable[[Term], bool]) -> FaultCondition:
+def _when_root_of(is_kind: Callable[[FormulaTerm], bool]) -> FaultCondition:
     """Return the condition that a root broke at 0 and what stands under it is of a kind."""
 
-    def holds_for(case: Case) -> bool:
-        return _at_zero(case) and is_kind(case.term.terms[0])
+    def holds_for(case: FaultCase) -> bool:
+        return _breaks_at_zero(case) and is_kind(case.term.source_terms[0])
 
     return holds_for
 
 
-NORM = "use np.linalg.norm(x) instead of the root of a sum of squares: its gradient at 0 is 0"
+NORM_ADVICE = "use np.linalg.norm(x) instead of the root of a sum of squares: its gradient at 0 is 0"
 SPECIAL_ROOTS = (
     Remedy(
         "use np.std(x), whose gradient is 0 where nothing varies, or add a small eps under the root",
-        when=_root_of(is_variance),
+        when=_when_root_of(is_variance),
     ),
     Remedy(
         "use np.linalg.norm(e) / np.sqrt(n) for the root of a mean of squares, or add a small eps under the root",
-        when=_root_of(averages_squares),
+        when=_when_root_of(averages_squares),
     ),
     Remedy(
         "use np.hypot(a, b), or np.linalg.norm of more, instead of the root of a sum of squares: it has a slope at 0",
-        when=_root_of(adds_squares),
+        when=_when_root_of(adds_squares),
     ),
-    Remedy(NORM, when=_root_of(sums_squares)),
-    Remedy("use np.abs(x) for the root of a square", when=_root_of(lambda x: squared(x) is not None)),
-    MASKED_AFTERWARDS,
+    Remedy(NORM_ADVICE, when=_when_root_of(sums_squares)),
+    Remedy("use np.abs(x) for the root of a square", when=_when_root_of(lambda x: base_of_square(x) is not None)),
+    MASKED_LATER,
 )
 ROOT_REMEDIES = (
     *SPECIAL_ROOTS,
     Remedy(
         "the slope of a root at 0 is infinite: keep the argument above 0, np.sqrt(np.maximum(x, tiny)) or "
         "np.sqrt(x + eps)",
-        when=_at_zero,
+        when=_breaks_at_zero,
     ),
     Remedy(
         "keep the argument above 0: np.sqrt(np.maximum(x, tiny))",
-        when=lambda case: case.forward and below(case.numbers[0], 0),
+        when=lambda case: case.is_forward and is_below(case.input_numbers[0], 0),
     ),
 )
 CUBE_ROOT_REMEDIES = (
-    MASKED_AFTERWARDS,
+    MASKED_LATER,
     Remedy(
         "the slope of a cube root at 0 is infinite: keep the argument from 0, np.cbrt(np.where(x == 0, eps, x))",
-        when=lambda case: is_zero(case.numbers[0]),
+        when=lambda case: is_zero(case.input_numbers[0]),
     ),
 )
 
@@ -200,26 +200,26 @@ CUBE_ROOT_REMEDIES = (
 # Powers.
 
 
-def _is_pole(case: Case) -> bool:
-    return case.forward and is_zero(case.numbers[0]) and below(case.numbers[1], 0)
+def _is_pole(case: FaultCase) -> bool:
+    return case.is_forward and is_zero(case.input_numbers[0]) and is_below(case.input_numbers[1], 0)
 
 
-def _is_fraction_of_negative(case: Case) -> bool:
-    base, exponent = case.numbers
-    return case.forward and below(base, 0) and every(exponent, lambda p: np.isfinite(p) & (p != np.floor(p)))
+def _is_fraction_of_negative(case: FaultCase) -> bool:
+    base, exponent = case.input_numbers
+    return case.is_forward and is_below(base, 0) and holds_everywhere(exponent, lambda p: np.isfinite(p) & (p != np.floor(p)))
 
 
-def _is_slope_at_zero(case: Case) -> bool:
-    base, exponent = case.numbers
-    return not case.forward and case.fault.slot == 0 and is_zero(base) and below(exponent, 1)
+def _is_slope_at_zero(case: FaultCase) -> bool:
+    base, exponent = case.input_numbers
+    return not case.is_forward and case.fault.slot == 0 and is_zero(base) and is_below(exponent, 1)
 
 
-def _overflows_from_nonzero(case: Case) -> bool:
-    return overflows(case) and not is_zero(case.numbers[0])
+def _overflows_from_nonzero(case: FaultCase) -> bool:
+    return has_overflowed(case) and not is_zero(case.input_numbers[0])
 
 
-def _asks_for_the_exponent(case: Case) -> bool:
-    return not case.forward and case.fault.slot == 1 and below(case.numbers[0], 0)
+def _asks_for_the_exponent(case: FaultCase) -> bool:
+    return not case.is_forward and case.fault.slot == 1 and is_below(case.input_numbers[0], 0)
 
 
 POWER_REMEDIES = (
@@ -239,10 +239,10 @@ POWER_REMEDIES = (
         "a power of a negative number has no slope along its exponent: x ** wg.stop_gradient(p), or np.abs(x) ** p",
         when=_asks_for_the_exponent,
     ),
-    replace(TOO_LARGE, when=_overflows_from_nonzero),
+    replace(RESULT_TOO_LARGE, when=_overflows_from_nonzero),
     Remedy(
         "the slope is beyond the largest number: scale the base",
-        when=lambda case: not case.forward and not is_zero(case.numbers[0]) and every(case.local, np.isinf),
+        when=lambda case: not case.is_forward and not is_zero(case.input_numbers[0]) and holds_everywhere(case.local_slope, np.isinf),
     ),
 )
 
@@ -250,94 +250,94 @@ POWER_REMEDIES = (
 # Logarithms.
 
 
-def _vanished(case: Case) -> bool:
+def _is_log_of_zero(case: FaultCase) -> bool:
     """Return whether the argument of the logarithm is 0."""
-    return is_zero(case.numbers[0])
+    return is_zero(case.input_numbers[0])
 
 
-def _has_none(case: Case) -> bool:
+def _has_no_logarithm(case: FaultCase) -> bool:
     """Return whether the logarithm is undefined, or its slope beyond the largest number."""
-    return case.forward or not every(case.local, np.isfinite)
+    return case.is_forward or not holds_everywhere(case.local_slope, np.isfinite)
 
 
-def _factors(case: Case) -> Any:
+def _product_factors(case: FaultCase) -> Any:
     """Return the factors of the product whose logarithm was taken."""
-    return case.term.terms[0].operands[0].number
+    return case.term.source_terms[0].operands[0].number
 
 
-def _matrix(case: Case) -> tuple[Any, Any]:
+def _sign_and_logdet(case: FaultCase) -> tuple[Any, Any]:
     """Return the sign and the log of the absolute value of the determinant whose logarithm was taken."""
-    matrix = np.asarray(_factors(case))
+    matrix = np.asarray(_product_factors(case))
     return np.linalg.slogdet(matrix) if matrix.dtype.kind == "f" else (np.nan, np.nan)
 
 
-def _underflew(case: Case) -> bool:
+def _product_underflowed(case: FaultCase) -> bool:
     """Return whether a product of positive numbers underflowed to 0."""
-    return _vanished(case) and every(_factors(case), lambda x: x > 0)
+    return _is_log_of_zero(case) and holds_everywhere(_product_factors(case), lambda x: x > 0)
 
 
-def _logarithms(name: str) -> tuple[Remedy, ...]:
+def _list_log_remedies(name: str) -> tuple[Remedy, ...]:
     """Return the remedies for a logarithm to any base."""
     return (
-        Remedy("take the sum of the logarithms, not the logarithm of the product", of=("prod",), when=_underflew),
-        Remedy("take np.cumsum of the logarithms, not the logarithm of np.cumprod", of=("cumprod",), when=_underflew),
+        Remedy("take the sum of the logarithms, not the logarithm of the product", of=("prod",), when=_product_underflowed),
+        Remedy("take np.cumsum of the logarithms, not the logarithm of np.cumprod", of=("cumprod",), when=_product_underflowed),
         Remedy(
             f"guard the argument: np.{name}(np.maximum(x, tiny)), or np.where(x > 0, np.{name}(x), 0.0)",
-            when=_has_none,
+            when=_has_no_logarithm,
             general=True,
         ),
         Remedy(
             "keep the argument from 0: np.where(x == 0, 1.0, x)",
-            when=lambda case: case.is_complex and _vanished(case),
+            when=lambda case: case.is_complex and _is_log_of_zero(case),
             complex=True,
             general=True,
         ),
     )
 
 
-LOG2_REMEDIES = _logarithms("log2")
-LOG10_REMEDIES = _logarithms("log10")
+LOG2_REMEDIES = _list_log_remedies("log2")
+LOG10_REMEDIES = _list_log_remedies("log10")
 LOG_REMEDIES = (
-    Remedy("use wg.log_softmax(x), which never takes the logarithm of a probability", of=("softmax",), when=_vanished),
+    Remedy("use wg.log_softmax(x), which never takes the logarithm of a probability", of=("softmax",), when=_is_log_of_zero),
     Remedy(
         "use wg.log_softmax(x), which divides before it overflows or underflows",
-        when=lambda case: _vanished(case) and softmax_weights(case.term.terms[0]) is not None,
+        when=lambda case: _is_log_of_zero(case) and softmax_weights(case.term.source_terms[0]) is not None,
     ),
-    Remedy("use wg.logsumexp(x), which neither overflows nor underflows", of=("sum", "exp"), when=_vanished),
+    Remedy("use wg.logsumexp(x), which neither overflows nor underflows", of=("sum", "exp"), when=_is_log_of_zero),
     Remedy(
         "use np.logaddexp(a, b), which neither overflows nor underflows",
-        when=lambda case: _vanished(case) and adds_exponentials(case.term.terms[0]),
+        when=lambda case: _is_log_of_zero(case) and adds_exponentials(case.term.source_terms[0]),
     ),
-    Remedy("log(sigmoid(x)) is -wg.softplus(-x), which is exact on both sides", of=("sigmoid",), when=_vanished),
+    Remedy("log(sigmoid(x)) is -wg.softplus(-x), which is exact on both sides", of=("sigmoid",), when=_is_log_of_zero),
     Remedy(
         "log(1 - sigmoid(x)) is -wg.softplus(x), which is exact on both sides",
-        when=lambda case: _vanished(case) and is_one_minus(case.term.terms[0], "sigmoid"),
+        when=lambda case: _is_log_of_zero(case) and is_one_minus(case.term.source_terms[0], "sigmoid"),
     ),
     Remedy(
         "use np.linalg.slogdet(a)[1], which neither overflows nor underflows",
         of=("det",),
-        when=lambda case: _vanished(case) and every(_matrix(case)[1], np.isfinite),
+        when=lambda case: _is_log_of_zero(case) and holds_everywhere(_sign_and_logdet(case)[1], np.isfinite),
     ),
     Remedy(
         "the matrix is singular: add a little to its diagonal, np.linalg.slogdet(a + eps * np.eye(n))[1]",
         of=("det",),
-        when=lambda case: _vanished(case) and not every(_matrix(case)[0], lambda sign: sign != 0),
+        when=lambda case: _is_log_of_zero(case) and not holds_everywhere(_sign_and_logdet(case)[0], lambda sign: sign != 0),
     ),
     Remedy(
         "the determinant is negative: np.linalg.slogdet(a) gives its sign and the logarithm of its size",
         of=("det",),
-        when=lambda case: below(case.numbers[0], 0),
+        when=lambda case: is_below(case.input_numbers[0], 0),
     ),
     Remedy(
         "write np.log1p(-np.minimum(p, 1 - eps)) for log(1 - p), which keeps p below 1",
-        when=lambda case: _has_none(case) and is_one_minus(case.term.terms[0]),
+        when=lambda case: _has_no_logarithm(case) and is_one_minus(case.term.source_terms[0]),
     ),
-    *_logarithms("log"),
+    *_list_log_remedies("log"),
 )
 LOG1P_REMEDIES = (
     Remedy(
         "keep the argument above -1: np.log1p(np.maximum(x, -1 + eps))",
-        when=lambda case: not every(case.numbers[0], lambda x: x > -1),
+        when=lambda case: not holds_everywhere(case.input_numbers[0], lambda x: x > -1),
     ),
 )
 
@@ -345,74 +345,74 @@ LOG1P_REMEDIES = (
 # Exponentials.
 
 
-def _read_as(is_kind: Callable[[Term, Term], object]) -> FaultCondition:
+def _when_read_as(is_kind: Callable[[FormulaTerm, FormulaTerm], object]) -> FaultCondition:
     """Return the condition that an exponential overflowed and one of its readers is of a kind."""
 
-    def holds_for(case: Case) -> bool:
-        return overflows(case) and any(bool(is_kind(reader, case.term)) for reader in case.term.readers())
+    def holds_for(case: FaultCase) -> bool:
+        return has_overflowed(case) and any(bool(is_kind(reader, case.term)) for reader in case.term.find_readers())
 
     return holds_for
 
 
-def _goes_to_log(term: Term) -> bool:
-    return any(reader.name == "log" for reader in term.readers())
+def _goes_to_log(term: FormulaTerm) -> bool:
+    return any(reader.name == "log" for reader in term.find_readers())
 
 
-def _becomes_sigmoid(reader: Term, e: Term) -> bool:
+def _becomes_sigmoid(reader: FormulaTerm, e: FormulaTerm) -> bool:
     """Return whether a reader of e is part of a sigmoid: 1 / (1 + e), or e / (1 + e)."""
     if reader.name == "divide":
-        return reader.reads(0, e) and is_one_plus(reader.terms[1], e)
+        return reader.reads_term(0, e) and is_one_plus(reader.source_terms[1], e)
     if not is_one_plus(reader, e):
         return False
     return any(
-        is_inverse(above, reader) or (above.name == "divide" and above.reads(0, e)) for above in reader.readers()
+        is_inverse(above, reader) or (above.name == "divide" and above.reads_term(0, e)) for above in reader.find_readers()
     )
 
 
-def _shares_of(reader: Term, e: Term) -> list[Term]:
+def _find_softmax_quotients(reader: FormulaTerm, e: FormulaTerm) -> list[FormulaTerm]:
     """Return the quotients e / sum(e), given a reader of e: the quotient itself, or the sum."""
-    quotients = reader.readers() if reader.name == "sum" else [reader]
+    quotients = reader.find_readers() if reader.name == "sum" else [reader]
     shares = []
     for quotient in quotients:
         weights = softmax_weights(quotient)
-        if weights is not None and same(weights, e):
+        if weights is not None and is_same_term(weights, e):
             shares.append(quotient)
     return shares
 
 
 EXPM1_REMEDIES = (
     Remedy(
-        "keep the argument below 709 (88 in float32): np.minimum(x, bound), or work with logarithms", when=overflows
+        "keep the argument below 709 (88 in float32): np.minimum(x, bound), or work with logarithms", when=has_overflowed
     ),
-    TOO_LARGE,
+    RESULT_TOO_LARGE,
 )
 EXP2_REMEDIES = (
     Remedy(
-        "keep the argument below 1024 (128 in float32): np.minimum(x, bound), or work with logarithms", when=overflows
+        "keep the argument below 1024 (128 in float32): np.minimum(x, bound), or work with logarithms", when=has_overflowed
     ),
-    TOO_LARGE,
+    RESULT_TOO_LARGE,
 )
 EXP_REMEDIES = (
     Remedy(
         "use wg.log_softmax(x), which takes the largest out first",
-        when=_read_as(lambda reader, e: any(map(_goes_to_log, _shares_of(reader, e)))),
+        when=_when_read_as(lambda reader, e: any(map(_goes_to_log, _find_softmax_quotients(reader, e)))),
     ),
     Remedy(
         "use wg.softmax(x), or subtract x.max() first: exp of what is left is at most 1",
-        when=_read_as(_shares_of),
+        when=_when_read_as(_find_softmax_quotients),
     ),
-    Remedy("use wg.logsumexp(x), which takes the largest out first", to=("sum", "log"), when=overflows),
+    Remedy("use wg.logsumexp(x), which takes the largest out first", to=("sum", "log"), when=has_overflowed),
     Remedy(
         "use wg.softplus(x) for log(1 + exp(x))",
-        when=_read_as(lambda reader, e: reader.name == "log1p" or (is_one_plus(reader, e) and _goes_to_log(reader))),
+        when=_when_read_as(lambda reader, e: reader.name == "log1p" or (is_one_plus(reader, e) and _goes_to_log(reader))),
     ),
     Remedy(
         "use np.logaddexp(a, b), which takes the larger out first",
-        when=_read_as(lambda reader, e: adds_exponentials(reader) and _goes_to_log(reader)),
+        when=_when_read_as(lambda reader, e: adds_exponentials(reader) and _goes_to_log(reader)),
     ),
     Remedy(
         "write wg.sigmoid(x) for 1 / (1 + exp(-x)) and exp(x) / (1 + exp(x)): it does not overflow",
-        when=_read_as(_becomes_sigmoid),
+        when=_when_read_as(_becomes_sigmoid),
     ),
     *EXPM1_REMEDIES,
 )
@@ -421,76 +421,76 @@ EXP_REMEDIES = (
 HYPERBOLIC_REMEDIES = (
     Remedy(
         "use np.tanh(x) for the quotient of sinh and cosh: it does not overflow",
-        when=_read_as(lambda reader, _: is_tanh(reader)),
+        when=_when_read_as(lambda reader, _: is_tanh(reader)),
     ),
-    TOO_LARGE,
+    RESULT_TOO_LARGE,
 )
 
 
 # Quotients.
 
 
-def _divides_by_zero(case: Case) -> bool:
-    return case.forward and is_zero(case.numbers[-1])
+def _divides_by_zero(case: FaultCase) -> bool:
+    return case.is_forward and is_zero(case.input_numbers[-1])
 
 
-def _divisor(is_kind: Callable[[Term], bool]) -> FaultCondition:
+def _when_divisor(is_kind: Callable[[FormulaTerm], bool]) -> FaultCondition:
     """Return the condition that the divisor is 0 and of a kind."""
 
-    def holds_for(case: Case) -> bool:
-        return _divides_by_zero(case) and is_kind(case.term.terms[-1])
+    def holds_for(case: FaultCase) -> bool:
+        return _divides_by_zero(case) and is_kind(case.term.source_terms[-1])
 
     return holds_for
 
 
-def _is_deviation(term: Term) -> bool:
-    under = radicand(term)
+def _is_deviation(term: FormulaTerm) -> bool:
+    under = radicand_of(term)
     return under is not None and is_variance(under)
 
 
-def _is_length(term: Term) -> bool:
-    under = radicand(term)
+def _is_length(term: FormulaTerm) -> bool:
+    under = radicand_of(term)
     return term.name == "hypot" or (under is not None and sums_squares(under))
 
 
-def _is_too_small(case: Case) -> bool:
+def _is_too_small(case: FaultCase) -> bool:
     """Return whether a quotient or its slope is beyond the largest number, though the divisor is not 0."""
-    small = every(case.numbers[-1], lambda d: (np.abs(d) > 0) & (np.abs(d) < 1))
-    return small and finite(case) and (case.forward or every(case.local, np.isinf))
+    small = holds_everywhere(case.input_numbers[-1], lambda d: (np.abs(d) > 0) & (np.abs(d) < 1))
+    return small and has_finite_inputs(case) and (case.is_forward or holds_everywhere(case.local_slope, np.isinf))
 
 
-def _counts_nothing(case: Case) -> bool:
+def _counts_nothing(case: FaultCase) -> bool:
     """Return whether the divisor counts the elements of a mask, and there are none."""
-    count = case.term.terms[-1]
+    count = case.term.source_terms[-1]
     if not _divides_by_zero(case) or count.name not in ("sum", "count_nonzero"):
         return False
-    mask = count.terms[0]
-    is_mask = every(mask.number, lambda x: (x == 0) | (x == 1))
-    return count.name == "count_nonzero" or (is_mask and (_is_whole(mask) or _weighs(case, count)))
+    mask = count.source_terms[0]
+    is_mask = holds_everywhere(mask.number, lambda x: (x == 0) | (x == 1))
+    return count.name == "count_nonzero" or (is_mask and (_has_integer_dtype(mask) or _weighs_by_mask(case, count)))
 
 
-def _is_whole(term: Term) -> bool:
+def _has_integer_dtype(term: FormulaTerm) -> bool:
     return np.asarray(term.number).dtype.kind in "biu"
 
 
-def _weighs(case: Case, count: Term) -> bool:
+def _weighs_by_mask(case: FaultCase, count: FormulaTerm) -> bool:
     """Return whether the dividend is a sum of products with the same mask."""
-    total = case.term.terms[0]
-    if total.name == "sum" and total.terms[0].name == "multiply":
-        return any(same(factor, count.terms[0]) for factor in total.terms[0].terms)
+    total = case.term.source_terms[0]
+    if total.name == "sum" and total.source_terms[0].name == "multiply":
+        return any(is_same_term(factor, count.source_terms[0]) for factor in total.source_terms[0].source_terms)
     return False
 
 
-def _is_slope_of_angle(case: Case) -> bool:
-    return finite(case) and (is_zero(case.numbers[-1]) or _is_too_small(case))
+def _is_slope_of_angle(case: FaultCase) -> bool:
+    return has_finite_inputs(case) and (is_zero(case.input_numbers[-1]) or _is_too_small(case))
 
 
 RECIPROCAL_REMEDIES = (
     Remedy("for an angle use np.arctan2(y, x), which has slopes at x = 0 too", to=("arctan",), when=_is_slope_of_angle),
-    Remedy("nothing varies: add an eps to the divisor, x / (np.std(x) + eps)", when=_divisor(_is_deviation)),
+    Remedy("nothing varies: add an eps to the divisor, x / (np.std(x) + eps)", when=_when_divisor(_is_deviation)),
     Remedy(
         "the length is 0: divide by np.maximum(np.linalg.norm(x), eps), or np.maximum(np.hypot(a, b), eps)",
-        when=_divisor(_is_length),
+        when=_when_divisor(_is_length),
     ),
     Remedy(
         "keep the divisor from 0: x / np.where(d == 0, 1.0, d), or np.maximum(d, eps) where it is never negative",
@@ -516,7 +516,7 @@ QUOTIENT_REMEDIES = (
         when=_counts_nothing,
     ),
     *RECIPROCAL_REMEDIES,
-    INFINITIES,
+    INFINITIES_MET,
 )
 REMAINDER_REMEDIES = (Remedy("keep the divisor from 0: np.where(d == 0, 1.0, d)", when=_divides_by_zero),)
 
@@ -524,23 +524,23 @@ REMAINDER_REMEDIES = (Remedy("keep the divisor from 0: np.where(d == 0, 1.0, d)"
 # Angles.
 
 
-def _on_edge(case: Case) -> bool:
-    return not every(case.numbers[0], lambda x: np.abs(x) < 1)
+def _reaches_edge(case: FaultCase) -> bool:
+    return not holds_everywhere(case.input_numbers[0], lambda x: np.abs(x) < 1)
 
 
 ARC_ANGLE_REMEDIES = (
-    MASKED_AFTERWARDS,
+    MASKED_LATER,
     Remedy(
         "keep the argument inside (-1, 1): np.clip(x, -1 + eps, 1 - eps); np.arctan2 has a slope everywhere",
-        when=_on_edge,
+        when=_reaches_edge,
     ),
 )
-ARCTANH_REMEDIES = (Remedy("keep the argument inside (-1, 1): np.clip(x, -1 + eps, 1 - eps)", when=_on_edge),)
+ARCTANH_REMEDIES = (Remedy("keep the argument inside (-1, 1): np.clip(x, -1 + eps, 1 - eps)", when=_reaches_edge),)
 ARCCOSH_REMEDIES = (
-    MASKED_AFTERWARDS,
+    MASKED_LATER,
     Remedy(
         "keep the argument above 1: np.arccosh(np.maximum(x, 1 + eps))",
-        when=lambda case: not every(case.numbers[0], lambda x: x > 1),
+        when=lambda case: not holds_everywhere(case.input_numbers[0], lambda x: x > 1),
     ),
 )
 
@@ -548,10 +548,10 @@ ARCCOSH_REMEDIES = (
 # Whole rows and matrices.
 
 
-def _has_empty_row(case: Case) -> bool:
-    x = np.asarray(case.numbers[0])
+def _has_empty_row(case: FaultCase) -> bool:
+    x = np.asarray(case.input_numbers[0])
     axes = case.fault.op.options["axes"]
-    return case.forward and bool(np.any(np.all(x == -np.inf, axis=axes)))
+    return case.is_forward and bool(np.any(np.all(x == -np.inf, axis=axes)))
 
 
 SOFTMAX_REMEDIES = (
@@ -560,14 +560,14 @@ SOFTMAX_REMEDIES = (
         when=_has_empty_row,
     ),
 )
-LOG_SOFTMAX_REMEDIES = (*SOFTMAX_REMEDIES, TOO_LARGE)
+LOG_SOFTMAX_REMEDIES = (*SOFTMAX_REMEDIES, RESULT_TOO_LARGE)
 
 
-def _is_singular(case: Case) -> bool:
+def _is_singular(case: FaultCase) -> bool:
     """Return whether the input matrix has, up to rounding, less than full rank."""
-    matrix = np.asarray(case.numbers[0])
+    matrix = np.asarray(case.input_numbers[0])
     try:
-        return finite(case) and bool(np.any(np.linalg.matrix_rank(matrix) < matrix.shape[-1]))
+        return has_finite_inputs(case) and bool(np.any(np.linalg.matrix_rank(matrix) < matrix.shape[-1]))
     except np.linalg.LinAlgError:
         return False
 
@@ -578,10 +578,10 @@ INVERSE_REMEDIES = (
     ),
 )
 DETERMINANT_REMEDIES = (
-    Remedy("use np.linalg.slogdet(a), which neither overflows nor underflows", when=overflows, complex=True),
+    Remedy("use np.linalg.slogdet(a), which neither overflows nor underflows", when=has_overflowed, complex=True),
 )
 
-SQUARE_REMEDIES = (TOO_LARGE,)
+SQUARE_REMEDIES = (RESULT_TOO_LARGE,)
 
 REMEDIES: Mapping[Enum, tuple[Remedy, ...]] = {
     Advice.SUM: SUM_REMEDIES,
@@ -624,16 +624,16 @@ def remedies_of(op: Op) -> tuple[Remedy, ...]:
     return () if op.remedies is None else REMEDIES[op.remedies]
 
 
-def remedy(node: int, around: Around, fault: Fault, *, general: bool = True) -> str:
+def find_advice(node: int, around: Surroundings, fault: Fault, *, general: bool = True) -> str:
     """Return the best advice for a fault, or an empty string; `general=False` leaves out general remedies.
 
     >>> from wiregrad import ops
     >>> from wiregrad.ops.fault import forward_fault
-    >>> around = Around(lambda node: ops.log, lambda node: [(-1, 0.0)], lambda node: [])
-    >>> remedy(0, around, forward_fault(ops.log, [np.float64(0.0)], np.float64(-np.inf)))
+    >>> around = Surroundings(lambda node: ops.log, lambda node: [(-1, 0.0)], lambda node: [])
+    >>> find_advice(0, around, forward_fault(ops.log, [np.float64(0.0)], np.float64(-np.inf)))
     'guard the argument: np.log(np.maximum(x, tiny)), or np.where(x > 0, np.log(x), 0.0)'
     """
-    case = Case(Term(around, node), fault)
+    case = FaultCase(FormulaTerm(around, node), fault)
     with np.errstate(all="ignore"):
-        candidates = [remedy for remedy in (*remedies_of(fault.op), *ANYWHERE) if general or not remedy.general]
-        return next((remedy.advice for remedy in candidates if remedy.applies(case)), "")
+        candidates = [remedy for remedy in (*remedies_of(fault.op), *GENERAL_REMEDIES) if general or not remedy.general]
+        return next((remedy.advice for remedy in candidates if remedy.applies_to(case)), "")

@@ -25,12 +25,12 @@ import numpy as np
 from wiregrad.dtypes import DTYPES, WireType
 from wiregrad.errors import DomainError, NoRuleError
 from wiregrad.ir import TABLE, Op
-from wiregrad.ops.flow import Masked, conj, only, plus, settle, shape_of, times, whole
-from wiregrad.ops.room import check_room, check_settings, of_large
+from wiregrad.ops.flow import MaskedFlow, conjugate_flow, only, add_flows, fill_absent, shape_of, multiply_flows, match_shape
+from wiregrad.ops.room import check_size, check_settings, infer_from_small
 
-Rule = Callable[..., Any]
+ArrayRule = Callable[..., Any]
 
-_REFUSALS = (ArithmeticError, AttributeError, LookupError, MemoryError, TypeError, ValueError)
+_NUMPY_REFUSALS = (ArithmeticError, AttributeError, LookupError, MemoryError, TypeError, ValueError)
 """What NumPy and the records' own functions raise for types and settings they do not accept."""
 
 __all__ = [
@@ -39,14 +39,14 @@ __all__ = [
     "General",
     "Linear",
     "Reduction",
-    "Rule",
-    "conj",
-    "folded",
-    "from_front",
-    "literal",
-    "numpy_call",
-    "trailing",
-    "unreduce",
+    "ArrayRule",
+    "conjugate_flow",
+    "fold_with",
+    "axes_from_front",
+    "write_setting",
+    "write_numpy_call",
+    "axes_from_end",
+    "undo_reduction",
 ]
 
 
@@ -59,7 +59,7 @@ class ArrayOp(Op):
     batches: bool = True
     """Whether batch axes may stand in front of those the settings name; if not, a batch is run in a loop."""
 
-    gap: Rule | None = None
+    gap: ArrayRule | None = None
     """Distance of elements from a tie that would change which one is picked, `(x, y, **settings)` on arrays."""
 
     numpy: str | Callable[..., str] = ""
@@ -72,22 +72,22 @@ class ArrayOp(Op):
     by_elements: Callable[..., Any] | None = None
     """The op on arrays of wires, written in scalar ops; needed if `forward` does not accept such arrays."""
 
-    step: Rule | None = None
+    step: ArrayRule | None = None
     """One step, on numbers, of an op that runs along axes: `(result so far, *elements)`. An op with `axes` starts with
     the neutral element of the step, an op with `axis` with the first element of its last input."""
 
-    before: Rule | None = None
+    before: ArrayRule | None = None
     """For an op that returns indices: whether element `a` comes before `b`, as a condition on numbers."""
 
-    composite: Rule | None = None
+    composite: ArrayRule | None = None
     """The op written in other ops, for languages without arrays."""
 
     @property
-    def expands(self) -> bool:
+    def can_expand(self) -> bool:
         """Whether the op can be written element by element."""
         return self.by_elements is not None
 
-    def expanded(self, *xs: Any) -> Any:
+    def expand_elements(self, *xs: Any) -> Any:
         """Return the op applied to arrays of wires."""
         return (self.by_elements or self.forward)(*xs, **self.options)
 
@@ -96,12 +96,12 @@ class ArrayOp(Op):
         try:
             check_settings(self.options)
             with np.errstate(all="ignore"):
-                kind = of_large(self, types, _stand_in)
+                kind = infer_from_small(self, types, _stand_in)
                 if kind is None:
-                    check_room(self, types)
+                    check_size(self, types)
                     y = np.asarray(self.compute(*map(_stand_in, types)))
                     kind = WireType(y.dtype, y.shape)
-        except _REFUSALS as error:
+        except _NUMPY_REFUSALS as error:
             raise DomainError(f"{self.name} cannot take {', '.join(map(str, types))}: {error}") from None
         if kind.dtype not in DTYPES.values():
             inputs = ", ".join(map(str, types))
@@ -126,9 +126,9 @@ class ArrayOp(Op):
         if callable(text):
             return text(*operands, types=types, **self.options)
         if "{" in text:
-            settings = {name: literal(value) for name, value in self.settings}
+            settings = {name: write_setting(value) for name, value in self.settings}
             return text.format(**dict(zip(self.inputs, operands, strict=True)), **settings)
-        return numpy_call(text, *operands, ndim=len(types[0].shape), **self.options)
+        return write_numpy_call(text, *operands, ndim=len(types[0].shape), **self.options)
 
     def numpy_helpers(self, types: tuple[WireType, ...]) -> dict[str, str]:
         """Return the source of the helpers that the text for these types calls, by function name.
@@ -136,13 +136,13 @@ class ArrayOp(Op):
         >>> list(TABLE["solve"].bind({"strict": False}).numpy_helpers((WireType(np.dtype(float), (2, 2)),) * 2))
         ['or_nan']
         """
-        called = _words(self.numpy_text(types))
+        called = _find_words(self.numpy_text(types))
         needed = dict[str, str]()
         # A helper is listed after the helpers that it calls.
         for definition in reversed(self.numpy_needs):
             name = definition[4 : definition.index("(")]
             if name in called:
-                called |= _words(definition)
+                called |= _find_words(definition)
                 needed = {name: definition, **needed}
         return needed
 
@@ -151,31 +151,31 @@ class ArrayOp(Op):
 class Linear(ArrayOp):
     """Linear in each input by itself. `transpose(g, slot, *xs, **settings)` sends `g` back; None blocks the input."""
 
-    transpose: Rule
+    transpose: ArrayRule
     moves: bool = False
     """Whether it only moves, copies or adds up elements, so that masks can be moved the same way."""
     partial: bool = False
     """Whether it may leave out elements of its input, whose gradient is then absent, not 0."""
 
     @property
-    def expands(self) -> bool:
+    def can_expand(self) -> bool:
         """Whether the op can be written element by element: NumPy moves and adds wires as it does numbers."""
         return True
 
     def pull(self, slot: int, g: Any, xs: Sequence[Any], y: Any, mode: int) -> Any:
         """Return the transpose applied to the upstream gradient."""
-        if not self.partial and type(g) is not Masked and shape_of(g) == shape_of(y):
+        if not self.partial and type(g) is not MaskedFlow and shape_of(g) == shape_of(y):
             return self.transpose(g, slot, *xs, **self.options)
-        g = whole(g, y)
+        g = match_shape(g, y)
 
         def send_back(flow: Any) -> Any:
             return self.transpose(flow, slot, *xs, **self.options)
 
-        sent = send_back(settle(g))
-        if sent is None or not self.moves or not (self.partial or type(g) is Masked):
+        sent = send_back(fill_absent(g))
+        if sent is None or not self.moves or not (self.partial or type(g) is MaskedFlow):
             return sent
-        mask = g.mask if type(g) is Masked else np.broadcast_to(np.True_, shape_of(y))
-        present = _present(send_back(_number(mask)))
+        mask = g.mask if type(g) is MaskedFlow else np.broadcast_to(np.True_, shape_of(y))
+        present = _present_mask(send_back(_mask_to_number(mask)))
         return sent if present is None else only(present, sent)
 
     def push(self, tangents: Sequence[Any], xs: Sequence[Any], y: Any, mode: int) -> Any:
@@ -183,18 +183,18 @@ class Linear(ArrayOp):
         if self.variadic:
             # It is linear in all inputs together: an input without a tangent counts as 0.
             still = [np.zeros(shape_of(x), x.dtype) if t is None else t for t, x in zip(tangents, xs, strict=True)]
-            return self(*(settle(whole(t, x)) for t, x in zip(still, xs, strict=True)))
-        return reduce(plus, [self._push(k, t, xs) for k, t in enumerate(tangents) if t is not None], None)
+            return self(*(fill_absent(match_shape(t, x)) for t, x in zip(still, xs, strict=True)))
+        return reduce(add_flows, [self._push_input(k, t, xs) for k, t in enumerate(tangents) if t is not None], None)
 
-    def _push(self, slot: int, t: Any, xs: Sequence[Any]) -> Any:
-        t = whole(t, xs[slot])
+    def _push_input(self, slot: int, t: Any, xs: Sequence[Any]) -> Any:
+        t = match_shape(t, xs[slot])
 
         def apply_to(flow: Any) -> Any:
             return self(*xs[:slot], flow, *xs[slot + 1 :])
 
-        if not self.moves or type(t) is not Masked or len(xs) > 1:
-            return apply_to(settle(t))
-        return only(TABLE["greater"](apply_to(_number(t.mask)), 0.0), apply_to(settle(t)))
+        if not self.moves or type(t) is not MaskedFlow or len(xs) > 1:
+            return apply_to(fill_absent(t))
+        return only(TABLE["greater"](apply_to(_mask_to_number(t.mask)), 0.0), apply_to(fill_absent(t)))
 
     def local(self, slot: int, xs: Sequence[Any], y: Any, mode: int) -> Any:
         """Return None: the derivative of an array with respect to an array is not a single number."""
@@ -205,24 +205,24 @@ class Linear(ArrayOp):
 class Reduction(ArrayOp):
     """Reduces `axes` to one number. `slope(x, y, **settings)` has the shape of `x`; `y` is spread to that shape."""
 
-    slope: Rule
+    slope: ArrayRule
 
     def pull(self, slot: int, g: Any, xs: Sequence[Any], y: Any, mode: int) -> Any:
         """Return the slope times the upstream gradient, spread along the axes."""
         (x,) = xs
-        return times(self._along(whole(g, y), x), conj(self.slope(x, self._along(y, x), **self.options)))
+        return multiply_flows(self._spread_back(match_shape(g, y), x), conjugate_flow(self.slope(x, self._spread_back(y, x), **self.options)))
 
     def push(self, tangents: Sequence[Any], xs: Sequence[Any], y: Any, mode: int) -> Any:
         """Return the sum of slope times tangent along the axes."""
         (x,) = xs
         (t,) = tangents
-        moved = settle(times(whole(t, x), self.slope(x, self._along(y, x), **self.options)))
-        return TABLE["sum"](whole(moved, x), **self.options)
+        moved = fill_absent(multiply_flows(match_shape(t, x), self.slope(x, self._spread_back(y, x), **self.options)))
+        return TABLE["sum"](match_shape(moved, x), **self.options)
 
-    def _along(self, flow: Any, x: Any) -> Any:
-        if type(flow) is Masked:
-            return Masked(self._along(flow.mask, x), self._along(flow.value, x))
-        return unreduce(flow, shape_of(x), self.options["axes"], self.options["keepdims"])
+    def _spread_back(self, flow: Any, x: Any) -> Any:
+        if type(flow) is MaskedFlow:
+            return MaskedFlow(self._spread_back(flow.mask, x), self._spread_back(flow.value, x))
+        return undo_reduction(flow, shape_of(x), self.options["axes"], self.options["keepdims"])
 
     def local(self, slot: int, xs: Sequence[Any], y: Any, mode: int) -> Any:
         """Return None: the derivative with respect to an array is not a single number."""
@@ -233,21 +233,21 @@ class Reduction(ArrayOp):
 class General(ArrayOp):
     """An op with a rule for each mode: `back(slot, g, xs, y, **settings)` and `ahead(slot, t, xs, y, **settings)`."""
 
-    back: Rule
-    ahead: Rule
+    back: ArrayRule
+    ahead: ArrayRule
 
     def pull(self, slot: int, g: Any, xs: Sequence[Any], y: Any, mode: int) -> Any:
         """Return what the backward rule sends back."""
-        return self.back(slot, settle(whole(g, y)), xs, y, **self.options)
+        return self.back(slot, fill_absent(match_shape(g, y)), xs, y, **self.options)
 
     def push(self, tangents: Sequence[Any], xs: Sequence[Any], y: Any, mode: int) -> Any:
         """Return the sum of what the forward rule returns for each tangent."""
         moved = [
-            self.ahead(k, settle(whole(t, xs[k])), xs, y, **self.options)
+            self.ahead(k, fill_absent(match_shape(t, xs[k])), xs, y, **self.options)
             for k, t in enumerate(tangents)
             if t is not None
         ]
-        return reduce(plus, moved, None)
+        return reduce(add_flows, moved, None)
 
     def local(self, slot: int, xs: Sequence[Any], y: Any, mode: int) -> Any:
         """Return None: the derivative of an array with respect to an array is not a single number."""
@@ -267,7 +267,7 @@ class Blocking(ArrayOp):
         return None
 
 
-def folded(op: str) -> Rule:
+def fold_with(op: str) -> ArrayRule:
     """Return a function that reduces arrays of wires with a binary op, one element after the other."""
 
     def fold_axes(x: Any, *, axes: tuple[int, ...], keepdims: bool) -> Any:
@@ -283,7 +283,7 @@ def folded(op: str) -> Rule:
     return fold_axes
 
 
-def unreduce(flow: Any, shape: tuple[int, ...], axes: tuple[int, ...], keepdims: bool) -> Any:
+def undo_reduction(flow: Any, shape: tuple[int, ...], axes: tuple[int, ...], keepdims: bool) -> Any:
     """Spread the result of a reduction along axes back to the shape of its input."""
     if len(axes) == len(shape) and isinstance(flow, float | np.generic):
         # The same number everywhere: a flow may lack the axes along which it is constant.
@@ -294,11 +294,11 @@ def unreduce(flow: Any, shape: tuple[int, ...], axes: tuple[int, ...], keepdims:
     return flow if reduced_shape == shape else TABLE["spread"](flow, rank=len(reduced_shape), shape=shape)
 
 
-def _number(mask: Any) -> Any:
+def _mask_to_number(mask: Any) -> Any:
     return TABLE["where"](mask, 1.0, 0.0)
 
 
-def _present(counts: Any) -> Any:
+def _present_mask(counts: Any) -> Any:
     """Return where counts are positive; None if they are everywhere."""
     if isinstance(counts, np.ndarray | np.generic):
         mask = np.greater(counts, 0)
@@ -318,7 +318,7 @@ def _stand_in(kind: WireType) -> Any:
     return array
 
 
-def _words(text: str) -> set[str]:
+def _find_words(text: str) -> set[str]:
     return set(re.findall(r"\w+", text))
 
 
@@ -329,10 +329,10 @@ def _public_name(function: Callable[..., Any]) -> str:
     return next((f"{home}.{name}" for home, module in homes.items() if getattr(module, name, None) is function), "")
 
 
-def literal(value: Any) -> str:
+def write_setting(value: Any) -> str:
     """Write a setting as NumPy source, with braces doubled.
 
-    >>> literal((2, 3)), literal("L"), literal(-np.inf)
+    >>> write_setting((2, 3)), write_setting("L"), write_setting(-np.inf)
     ('(2, 3)', "'L'", '-np.inf')
     """
     if isinstance(value, float) and not math.isfinite(value):
@@ -342,10 +342,10 @@ def literal(value: Any) -> str:
     return repr(value).replace("{", "{{").replace("}", "}}")
 
 
-def from_front(axes: tuple[int, ...], ndim: int) -> Any:
+def axes_from_front(axes: tuple[int, ...], ndim: int) -> Any:
     """Return axes counted from the front, in NumPy's form: None for all axes, an integer for one.
 
-    >>> from_front((-2, -1), 2), from_front((-1,), 3), from_front((-3, -1), 3)
+    >>> axes_from_front((-2, -1), 2), axes_from_front((-1,), 3), axes_from_front((-3, -1), 3)
     (None, 2, (0, 2))
     """
     from_start = tuple(axis % ndim for axis in axes)
@@ -354,18 +354,18 @@ def from_front(axes: tuple[int, ...], ndim: int) -> Any:
     return from_start[0] if len(from_start) == 1 else from_start
 
 
-def numpy_call(function: str, *operands: str, ndim: int, **settings: Any) -> str:
+def write_numpy_call(function: str, *operands: str, ndim: int, **settings: Any) -> str:
     """Write a call; an axis setting that means all axes is left out, and so are None and False, the usual defaults.
 
-    >>> numpy_call("np.max", "x", ndim=2, axes=(-2,), keepdims=True), numpy_call("np.any", "x", ndim=1, axes=(-1,))
+    >>> write_numpy_call("np.max", "x", ndim=2, axes=(-2,), keepdims=True), write_numpy_call("np.any", "x", ndim=1, axes=(-1,))
     ('np.max(x, axis=0, keepdims=True)', 'np.any(x)')
     """
     named = dict(settings)
     if "axes" in named:
-        named = {"axis": from_front(named.pop("axes"), ndim), **named}
+        named = {"axis": axes_from_front(named.pop("axes"), ndim), **named}
     elif "axis" in named:
         named["axis"] %= ndim
-    keywords = [f"{name}={literal(value)}" for name, value in named.items() if value is not None and value is not False]
+    keywords = [f"{name}={write_setting(value)}" for name, value in named.items() if value is not None and value is not False]
     return f"{function}({', '.join([*operands, *keywords])})"
 
 
@@ -373,10 +373,10 @@ _ALL_AXES = [tuple(range(-ndim, 0)) for ndim in range(65)]
 """All axes counted from the end, by the number of axes; NumPy allows 64."""
 
 
-def trailing(axes: Any, ndim: int) -> tuple[int, ...]:
+def axes_from_end(axes: Any, ndim: int) -> tuple[int, ...]:
     """Return axes (None for all, one, or several) counted from the end, in ascending order.
 
-    >>> trailing((0, -1), 3), trailing(None, 2)
+    >>> axes_from_end((0, -1), 3), axes_from_end(None, 2)
     ((-3, -1), (-2, -1))
     """
     if axes is None:

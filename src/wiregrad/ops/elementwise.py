@@ -12,15 +12,15 @@ import numpy as np
 
 from wiregrad.dtypes import BOOL, DTYPES, WireType
 from wiregrad.errors import DomainError, RecordError
-from wiregrad.ir import TABLE, Builder, Op, Pattern, Port
-from wiregrad.ir.mode import MAX_SLOTS, Convention, encode
-from wiregrad.ops.flow import Masked, conj, only, plus, times
+from wiregrad.ir import TABLE, GraphBuilder, Op, Pattern, Port
+from wiregrad.ir.mode import MAX_LITERAL_SLOTS, Convention, encode_mode
+from wiregrad.ops.flow import MaskedFlow, conjugate_flow, only, add_flows, multiply_flows
 from wiregrad.ops.kinks import Kink
 
-Partial = Callable[..., Any]
-Sample = tuple[float | bool, ...]
+SlopeRule = Callable[..., Any]
+SamplePoint = tuple[float | bool, ...]
 
-POOL = (0.3, -0.7, 1.7, -1.3, 0.6, 2.4, -2.6, 0.9, -0.2, 3.2, 1.2, -3.7, 0.05, 4.8, 7.3, -5.9, 0.15, 2.1)
+SAMPLE_NUMBERS = (0.3, -0.7, 1.7, -1.3, 0.6, 2.4, -2.6, 0.9, -0.2, 3.2, 1.2, -3.7, 0.05, 4.8, 7.3, -5.9, 0.15, 2.1)
 """Numbers from which sample points are drawn for records without `samples`."""
 
 
@@ -33,10 +33,10 @@ class Elementwise(Op):
     """
 
     by_element: bool = True
-    partials: tuple[Partial | None, ...]
+    partials: tuple[SlopeRule | None, ...]
     domain: Callable[..., Any] | None = None
     """Condition on NumPy numbers that the real function is defined there; None if it is defined everywhere."""
-    samples: tuple[Sample, ...] = ()
+    samples: tuple[SamplePoint, ...] = ()
     """Points where value and derivatives are checked; drawn from a pool of numbers if left out."""
     takes_bool: tuple[str, ...] = ()
     """Inputs that are conditions."""
@@ -74,8 +74,8 @@ class Elementwise(Op):
             raise RecordError(f"op {self.name} needs one partial (and kink slope, and neutral) per input {self.inputs}")
         if self.ulps > 4.0 and not self.because:
             raise RecordError(f"op {self.name} allows {self.ulps} ulps; it must say why in `because`")
-        if self.kinks and len(self.inputs) > MAX_SLOTS:
-            raise RecordError(f"op {self.name} has kinks and more than {MAX_SLOTS} inputs")
+        if self.kinks and len(self.inputs) > MAX_LITERAL_SLOTS:
+            raise RecordError(f"op {self.name} has kinks and more than {MAX_LITERAL_SLOTS} inputs")
         if self.pattern is Pattern.BLOCK and any(k for k in self.kinks if not k.jump):
             raise RecordError(f"op {self.name} blocks, so its kinks are jumps")
 
@@ -102,7 +102,7 @@ class Elementwise(Op):
         """Return the mode that says which operands are literals, for an op with kinks."""
         if not self.kinks or len(sources) == 1:
             return 0
-        return encode(Convention.MIN_NORM, [slot for slot, source in enumerate(sources) if not moves[source]])
+        return encode_mode(Convention.MIN_NORM, [slot for slot, source in enumerate(sources) if not moves[source]])
 
     def local(self, slot: int, xs: Sequence[Any], y: Any, mode: int) -> Any:
         """Return the local derivative for an input; None where it is blocked."""
@@ -113,65 +113,65 @@ class Elementwise(Op):
         if mode:
             for kink in self.kinks:
                 if kink.slope(slot, mode) != kink.slopes[slot]:
-                    slope = _overrule(slope, kink, slot, mode, (*xs, y))
+                    slope = _apply_convention(slope, kink, slot, mode, (*xs, y))
         return slope
 
     def pull(self, slot: int, g: Any, xs: Sequence[Any], y: Any, mode: int) -> Any:
         """Return the upstream gradient times the local derivative (its conjugate, where that is complex)."""
         rule = self.partials[slot]
         local = None if rule is None else self.local(slot, xs, y, mode) if mode else rule(*xs, y)
-        if type(g) is not Masked:
+        if type(g) is not MaskedFlow:
             # A shortcut for plain numbers and arrays, by far the most common case.
             if type(local) is np.ndarray and local.dtype.kind == "f":
                 return local if type(g) is float and g == 1.0 else g * local
             if type(local) is float and local == 1.0:
                 return g
-        return times(g, conj(local))
+        return multiply_flows(g, conjugate_flow(local))
 
     def reads(self, moving: tuple[bool, ...]) -> tuple[frozenset[int], bool]:
         """Return which inputs, and whether the output, the rules of the moving inputs read."""
-        reads = self._reads.get(moving)
+        reads = self._known_reads.get(moving)
         if reads is None:
-            reads = self._reads[moving] = _read_by(self, moving)
+            reads = self._known_reads[moving] = _find_rule_reads(self, moving)
         return reads
 
     @cached_property
-    def _reads(self) -> dict[tuple[bool, ...], tuple[frozenset[int], bool]]:
+    def _known_reads(self) -> dict[tuple[bool, ...], tuple[frozenset[int], bool]]:
         return {}
 
     def push(self, tangents: Sequence[Any], xs: Sequence[Any], y: Any, mode: int) -> Any:
         """Return the sum of local derivatives times tangents."""
         moving = [slot for slot, tangent in enumerate(tangents) if tangent is not None]
-        return reduce(plus, [times(tangents[k], self.local(k, xs, y, mode)) for k in moving], None)
+        return reduce(add_flows, [multiply_flows(tangents[k], self.local(k, xs, y, mode)) for k in moving], None)
 
     @property
-    def analytic(self) -> bool:
+    def is_analytic(self) -> bool:
         """Whether `forward` accepts complex numbers, so that a complex step can measure its slope."""
         smooth = self.pattern in (Pattern.DISTRIBUTE, Pattern.SWAP, Pattern.SCALE) and not self.kinks
         loops = self.forward.types if isinstance(self.forward, np.ufunc) else []
         return smooth and any(loop.endswith("D->D") for loop in loops)
 
     @cached_property
-    def points(self) -> tuple[Sample, ...]:
+    def sample_points(self) -> tuple[SamplePoint, ...]:
         """The samples, or points drawn from a pool of numbers, inside the domain and away from the kinks."""
-        return self.samples or tuple(itertools.islice(filter(self._is_regular, _draw(self)), 14))
+        return self.samples or tuple(itertools.islice(filter(self._is_regular, _draw_points(self)), 14))
 
-    def _is_regular(self, point: Sample) -> bool:
+    def _is_regular(self, point: SamplePoint) -> bool:
         xs = [np.float64(x) if type(x) is float else np.bool_(x) for x in point]
         with np.errstate(all="ignore"):
             inside = self.domain is None or bool(self.domain(*xs))
             return inside and all(abs(kink.at(*xs)) > 0.04 for kink in self.kinks)
 
 
-def _read_by(op: Elementwise, moving: tuple[bool, ...]) -> tuple[frozenset[int], bool]:
+def _find_rule_reads(op: Elementwise, moving: tuple[bool, ...]) -> tuple[frozenset[int], bool]:
     """Return what the rules of moving inputs read, found by running them on the wires of a builder."""
     if op.kinks or op.opaque:
         # The position of a kink may depend on all inputs.
         return frozenset(range(len(op.inputs))), True
-    builder = Builder(finite=False)
+    builder = GraphBuilder(finite=False)
     ports = [builder.input(name) for name in (*op.inputs, "y")]
     flows = [op.local(slot, ports[:-1], ports[-1], 0) for slot, moves in enumerate(moving) if moves]
-    parts = [part for flow in flows for part in (flow if type(flow) is Masked else (flow,)) if isinstance(part, Port)]
+    parts = [part for flow in flows for part in (flow if type(flow) is MaskedFlow else (flow,)) if isinstance(part, Port)]
     if not parts:
         return frozenset(), False
     labels = {f"part{k}": part for k, part in enumerate(parts)}
@@ -183,13 +183,13 @@ def _read_by(op: Elementwise, moving: tuple[bool, ...]) -> tuple[frozenset[int],
     return frozenset(k for k in range(len(op.inputs)) if ports[k].index in live), ports[-1].index in live
 
 
-def _draw(op: Elementwise) -> itertools.chain[Sample]:
-    size = len(POOL)
+def _draw_points(op: Elementwise) -> itertools.chain[SamplePoint]:
+    size = len(SAMPLE_NUMBERS)
     arity = len(op.inputs)
     flags = [name in op.takes_bool for name in op.inputs]
 
-    def point_at(start: int, stride: int) -> Sample:
-        numbers = [POOL[(start + stride * k) % size] for k in range(arity)]
+    def point_at(start: int, stride: int) -> SamplePoint:
+        numbers = [SAMPLE_NUMBERS[(start + stride * k) % size] for k in range(arity)]
         return tuple(x > 0 if flag else x for x, flag in zip(numbers, flags, strict=True))
 
     return itertools.chain.from_iterable(
@@ -197,16 +197,16 @@ def _draw(op: Elementwise) -> itertools.chain[Sample]:
     )
 
 
-def _overrule(slope: Any, kink: Kink, slot: int, mode: int, operands: tuple[Any, ...]) -> Any:
+def _apply_convention(slope: Any, kink: Kink, slot: int, mode: int, operands: tuple[Any, ...]) -> Any:
     """Return the slope with the mode's choice in place of it on the kink."""
     chosen = kink.slope(slot, mode)
     xs = operands[:-1]
     on_kink = TABLE["equal"](kink.at(*xs), 0.0) if kink.on is None else kink.on(*xs)
     if chosen is None:
-        return times(only(TABLE["logical_not"](on_kink), 1.0), slope)
+        return multiply_flows(only(TABLE["logical_not"](on_kink), 1.0), slope)
     value = chosen(*operands) if callable(chosen) else chosen
     if slope is None:
         return only(on_kink, value)
-    if type(slope) is Masked:
-        return Masked(TABLE["logical_or"](slope.mask, on_kink), TABLE["where"](on_kink, value, slope.value))
+    if type(slope) is MaskedFlow:
+        return MaskedFlow(TABLE["logical_or"](slope.mask, on_kink), TABLE["where"](on_kink, value, slope.value))
     return TABLE["where"](on_kink, value, slope)

@@ -20,146 +20,146 @@ _TOKEN = re.compile(
     r"\s*(?:\{(?P<input>\w+)\}|(?P<number>\d+\.?\d*(?:e[-+]?\d+)?)|(?P<name>[A-Za-z_]\w*)"
     r"|(?P<sign>&&|\|\||[<>=!]=|[-+*/<>!?:(),]))"
 )
-NAMED = {"NAN": math.nan, "INFINITY": math.inf}
-LEVELS = {"||": 1, "&&": 2, "==": 3, "!=": 3, "<": 4, "<=": 4, ">": 4, ">=": 4, "+": 5, "-": 5, "*": 6, "/": 6}
+NAMED_NUMBERS = {"NAN": math.nan, "INFINITY": math.inf}
+SIGN_PRECEDENCE = {"||": 1, "&&": 2, "==": 3, "!=": 3, "<": 4, "<=": 4, ">": 4, ">=": 4, "+": 5, "-": 5, "*": 6, "/": 6}
 """Precedence of each binary operator; ?: binds less tightly, a prefix operator more tightly."""
-COMPARISONS = frozenset(sign for sign, level in LEVELS.items() if level in (3, 4))
-LOGIC = frozenset(["&&", "||", "!"])
-CHOICE = 0
-SIGN = 7
-ATOM = 8
-MATH_H = frozenset(
+COMPARISON_SIGNS = frozenset(sign for sign, level in SIGN_PRECEDENCE.items() if level in (3, 4))
+LOGIC_SIGNS = frozenset(["&&", "||", "!"])
+CHOICE_LEVEL = 0
+PREFIX_LEVEL = 7
+ATOM_LEVEL = 8
+MATH_H_FUNCTIONS = frozenset(
     "exp expm1 exp2 log log2 log10 log1p pow sqrt cbrt hypot fabs sin cos tan asin acos atan atan2 sinh cosh tanh "
     "asinh acosh atanh erf erfc floor ceil trunc rint fmod copysign".split()
 )
 """The C functions that a text may call; any other name is that of an op."""
 
 
-class Input(NamedTuple):
+class InputExpression(NamedTuple):
     """An input, by name."""
 
     name: str
 
 
-class Number(NamedTuple):
+class NumberExpression(NamedTuple):
     """A literal."""
 
     value: float
 
 
-class Call(NamedTuple):
+class CallExpression(NamedTuple):
     """A call of a C function or an op."""
 
     name: str
-    arguments: tuple[Tree, ...]
+    arguments: tuple[ScalarExpression, ...]
 
 
-class Signed(NamedTuple):
+class PrefixExpression(NamedTuple):
     """A prefix operator applied to an expression: `-` or `!`."""
 
     sign: str
-    operand: Tree
+    operand: ScalarExpression
 
 
-class Between(NamedTuple):
+class BinaryExpression(NamedTuple):
     """A binary operator between two expressions."""
 
     sign: str
-    left: Tree
-    right: Tree
+    left: ScalarExpression
+    right: ScalarExpression
 
 
-class Choice(NamedTuple):
+class ChoiceExpression(NamedTuple):
     """A conditional expression: one value if a condition is true, else another."""
 
-    condition: Tree
-    yes: Tree
-    no: Tree
+    condition: ScalarExpression
+    yes: ScalarExpression
+    no: ScalarExpression
 
 
-Tree: TypeAlias = Input | Number | Call | Signed | Between | Choice
+ScalarExpression: TypeAlias = InputExpression | NumberExpression | CallExpression | PrefixExpression | BinaryExpression | ChoiceExpression
 
 
 @cache
-def parse(text: str) -> Tree:
+def parse_c_text(text: str) -> ScalarExpression:
     """Parse the text of an op.
 
-    >>> parse("{x} * 2.0")
+    >>> parse_c_text("{x} * 2.0")
     Between(sign='*', left=Input(name='x'), right=Number(value=2.0))
     """
-    return _Reader(text).whole()
+    return _CTextReader(text).read_all()
 
 
-def parts(tree: Tree) -> tuple[Tree, ...]:
+def direct_parts(tree: ScalarExpression) -> tuple[ScalarExpression, ...]:
     """Return the direct parts of an expression."""
     match tree:
-        case Call():
+        case CallExpression():
             return tree.arguments
-        case Signed():
+        case PrefixExpression():
             return (tree.operand,)
-        case Between():
+        case BinaryExpression():
             return tree.left, tree.right
-        case Choice():
+        case ChoiceExpression():
             return tree
         case _:
             return ()
 
 
-def walk(tree: Tree) -> Iterator[Tree]:
+def walk_expression(tree: ScalarExpression) -> Iterator[ScalarExpression]:
     """Iterate over an expression and all expressions inside it, the outermost first."""
     waiting = [tree]
     while waiting:
         inner = waiting.pop()
         yield inner
-        waiting.extend(reversed(parts(inner)))
+        waiting.extend(reversed(direct_parts(inner)))
 
 
-def rebuilt(tree: Tree, change: Callable[[Tree], Tree]) -> Tree:
+def rebuild_expression(tree: ScalarExpression, change: Callable[[ScalarExpression], ScalarExpression]) -> ScalarExpression:
     """Return the expression with each part, the innermost first, replaced by what `change` returns for it."""
     match tree:
-        case Call():
-            tree = Call(tree.name, tuple(rebuilt(part, change) for part in tree.arguments))
-        case Signed():
-            tree = Signed(tree.sign, rebuilt(tree.operand, change))
-        case Between():
-            tree = Between(tree.sign, rebuilt(tree.left, change), rebuilt(tree.right, change))
-        case Choice():
-            tree = Choice(*(rebuilt(part, change) for part in tree))
+        case CallExpression():
+            tree = CallExpression(tree.name, tuple(rebuild_expression(part, change) for part in tree.arguments))
+        case PrefixExpression():
+            tree = PrefixExpression(tree.sign, rebuild_expression(tree.operand, change))
+        case BinaryExpression():
+            tree = BinaryExpression(tree.sign, rebuild_expression(tree.left, change), rebuild_expression(tree.right, change))
+        case ChoiceExpression():
+            tree = ChoiceExpression(*(rebuild_expression(part, change) for part in tree))
     return change(tree)
 
 
-def inlined(tree: Tree, text_of: Callable[[str], tuple[tuple[str, ...], str]]) -> Tree:
+def inline_ops(tree: ScalarExpression, text_of: Callable[[str], tuple[tuple[str, ...], str]]) -> ScalarExpression:
     """Return the expression with each op call replaced by the op's text; `text_of` returns an op's inputs and text.
 
-    >>> inlined(parse("twice({x} + 1.0)"), lambda name: (("a",), "{a} + {a}")) == parse("({x} + 1.0) + ({x} + 1.0)")
+    >>> inline_ops(parse_c_text("twice({x} + 1.0)"), lambda name: (("a",), "{a} + {a}")) == parse_c_text("({x} + 1.0) + ({x} + 1.0)")
     True
     """
 
-    def inline_call(inner: Tree) -> Tree:
-        if not isinstance(inner, Call) or inner.name in MATH_H:
+    def inline_call(inner: ScalarExpression) -> ScalarExpression:
+        if not isinstance(inner, CallExpression) or inner.name in MATH_H_FUNCTIONS:
             return inner
         inputs, text = text_of(inner.name)
         arguments = dict(zip(inputs, inner.arguments, strict=True))
-        body = inlined(parse(text), text_of)
-        return rebuilt(body, lambda part: arguments[part.name] if isinstance(part, Input) else part)
+        body = inline_ops(parse_c_text(text), text_of)
+        return rebuild_expression(body, lambda part: arguments[part.name] if isinstance(part, InputExpression) else part)
 
-    return rebuilt(tree, inline_call)
+    return rebuild_expression(tree, inline_call)
 
 
-def is_condition(tree: Tree) -> bool:
+def is_condition(tree: ScalarExpression) -> bool:
     """Return whether the form of an expression shows that it is boolean."""
     match tree:
-        case Between():
-            return tree.sign in COMPARISONS or tree.sign in LOGIC
-        case Signed():
+        case BinaryExpression():
+            return tree.sign in COMPARISON_SIGNS or tree.sign in LOGIC_SIGNS
+        case PrefixExpression():
             return tree.sign == "!"
-        case Choice():
+        case ChoiceExpression():
             return is_condition(tree.yes) and is_condition(tree.no)
         case _:
             return False
 
 
-class _Reader:
+class _CTextReader:
     """A recursive-descent parser for one expression."""
 
     def __init__(self, text: str) -> None:
@@ -175,125 +175,125 @@ class _Reader:
             self.tokens.append((match.lastgroup, match[match.lastgroup]))
             position = match.end()
 
-    def whole(self) -> Tree:
-        tree = self.choice()
+    def read_all(self) -> ScalarExpression:
+        tree = self.read_choice()
         if self.next < len(self.tokens):
             raise RecordError(f"the text {self.text!r} should end before {self.tokens[self.next][1]!r}")
         return tree
 
-    def choice(self) -> Tree:
-        condition = self.between(1)
-        if not self.take("?"):
+    def read_choice(self) -> ScalarExpression:
+        condition = self.read_binary(1)
+        if not self.accept_sign("?"):
             return condition
-        yes = self.choice()
-        self.want(":")
-        return Choice(condition, yes, self.choice())
+        yes = self.read_choice()
+        self.expect_sign(":")
+        return ChoiceExpression(condition, yes, self.read_choice())
 
-    def between(self, level: int) -> Tree:
-        left = self.signed()
+    def read_binary(self, level: int) -> ScalarExpression:
+        left = self.read_prefix()
         while True:
             sign = self.tokens[self.next][1] if self.next < len(self.tokens) else ""
-            if LEVELS.get(sign, 0) < level:
+            if SIGN_PRECEDENCE.get(sign, 0) < level:
                 return left
             self.next += 1
-            left = Between(sign, left, self.between(LEVELS[sign] + 1))
+            left = BinaryExpression(sign, left, self.read_binary(SIGN_PRECEDENCE[sign] + 1))
 
-    def signed(self) -> Tree:
+    def read_prefix(self) -> ScalarExpression:
         for sign in ("-", "!"):
-            if self.take(sign):
-                operand = self.signed()
-                return Number(-operand.value) if sign == "-" and isinstance(operand, Number) else Signed(sign, operand)
-        return self.atom()
+            if self.accept_sign(sign):
+                operand = self.read_prefix()
+                return NumberExpression(-operand.value) if sign == "-" and isinstance(operand, NumberExpression) else PrefixExpression(sign, operand)
+        return self.read_atom()
 
-    def atom(self) -> Tree:
-        if self.take("("):
-            tree = self.choice()
-            self.want(")")
+    def read_atom(self) -> ScalarExpression:
+        if self.accept_sign("("):
+            tree = self.read_choice()
+            self.expect_sign(")")
             return tree
         kind, text = self.tokens[self.next] if self.next < len(self.tokens) else ("end", "its end")
         self.next += 1
         if kind == "input":
-            return Input(text)
+            return InputExpression(text)
         if kind == "number":
-            return Number(float(text))
-        if kind == "name" and text in NAMED:
-            return Number(NAMED[text])
+            return NumberExpression(float(text))
+        if kind == "name" and text in NAMED_NUMBERS:
+            return NumberExpression(NAMED_NUMBERS[text])
         if kind == "name":
-            self.want("(")
-            return Call(text, tuple(self.arguments()))
+            self.expect_sign("(")
+            return CallExpression(text, tuple(self.read_arguments()))
         raise RecordError(f"the text {self.text!r} needs an operand, not {text!r}")
 
-    def arguments(self) -> Iterator[Tree]:
+    def read_arguments(self) -> Iterator[ScalarExpression]:
         while True:
-            yield self.choice()
-            if not self.take(","):
+            yield self.read_choice()
+            if not self.accept_sign(","):
                 break
-        self.want(")")
+        self.expect_sign(")")
 
-    def take(self, sign: str) -> bool:
+    def accept_sign(self, sign: str) -> bool:
         is_next = self.next < len(self.tokens) and self.tokens[self.next] == ("sign", sign)
         self.next += is_next
         return is_next
 
-    def want(self, sign: str) -> None:
-        if not self.take(sign):
+    def expect_sign(self, sign: str) -> None:
+        if not self.accept_sign(sign):
             raise RecordError(f"the text {self.text!r} needs {sign!r} as token {self.next + 1}")
 
 
-ROUNDING = {"floor": "math.floor", "ceil": "math.ceil", "trunc": "math.trunc", "rint": "round"}
+PYTHON_ROUNDING = {"floor": "math.floor", "ceil": "math.ceil", "trunc": "math.trunc", "rint": "round"}
 """The rounding functions of C, and their names in Python."""
 
 
-def rounded(name: str, x: str) -> str:
+def write_python_rounding(name: str, x: str) -> str:
     """Write a rounding function in Python, where it returns an int, which has no sign at 0.
 
-    >>> rounded("rint", "a")
+    >>> write_python_rounding("rint", "a")
     'math.copysign(round(a), a)'
     """
-    return f"math.copysign({ROUNDING[name]}({x}), {x})"
+    return f"math.copysign({PYTHON_ROUNDING[name]}({x}), {x})"
 
 
-_BUILT_IN = {"fabs": "abs({0})", **{name: rounded(name, "{0}") for name in ROUNDING}}
-_SPELLED = {"&&": "and", "||": "or"}
+_PYTHON_CALLS = {"fabs": "abs({0})", **{name: write_python_rounding(name, "{0}") for name in PYTHON_ROUNDING}}
+_PYTHON_SIGNS = {"&&": "and", "||": "or"}
 
 
-def in_python(tree: Tree) -> str:
+def write_python_expression(tree: ScalarExpression) -> str:
     """Write an expression for Python floats and `math`, inputs still in braces; may raise where C returns inf or NaN.
 
-    >>> in_python(parse("{x} <= 0.0 ? 0.0 : log({x})"))
+    >>> write_python_expression(parse_c_text("{x} <= 0.0 ? 0.0 : log({x})"))
     '0.0 if {x} <= 0.0 else math.log({x})'
     """
-    return _python(tree)[0]
+    return _write_with_level(tree)[0]
 
 
-def _python(tree: Tree) -> tuple[str, int]:
+def _write_with_level(tree: ScalarExpression) -> tuple[str, int]:
     """Return the text of an expression and the precedence of its outermost operator."""
     match tree:
-        case Input():
-            return f"{{{tree.name}}}", ATOM
-        case Number():
-            return repr(tree.value), ATOM
-        case Call():
-            arguments = [in_python(part) for part in tree.arguments]
-            built_in = _BUILT_IN.get(tree.name)
-            return built_in.format(*arguments) if built_in else f"math.{tree.name}({', '.join(arguments)})", ATOM
-        case Signed():
+        case InputExpression():
+            return f"{{{tree.name}}}", ATOM_LEVEL
+        case NumberExpression():
+            return repr(tree.value), ATOM_LEVEL
+        case CallExpression():
+            arguments = [write_python_expression(part) for part in tree.arguments]
+            built_in = _PYTHON_CALLS.get(tree.name)
+            return built_in.format(*arguments) if built_in else f"math.{tree.name}({', '.join(arguments)})", ATOM_LEVEL
+        case PrefixExpression():
             # Python's `not` binds less tightly than a comparison.
-            before, inside, own = ("not ", LEVELS["=="], LEVELS["&&"]) if tree.sign == "!" else ("-", SIGN, SIGN)
-            return before + _held(tree.operand, inside), own
-        case Between():
-            level = LEVELS[tree.sign]
+            before, inside, own = ("not ", SIGN_PRECEDENCE["=="], SIGN_PRECEDENCE["&&"]) if tree.sign == "!" else ("-", PREFIX_LEVEL, PREFIX_LEVEL)
+            return before + _write_operand(tree.operand, inside), own
+        case BinaryExpression():
+            level = SIGN_PRECEDENCE[tree.sign]
             # Python chains comparisons, so one inside another needs parentheses.
-            first = LEVELS["+"] if tree.sign in COMPARISONS else level
-            left = _held(tree.left, first)
-            right = _held(tree.right, max(first, level + 1))
-            return f"{left} {_SPELLED.get(tree.sign, tree.sign)} {right}", level
-        case Choice():
-            parts = _held(tree.yes, 1), _held(tree.condition, 1), _held(tree.no, CHOICE)
-            return "{} if {} else {}".format(*parts), CHOICE
+            first = SIGN_PRECEDENCE["+"] if tree.sign in COMPARISON_SIGNS else level
+            left = _write_operand(tree.left, first)
+            right = _write_operand(tree.right, max(first, level + 1))
+            return f"{left} {_PYTHON_SIGNS.get(tree.sign, tree.sign)} {right}", level
+        case ChoiceExpression():
+            parts = _write_operand(tree.yes, 1), _write_operand(tree.condition, 1), _write_operand(tree.no, CHOICE_LEVEL)
+            return "{} if {} else {}".format(*parts), CHOICE_LEVEL
 
 
-def _held(tree: Tree, level: int) -> str:
+def _write_operand(tree: ScalarExpression, level: int) -> str:
     """Return the text of an operand, in parentheses if it binds less tightly than a level."""
-    text, own = _python(tree)
+    text, own = _write_with_level(tree)
     return text if own >= level else f"({text})"

@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from wiregrad.dtypes import number, operand, plain
+from wiregrad.dtypes import format_brief_number, parenthesize_negative, to_python_number
 from wiregrad.ir import Op
-from wiregrad.ops.flow import settle
+from wiregrad.ops.flow import fill_absent
 
-Index = tuple[int, ...]
+ElementIndex = tuple[int, ...]
 
 
 class Advice(Enum):
@@ -63,7 +63,7 @@ class Fault:
     """The input values by name; for arrays the element that broke, or the whole array."""
     value: Any
     """The output value."""
-    index: Index = ()
+    index: ElementIndex = ()
     """Which element broke; empty for numbers."""
     count: int = 1
     """How many elements broke."""
@@ -82,26 +82,26 @@ class Fault:
         'log gave -inf at x = 0'
         """
         called = names or [name for name, _ in self.inputs]
-        outside = self._domain()
+        outside = self._describe_domain()
         # A number just outside the domain must not be rounded to its edge.
-        write = repr if outside else number
+        write = repr if outside else format_brief_number
         inputs = ", ".join(f"{name} = {write(value)}" for name, (_, value) in zip(called, self.inputs, strict=True))
-        spot = f" (element {list(self.index)}{self._others()})" if self.index else ""
+        spot = f" (element {list(self.index)}{self._count_others()})" if self.index else ""
         if self.phase == "forward":
-            return f"{self.op.title} gave {number(self.value)} at {inputs}{spot}{outside}"
+            return f"{self.op.title} gave {format_brief_number(self.value)} at {inputs}{spot}{outside}"
         wire = called[self.slot]
         if self.factors is None:
-            return f"{self.op.title} sent {number(self.sent)} back to {wire} at {inputs}{spot}"
-        upstream, local = (operand(factor) for factor in self.factors)
+            return f"{self.op.title} sent {format_brief_number(self.sent)} back to {wire} at {inputs}{spot}"
+        upstream, local = (parenthesize_negative(factor) for factor in self.factors)
         return (
-            f"{self.op.title} sent {number(self.sent)} back to {wire}: upstream {upstream} times local {local}, "
+            f"{self.op.title} sent {format_brief_number(self.sent)} back to {wire}: upstream {upstream} times local {local}, "
             f"at {inputs}{spot}"
         )
 
-    def _others(self) -> str:
+    def _count_others(self) -> str:
         return f" and {self.count - 1} more" if self.count > 1 else ""
 
-    def _domain(self) -> str:
+    def _describe_domain(self) -> str:
         domain = getattr(self.op, "domain", None)
         numbers = [value for _, value in self.inputs]
         if domain is None or not all(isinstance(value, int | float) for value in numbers):
@@ -114,37 +114,37 @@ def forward_fault(op: Op, xs: Sequence[Any], y: Any, *, only_nan: bool = False) 
 
     With `only_nan`, infinities count as numbers, and only an op that turns numbers into NaN is at fault.
     """
-    broken = _own(op, y, xs, is_nan if only_nan else bad)
+    broken = _find_own_breaks(op, y, xs, is_nan if only_nan else is_nonfinite)
     if broken is None:
         return None
-    index, count = _first(broken)
-    return Fault("forward", op, _inputs(op, xs, y, index), _element(y, y, index), index, count)
+    index, count = _locate_first(broken)
+    return Fault("forward", op, _named_inputs(op, xs, y, index), _pick_element(y, y, index), index, count)
 
 
 def backward_fault(op: Op, slot: int, g: Any, xs: Sequence[Any], y: Any, mode: int, sent: Any) -> Fault | None:
     """Return the fault of an op that sent back something not finite; None if its operands were not finite already."""
-    upstream = settle(g)
-    sent = settle(sent)
-    broken = _own(op, sent, [upstream, *xs, y], bad)
+    upstream = fill_absent(g)
+    sent = fill_absent(sent)
+    broken = _find_own_breaks(op, sent, [upstream, *xs, y], is_nonfinite)
     if broken is None:
         return None
-    index, count = _first(broken)
+    index, count = _locate_first(broken)
     with np.errstate(all="ignore"):
         # Rules divide, and by 0 Python's numbers would raise where NumPy's do not.
         local = op.local(slot, [np.asarray(x)[()] for x in xs], np.asarray(y)[()], mode)
     factors = None
     if local is not None:
-        factors = _element(upstream, sent, index), _element(np.asarray(settle(local)), sent, index)
-    inputs = _inputs(op, xs, sent, index)
+        factors = _pick_element(upstream, sent, index), _pick_element(np.asarray(fill_absent(local)), sent, index)
+    inputs = _named_inputs(op, xs, sent, index)
     return Fault(
-        "backward", op, inputs, _element(y, sent, index), index, count, slot, factors, _element(sent, sent, index)
+        "backward", op, inputs, _pick_element(y, sent, index), index, count, slot, factors, _pick_element(sent, sent, index)
     )
 
 
-def bad(x: Any) -> Any:
+def is_nonfinite(x: Any) -> Any:
     """Return where a number or array is not finite; other dtypes than float and complex always are.
 
-    >>> bad(np.array([1.0, np.nan])), bad(True)
+    >>> is_nonfinite(np.array([1.0, np.nan])), is_nonfinite(True)
     (array([False,  True]), np.False_)
     """
     if type(x) is np.float64:
@@ -162,7 +162,7 @@ def is_nan(x: Any) -> Any:
     return np.isnan(array) if array.dtype.kind in "fc" else np.zeros(array.shape, bool)[()]
 
 
-def _own(op: Op, result: Any, operands: Sequence[Any], is_broken: Callable[[Any], Any]) -> Any:
+def _find_own_breaks(op: Op, result: Any, operands: Sequence[Any], is_broken: Callable[[Any], Any]) -> Any:
     """Return where a result is broken although none of its operands is; None if nowhere."""
     broken = is_broken(result)
     if type(broken) is np.bool_:
@@ -181,23 +181,23 @@ def _own(op: Op, result: Any, operands: Sequence[Any], is_broken: Callable[[Any]
     return broken if np.any(broken) else None
 
 
-def _first(broken: Any) -> tuple[Index, int]:
+def _locate_first(broken: Any) -> tuple[ElementIndex, int]:
     if not np.shape(broken):
         return (), 1
     return tuple(int(k) for k in np.argwhere(broken)[0]), int(np.sum(broken))
 
 
-def _inputs(op: Op, xs: Sequence[Any], result: Any, index: Index) -> tuple[tuple[str, Any], ...]:
+def _named_inputs(op: Op, xs: Sequence[Any], result: Any, index: ElementIndex) -> tuple[tuple[str, Any], ...]:
     return tuple(
-        (op.input_name(slot), _element(x, result, index) if op.by_element else plain(x)) for slot, x in enumerate(xs)
+        (op.input_name(slot), _pick_element(x, result, index) if op.by_element else to_python_number(x)) for slot, x in enumerate(xs)
     )
 
 
-def _element(x: Any, like: Any, index: Index) -> Any:
+def _pick_element(x: Any, like: Any, index: ElementIndex) -> Any:
     """Return the element at the index that broke in another array; an array of another shape is returned whole."""
     array = np.asarray(x)
     if array.shape == np.shape(like) and index:
-        return plain(array[index])
+        return to_python_number(array[index])
     if array.ndim and np.shape(like) and not index:
         return array
-    return plain(array[()]) if not array.ndim else array
+    return to_python_number(array[()]) if not array.ndim else array

@@ -15,7 +15,7 @@ import numpy as np
 from wiregrad.ir import TABLE
 
 
-class Masked(NamedTuple):
+class MaskedFlow(NamedTuple):
     """A value that is present only where `mask` is true."""
 
     mask: Any
@@ -30,37 +30,37 @@ def only(mask: Any, value: Any) -> Any:
     """
     if issubclass(type(mask), bool | np.generic):
         return value if mask else None
-    return Masked(mask, value)
+    return MaskedFlow(mask, value)
 
 
-def times(one: Any, two: Any) -> Any:
+def multiply_flows(one: Any, two: Any) -> Any:
     """Multiply two flows; the product is absent where either is."""
-    if type(one) is not Masked and type(two) is not Masked:
-        return None if one is None or two is None else _product(one, two)
+    if type(one) is not MaskedFlow and type(two) is not MaskedFlow:
+        return None if one is None or two is None else _multiply_values(one, two)
     if one is None or two is None:
         return None
-    masks = [flow.mask for flow in (one, two) if type(flow) is Masked]
+    masks = [flow.mask for flow in (one, two) if type(flow) is MaskedFlow]
     mask = masks[0] if len(masks) == 1 else TABLE["logical_and"](*masks)
-    return Masked(mask, _product(_value(one), _value(two)))
+    return MaskedFlow(mask, _multiply_values(_unmasked_value(one), _unmasked_value(two)))
 
 
-def plus(one: Any, two: Any) -> Any:
+def add_flows(one: Any, two: Any) -> Any:
     """Add two flows; the sum is absent where both are."""
     if one is None or two is None:
         return two if one is None else one
-    if type(one) is not Masked and type(two) is not Masked:
+    if type(one) is not MaskedFlow and type(two) is not MaskedFlow:
         return one + two
-    both = type(one) is Masked and type(two) is Masked
+    both = type(one) is MaskedFlow and type(two) is MaskedFlow
     # Adding -0.0 changes no number, not even -0.0.
-    total = settle(one, -0.0) + settle(two, -0.0)
-    return Masked(TABLE["logical_or"](one.mask, two.mask), total) if both else total
+    total = fill_absent(one, -0.0) + fill_absent(two, -0.0)
+    return MaskedFlow(TABLE["logical_or"](one.mask, two.mask), total) if both else total
 
 
-def settle(flow: Any, absent: float = 0.0) -> Any:
+def fill_absent(flow: Any, absent: float = 0.0) -> Any:
     """Return a plain value: the flow where it is present, `absent` elsewhere."""
     if flow is None:
         return absent
-    return TABLE["where"](flow.mask, flow.value, absent) if type(flow) is Masked else flow
+    return TABLE["where"](flow.mask, flow.value, absent) if type(flow) is MaskedFlow else flow
 
 
 def shape_of(x: Any) -> tuple[int, ...]:
@@ -75,17 +75,17 @@ def is_complex(x: Any) -> bool:
     return type(x) is complex or (dtype is not None and dtype.kind == "c")
 
 
-def conj(x: Any) -> Any:
+def conjugate_flow(x: Any) -> Any:
     """Return the conjugate of a complex flow; a real flow is returned unchanged."""
-    if type(x) is Masked:
-        return Masked(x.mask, conj(x.value))
+    if type(x) is MaskedFlow:
+        return MaskedFlow(x.mask, conjugate_flow(x.value))
     return TABLE["conjugate"](x) if is_complex(x) else x
 
 
-def whole(flow: Any, like: Any) -> Any:
+def match_shape(flow: Any, like: Any) -> Any:
     """Broadcast a flow to the shape of its wire; a flow that is constant along an axis may lack that axis."""
-    if type(flow) is Masked:
-        return Masked(whole(flow.mask, like), whole(flow.value, like))
+    if type(flow) is MaskedFlow:
+        return MaskedFlow(match_shape(flow.mask, like), match_shape(flow.value, like))
     shape = shape_of(flow)
     wanted = shape_of(like)
     if shape == wanted:
@@ -93,11 +93,11 @@ def whole(flow: Any, like: Any) -> Any:
     return TABLE["spread"](flow, rank=len(shape), shape=wanted)
 
 
-def fit(flow: Any, x: Any) -> Any:
+def match_dtype(flow: Any, x: Any) -> Any:
     """Cast a flow to the dtype of its wire; the flow of a wire that is neither float nor complex is absent."""
-    if type(flow) is Masked:
-        fitted = fit(flow.value, x)
-        return None if fitted is None else Masked(flow.mask, fitted)
+    if type(flow) is MaskedFlow:
+        fitted = match_dtype(flow.value, x)
+        return None if fitted is None else MaskedFlow(flow.mask, fitted)
     wanted = getattr(x, "dtype", None)
     given = getattr(flow, "dtype", None)
     if flow is None or (wanted is not None and wanted.kind not in "fc"):
@@ -105,15 +105,15 @@ def fit(flow: Any, x: Any) -> Any:
     if wanted is None or given is None or wanted == given:
         return flow
     if is_complex(flow) and wanted.kind != "c":
-        return fit(TABLE["real"](flow), x)
+        return match_dtype(TABLE["real"](flow), x)
     return flow.astype(wanted) if isinstance(flow, np.ndarray | np.generic) else TABLE["cast"](flow, dtype=wanted.name)
 
 
-def _value(flow: Any) -> Any:
-    return flow.value if type(flow) is Masked else flow
+def _unmasked_value(flow: Any) -> Any:
+    return flow.value if type(flow) is MaskedFlow else flow
 
 
-def _product(one: Any, two: Any) -> Any:
+def _multiply_values(one: Any, two: Any) -> Any:
     # A literal slope of 1.0 or -1.0 needs no product: the result is exact and the backward circuit stays small.
     for factor, other in ((two, one), (one, two)):
         if type(factor) is float and factor in (1.0, -1.0) and not _is_condition(other):

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from wiregrad.ir.mode import Convention, decode
+from wiregrad.ir.mode import Convention, decode_mode
 
-Slope = float | Callable[..., Any] | None
+KinkSlope = float | Callable[..., Any] | None
 """A number, a rule `(*inputs, output) -> slope`, or None if the gradient is absent."""
 
 
@@ -23,19 +23,19 @@ class Kink:
 
     doc: str
     at: Callable[..., Any]
-    slopes: tuple[Slope, ...]
+    slopes: tuple[KinkSlope, ...]
     tied: tuple[int, ...] | None = None
     """Inputs that meet on the kink; None means all. Whether another input is a literal does not matter."""
-    alone: tuple[Slope, ...] | None = None
-    torch: tuple[Slope, ...] | None = None
-    jax: tuple[Slope, ...] | None = None
+    alone: tuple[KinkSlope, ...] | None = None
+    torch: tuple[KinkSlope, ...] | None = None
+    jax: tuple[KinkSlope, ...] | None = None
     jump: bool = False
     on: Callable[..., Any] | None = None
     """Condition that inputs are exactly on the kink, written in wiregrad's ops; `at` = 0 if left out."""
 
-    def slope(self, slot: int, mode: int) -> Slope:
+    def slope(self, slot: int, mode: int) -> KinkSlope:
         """Return the slope that a mode takes for an input on this kink."""
-        convention, literal = decode(mode)
+        convention, literal = decode_mode(mode)
         if convention is Convention.MIN_NORM:
             met = any(self.tied is None or k in self.tied for k in literal)
             chosen = self.alone if met else None

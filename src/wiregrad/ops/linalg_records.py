@@ -16,17 +16,17 @@ from typing import Any
 import numpy as np
 
 from wiregrad.ir import TABLE, Pattern
-from wiregrad.ops.array import Blocking, General, Linear, conj, literal
+from wiregrad.ops.array import Blocking, General, Linear, conjugate_flow, write_setting
 from wiregrad.ops.fault import Advice
-from wiregrad.ops.flow import Masked, settle, shape_of, whole
+from wiregrad.ops.flow import MaskedFlow, fill_absent, shape_of, match_shape
 
 register = TABLE.register
 
-Samples = Callable[[np.random.Generator], Sequence[tuple[Any, ...]]]
+MatrixSamples = Callable[[np.random.Generator], Sequence[tuple[Any, ...]]]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class Decomposition(General):
+class MatrixDecomposition(General):
     """An op with several results in one array; `back` gets the flow with its mask, which says what was used."""
 
     symmetric: bool = False
@@ -34,40 +34,40 @@ class Decomposition(General):
 
     def pull(self, slot: int, g: Any, xs: Sequence[Any], y: Any, mode: int) -> Any:
         """Return what the backward rule sends for the flow."""
-        return self.back(slot, whole(g, y), xs, y, **self.options)
+        return self.back(slot, match_shape(g, y), xs, y, **self.options)
 
 
-def _turned(x: Any) -> Any:
+def _transpose_matrix(x: Any) -> Any:
     return TABLE["permute"](x, axes=(-1, -2))
 
 
-def _adjoint(x: Any) -> Any:
-    return conj(_turned(x))
+def _adjoint_of(x: Any) -> Any:
+    return conjugate_flow(_transpose_matrix(x))
 
 
-def _symmetric(x: Any) -> Any:
-    return (x + _adjoint(x)) * 0.5
+def _symmetric_part(x: Any) -> Any:
+    return (x + _adjoint_of(x)) * 0.5
 
 
-def _standing(x: Any) -> Any:
+def _as_matrix_scale(x: Any) -> Any:
     """Return one number per matrix with two more axes of length 1, so that it can scale matrices."""
     return TABLE["reshape"](x, rank=0, shape=(1, 1))
 
 
-def _trace(x: Any, y: Any) -> Any:
+def _trace_of_product(x: Any, y: Any) -> Any:
     """Return the trace of the product of two matrices."""
-    return TABLE["sum"](x * _turned(y), axes=(-2, -1), keepdims=False)
+    return TABLE["sum"](x * _transpose_matrix(y), axes=(-2, -1), keepdims=False)
 
 
 def _column_sums(x: Any) -> Any:
     return TABLE["sum"](x, axes=(-2,), keepdims=True)
 
 
-def _rows(x: Any, start: int, stop: int) -> Any:
+def _pick_rows(x: Any, start: int, stop: int) -> Any:
     return TABLE["getitem"](x, index=(("slice", start, stop, None), ("slice", None, None, None)))
 
 
-def _stacked(*rows: Any) -> Any:
+def _stack_rows(*rows: Any) -> Any:
     return TABLE["concatenate"](*rows, axis=-2)
 
 
@@ -75,30 +75,30 @@ def _on_diagonal(inside: Any, outside: Any, n: int) -> Any:
     return TABLE["where"](np.eye(n, dtype=bool), inside, outside)
 
 
-def _triangle(x: Any, *, lower: bool) -> Any:
+def _take_triangle(x: Any, *, lower: bool) -> Any:
     """Return square matrices with 0 outside their lower or upper triangle."""
     mask = np.tri(shape_of(x)[-1], dtype=bool)
     return TABLE["where"](mask if lower else mask.T, x, 0.0)
 
 
-def _over_gaps(x: Any, gaps: Any) -> Any:
+def _divide_by_gaps(x: Any, gaps: Any) -> Any:
     """Return x divided by the gaps between eigenvalues, with 0 on the diagonal."""
     n = shape_of(gaps)[-1]
     return _on_diagonal(0.0, x / _on_diagonal(1.0, gaps, n), n)
 
 
-def _where_used(flow: Any, start: int, stop: int, x: Any) -> Any:
+def _keep_used_columns(flow: Any, start: int, stop: int, x: Any) -> Any:
     """Return the columns of x whose vectors, rows `start` to `stop` of the packed flow, were used; 0 elsewhere.
 
     So equal eigenvalues do not spoil a gradient that does not depend on their eigenvectors.
     """
-    if type(flow) is not Masked:
+    if type(flow) is not MaskedFlow:
         return x
-    used = _column_sums(TABLE["where"](_rows(flow.mask, start, stop), 1.0, 0.0))
+    used = _column_sums(TABLE["where"](_pick_rows(flow.mask, start, stop), 1.0, 0.0))
     return TABLE["where"](TABLE["greater"](used, 0.0), x, 0.0)
 
 
-def _each_or_nan(function: Callable[..., Any], *matrices: Any) -> Any:
+def _apply_or_nan(function: Callable[..., Any], *matrices: Any) -> Any:
     """Apply a NumPy function to stacks of matrices; only a matrix that it refuses gives NaN."""
     try:
         if not all(np.isfinite(x).all() for x in matrices):
@@ -109,7 +109,7 @@ def _each_or_nan(function: Callable[..., Any], *matrices: Any) -> Any:
         lead = matrices[-1].shape[:-2]
         if not lead:
             return np.full(matrices[-1].shape, np.nan, np.result_type(*matrices))
-        rows = [_each_or_nan(function, *(x[k] for x in matrices)) for k in range(lead[0])]
+        rows = [_apply_or_nan(function, *(x[k] for x in matrices)) for k in range(lead[0])]
         return np.stack(rows)
 
 
@@ -137,7 +137,7 @@ def _strict_text(name: str) -> Callable[..., str]:
     return write_text
 
 
-def normal_samples(*cases: tuple[Any, ...], shift: float = 0.0) -> Samples:
+def normal_samples(*cases: tuple[Any, ...], shift: float = 0.0) -> MatrixSamples:
     """Return a sampler of normal arrays of these shapes; `shift` is added to the diagonal of square ones."""
 
     def draw_item(rng: np.random.Generator, item: Any) -> Any:
@@ -151,7 +151,7 @@ def normal_samples(*cases: tuple[Any, ...], shift: float = 0.0) -> Samples:
     return lambda rng: [tuple(draw_item(rng, item) for item in case) for case in cases]
 
 
-def definite_samples(*cases: tuple[Any, ...]) -> Samples:
+def definite_samples(*cases: tuple[Any, ...]) -> MatrixSamples:
     """Return a sampler of symmetric positive definite matrices with distinct eigenvalues."""
 
     def draw_matrix(rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
@@ -171,7 +171,7 @@ matmul: Linear = register(
         pattern=Pattern.SWAP,
         forward=np.matmul,
         numpy="{a} @ {b}",
-        transpose=lambda g, slot, a, b: matmul(g, _adjoint(b)) if slot == 0 else matmul(_adjoint(a), g),
+        transpose=lambda g, slot, a, b: matmul(g, _adjoint_of(b)) if slot == 0 else matmul(_adjoint_of(a), g),
         samples=normal_samples(
             ((2, 3), (3, 4), {}), ((2, 2, 3), (2, 3, 1), {}), ((1, 1), (1, 1), {}), ((2, 0), (0, 3), {})
         ),
@@ -179,13 +179,13 @@ matmul: Linear = register(
 )
 
 
-def _solve(a: Any, b: Any, *, strict: bool) -> Any:
-    return np.linalg.solve(a, b) if strict else _each_or_nan(np.linalg.solve, a, b)
+def _compute_solve(a: Any, b: Any, *, strict: bool) -> Any:
+    return np.linalg.solve(a, b) if strict else _apply_or_nan(np.linalg.solve, a, b)
 
 
 def _solve_back(slot: int, g: Any, xs: Any, y: Any, *, strict: bool) -> Any:
-    sent = solve(_adjoint(xs[0]), g, strict=strict)
-    return sent if slot == 1 else -matmul(sent, _adjoint(y))
+    sent = solve(_adjoint_of(xs[0]), g, strict=strict)
+    return sent if slot == 1 else -matmul(sent, _adjoint_of(y))
 
 
 solve: General = register(
@@ -195,7 +195,7 @@ solve: General = register(
         doc="The x for which a @ x = b, for matrices b; with strict=False NaN where a is singular.",
         inputs=("a", "b"),
         pattern=Pattern.SWAP,
-        forward=_solve,
+        forward=_compute_solve,
         numpy=_strict_text("solve"),
         numpy_needs=(_OR_NAN,),
         back=_solve_back,
@@ -216,10 +216,10 @@ inv: General = register(
         doc="The inverse of a matrix; with strict=False NaN where it is singular.",
         inputs=("x",),
         pattern=Pattern.SCALE,
-        forward=lambda x, *, strict: np.linalg.inv(x) if strict else _each_or_nan(np.linalg.inv, x),
+        forward=lambda x, *, strict: np.linalg.inv(x) if strict else _apply_or_nan(np.linalg.inv, x),
         numpy=_strict_text("inv"),
         numpy_needs=(_OR_NAN,),
-        back=lambda slot, g, xs, y, *, strict: -matmul(_adjoint(y), matmul(g, _adjoint(y))),
+        back=lambda slot, g, xs, y, *, strict: -matmul(_adjoint_of(y), matmul(g, _adjoint_of(y))),
         ahead=lambda slot, t, xs, y, *, strict: -matmul(y, matmul(t, y)),
         samples=normal_samples(
             ((3, 3), {"strict": True}), ((2, 2, 2), {"strict": False}), ((1, 1), {"strict": True}), shift=3.0
@@ -228,7 +228,7 @@ inv: General = register(
 )
 
 
-def _others(x: Any) -> Any:
+def _products_of_others(x: Any) -> Any:
     """Return for each element along the last axis the product of all others."""
     ones = np.ones_like(x[..., :1])
     before = np.cumprod(np.concatenate([ones, x[..., :-1]], -1), -1)
@@ -241,26 +241,26 @@ def _unitary_det(u: Any, vh: Any) -> Any:
     return (product / np.abs(product))[..., None, None]
 
 
-def _adjugate(x: Any) -> Any:
+def _compute_adjugate(x: Any) -> Any:
     if not x.size:
         return x
     # Singular values avoid divisions, so that singular matrices have cofactors too.
     u, s, vh = np.linalg.svd(x)
     return (
         _unitary_det(u, vh)
-        * (np.swapaxes(vh.conj(), -1, -2) * _others(s)[..., None, :])
+        * (np.swapaxes(vh.conj(), -1, -2) * _products_of_others(s)[..., None, :])
         @ np.swapaxes(u.conj(), -1, -2)
     )
 
 
-def _adjugate_slope(x: Any, e: Any) -> Any:
+def _compute_adjugate_slope(x: Any, e: Any) -> Any:
     if not x.size:
         return e
     u, s, vh = np.linalg.svd(x)
     uh = np.swapaxes(u.conj(), -1, -2)
     v = np.swapaxes(vh.conj(), -1, -2)
     eye = np.eye(s.shape[-1], dtype=bool)
-    pairs = np.where(eye, 0, _others(np.where(eye, 1, s[..., None, :])))
+    pairs = np.where(eye, 0, _products_of_others(np.where(eye, 1, s[..., None, :])))
     f = uh @ e @ v
     along = (pairs @ np.diagonal(f, axis1=-2, axis2=-1)[..., None]) * eye
     return _unitary_det(u, vh) * v @ (along - pairs * f).astype(f.dtype) @ uh
@@ -303,7 +303,7 @@ def adjugate_slope(x, e):
 '''
 
 
-def _adjugate_bend(x: Any, e: Any, t: Any) -> Any:
+def _adjugate_second_slope(x: Any, e: Any, t: Any) -> Any:
     """Return the second derivative of the adjugate along two directions, for invertible matrices."""
     if shape_of(x)[-1] < 3:
         return None
@@ -312,13 +312,13 @@ def _adjugate_bend(x: Any, e: Any, t: Any) -> Any:
     rt = matmul(r, t)
     tr_e, tr_t = (TABLE["sum"](_on_diagonal(p, 0.0, shape_of(x)[-1]), axes=(-2, -1), keepdims=True) for p in (re, rt))
     both = matmul(re, rt)
-    inner = tr_e * tr_t - _standing(_trace(re, rt))
+    inner = tr_e * tr_t - _as_matrix_scale(_trace_of_product(re, rt))
     rest = both + matmul(rt, re) - tr_t * re - tr_e * rt
-    return _standing(det(x)) * (inner * r + matmul(rest, r))
+    return _as_matrix_scale(det(x)) * (inner * r + matmul(rest, r))
 
 
-def _sent_bend(bend: Any) -> Any:
-    return None if bend is None else _adjoint(bend)
+def _adjoint_or_none(bend: Any) -> Any:
+    return None if bend is None else _adjoint_of(bend)
 
 
 det: General = register(
@@ -329,8 +329,8 @@ det: General = register(
         inputs=("x",),
         pattern=Pattern.SCALE,
         forward=np.linalg.det,
-        back=lambda slot, g, xs, y: _standing(g) * _adjoint(adjugate(xs[0])),
-        ahead=lambda slot, t, xs, y: _trace(adjugate(xs[0]), t),
+        back=lambda slot, g, xs, y: _as_matrix_scale(g) * _adjoint_of(adjugate(xs[0])),
+        ahead=lambda slot, t, xs, y: _trace_of_product(adjugate(xs[0]), t),
         samples=normal_samples(((3, 3), {}), ((2, 2, 2), {}), ((1, 1), {}), ((0, 0), {}), ((4, 4), {})),
     )
 )
@@ -340,10 +340,10 @@ adjugate: General = register(
         doc="The transposed matrix of cofactors: the determinant times the inverse, where there is one.",
         inputs=("x",),
         pattern=Pattern.SCALE,
-        forward=lambda x: _each_or_nan(_adjugate, x),
+        forward=lambda x: _apply_or_nan(_compute_adjugate, x),
         numpy="or_nan(adjugate, {x})",
         numpy_needs=(_OR_NAN, _PRODUCTS_OF_OTHERS, _UNITARY_DET, _ADJUGATE),
-        back=lambda slot, g, xs, y: _adjoint(adjugate_slope(xs[0], _adjoint(g))),
+        back=lambda slot, g, xs, y: _adjoint_of(adjugate_slope(xs[0], _adjoint_of(g))),
         ahead=lambda slot, t, xs, y: adjugate_slope(xs[0], t),
         samples=normal_samples(((3, 3), {}), ((2, 2, 2), {}), ((1, 1), {}), ((4, 4), {})),
     )
@@ -354,42 +354,42 @@ adjugate_slope: General = register(
         doc="Derivative of the adjugate of x along e; its own slope with respect to x needs an invertible matrix.",
         inputs=("x", "e"),
         pattern=Pattern.SWAP,
-        forward=lambda x, e: _each_or_nan(_adjugate_slope, x, e),
+        forward=lambda x, e: _apply_or_nan(_compute_adjugate_slope, x, e),
         numpy="or_nan(adjugate_slope, {x}, {e})",
         numpy_needs=(_OR_NAN, _PRODUCTS_OF_OTHERS, _UNITARY_DET, _ADJUGATE_SLOPE),
         back=lambda slot, g, xs, y: (
-            _adjoint(adjugate_slope(xs[0], _adjoint(g)))
+            _adjoint_of(adjugate_slope(xs[0], _adjoint_of(g)))
             if slot == 1
-            else _sent_bend(_adjugate_bend(xs[0], xs[1], _adjoint(g)))
+            else _adjoint_or_none(_adjugate_second_slope(xs[0], xs[1], _adjoint_of(g)))
         ),
-        ahead=lambda slot, t, xs, y: adjugate_slope(xs[0], t) if slot == 1 else _adjugate_bend(xs[0], xs[1], t),
+        ahead=lambda slot, t, xs, y: adjugate_slope(xs[0], t) if slot == 1 else _adjugate_second_slope(xs[0], xs[1], t),
         samples=normal_samples(((3, 3), (3, 3), {}), ((2, 2, 2), (2, 2, 2), {}), ((4, 4), (4, 4), {})),
     )
 )
 
 
-def _signs(x: Any) -> tuple[Any, Any]:
+def _unpack_slogdet(x: Any) -> tuple[Any, Any]:
     """Return the packed sign and logarithm of slogdet, each with two more axes of length 1."""
     sign, log = (TABLE["getitem"](x, index=(k,)) for k in (0, 1))
-    return _standing(sign), _standing(log)
+    return _as_matrix_scale(sign), _as_matrix_scale(log)
 
 
 def _slogdet_back(slot: int, flow: Any, xs: Any, y: Any) -> Any:
-    sign, _ = _signs(y)
-    g_sign, g_log = _signs(settle(flow))
-    slope = _adjoint(inv(xs[0], strict=False))
+    sign, _ = _unpack_slogdet(y)
+    g_sign, g_log = _unpack_slogdet(fill_absent(flow))
+    slope = _adjoint_of(inv(xs[0], strict=False))
     if _is_complex(xs[0]):
-        turn = conj(g_sign) * sign
-        return slope * (g_log - (turn - conj(turn)) * 0.5)
+        turn = conjugate_flow(g_sign) * sign
+        return slope * (g_log - (turn - conjugate_flow(turn)) * 0.5)
     # The sign of a real determinant changes in steps: a gradient of the sign alone is absent.
-    return Masked(_signs(flow.mask)[1], slope * g_log) if type(flow) is Masked else slope * g_log
+    return MaskedFlow(_unpack_slogdet(flow.mask)[1], slope * g_log) if type(flow) is MaskedFlow else slope * g_log
 
 
 def _slogdet_ahead(slot: int, t: Any, xs: Any, y: Any) -> Any:
-    change = _trace(inv(xs[0], strict=False), t)
+    change = _trace_of_product(inv(xs[0], strict=False), t)
     sign = TABLE["getitem"](y, index=(0,))
     if _is_complex(xs[0]):
-        pair = [sign * (change - conj(change)) * 0.5, (change + conj(change)) * 0.5]
+        pair = [sign * (change - conjugate_flow(change)) * 0.5, (change + conjugate_flow(change)) * 0.5]
     else:
         pair = [sign * 0.0, change]
     return TABLE["concatenate"](*(TABLE["reshape"](x, rank=0, shape=(1,)) for x in pair), axis=-1)
@@ -400,8 +400,8 @@ def _is_complex(x: Any) -> bool:
     return dtype is not None and dtype.kind == "c"
 
 
-slogdet: Decomposition = register(
-    Decomposition(
+slogdet: MatrixDecomposition = register(
+    MatrixDecomposition(
         name="slogdet",
         remedies=Advice.INVERSE,
         doc="Sign and logarithm of the determinant, as two numbers in one array.",
@@ -418,29 +418,29 @@ slogdet: Decomposition = register(
 
 def _half_lower(x: Any) -> Any:
     """Return the lower triangle with half of the diagonal."""
-    return _triangle(_on_diagonal(x * 0.5, x, shape_of(x)[-1]), lower=True)
+    return _take_triangle(_on_diagonal(x * 0.5, x, shape_of(x)[-1]), lower=True)
 
 
 def _between_inverses(l: Any, x: Any) -> Any:
     """Return the inverse of l, times x, times the inverse of the adjoint of l."""
     left = solve(l, x, strict=False)
-    return _adjoint(solve(l, _adjoint(left), strict=False))
+    return _adjoint_of(solve(l, _adjoint_of(left), strict=False))
 
 
 def _cholesky_back(slot: int, flow: Any, xs: Any, y: Any, *, upper: bool) -> Any:
-    g = settle(flow)
-    l, g = (_adjoint(y), _adjoint(g)) if upper else (y, g)
-    return _symmetric(_between_inverses(_adjoint(l), _half_lower(matmul(_adjoint(l), g))))
+    g = fill_absent(flow)
+    l, g = (_adjoint_of(y), _adjoint_of(g)) if upper else (y, g)
+    return _symmetric_part(_between_inverses(_adjoint_of(l), _half_lower(matmul(_adjoint_of(l), g))))
 
 
 def _cholesky_ahead(slot: int, t: Any, xs: Any, y: Any, *, upper: bool) -> Any:
-    l = _adjoint(y) if upper else y
-    tangent = matmul(l, _half_lower(_between_inverses(l, _symmetric(t))))
-    return _adjoint(tangent) if upper else tangent
+    l = _adjoint_of(y) if upper else y
+    tangent = matmul(l, _half_lower(_between_inverses(l, _symmetric_part(t))))
+    return _adjoint_of(tangent) if upper else tangent
 
 
-cholesky: Decomposition = register(
-    Decomposition(
+cholesky: MatrixDecomposition = register(
+    MatrixDecomposition(
         name="cholesky",
         doc="The triangular factor of a positive definite matrix; the gradient is symmetric.",
         inputs=("x",),
@@ -455,29 +455,29 @@ cholesky: Decomposition = register(
 )
 
 
-def _eigh(x: Any, *, uplo: Any) -> Any:
+def _compute_eigh(x: Any, *, uplo: Any) -> Any:
     values, vectors = np.linalg.eigh(x, uplo)
     return np.concatenate([vectors, values[..., None, :]], -2)
 
 
 def _eigh_parts(y: Any) -> tuple[Any, Any]:
     n = shape_of(y)[-1]
-    return _rows(y, 0, n), _rows(y, n, n + 1)
+    return _pick_rows(y, 0, n), _pick_rows(y, n, n + 1)
 
 
 def _eigh_back(slot: int, flow: Any, xs: Any, y: Any, *, uplo: str) -> Any:
     v, w = _eigh_parts(y)
-    g_v, g_w = _eigh_parts(settle(flow))
-    turn = _over_gaps(matmul(_adjoint(v), g_v), w - _turned(w))
-    inner = v * g_w + matmul(v, _where_used(flow, 0, shape_of(w)[-1], turn))
-    return _symmetric(matmul(inner, _adjoint(v)))
+    g_v, g_w = _eigh_parts(fill_absent(flow))
+    turn = _divide_by_gaps(matmul(_adjoint_of(v), g_v), w - _transpose_matrix(w))
+    inner = v * g_w + matmul(v, _keep_used_columns(flow, 0, shape_of(w)[-1], turn))
+    return _symmetric_part(matmul(inner, _adjoint_of(v)))
 
 
 def _eigh_ahead(slot: int, t: Any, xs: Any, y: Any, *, uplo: str) -> Any:
     v, w = _eigh_parts(y)
-    tangent = matmul(_adjoint(v), matmul(_symmetric(t), v))
-    vectors = matmul(v, _over_gaps(tangent, w - _turned(w)))
-    return _stacked(vectors, _column_sums(_on_diagonal(tangent, 0.0, shape_of(w)[-1])))
+    tangent = matmul(_adjoint_of(v), matmul(_symmetric_part(t), v))
+    vectors = matmul(v, _divide_by_gaps(tangent, w - _transpose_matrix(w)))
+    return _stack_rows(vectors, _column_sums(_on_diagonal(tangent, 0.0, shape_of(w)[-1])))
 
 
 _EIGH_ROWS = '''\
@@ -486,13 +486,13 @@ def eigh_rows(x, uplo):
     values, vectors = np.linalg.eigh(x, uplo)
     return np.concatenate([vectors, values[..., None, :]], axis=-2)
 '''
-eigh: Decomposition = register(
-    Decomposition(
+eigh: MatrixDecomposition = register(
+    MatrixDecomposition(
         name="eigh",
         doc="Eigenvectors and, as one more row, eigenvalues of a symmetric matrix; the gradient is symmetric.",
         inputs=("x",),
         pattern=Pattern.SCALE,
-        forward=_eigh,
+        forward=_compute_eigh,
         numpy="eigh_rows({x}, {uplo})",
         numpy_needs=(_EIGH_ROWS,),
         back=_eigh_back,
@@ -501,15 +501,15 @@ eigh: Decomposition = register(
         samples=definite_samples(((3, 3), {"uplo": "L"}), ((2, 2, 2), {"uplo": "U"}), ((1, 1), {"uplo": "L"})),
     )
 )
-eigvalsh: Decomposition = register(
-    Decomposition(
+eigvalsh: MatrixDecomposition = register(
+    MatrixDecomposition(
         name="eigvalsh",
         doc="Eigenvalues of a symmetric matrix, in order; the gradient is symmetric.",
         inputs=("x",),
         pattern=Pattern.SCALE,
         forward=lambda x, *, uplo: np.linalg.eigvalsh(x, uplo),
         numpy="np.linalg.eigvalsh({x}, {uplo})",
-        back=lambda slot, flow, xs, y, *, uplo: _eigvalsh_back(settle(flow), _eigh_parts(eigh(xs[0], uplo=uplo))[0]),
+        back=lambda slot, flow, xs, y, *, uplo: _eigvalsh_back(fill_absent(flow), _eigh_parts(eigh(xs[0], uplo=uplo))[0]),
         ahead=lambda slot, t, xs, y, *, uplo: _eigvalsh_ahead(t, _eigh_parts(eigh(xs[0], uplo=uplo))[0]),
         symmetric=True,
         samples=definite_samples(((3, 3), {"uplo": "L"}), ((2, 2, 2), {"uplo": "U"}), ((1, 1), {"uplo": "L"})),
@@ -521,30 +521,30 @@ def _as_row(x: Any) -> Any:
     return TABLE["reshape"](x, rank=1, shape=(1, *shape_of(x)[-1:]))
 
 
-def _real(x: Any) -> Any:
+def _real_part(x: Any) -> Any:
     return TABLE["real"](x) if _is_complex(x) else x
 
 
 def _eigvalsh_back(g: Any, v: Any) -> Any:
-    return matmul(v * _as_row(g), _adjoint(v))
+    return matmul(v * _as_row(g), _adjoint_of(v))
 
 
 def _eigvalsh_ahead(t: Any, v: Any) -> Any:
-    return _real(TABLE["sum"](conj(v) * matmul(_symmetric(t), v), axes=(-2,), keepdims=False))
+    return _real_part(TABLE["sum"](conjugate_flow(v) * matmul(_symmetric_part(t), v), axes=(-2,), keepdims=False))
 
 
-def _svd(x: Any) -> Any:
+def _compute_svd(x: Any) -> Any:
     u, s, vh = np.linalg.svd(x, full_matrices=False)
     return np.concatenate([u, s[..., None, :], np.swapaxes(vh, -1, -2)], -2)
 
 
 def _svd_parts(y: Any, shape: tuple[int, ...]) -> tuple[Any, Any, Any]:
     m, n = shape[-2:]
-    return _rows(y, 0, m), _rows(y, m, m + 1), conj(_rows(y, m + 1, m + 1 + n))
+    return _pick_rows(y, 0, m), _pick_rows(y, m, m + 1), conjugate_flow(_pick_rows(y, m + 1, m + 1 + n))
 
 
 def _svd_gaps(s: Any) -> Any:
-    return (s - _turned(s)) * (s + _turned(s))
+    return (s - _transpose_matrix(s)) * (s + _transpose_matrix(s))
 
 
 def _svd_back(slot: int, flow: Any, xs: Any, y: Any) -> Any:
@@ -552,23 +552,23 @@ def _svd_back(slot: int, flow: Any, xs: Any, y: Any) -> Any:
     m, n = shape[-2:]
     k = shape_of(y)[-1]
     u, s, v = _svd_parts(y, shape)
-    g_u, g_s, g_v = _svd_parts(settle(flow), shape)
-    turn_u = matmul(_adjoint(u), g_u)
-    turn_v = matmul(_adjoint(v), g_v)
-    in_u = _where_used(flow, 0, m, _over_gaps(turn_u, _svd_gaps(s)))
-    in_v = _where_used(flow, m + 1, m + 1 + n, _over_gaps(turn_v, _svd_gaps(s)))
-    inner = (in_u + _adjoint(in_u)) * s + _turned(s) * (in_v + _adjoint(in_v))
+    g_u, g_s, g_v = _svd_parts(fill_absent(flow), shape)
+    turn_u = matmul(_adjoint_of(u), g_u)
+    turn_v = matmul(_adjoint_of(v), g_v)
+    in_u = _keep_used_columns(flow, 0, m, _divide_by_gaps(turn_u, _svd_gaps(s)))
+    in_v = _keep_used_columns(flow, m + 1, m + 1 + n, _divide_by_gaps(turn_v, _svd_gaps(s)))
+    inner = (in_u + _adjoint_of(in_u)) * s + _transpose_matrix(s) * (in_v + _adjoint_of(in_v))
     if _is_complex(y):
         # Singular values are complex only because they are packed with complex vectors.
-        g_s = (g_s + conj(g_s)) * 0.5
-        phase = _on_diagonal((turn_u - _adjoint(turn_u)) * 0.5 / s, 0.0, k)
-        inner = inner + _where_used(flow, 0, m, phase)
+        g_s = (g_s + conjugate_flow(g_s)) * 0.5
+        phase = _on_diagonal((turn_u - _adjoint_of(turn_u)) * 0.5 / s, 0.0, k)
+        inner = inner + _keep_used_columns(flow, 0, m, phase)
     core = matmul(u, inner) + u * g_s
     if m > k:
-        core = core + _where_used(flow, 0, m, (g_u - matmul(u, turn_u)) / s)
-    sent = matmul(core, _adjoint(v))
+        core = core + _keep_used_columns(flow, 0, m, (g_u - matmul(u, turn_u)) / s)
+    sent = matmul(core, _adjoint_of(v))
     if n > k:
-        sent = sent + matmul(u, _adjoint(_where_used(flow, m + 1, m + 1 + n, (g_v - matmul(v, turn_v)) / s)))
+        sent = sent + matmul(u, _adjoint_of(_keep_used_columns(flow, m + 1, m + 1 + n, (g_v - matmul(v, turn_v)) / s)))
     return sent
 
 
@@ -577,21 +577,21 @@ def _svd_ahead(slot: int, t: Any, xs: Any, y: Any) -> Any:
     m, n = shape[-2:]
     k = shape_of(y)[-1]
     u, s, v = _svd_parts(y, shape)
-    p = matmul(_adjoint(u), matmul(t, v))
+    p = matmul(_adjoint_of(u), matmul(t, v))
     gaps = _svd_gaps(s)
     right = p * s
-    left = _turned(s) * p
-    turn_u = _over_gaps(right + _adjoint(right), gaps)
-    turn_v = _over_gaps(left + _adjoint(left), gaps)
+    left = _transpose_matrix(s) * p
+    turn_u = _divide_by_gaps(right + _adjoint_of(right), gaps)
+    turn_v = _divide_by_gaps(left + _adjoint_of(left), gaps)
     if _is_complex(y):
-        turn_u = turn_u + _on_diagonal((p - _adjoint(p)) * 0.5 / s, 0.0, k)
+        turn_u = turn_u + _on_diagonal((p - _adjoint_of(p)) * 0.5 / s, 0.0, k)
     moved_u = matmul(u, turn_u)
     moved_v = matmul(v, turn_v)
     if m > k:
         moved_u = moved_u + (matmul(t, v) - matmul(u, p)) / s
     if n > k:
-        moved_v = moved_v + (matmul(_adjoint(t), u) - matmul(v, _adjoint(p))) / s
-    return _stacked(moved_u, _column_sums(_on_diagonal(_symmetric(p), 0.0, k)), conj(moved_v))
+        moved_v = moved_v + (matmul(_adjoint_of(t), u) - matmul(v, _adjoint_of(p))) / s
+    return _stack_rows(moved_u, _column_sums(_on_diagonal(_symmetric_part(p), 0.0, k)), conjugate_flow(moved_v))
 
 
 _SVD_ROWS = '''\
@@ -600,13 +600,13 @@ def svd_rows(x):
     u, s, vh = np.linalg.svd(x, full_matrices=False)
     return np.concatenate([u, s[..., None, :], np.swapaxes(vh, -1, -2)], axis=-2)
 '''
-svd: Decomposition = register(
-    Decomposition(
+svd: MatrixDecomposition = register(
+    MatrixDecomposition(
         name="svd",
         doc="Singular vectors of the left, singular values as one row, and (transposed) those of the right.",
         inputs=("x",),
         pattern=Pattern.SCALE,
-        forward=_svd,
+        forward=_compute_svd,
         numpy="svd_rows",
         numpy_needs=(_SVD_ROWS,),
         back=_svd_back,
@@ -618,16 +618,16 @@ svd: Decomposition = register(
 
 def _svdvals_back(slot: int, flow: Any, xs: Any, y: Any) -> Any:
     u, _, v = _svd_parts(svd(xs[0]), shape_of(xs[0]))
-    return matmul(u * _as_row(settle(flow)), _adjoint(v))
+    return matmul(u * _as_row(fill_absent(flow)), _adjoint_of(v))
 
 
 def _svdvals_ahead(slot: int, t: Any, xs: Any, y: Any) -> Any:
     u, _, v = _svd_parts(svd(xs[0]), shape_of(xs[0]))
-    return _real(TABLE["sum"](conj(u) * matmul(t, v), axes=(-2,), keepdims=False))
+    return _real_part(TABLE["sum"](conjugate_flow(u) * matmul(t, v), axes=(-2,), keepdims=False))
 
 
-svdvals: Decomposition = register(
-    Decomposition(
+svdvals: MatrixDecomposition = register(
+    MatrixDecomposition(
         name="svdvals",
         doc="Singular values, the largest first.",
         inputs=("x",),
@@ -641,22 +641,22 @@ svdvals: Decomposition = register(
 )
 
 
-def _columns(x: Any, start: int, stop: int) -> Any:
+def _pick_columns(x: Any, start: int, stop: int) -> Any:
     return TABLE["getitem"](x, index=(("slice", start, stop, None),))
 
 
-def _qr(x: Any) -> Any:
+def _compute_qr(x: Any) -> Any:
     m, n = x.shape[-2:]
     return np.concatenate(np.linalg.qr(x), -1 if m < n else -2)
 
 
 def _qr_parts(y: Any, shape: tuple[int, ...]) -> tuple[Any, Any]:
     m, n = shape[-2:]
-    return (_columns(y, 0, m), _columns(y, m, m + n)) if m < n else (_rows(y, 0, m), _rows(y, m, m + n))
+    return (_pick_columns(y, 0, m), _pick_columns(y, m, m + n)) if m < n else (_pick_rows(y, 0, m), _pick_rows(y, m, m + n))
 
 
 def _half_diagonal(x: Any) -> Any:
-    both = x + _adjoint(x)
+    both = x + _adjoint_of(x)
     return _on_diagonal(both * 0.5, both, shape_of(x)[-1])
 
 
@@ -665,19 +665,19 @@ def _qr_back(slot: int, flow: Any, xs: Any, y: Any) -> Any:
     shape = shape_of(xs[0])
     m, n = shape[-2:]
     q, r = _qr_parts(y, shape)
-    g_q, g_r = _qr_parts(settle(flow), shape)
+    g_q, g_r = _qr_parts(fill_absent(flow), shape)
     if m >= n:
         return _square_qr_back(q, r, g_q, g_r)
     # The orthogonal columns of a wide matrix come from its left square; the other columns are expressed in them.
-    g_rest = _columns(g_r, m, n)
-    g_q = g_q + matmul(_columns(x, m, n), _adjoint(g_rest))
-    left = _square_qr_back(q, _columns(r, 0, m), g_q, _columns(g_r, 0, m))
+    g_rest = _pick_columns(g_r, m, n)
+    g_q = g_q + matmul(_pick_columns(x, m, n), _adjoint_of(g_rest))
+    left = _square_qr_back(q, _pick_columns(r, 0, m), g_q, _pick_columns(g_r, 0, m))
     return TABLE["concatenate"](left, matmul(q, g_rest), axis=-1)
 
 
 def _square_qr_back(q: Any, r: Any, g_q: Any, g_r: Any) -> Any:
-    inner = _triangle(matmul(g_r, _adjoint(r)) - matmul(_adjoint(q), g_q), lower=False)
-    return _adjoint(solve(r, _adjoint(g_q + matmul(q, _half_diagonal(inner))), strict=False))
+    inner = _take_triangle(matmul(g_r, _adjoint_of(r)) - matmul(_adjoint_of(q), g_q), lower=False)
+    return _adjoint_of(solve(r, _adjoint_of(g_q + matmul(q, _half_diagonal(inner))), strict=False))
 
 
 def _qr_ahead(slot: int, t: Any, xs: Any, y: Any) -> Any:
@@ -686,25 +686,25 @@ def _qr_ahead(slot: int, t: Any, xs: Any, y: Any) -> Any:
     m, n = shape[-2:]
     q, r = _qr_parts(y, shape)
     if m >= n:
-        return _stacked(*_square_qr_ahead(q, r, t))
-    moved_q, moved_r = _square_qr_ahead(q, _columns(r, 0, m), _columns(t, 0, m))
-    rest = matmul(_adjoint(moved_q), _columns(x, m, n)) + matmul(_adjoint(q), _columns(t, m, n))
+        return _stack_rows(*_square_qr_ahead(q, r, t))
+    moved_q, moved_r = _square_qr_ahead(q, _pick_columns(r, 0, m), _pick_columns(t, 0, m))
+    rest = matmul(_adjoint_of(moved_q), _pick_columns(x, m, n)) + matmul(_adjoint_of(q), _pick_columns(t, m, n))
     return TABLE["concatenate"](moved_q, moved_r, rest, axis=-1)
 
 
 def _square_qr_ahead(q: Any, r: Any, t: Any) -> tuple[Any, Any]:
-    tangent = _adjoint(solve(_adjoint(r), _adjoint(t), strict=False))
-    turn = _triangle(_half_diagonal(matmul(_adjoint(q), tangent)), lower=False)
+    tangent = _adjoint_of(solve(_adjoint_of(r), _adjoint_of(t), strict=False))
+    turn = _take_triangle(_half_diagonal(matmul(_adjoint_of(q), tangent)), lower=False)
     return tangent - matmul(q, turn), matmul(turn, r)
 
 
-qr: Decomposition = register(
-    Decomposition(
+qr: MatrixDecomposition = register(
+    MatrixDecomposition(
         name="qr",
         doc="Orthogonal columns and, below (or, for a wide matrix, beside) them, the upper triangle.",
         inputs=("x",),
         pattern=Pattern.SCALE,
-        forward=_qr,
+        forward=_compute_qr,
         numpy=lambda x, *, types: (
             f"np.concatenate(np.linalg.qr({x}), axis={-1 if types[0].shape[-2] < types[0].shape[-1] else -2})"
         ),
@@ -715,7 +715,7 @@ qr: Decomposition = register(
 )
 
 
-def _left_over(x: Any, p: Any, y: Any) -> Any:
+def _outside_projection(x: Any, p: Any, y: Any) -> Any:
     """Return y minus its projection x @ p @ y."""
     return y - matmul(x, matmul(p, y))
 
@@ -723,20 +723,20 @@ def _left_over(x: Any, p: Any, y: Any) -> Any:
 def _pinv_back(slot: int, g: Any, xs: Any, y: Any, *, rcond: float | None) -> Any:
     (x,) = xs
     p = y
-    ph = _adjoint(y)
-    gh = _adjoint(g)
-    columns = _left_over(x, p, matmul(gh, matmul(p, ph)))
-    rows = _adjoint(_left_over(p, x, matmul(g, matmul(ph, p))))
+    ph = _adjoint_of(y)
+    gh = _adjoint_of(g)
+    columns = _outside_projection(x, p, matmul(gh, matmul(p, ph)))
+    rows = _adjoint_of(_outside_projection(p, x, matmul(g, matmul(ph, p))))
     return columns + rows - matmul(ph, matmul(g, ph))
 
 
 def _pinv_ahead(slot: int, t: Any, xs: Any, y: Any, *, rcond: float | None) -> Any:
     (x,) = xs
     p = y
-    ph = _adjoint(y)
-    th = _adjoint(t)
-    right = _adjoint(_left_over(x, p, matmul(t, matmul(p, ph))))
-    left = _left_over(p, x, matmul(th, matmul(ph, p)))
+    ph = _adjoint_of(y)
+    th = _adjoint_of(t)
+    right = _adjoint_of(_outside_projection(x, p, matmul(t, matmul(p, ph))))
+    left = _outside_projection(p, x, matmul(th, matmul(ph, p)))
     return right + left - matmul(p, matmul(t, p))
 
 
@@ -755,10 +755,10 @@ pinv: General = register(
 )
 
 
-def _lstsq(a: Any, b: Any, *, rcond: float | None) -> Any:
+def _compute_lstsq(a: Any, b: Any, *, rcond: float | None) -> Any:
     if a.ndim == 2:
         return np.linalg.lstsq(a, b, rcond)[0]
-    rows = [_lstsq(one, two, rcond=rcond) for one, two in zip(a, b, strict=True)]
+    rows = [_compute_lstsq(one, two, rcond=rcond) for one, two in zip(a, b, strict=True)]
     return np.stack(rows) if rows else np.zeros((0, *a.shape[1:-2], a.shape[-1], b.shape[-1]), np.result_type(a, b))
 
 
@@ -772,13 +772,13 @@ def _pseudo_inverse(a: Any, y: Any, rcond: float | None) -> Any:
 def _lstsq_back(slot: int, g: Any, xs: Any, y: Any, *, rcond: float | None) -> Any:
     a, b = xs
     p = _pseudo_inverse(a, y, rcond)
-    sent = matmul(_adjoint(p), g)
+    sent = matmul(_adjoint_of(p), g)
     if slot == 1:
         return sent
     residual = b - matmul(a, y)
-    columns = matmul(residual, _adjoint(matmul(p, sent)))
-    rows = matmul(matmul(_adjoint(p), y), _adjoint(_left_over(p, a, g)))
-    return columns + rows - matmul(sent, _adjoint(y))
+    columns = matmul(residual, _adjoint_of(matmul(p, sent)))
+    rows = matmul(matmul(_adjoint_of(p), y), _adjoint_of(_outside_projection(p, a, g)))
+    return columns + rows - matmul(sent, _adjoint_of(y))
 
 
 def _lstsq_ahead(slot: int, t: Any, xs: Any, y: Any, *, rcond: float | None) -> Any:
@@ -786,14 +786,14 @@ def _lstsq_ahead(slot: int, t: Any, xs: Any, y: Any, *, rcond: float | None) -> 
     p = _pseudo_inverse(a, y, rcond)
     if slot == 1:
         return matmul(p, t)
-    th = _adjoint(t)
-    ph = _adjoint(p)
+    th = _adjoint_of(t)
+    ph = _adjoint_of(p)
     right = matmul(p, matmul(ph, matmul(th, b - matmul(a, y))))
-    return right + _left_over(p, a, matmul(th, matmul(ph, y))) - matmul(p, matmul(t, y))
+    return right + _outside_projection(p, a, matmul(th, matmul(ph, y))) - matmul(p, matmul(t, y))
 
 
 def _lstsq_text(a: str, b: str, *, types: Any, rcond: float | None) -> str:
-    settings = f"{a}, {b}, rcond={literal(rcond)}"
+    settings = f"{a}, {b}, rcond={write_setting(rcond)}"
     return f"np.linalg.lstsq({settings})[0]" if len(types[0].shape) == 2 else f"lstsq_each({settings})"
 
 
@@ -811,7 +811,7 @@ lstsq: General = register(
         doc="The shortest x for which a @ x comes nearest to b; its slope is that among matrices of the same rank.",
         inputs=("a", "b"),
         pattern=Pattern.SWAP,
-        forward=_lstsq,
+        forward=_compute_lstsq,
         numpy=_lstsq_text,
         numpy_needs=(_LSTSQ_EACH,),
         back=_lstsq_back,

@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from wiregrad.ir import SPLIT, TABLE, Level, Pattern
+from wiregrad.ir import SPLIT_NAME, TABLE, Level, Pattern
 from wiregrad.ops.elementwise import Elementwise
 from wiregrad.ops.fault import Advice
-from wiregrad.ops.flow import conj, is_complex, only
+from wiregrad.ops.flow import conjugate_flow, is_complex, only
 from wiregrad.ops.kinks import Kink
 
 register = TABLE.register
@@ -27,7 +27,7 @@ LN10 = math.log(10.0)
 NAN = math.nan
 
 
-def _each(function: Callable[[float], float]) -> Callable[[Any], Any]:
+def _apply_to_each(function: Callable[[float], float]) -> Callable[[Any], Any]:
     """Return a version of a standard library function that works on arrays and keeps their dtype."""
 
     def apply_to_array(x: Any) -> Any:
@@ -38,7 +38,7 @@ def _each(function: Callable[[float], float]) -> Callable[[Any], Any]:
     return apply_to_array
 
 
-def _slope(name: str, doc: str, forward: Callable[..., Any], partial: Callable[..., Any], **facts: Any) -> Elementwise:
+def _register_unary(name: str, doc: str, forward: Callable[..., Any], partial: Callable[..., Any], **facts: Any) -> Elementwise:
     """Register an op of one input."""
     record = Elementwise(
         name=name,
@@ -58,28 +58,28 @@ def _refuse_complex(x: Any) -> None:
         raise TypeError("it is defined for real numbers; got complex ones")
 
 
-def _sigmoid(x: Any) -> Any:
+def _compute_sigmoid(x: Any) -> Any:
     _refuse_complex(x)
     e = np.exp(-np.abs(x))
     return np.where(x >= 0, 1.0 / (1.0 + e), e / (1.0 + e))[()]
 
 
-def _softplus(x: Any) -> Any:
+def _compute_softplus(x: Any) -> Any:
     _refuse_complex(x)
     return np.maximum(x, 0.0) + np.log1p(np.exp(-np.abs(x)))
 
 
-def _gelu(x: Any) -> Any:
+def _compute_gelu(x: Any) -> Any:
     # erfc is accurate in the left tail, where 1 + erf cancels.
     return 0.5 * x * erfc.forward(-x * math.sqrt(0.5))
 
 
-def nonzero(x: Any) -> Any:
+def replace_zero(x: Any) -> Any:
     """Return x with 1 in place of 0, to divide by."""
     return where(equal(x, 0.0), 1.0, x)
 
 
-def below(x: Any, bound: float) -> Any:
+def is_below(x: Any, bound: float) -> Any:
     """Return whether x is less than a bound; complex numbers never are."""
     return np.False_ if is_complex(x) else less(x, bound)
 
@@ -96,28 +96,28 @@ def nan_or(x: Any, slope: Any) -> Any:
     return where(isnan(x), undefined(x), slope)
 
 
-def _gap(a: Any, b: Any) -> Any:
+def _signed_gap(a: Any, b: Any) -> Any:
     """Return a - b, but 0 for two equal infinities."""
     # 0.0 + a turns a condition, which cannot be subtracted, into a number.
     return where(equal(a, b), 0.0, 0.0 + a - b)
 
 
-def tie_or(a: Any, b: Any, y: Any) -> Any:
+def tie_slope(a: Any, b: Any, y: Any) -> Any:
     """Return the slope of the wire that was selected: 0.5 on a tie, else 1."""
     return where(equal(a, b), 0.5, nan_or(y, 1.0))
 
 
-def _stays(x: Any, low: Any, high: Any, y: Any) -> Any:
+def _keeps_input(x: Any, low: Any, high: Any, y: Any) -> Any:
     """Return whether clip returns x unchanged."""
     return logical_and(equal(x, y), less_equal(low, high))
 
 
-def _lifts(x: Any, low: Any, y: Any) -> Any:
+def _gives_low(x: Any, low: Any, y: Any) -> Any:
     """Return whether clip returns its lower bound."""
     return logical_and(equal(low, y), greater_equal(low, x))
 
 
-def _share(own: Any, one: Any, two: Any, y: Any) -> Any:
+def _share_slope(own: Any, one: Any, two: Any, y: Any) -> Any:
     """Return the slope of an input that clip returned, shared with the other inputs that equal the output."""
     both = logical_and(one, two)
     either = logical_or(one, two)
@@ -138,7 +138,7 @@ def only_nan(y: Any) -> Any:
     return only(isnan(y), undefined(y))
 
 
-def _rounding(name: str, doc: str, forward: Callable[..., Any], jumps: Callable[..., Any], **facts: Any) -> Elementwise:
+def _register_rounding(name: str, doc: str, forward: Callable[..., Any], jumps: Callable[..., Any], **facts: Any) -> Elementwise:
     """Register a rounding op; `jumps` is 0 where its value jumps."""
     return register(
         Elementwise(
@@ -155,7 +155,7 @@ def _rounding(name: str, doc: str, forward: Callable[..., Any], jumps: Callable[
     )
 
 
-def _compare(name: str, symbol: str, doc: str) -> Elementwise:
+def _register_comparison(name: str, symbol: str, doc: str) -> Elementwise:
     """Register a comparison."""
     return register(
         Elementwise(
@@ -171,7 +171,7 @@ def _compare(name: str, symbol: str, doc: str) -> Elementwise:
             kinks=(
                 Kink(
                     doc="a = b",
-                    at=_gap,
+                    at=_signed_gap,
                     slopes=(None, None),
                     jump=True,
                 ),
@@ -180,7 +180,7 @@ def _compare(name: str, symbol: str, doc: str) -> Elementwise:
     )
 
 
-def _logic(name: str, doc: str, inputs: tuple[str, ...], **facts: Any) -> Elementwise:
+def _register_logic(name: str, doc: str, inputs: tuple[str, ...], **facts: Any) -> Elementwise:
     """Register an op on conditions."""
     return register(
         Elementwise(
@@ -196,7 +196,7 @@ def _logic(name: str, doc: str, inputs: tuple[str, ...], **facts: Any) -> Elemen
     )
 
 
-def _ask(name: str, doc: str, c: str) -> Elementwise:
+def _register_test(name: str, doc: str, c: str) -> Elementwise:
     """Register a test of one number."""
     return register(
         Elementwise(
@@ -213,7 +213,7 @@ def _ask(name: str, doc: str, c: str) -> Elementwise:
 
 split: Elementwise = register(
     Elementwise(
-        name=SPLIT,
+        name=SPLIT_NAME,
         doc="Splitter: copies one wire to two readers; backward it adds.",
         inputs=("x",),
         pattern=Pattern.MERGE,
@@ -321,9 +321,9 @@ power: Elementwise = register(
         forward=np.power,
         partials=(
             # b * a**(b - 1); for b = 0 that is 0 * inf near a = 0, where a**b / a * b is 0.
-            lambda a, b, y: nan_or(y, where(equal(b, 0.0), b / nonzero(a) * y, b * power(a, b - 1.0))),
+            lambda a, b, y: nan_or(y, where(equal(b, 0.0), b / replace_zero(a) * y, b * power(a, b - 1.0))),
             # a**b * log(a) would be 0 * inf at a = 0, where the limit is 0 for b >= 0 and -inf for b < 0.
-            lambda a, b, y: where(equal(a, 0.0), where(below(b, 0.0), -absolute(y), nan_or(y, 0.0)), y * log(a)),
+            lambda a, b, y: where(equal(a, 0.0), where(is_below(b, 0.0), -absolute(y), nan_or(y, 0.0)), y * log(a)),
         ),
         infix=("**", "^"),
         level=Level.POWER,
@@ -391,7 +391,7 @@ absolute: Elementwise = register(
         c="fabs({x})",
         forward=np.absolute,
         # Of a complex number: how its length moves along the direction it points in.
-        partials=(lambda x, y: only(not_equal(y, 0.0), conj(x) / y) if is_complex(x) else sign(x),),
+        partials=(lambda x, y: only(not_equal(y, 0.0), conjugate_flow(x) / y) if is_complex(x) else sign(x),),
         kinks=(Kink(doc="x = 0", at=lambda x: x, slopes=(0.0,), jax=(lambda x, y: 0.0 if is_complex(x) else 1.0,)),),
         idempotent=True,
     )
@@ -421,10 +421,10 @@ hypot: Elementwise = register(
     )
 )
 
-exp: Elementwise = _slope(
+exp: Elementwise = _register_unary(
     "exp", "e to the power of the wire.", np.exp, lambda x, y: y, c="exp({x})", remedies=Advice.EXP
 )
-exp2: Elementwise = _slope(
+exp2: Elementwise = _register_unary(
     "exp2",
     "2 to the power of the wire.",
     np.exp2,
@@ -433,7 +433,7 @@ exp2: Elementwise = _slope(
     c="exp2({x})",
     remedies=Advice.EXP2,
 )
-expm1: Elementwise = _slope(
+expm1: Elementwise = _register_unary(
     "expm1",
     "exp(x) - 1, exact near 0.",
     np.expm1,
@@ -442,59 +442,59 @@ expm1: Elementwise = _slope(
     remedies=Advice.EXPM1,
 )
 
-log: Elementwise = _slope(
+log: Elementwise = _register_unary(
     "log",
     "Natural logarithm.",
     np.log,
-    lambda x, y: where(below(x, 0.0), undefined(x), 1.0 / (x + 0.0)),
+    lambda x, y: where(is_below(x, 0.0), undefined(x), 1.0 / (x + 0.0)),
     domain=lambda x: x >= 0,
     aliases=("ln",),
     c="log({x})",
     remedies=Advice.LOG,
 )
-log2: Elementwise = _slope(
+log2: Elementwise = _register_unary(
     "log2",
     "Logarithm to base 2.",
     np.log2,
-    lambda x, y: where(below(x, 0.0), undefined(x), 1.0 / (x * LN2 + 0.0)),
+    lambda x, y: where(is_below(x, 0.0), undefined(x), 1.0 / (x * LN2 + 0.0)),
     exact=lambda mp, x: mp.log(x, 2),
     domain=lambda x: x >= 0,
     c="log2({x})",
     remedies=Advice.LOG2,
 )
-log10: Elementwise = _slope(
+log10: Elementwise = _register_unary(
     "log10",
     "Logarithm to base 10.",
     np.log10,
-    lambda x, y: where(below(x, 0.0), undefined(x), 1.0 / (x * LN10 + 0.0)),
+    lambda x, y: where(is_below(x, 0.0), undefined(x), 1.0 / (x * LN10 + 0.0)),
     domain=lambda x: x >= 0,
     c="log10({x})",
     remedies=Advice.LOG10,
 )
-log1p: Elementwise = _slope(
+log1p: Elementwise = _register_unary(
     "log1p",
     "log(1 + x), exact near 0.",
     np.log1p,
-    lambda x, y: where(below(x, -1.0), undefined(x), 1.0 / (1.0 + x)),
+    lambda x, y: where(is_below(x, -1.0), undefined(x), 1.0 / (1.0 + x)),
     domain=lambda x: x >= -1,
     c="log1p({x})",
     remedies=Advice.LOG1P,
 )
 
-sin: Elementwise = _slope("sin", "Sine of an angle in radians.", np.sin, lambda x, y: cos(x), c="sin({x})")
-cos: Elementwise = _slope("cos", "Cosine of an angle in radians.", np.cos, lambda x, y: -sin(x), c="cos({x})")
-tan: Elementwise = _slope("tan", "Tangent of an angle in radians.", np.tan, lambda x, y: 1.0 + y * y, c="tan({x})")
-sinc: Elementwise = _slope(
+sin: Elementwise = _register_unary("sin", "Sine of an angle in radians.", np.sin, lambda x, y: cos(x), c="sin({x})")
+cos: Elementwise = _register_unary("cos", "Cosine of an angle in radians.", np.cos, lambda x, y: -sin(x), c="cos({x})")
+tan: Elementwise = _register_unary("tan", "Tangent of an angle in radians.", np.tan, lambda x, y: 1.0 + y * y, c="tan({x})")
+sinc: Elementwise = _register_unary(
     "sinc",
     "sin(pi x) / (pi x); 1 at 0.",
     np.sinc,
-    lambda x, y: where(less(absolute(x), 0.5), _sinc_slope(x), (cos(math.pi * x) - y) / nonzero(x)),
+    lambda x, y: where(less(absolute(x), 0.5), _sinc_slope(x), (cos(math.pi * x) - y) / replace_zero(x)),
     exact=lambda mp, x: mp.sincpi(x),
     c="{x} == 0.0 ? 1.0 : sin(3.141592653589793 * {x}) / (3.141592653589793 * {x})",
     ulps=64.0,
     because="cos(pi x) and sinc(x) nearly cancel where their graphs cross, and pi x is rounded",
 )
-arcsin: Elementwise = _slope(
+arcsin: Elementwise = _register_unary(
     "arcsin",
     "Angle whose sine is the wire.",
     np.arcsin,
@@ -505,7 +505,7 @@ arcsin: Elementwise = _slope(
     c="asin({x})",
     remedies=Advice.ARC_ANGLE,
 )
-arccos: Elementwise = _slope(
+arccos: Elementwise = _register_unary(
     "arccos",
     "Angle whose cosine is the wire.",
     np.arccos,
@@ -516,7 +516,7 @@ arccos: Elementwise = _slope(
     c="acos({x})",
     remedies=Advice.ARC_ANGLE,
 )
-arctan: Elementwise = _slope(
+arctan: Elementwise = _register_unary(
     "arctan",
     "Angle whose tangent is the wire.",
     np.arctan,
@@ -524,13 +524,13 @@ arctan: Elementwise = _slope(
     aliases=("atan",),
     c="atan({x})",
 )
-sinh: Elementwise = _slope(
+sinh: Elementwise = _register_unary(
     "sinh", "Hyperbolic sine.", np.sinh, lambda x, y: cosh(x), c="sinh({x})", remedies=Advice.HYPERBOLIC
 )
-cosh: Elementwise = _slope(
+cosh: Elementwise = _register_unary(
     "cosh", "Hyperbolic cosine.", np.cosh, lambda x, y: sinh(x), c="cosh({x})", remedies=Advice.HYPERBOLIC
 )
-tanh: Elementwise = _slope(
+tanh: Elementwise = _register_unary(
     "tanh",
     "Hyperbolic tangent.",
     np.tanh,
@@ -540,7 +540,7 @@ tanh: Elementwise = _slope(
     c="tanh({x})",
 )
 # hypot(1, x) does not overflow where x * x would.
-arcsinh: Elementwise = _slope(
+arcsinh: Elementwise = _register_unary(
     "arcsinh",
     "Inverse of sinh.",
     np.arcsinh,
@@ -548,7 +548,7 @@ arcsinh: Elementwise = _slope(
     aliases=("asinh",),
     c="asinh({x})",
 )
-arccosh: Elementwise = _slope(
+arccosh: Elementwise = _register_unary(
     "arccosh",
     "Inverse of cosh.",
     np.arccosh,
@@ -560,7 +560,7 @@ arccosh: Elementwise = _slope(
     c="acosh({x})",
     remedies=Advice.ARCCOSH,
 )
-arctanh: Elementwise = _slope(
+arctanh: Elementwise = _register_unary(
     "arctanh",
     "Inverse of tanh.",
     np.arctanh,
@@ -573,20 +573,20 @@ arctanh: Elementwise = _slope(
     c="atanh({x})",
     remedies=Advice.ARCTANH,
 )
-erf: Elementwise = _slope(
+erf: Elementwise = _register_unary(
     "erf",
     "Error function.",
-    _each(math.erf),
+    _apply_to_each(math.erf),
     lambda x, y: 2.0 / math.sqrt(math.pi) * exp(-(x * x)),
     exact=lambda mp, x: mp.erf(x),
     ulps=16.0,
     because="x * x is rounded before it is exponentiated",
     c="erf({x})",
 )
-erfc: Elementwise = _slope(
+erfc: Elementwise = _register_unary(
     "erfc",
     "1 - erf(x), exact for large x.",
-    _each(math.erfc),
+    _apply_to_each(math.erfc),
     lambda x, y: -2.0 / math.sqrt(math.pi) * exp(-(x * x)),
     exact=lambda mp, x: mp.erfc(x),
     ulps=16.0,
@@ -676,7 +676,7 @@ sigmoid: Elementwise = register(
         inputs=("x",),
         pattern=Pattern.SCALE,
         c="{x} >= 0.0 ? 1.0 / (1.0 + exp(-{x})) : exp({x}) / (1.0 + exp({x}))",
-        forward=_sigmoid,
+        forward=_compute_sigmoid,
         partials=(lambda x, y: y * (1.0 - y),),
         exact=lambda mp, x: 1 / (1 + mp.exp(-x)),
     )
@@ -688,7 +688,7 @@ softplus: Elementwise = register(
         inputs=("x",),
         pattern=Pattern.SCALE,
         c="({x} > 0.0 ? {x} : 0.0) + log1p(exp(-fabs({x})))",
-        forward=_softplus,
+        forward=_compute_softplus,
         partials=(lambda x, y: sigmoid(x),),
         exact=lambda mp, x: mp.log(1 + mp.exp(x)),
     )
@@ -702,7 +702,7 @@ silu: Elementwise = register(
         inputs=("x",),
         pattern=Pattern.SCALE,
         c="{x} * sigmoid({x})",
-        forward=lambda x: x * _sigmoid(x),
+        forward=lambda x: x * _compute_sigmoid(x),
         partials=(lambda x, y: sigmoid(x) + y * sigmoid(-x),),
         exact=lambda mp, x: x / (1 + mp.exp(-x)),
     )
@@ -716,7 +716,7 @@ gelu: Elementwise = register(
         inputs=("x",),
         pattern=Pattern.SCALE,
         c="0.5 * {x} * erfc(-{x} * 0.7071067811865476)",
-        forward=_gelu,
+        forward=_compute_gelu,
         partials=(
             lambda x, y: 0.5 * erfc(-x * math.sqrt(0.5)) + x * exp(-0.5 * (x * x)) * (1.0 / math.sqrt(2.0 * math.pi)),
         ),
@@ -788,11 +788,11 @@ leaky_relu: Elementwise = register(
 )
 
 
-def _tie(torch: tuple[float | None, float | None], jax: tuple[float | None, float | None]) -> Kink:
+def _tie_kink(torch: tuple[float | None, float | None], jax: tuple[float | None, float | None]) -> Kink:
     """Return the kink of an op that selects one of two wires; frameworks differ on which wins a tie."""
     return Kink(
         doc="a = b",
-        at=_gap,
+        at=_signed_gap,
         on=lambda a, b: equal(a, b),
         slopes=(0.5, 0.5),
         alone=(None, None),
@@ -801,9 +801,9 @@ def _tie(torch: tuple[float | None, float | None], jax: tuple[float | None, floa
     )
 
 
-HALVES = (0.5, 0.5)
-FIRST = (1.0, None)
-SECOND = (None, 1.0)
+HALF_EACH = (0.5, 0.5)
+FIRST_WINS = (1.0, None)
+SECOND_WINS = (None, 1.0)
 
 maximum: Elementwise = register(
     Elementwise(
@@ -814,10 +814,10 @@ maximum: Elementwise = register(
         c="{a} > {b} || {a} != {a} ? {a} : {b}",
         forward=np.maximum,
         partials=(
-            lambda a, b, y: only(logical_not(less(a, b)), tie_or(a, b, y)),
-            lambda a, b, y: only(logical_not(less(b, a)), tie_or(a, b, y)),
+            lambda a, b, y: only(logical_not(less(a, b)), tie_slope(a, b, y)),
+            lambda a, b, y: only(logical_not(less(b, a)), tie_slope(a, b, y)),
         ),
-        kinks=(_tie(torch=HALVES, jax=HALVES),),
+        kinks=(_tie_kink(torch=HALF_EACH, jax=HALF_EACH),),
     )
 )
 minimum: Elementwise = register(
@@ -829,10 +829,10 @@ minimum: Elementwise = register(
         c="{a} < {b} || {a} != {a} ? {a} : {b}",
         forward=np.minimum,
         partials=(
-            lambda a, b, y: only(logical_not(less(b, a)), tie_or(a, b, y)),
-            lambda a, b, y: only(logical_not(less(a, b)), tie_or(a, b, y)),
+            lambda a, b, y: only(logical_not(less(b, a)), tie_slope(a, b, y)),
+            lambda a, b, y: only(logical_not(less(a, b)), tie_slope(a, b, y)),
         ),
-        kinks=(_tie(torch=HALVES, jax=HALVES),),
+        kinks=(_tie_kink(torch=HALF_EACH, jax=HALF_EACH),),
     )
 )
 fmax: Elementwise = register(
@@ -844,10 +844,10 @@ fmax: Elementwise = register(
         c="{a} >= {b} || {b} != {b} ? {a} : {b}",
         forward=np.fmax,
         partials=(
-            lambda a, b, y: only(logical_or(greater_equal(a, b), isnan(b)), tie_or(a, b, y)),
-            lambda a, b, y: only(logical_or(greater_equal(b, a), isnan(a)), tie_or(a, b, y)),
+            lambda a, b, y: only(logical_or(greater_equal(a, b), isnan(b)), tie_slope(a, b, y)),
+            lambda a, b, y: only(logical_or(greater_equal(b, a), isnan(a)), tie_slope(a, b, y)),
         ),
-        kinks=(_tie(torch=FIRST, jax=SECOND),),
+        kinks=(_tie_kink(torch=FIRST_WINS, jax=SECOND_WINS),),
     )
 )
 fmin: Elementwise = register(
@@ -859,10 +859,10 @@ fmin: Elementwise = register(
         c="{a} <= {b} || {b} != {b} ? {a} : {b}",
         forward=np.fmin,
         partials=(
-            lambda a, b, y: only(logical_or(greater_equal(b, a), isnan(b)), tie_or(a, b, y)),
-            lambda a, b, y: only(logical_or(greater_equal(a, b), isnan(a)), tie_or(a, b, y)),
+            lambda a, b, y: only(logical_or(greater_equal(b, a), isnan(b)), tie_slope(a, b, y)),
+            lambda a, b, y: only(logical_or(greater_equal(a, b), isnan(a)), tie_slope(a, b, y)),
         ),
-        kinks=(_tie(torch=FIRST, jax=SECOND),),
+        kinks=(_tie_kink(torch=FIRST_WINS, jax=SECOND_WINS),),
     )
 )
 clip: Elementwise = register(
@@ -875,14 +875,14 @@ clip: Elementwise = register(
         c="{x} > {low} || {x} != {x} ? minimum({x}, {high}) : minimum({low}, {high})",
         forward=lambda x, low, high: np.minimum(np.maximum(x, low), high),
         partials=(
-            lambda x, low, high, y: _share(_stays(x, low, high, y), _lifts(x, low, y), equal(high, y), y),
-            lambda x, low, high, y: _share(_lifts(x, low, y), _stays(x, low, high, y), equal(high, y), y),
-            lambda x, low, high, y: _share(equal(high, y), _stays(x, low, high, y), _lifts(x, low, y), y),
+            lambda x, low, high, y: _share_slope(_keeps_input(x, low, high, y), _gives_low(x, low, y), equal(high, y), y),
+            lambda x, low, high, y: _share_slope(_gives_low(x, low, y), _keeps_input(x, low, high, y), equal(high, y), y),
+            lambda x, low, high, y: _share_slope(equal(high, y), _keeps_input(x, low, high, y), _gives_low(x, low, y), y),
         ),
         kinks=(
             Kink(
                 doc="x = low",
-                at=lambda x, low, high: _gap(x, low),
+                at=lambda x, low, high: _signed_gap(x, low),
                 on=lambda x, low, high: equal(x, low),
                 tied=(0, 1),
                 slopes=(0.5, 0.5, None),
@@ -892,7 +892,7 @@ clip: Elementwise = register(
             ),
             Kink(
                 doc="x = high",
-                at=lambda x, low, high: _gap(x, high),
+                at=lambda x, low, high: _signed_gap(x, high),
                 on=lambda x, low, high: equal(x, high),
                 tied=(0, 2),
                 slopes=(0.5, None, 0.5),
@@ -902,7 +902,7 @@ clip: Elementwise = register(
             ),
             Kink(
                 doc="x < low = high",
-                at=lambda x, low, high: where(less(x, low), _gap(low, high), 1.0),
+                at=lambda x, low, high: where(less(x, low), _signed_gap(low, high), 1.0),
                 on=lambda x, low, high: logical_and(less(x, low), equal(low, high)),
                 tied=(1, 2),
                 slopes=(None, 0.5, 0.5),
@@ -911,7 +911,7 @@ clip: Elementwise = register(
             ),
             Kink(
                 doc="x = low = high",
-                at=lambda x, low, high: absolute(_gap(x, low)) + absolute(_gap(x, high)),
+                at=lambda x, low, high: absolute(_signed_gap(x, low)) + absolute(_signed_gap(x, high)),
                 on=lambda x, low, high: logical_and(equal(x, low), equal(x, high)),
                 slopes=(1 / 3, 1 / 3, 1 / 3),
                 alone=(None, None, None),
@@ -974,7 +974,7 @@ copysign: Elementwise = register(
     )
 )
 
-sign: Elementwise = _rounding(
+sign: Elementwise = _register_rounding(
     "sign",
     "-1, 0 or 1.",
     np.sign,
@@ -983,36 +983,36 @@ sign: Elementwise = _rounding(
     of_complex=lambda x: TABLE["direction"](x),
     c="{x} > 0.0 ? 1.0 : {x} < 0.0 ? -1.0 : {x} == 0.0 ? 0.0 : {x}",
 )
-floor: Elementwise = _rounding(
+floor: Elementwise = _register_rounding(
     "floor", "Largest whole number not above.", np.floor, lambda x: x - round(x), c="floor({x})"
 )
-ceil: Elementwise = _rounding(
+ceil: Elementwise = _register_rounding(
     "ceil", "Smallest whole number not below.", np.ceil, lambda x: x - round(x), c="ceil({x})"
 )
-trunc: Elementwise = _rounding("trunc", "Whole part, towards 0.", np.trunc, lambda x: x - round(x), c="trunc({x})")
-round: Elementwise = _rounding(
+trunc: Elementwise = _register_rounding("trunc", "Whole part, towards 0.", np.trunc, lambda x: x - round(x), c="trunc({x})")
+round: Elementwise = _register_rounding(
     "round", "Nearest whole number, halves to even.", np.rint, lambda x: x - floor(x) - 0.5, c="rint({x})"
 )
 
-greater: Elementwise = _compare("greater", ">", "Whether a > b.")
-greater_equal: Elementwise = _compare("greater_equal", ">=", "Whether a >= b.")
-less: Elementwise = _compare("less", "<", "Whether a < b.")
-less_equal: Elementwise = _compare("less_equal", "<=", "Whether a <= b.")
-equal: Elementwise = _compare("equal", "==", "Whether a = b.")
-not_equal: Elementwise = _compare("not_equal", "!=", "Whether a and b differ.")
+greater: Elementwise = _register_comparison("greater", ">", "Whether a > b.")
+greater_equal: Elementwise = _register_comparison("greater_equal", ">=", "Whether a >= b.")
+less: Elementwise = _register_comparison("less", "<", "Whether a < b.")
+less_equal: Elementwise = _register_comparison("less_equal", "<=", "Whether a <= b.")
+equal: Elementwise = _register_comparison("equal", "==", "Whether a = b.")
+not_equal: Elementwise = _register_comparison("not_equal", "!=", "Whether a and b differ.")
 
-logical_and: Elementwise = _logic("logical_and", "Whether both hold.", ("a", "b"), idempotent=True, c="{a} && {b}")
-logical_or: Elementwise = _logic(
+logical_and: Elementwise = _register_logic("logical_and", "Whether both hold.", ("a", "b"), idempotent=True, c="{a} && {b}")
+logical_or: Elementwise = _register_logic(
     "logical_or", "Whether at least one holds.", ("a", "b"), idempotent=True, c="{a} || {b}"
 )
-logical_xor: Elementwise = _logic(
+logical_xor: Elementwise = _register_logic(
     "logical_xor", "Whether exactly one holds.", ("a", "b"), c="({a} || {b}) && !({a} && {b})"
 )
-logical_not: Elementwise = _logic("logical_not", "Whether it does not hold.", ("a",), involution=True, c="!{a}")
+logical_not: Elementwise = _register_logic("logical_not", "Whether it does not hold.", ("a",), involution=True, c="!{a}")
 
-isnan: Elementwise = _ask("isnan", "Whether the wire is NaN.", "{x} != {x}")
-isinf: Elementwise = _ask("isinf", "Whether the wire is infinite.", "fabs({x}) == INFINITY")
-isfinite: Elementwise = _ask("isfinite", "Whether the wire is neither NaN nor infinite.", "fabs({x}) < INFINITY")
+isnan: Elementwise = _register_test("isnan", "Whether the wire is NaN.", "{x} != {x}")
+isinf: Elementwise = _register_test("isinf", "Whether the wire is infinite.", "fabs({x}) == INFINITY")
+isfinite: Elementwise = _register_test("isfinite", "Whether the wire is neither NaN nor infinite.", "fabs({x}) < INFINITY")
 
 heaviside: Elementwise = register(
     Elementwise(

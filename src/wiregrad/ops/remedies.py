@@ -18,12 +18,12 @@ import numpy as np
 from wiregrad.ir import CONSTANT, INPUT, TABLE, Op
 from wiregrad.ops.fault import Fault
 
-FAR = 64
+MAX_TERMS_SEARCHED = 64
 """Maximum number of nodes to search in the surroundings of a node."""
 
 
 @dataclass(frozen=True)
-class Around:
+class Surroundings:
     """The surroundings of a node in a circuit or a recording."""
 
     op: Callable[[int], Op]
@@ -35,10 +35,10 @@ class Around:
 
 
 @dataclass(frozen=True)
-class Term:
+class FormulaTerm:
     """A node or a literal, as part of the formula around the node that broke."""
 
-    around: Around
+    around: Surroundings
     node: int
     number: Any = None
     """Its value; None for readers of the node that broke."""
@@ -54,84 +54,84 @@ class Term:
         return self.op.name
 
     @cached_property
-    def operands(self) -> tuple[Term, ...]:
+    def operands(self) -> tuple[FormulaTerm, ...]:
         """The terms it reads."""
         if self.node < 0:
             return ()
-        return tuple(Term(self.around, node, number) for node, number in self.around.operands(self.node))
+        return tuple(FormulaTerm(self.around, node, number) for node, number in self.around.operands(self.node))
 
     @cached_property
-    def terms(self) -> tuple[Term, ...]:
+    def source_terms(self) -> tuple[FormulaTerm, ...]:
         """The terms it reads, skipping ops that only copy or move elements."""
-        return tuple(operand.bare for operand in self.operands)
+        return tuple(operand.source_term for operand in self.operands)
 
     @property
-    def bare(self) -> Term:
+    def source_term(self) -> FormulaTerm:
         """The term itself, or the first one behind it that does more than copy or move elements."""
         term = self
-        while term.node >= 0 and hands_on(term.op):
+        while term.node >= 0 and only_moves_elements(term.op):
             term = term.operands[0]
         return term
 
-    def readers(self) -> Iterator[Term]:
+    def find_readers(self) -> Iterator[FormulaTerm]:
         """Iterate over the terms that read it, skipping ops that only copy or move elements."""
         stack = [self.node]
         searched = 0
         while stack:
             for reader in self.around.readers(stack.pop()):
                 searched += 1
-                if searched > FAR:
+                if searched > MAX_TERMS_SEARCHED:
                     return
-                if hands_on(self.around.op(reader)):
+                if only_moves_elements(self.around.op(reader)):
                     stack.append(reader)
                 else:
-                    yield Term(self.around, reader)
+                    yield FormulaTerm(self.around, reader)
 
-    def reads(self, slot: int, other: Term) -> bool:
+    def reads_term(self, slot: int, other: FormulaTerm) -> bool:
         """Return whether its input at a slot is another term, possibly copied or moved."""
-        return same(self.terms[slot], other)
+        return is_same_term(self.source_terms[slot], other)
 
     def is_constant(self, number: float) -> bool:
         """Return whether it is a constant that equals a number in every element."""
-        return self.name == CONSTANT.name and every(self.number, lambda x: x == number)
+        return self.name == CONSTANT.name and holds_everywhere(self.number, lambda x: x == number)
 
 
 @dataclass(frozen=True)
-class Case:
+class FaultCase:
     """One op that broke, and the formula around it."""
 
-    term: Term
+    term: FormulaTerm
     fault: Fault
 
     @property
-    def forward(self) -> bool:
+    def is_forward(self) -> bool:
         """Whether its value broke, rather than the gradient it sent back."""
         return self.fault.phase == "forward"
 
     @property
-    def numbers(self) -> list[Any]:
+    def input_numbers(self) -> list[Any]:
         """The inputs, at the element that broke."""
         return [x for _, x in self.fault.inputs]
 
     @property
-    def value(self) -> Any:
+    def broken_value(self) -> Any:
         """What broke: the value, or the gradient sent back."""
-        return self.fault.value if self.forward else self.fault.sent
+        return self.fault.value if self.is_forward else self.fault.sent
 
     @property
-    def upstream(self) -> Any:
+    def upstream_gradient(self) -> Any:
         """The upstream gradient; NaN if it is not known."""
         return np.nan if self.fault.factors is None else self.fault.factors[0]
 
     @property
-    def local(self) -> Any:
+    def local_slope(self) -> Any:
         """The local derivative; NaN if it is not a single number."""
         return np.nan if self.fault.factors is None else self.fault.factors[1]
 
     @property
     def is_complex(self) -> bool:
         """Whether an input or the broken value is complex."""
-        return any(np.iscomplexobj(x) for x in (*self.numbers, self.value))
+        return any(np.iscomplexobj(x) for x in (*self.input_numbers, self.broken_value))
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ class Remedy:
     """
 
     advice: str
-    when: Callable[[Case], bool] | None = None
+    when: Callable[[FaultCase], bool] | None = None
     """Condition for a case; None if there is none."""
     of: tuple[str, ...] = ()
     to: tuple[str, ...] = ()
@@ -154,66 +154,66 @@ class Remedy:
     general: bool = False
     """Whether it is so general that a caller who knows how the result is used may have better advice."""
 
-    def applies(self, case: Case) -> bool:
+    def applies_to(self, case: FaultCase) -> bool:
         """Return whether the remedy applies to a case."""
         return (
             (self.complex or not case.is_complex)
-            and (not self.of or _made(case.term.terms[self.slot], self.of))
-            and (not self.to or _read([case.term], self.to))
+            and (not self.of or _is_computed_by(case.term.source_terms[self.slot], self.of))
+            and (not self.to or _is_read_by([case.term], self.to))
             and (self.when is None or self.when(case))
         )
 
 
-def _made(term: Term, steps: Sequence[str]) -> bool:
+def _is_computed_by(term: FormulaTerm, steps: Sequence[str]) -> bool:
     """Return whether a term is computed by ops of these names, each the first input of the one before."""
     for k, step in enumerate(steps):
         if k:
-            term = term.terms[0]
+            term = term.source_terms[0]
         if term.name != step:
             return False
     return True
 
 
-def _read(front: Sequence[Term], steps: Sequence[str]) -> bool:
+def _is_read_by(front: Sequence[FormulaTerm], steps: Sequence[str]) -> bool:
     """Return whether terms are read by ops of these names, one after the other."""
     for step in steps:
-        front = [reader for term in front[:FAR] for reader in term.readers() if reader.name == step]
+        front = [reader for term in front[:MAX_TERMS_SEARCHED] for reader in term.find_readers() if reader.name == step]
     return bool(front)
 
 
-def every(number: Any, test: Callable[[Any], Any]) -> bool:
+def holds_everywhere(number: Any, test: Callable[[Any], Any]) -> bool:
     """Return whether a test is true for all elements of a value; False if the value is not known.
 
-    >>> every(np.zeros(2), lambda x: x == 0), every(None, lambda x: x == 0)
+    >>> holds_everywhere(np.zeros(2), lambda x: x == 0), holds_everywhere(None, lambda x: x == 0)
     (True, False)
     """
     array = np.asarray(number)
     return array.dtype.kind in "biufc" and bool(np.all(test(array)))
 
 
-def same(one: Term, other: Term) -> bool:
+def is_same_term(one: FormulaTerm, other: FormulaTerm) -> bool:
     """Return whether two terms are certainly equal: one node, or the same ops on the same nodes."""
     pairs = [(one, other)]
     compared = 0
     while pairs:
-        a, b = (_original(term) for term in pairs.pop())
+        a, b = (_skip_splitters(term) for term in pairs.pop())
         compared += 1
         if a.node == b.node >= 0:
             continue
-        if compared > FAR or not _alike(a, b):
+        if compared > MAX_TERMS_SEARCHED or not _apply_same_op(a, b):
             return False
         pairs.extend(zip(a.operands, b.operands, strict=True))
     return True
 
 
-def _original(term: Term) -> Term:
+def _skip_splitters(term: FormulaTerm) -> FormulaTerm:
     """Return the term behind splitters."""
     while term.node >= 0 and getattr(term.op, "copies", False):
         term = term.operands[0]
     return term
 
 
-def _alike(a: Term, b: Term) -> bool:
+def _apply_same_op(a: FormulaTerm, b: FormulaTerm) -> bool:
     if a.op is CONSTANT and b.op is CONSTANT:
         return np.array_equal(a.number, b.number)
     if a.op is INPUT or a.op.per_call:
@@ -221,19 +221,19 @@ def _alike(a: Term, b: Term) -> bool:
     return (a.name, a.op.settings, len(a.operands)) == (b.name, b.op.settings, len(b.operands))
 
 
-def hands_on(op: Op) -> bool:
+def only_moves_elements(op: Op) -> bool:
     """Return whether every element of an op's output is an element of its input.
 
-    >>> [hands_on(TABLE[name]) for name in ("split", "reshape", "getitem", "sum", "exp")]
+    >>> [only_moves_elements(TABLE[name]) for name in ("split", "reshape", "getitem", "sum", "exp")]
     [True, True, True, False, False]
     """
     if getattr(op, "moves", False) and not op.variadic:
-        return _only_moves(op.name)
+        return _samples_only_move(op.name)
     return bool(getattr(op, "copies", False))
 
 
 @cache
-def _only_moves(name: str) -> bool:
+def _samples_only_move(name: str) -> bool:
     """Return whether an op that moves or adds up elements only moves them, judged by its samples."""
     op: Any = TABLE[name]
     samples = op.samples(np.random.default_rng(0)) if op.samples else []
@@ -244,13 +244,13 @@ def _only_moves(name: str) -> bool:
 
 
 def _is_finite(x: Any) -> bool:
-    return every(x, np.isfinite)
+    return holds_everywhere(x, np.isfinite)
 
 
-ANYWHERE = (
+GENERAL_REMEDIES = (
     Remedy(
         "what flows back is beyond the largest number: scale the output down",
-        when=lambda case: not case.forward and _is_finite(case.upstream) and _is_finite(case.local),
+        when=lambda case: not case.is_forward and _is_finite(case.upstream_gradient) and _is_finite(case.local_slope),
         complex=True,
     ),
 )

@@ -9,35 +9,35 @@ import numpy as np
 
 from wiregrad.dtypes import WireType
 from wiregrad.ir import TABLE, Pattern
-from wiregrad.ir.op import written_index
-from wiregrad.ops.array import Blocking, General, Linear, numpy_call
+from wiregrad.ir.op import write_index
+from wiregrad.ops.array import Blocking, General, Linear, write_numpy_call
 from wiregrad.ops.flow import only, shape_of
 
 register = TABLE.register
 
-Types = tuple[WireType, ...]
+InputTypes = tuple[WireType, ...]
 
 
-def _lead(x: Any, rank: int) -> tuple[int, ...]:
+def _leading_lengths(x: Any, rank: int) -> tuple[int, ...]:
     """Return the lengths of the axes in front of the last `rank` ones."""
     lengths: tuple[int, ...] = x.shape[: x.ndim - rank]
     return lengths
 
 
-def _spread(x: Any, *, rank: int, shape: tuple[int, ...]) -> Any:
+def _spread_array(x: Any, *, rank: int, shape: tuple[int, ...]) -> Any:
     x = np.asarray(x)
-    lead = _lead(x, rank)
+    lead = _leading_lengths(x, rank)
     return np.broadcast_to(x.reshape(lead + (1,) * (len(shape) - rank) + x.shape[x.ndim - rank :]), lead + shape)
 
 
-def _sum_to(x: Any, *, rank: int, shape: tuple[int, ...]) -> Any:
-    lead = _lead(x, rank)
+def _sum_to_shape(x: Any, *, rank: int, shape: tuple[int, ...]) -> Any:
+    lead = _leading_lengths(x, rank)
     core = (1,) * (rank - len(shape)) + shape
     axes = tuple(k - rank for k in range(rank) if core[k] == 1 and x.shape[x.ndim - rank + k] != 1)
     return (np.sum(x, axis=axes) if axes else x).reshape(lead + shape)
 
 
-def _spread_text(x: str, *, types: Types, rank: int, shape: tuple[int, ...]) -> str:
+def _spread_text(x: str, *, types: InputTypes, rank: int, shape: tuple[int, ...]) -> str:
     old_shape = types[0].shape
     lead = len(old_shape) - rank
     if lead and len(shape) > rank:
@@ -45,14 +45,14 @@ def _spread_text(x: str, *, types: Types, rank: int, shape: tuple[int, ...]) -> 
     return f"np.broadcast_to({x}, {old_shape[:lead] + shape})"
 
 
-def _sum_to_text(x: str, *, types: Types, rank: int, shape: tuple[int, ...]) -> str:
+def _sum_to_text(x: str, *, types: InputTypes, rank: int, shape: tuple[int, ...]) -> str:
     old_shape = types[0].shape
     lead = len(old_shape) - rank
     core = (1,) * (rank - len(shape)) + shape
     axes = tuple(k - rank for k in range(rank) if core[k] == 1 and old_shape[lead + k] != 1)
     keepdims = bool(axes) and rank == len(shape)
     if axes:
-        x = numpy_call("np.sum", x, ndim=len(old_shape), axes=axes, keepdims=keepdims)
+        x = write_numpy_call("np.sum", x, ndim=len(old_shape), axes=axes, keepdims=keepdims)
     summed = tuple(n for k, n in enumerate(old_shape) if k - len(old_shape) not in axes)
     wanted = old_shape[:lead] + shape
     return x if keepdims or summed == wanted else f"np.reshape({x}, {wanted})"
@@ -64,9 +64,9 @@ spread: Linear = register(
         doc="Copies a wire along new and stretched axes to a shape: broadcasting as a node.",
         inputs=("x",),
         pattern=Pattern.DISTRIBUTE,
-        forward=_spread,
+        forward=_spread_array,
         numpy=_spread_text,
-        transpose=lambda g, slot, x, *, rank, shape: sum_to(g, rank=len(shape), shape=_core(x, rank)),
+        transpose=lambda g, slot, x, *, rank, shape: sum_to(g, rank=len(shape), shape=_core_lengths(x, rank)),
         moves=True,
         samples=lambda rng: [
             (rng.normal(size=3), {"rank": 1, "shape": (2, 3)}),
@@ -82,9 +82,9 @@ sum_to: Linear = register(
         doc="Adds up along the axes that spread added or stretched: the transpose of spread.",
         inputs=("x",),
         pattern=Pattern.DISTRIBUTE,
-        forward=_sum_to,
+        forward=_sum_to_shape,
         numpy=_sum_to_text,
-        transpose=lambda g, slot, x, *, rank, shape: spread(g, rank=len(shape), shape=_core(x, rank)),
+        transpose=lambda g, slot, x, *, rank, shape: spread(g, rank=len(shape), shape=_core_lengths(x, rank)),
         moves=True,
         samples=lambda rng: [
             (rng.normal(size=(2, 3)), {"rank": 2, "shape": (3,)}),
@@ -96,7 +96,7 @@ sum_to: Linear = register(
 )
 
 
-def _core(x: Any, rank: int) -> tuple[int, ...]:
+def _core_lengths(x: Any, rank: int) -> tuple[int, ...]:
     """Return the lengths of the last `rank` axes."""
     shape = shape_of(x)
     return shape[len(shape) - rank :]
@@ -108,11 +108,11 @@ reshape: Linear = register(
         doc="The same elements in another shape.",
         inputs=("x",),
         pattern=Pattern.DISTRIBUTE,
-        forward=lambda x, *, rank, shape: np.reshape(x, _lead(np.asarray(x), rank) + shape),
+        forward=lambda x, *, rank, shape: np.reshape(x, _leading_lengths(np.asarray(x), rank) + shape),
         numpy=lambda x, *, types, rank, shape: (
             f"np.reshape({x}, {types[0].shape[: len(types[0].shape) - rank] + shape})"
         ),
-        transpose=lambda g, slot, x, *, rank, shape: reshape(g, rank=len(shape), shape=_core(x, rank)),
+        transpose=lambda g, slot, x, *, rank, shape: reshape(g, rank=len(shape), shape=_core_lengths(x, rank)),
         moves=True,
         samples=lambda rng: [
             (rng.normal(size=(2, 3)), {"rank": 2, "shape": (3, 2)}),
@@ -123,16 +123,16 @@ reshape: Linear = register(
 )
 
 
-def _inverse(axes: tuple[int, ...]) -> tuple[int, ...]:
+def _inverse_order(axes: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(int(k) - len(axes) for k in np.argsort([axis + len(axes) for axis in axes]))
 
 
-def _permute(x: Any, *, axes: tuple[int, ...]) -> Any:
+def _permute_array(x: Any, *, axes: tuple[int, ...]) -> Any:
     lead = np.ndim(x) - len(axes)
     return np.transpose(x, (*range(lead), *(axis + lead + len(axes) for axis in axes)))
 
 
-def _permute_text(x: str, *, types: Types, axes: tuple[int, ...]) -> str:
+def _permute_text(x: str, *, types: InputTypes, axes: tuple[int, ...]) -> str:
     ndim = len(types[0].shape)
     order = (*range(ndim - len(axes)), *(axis + ndim for axis in axes))
     return f"{x}.T" if order == (1, 0) else f"np.transpose({x}, {order})"
@@ -144,9 +144,9 @@ permute: Linear = register(
         doc="The axes in another order.",
         inputs=("x",),
         pattern=Pattern.DISTRIBUTE,
-        forward=_permute,
+        forward=_permute_array,
         numpy=_permute_text,
-        transpose=lambda g, slot, x, *, axes: permute(g, axes=_inverse(axes)),
+        transpose=lambda g, slot, x, *, axes: permute(g, axes=_inverse_order(axes)),
         moves=True,
         samples=lambda rng: [
             (rng.normal(size=(2, 3)), {"axes": (-1, -2)}),
@@ -157,69 +157,69 @@ permute: Linear = register(
 )
 
 
-def _index_of(index: tuple[Any, ...], lead: int) -> tuple[Any, ...]:
+def _decode_index(index: tuple[Any, ...], lead: int) -> tuple[Any, ...]:
     """Convert a stored index to NumPy's form."""
     return (slice(None),) * lead + tuple(slice(*item[1:]) if isinstance(item, tuple) else item for item in index)
 
 
-def stored_index(index: tuple[Any, ...], ndim: int) -> tuple[Any, ...]:
+def encode_index(index: tuple[Any, ...], ndim: int) -> tuple[Any, ...]:
     """Convert an index of integers, slices, None and ... to the form it is stored in: one entry for every axis.
 
-    >>> stored_index((0, Ellipsis, slice(1, None)), 3)
+    >>> encode_index((0, Ellipsis, slice(1, None)), 3)
     (0, ('slice', None, None, None), ('slice', 1, None, None))
     """
-    stored = [_stored(item) for item in index]
+    stored = [_encode_item(item) for item in index]
     dots = index.index(Ellipsis) if Ellipsis in index else len(index)
     used = sum(item is not None and item is not Ellipsis for item in index)
     stored[dots : dots + 1] = [("slice", None, None, None)] * (ndim - used)
     return tuple(stored)
 
 
-def _stored(item: Any) -> Any:
+def _encode_item(item: Any) -> Any:
     if isinstance(item, slice):
         return ("slice", *(None if x is None else operator.index(x) for x in (item.start, item.stop, item.step)))
     return item if item is None or item is Ellipsis else operator.index(item)
 
 
-def _rank(index: tuple[Any, ...]) -> int:
+def _count_indexed_axes(index: tuple[Any, ...]) -> int:
     return sum(item is not None for item in index)
 
 
-def hollow(shape: tuple[int, ...]) -> Any:
+def hollow_array(shape: tuple[int, ...]) -> Any:
     """Return an array of a shape that takes no memory, to ask NumPy what it would do with such an array."""
     return np.ndarray(shape, np.bool_, bytes(1), 0, (0,) * len(shape))
 
 
-def _put_add(x: Any, *, index: tuple[Any, ...], shape: tuple[int, ...]) -> Any:
+def _put_into_zeros(x: Any, *, index: tuple[Any, ...], shape: tuple[int, ...]) -> Any:
     x = np.asarray(x)
-    lead = _lead(x, hollow(shape)[_index_of(index, 0)].ndim)
+    lead = _leading_lengths(x, hollow_array(shape)[_decode_index(index, 0)].ndim)
     y = np.zeros(lead + shape, x.dtype)
-    y[_index_of(index, len(lead))] = x
+    y[_decode_index(index, len(lead))] = x
     return y
 
 
-ALL = ("slice", None, None, None)
+WHOLE_AXIS = ("slice", None, None, None)
 
 
 def _index_text(index: tuple[Any, ...], lead: int) -> str:
     """Write an index as people do, without full slices at its end."""
-    parts = [ALL] * lead + list(index)
-    while len(parts) > 1 and parts[-1] == ALL:
+    parts = [WHOLE_AXIS] * lead + list(index)
+    while len(parts) > 1 and parts[-1] == WHOLE_AXIS:
         parts.pop()
-    return written_index(tuple(parts)) or "()"
+    return write_index(tuple(parts)) or "()"
 
 
-def _getitem_text(x: str, *, types: Types, index: tuple[Any, ...]) -> str:
+def _getitem_text(x: str, *, types: InputTypes, index: tuple[Any, ...]) -> str:
     shape = types[0].shape
     if not shape:
         # A Python number cannot be indexed.
         return f"np.reshape({x}, {(1,) * len(index)})" if index else x
-    return f"{x}[{_index_text(index, len(shape) - _rank(index))}]"
+    return f"{x}[{_index_text(index, len(shape) - _count_indexed_axes(index))}]"
 
 
-def _put_text(x: str, *, types: Types, index: tuple[Any, ...], shape: tuple[int, ...]) -> str:
+def _put_text(x: str, *, types: InputTypes, index: tuple[Any, ...], shape: tuple[int, ...]) -> str:
     old_shape = types[0].shape
-    lead = old_shape[: len(old_shape) - hollow(shape)[_index_of(index, 0)].ndim]
+    lead = old_shape[: len(old_shape) - hollow_array(shape)[_decode_index(index, 0)].ndim]
     return f"put({x}, np.s_[{_index_text(index, len(lead))}], {lead + shape})"
 
 
@@ -229,19 +229,19 @@ getitem: Linear = register(
         doc="Picks elements by whole numbers and slices; the gradient of the others is absent, not 0.",
         inputs=("x",),
         pattern=Pattern.ROUTE,
-        forward=lambda x, *, index: np.asarray(x)[_index_of(index, np.ndim(x) - _rank(index))],
+        forward=lambda x, *, index: np.asarray(x)[_decode_index(index, np.ndim(x) - _count_indexed_axes(index))],
         numpy=_getitem_text,
-        transpose=lambda g, slot, x, *, index: put_add(g, index=index, shape=_core(x, _rank(index))),
+        transpose=lambda g, slot, x, *, index: put_add(g, index=index, shape=_core_lengths(x, _count_indexed_axes(index))),
         moves=True,
         partial=True,
         samples=lambda rng: [
-            (rng.normal(size=(3, 4)), {"index": (1, ALL)}),
-            (rng.normal(size=(3, 4)), {"index": (ALL, -2)}),
+            (rng.normal(size=(3, 4)), {"index": (1, WHOLE_AXIS)}),
+            (rng.normal(size=(3, 4)), {"index": (WHOLE_AXIS, -2)}),
             (rng.normal(size=(3, 4)), {"index": (("slice", None, None, -2), None, ("slice", 1, 3, None))}),
             (rng.normal(size=(2, 3)), {"index": (0, 1)}),
             (rng.normal(size=3), {"index": (("slice", 3, None, None),)}),
             (rng.normal(), {"index": (None,)}),
-            (rng.normal(size=(0, 2)), {"index": (ALL, 1)}),
+            (rng.normal(size=(0, 2)), {"index": (WHOLE_AXIS, 1)}),
         ],
     )
 )
@@ -258,22 +258,22 @@ put_add: Linear = register(
         doc="Puts elements into zeros of a shape at an index: the transpose of getitem.",
         inputs=("x",),
         pattern=Pattern.DISTRIBUTE,
-        forward=_put_add,
+        forward=_put_into_zeros,
         numpy=_put_text,
         numpy_needs=(_PUT,),
         transpose=lambda g, slot, x, *, index, shape: getitem(g, index=index),
         moves=True,
         samples=lambda rng: [
-            (rng.normal(size=4), {"index": (1, ALL), "shape": (3, 4)}),
+            (rng.normal(size=4), {"index": (1, WHOLE_AXIS), "shape": (3, 4)}),
             (rng.normal(size=(2, 1)), {"index": (("slice", None, None, -2), None), "shape": (3,)}),
             (rng.normal(), {"index": (2,), "shape": (3,)}),
-            (rng.normal(size=(2, 0)), {"index": (ALL, ("slice", 1, 1, None)), "shape": (2, 3)}),
+            (rng.normal(size=(2, 0)), {"index": (WHOLE_AXIS, ("slice", 1, 1, None)), "shape": (2, 3)}),
         ],
     )
 )
 
 
-def _flat_add(x: Any, places: Any, shape: tuple[int, ...]) -> Any:
+def _add_at_places(x: Any, places: Any, shape: tuple[int, ...]) -> Any:
     """Return zeros of a shape with elements added at places, which number the elements of the shape in C order."""
     y = np.zeros(shape, x.dtype)
     # `add.at` is fastest on one axis.
@@ -281,17 +281,17 @@ def _flat_add(x: Any, places: Any, shape: tuple[int, ...]) -> Any:
     return y
 
 
-def _places(shape: tuple[int, ...]) -> Any:
+def _number_places(shape: tuple[int, ...]) -> Any:
     return np.arange(int(np.prod(shape))).reshape(shape)
 
 
-def _lengthened(x: Any, axis: int, length: int) -> tuple[int, ...]:
+def _replace_length(x: Any, axis: int, length: int) -> tuple[int, ...]:
     shape = list(x.shape)
     shape[axis] = length
     return tuple(shape)
 
 
-def _take(x: Any, indices: Any, *, axis: int) -> Any:
+def _take_slices(x: Any, indices: Any, *, axis: int) -> Any:
     indices = np.asarray(indices)
     if indices.ndim == 1:
         return np.take(x, indices, axis)
@@ -300,10 +300,10 @@ def _take(x: Any, indices: Any, *, axis: int) -> Any:
     return np.take_along_axis(x, indices.reshape(wide), axis)
 
 
-def _take_add(x: Any, indices: Any, *, axis: int, length: int) -> Any:
+def _add_slices(x: Any, indices: Any, *, axis: int, length: int) -> Any:
     x = np.asarray(x)
     indices = np.asarray(indices)
-    shape = _lengthened(x, axis, length)
+    shape = _replace_length(x, axis, length)
     if indices.ndim == 1:
         places = np.where(indices < 0, indices + length, indices).astype(np.intp)
         if not places.size or np.bincount(places).max() == 1:
@@ -311,7 +311,7 @@ def _take_add(x: Any, indices: Any, *, axis: int, length: int) -> Any:
             y = np.zeros(shape, x.dtype)
             y[(Ellipsis, places, *[slice(None)] * (-1 - axis))] = x
             return y
-    return _flat_add(x, _take(_places(shape), indices, axis=axis), shape)
+    return _add_at_places(x, _take_slices(_number_places(shape), indices, axis=axis), shape)
 
 
 _ADD_AT = '''\
@@ -335,16 +335,16 @@ def add_along_axis(x, indices, axis, length):
 '''
 
 
-def _row_or_rows(row: str, rows: str) -> Any:
+def _write_by_indices(row: str, rows: str) -> Any:
     """Return a writer of an op that takes one row of indices or, in a batch, a row for each array."""
 
-    def write_text(x: str, indices: str, *, types: Types, axis: int, **settings: int) -> str:
+    def write_text(x: str, indices: str, *, types: InputTypes, axis: int, **settings: int) -> str:
         shape = types[0].shape
         lengths = types[1].shape
         if len(lengths) > 1:
             core = range(len(lengths) - 1 - len(shape), 0)
             indices = f"np.reshape({indices}, {(*lengths[:-1], *(lengths[-1] if k == axis else 1 for k in core))})"
-        return numpy_call(row if len(lengths) == 1 else rows, x, indices, ndim=len(shape), axis=axis, **settings)
+        return write_numpy_call(row if len(lengths) == 1 else rows, x, indices, ndim=len(shape), axis=axis, **settings)
 
     return write_text
 
@@ -355,8 +355,8 @@ take: Linear = register(
         doc="Picks along an axis by a row of indices; the gradient of what is not picked is absent, not 0.",
         inputs=("x", "indices"),
         pattern=Pattern.ROUTE,
-        forward=_take,
-        numpy=_row_or_rows("np.take", "np.take_along_axis"),
+        forward=_take_slices,
+        numpy=_write_by_indices("np.take", "np.take_along_axis"),
         transpose=lambda g, slot, x, indices, *, axis: (
             take_add(g, indices, axis=axis, length=shape_of(x)[axis]) if slot == 0 else None
         ),
@@ -378,8 +378,8 @@ take_add: Linear = register(
         doc="Adds slices into zeros along an axis at a row of indices: the transpose of take.",
         inputs=("x", "indices"),
         pattern=Pattern.DISTRIBUTE,
-        forward=_take_add,
-        numpy=_row_or_rows("add_at", "add_along_axis"),
+        forward=_add_slices,
+        numpy=_write_by_indices("add_at", "add_along_axis"),
         numpy_needs=(_ADD_AT, _ADD_ALONG_AXIS),
         transpose=lambda g, slot, x, indices, *, axis, length: take(g, indices, axis=axis) if slot == 0 else None,
         moves=True,
@@ -392,10 +392,10 @@ take_add: Linear = register(
 )
 
 
-def _along_add(x: Any, indices: Any, *, axis: int, length: int) -> Any:
+def _add_elements(x: Any, indices: Any, *, axis: int, length: int) -> Any:
     x = np.asarray(x)
-    shape = _lengthened(x, axis, length)
-    return _flat_add(x, np.take_along_axis(_places(shape), indices, axis), shape)
+    shape = _replace_length(x, axis, length)
+    return _add_at_places(x, np.take_along_axis(_number_places(shape), indices, axis), shape)
 
 
 take_along_axis: Linear = register(
@@ -427,7 +427,7 @@ along_axis_add: Linear = register(
         doc="Adds elements into zeros along an axis at indices: the transpose of take_along_axis.",
         inputs=("x", "indices"),
         pattern=Pattern.DISTRIBUTE,
-        forward=_along_add,
+        forward=_add_elements,
         numpy="add_along_axis",
         numpy_needs=(_ADD_ALONG_AXIS,),
         transpose=lambda g, slot, x, indices, *, axis, length: (
@@ -443,11 +443,11 @@ along_axis_add: Linear = register(
 )
 
 
-def _pieces(xs: tuple[Any, ...], slot: int, axis: int) -> tuple[Any, ...]:
+def _piece_index(xs: tuple[Any, ...], slot: int, axis: int) -> tuple[Any, ...]:
     """Return the index of one operand of concatenate in its result."""
     lengths = [shape_of(x)[axis] for x in xs]
     start = sum(lengths[:slot])
-    rest = (ALL,) * (-1 - axis)
+    rest = (WHOLE_AXIS,) * (-1 - axis)
     return (("slice", start, start + lengths[slot], None), *rest)
 
 
@@ -460,7 +460,7 @@ concatenate: Linear = register(
         pattern=Pattern.DISTRIBUTE,
         forward=lambda *xs, axis: np.concatenate(xs, axis),
         numpy=lambda *xs, types, axis: f"np.concatenate([{', '.join(xs)}], axis={axis % len(types[0].shape)})",
-        transpose=lambda g, slot, *xs, axis: getitem(g, index=_pieces(xs, slot, axis)),
+        transpose=lambda g, slot, *xs, axis: getitem(g, index=_piece_index(xs, slot, axis)),
         moves=True,
         samples=lambda rng: [
             (rng.normal(size=(2, 3)), rng.normal(size=(1, 3)), {"axis": -2}),
@@ -471,7 +471,7 @@ concatenate: Linear = register(
 )
 
 
-def _recast(g: Any, x: Any) -> Any:
+def _cast_gradient(g: Any, x: Any) -> Any:
     """Cast a gradient to the dtype of its wire; for a real wire the real part is taken."""
     wanted = getattr(x, "dtype", np.dtype(np.float64))
     dtype = getattr(g, "dtype", np.dtype(np.float64))
@@ -482,19 +482,19 @@ def _recast(g: Any, x: Any) -> Any:
     return cast(real(g) if dtype.kind == "c" and wanted.kind == "f" else g, dtype=wanted.name)
 
 
-def _imaginary(x: Any) -> Any:
+def _make_imaginary(x: Any) -> Any:
     # A product with 1j would turn inf into NaN.
     y = np.zeros(np.shape(x), np.complex128)
     y.imag = x
     return y[()]
 
 
-def _real_and_complex(rng: np.random.Generator) -> list[tuple[Any, ...]]:
+def _complex_samples(rng: np.random.Generator) -> list[tuple[Any, ...]]:
     shapes: list[tuple[int, ...]] = [(2, 3), (), (0, 2)]
     return [(rng.normal(size=shape) + unit * rng.normal(size=shape), {}) for shape in shapes for unit in (0.0, 1j)]
 
 
-def _cast_text(x: str, *, types: Types, dtype: str) -> str:
+def _cast_text(x: str, *, types: InputTypes, dtype: str) -> str:
     wanted = np.dtype(dtype)
     name = f"np.{wanted.type.__name__}"
     if types[0].dtype.kind == "c" and wanted.kind in "fiu":
@@ -513,7 +513,7 @@ cast: Linear = register(
         pattern=Pattern.DISTRIBUTE,
         forward=lambda x, *, dtype: np.asarray(x).astype(dtype)[()],
         numpy=_cast_text,
-        transpose=lambda g, slot, x, *, dtype: _recast(g, x),
+        transpose=lambda g, slot, x, *, dtype: _cast_gradient(g, x),
         moves=True,
         samples=lambda rng: [
             (rng.normal(size=(2, 3)), {"dtype": "float64"}),
@@ -531,7 +531,7 @@ conjugate: Linear = register(
         forward=np.conjugate,
         transpose=lambda g, slot, x: conjugate(g),
         moves=True,
-        samples=_real_and_complex,
+        samples=_complex_samples,
     )
 )
 real: Linear = register(
@@ -542,9 +542,9 @@ real: Linear = register(
         pattern=Pattern.DISTRIBUTE,
         forward=lambda x: np.asarray(x).real[()],
         numpy="np.real",
-        transpose=lambda g, slot, x: _recast(g, x),
+        transpose=lambda g, slot, x: _cast_gradient(g, x),
         moves=True,
-        samples=_real_and_complex,
+        samples=_complex_samples,
     )
 )
 imag: Linear = register(
@@ -556,7 +556,7 @@ imag: Linear = register(
         forward=lambda x: np.asarray(x).imag[()],
         numpy="np.imag",
         transpose=lambda g, slot, x: imaginary(g) if getattr(x, "dtype", np.dtype(float)).kind == "c" else None,
-        samples=_real_and_complex,
+        samples=_complex_samples,
     )
 )
 _IMAGINARY = '''\
@@ -572,7 +572,7 @@ imaginary: Linear = register(
         doc="A real wire as an imaginary part, beside 0.",
         inputs=("x",),
         pattern=Pattern.DISTRIBUTE,
-        forward=_imaginary,
+        forward=_make_imaginary,
         numpy="imaginary",
         numpy_needs=(_IMAGINARY,),
         transpose=lambda g, slot, x: imag(g),
@@ -581,7 +581,7 @@ imaginary: Linear = register(
 )
 
 
-def _turn(slot: int, flow: Any, xs: Any, y: Any) -> Any:
+def _direction_rule(slot: int, flow: Any, xs: Any, y: Any) -> Any:
     """Return the rule of the direction of a complex number, in either mode: the flow's part across z, over |z|."""
     size = TABLE["absolute"](xs[0])
     across = flow - y * real(conjugate(y) * flow)
@@ -595,9 +595,9 @@ direction: General = register(
         inputs=("x",),
         pattern=Pattern.SCALE,
         forward=np.sign,
-        back=_turn,
-        ahead=_turn,
-        samples=lambda rng: [(x, {}) for x, _ in _real_and_complex(rng) if np.iscomplexobj(x)],
+        back=_direction_rule,
+        ahead=_direction_rule,
+        samples=lambda rng: [(x, {}) for x, _ in _complex_samples(rng) if np.iscomplexobj(x)],
     )
 )
 stop_gradient: Blocking = register(

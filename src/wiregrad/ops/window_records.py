@@ -12,9 +12,9 @@ import numpy as np
 
 from wiregrad.ir import TABLE, Pattern
 from wiregrad.ops.array import Linear
-from wiregrad.ops.flow import Masked, shape_of
+from wiregrad.ops.flow import MaskedFlow, shape_of
 
-Lengths = tuple[int, ...]
+WindowLengths = tuple[int, ...]
 
 
 def count_windows(length: int, size: int, step: int, dilation: int) -> int:
@@ -26,7 +26,7 @@ def count_windows(length: int, size: int, step: int, dilation: int) -> int:
     return (length - dilation * (size - 1) - 1) // step + 1
 
 
-def _windows(x: Any, *, size: Lengths, step: Lengths, dilation: Lengths) -> Any:
+def _view_windows(x: Any, *, size: WindowLengths, step: WindowLengths, dilation: WindowLengths) -> Any:
     array = np.asarray(x)
     spans = tuple([d * (n - 1) + 1 for n, d in zip(size, dilation, strict=True)])
     if array.ndim < len(size) or min((*size, *step, *dilation)) < 1:
@@ -36,7 +36,7 @@ def _windows(x: Any, *, size: Lengths, step: Lengths, dilation: Lengths) -> Any:
     return view[skips]
 
 
-def _unwindows(x: Any, *, size: Lengths, step: Lengths, dilation: Lengths, shape: Lengths) -> Any:
+def _add_windows_back(x: Any, *, size: WindowLengths, step: WindowLengths, dilation: WindowLengths, shape: WindowLengths) -> Any:
     array = np.asarray(x)
     rank = len(size)
     counts = array.shape[array.ndim - 2 * rank : array.ndim - rank]
@@ -46,13 +46,13 @@ def _unwindows(x: Any, *, size: Lengths, step: Lengths, dilation: Lengths, shape
     outer = axes[len(lead) : len(lead) + rank]
     inner = axes[len(lead) + rank :]
     if np.prod(size) <= np.prod(counts):
-        _add_in(y, array.transpose(inner + axes[: len(lead)] + outer), dilation, step)
+        _add_parts(y, array.transpose(inner + axes[: len(lead)] + outer), dilation, step)
     else:
-        _add_in(y, array.transpose(outer + axes[: len(lead)] + inner), step, dilation)
+        _add_parts(y, array.transpose(outer + axes[: len(lead)] + inner), step, dilation)
     return y
 
 
-def _windows_text(x: str, *, types: Any, size: Lengths, step: Lengths, dilation: Lengths) -> str:
+def _windows_text(x: str, *, types: Any, size: WindowLengths, step: WindowLengths, dilation: WindowLengths) -> str:
     ndim = len(types[0].shape)
     rank = len(size)
     spans = tuple(d * (n - 1) + 1 for n, d in zip(size, dilation, strict=True))
@@ -62,7 +62,7 @@ def _windows_text(x: str, *, types: Any, size: Lengths, step: Lengths, dilation:
     return view if set(skips) == {":"} else f"{view}[{', '.join(['...', *skips])}]"
 
 
-def _add_in(y: Any, parts: Any, starts: Lengths, steps: Lengths) -> None:
+def _add_parts(y: Any, parts: Any, starts: WindowLengths, steps: WindowLengths) -> None:
     """Add each part to a grid of elements of `y`; the grid starts where the part's place along the first axes says."""
     rank = len(starts)
     lengths = parts.shape[parts.ndim - rank :]
@@ -75,7 +75,7 @@ def _add_in(y: Any, parts: Any, starts: Lengths, steps: Lengths) -> None:
         y[(..., *grid)] += parts[place]
 
 
-def _reached(length: int, size: int, step: int, dilation: int) -> Any:
+def _mask_reached(length: int, size: int, step: int, dilation: int) -> Any:
     """Return which elements along an axis are inside some window."""
     reached = np.zeros(length, bool)
     starts = np.arange(count_windows(length, size, step, dilation)) * step
@@ -84,7 +84,7 @@ def _reached(length: int, size: int, step: int, dilation: int) -> Any:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class _Windows(Linear):
+class _WindowsOp(Linear):
     """Sliding windows; elements that wide steps leave out have no gradient."""
 
     def pull(self, slot: int, g: Any, xs: Sequence[Any], y: Any, mode: int) -> Any:
@@ -93,19 +93,19 @@ class _Windows(Linear):
         shape = shape_of(xs[0])
         settings = (self.options["size"], self.options["step"], self.options["dilation"])
         core = shape[len(shape) - len(settings[0]) :]
-        reached = [_reached(*along) for along in zip(core, *settings, strict=True)]
-        if type(sent) is Masked or all(along.all() for along in reached):
+        reached = [_mask_reached(*along) for along in zip(core, *settings, strict=True)]
+        if type(sent) is MaskedFlow or all(along.all() for along in reached):
             return sent
-        return Masked(np.broadcast_to(reduce(np.logical_and.outer, reached), shape), sent)
+        return MaskedFlow(np.broadcast_to(reduce(np.logical_and.outer, reached), shape), sent)
 
 
 windows: Linear = TABLE.register(
-    _Windows(
+    _WindowsOp(
         name="windows",
         doc="All windows of a size that fit along the last axes, each `step` further, every `dilation`-th element.",
         inputs=("x",),
         pattern=Pattern.DISTRIBUTE,
-        forward=_windows,
+        forward=_view_windows,
         numpy=_windows_text,
         transpose=lambda g, slot, x, *, size, step, dilation: unwindows(
             g, size=size, step=step, dilation=dilation, shape=shape_of(x)[len(shape_of(x)) - len(size) :]
@@ -144,7 +144,7 @@ unwindows: Linear = TABLE.register(
         doc="Adds windows into zeros of a shape, each where it came from: the transpose of windows.",
         inputs=("x",),
         pattern=Pattern.DISTRIBUTE,
-        forward=_unwindows,
+        forward=_add_windows_back,
         numpy=lambda x, *, types, size, step, dilation, shape: (
             f"add_windows({x}, step={step}, dilation={dilation}, shape={shape})"
         ),

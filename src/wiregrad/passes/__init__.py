@@ -5,27 +5,27 @@ from typing import TYPE_CHECKING, Any
 
 from wiregrad.passes.backward import backward_circuit, gradient_circuit
 from wiregrad.passes.convention import with_convention
-from wiregrad.passes.simplify import fold, merge, prune, reduce, simplify, unblock
-from wiregrad.passes.split import split
-from wiregrad.passes.sweep import Watcher, forward, reverse
+from wiregrad.passes.simplify import fold_constants, merge_duplicates, prune, apply_identities, simplify, drop_gradient_stops
+from wiregrad.passes.split import insert_splitters
+from wiregrad.passes.sweep import SweepWatcher, sweep_forward, sweep_backward
 
 if TYPE_CHECKING:
     from wiregrad.passes.expansion import expand
 
 __all__ = [
-    "Watcher",
+    "SweepWatcher",
     "backward_circuit",
     "expand",
-    "fold",
-    "forward",
+    "fold_constants",
+    "sweep_forward",
     "gradient_circuit",
-    "merge",
+    "merge_duplicates",
     "prune",
-    "reduce",
-    "reverse",
+    "apply_identities",
+    "sweep_backward",
     "simplify",
-    "split",
-    "unblock",
+    "insert_splitters",
+    "drop_gradient_stops",
     "with_convention",
 ]
 

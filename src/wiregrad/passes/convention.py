@@ -8,11 +8,11 @@ from typing import TypeVar
 
 import numpy as np
 
-from wiregrad.errors import OperandError, shown
-from wiregrad.ir import TABLE, Circuit, Node
-from wiregrad.ir.mode import Convention, has_kinks, named_convention, switched
+from wiregrad.errors import OperandError, short_repr
+from wiregrad.ir import TABLE, CircuitGraph, Node
+from wiregrad.ir.mode import Convention, has_kinks, find_convention, switch_convention
 
-CircuitT = TypeVar("CircuitT", bound=Circuit)
+CircuitT = TypeVar("CircuitT", bound=CircuitGraph)
 
 
 def with_convention(circuit: CircuitT, convention: str, nodes: Iterable[str] | None = None) -> CircuitT:
@@ -24,32 +24,32 @@ def with_convention(circuit: CircuitT, convention: str, nodes: Iterable[str] | N
     >>> with_convention(wg.circuit("abs(x)"), "jax").run(x=0).grads
     {'x': 1.0}
     """
-    chosen = named_convention(convention)
-    return at_nodes(circuit, chosen, _kinked(circuit) if nodes is None else _indices(circuit, nodes))
+    chosen = find_convention(convention)
+    return set_convention_at(circuit, chosen, _find_kinked_nodes(circuit) if nodes is None else _find_named_nodes(circuit, nodes))
 
 
-def at_nodes(circuit: CircuitT, chosen: Convention, indices: Iterable[int]) -> CircuitT:
+def set_convention_at(circuit: CircuitT, chosen: Convention, indices: Iterable[int]) -> CircuitT:
     """Return the circuit with another convention on the nodes with the given indices; all must have kinks."""
     modes = np.zeros(circuit.size, np.uint8) if circuit.columns.modes is None else circuit.columns.modes.copy()
     for node in indices:
-        modes[node] = switched(int(modes[node]), chosen)
+        modes[node] = switch_convention(int(modes[node]), chosen)
     return type(circuit)(replace(circuit.columns, modes=modes if modes.any() else None))
 
 
-def _kinked(circuit: Circuit) -> list[int]:
+def _find_kinked_nodes(circuit: CircuitGraph) -> list[int]:
     kinked = np.array([has_kinks(op) for op in TABLE])
     return [int(node) for node in np.flatnonzero(kinked[circuit.columns.codes])]
 
 
-def _indices(circuit: Circuit, nodes: Iterable[str]) -> list[int]:
+def _find_named_nodes(circuit: CircuitGraph, nodes: Iterable[str]) -> list[int]:
     if isinstance(nodes, str):
-        return [_checked(circuit, nodes)]
+        return [_find_kinked_node(circuit, nodes)]
     if not isinstance(nodes, Iterable):
-        raise OperandError(f"nodes are given by name, as in with_convention('jax', ['t1']); got {shown(nodes)}")
-    return [_checked(circuit, name) for name in nodes]
+        raise OperandError(f"nodes are given by name, as in with_convention('jax', ['t1']); got {short_repr(nodes)}")
+    return [_find_kinked_node(circuit, name) for name in nodes]
 
 
-def _checked(circuit: Circuit, name: str) -> int:
+def _find_kinked_node(circuit: CircuitGraph, name: str) -> int:
     node = circuit.index(name)
     op = circuit.op_of(node)
     if getattr(op, "gap", None) is not None:

@@ -7,17 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from wiregrad.dtypes import BOOL, FLOAT, WireType, plain
+from wiregrad.dtypes import BOOL, FLOAT, WireType, to_python_number
 from wiregrad.errors import CircuitError, NoRuleError, WiregradError
-from wiregrad.ir import CONSTANT, INPUT, Builder, Certificate, Circuit, Port, Row, certificates
+from wiregrad.ir import CONSTANT, INPUT, GraphBuilder, Certificate, CircuitGraph, Port, Row, certificates
 from wiregrad.ops import Elementwise
 from wiregrad.ops.array import ArrayOp
 
-MOST = 100_000
+MAX_EXPANDED_NODES = 100_000
 """Maximum number of nodes of an expanded circuit."""
 
 
-def expand(circuit: Circuit) -> Circuit:
+def expand(circuit: CircuitGraph) -> CircuitGraph:
     """Return the circuit with one node per number; element (i, j) of x is named `x_i_j`.
 
     Meant for looking at small circuits. It raises if the result would have more than 100,000 nodes, or if an op cannot
@@ -28,64 +28,64 @@ def expand(circuit: Circuit) -> Circuit:
     >>> print(expand(small).inputs, len(expand(small)))
     ('x_0', 'x_1') 1
     """
-    builder = Builder(finite=False)
-    names = circuit.columns.names.by_node()
+    builder = GraphBuilder(finite=False)
+    names = circuit.columns.names.group_by_node()
     constants = circuit.constants()
     held: list[Any] = []
     for row in circuit.rows():
-        builder.recording.follow(circuit, row.node)
+        builder.recording.move_to_node(circuit, row.node)
         kind = circuit.type_of(row.node)
         own = names.get(row.node, [])
         if row.op is INPUT:
-            held.append(_inputs(builder, own[0], kind))
+            held.append(_add_inputs(builder, own[0], kind))
             continue
         if row.op is CONSTANT:
-            held.append(_elements(np.asarray(constants[row.node]), builder))
+            held.append(_place_elements(np.asarray(constants[row.node]), builder))
         else:
             operands = [held[source] for source in row.sources]
             if kind.dtype.kind != "b" and not isinstance(row.op, Elementwise):
-                operands = [_numbers(builder, operand) for operand in operands]
-            held.append(_applied(builder, row, operands))
+                operands = [_conditions_as_numbers(builder, operand) for operand in operands]
+            held.append(_apply_node(builder, row, operands))
         _name_elements(builder, own, held[-1])
-        if len(builder) > MOST:
-            raise CircuitError(f"the circuit would have more than {MOST:,} scalar nodes; expand is for small circuits")
+        if len(builder) > MAX_EXPANDED_NODES:
+            raise CircuitError(f"the circuit would have more than {MAX_EXPANDED_NODES:,} scalar nodes; expand is for small circuits")
     _expand_certificates(builder, circuit, held)
     outputs = zip(circuit.outputs, circuit.columns.outputs.tolist(), strict=True)
-    return builder.build(name=circuit.name, labels=dict(_outputs(builder, outputs, held)))
+    return builder.build(name=circuit.name, labels=dict(_label_outputs(builder, outputs, held)))
 
 
-def _name_elements(builder: Builder, names: Sequence[str], ports: Any) -> None:
+def _name_elements(builder: GraphBuilder, names: Sequence[str], ports: Any) -> None:
     """Name each element of a node after the node and its index."""
     for index, port in np.ndenumerate(ports):
         for name in names:
             if isinstance(port, Port):
-                builder.name(port, builder.recording.free_name(_suffixed(name, index)))
+                builder.name(port, builder.recording.free_name(_element_name(name, index)))
 
 
-def _expand_certificates(builder: Builder, circuit: Circuit, held: Sequence[Any]) -> None:
+def _expand_certificates(builder: GraphBuilder, circuit: CircuitGraph, held: Sequence[Any]) -> None:
     """Give each element of a certified node a certificate of its own."""
     for certificate in circuit.certificates:
-        outcomes = np.asarray(certificates.expected(circuit, certificate))
+        outcomes = np.asarray(certificates.expected_value(circuit, certificate))
         for index, port in np.ndenumerate(held[certificate.node]):
             if isinstance(port, Port):
-                element = Certificate(port.index, plain(outcomes[index]), certificate.place)
+                element = Certificate(port.index, to_python_number(outcomes[index]), certificate.place)
                 builder.recording.certificates.append(element)
 
 
-def _suffixed(name: str, index: tuple[int, ...]) -> str:
+def _element_name(name: str, index: tuple[int, ...]) -> str:
     return "_".join([name, *map(str, index)])
 
 
-def _inputs(builder: Builder, name: str, kind: WireType) -> Any:
+def _add_inputs(builder: GraphBuilder, name: str, kind: WireType) -> Any:
     if kind.dtype != FLOAT.dtype:
         raise CircuitError(f"expand works on float64 circuits; input {name} is {kind}")
     ports = np.empty(kind.shape, object)
     for index in np.ndindex(kind.shape):
-        ports[index] = builder.input(_suffixed(name, index))
+        ports[index] = builder.input(_element_name(name, index))
     return ports
 
 
-def _elements(array: Any, builder: Builder) -> Any:
+def _place_elements(array: Any, builder: GraphBuilder) -> Any:
     ports = np.empty(array.shape, object)
     for index in np.ndindex(array.shape):
         value = array[index]
@@ -95,7 +95,7 @@ def _elements(array: Any, builder: Builder) -> Any:
     return ports
 
 
-def _numbers(builder: Builder, ports: Any) -> Any:
+def _conditions_as_numbers(builder: GraphBuilder, ports: Any) -> Any:
     """Return wires with every condition converted to 1 or 0, as NumPy does when it adds conditions."""
     numbers = np.empty(ports.shape, object)
     for index, port in np.ndenumerate(ports):
@@ -104,24 +104,24 @@ def _numbers(builder: Builder, ports: Any) -> Any:
     return numbers
 
 
-def _applied(builder: Builder, row: Row, operands: Sequence[Any]) -> Any:
+def _apply_node(builder: GraphBuilder, row: Row, operands: Sequence[Any]) -> Any:
     if isinstance(row.op, Elementwise):
         results = np.empty(operands[0].shape, object)
         for index in np.ndindex(results.shape):
             results[index] = builder.apply(row.op, *(x[index] for x in operands), mode=row.mode)
         return results
-    if not isinstance(row.op, ArrayOp) or not row.op.expands:
+    if not isinstance(row.op, ArrayOp) or not row.op.can_expand:
         raise NoRuleError(f"{row.op.name} cannot be written element by element, so the circuit cannot be expanded")
     try:
-        return np.asarray(row.op.expanded(*operands), object)
+        return np.asarray(row.op.expand_elements(*operands), object)
     except WiregradError:
         raise
     except (TypeError, ValueError) as error:
         raise NoRuleError(f"{row.op.name} cannot be written element by element: {error}") from None
 
 
-def _outputs(builder: Builder, outputs: Any, held: list[Any]) -> Iterator[tuple[str, Port]]:
+def _label_outputs(builder: GraphBuilder, outputs: Any, held: list[Any]) -> Iterator[tuple[str, Port]]:
     for label, node in outputs:
         for index, port in np.ndenumerate(held[node]):
             # An element that no wire was added into is a plain 0.
-            yield _suffixed(label, index), port if isinstance(port, Port) else builder.constant(port)
+            yield _element_name(label, index), port if isinstance(port, Port) else builder.constant(port)

@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from wiregrad.dtypes import WireType
-from wiregrad.ir import CONSTANT, Circuit, Op, Recording, Row
+from wiregrad.ir import CONSTANT, CircuitGraph, Op, CircuitRecording, Row
 
-Rule = Callable[[Row, list[int]], int | None]
+RewriteRule = Callable[[Row, list[int]], int | None]
 """Takes a node and its sources in the new circuit; returns the new node to use instead, or None to copy the node."""
 
 
-class Made(NamedTuple):
+class RewrittenNode(NamedTuple):
     """A node of the new circuit."""
 
     op: Op
@@ -30,49 +30,49 @@ class Made(NamedTuple):
 class Rewriter:
     """Builds a new circuit from an old one; `where` maps old nodes to new ones, `made` describes the new ones."""
 
-    def __init__(self, circuit: Circuit) -> None:
+    def __init__(self, circuit: CircuitGraph) -> None:
         self.circuit = circuit
-        self.recording = Recording()
+        self.recording = CircuitRecording()
         self.where: list[int] = [-1] * circuit.size
-        self.made: list[Made] = []
+        self.made: list[RewrittenNode] = []
         self.values: dict[int, Any] = {}
         """Values of the new circuit's constants."""
         self._by_bits: dict[Any, int] = {}
-        self._names = circuit.columns.names.by_node()
+        self._names = circuit.columns.names.group_by_node()
         self._constants = circuit.constants()
 
-    def copy(self, row: Row, sources: Sequence[int]) -> int:
+    def copy_node(self, row: Row, sources: Sequence[int]) -> int:
         """Copy a node with new sources; returns its new index."""
-        new = self.recording.copy(self.circuit, row, sources)
-        self.made.append(Made(row.op, sources, row.mode, self.circuit.type_of(row.node)))
+        new = self.recording.copy_node(self.circuit, row, sources)
+        self.made.append(RewrittenNode(row.op, sources, row.mode, self.circuit.type_of(row.node)))
         if row.op is CONSTANT:
             self.values[new] = self._constants[row.node]
-            self._by_bits.setdefault(_bits(self.values[new]), new)
-        self.settle(row, new)
+            self._by_bits.setdefault(_constant_key(self.values[new]), new)
+        self.map_node(row, new)
         return new
 
-    def constant(self, row: Row, value: Any = None) -> int | None:
+    def find_constant(self, row: Row, value: Any = None) -> int | None:
         """Return the new circuit's constant with a value (by default the old node's), or None if there is none yet."""
-        return self._by_bits.get(_bits(self._constants[row.node] if value is None else value))
+        return self._by_bits.get(_constant_key(self._constants[row.node] if value is None else value))
 
-    def place(self, row: Row, value: Any) -> int:
+    def place_constant(self, row: Row, value: Any) -> int:
         """Return a constant with the value that replaces a node; it is added if there is none yet."""
-        constant = self.constant(row, value)
+        constant = self.find_constant(row, value)
         if constant is None:
-            self.recording.follow(self.circuit, row.node)
+            self.recording.move_to_node(self.circuit, row.node)
             constant = self.recording.append_constant(value)
-            self.made.append(Made(CONSTANT, (), 0, self.circuit.type_of(row.node)))
+            self.made.append(RewrittenNode(CONSTANT, (), 0, self.circuit.type_of(row.node)))
             self.values[constant] = value
-            self._by_bits[_bits(value)] = constant
+            self._by_bits[_constant_key(value)] = constant
         return constant
 
-    def settle(self, row: Row, new: int) -> None:
+    def map_node(self, row: Row, new: int) -> None:
         """Map an old node to a new one, which also gets its names."""
         self.where[row.node] = new
         for name in self._names.get(row.node, ()):
-            self.recording.name(new, name)
+            self.recording.add_name(new, name)
 
-    def build(self, outputs: Mapping[str, int] | None = None) -> Circuit:
+    def build_circuit(self, outputs: Mapping[str, int] | None = None) -> CircuitGraph:
         """Return the new circuit; by default its outputs are those of the old one."""
         if outputs is None:
             old = self.circuit.columns.outputs.tolist()
@@ -81,7 +81,7 @@ class Rewriter:
         return self.recording.freeze(outputs, self.circuit.name)
 
 
-def rewrite(circuit: Circuit, *rules: Callable[[Rewriter], Rule]) -> Circuit:
+def rewrite_circuit(circuit: CircuitGraph, *rules: Callable[[Rewriter], RewriteRule]) -> CircuitGraph:
     """Return the circuit with each node replaced by the first rule that has a replacement, or copied if none has."""
     new = Rewriter(circuit)
     ready = [make(new) for make in rules]
@@ -89,12 +89,12 @@ def rewrite(circuit: Circuit, *rules: Callable[[Rewriter], Rule]) -> Circuit:
         sources = [new.where[source] for source in row.sources]
         replacement = next((node for rule in ready if (node := rule(row, sources)) is not None), None)
         if replacement is None:
-            new.copy(row, sources)
+            new.copy_node(row, sources)
         else:
-            new.settle(row, replacement)
-    return new.build()
+            new.map_node(row, replacement)
+    return new.build_circuit()
 
 
-def _bits(value: Any) -> Any:
+def _constant_key(value: Any) -> Any:
     array = np.asarray(value)
     return array.dtype.str, array.shape, array.tobytes()

@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from wiregrad.ir import CONSTANT, INPUT, TABLE, Circuit, Pattern, Row
+from wiregrad.ir import CONSTANT, INPUT, TABLE, CircuitGraph, Pattern, Row
 from wiregrad.ops import Elementwise
-from wiregrad.passes.rewrite import Rewriter, Rule, rewrite
+from wiregrad.passes.rewrite import Rewriter, RewriteRule, rewrite_circuit
 
 
-def prune(circuit: Circuit) -> Circuit:
+def prune(circuit: CircuitGraph) -> CircuitGraph:
     """Drop the nodes that no output depends on; inputs stay.
 
     >>> from wiregrad.ir import parse_text
@@ -34,59 +34,59 @@ def prune(circuit: Circuit) -> Circuit:
     return circuit.filtered(np.frombuffer(live, np.bool_))
 
 
-def fold(circuit: Circuit) -> Circuit:
+def fold_constants(circuit: CircuitGraph) -> CircuitGraph:
     """Replace the nodes that read only constants by their values."""
-    return rewrite(circuit, _folding)
+    return rewrite_circuit(circuit, _folding_rule)
 
 
-def merge(circuit: Circuit) -> Circuit:
+def merge_duplicates(circuit: CircuitGraph) -> CircuitGraph:
     """Merge nodes that compute the same thing (common subexpressions)."""
-    return rewrite(circuit, _merging)
+    return rewrite_circuit(circuit, _merging_rule)
 
 
-def reduce(circuit: Circuit) -> Circuit:
+def apply_identities(circuit: CircuitGraph) -> CircuitGraph:
     """Apply the identities that hold bit for bit, such as x * 1 = x, and drop splitters."""
-    return rewrite(circuit, _reducing)
+    return rewrite_circuit(circuit, _identity_rule)
 
 
-def unblock(circuit: Circuit) -> Circuit:
+def drop_gradient_stops(circuit: CircuitGraph) -> CircuitGraph:
     """Drop the nodes that only stop gradients, for a circuit of which only the values are needed."""
     stop = TABLE["stop_gradient"]
-    if not (circuit.columns.codes == TABLE.code(stop)).any():
+    if not (circuit.columns.codes == TABLE.code_of(stop)).any():
         return circuit
 
-    def make_rule(new: Rewriter) -> Rule:
+    def make_rule(new: Rewriter) -> RewriteRule:
         return lambda row, sources: sources[0] if row.op is stop else None
 
-    return rewrite(circuit, make_rule)
+    return rewrite_circuit(circuit, make_rule)
 
 
-def simplify(circuit: Circuit) -> Circuit:
+def simplify(circuit: CircuitGraph) -> CircuitGraph:
     """Reduce, fold, merge and prune; splitters become implied again.
 
     >>> from wiregrad.ir import parse_text
     >>> simplify(parse_text("input x\\none = constant 1.0\\ny = multiply x one\\nz = exp y\\noutput z"))
     Circuit(1 input, 1 node, 0 splitters, output z)
     """
-    return prune(rewrite(circuit, _reducing, _folding, _merging))
+    return prune(rewrite_circuit(circuit, _identity_rule, _folding_rule, _merging_rule))
 
 
-def _folding(new: Rewriter) -> Rule:
+def _folding_rule(new: Rewriter) -> RewriteRule:
     def fold_node(row: Row, sources: list[int]) -> int | None:
         if not sources or not all(source in new.values for source in sources):
             return None
         with np.errstate(all="ignore"):
-            return new.place(row, row.op.compute(*(new.values[source] for source in sources)))
+            return new.place_constant(row, row.op.compute(*(new.values[source] for source in sources)))
 
     return fold_node
 
 
-def _merging(new: Rewriter) -> Rule:
+def _merging_rule(new: Rewriter) -> RewriteRule:
     seen: dict[Any, int] = {}
 
     def merge_node(row: Row, sources: list[int]) -> int | None:
         if row.op is CONSTANT:
-            return new.constant(row)
+            return new.find_constant(row)
         if row.op is INPUT or row.op.pattern is Pattern.MERGE:
             return None
         # This rule comes last, so a node that it has not seen is copied next and gets the index len(new.made).
@@ -96,11 +96,11 @@ def _merging(new: Rewriter) -> Rule:
     return merge_node
 
 
-def _reducing(new: Rewriter) -> Rule:
+def _identity_rule(new: Rewriter) -> RewriteRule:
     def reduce_node(row: Row, sources: list[int]) -> int | None:
         if not isinstance(row.op, Elementwise):
             return None
-        node = _identity(row.op, sources, row.mode, new)
+        node = _find_identity(row.op, sources, row.mode, new)
         # x * 1.0 is not an identity if x is a bool: the product is a float.
         same_type = node is not None and new.made[node].type == new.circuit.type_of(row.node)
         return node if same_type else None
@@ -108,35 +108,35 @@ def _reducing(new: Rewriter) -> Rule:
     return reduce_node
 
 
-def _identity(op: Elementwise, sources: list[int], mode: int, new: Rewriter) -> int | None:
+def _find_identity(op: Elementwise, sources: list[int], mode: int, new: Rewriter) -> int | None:
     """Return a node with the same value, bit for bit, and the same gradient as an op's result, if there is one."""
     if op.copies:
         return sources[0]
     if len(sources) == 1:
-        return _undone(op, sources[0], mode, new)
+        return _drop_repeated_op(op, sources[0], mode, new)
     if op.idempotent and len(set(sources)) == 1:
         return sources[0]
     if op.selects and sources[0] in new.values:
         condition = np.asarray(new.values[sources[0]])
         uniform = condition.size and condition.all() == condition.any()
         return sources[1 if condition.all() else 2] if uniform else None
-    return _neutral(op, sources, new)
+    return _drop_neutral_operand(op, sources, new)
 
 
-def _undone(op: Elementwise, source: int, mode: int, new: Rewriter) -> int | None:
+def _drop_repeated_op(op: Elementwise, source: int, mode: int, new: Rewriter) -> int | None:
     inner = new.made[source]
     if inner.op is not op or inner.mode != mode or not (op.involution or op.idempotent):
         return None
     return inner.sources[0] if op.involution else source
 
 
-def _neutral(op: Elementwise, sources: list[int], new: Rewriter) -> int | None:
+def _drop_neutral_operand(op: Elementwise, sources: list[int], new: Rewriter) -> int | None:
     for slot, neutral in enumerate(op.neutral):
-        if neutral is not None and _is_number(new.values.get(sources[slot]), neutral):
+        if neutral is not None and _equals_number(new.values.get(sources[slot]), neutral):
             return sources[1 - slot]
     return None
 
 
-def _is_number(value: Any, wanted: float) -> bool:
+def _equals_number(value: Any, wanted: float) -> bool:
     same = value is not None and np.ndim(value) == 0 and value == wanted
     return bool(same) and np.isreal(value) and math.copysign(1.0, value) == math.copysign(1.0, wanted)

@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
 from wiregrad.ir import Row
-from wiregrad.ops.flow import fit, plus
+from wiregrad.ops.flow import match_dtype, add_flows
 
 
-class Graph(Protocol):
+class SweepGraph(Protocol):
     """A graph that can be swept: a circuit, or a part of a recording. A negative source is a value from outside."""
 
     @property
@@ -28,14 +28,14 @@ class Graph(Protocol):
         """Walk the nodes in order, or in reverse."""
 
 
-class Values(Protocol):
+class NodeValues(Protocol):
     """The forward value of each node, by index."""
 
     def __getitem__(self, node: int, /) -> Any:
         """Return the value of a node."""
 
 
-class Watcher(Protocol):
+class SweepWatcher(Protocol):
     """Called by the reverse sweep at every node and wire."""
 
     def node(self, row: Row, upstream: Any) -> Any:
@@ -45,7 +45,7 @@ class Watcher(Protocol):
         """Called with the gradient sent back along one wire."""
 
 
-class Silent:
+class SilentWatcher:
     """A watcher that does nothing."""
 
     def node(self, row: Row, upstream: Any) -> None:
@@ -55,7 +55,7 @@ class Silent:
         """Do nothing."""
 
 
-def reverse(graph: Graph, values: Values, seeds: Mapping[int, Any], watcher: Watcher) -> list[Any]:
+def sweep_backward(graph: SweepGraph, values: NodeValues, seeds: Mapping[int, Any], watcher: SweepWatcher) -> list[Any]:
     """Send gradients back from the seeded nodes; returns the gradient of every node, None where none arrived.
 
     `values` holds the forward value of each node. Wires from nodes that depend on no input are skipped. The gradients
@@ -64,7 +64,7 @@ def reverse(graph: Graph, values: Values, seeds: Mapping[int, Any], watcher: Wat
     active = graph.active()
     grads: list[Any] = [None] * graph.size
     for node, seed in seeds.items():
-        grads[node] = plus(grads[node], seed)
+        grads[node] = add_flows(grads[node], seed)
     for row in graph.rows(backward=True):
         upstream = grads[row.node]
         if upstream is None or not active[row.node]:
@@ -76,13 +76,13 @@ def reverse(graph: Graph, values: Values, seeds: Mapping[int, Any], watcher: Wat
         for slot in reversed(range(len(xs))):
             source = row.sources[slot]
             if source >= 0 and active[source]:
-                sent = fit(row.op.pull(slot, upstream, xs, y, row.mode), xs[slot])
+                sent = match_dtype(row.op.pull(slot, upstream, xs, y, row.mode), xs[slot])
                 watcher.wire(row, slot, sent)
-                grads[source] = plus(grads[source], sent)
+                grads[source] = add_flows(grads[source], sent)
     return grads
 
 
-def forward(graph: Graph, values: Values, seeds: Mapping[int, Any]) -> list[Any]:
+def sweep_forward(graph: SweepGraph, values: NodeValues, seeds: Mapping[int, Any]) -> list[Any]:
     """Push tangents on from the seeded nodes; returns the tangent of every node, None where none arrived."""
     tangents: list[Any] = [None] * graph.size
     for row in graph.rows():
@@ -91,6 +91,6 @@ def forward(graph: Graph, values: Values, seeds: Mapping[int, Any]) -> list[Any]
         if any(tangent is not None for tangent in arriving):
             xs = [values[source] for source in row.sources]
             y = values[row.node]
-            pushed = fit(row.op.push(arriving, xs, y, row.mode), y)
-        tangents[row.node] = plus(pushed, seeds.get(row.node))
+            pushed = match_dtype(row.op.push(arriving, xs, y, row.mode), y)
+        tangents[row.node] = add_flows(pushed, seeds.get(row.node))
     return tangents

@@ -1,6 +1,6 @@
 """Random circuits that shrink: typed, seeded, made of all elementwise ops of the table.
 
-A test draws circuits from a seed and checks a property. If the check fails, `shrink` looks for a smallest circuit that
+A test draws circuits from a seed and checks a property. If the check fails, `shrink_circuit` looks for a smallest circuit that
 still fails, and the error shows its text and the seed.
 """
 
@@ -13,13 +13,13 @@ import numpy as np
 from wiregrad.api import Builder, Circuit
 from wiregrad.dtypes import BOOL
 from wiregrad.errors import DomainError, WiregradError
-from wiregrad.ir import DERIVE, TABLE, Pattern, Place, Port, Row
-from wiregrad.ir.mode import Convention, encode
+from wiregrad.ir import DERIVE_MODE, TABLE, Pattern, Place, Port, Row
+from wiregrad.ir.mode import Convention, encode_mode
 from wiregrad.ops import Elementwise
 from wiregrad.passes.rewrite import Rewriter
 from wiregrad.passes.simplify import prune
 
-Check = Callable[[Circuit], None]
+CircuitCheck = Callable[[Circuit], None]
 """A function that raises AssertionError (or any other error) if a circuit fails the check."""
 
 
@@ -32,7 +32,7 @@ def random_circuit(rng: np.random.Generator, *, nodes: int = 12, ops: Sequence[E
     builder = Builder()
     floats = [builder.input(name) for name in "abcd"[: rng.integers(1, 5)]]
     bools: list[Port] = []
-    choices = ops or _all_ops()
+    choices = ops or _elementwise_choices()
     for _ in range(nodes):
         op = choices[int(rng.integers(len(choices)))]
         if op.takes_bool and not bools:
@@ -41,7 +41,7 @@ def random_circuit(rng: np.random.Generator, *, nodes: int = 12, ops: Sequence[E
         place = Place("model.py", int(rng.integers(1, 50))) if rng.random() < 0.3 else None
         try:
             with builder.at(place, str(rng.choice(["", "net", "net/layer 1"]))):
-                port = builder.apply(op, *operands, mode=_mode(rng, op))
+                port = builder.apply(op, *operands, mode=_random_mode(rng, op))
         except DomainError:
             # The op does not accept a condition as a number.
             continue
@@ -58,7 +58,7 @@ def _random_operands(
     return [
         bools[rng.integers(len(bools))]
         if name in op.takes_bool or (bools and rng.random() < 0.05)
-        else _operand(rng, builder, floats)
+        else _random_operand(rng, builder, floats)
         for name in op.inputs
     ]
 
@@ -71,7 +71,7 @@ def random_point(rng: np.random.Generator, circuit: Circuit) -> dict[str, float]
     return dict(zip(circuit.inputs, values.tolist(), strict=True))
 
 
-def check_random(check: Check, *, count: int, seed: int = 0, nodes: int = 20) -> None:
+def check_random_circuits(check: CircuitCheck, *, count: int, seed: int = 0, nodes: int = 20) -> None:
     """Check `count` random circuits; a failure names the seed and a smallest circuit that still fails."""
     for k in range(count):
         rng = np.random.default_rng([seed, k])
@@ -79,41 +79,41 @@ def check_random(check: Check, *, count: int, seed: int = 0, nodes: int = 20) ->
         try:
             check(circuit)
         except Exception as error:
-            small = shrink(circuit, lambda smaller: _fails(check, smaller))
+            small = shrink_circuit(circuit, lambda smaller: _check_fails(check, smaller))
             raise AssertionError(
                 f"seed [{seed}, {k}] fails: {error!r}; smallest circuit that does:\n{small}"
             ) from error
 
 
-def shrink(circuit: Circuit, fails: Callable[[Circuit], bool]) -> Circuit:
+def shrink_circuit(circuit: Circuit, fails: Callable[[Circuit], bool]) -> Circuit:
     """Return a circuit that still fails and none of whose smaller variants does."""
     smaller: Circuit | None = circuit
     while smaller is not None:
         circuit = smaller
-        smaller = next((variant for variant in _variants(circuit) if fails(variant)), None)
+        smaller = next((variant for variant in _smaller_circuits(circuit) if fails(variant)), None)
     return circuit
 
 
-def _all_ops() -> list[Elementwise]:
+def _elementwise_choices() -> list[Elementwise]:
     return [op for op in TABLE if isinstance(op, Elementwise) and op.pattern is not Pattern.MERGE]
 
 
-def _mode(rng: np.random.Generator, op: Elementwise) -> int:
+def _random_mode(rng: np.random.Generator, op: Elementwise) -> int:
     """Return a kink mode: mostly the op's default, sometimes with another convention and literal inputs."""
     if not op.kinks or rng.random() < 0.8:
-        return DERIVE
+        return DERIVE_MODE
     literal = [slot for slot in range(len(op.inputs)) if rng.random() < 0.3]
-    return encode(Convention(int(rng.integers(len(Convention)))), literal)
+    return encode_mode(Convention(int(rng.integers(len(Convention)))), literal)
 
 
-def _operand(rng: np.random.Generator, builder: Builder, pool: list[Port]) -> Port:
+def _random_operand(rng: np.random.Generator, builder: Builder, pool: list[Port]) -> Port:
     if rng.random() < 0.15:
         return builder.constant(float(rng.choice([0.0, 1.0, -1.0, 2.0, 0.5, -0.0, 3.0])))
     # Recent nodes are more likely, so that circuits become deep as well as wide.
     return pool[max(rng.integers(len(pool)), rng.integers(len(pool)))]
 
 
-def _fails(check: Check, circuit: Circuit) -> bool:
+def _check_fails(check: CircuitCheck, circuit: Circuit) -> bool:
     try:
         check(circuit)
     except WiregradError:
@@ -124,7 +124,7 @@ def _fails(check: Check, circuit: Circuit) -> bool:
     return False
 
 
-def _variants(circuit: Circuit) -> Iterator[Circuit]:
+def _smaller_circuits(circuit: Circuit) -> Iterator[Circuit]:
     """Return smaller circuits: with an inner node as output, or with a node replaced by one of its inputs."""
     for node in range(circuit.size):
         if node != circuit.root() and circuit.type_of(node) == circuit.type_of(circuit.root()):
@@ -134,14 +134,14 @@ def _variants(circuit: Circuit) -> Iterator[Circuit]:
     for row in circuit.rows(backward=True):
         for source in row.sources:
             if circuit.type_of(source) == circuit.type_of(row.node):
-                yield _bypass(circuit, row, source)
+                yield _bypass_node(circuit, row, source)
 
 
-def _bypass(circuit: Circuit, bypassed: Row, source: int) -> Circuit:
+def _bypass_node(circuit: Circuit, bypassed: Row, source: int) -> Circuit:
     new = Rewriter(circuit)
     for row in circuit.rows():
         if row.node == bypassed.node:
             new.where[row.node] = new.where[source]
         else:
-            new.copy(row, [new.where[k] for k in row.sources])
-    return Circuit(prune(new.build()).columns)
+            new.copy_node(row, [new.where[k] for k in row.sources])
+    return Circuit(prune(new.build_circuit()).columns)

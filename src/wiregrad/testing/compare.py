@@ -9,26 +9,26 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from wiregrad.api.values import Value
-from wiregrad.frontends.lift import own
+from wiregrad.frontends.lift import ensure_owned
 
 FLOAT64 = np.dtype(np.float64)
 FLOAT32 = np.dtype(np.float32)
-LAYOUTS = ("given", "fortran", "strided", "negative", "readonly")
-STENCIL = 1e-7
-SECOND = 1e-6
-MODES = 1e-12
-LAYOUT = 1e-12
-NARROW = 1e-3
+ARRAY_LAYOUTS = ("given", "fortran", "strided", "negative", "readonly")
+STENCIL_TOLERANCE = 1e-7
+SECOND_ORDER_TOLERANCE = 1e-6
+MODES_TOLERANCE = 1e-12
+LAYOUT_TOLERANCE = 1e-12
+FLOAT32_TOLERANCE = 1e-3
 """Tolerances, relative to the larger of 1 and the wanted number."""
 
 
-class Check(NamedTuple):
+class PlannedCheck(NamedTuple):
     """One comparison that can be run later."""
 
     label: str
     run: Callable[[], None]
 
-    def failure(self) -> str:
+    def find_failure(self) -> str:
         """Run the check; return a description of the failure, empty if it passes."""
         try:
             self.run()
@@ -37,27 +37,27 @@ class Check(NamedTuple):
         return ""
 
 
-def laid_out(array: Any, layout: str) -> Any:
+def copy_in_layout(array: Any, layout: str) -> Any:
     """Return a copy of an array in a memory layout; unless `given`, it is read-only, so that values do not copy it."""
     if layout == "given" or not array.ndim:
         return array.copy(order="K")
     if layout == "strided":
         base = np.zeros((*array.shape[:-1], 2 * array.shape[-1]), array.dtype)
         base[..., ::2] = array
-        return own(base)[..., ::2]
+        return ensure_owned(base)[..., ::2]
     reverse = (slice(None, None, -1),) * array.ndim
     if layout == "negative":
-        return own(array[reverse])[reverse]
-    return own(array.copy(order="F" if layout == "fortran" else "C"))
+        return ensure_owned(array[reverse])[reverse]
+    return ensure_owned(array.copy(order="F" if layout == "fortran" else "C"))
 
 
-def layouts_for(arrays: Iterable[Any]) -> list[str]:
+def distinct_layouts(arrays: Iterable[Any]) -> list[str]:
     """Return the layouts that differ for at least one of these arrays."""
     ndim = max([np.ndim(x) if np.size(x) > 1 else 0 for x in arrays], default=0)
-    return [layout for layout in LAYOUTS if ndim > 1 or (ndim == 1 and layout != "fortran") or layout == "given"]
+    return [layout for layout in ARRAY_LAYOUTS if ndim > 1 or (ndim == 1 and layout != "fortran") or layout == "given"]
 
 
-def quietly(run: Callable[[], None]) -> Callable[[], None]:
+def without_warnings(run: Callable[[], None]) -> Callable[[], None]:
     """Return a check that runs without NumPy's warnings: means of empty arrays and the like are intended."""
 
     def run_quietly() -> None:
@@ -73,7 +73,7 @@ def data_of(output: Any) -> Any:
     return np.asarray(output.data if isinstance(output, Value) else output)
 
 
-def normal(rng: np.random.Generator, like: Any) -> Any:
+def random_like(rng: np.random.Generator, like: Any) -> Any:
     """Return normally distributed numbers with the shape and dtype of an array."""
     shape = np.shape(like)
     dtype = np.asarray(like).dtype
@@ -81,12 +81,12 @@ def normal(rng: np.random.Generator, like: Any) -> Any:
     return np.asarray(numbers).astype(dtype)[()]
 
 
-def inner(one: Any, two: Any) -> float:
+def real_inner_product(one: Any, two: Any) -> float:
     """Return the inner product of two arrays; complex numbers count as pairs of real ones."""
     return float(np.sum(np.conjugate(one) * two).real)
 
 
-def size_of(wanted: Any) -> float:
+def tolerance_scale(wanted: Any) -> float:
     """Return the largest finite magnitude in an array, at least 1; tolerances are relative to it."""
     finite = np.abs(wanted[np.isfinite(wanted)]) if wanted.dtype.kind in "fc" else np.zeros(0)
     return max(1.0, float(finite.max())) if finite.size else 1.0

@@ -1,6 +1,6 @@
 """Checks of an op that follow from its record alone: registering an op is enough to have it tested.
 
-Each check takes a record and raises AssertionError with op, point and numbers; `CHECKS` lists them all.
+Each check takes a record and raises AssertionError with op, point and numbers; `OP_CHECKS` lists them all.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import numpy as np
 
 from wiregrad.api import Builder, Circuit
 from wiregrad.ir import Pattern
-from wiregrad.ir.mode import Convention, encode
+from wiregrad.ir.mode import Convention, encode_mode
 from wiregrad.ops import Elementwise
-from wiregrad.ops.elementwise import POOL, Sample
+from wiregrad.ops.elementwise import SAMPLE_NUMBERS, SamplePoint
 from wiregrad.ops.kinks import Kink
 
-STENCIL = 1e-8
-COMPLEX_STEP = 1e-12
+STENCIL_ERROR = 1e-8
+COMPLEX_STEP_ERROR = 1e-12
 """Tolerances of the derivatives by a five-point stencil and by a complex step."""
 
 
@@ -31,7 +31,7 @@ def circuit_of(op: Elementwise) -> Circuit:
     return builder.build(builder.apply(op, *operands))
 
 
-def numbers(point: Sample) -> tuple[float, ...]:
+def sample_as_floats(point: SamplePoint) -> tuple[float, ...]:
     """Return a sample as numbers: a condition that holds is 1.0, one that does not is -1.0."""
     return tuple(2.0 * x - 1.0 if isinstance(x, bool) else x for x in point)
 
@@ -44,8 +44,8 @@ def smooth_slots(op: Elementwise) -> list[int]:
 def check_samples(op: Elementwise) -> None:
     """A record has ten samples or more inside its domain, or all combinations if every input is a condition."""
     wanted = min(10, 2 ** len(op.inputs)) if len(op.takes_bool) == len(op.inputs) else 10
-    assert len(set(op.points)) >= wanted, f"{op.name} has {len(set(op.points))} samples; wanted {wanted}"
-    for point in op.points:
+    assert len(set(op.sample_points)) >= wanted, f"{op.name} has {len(set(op.sample_points))} samples; wanted {wanted}"
+    for point in op.sample_points:
         assert op.domain is None or op.domain(*point), f"{op.name}{point} is outside the domain"
 
 
@@ -54,8 +54,8 @@ def check_value(op: Elementwise) -> None:
     reference = op.forward if op.pattern is Pattern.MERGE else getattr(np, op.name, None)
     if reference is not None:
         circuit = circuit_of(op)
-        for point in op.points:
-            got = circuit(numbers(point))
+        for point in op.sample_points:
+            got = circuit(sample_as_floats(point))
             wanted = reference(*point)
             assert got == wanted, f"{op.name}{point} = {got}, not {wanted}"
 
@@ -67,8 +67,8 @@ def check_accuracy(op: Elementwise) -> None:
     if op.pattern is Pattern.BLOCK or op.takes_bool:
         return
     circuit = circuit_of(op)
-    exact = _exact(op, mpmath)
-    for point in op.points:
+    exact = _exact_function(op, mpmath)
+    for point in op.sample_points:
         run = circuit.run(point)
         with mpmath.workdps(50):
             wanted = [
@@ -81,12 +81,12 @@ def check_accuracy(op: Elementwise) -> None:
             assert off <= op.ulps, f"{op.name}{point}, {what}: {number!r} is {float(off):.1f} ulps off"
 
 
-def _exact_slope(exact: Callable[..., Any], mp: Any, point: Sample, slot: int) -> Any:
+def _exact_slope(exact: Callable[..., Any], mp: Any, point: SamplePoint, slot: int) -> Any:
     xs = [mp.mpf(x) for x in point]
     return mp.diff(lambda x: exact(*xs[:slot], x, *xs[slot + 1 :]), xs[slot])
 
 
-def _exact(op: Elementwise, mp: Any) -> Callable[..., Any]:
+def _exact_function(op: Elementwise, mp: Any) -> Callable[..., Any]:
     """Return the op in exact arithmetic: the record's own, mpmath's, or the forward function on mpmath's numbers."""
     if op.exact is not None:
         return partial(op.exact, mp)
@@ -97,24 +97,24 @@ def _exact(op: Elementwise, mp: Any) -> Callable[..., Any]:
 def check_slopes(op: Elementwise) -> None:
     """Reverse mode equals a complex step where the op allows it, else a five-point stencil."""
     circuit = circuit_of(op)
-    for point in op.points:
-        grads = list(circuit.run(numbers(point)).grads.values())
+    for point in op.sample_points:
+        grads = list(circuit.run(sample_as_floats(point)).grads.values())
         for slot in smooth_slots(op):
-            if op.analytic:
-                _assert_close(op, point, slot, grads[slot], _complex_step(op, point, slot), COMPLEX_STEP)
+            if op.is_analytic:
+                _assert_close(op, point, slot, grads[slot], _complex_step_slope(op, point, slot), COMPLEX_STEP_ERROR)
             else:
-                wanted = _stencil(lambda xs: float(circuit(xs)), numbers(point), slot)
-                _assert_close(op, point, slot, grads[slot], wanted, STENCIL)
+                wanted = _five_point_slope(lambda xs: float(circuit(xs)), sample_as_floats(point), slot)
+                _assert_close(op, point, slot, grads[slot], wanted, STENCIL_ERROR)
 
 
 def check_modes(op: Elementwise) -> None:
     """Forward and reverse mode agree: <v, J u> = <J' v, u>."""
     circuit = circuit_of(op)
     rng = np.random.default_rng(0)
-    for point in op.points:
+    for point in op.sample_points:
         direction = dict(zip(op.inputs, rng.normal(size=len(op.inputs)), strict=True))
-        _, pushed = circuit.jvp(dict(zip(op.inputs, numbers(point), strict=True)), direction)
-        pulled = sum(g * direction[name] for name, g in circuit.run(numbers(point)).grads.items())
+        _, pushed = circuit.jvp(dict(zip(op.inputs, sample_as_floats(point), strict=True)), direction)
+        pulled = sum(g * direction[name] for name, g in circuit.run(sample_as_floats(point)).grads.items())
         _assert_close(op, point, 0, pushed, pulled, 1e-13)
 
 
@@ -125,16 +125,16 @@ def check_second_order(op: Elementwise) -> None:
     backward = circuit_of(op).backward_circuit()
     for label in (backward.outputs[slot] for slot in smooth_slots(op)):
         first = backward.with_output(label)
-        for point in op.points:
-            seconds = list(first.run(numbers(point)).grads.values())
+        for point in op.sample_points:
+            seconds = list(first.run(sample_as_floats(point)).grads.values())
             for slot in smooth_slots(op):
-                wanted = _stencil(lambda xs, c=first: float(c(xs)), numbers(point), slot)  # type: ignore[misc]
+                wanted = _five_point_slope(lambda xs, c=first: float(c(xs)), sample_as_floats(point), slot)  # type: ignore[misc]
                 _assert_close(op, point, slot, seconds[slot], wanted, 1e-7)
 
 
 def check_float32(op: Elementwise) -> None:
     """In float32, value and slopes are float32 and close to those in float64."""
-    for point in op.points:
+    for point in op.sample_points:
         wide = [x if isinstance(x, bool) else np.float64(x) for x in point]
         narrow = [x if isinstance(x, bool) else np.float32(x) for x in point]
         with np.errstate(all="ignore"):
@@ -153,8 +153,8 @@ def check_domain(op: Elementwise) -> None:
     """Where the real function is undefined, value and gradient are NaN, never a plausible number."""
     if op.domain is None:
         return
-    for point in _outside(op):
-        run = circuit_of(op).run(numbers(point))
+    for point in _points_outside_domain(op):
+        run = circuit_of(op).run(sample_as_floats(point))
         if np.isnan(run.output):
             for slot in smooth_slots(op):
                 assert np.isnan(list(run.grads.values())[slot]), f"{op.name}{point} has gradient {run.grads}"
@@ -166,7 +166,7 @@ def check_nan(op: Elementwise) -> None:
         return
     circuit = circuit_of(op)
     for slot in range(len(op.inputs)):
-        point = list(numbers(op.points[0]))
+        point = list(sample_as_floats(op.sample_points[0]))
         point[slot] = float("nan")
         run = circuit.run(point)
         sent = [run["f"].wires[k].sent for k in smooth_slots(op)]
@@ -177,7 +177,7 @@ def check_nan(op: Elementwise) -> None:
 def check_kinks(op: Elementwise) -> None:
     """On a kink with numeric slopes, the rule gives the slopes that the record states."""
     for kink in op.kinks:
-        for point in _on_kink(op, kink.at):
+        for point in _points_on_kink(op, kink.at):
             xs = list(map(np.float64, point))
             for slot in smooth_slots(op):
                 with np.errstate(all="ignore"):
@@ -187,10 +187,10 @@ def check_kinks(op: Elementwise) -> None:
                     got = op.local(slot, xs, y, 0)
                 assert got == wanted, f"{op.name}{point} slot {slot}: {got}, not {wanted}"
         if kink.on is not None:
-            _check_on(op, kink)
+            _check_on_kink(op, kink)
 
 
-def _check_on(op: Elementwise, kink: Kink) -> None:
+def _check_on_kink(op: Elementwise, kink: Kink) -> None:
     """The test `kink.on` agrees with the distance `kink.at`: on the kink it is 0."""
     assert kink.on is not None
     grid = [0.0, -0.0, 0.5, 1.0, 1.5, -1.5, 1e-310, 2e-310, 1e308, np.inf, -np.inf, np.nan]
@@ -201,13 +201,13 @@ def _check_on(op: Elementwise, kink: Kink) -> None:
         assert got == wanted, f"{op.name}{tuple(values)} is{'' if wanted else ' not'} on the kink {kink.doc}"
 
 
-def check_alone(op: Elementwise) -> None:
+def check_literal_kinks(op: Elementwise) -> None:
     """On a kink whose other operands are literals, the slope is the smallest between those of the two sides."""
-    for point in (point for kink in op.kinks if not kink.jump for point in _on_kink(op, kink.at, alone=False)):
+    for point in (point for kink in op.kinks if not kink.jump for point in _points_on_kink(op, kink.at, alone=False)):
         for slot in smooth_slots(op):
-            left, right = (_one_sided(op, point, slot, side) for side in (-1.0, 1.0))
+            left, right = (_one_sided_slope(op, point, slot, side) for side in (-1.0, 1.0))
             if max(abs(left), abs(right)) < 1e3:
-                mode = encode(Convention.MIN_NORM, [k for k in range(len(point)) if k != slot])
+                mode = encode_mode(Convention.MIN_NORM, [k for k in range(len(point)) if k != slot])
                 got = _slope_at(op, point, slot, mode)
                 wanted = 0.0 if left * right <= 0 else min(left, right, key=abs)
                 assert abs(got - wanted) < 1e-6, f"{op.name}{point} slot {slot} alone: {got}, not {wanted}"
@@ -218,14 +218,14 @@ def check_blocked(op: Elementwise) -> None:
     circuit = circuit_of(op)
     for slot, (name, rule) in enumerate(zip(op.inputs, op.partials, strict=True)):
         if rule is None and name not in op.takes_bool:
-            for point in op.points:
-                slope = _stencil(lambda xs: float(circuit(xs)), numbers(point), slot)
-                assert abs(slope) <= STENCIL, f"{op.name}{point} depends on {name}, which has no rule"
+            for point in op.sample_points:
+                slope = _five_point_slope(lambda xs: float(circuit(xs)), sample_as_floats(point), slot)
+                assert abs(slope) <= STENCIL_ERROR, f"{op.name}{point} depends on {name}, which has no rule"
 
 
 def check_pattern(op: Elementwise) -> None:
     """The slopes are what the pattern says."""
-    for point in op.points:
+    for point in op.sample_points:
         xs = [np.bool_(x) if isinstance(x, bool) else np.float64(x) for x in point]
         slopes = [op.local(slot, xs, op.forward(*xs), 0) for slot in range(len(xs))]
         holds = {
@@ -240,8 +240,8 @@ def check_pattern(op: Elementwise) -> None:
 
 def check_identities(op: Elementwise) -> None:
     """What the record claims about repeated and neutral operands is true, bit for bit."""
-    values = [np.float64(x) for x in (*POOL, 0.0, -0.0, np.inf, -np.inf, 5e-324)]
-    twice = [(op.forward(op.forward(x)), x if op.involution else op.forward(x)) for x in values if _repeats(op)]
+    values = [np.float64(x) for x in (*SAMPLE_NUMBERS, 0.0, -0.0, np.inf, -np.inf, 5e-324)]
+    twice = [(op.forward(op.forward(x)), x if op.involution else op.forward(x)) for x in values if _states_repetition(op)]
     conditions = [np.bool_(True), np.bool_(False)]
     twins = [(op.forward(c, c), c) for c in conditions if op.idempotent and len(op.inputs) == 2]
     copies = [(op.forward(x), x) for x in values if op.copies]
@@ -256,7 +256,7 @@ def check_identities(op: Elementwise) -> None:
         assert np.asarray(got).tobytes() == np.asarray(wanted).tobytes(), f"{op.name}: {got} is not {wanted}"
 
 
-CHECKS: tuple[Callable[[Elementwise], None], ...] = (
+OP_CHECKS: tuple[Callable[[Elementwise], None], ...] = (
     check_samples,
     check_value,
     check_accuracy,
@@ -267,14 +267,14 @@ CHECKS: tuple[Callable[[Elementwise], None], ...] = (
     check_domain,
     check_nan,
     check_kinks,
-    check_alone,
+    check_literal_kinks,
     check_blocked,
     check_pattern,
     check_identities,
 )
 
 
-def _repeats(op: Elementwise) -> bool:
+def _states_repetition(op: Elementwise) -> bool:
     return len(op.inputs) == 1 and (op.involution or op.idempotent) and not op.takes_bool
 
 
@@ -285,13 +285,13 @@ def _slope_at(op: Elementwise, point: Sequence[float], slot: int, mode: int) -> 
     return 0.0 if slope is None else float(slope)
 
 
-def _one_sided(op: Elementwise, point: Sequence[float], slot: int, side: float, h: float = 1e-7) -> float:
+def _one_sided_slope(op: Elementwise, point: Sequence[float], slot: int, side: float, h: float = 1e-7) -> float:
     shifted = [np.float64(x + side * h * (k == slot)) for k, x in enumerate(point)]
     with np.errstate(all="ignore"):
         return float((op.forward(*shifted) - op.forward(*map(np.float64, point))) / (side * h))
 
 
-def _on_kink(op: Elementwise, at: Callable[..., Any], *, alone: bool = True) -> Iterator[tuple[float, ...]]:
+def _points_on_kink(op: Elementwise, at: Callable[..., Any], *, alone: bool = True) -> Iterator[tuple[float, ...]]:
     """Return points on a kink; with `alone`, only those on no other kink."""
     grid = [0.0, 0.5, 1.0, 1.5, 6.0, -1.5]
     for values in np.stack(np.meshgrid(*[grid] * len(op.inputs)), -1).reshape(-1, len(op.inputs)).tolist():
@@ -302,21 +302,21 @@ def _on_kink(op: Elementwise, at: Callable[..., Any], *, alone: bool = True) -> 
                 yield tuple(values)
 
 
-def _outside(op: Elementwise) -> Iterator[tuple[float, ...]]:
-    pool = [*POOL, -5.0, 7.5, 0.0]
+def _points_outside_domain(op: Elementwise) -> Iterator[tuple[float, ...]]:
+    pool = [*SAMPLE_NUMBERS, -5.0, 7.5, 0.0]
     for values in np.stack(np.meshgrid(*[pool] * len(op.inputs)), -1).reshape(-1, len(op.inputs)).tolist():
         assert op.domain is not None
         if not op.domain(*values):
             yield tuple(values)
 
 
-def _complex_step(op: Elementwise, point: Sample, slot: int) -> float:
-    xs = [np.complex128(x) for x in numbers(point)]
+def _complex_step_slope(op: Elementwise, point: SamplePoint, slot: int) -> float:
+    xs = [np.complex128(x) for x in sample_as_floats(point)]
     xs[slot] += 1e-200j
     return float(op.forward(*xs).imag / 1e-200)
 
 
-def _stencil(f: Callable[[Sequence[float]], float], point: Sequence[float], slot: int, h: float = 1e-4) -> float:
+def _five_point_slope(f: Callable[[Sequence[float]], float], point: Sequence[float], slot: int, h: float = 1e-4) -> float:
     def value_at(step: float) -> float:
         shifted = list(point)
         shifted[slot] += step * h
@@ -325,6 +325,6 @@ def _stencil(f: Callable[[Sequence[float]], float], point: Sequence[float], slot
     return (value_at(-2.0) - 8.0 * value_at(-1.0) + 8.0 * value_at(1.0) - value_at(2.0)) / (12.0 * h)
 
 
-def _assert_close(op: Elementwise, point: Sample, slot: int, got: float, wanted: float, tolerance: float) -> None:
+def _assert_close(op: Elementwise, point: SamplePoint, slot: int, got: float, wanted: float, tolerance: float) -> None:
     close = abs(got - wanted) <= tolerance * max(1.0, abs(wanted))
     assert close, f"{op.name}{point}, input {op.inputs[slot]}: derivative {got!r}, wanted {wanted!r}"

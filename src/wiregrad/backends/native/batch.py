@@ -24,60 +24,60 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wiregrad.backends.native import machine
-from wiregrad.backends.native.emit import Real
-from wiregrad.backends.native.loops import Loops
-from wiregrad.backends.native.program import Program, aligned
+from wiregrad.backends.native.emit import RealType
+from wiregrad.backends.native.loops import LlvmLoopWriter
+from wiregrad.backends.native.program import NativeProgram, copy_aligned
 
-FEWEST = 64
+MIN_TILES_PER_THREAD = 64
 """Minimum number of tiles per thread: waking a thread takes as long as a few tiles."""
-SHARE = 8
+MIN_TILES_PER_SHARE = 8
 """Minimum number of tiles that a thread takes at a time."""
-TURNS = 16
+SHARES_PER_THREAD = 16
 """Approximate number of shares that each thread takes in a large batch."""
 MAX_SHARE_STEPS = 100_000
 """The maximum number of steps in a share of several tiles: under a millisecond as a rule, under 50 at worst."""
-SLICE = 0.01
+SLICE_SECONDS = 0.01
 """Approximate seconds that the main thread stays in native code, or waits, before it checks for signals."""
 
 
-def lanes_for(dtype: np.dtype[np.floating]) -> int:
+def count_lanes(dtype: np.dtype[np.floating]) -> int:
     """Return the number of lanes of this processor's vectors for a float type."""
     return machine.vector_bytes() // dtype.itemsize
 
 
-def run(
-    program: Program, points: NDArray[np.floating], *, gradient: bool, threads: int | None = None
+def run_batch(
+    program: NativeProgram, points: NDArray[np.floating], *, gradient: bool, threads: int | None = None
 ) -> tuple[NDArray[np.floating], NDArray[np.floating] | None]:
     """Run a program on each row of `points`; return the outputs, one row per point, and the gradients if asked for."""
     tiles = -(-len(points) // program.real.lanes)
-    workers = max(1, min(threads or available(), tiles // FEWEST))
-    job = _Job(program, points, gradient, tiles if workers == 1 else max(SHARE, -(-tiles // (workers * TURNS))))
+    workers = max(1, min(threads or count_available_threads(), tiles // MIN_TILES_PER_THREAD))
+    job = _BatchJob(program, points, gradient, tiles if workers == 1 else max(MIN_TILES_PER_SHARE, -(-tiles // (workers * SHARES_PER_THREAD))))
     helpers = list[Future[None]]()
     try:
-        helpers += [_helpers().submit(job.work) for _ in range(workers - 1)]
+        helpers += [_helper_pool().submit(job.run_until_done) for _ in range(workers - 1)]
         if threading.current_thread() is not threading.main_thread():
-            job.work()
+            job.run_until_done()
         elif job.has_short_tiles:
-            job.work_in_slices()
+            job.run_in_slices()
         else:
             # In a separate thread, because the helpers may be busy with batches of other threads.
-            _wait([_substitute().submit(job.work)])
+            _wait_for_threads([_substitute_pool().submit(job.run_until_done)])
         # No tiles are left, so a helper that has not started need not start.
-        _wait([helper for helper in helpers if not helper.cancel()])
+        _wait_for_threads([helper for helper in helpers if not helper.cancel()])
     finally:
-        job.stop()
+        job.discard_rest()
         for helper in helpers:
             helper.cancel()
     return job.values, job.gradients
 
 
-class _Job:
+class _BatchJob:
     """A batch that threads work on, share by share.
 
     Its threads keep the arrays alive, even if the call that started them is interrupted.
     """
 
-    def __init__(self, program: Program, points: NDArray[np.floating], gradient: bool, share: int) -> None:
+    def __init__(self, program: NativeProgram, points: NDArray[np.floating], gradient: bool, share: int) -> None:
         """Prepare a batch of which a thread takes `share` tiles at a time, or fewer if those would take long."""
         count = len(points)
         dtype = program.real.dtype
@@ -99,75 +99,75 @@ class _Job:
         sizes = (program.inputs, program.outputs)
         self._arguments = (*arrays, *sizes, ctypes.addressof(self._taken), self._share, count)
 
-    def work(self) -> None:
+    def run_until_done(self) -> None:
         """Run shares until none is left."""
-        self._take(aligned(self._program.initial), -(-self._count // self._share))
+        self._run_shares(copy_aligned(self._program.initial), -(-self._count // self._share))
 
-    def work_in_slices(self) -> None:
+    def run_in_slices(self) -> None:
         """Run shares until none is left, and return to Python every few milliseconds."""
-        buffer = aligned(self._program.initial)
+        buffer = copy_aligned(self._program.initial)
         shares = self._first
         while self._taken.value < self._count:
             began = time.perf_counter()
-            self._take(buffer, shares)
-            if time.perf_counter() - began < SLICE / 2:
+            self._run_shares(buffer, shares)
+            if time.perf_counter() - began < SLICE_SECONDS / 2:
                 shares *= 2
 
-    def _take(self, buffer: NDArray[np.floating], shares: int) -> None:
-        _driver(self._program.real)(self._program.entry, buffer.ctypes.data, *self._arguments, shares)
+    def _run_shares(self, buffer: NDArray[np.floating], shares: int) -> None:
+        _compile_driver(self._program.real)(self._program.entry, buffer.ctypes.data, *self._arguments, shares)
 
-    def stop(self) -> None:
+    def discard_rest(self) -> None:
         """Discard the tiles that no thread has taken yet."""
         self._taken.value = self._count
 
 
-def _wait(works: Iterable[Future[None]]) -> None:
+def _wait_for_threads(works: Iterable[Future[None]]) -> None:
     """Wait for threads while handling signals, and raise what they raised."""
     pending = set(works)
     while pending:
-        done, pending = wait(pending, SLICE)
+        done, pending = wait(pending, SLICE_SECONDS)
         for work in done:
             work.result()
 
 
-def available() -> int:
+def count_available_threads() -> int:
     """Return the number of threads that can run at the same time."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @cache
-def _helpers() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(available(), thread_name_prefix="wiregrad-batch")
+def _helper_pool() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(count_available_threads(), thread_name_prefix="wiregrad-batch")
 
 
 @cache
-def _substitute() -> ThreadPoolExecutor:
+def _substitute_pool() -> ThreadPoolExecutor:
     """Return the thread that works in place of the main thread."""
     return ThreadPoolExecutor(1, thread_name_prefix="wiregrad-main")
 
 
 if hasattr(os, "register_at_fork"):
     # A forked child has none of its parent's threads.
-    os.register_at_fork(after_in_child=_helpers.cache_clear)
-    os.register_at_fork(after_in_child=_substitute.cache_clear)
+    os.register_at_fork(after_in_child=_helper_pool.cache_clear)
+    os.register_at_fork(after_in_child=_substitute_pool.cache_clear)
 
 
 @cache
-def _driver(real: Real) -> Any:
+def _compile_driver(real: RealType) -> Any:
     """Return the native loop over tiles."""
-    address = machine.compiled(_text(real), "batch")[0]
+    address = machine.compile_functions(_write_driver(real), "batch")[0]
     kinds = [*[ctypes.c_void_p] * 5, *[ctypes.c_int64] * 2, ctypes.c_void_p, *[ctypes.c_int64] * 3]
     return ctypes.CFUNCTYPE(None, *kinds)(address)
 
 
-def _text(real: Real) -> str:
-    w = Loops(dict.fromkeys(["w", "x", "y", "g"], real.name))
-    with w.loop("0", "%shares"):
-        first = w.new("atomicrmw add ptr %taken, i64 %share monotonic")
-        last = w.least(w.do("add", first, "%share"), "%count")
-        with w.when(w.is_("slt", first, last)), w.tiles(first, last, real.lanes) as (tile, count):
-            _tile(w, real, tile, count)
-    clear = "avx" in machine.features()
+def _write_driver(real: RealType) -> str:
+    w = LlvmLoopWriter(dict.fromkeys(["w", "x", "y", "g"], real.name))
+    with w.loop_over("0", "%shares"):
+        first = w.emit_value("atomicrmw add ptr %taken, i64 %share monotonic")
+        last = w.write_minimum(w.write_binary("add", first, "%share"), "%count")
+        with w.when_all(w.write_comparison("slt", first, last)), w.loop_over_tiles(first, last, real.lanes) as (tile, count):
+            _write_tile(w, real, tile, count)
+    clear = "avx" in machine.processor_features()
     arguments = (
         "ptr %code, ptr %w, ptr noalias %x, ptr noalias %y, ptr noalias %g, i64 %n, i64 %m, "
         "ptr %taken, i64 %share, i64 %count, i64 %shares"
@@ -185,23 +185,23 @@ def _text(real: Real) -> str:
     )
 
 
-def _tile(w: Loops, real: Real, tile: str, count: str) -> None:
+def _write_tile(w: LlvmLoopWriter, real: RealType, tile: str, count: str) -> None:
     """Write one run of a program, on as many points as a vector has lanes, or fewer."""
-    with w.loop("0", "%n") as j, w.loop("0", str(real.lanes)) as lane:
+    with w.loop_over("0", "%n") as j, w.loop_over("0", str(real.lanes)) as lane:
         # Lanes beyond the last point repeat it.
-        held = w.least(lane, w.do("sub", count, "1"))
-        w.move("w", _lane(w, real, j, lane), "x", _entry(w, tile, held, "%n", j))
-    w.say(machine.CALL)
-    with w.loop("0", "%m") as j, w.loop("0", count) as lane:
-        w.move("y", _entry(w, tile, lane, "%m", j), "w", _lane(w, real, w.do("add", "%n", j), lane))
-    with w.when(w.new("ptrtoint ptr %g to i64")), w.loop("0", "%n") as j, w.loop("0", count) as lane:
-        slot = w.do("add", w.do("add", "%n", "%m"), j)
-        w.move("g", _entry(w, tile, lane, "%n", j), "w", _lane(w, real, slot, lane))
+        held = w.write_minimum(lane, w.write_binary("sub", count, "1"))
+        w.copy_entry("w", _write_lane_index(w, real, j, lane), "x", _write_entry_index(w, tile, held, "%n", j))
+    w.emit_line(machine.ENTER_CALL)
+    with w.loop_over("0", "%m") as j, w.loop_over("0", count) as lane:
+        w.copy_entry("y", _write_entry_index(w, tile, lane, "%m", j), "w", _write_lane_index(w, real, w.write_binary("add", "%n", j), lane))
+    with w.when_all(w.emit_value("ptrtoint ptr %g to i64")), w.loop_over("0", "%n") as j, w.loop_over("0", count) as lane:
+        slot = w.write_binary("add", w.write_binary("add", "%n", "%m"), j)
+        w.copy_entry("g", _write_entry_index(w, tile, lane, "%n", j), "w", _write_lane_index(w, real, slot, lane))
 
 
-def _lane(w: Loops, real: Real, slot: str, lane: str) -> str:
-    return w.do("add", w.do("mul", slot, str(real.lanes)), lane)
+def _write_lane_index(w: LlvmLoopWriter, real: RealType, slot: str, lane: str) -> str:
+    return w.write_binary("add", w.write_binary("mul", slot, str(real.lanes)), lane)
 
 
-def _entry(w: Loops, tile: str, lane: str, columns: str, column: str) -> str:
-    return w.do("add", w.do("mul", w.do("add", tile, lane), columns), column)
+def _write_entry_index(w: LlvmLoopWriter, tile: str, lane: str, columns: str, column: str) -> str:
+    return w.write_binary("add", w.write_binary("mul", w.write_binary("add", tile, lane), columns), column)

@@ -1,6 +1,6 @@
 """The LLVM text of the native functions behind builtins; `calls` fills in what stands between dollar signs."""
 
-TEXT = """
+CALL_TEMPLATE = """
 ; Whether an object is exactly of a type, not of a subclass, so that reading it runs no user code.
 define internal i1 @is_exactly(ptr %object, ptr %type) alwaysinline {
   %at = getelementptr i8, ptr %object, i64 $at.type$

@@ -1,9 +1,9 @@
 """Builtins: native functions with CPython's own calling convention, whose calls cost a fraction of a microsecond.
 
 One function is compiled for each kind of call and each type of real, whatever the circuit. What it needs to know of a
-circuit stands in the `Fields` of an `Entry`; the builtin's `__self__` is a `Frame`, which points to the fields and
+circuit stands in the `CallFields` of an `NativeEngine`; the builtin's `__self__` is a `BuiltinFrame`, which points to the fields and
 keeps the entry alive. The fast cases are one vector of floats, one list or tuple of floats, and the inputs by name in
-their order; every other call goes to `Slow` with the same arguments.
+their order; every other call goes to `SlowPath` with the same arguments.
 
 Kept true: the GIL is held from the first read to the last, and no Python code can run between writing the inputs into
 the working buffer and reading the results from it, so one buffer serves all threads and nested calls. Results are
@@ -26,34 +26,34 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wiregrad.backends.native import machine
-from wiregrad.backends.native.callcode import TEXT
-from wiregrad.backends.native.program import Program, aligned
+from wiregrad.backends.native.callcode import CALL_TEMPLATE
+from wiregrad.backends.native.program import NativeProgram, copy_aligned
 from wiregrad.errors import NotNativeError, OperandError
 
-NEVER = 2**62
+UNREACHED_CALL_COUNT = 2**62
 """A call count that is never reached."""
-REALS = {np.dtype(np.float64): "double", np.dtype(np.float32): "float"}
-HEAD = object.__basicsize__
+LLVM_REAL_NAMES = {np.dtype(np.float64): "double", np.dtype(np.float32): "float"}
+OBJECT_HEAD_BYTES = object.__basicsize__
 """The size of the header of every Python object; its last 8 bytes point to the type."""
 
 
-class Work(ctypes.Structure):
+class WorkFields(ctypes.Structure):
     """The addresses of code and of the buffer it works on."""
 
     _fields_: ClassVar = [("code", ctypes.c_int64), ("buffer", ctypes.c_int64)]
 
 
-class Fields(ctypes.Structure):
+class CallFields(ctypes.Structure):
     """What a builtin knows of its circuit, as native code reads it."""
 
-    _fields_: ClassVar = [("work", Work)] + [
+    _fields_: ClassVar = [("work", WorkFields)] + [
         (name, ctypes.c_int64)
         for name in (
             "enter",  # the function that runs code on a buffer
             "inputs",
             "outputs",
             "calls",  # the number of calls so far
-            "limit",  # the call count after which `Slow` is called once
+            "limit",  # the call count after which `SlowPath` is called once
             "copy",  # makes a new vector for a gradient
             "names",  # of the inputs: an array of addresses of interned strings
             "grads",  # a dict with these keys, to be copied
@@ -65,24 +65,24 @@ class Fields(ctypes.Structure):
     ]
 
 
-class Judge(Protocol):
+class CheckFallback(Protocol):
     """Computes or raises where a check does not hold in native code."""
 
-    def values(self, point: Any) -> Any:
+    def compute_values(self, point: Any) -> Any:
         """Return the outputs, or raise."""
 
-    def gradient(self, point: Any) -> tuple[Any, Any]:
+    def compute_gradient(self, point: Any) -> tuple[Any, Any]:
         """Return the only output and its gradient, or raise."""
 
 
 @dataclass(frozen=True)
-class Checks:
+class OutputChecks:
     """The numbers that the last outputs of a program must equal for its results to be valid, and the fallback."""
 
     expected: NDArray[np.floating]
-    judge: Judge
+    judge: CheckFallback
 
-    def fail(self, outputs: NDArray[np.floating]) -> NDArray[np.bool_]:
+    def find_failures(self, outputs: NDArray[np.floating]) -> NDArray[np.bool_]:
         """Return whether a check does not hold, for the outputs of one point, or of many points, one row each."""
         bits = f"u{self.expected.itemsize}"
         checked = np.ascontiguousarray(outputs[..., outputs.shape[-1] - len(self.expected) :])
@@ -90,52 +90,52 @@ class Checks:
         return different
 
 
-class Entry:
+class NativeEngine:
     """A program with its working buffer, and the objects that its results are made of.
 
     The builtin keeps its entry alive. Where a check does not hold, the judge of the checks computes the result.
 
     >>> from wiregrad.backends.native.program import build
     >>> from wiregrad.ir import parse_text
-    >>> entry = Entry(build(parse_text("input a, b\\ny = multiply a b\\noutput y"), 0), ["a", "b"], ["y"])
-    >>> entry.gradient([2.0, 3.0])
+    >>> entry = NativeEngine(build(parse_text("input a, b\\ny = multiply a b\\noutput y"), 0), ["a", "b"], ["y"])
+    >>> entry.compute_gradient([2.0, 3.0])
     (np.float64(6.0), array([3., 2.]))
     """
 
     def __init__(
-        self, program: Program, names: Sequence[str], labels: Sequence[str], checks: Checks | None = None
+        self, program: NativeProgram, names: Sequence[str], labels: Sequence[str], checks: OutputChecks | None = None
     ) -> None:
         self.checks = checks
         count = 0 if checks is None else len(checks.expected)
-        self.fields = Fields(
+        self.fields = CallFields(
             enter=machine.enter_address(),
             inputs=program.inputs,
             outputs=program.outputs - count,
-            limit=NEVER,
+            limit=UNREACHED_CALL_COUNT,
             checks=count,
             expected=0 if checks is None else checks.expected.ctypes.data,
         )
         self.names = tuple(map(sys.intern, names))
         self.labels = tuple(map(sys.intern, labels))
-        self.swap(program)
+        self.swap_program(program)
         self._template = np.zeros(program.inputs, self.buffer.dtype)
         self._kept = [
-            self._point_to("copy", self._template.copy),
-            self._point_to("grads", dict.fromkeys(self.names, 0.0)),
-            self._point_to("values", dict.fromkeys(self.labels, 0.0)),
-            self._addresses("names", self.names),
-            self._addresses("labels", self.labels),
+            self._store_address("copy", self._template.copy),
+            self._store_address("grads", dict.fromkeys(self.names, 0.0)),
+            self._store_address("values", dict.fromkeys(self.labels, 0.0)),
+            self._store_addresses("names", self.names),
+            self._store_addresses("labels", self.labels),
         ]
         # PYFUNCTYPE keeps the GIL, so that no other call uses the buffer meanwhile.
-        self._at_point = ctypes.PYFUNCTYPE(None, *[ctypes.c_void_p] * 3)(functions(self.buffer.dtype)["at_point"])
-        self.due: Callable[[Entry], None] | None = None
+        self._at_point = ctypes.PYFUNCTYPE(None, *[ctypes.c_void_p] * 3)(compile_call_functions(self.buffer.dtype)["at_point"])
+        self.due: Callable[[NativeEngine], None] | None = None
         """The function to call when the limit of calls is reached."""
 
-    def _point_to(self, field: str, thing: Any) -> Any:
+    def _store_address(self, field: str, thing: Any) -> Any:
         setattr(self.fields, field, id(thing))
         return thing
 
-    def _addresses(self, field: str, things: Sequence[Any]) -> NDArray[np.int64]:
+    def _store_addresses(self, field: str, things: Sequence[Any]) -> NDArray[np.int64]:
         addresses = np.array([*map(id, things), 0], np.int64)
         setattr(self.fields, field, addresses.ctypes.data)
         return addresses
@@ -145,21 +145,21 @@ class Entry:
         """The approximate number of calls: threads that count at the same time may miss one."""
         return int(self.fields.calls)
 
-    def swap(self, program: Program) -> None:
+    def swap_program(self, program: NativeProgram) -> None:
         """Run another program for the same circuit from the next call on."""
-        buffer = aligned(program.initial)
+        buffer = copy_aligned(program.initial)
         # One assignment under the GIL, which every call holds to its end. So no call sees the code of one program with
         # the buffer of another, and none still uses the old ones when they are freed.
-        self.fields.work = Work(program.entry, buffer.ctypes.data)
+        self.fields.work = WorkFields(program.entry, buffer.ctypes.data)
         self.program = program
         self.buffer = buffer
 
-    def after(self, calls: int, due: Callable[[Entry], None]) -> None:
+    def notify_after(self, calls: int, due: Callable[[NativeEngine], None]) -> None:
         """Call `due` once, just before the first call after `calls` calls."""
         self.due = due
         self.fields.limit = calls
 
-    def run(self, point: Any) -> NDArray[Any]:
+    def run_at(self, point: Any) -> NDArray[Any]:
         """Run the program at a checked point; return outputs and gradient in one array."""
         inputs = np.array(point, self.buffer.dtype)
         assert len(inputs) == self.program.inputs
@@ -168,27 +168,27 @@ class Entry:
         self._at_point(ctypes.addressof(self.fields), inputs.ctypes.data, results.ctypes.data)
         return results
 
-    def values(self, point: Any) -> NDArray[Any]:
+    def compute_values(self, point: Any) -> NDArray[Any]:
         """Return the outputs at a checked point."""
-        outputs = self.run(point)[: self.program.outputs]
-        if self.checks is not None and self.checks.fail(outputs):
-            return np.array(self.checks.judge.values(point), outputs.dtype)
+        outputs = self.run_at(point)[: self.program.outputs]
+        if self.checks is not None and self.checks.find_failures(outputs):
+            return np.array(self.checks.judge.compute_values(point), outputs.dtype)
         return outputs[: self.fields.outputs]
 
-    def gradient(self, point: Any) -> tuple[Any, NDArray[Any]]:
+    def compute_gradient(self, point: Any) -> tuple[Any, NDArray[Any]]:
         """Return the only output, and its gradient by every input, at a checked point."""
-        results = self.run(point)
+        results = self.run_at(point)
         count = self.program.outputs
-        if self.checks is not None and self.checks.fail(results[:count]):
-            value, grads = self.checks.judge.gradient(point)
+        if self.checks is not None and self.checks.find_failures(results[:count]):
+            value, grads = self.checks.judge.compute_gradient(point)
             return value, np.array(grads, results.dtype)
         return results[0], results[count:]
 
 
-class Slow:
+class SlowPath:
     """Handles, in Python, every call that a builtin does not handle itself."""
 
-    def __init__(self, entry: Entry, answer: Callable[..., Any]) -> None:
+    def __init__(self, entry: NativeEngine, answer: Callable[..., Any]) -> None:
         self.entry = entry
         self.answer = answer
 
@@ -197,7 +197,7 @@ class Slow:
         entry = self.entry
         if entry.fields.calls > entry.fields.limit:
             due = entry.due
-            entry.fields.limit = NEVER
+            entry.fields.limit = UNREACHED_CALL_COUNT
             if due is not None:
                 due(entry)
         # The builtin has counted this call already, and the entry counts it again if it runs.
@@ -205,7 +205,7 @@ class Slow:
         return self.answer(*vector, **inputs)
 
 
-class Frame(bytes):
+class BuiltinFrame(bytes):
     """The `__self__` of a builtin: the addresses that its native code starts from; `held` keeps their targets alive."""
 
     held: Any
@@ -217,25 +217,25 @@ class Frame(bytes):
         )
 
 
-def builtin(kind: str, entry: Entry, answer: Callable[..., Any]) -> Callable[..., Any]:
+def make_call_builtin(kind: str, entry: NativeEngine, answer: Callable[..., Any]) -> Callable[..., Any]:
     """Return a builtin that runs an entry's program: `value` or `value_and_grad`.
 
     `answer` takes the same arguments and handles every call that native code does not, wrong arguments included.
 
     >>> from wiregrad.backends.native.program import build
     >>> from wiregrad.ir import parse_text
-    >>> entry = Entry(build(parse_text("input x\\ny = multiply x x\\noutput y"), 0), ["x"], ["y"])
-    >>> function = builtin("value_and_grad", entry, lambda *vector, **inputs: "something else")
+    >>> entry = NativeEngine(build(parse_text("input x\\ny = multiply x x\\noutput y"), 0), ["x"], ["y"])
+    >>> function = make_call_builtin("value_and_grad", entry, lambda *vector, **inputs: "something else")
     >>> function(x=3.0), function(x="three")
     ((9.0, {'x': 6.0}), 'something else')
     """
     check_python()
-    slow = Slow(entry, answer)
-    frame = Frame(struct.pack("qq", ctypes.addressof(entry.fields), id(slow)))
-    return new_builtin(_method(kind, entry.buffer.dtype), frame, slow)
+    slow = SlowPath(entry, answer)
+    frame = BuiltinFrame(struct.pack("qq", ctypes.addressof(entry.fields), id(slow)))
+    return create_builtin(_make_call_method(kind, entry.buffer.dtype), frame, slow)
 
 
-class Method(ctypes.Structure):
+class PyMethodDef(ctypes.Structure):
     """PyMethodDef."""
 
     _fields_: ClassVar = [
@@ -246,7 +246,7 @@ class Method(ctypes.Structure):
     ]
 
 
-def new_builtin(method: Method, frame: Frame, held: Any) -> Callable[..., Any]:
+def create_builtin(method: PyMethodDef, frame: BuiltinFrame, held: Any) -> Callable[..., Any]:
     """Return a builtin with a frame as its `__self__`; the frame keeps everything alive that native code reads."""
     # The method too: if two threads create it at the same time, the cache keeps only one of them.
     frame.held = method, held
@@ -257,28 +257,28 @@ def new_builtin(method: Method, frame: Frame, held: Any) -> Callable[..., Any]:
     return made
 
 
-FASTCALL = 0x80
-WITH_KEYWORDS = 0x02
-DOCS = {
+METH_FASTCALL = 0x80
+METH_KEYWORDS = 0x02
+BUILTIN_DOCS = {
     "value": "Return the output (a dict of them if there are several), from inputs by name or as one vector.",
     "value_and_grad": "Return the output and its gradient: a dict for inputs by name, a vector for one vector.",
 }
 
 
 @cache
-def _method(kind: str, real: np.dtype[Any]) -> Method:
-    doc = f"{kind}($self, /, *vector, **inputs)\n--\n\n{DOCS[kind]}"
-    return Method(kind.encode(), functions(real)[kind], FASTCALL | WITH_KEYWORDS, doc.encode())
+def _make_call_method(kind: str, real: np.dtype[Any]) -> PyMethodDef:
+    doc = f"{kind}($self, /, *vector, **inputs)\n--\n\n{BUILTIN_DOCS[kind]}"
+    return PyMethodDef(kind.encode(), compile_call_functions(real)[kind], METH_FASTCALL | METH_KEYWORDS, doc.encode())
 
 
 @cache
-def functions(real: np.dtype[Any]) -> dict[str, int]:
+def compile_call_functions(real: np.dtype[Any]) -> dict[str, int]:
     """Return the addresses of the native functions for programs on one type of real."""
-    names = [*DOCS, "at_point"]
-    return dict(zip(names, machine.compiled(_text(real), *names), strict=True))
+    names = [*BUILTIN_DOCS, "at_point"]
+    return dict(zip(names, machine.compile_functions(_fill_call_template(real), *names), strict=True))
 
 
-ARRAY = {"data": 0, "nd": 8, "dimensions": 16, "descr": 40, "flags": 48}
+NDARRAY_OFFSETS = {"data": 0, "nd": 8, "dimensions": 16, "descr": 40, "flags": 48}
 """Offsets of an array's fields after the object header; NumPy's public headers fix them for all of NumPy 2."""
 CONTIGUOUS_AND_ALIGNED = 0x101
 
@@ -289,53 +289,53 @@ def check_python() -> None:
     if sys.implementation.name != "cpython" or sysconfig.get_config_var("Py_GIL_DISABLED"):
         raise NotNativeError("native calls need CPython with its global interpreter lock")
     for sample in (np.zeros(3), np.zeros((2, 7))[:, ::2], np.zeros(0, np.float32)):
-        start = id(sample) + HEAD
+        start = id(sample) + OBJECT_HEAD_BYTES
         actual = (
-            ctypes.c_int64.from_address(id(sample) + HEAD - 8).value,
-            ctypes.c_int64.from_address(start + ARRAY["data"]).value,
-            ctypes.c_int.from_address(start + ARRAY["nd"]).value,
-            ctypes.c_int64.from_address(start + ARRAY["descr"]).value,
-            ctypes.c_int.from_address(start + ARRAY["flags"]).value & CONTIGUOUS_AND_ALIGNED,
+            ctypes.c_int64.from_address(id(sample) + OBJECT_HEAD_BYTES - 8).value,
+            ctypes.c_int64.from_address(start + NDARRAY_OFFSETS["data"]).value,
+            ctypes.c_int.from_address(start + NDARRAY_OFFSETS["nd"]).value,
+            ctypes.c_int64.from_address(start + NDARRAY_OFFSETS["descr"]).value,
+            ctypes.c_int.from_address(start + NDARRAY_OFFSETS["flags"]).value & CONTIGUOUS_AND_ALIGNED,
         )
         contiguous = 0x1 * sample.flags.c_contiguous + 0x100 * sample.flags.aligned
         wanted = (id(np.ndarray), sample.ctypes.data, sample.ndim, id(sample.dtype), contiguous)
-        shape = ctypes.c_int64.from_address(start + ARRAY["dimensions"]).value if actual == wanted else 0
+        shape = ctypes.c_int64.from_address(start + NDARRAY_OFFSETS["dimensions"]).value if actual == wanted else 0
         if not shape or tuple((ctypes.c_int64 * sample.ndim).from_address(shape)) != sample.shape:
             raise NotNativeError("native calls do not know the array layout of this version of NumPy")
 
 
-PYTHON = """PyBytes_AsString PyDict_Copy PyDict_SetItem PyFloat_AsDouble PyFloat_FromDouble PyList_GetItem PyList_Size
+CALLED_PYTHON_FUNCTIONS = """PyBytes_AsString PyDict_Copy PyDict_SetItem PyFloat_AsDouble PyFloat_FromDouble PyList_GetItem PyList_Size
 PyObject_CallNoArgs PyObject_Vectorcall PyTuple_GetItem PyTuple_Pack PyTuple_Size PyUnicode_Compare Py_DecRef""".split()
 """Functions of CPython's C API that the native functions call."""
 
 
-def _text(real: np.dtype[Any]) -> str:
+def _fill_call_template(real: np.dtype[Any]) -> str:
     """Return the native functions as LLVM text."""
     same = "bitcast double {} to double"
     narrow = real.itemsize == 4
     words = {
-        "real": REALS[real],
+        "real": LLVM_REAL_NAMES[real],
         "bits": f"i{8 * real.itemsize}",
         "size": str(real.itemsize),
         "round": "fptrunc double %double to float" if narrow else same.format("%double"),
         "widen": "fpext float %narrow to double" if narrow else same.format("%narrow"),
-        "descr": pointer(id(np.dtype(real.type))),
+        "descr": format_pointer(id(np.dtype(real.type))),
         "flags": str(CONTIGUOUS_AND_ALIGNED),
-        "at.type": str(HEAD - 8),
-        **{f"at.{name}": str(HEAD + offset) for name, offset in ARRAY.items()},
-        **{f"field.{name}": str(getattr(Fields, name).offset) for name, *_ in Fields._fields_},
-        **{f"field.{name}": str(Fields.work.offset + getattr(Work, name).offset) for name, *_ in Work._fields_},
-        **{f"type.{kind.__name__}": pointer(id(kind)) for kind in (float, list, tuple, np.ndarray)},
-        **{name: pointer(python_address(name)) for name in PYTHON},
+        "at.type": str(OBJECT_HEAD_BYTES - 8),
+        **{f"at.{name}": str(OBJECT_HEAD_BYTES + offset) for name, offset in NDARRAY_OFFSETS.items()},
+        **{f"field.{name}": str(getattr(CallFields, name).offset) for name, *_ in CallFields._fields_},
+        **{f"field.{name}": str(CallFields.work.offset + getattr(WorkFields, name).offset) for name, *_ in WorkFields._fields_},
+        **{f"type.{kind.__name__}": format_pointer(id(kind)) for kind in (float, list, tuple, np.ndarray)},
+        **{name: format_pointer(find_python_function(name)) for name in CALLED_PYTHON_FUNCTIONS},
     }
-    return re.sub(r"\$([A-Za-z_.]+)\$", lambda match: words[match[1]], TEXT)
+    return re.sub(r"\$([A-Za-z_.]+)\$", lambda match: words[match[1]], CALL_TEMPLATE)
 
 
-def python_address(name: str) -> int:
+def find_python_function(name: str) -> int:
     """Return the address of a function of CPython's C API."""
     return ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0
 
 
-def pointer(address: int) -> str:
+def format_pointer(address: int) -> str:
     """Return an address as an LLVM pointer constant."""
     return f"inttoptr (i64 {address} to ptr)"

@@ -9,43 +9,43 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wiregrad.backends.native import plan, stencils
-from wiregrad.backends.native.stencils import MOST_INPUTS, Kind
-from wiregrad.codegen.lowering import scalar
-from wiregrad.codegen.rules import PLAIN
+from wiregrad.backends.native.stencils import MAX_NODE_INPUTS, NodeKind
+from wiregrad.codegen.lowering import require_scalar_text
+from wiregrad.codegen.rules import INLINE_CONSTANTS
 from wiregrad.errors import NoRuleError, NotNativeError
-from wiregrad.ir import CONSTANT, INPUT, TABLE, Circuit
-from wiregrad.ops.expressions import Call, Choice, parse, walk
+from wiregrad.ir import CONSTANT, INPUT, TABLE, CircuitGraph
+from wiregrad.ops.expressions import CallExpression, ChoiceExpression, parse_c_text, walk_expression
 
-_CONSTANTS = [(value, value < 0) for value in sorted(PLAIN)] + [(-0.0, True)]
+_INLINED_CONSTANTS = [(value, value < 0) for value in sorted(INLINE_CONSTANTS)] + [(-0.0, True)]
 """Constants that are inlined into stencils, each with its sign."""
 
 
-class Kinds(NamedTuple):
+class NodeKinds(NamedTuple):
     """The table of node kinds (None: input or constant), and the index of each node's kind."""
 
-    table: list[Kind | None]
+    table: list[NodeKind | None]
     nodes: NDArray[np.int32]
 
 
-class _Written(NamedTuple):
+class _InlinedConstants(NamedTuple):
     """Where constants are inlined into stencils: for which ops, and the number of each constant node (0: none)."""
 
     ops: NDArray[np.bool_]
     numbers: NDArray[np.int64]
 
 
-def kinds_of(circuit: Circuit) -> Kinds:
+def find_node_kinds(circuit: CircuitGraph) -> NodeKinds:
     """Group the nodes of a circuit into kinds that share stencils.
 
     >>> from wiregrad.ir import parse_text
-    >>> found = kinds_of(parse_text("input x\\ny = exp x\\nz = exp y\\noutput z"))
+    >>> found = find_node_kinds(parse_text("input x\\ny = exp x\\nz = exp y\\noutput z"))
     >>> found.nodes.tolist()
     [0, 1, 1]
     """
     columns = circuit.columns
     lengths = np.diff(columns.starts)
     width = len(columns.type_table)
-    written = _written(circuit)
+    written = _find_inlined_constants(circuit)
     most = _count_inputs(circuit, lengths)
     key = columns.codes.astype(np.int64) * width + columns.types
     if columns.modes is not None:
@@ -59,34 +59,34 @@ def kinds_of(circuit: Circuit) -> Kinds:
         sources = columns.sources[np.where(has, first + slot, 0)]
         part = columns.types[sources] + np.where(costly, written.numbers[sources], 0) * width
         # Keys are renumbered for each slot, so that they stay small enough for a lookup table.
-        key = numbered(key * (width * (len(_CONSTANTS) + 1)) + np.where(has, part, 0))[1].astype(np.int64)
-    _, nodes, examples = numbered(key)
-    return Kinds([_kind(circuit, node, written) for node in examples.tolist()], nodes)
+        key = number_keys(key * (width * (len(_INLINED_CONSTANTS) + 1)) + np.where(has, part, 0))[1].astype(np.int64)
+    _, nodes, examples = number_keys(key)
+    return NodeKinds([_make_node_kind(circuit, node, written) for node in examples.tolist()], nodes)
 
 
-def _count_inputs(circuit: Circuit, lengths: NDArray[np.int32]) -> int:
+def _count_inputs(circuit: CircuitGraph, lengths: NDArray[np.int32]) -> int:
     """Return the largest number of inputs of a node; raise `NotNativeError` if native code does not support it."""
     most = int(lengths.max(initial=0))
-    if most > MOST_INPUTS:
+    if most > MAX_NODE_INPUTS:
         op = circuit.op_of(int(np.argmax(lengths)))
-        raise NotNativeError(f"{op.title} has {most} inputs; native code supports at most {MOST_INPUTS}")
+        raise NotNativeError(f"{op.title} has {most} inputs; native code supports at most {MAX_NODE_INPUTS}")
     return most
 
 
-def _written(circuit: Circuit) -> _Written:
+def _find_inlined_constants(circuit: CircuitGraph) -> _InlinedConstants:
     columns = circuit.columns
-    ops = _costly_ops()
+    ops = _find_costly_ops()
     numbers = np.zeros(circuit.size, np.int64)
     if len(columns.constants) and ops[np.unique(columns.codes)].any():
-        known = {pair: k for k, pair in enumerate(_CONSTANTS, 1)}
+        known = {pair: k for k, pair in enumerate(_INLINED_CONSTANTS, 1)}
         numbers[columns.constant_nodes] = [
             known.get((float(value), bool(np.signbit(value))), 0) if isinstance(value, float | np.floating) else 0
             for value in columns.constants
         ]
-    return _Written(ops, numbers)
+    return _InlinedConstants(ops, numbers)
 
 
-def _costly_ops() -> NDArray[np.bool_]:
+def _find_costly_ops() -> NDArray[np.bool_]:
     return np.array([_is_costly(op) for op in TABLE.by_code()])
 
 
@@ -94,33 +94,33 @@ def _costly_ops() -> NDArray[np.bool_]:
 def _is_costly(op: Any) -> bool:
     """Return whether inlining a constant operand can save an op more than a load: a call, or a choice."""
     text = getattr(op, "c", "")
-    return bool(text) and len(op.inputs) > 1 and any(isinstance(part, Call | Choice) for part in walk(parse(text)))
+    return bool(text) and len(op.inputs) > 1 and any(isinstance(part, CallExpression | ChoiceExpression) for part in walk_expression(parse_c_text(text)))
 
 
-def _kind(circuit: Circuit, node: int, written: _Written) -> Kind | None:
+def _make_node_kind(circuit: CircuitGraph, node: int, written: _InlinedConstants) -> NodeKind | None:
     op = circuit.op_of(node)
     if op in (INPUT, CONSTANT):
         return None
     try:
-        scalar(op)
+        require_scalar_text(op)
     except NoRuleError:
         raise NotNativeError(f"native code cannot compute {op.title}: its record has no scalar C text") from None
     columns = circuit.columns
     sources = circuit.sources_of(node)
     mode = 0 if columns.modes is None else int(columns.modes[node])
     numbers = [int(written.numbers[source]) if written.ops[columns.codes[node]] else 0 for source in sources]
-    constants = tuple((slot, *_CONSTANTS[k - 1]) for slot, k in enumerate(numbers) if k)
-    return Kind(op, mode, tuple(circuit.type_of(source) for source in sources), circuit.type_of(node), constants)
+    constants = tuple((slot, *_INLINED_CONSTANTS[k - 1]) for slot, k in enumerate(numbers) if k)
+    return NodeKind(op, mode, tuple(circuit.type_of(source) for source in sources), circuit.type_of(node), constants)
 
 
-def tables(kinds: Kinds) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+def make_backward_tables(kinds: NodeKinds) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
     """Return the planner's tables: what each kind sends back along each wire, and what it reads to compute that."""
-    sends = np.zeros((len(kinds.table), plan.SLOTS), np.uint8)
-    reads = np.zeros((len(kinds.table), 1 << MOST_INPUTS), np.uint8)
+    sends = np.zeros((len(kinds.table), plan.SENDS_PER_KIND), np.uint8)
+    reads = np.zeros((len(kinds.table), 1 << MAX_NODE_INPUTS), np.uint8)
     for k, kind in enumerate(kinds.table):
         if kind is not None:
             try:
-                sent, read = _backward_facts(kind)
+                sent, read = _find_backward_facts(kind)
             except NoRuleError as error:
                 raise NotNativeError(f"the backward rule of {kind.op.title} has no scalar C text ({error})") from None
             sends[k, : len(sent)] = sent
@@ -129,25 +129,25 @@ def tables(kinds: Kinds) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
 
 
 @cache
-def _backward_facts(kind: Kind) -> tuple[list[int], list[int]]:
+def _find_backward_facts(kind: NodeKind) -> tuple[list[int], list[int]]:
     """Return what a kind sends along each wire, and what it reads for every set of wires that it sends along."""
     count = len(kind.types)
     carried = [slot for slot in range(count) if kind.types[slot].differentiable]
-    masks = {one.slot: one.mask for one in kind.rule(sum(1 << slot for slot in carried)).sent}
+    masks = {one.slot: one.mask for one in kind.backward_rule(sum(1 << slot for slot in carried)).sent}
     sent = [0] * count
     for slot, mask in masks.items():
-        sent[slot] = plan.PLAIN if mask is None else plan.MASKED
+        sent[slot] = plan.SENDS_PLAIN if mask is None else plan.SENDS_MASKED
     sending = sum(1 << slot for slot in masks)
-    return sent, [_read(kind, moving & sending) for moving in range(1 << count)]
+    return sent, [_find_backward_reads(kind, moving & sending) for moving in range(1 << count)]
 
 
-def _read(kind: Kind, moving: int) -> int:
-    slots = stencils.sending(kind, moving).needed
+def _find_backward_reads(kind: NodeKind, moving: int) -> int:
+    slots = stencils.lower_backward(kind, moving).needed
     count = len(kind.types)
     return sum(1 << k for k in range(count) if k in slots) | (plan.READS_OUTPUT if count in slots else 0)
 
 
-def numbered(keys: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int32], NDArray[np.intp]]:
+def number_keys(keys: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int32], NDArray[np.intp]]:
     """Return the distinct keys in order, the index of each entry's key among them, and one entry for each key."""
     most = int(keys.max(initial=0)) + 1
     if most > 16 * len(keys) + 2**16:

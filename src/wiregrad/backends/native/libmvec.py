@@ -14,18 +14,18 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from wiregrad.backends.native.lanes import SIZES
+from wiregrad.backends.native.lanes import REAL_BITS
 
-Array: TypeAlias = NDArray[np.floating[Any]]
-Function: TypeAlias = Callable[..., Array]
-LETTERS = {128: ("b", "sse4.2"), 256: ("d", "avx2"), 512: ("e", "avx512f")}
+SampleArray: TypeAlias = NDArray[np.floating[Any]]
+ArrayFunction: TypeAlias = Callable[..., SampleArray]
+VECTOR_ABI_LETTERS = {128: ("b", "sse4.2"), 256: ("d", "avx2"), 512: ("e", "avx512f")}
 """For each register width in bits, its letter in the vector function ABI and the processor feature that it needs."""
-MOST_ULP = 4.0
+MAX_ULP_ERROR = 4.0
 """Maximum difference from the scalar function."""
 
 
 @cache
-def library() -> ctypes.CDLL | None:
+def load_libmvec() -> ctypes.CDLL | None:
     """Return the library; None if it is not installed."""
     try:
         return ctypes.CDLL("libmvec.so.1")
@@ -33,17 +33,17 @@ def library() -> ctypes.CDLL | None:
         return None
 
 
-def address(name: str, lanes: int, real: str, arity: int, features: frozenset[str]) -> int:
+def find_libmvec_address(name: str, lanes: int, real: str, arity: int, features: frozenset[str]) -> int:
     """Return the address of a function; 0 if the library, the function or registers of this width are missing."""
-    letter, needed = LETTERS.get(lanes * SIZES[real], ("", ""))
+    letter, needed = VECTOR_ABI_LETTERS.get(lanes * REAL_BITS[real], ("", ""))
     if needed not in features:
         return 0
     symbol = f"_ZGV{letter}N{lanes}{'v' * arity}_{name}{'f' if real == 'float' else ''}"
-    function = getattr(library(), symbol, None)
+    function = getattr(load_libmvec(), symbol, None)
     return int(ctypes.cast(function, ctypes.c_void_p).value or 0) if function is not None else 0
 
 
-def edges(dtype: type[np.floating[Any]], arity: int) -> list[Array]:
+def make_edge_points(dtype: type[np.floating[Any]], arity: int) -> list[SampleArray]:
     """Return points at which functions tend to be wrong: each of them, or all pairs."""
     info = np.finfo(dtype)
     sizes: list[Any] = [0.0, info.smallest_subnormal, 20 * info.smallest_subnormal, info.tiny, 1e-8, 0.3, 0.5]
@@ -53,7 +53,7 @@ def edges(dtype: type[np.floating[Any]], arity: int) -> list[Array]:
     return [points] if arity == 1 else [part.ravel() for part in np.meshgrid(points, points)]
 
 
-def distance(results: Array, wanted: Array) -> Array:
+def measure_ulp_distance(results: SampleArray, wanted: SampleArray) -> SampleArray:
     """Return the differences in ulp of the wanted numbers; inf where the sign differs or only one is finite or NaN."""
     signs = np.signbit(results) == np.signbit(wanted)
     same = (results == wanted) & signs | (np.isnan(results) & np.isnan(wanted))
@@ -63,10 +63,10 @@ def distance(results: Array, wanted: Array) -> Array:
     return np.asarray(np.where(same, 0.0, np.where(finite, ulp, np.inf)), np.float64)
 
 
-def is_sound(vector: Function, scalar: Function, lanes: int, points: list[Array]) -> bool:
+def is_sound(vector: ArrayFunction, scalar: ArrayFunction, lanes: int, points: list[SampleArray]) -> bool:
     """Return whether a vector function agrees with the scalar one at these points."""
     alone = vector(*(np.repeat(part, lanes) for part in points)).reshape(-1, lanes)
-    if np.any(distance(alone[:, 0], scalar(*points)) > MOST_ULP):
+    if np.any(measure_ulp_distance(alone[:, 0], scalar(*points)) > MAX_ULP_ERROR):
         return False
     # Every point is tried in every lane, next to other points.
     mixed = [vector(*(np.roll(part, lane) for part in points)) for lane in range(lanes)]

@@ -1,6 +1,6 @@
 """LLVM for the processor of this machine, and the addresses of C's math functions.
 
-llvmlite is imported here and nowhere else, when native code is first needed. Functions compiled by `compiled` live as
+llvmlite is imported here and nowhere else, when native code is first needed. Functions compiled by `compile_functions` live as
 long as the process: there are few of them, and running code cannot be freed.
 """
 
@@ -15,18 +15,18 @@ from typing import Any
 from wiregrad import settings
 from wiregrad.errors import NotNativeError
 
-SWITCH = settings.NATIVE
-"""The environment variable that turns native code off when it is 0, and stencils when it is `llvm`."""
-TRIPLE = "x86_64-unknown-linux-gnu"
+NATIVE_SWITCH = settings.NATIVE_VARIABLE
+"""The environment variable that turns native code off when it is 0, and stencils when it is `load_llvm`."""
+STENCIL_TRIPLE = "x86_64-unknown-linux-gnu"
 """Stencils are extracted from ELF objects on every platform."""
-PROCESSORS = frozenset(["x86_64", "amd64"])
+STENCIL_PROCESSORS = frozenset(["x86_64", "amd64"])
 """Processors that have stencils; their C functions follow the System V calling convention."""
 
 
 @cache
-def llvm() -> Any:
+def load_llvm() -> Any:
     """Return llvmlite's binding, initialized for this processor; raise `NotNativeError` if it cannot be imported."""
-    check_switch()
+    check_native_enabled()
     try:
         from llvmlite import binding  # noqa: PLC0415  # takes 30 ms, which only native code needs
     except ImportError as error:
@@ -36,103 +36,103 @@ def llvm() -> Any:
     return binding
 
 
-def check_switch() -> None:
+def check_native_enabled() -> None:
     """Raise `NotNativeError` if native code is switched off."""
-    if settings.read_setting(SWITCH) == settings.OFF:
-        raise NotNativeError(f"native code is switched off by {SWITCH}=0 in the environment")
+    if settings.read_setting(NATIVE_SWITCH) == settings.NATIVE_OFF:
+        raise NotNativeError(f"native code is switched off by {NATIVE_SWITCH}=0 in the environment")
 
 
-def has_stencils() -> bool:
+def supports_stencils() -> bool:
     """Return whether this machine supports stencils; if not, LLVM compiles every circuit right away."""
-    known = platform.machine().lower() in PROCESSORS and sys.platform != "win32"
-    return known and settings.read_setting(SWITCH) != settings.LLVM
+    known = platform.machine().lower() in STENCIL_PROCESSORS and sys.platform != "win32"
+    return known and settings.read_setting(NATIVE_SWITCH) != settings.NATIVE_LLVM
 
 
 @cache
-def features() -> frozenset[str]:
+def processor_features() -> frozenset[str]:
     """Return the processor's features, as LLVM names them."""
-    return frozenset(name for name, has in llvm().get_host_cpu_features().items() if has)
+    return frozenset(name for name, has in load_llvm().get_host_cpu_features().items() if has)
 
 
 @cache
-def processor() -> str:
+def processor_name() -> str:
     """Return the processor's name, as LLVM spells it."""
-    return str(llvm().get_host_cpu_name())
+    return str(load_llvm().get_host_cpu_name())
 
 
 def vector_bytes() -> int:
     """Return the size in bytes of the widest vector registers that support masks or blends."""
-    if {"avx512f", "avx512dq", "avx512vl"} <= features():
+    if {"avx512f", "avx512dq", "avx512vl"} <= processor_features():
         return 64
-    return 32 if "avx2" in features() else 16
+    return 32 if "avx2" in processor_features() else 16
 
 
 @cache
-def target(stencils: bool = False) -> Any:
+def target_machine(stencils: bool = False) -> Any:
     """Return a target machine: for functions, or for stencils, whose operands are absolute 32-bit offsets."""
     if stencils:
-        # Stencils pass the upper halves of vector registers on unchanged; `enter` clears them once at the end.
-        return _fresh_target(TRIPLE, ",-vzeroupper", reloc="static", codemodel="small")
-    return _fresh_target(llvm().get_process_triple(), reloc="pic", codemodel="jitdefault")
+        # Stencils pass the upper halves of vector registers on unchanged; `run_code` clears them once at the end.
+        return _create_target_machine(STENCIL_TRIPLE, ",-vzeroupper", reloc="static", codemodel="small")
+    return _create_target_machine(load_llvm().get_process_triple(), reloc="pic", codemodel="jitdefault")
 
 
-def _fresh_target(triple: str, more: str = "", **where: str) -> Any:
-    flags = ",".join(f"+{name}" for name in sorted(features()))
-    made = llvm().Target.from_triple(triple)
-    return made.create_target_machine(cpu=processor(), features=flags + more, opt=2, **where)
+def _create_target_machine(triple: str, more: str = "", **where: str) -> Any:
+    flags = ",".join(f"+{name}" for name in sorted(processor_features()))
+    made = load_llvm().Target.from_triple(triple)
+    return made.create_target_machine(cpu=processor_name(), features=flags + more, opt=2, **where)
 
 
-class Functions:
+class JitFunctions:
     """Functions compiled by LLVM; they live as long as this object."""
 
     def __init__(self, text: str, level: int = 2) -> None:
         # An engine takes ownership of its target machine, so each gets its own.
-        own = _fresh_target(llvm().get_process_triple(), codemodel="jitdefault")
-        self._engine = llvm().create_mcjit_compiler(optimized(text, level), own)
+        own = _create_target_machine(load_llvm().get_process_triple(), codemodel="jitdefault")
+        self._engine = load_llvm().create_mcjit_compiler(optimize_module(text, level), own)
         self.size = 0
         """The size of their object file in bytes."""
-        self._engine.set_object_cache(self._note)
+        self._engine.set_object_cache(self._note_code_size)
         self._engine.finalize_object()
 
-    def _note(self, _module: Any, binary: bytes) -> None:
+    def _note_code_size(self, _module: Any, binary: bytes) -> None:
         self.size = len(binary)
 
-    def address(self, name: str) -> int:
+    def find_address(self, name: str) -> int:
         """Return the address of a function."""
         return int(self._engine.get_function_address(name))
 
 
-_KEPT: list[Functions] = []
+_PERMANENT_FUNCTIONS: list[JitFunctions] = []
 """Functions that are never freed."""
 
 
-def compiled(text: str, *names: str, level: int = 2) -> list[int]:
+def compile_functions(text: str, *names: str, level: int = 2) -> list[int]:
     """Compile functions from LLVM text, never to be freed, and return their addresses."""
-    made = Functions(text, level)
-    _KEPT.append(made)
-    return [made.address(name) for name in names]
+    made = JitFunctions(text, level)
+    _PERMANENT_FUNCTIONS.append(made)
+    return [made.find_address(name) for name in names]
 
 
-def optimized(text: str, level: int) -> Any:
+def optimize_module(text: str, level: int) -> Any:
     """Return the LLVM module of a text after LLVM's optimization passes."""
-    module = llvm().parse_assembly(text)
+    module = load_llvm().parse_assembly(text)
     module.verify()
     if level:
-        options = llvm().create_pipeline_tuning_options(speed_level=level)
-        builder = llvm().create_pass_builder(target(), options)
+        options = load_llvm().create_pipeline_tuning_options(speed_level=level)
+        builder = load_llvm().create_pass_builder(target_machine(), options)
         builder.getModulePassManager().run(module, builder)
     return module
 
 
 @cache
-def math_address(name: str, real: str) -> int:
+def find_math_address(name: str, real: str) -> int:
     """Return the address of a function of math.h, for double or float."""
-    function = getattr(_math_library(), name if real == "double" else f"{name}f")
+    function = getattr(_load_math_library(), name if real == "double" else f"{name}f")
     return int(ctypes.cast(function, ctypes.c_void_p).value or 0)
 
 
 @cache
-def _math_library() -> ctypes.CDLL:
+def _load_math_library() -> ctypes.CDLL:
     for name in ("libm.so.6", "libm.dylib", "libm.so"):
         try:
             return ctypes.CDLL(name)
@@ -146,30 +146,30 @@ def _math_library() -> ctypes.CDLL:
     return library
 
 
-CALL = "call preserve_nonecc void %code(ptr %w, i64 poison, i64 poison, i64 poison, ptr %w)"
+ENTER_CALL = "call preserve_nonecc void %code(ptr %w, i64 poison, i64 poison, i64 poison, ptr %w)"
 """The call that enters a program's code; `stencils.HANDED` describes its arguments."""
 
 
 @cache
 def enter_address() -> int:
     """Return the address of `void enter(void *code, void *w)`, which runs a program's code on a working buffer."""
-    clear = "call void @llvm.x86.avx.vzeroupper()" if "avx" in features() else ""
+    clear = "call void @llvm.x86.avx.vzeroupper()" if "avx" in processor_features() else ""
     declared = "declare void @llvm.x86.avx.vzeroupper()" if clear else ""
     text = f"""
 {declared}
 define void @enter(ptr %code, ptr %w) {{
-  {CALL}
+  {ENTER_CALL}
   {clear}
   ret void
 }}"""
-    return compiled(text, "enter")[0]
+    return compile_functions(text, "enter")[0]
 
 
-def enter(code: int, w: int) -> None:
+def run_code(code: int, w: int) -> None:
     """Run a program's code on the working buffer at address `w`."""
-    _entered()(code, w)
+    _load_enter()(code, w)
 
 
 @cache
-def _entered() -> Any:
+def _load_enter() -> Any:
     return ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(enter_address())

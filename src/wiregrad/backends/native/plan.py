@@ -22,27 +22,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wiregrad.backends.native import machine
-from wiregrad.backends.native.loops import Loops
-from wiregrad.backends.native.stencils import ADD, MERGE, MOST_INPUTS, STORE
+from wiregrad.backends.native.loops import LlvmLoopWriter
+from wiregrad.backends.native.stencils import ADD_GRADIENT, MERGE_GRADIENT, MAX_NODE_INPUTS, STORE_GRADIENT
 
-OPERATION = 0
-INPUT = 1
-CONSTANT = 2
+OPERATION_ROLE = 0
+INPUT_ROLE = 1
+CONSTANT_ROLE = 2
 """The roles of nodes: operation, input or constant."""
-PLAIN = 1
+SENDS_PLAIN = 1
 """A gradient that is sent whenever the upstream gradient is present."""
-MASKED = 2
+SENDS_MASKED = 2
 """A gradient that may be absent even if the upstream gradient is present."""
-READS_OUTPUT = 1 << MOST_INPUTS
+READS_OUTPUT = 1 << MAX_NODE_INPUTS
 """The bit in `reads` that says that a backward step reads its node's output."""
-SLOTS = 8
+SENDS_PER_KIND = 8
 """Entries per kind in the table `sends`; the table `reads` has 1 << MOST_INPUTS."""
-MASK_BIT = 2 * MOST_INPUTS
+MASK_BIT = 2 * MAX_NODE_INPUTS
 """The bit in a variant that says that the upstream gradient may be absent."""
 
 
 @dataclass(frozen=True, eq=False)
-class Question:
+class BufferPlanInput:
     """The circuit as arrays, as the planner reads it."""
 
     starts: NDArray[np.int32]
@@ -66,7 +66,7 @@ class Question:
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class BufferPlan:
     """The planner's results, per node."""
 
     live: NDArray[np.uint8]
@@ -84,7 +84,7 @@ class Plan:
     """The number of slots in the working buffer."""
 
 
-def plan(question: Question) -> Plan:
+def plan_buffer(question: BufferPlanInput) -> BufferPlan:
     """Plan the working buffer of a circuit."""
     n = len(question.kinds)
     live, reached, absent, active, fixed = (np.zeros(n, np.uint8) for _ in range(5))
@@ -106,22 +106,22 @@ def plan(question: Question) -> Plan:
     ]
     results: list[NDArray[Any]] = [live, reached, absent, active, fixed, variants, last, stack, values, gradients]
     pointers = [array.ctypes.data for array in (*inputs, *results)]
-    slots = _planner()(n, len(question.outputs), question.root, question.first, *pointers)
-    return Plan(live, variants, reached, absent, values, gradients, last, int(slots))
+    slots = _load_planner()(n, len(question.outputs), question.root, question.first, *pointers)
+    return BufferPlan(live, variants, reached, absent, values, gradients, last, int(slots))
 
 
-def prepare() -> None:
+def compile_planner() -> None:
     """Compile the planner, unless that was done before."""
-    _planner()
+    _load_planner()
 
 
 @cache
-def _planner() -> Any:
-    address = machine.compiled(_text(), "plan", level=1)[0]
+def _load_planner() -> Any:
+    address = machine.compile_functions(_write_planner(), "plan", level=1)[0]
     return ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * 4, *[ctypes.c_void_p] * 18)(address)
 
 
-_ARRAYS = {
+_PLANNER_ARRAYS = {
     **dict.fromkeys(["starts", "sources", "kinds"], "i32"),
     **dict.fromkeys(["roles", "carries", "sends", "reads"], "i8"),
     "outputs": "i32",
@@ -131,147 +131,147 @@ _ARRAYS = {
 }
 
 
-def _text() -> str:
-    w = Loops(_ARRAYS)
-    _needed(w)
-    _activity(w)
-    _backward(w)
-    _forward_slots(w)
-    _backward_slots(w)
-    arguments = [*(f"i64 %{name}" for name in ("n", "m", "root", "first")), *(f"ptr noalias %{a}" for a in _ARRAYS)]
+def _write_planner() -> str:
+    w = LlvmLoopWriter(_PLANNER_ARRAYS)
+    _write_liveness(w)
+    _write_activity(w)
+    _write_backward_sweep(w)
+    _write_forward_slots(w)
+    _write_backward_slots(w)
+    arguments = [*(f"i64 %{name}" for name in ("n", "m", "root", "first")), *(f"ptr noalias %{a}" for a in _PLANNER_ARRAYS)]
     variables = [f"  %{name} = alloca i64" for name in ("top", "next", "a", "v", "moving")]
     head = [f"define i64 @plan({', '.join(arguments)}) {{", "entry:", *variables, "  store i64 0, ptr %top"]
-    end = [f"  ret i64 {w.get('next')}", "}"]
+    end = [f"  ret i64 {w.load_variable('next')}", "}"]
     # Writing `end` has appended a line to `w.lines`, so the body is complete only here.
     return "\n".join([*head, "  store i64 %first, ptr %next", *w.lines, *end])
 
 
 @contextmanager
-def _wires(w: Loops, node: str, *, down: bool = False) -> Iterator[tuple[str, str]]:
+def _loop_over_wires(w: LlvmLoopWriter, node: str, *, down: bool = False) -> Iterator[tuple[str, str]]:
     """Write a loop over the inputs of a node; yields slot and source."""
-    start = w.at("starts", node)
-    with w.loop(start, w.at("starts", w.do("add", node, "1")), down=down) as wire:
-        yield w.do("sub", wire, start), w.at("sources", wire)
+    start = w.load_entry("starts", node)
+    with w.loop_over(start, w.load_entry("starts", w.write_binary("add", node, "1")), down=down) as wire:
+        yield w.write_binary("sub", wire, start), w.load_entry("sources", wire)
 
 
-def _needed(w: Loops) -> None:
+def _write_liveness(w: LlvmLoopWriter) -> None:
     """Write the pass that marks the nodes that outputs depend on, and when each value is last read going forward."""
-    with w.loop("0", "%m") as k:
-        w.put("live", w.at("outputs", k), "1")
-    with w.loop("0", "%n", down=True) as i, w.when(w.at("live", i)), _wires(w, i) as (_, source):
-        w.put("live", source, "1")
-    with w.loop("0", "%n") as i, w.when(w.at("live", i)), _wires(w, i) as (_, source):
-        w.put("last", source, i)
+    with w.loop_over("0", "%m") as k:
+        w.store_entry("live", w.load_entry("outputs", k), "1")
+    with w.loop_over("0", "%n", down=True) as i, w.when_all(w.load_entry("live", i)), _loop_over_wires(w, i) as (_, source):
+        w.store_entry("live", source, "1")
+    with w.loop_over("0", "%n") as i, w.when_all(w.load_entry("live", i)), _loop_over_wires(w, i) as (_, source):
+        w.store_entry("last", source, i)
 
 
-def _activity(w: Loops) -> None:
+def _write_activity(w: LlvmLoopWriter) -> None:
     """Write the pass that marks the nodes through which a gradient can reach an input."""
-    with w.loop("0", "%n") as i:
-        w.set("a", w.is_("eq", w.at("roles", i), str(INPUT)))
-        with _wires(w, i) as (_, source):
-            w.set("a", w.do("or", w.get("a"), w.at("active", source)))
-        w.put("active", i, w.do("and", w.get("a"), w.at("carries", i)))
+    with w.loop_over("0", "%n") as i:
+        w.store_variable("a", w.write_comparison("eq", w.load_entry("roles", i), str(INPUT_ROLE)))
+        with _loop_over_wires(w, i) as (_, source):
+            w.store_variable("a", w.write_binary("or", w.load_variable("a"), w.load_entry("active", source)))
+        w.store_entry("active", i, w.write_binary("and", w.load_variable("a"), w.load_entry("carries", i)))
 
 
-def _backward(w: Loops) -> None:
+def _write_backward_sweep(w: LlvmLoopWriter) -> None:
     """Write the pass back from the root: what is reached, how gradients meet, and what the backward steps read."""
-    with w.when(w.is_("sge", "%root", "0")):
+    with w.when_all(w.write_comparison("sge", "%root", "0")):
         # An input that is itself the output has gradient 1, even if it is a condition.
-        own = w.is_("eq", w.at("roles", "%root"), str(INPUT))
-        w.put("reached", "%root", w.do("or", w.at("active", "%root"), own))
-        with w.loop("0", "%n", down=True) as i, w.when(w.at("reached", i), w.is_("eq", w.at("roles", i), "0")):
-            w.set("v", w.do("shl", w.at("absent", i), str(MASK_BIT)))
-            w.set("moving", "0")
-            with _wires(w, i, down=True) as (slot, source):
-                kind = w.do("mul", w.at("kinds", i), str(SLOTS))
-                sent = w.at("sends", w.do("add", kind, slot))
-                with w.when(sent, w.at("active", source)):
-                    _meet(w, i, slot, source, sent)
-            with w.when(w.get("moving")):
-                w.put("variants", i, w.get("v"))
-                _reads(w, i)
+        own = w.write_comparison("eq", w.load_entry("roles", "%root"), str(INPUT_ROLE))
+        w.store_entry("reached", "%root", w.write_binary("or", w.load_entry("active", "%root"), own))
+        with w.loop_over("0", "%n", down=True) as i, w.when_all(w.load_entry("reached", i), w.write_comparison("eq", w.load_entry("roles", i), "0")):
+            w.store_variable("v", w.write_binary("shl", w.load_entry("absent", i), str(MASK_BIT)))
+            w.store_variable("moving", "0")
+            with _loop_over_wires(w, i, down=True) as (slot, source):
+                kind = w.write_binary("mul", w.load_entry("kinds", i), str(SENDS_PER_KIND))
+                sent = w.load_entry("sends", w.write_binary("add", kind, slot))
+                with w.when_all(sent, w.load_entry("active", source)):
+                    _write_meeting_gradients(w, i, slot, source, sent)
+            with w.when_all(w.load_variable("moving")):
+                w.store_entry("variants", i, w.load_variable("v"))
+                _write_last_reads(w, i)
 
 
-def _meet(w: Loops, i: str, slot: str, source: str, sent: str) -> None:
+def _write_meeting_gradients(w: LlvmLoopWriter, i: str, slot: str, source: str, sent: str) -> None:
     """Write how the gradient sent along one wire meets the gradient that its source already has."""
-    may = w.do("or", w.is_("eq", sent, str(MASKED)), w.at("absent", i))
-    seen = w.at("reached", source)
-    before = w.at("absent", source)
+    may = w.write_binary("or", w.write_comparison("eq", sent, str(SENDS_MASKED)), w.load_entry("absent", i))
+    seen = w.load_entry("reached", source)
+    before = w.load_entry("absent", source)
     # STORE the first gradient, ADD to one that is present, MERGE with one that may be absent.
-    met = w.do("add", str(ADD), w.do("mul", before, str(MERGE - ADD)))
-    way = w.new(f"select i1 {w.new(f'icmp ne i64 {seen}, 0')}, i64 {met}, i64 {STORE}")
-    kept = w.do("and", may, w.do("or", before, w.do("xor", seen, "1")))
-    w.put("absent", source, kept)
-    w.put("reached", source, "1")
-    w.set("v", w.do("or", w.get("v"), w.do("shl", way, w.do("mul", slot, "2"))))
-    w.set("moving", w.do("or", w.get("moving"), w.do("shl", "1", slot)))
+    met = w.write_binary("add", str(ADD_GRADIENT), w.write_binary("mul", before, str(MERGE_GRADIENT - ADD_GRADIENT)))
+    way = w.emit_value(f"select i1 {w.emit_value(f'icmp ne i64 {seen}, 0')}, i64 {met}, i64 {STORE_GRADIENT}")
+    kept = w.write_binary("and", may, w.write_binary("or", before, w.write_binary("xor", seen, "1")))
+    w.store_entry("absent", source, kept)
+    w.store_entry("reached", source, "1")
+    w.store_variable("v", w.write_binary("or", w.load_variable("v"), w.write_binary("shl", way, w.write_binary("mul", slot, "2"))))
+    w.store_variable("moving", w.write_binary("or", w.load_variable("moving"), w.write_binary("shl", "1", slot)))
 
 
-def _time(w: Loops, i: str) -> str:
+def _write_backward_time(w: LlvmLoopWriter, i: str) -> str:
     """Write the time of a node's backward step."""
-    return w.do("sub", w.do("sub", w.do("mul", "%n", "2"), "1"), i)
+    return w.write_binary("sub", w.write_binary("sub", w.write_binary("mul", "%n", "2"), "1"), i)
 
 
-def _reads(w: Loops, i: str) -> None:
+def _write_last_reads(w: LlvmLoopWriter, i: str) -> None:
     """Write the time of a backward step as the last read of the values it reads."""
-    place = w.do("add", w.do("mul", w.at("kinds", i), str(1 << MOST_INPUTS)), w.get("moving"))
-    read = w.at("reads", place)
-    time = _time(w, i)
-    with _wires(w, i) as (slot, source), w.when(w.do("and", w.do("lshr", read, slot), "1")):
-        w.put("last", source, time)
-    with w.when(w.do("and", read, str(READS_OUTPUT))):
-        w.put("last", i, time)
+    place = w.write_binary("add", w.write_binary("mul", w.load_entry("kinds", i), str(1 << MAX_NODE_INPUTS)), w.load_variable("moving"))
+    read = w.load_entry("reads", place)
+    time = _write_backward_time(w, i)
+    with _loop_over_wires(w, i) as (slot, source), w.when_all(w.write_binary("and", w.write_binary("lshr", read, slot), "1")):
+        w.store_entry("last", source, time)
+    with w.when_all(w.write_binary("and", read, str(READS_OUTPUT))):
+        w.store_entry("last", i, time)
 
 
-def _give_back(w: Loops, node: str, time: str) -> None:
+def _write_slot_release(w: LlvmLoopWriter, node: str, time: str) -> None:
     """Write the release of a value's slot if this is its last read."""
-    done = w.is_("eq", w.at("last", node), time)
-    free = w.is_("eq", w.at("fixed", node), "0")
-    with w.when(done, free):
-        _push(w, w.at("values", node))
-        w.put("fixed", node, "1")
+    done = w.write_comparison("eq", w.load_entry("last", node), time)
+    free = w.write_comparison("eq", w.load_entry("fixed", node), "0")
+    with w.when_all(done, free):
+        _write_slot_push(w, w.load_entry("values", node))
+        w.store_entry("fixed", node, "1")
 
 
-def _push(w: Loops, slot: str) -> None:
-    top = w.get("top")
-    w.put("stack", top, slot)
-    w.set("top", w.do("add", top, "1"))
+def _write_slot_push(w: LlvmLoopWriter, slot: str) -> None:
+    top = w.load_variable("top")
+    w.store_entry("stack", top, slot)
+    w.store_variable("top", w.write_binary("add", top, "1"))
 
 
-def _take(w: Loops, array: str, node: str) -> None:
+def _write_slot_choice(w: LlvmLoopWriter, array: str, node: str) -> None:
     """Write the choice of a slot for a node: the one released last, or a new one."""
-    top = w.get("top")
-    with w.when(w.is_("eq", top, "0")):
-        fresh = w.get("next")
-        w.put(array, node, fresh)
-        w.set("next", w.do("add", fresh, "1"))
-    with w.when(w.is_("ne", top, "0")):
-        below = w.do("sub", top, "1")
-        w.put(array, node, w.at("stack", below))
-        w.set("top", below)
+    top = w.load_variable("top")
+    with w.when_all(w.write_comparison("eq", top, "0")):
+        fresh = w.load_variable("next")
+        w.store_entry(array, node, fresh)
+        w.store_variable("next", w.write_binary("add", fresh, "1"))
+    with w.when_all(w.write_comparison("ne", top, "0")):
+        below = w.write_binary("sub", top, "1")
+        w.store_entry(array, node, w.load_entry("stack", below))
+        w.store_variable("top", below)
 
 
-def _forward_slots(w: Loops) -> None:
-    with w.loop("0", "%n") as i, w.when(w.at("live", i), w.is_("eq", w.at("roles", i), "0")):
-        with _wires(w, i) as (_, source):
-            _give_back(w, source, i)
-        with w.when(w.is_("eq", w.at("fixed", i), "0")):
-            _take(w, "values", i)
+def _write_forward_slots(w: LlvmLoopWriter) -> None:
+    with w.loop_over("0", "%n") as i, w.when_all(w.load_entry("live", i), w.write_comparison("eq", w.load_entry("roles", i), "0")):
+        with _loop_over_wires(w, i) as (_, source):
+            _write_slot_release(w, source, i)
+        with w.when_all(w.write_comparison("eq", w.load_entry("fixed", i), "0")):
+            _write_slot_choice(w, "values", i)
 
 
-def _backward_slots(w: Loops) -> None:
-    with w.when(w.is_("sge", "%root", "0")):
-        with w.when(w.is_("slt", w.at("gradients", "%root"), "0")):
-            _take(w, "gradients", "%root")
-        with w.loop("0", "%n", down=True) as i, w.when(w.at("variants", i)):
-            time = _time(w, i)
-            variant = w.at("variants", i)
-            with _wires(w, i) as (_, source):
-                _give_back(w, source, time)
-            _give_back(w, i, time)
-            _push(w, w.at("gradients", i))
-            with _wires(w, i, down=True) as (slot, source):
-                way = w.do("and", w.do("lshr", variant, w.do("mul", slot, "2")), "3")
-                missing = w.is_("slt", w.at("gradients", source), "0")
-                with w.when(w.is_("eq", way, str(STORE)), missing):
-                    _take(w, "gradients", source)
+def _write_backward_slots(w: LlvmLoopWriter) -> None:
+    with w.when_all(w.write_comparison("sge", "%root", "0")):
+        with w.when_all(w.write_comparison("slt", w.load_entry("gradients", "%root"), "0")):
+            _write_slot_choice(w, "gradients", "%root")
+        with w.loop_over("0", "%n", down=True) as i, w.when_all(w.load_entry("variants", i)):
+            time = _write_backward_time(w, i)
+            variant = w.load_entry("variants", i)
+            with _loop_over_wires(w, i) as (_, source):
+                _write_slot_release(w, source, time)
+            _write_slot_release(w, i, time)
+            _write_slot_push(w, w.load_entry("gradients", i))
+            with _loop_over_wires(w, i, down=True) as (slot, source):
+                way = w.write_binary("and", w.write_binary("lshr", variant, w.write_binary("mul", slot, "2")), "3")
+                missing = w.write_comparison("slt", w.load_entry("gradients", source), "0")
+                with w.when_all(w.write_comparison("eq", way, str(STORE_GRADIENT)), missing):
+                    _write_slot_choice(w, "gradients", source)

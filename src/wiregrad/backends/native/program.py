@@ -15,33 +15,33 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wiregrad.backends.native import machine, memory, plan, registers, stencils
-from wiregrad.backends.native.emit import Real, real_of
-from wiregrad.backends.native.kinds import Kinds, kinds_of, tables
-from wiregrad.backends.native.stencils import CONSTANT, Library, Stencil
-from wiregrad.backends.native.stream import Stream
-from wiregrad.backends.native.whole import Whole
+from wiregrad.backends.native.emit import RealType, choose_real_name
+from wiregrad.backends.native.kinds import NodeKinds, find_node_kinds, make_backward_tables
+from wiregrad.backends.native.stencils import CONSTANT_HOLE, StencilLibrary, Stencil
+from wiregrad.backends.native.stream import StepStream
+from wiregrad.backends.native.whole import LlvmProgram
 from wiregrad.errors import NotNativeError, OutputError
-from wiregrad.ir import Circuit
-from wiregrad.ir.flat import Columns
+from wiregrad.ir import CircuitGraph
+from wiregrad.ir.flat import CircuitColumns
 from wiregrad.ir.op import CONSTANT_CODE, INPUT_CODE
 from wiregrad.ir.verify import check_arrays
 
-LARGEST = 2**31 - 1
+MAX_OFFSET = 2**31 - 1
 """Offsets into the buffer and the code have 32 bits."""
-STENCILS = "stencils"
+STENCIL_TIER = "stencils"
 """The tier of programs made of copied stencils."""
-LLVM = "llvm"
+LLVM_TIER = "llvm"
 """The tier of programs that LLVM compiled."""
-LINE = 64
+CACHE_LINE_BYTES = 64
 """Bytes in a cache line, which is also the widest vector."""
-BLOCK = 16_000
+STEPS_PER_BLOCK = 16_000
 """Stencils are copied for this many steps at a time, which fit into the cache."""
-_ONE_AT_A_TIME = threading.Lock()
+_BUILD_LOCK = threading.Lock()
 """Held while a program is built, so that two threads do not compile the same stencil."""
 
 
 @dataclass(frozen=True, eq=False)
-class Program:
+class NativeProgram:
     """Machine code and the buffer it works on.
 
     The buffer holds the inputs, the outputs, the gradient (one number per input), then constants and intermediate
@@ -54,7 +54,7 @@ class Program:
     """The initial buffer, with constants in place."""
     inputs: int
     outputs: int
-    real: Real
+    real: RealType
     nodes: int
     code_bytes: int
     seconds: float
@@ -65,49 +65,49 @@ class Program:
     """`stencils` or `llvm`."""
     code: Any = field(repr=False)
     """The object that keeps the code in memory."""
-    stream: Stream = field(repr=False)
+    stream: StepStream = field(repr=False)
 
     @property
-    def words(self) -> int:
+    def buffer_length(self) -> int:
         """The number of numbers in the buffer."""
         return len(self.initial)
 
 
-def build(circuit: Circuit, gradient: int | None = None, *, lanes: int = 1) -> Program:
+def build_program(circuit: CircuitGraph, gradient: int | None = None, *, lanes: int = 1) -> NativeProgram:
     """Compile a circuit of scalars: its outputs, and, with `gradient`, the gradient of the output with that index.
 
     >>> from wiregrad.ir import parse_text
-    >>> build(parse_text("input x\\ny = multiply x x\\noutput y"), 0).nodes
+    >>> build_program(parse_text("input x\\ny = multiply x x\\noutput y"), 0).nodes
     1
     """
     began = time.perf_counter()
-    with _ONE_AT_A_TIME:
-        if machine.has_stencils():
-            memory.check()
-        plan.prepare()
-        registers.prepare()
-        return _built(circuit, gradient, lanes, began, time.perf_counter() - began)
+    with _BUILD_LOCK:
+        if machine.supports_stencils():
+            memory.check_executable_memory()
+        plan.compile_planner()
+        registers.compile_register_loops()
+        return _build_while_locked(circuit, gradient, lanes, began, time.perf_counter() - began)
 
 
-def _built(circuit: Circuit, gradient: int | None, lanes: int, began: float, made: float) -> Program:
+def _build_while_locked(circuit: CircuitGraph, gradient: int | None, lanes: int, began: float, made: float) -> NativeProgram:
     columns = circuit.columns
     # Native code does no checks, so they are made here: inputs precede their readers, indices are within their arrays.
     check_arrays(columns)
-    real = Real(_real_name(circuit), lanes)
-    root = -1 if gradient is None else _output(columns, gradient)
-    kinds = kinds_of(circuit)
+    real = RealType(_find_real_name(circuit), lanes)
+    root = -1 if gradient is None else _find_output(columns, gradient)
+    kinds = find_node_kinds(circuit)
     making = time.perf_counter()
-    rules = tables(kinds if root >= 0 else kinds._replace(table=[None] * len(kinds.table)))
+    rules = make_backward_tables(kinds if root >= 0 else kinds._replace(table=[None] * len(kinds.table)))
     made += time.perf_counter() - making
-    layout = _layout(circuit, real)
-    buffer_plan = plan.plan(_question(circuit, kinds, rules, root, layout))
-    if buffer_plan.slots * real.width > LARGEST:
+    layout = _lay_out_head(circuit, real)
+    buffer_plan = plan.plan_buffer(_make_plan_input(circuit, kinds, rules, root, layout))
+    if buffer_plan.slots * real.total_bytes > MAX_OFFSET:
         raise NotNativeError(f"the circuit needs a buffer of {buffer_plan.slots:,} numbers, beyond 32-bit offsets")
-    stream = Stream(circuit, kinds, buffer_plan, real, root, layout.copies)
-    code, seconds = _code(stream)
-    return Program(
+    stream = StepStream(circuit, kinds, buffer_plan, real, root, layout.copies)
+    code, seconds = _choose_tier(stream)
+    return NativeProgram(
         entry=code.address,
-        initial=_buffer(layout.head, buffer_plan.slots, real),
+        initial=_make_buffer(layout.head, buffer_plan.slots, real),
         inputs=len(circuit.inputs),
         outputs=len(columns.outputs),
         real=real,
@@ -115,53 +115,53 @@ def _built(circuit: Circuit, gradient: int | None, lanes: int, began: float, mad
         code_bytes=code.size,
         seconds=time.perf_counter() - began,
         stencil_seconds=made + seconds,
-        tier=STENCILS if machine.has_stencils() else LLVM,
+        tier=STENCIL_TIER if machine.supports_stencils() else LLVM_TIER,
         code=code,
         stream=stream,
     )
 
 
-class _Code(Protocol):
+class _CodeInMemory(Protocol):
     """Machine code in memory."""
 
     address: int
     size: int
 
 
-def _code(stream: Stream) -> tuple[_Code, float]:
+def _choose_tier(stream: StepStream) -> tuple[_CodeInMemory, float]:
     """Return the code of a stream, from stencils where this machine has them, else from LLVM; and stencil seconds."""
-    if not machine.has_stencils():
-        return Whole(stream), 0.0
+    if not machine.supports_stencils():
+        return LlvmProgram(stream), 0.0
     began = time.perf_counter()
-    library = stencils.library(stream.real)
-    made = library.need(stream.keys)
+    library = stencils.stencil_library(stream.real)
+    made = library.get_stencils(stream.keys)
     seconds = time.perf_counter() - began
-    return _laid(stream, library, made), seconds
+    return _copy_stencils(stream, library, made), seconds
 
 
-def _output(columns: Columns, number: int) -> int:
+def _find_output(columns: CircuitColumns, number: int) -> int:
     if not 0 <= number < len(columns.outputs):
         raise OutputError(f"the circuit has {len(columns.outputs)} outputs; there is no output number {number}")
     return int(columns.outputs[number])
 
 
-def _constants(columns: Columns, dtype: np.dtype[np.floating]) -> NDArray[np.floating]:
+def _convert_constants(columns: CircuitColumns, dtype: np.dtype[np.floating]) -> NDArray[np.floating]:
     try:
         return np.array([float(value) for value in columns.constants], dtype)
     except (TypeError, ValueError):
         raise NotNativeError("native code supports only numbers and booleans as constants") from None
 
 
-def _real_name(circuit: Circuit) -> str:
+def _find_real_name(circuit: CircuitGraph) -> str:
     columns = circuit.columns
     used = [columns.type_table[k] for k in np.unique(columns.types).tolist()]
     shaped = next((kind for kind in used if kind.shape), None)
     if shaped is not None:
         raise NotNativeError(f"native code supports scalars only; this circuit has wires of {shaped}")
-    return real_of([kind.dtype for kind in used])
+    return choose_real_name([kind.dtype for kind in used])
 
 
-class _Layout(NamedTuple):
+class _BufferHead(NamedTuple):
     """The beginning of the buffer: its initial contents, and the nodes whose slot is there."""
 
     head: NDArray[np.floating]
@@ -171,7 +171,7 @@ class _Layout(NamedTuple):
     """Outputs whose value is in another slot, and the slot that they are copied to."""
 
 
-def _layout(circuit: Circuit, real: Real) -> _Layout:
+def _lay_out_head(circuit: CircuitGraph, real: RealType) -> _BufferHead:
     columns = circuit.columns
     inputs = np.flatnonzero(columns.codes == INPUT_CODE)
     count = len(inputs)
@@ -180,9 +180,9 @@ def _layout(circuit: Circuit, real: Real) -> _Layout:
     gradients = np.full(circuit.size, -1, np.int32)
     values[inputs] = np.arange(count)
     gradients[inputs] = np.arange(count) + count + m
-    constants = _constants(columns, real.dtype)
+    constants = _convert_constants(columns, real.dtype)
     # Compared by their bits, because 0.0 == -0.0.
-    bits, places = np.unique(constants.view(f"u{real.size}"), return_inverse=True)
+    bits, places = np.unique(constants.view(f"u{real.item_bytes}"), return_inverse=True)
     values[columns.constant_nodes] = 2 * count + m + places.reshape(-1)
     copies = list[tuple[int, int]]()
     for slot, node in enumerate(columns.outputs.tolist(), count):
@@ -191,18 +191,18 @@ def _layout(circuit: Circuit, real: Real) -> _Layout:
         else:
             copies.append((node, slot))
     head = np.concatenate([np.zeros(2 * count + m, real.dtype), bits.view(real.dtype)])
-    return _Layout(head, values, gradients, copies)
+    return _BufferHead(head, values, gradients, copies)
 
 
-def _question(
-    circuit: Circuit, kinds: Kinds, rules: tuple[NDArray[np.uint8], NDArray[np.uint8]], root: int, layout: _Layout
-) -> plan.Question:
+def _make_plan_input(
+    circuit: CircuitGraph, kinds: NodeKinds, rules: tuple[NDArray[np.uint8], NDArray[np.uint8]], root: int, layout: _BufferHead
+) -> plan.BufferPlanInput:
     columns = circuit.columns
     roles = np.zeros(circuit.size, np.uint8)
-    roles[columns.codes == INPUT_CODE] = plan.INPUT
-    roles[columns.codes == CONSTANT_CODE] = plan.CONSTANT
+    roles[columns.codes == INPUT_CODE] = plan.INPUT_ROLE
+    roles[columns.codes == CONSTANT_CODE] = plan.CONSTANT_ROLE
     carries = np.array([kind.differentiable for kind in columns.type_table], np.uint8)
-    return plan.Question(
+    return plan.BufferPlanInput(
         starts=np.ascontiguousarray(columns.starts, np.int32),
         sources=np.ascontiguousarray(columns.sources, np.int32),
         kinds=kinds.nodes,
@@ -218,30 +218,30 @@ def _question(
     )
 
 
-def _laid(stream: Stream, library: Library, made: list[Stencil]) -> memory.Code:
+def _copy_stencils(stream: StepStream, library: StencilLibrary, made: list[Stencil]) -> memory.MachineCode:
     """Copy the stencils of a stream end to end, behind their constants, and fill their holes."""
-    pool, bases = library.constants(made)
+    pool, bases = library.collect_constants(made)
     texts = [stencil.code for stencil in made]
-    holes = _Holes(made, bases)
+    holes = _HoleTable(made, bases)
     ends = np.cumsum(np.array([len(text) for text in texts])[stream.which]) + len(pool)
-    if ends[-1] > LARGEST:
+    if ends[-1] > MAX_OFFSET:
         raise NotNativeError(f"the circuit needs {ends[-1]:,} bytes of machine code, beyond 32-bit offsets")
     starts = np.concatenate([[len(pool)], ends[:-1]])
-    code = memory.Code(int(ends[-1]))
-    target = code.writable()
+    code = memory.MachineCode(int(ends[-1]))
+    target = code.writable_bytes()
     target[: len(pool)] = np.frombuffer(pool, np.uint8)
-    for first in range(0, len(stream), BLOCK):
-        steps = slice(first, first + BLOCK)
+    for first in range(0, len(stream), STEPS_PER_BLOCK):
+        steps = slice(first, first + STEPS_PER_BLOCK)
         block = b"".join(map(texts.__getitem__, stream.which[steps].tolist()))
         target[starts[first] : starts[first] + len(block)] = np.frombuffer(block, np.uint8)
-        holes.fill(target, stream, steps, starts[steps])
+        holes.fill_holes(target, stream, steps, starts[steps])
     del target
     code.seal()
     code.address += len(pool)
     return code
 
 
-class _Holes:
+class _HoleTable:
     """The holes of some stencils in one table: the place of each, the operand that fills it, and the addend."""
 
     def __init__(self, made: list[Stencil], bases: dict[int, int]) -> None:
@@ -250,11 +250,11 @@ class _Holes:
         self.first = np.cumsum(self.counts) - self.counts
         for stencil in made:
             entries += stencil.holes
-            entries += [(place, CONSTANT, bases[chunk] + target - place) for place, chunk, target in stencil.constants]
+            entries += [(place, CONSTANT_HOLE, bases[chunk] + target - place) for place, chunk, target in stencil.constants]
         self.places, self.holes, added = np.ascontiguousarray(np.array(entries, np.int64).reshape(-1, 3).T)
         self.added = added.astype(np.int32)
 
-    def fill(self, code: NDArray[np.uint8], stream: Stream, steps: slice, starts: NDArray[np.int64]) -> None:
+    def fill_holes(self, code: NDArray[np.uint8], stream: StepStream, steps: slice, starts: NDArray[np.int64]) -> None:
         """Fill the holes of some steps."""
         which = stream.which[steps]
         counts = self.counts[which]
@@ -263,8 +263,8 @@ class _Holes:
         number = np.arange(len(owners)) - (ends - counts)[owners] + self.first[which][owners]
         holes = self.holes[number]
         starts = starts[owners]
-        offsets = stream.offsets(steps, owners, holes)
-        constants = np.flatnonzero(holes == CONSTANT)
+        offsets = stream.compute_offsets(steps, owners, holes)
+        constants = np.flatnonzero(holes == CONSTANT_HOLE)
         offsets[constants] = -starts[constants]
         offsets += self.added[number]
         # A hole can be at any address, so the words of this view overlap.
@@ -272,16 +272,16 @@ class _Holes:
         words[starts + self.places[number]] = offsets
 
 
-def _buffer(head: NDArray[np.floating], slots: int, real: Real) -> NDArray[np.floating]:
+def _make_buffer(head: NDArray[np.floating], slots: int, real: RealType) -> NDArray[np.floating]:
     numbers = np.zeros(slots * real.lanes, real.dtype)
     numbers[: len(head) * real.lanes] = np.repeat(head, real.lanes)
-    return aligned(numbers)
+    return copy_aligned(numbers)
 
 
-def aligned(numbers: NDArray[np.floating]) -> NDArray[np.floating]:
+def copy_aligned(numbers: NDArray[np.floating]) -> NDArray[np.floating]:
     """Return a copy that begins at a cache line, as vector loads need it."""
-    raw = np.empty(numbers.nbytes + LINE, np.uint8)
-    skip = -raw.ctypes.data % LINE
+    raw = np.empty(numbers.nbytes + CACHE_LINE_BYTES, np.uint8)
+    skip = -raw.ctypes.data % CACHE_LINE_BYTES
     copy = raw[skip : skip + numbers.nbytes].view(numbers.dtype)
     copy[:] = numbers
     return copy

@@ -16,14 +16,14 @@ from typing import Any, ClassVar
 import numpy as np
 
 from wiregrad.backends.native import calls, machine
-from wiregrad.backends.native.calls import HEAD, Frame, Method, check_python, new_builtin, pointer, python_address
-from wiregrad.backends.native.program import Program, aligned
+from wiregrad.backends.native.calls import OBJECT_HEAD_BYTES, BuiltinFrame, PyMethodDef, check_python, create_builtin, format_pointer, find_python_function
+from wiregrad.backends.native.program import NativeProgram, copy_aligned
 
-NAMES = """PyBytes_AsString PyFloat_AsDouble PyFloat_FromDouble PyTuple_New PyTuple_SetItem Py_DecRef
+REPLAY_PYTHON_FUNCTIONS = """PyBytes_AsString PyFloat_AsDouble PyFloat_FromDouble PyTuple_New PyTuple_SetItem Py_DecRef
 Py_IncRef""".split()
 """Functions of CPython's C API that the native function calls."""
 
-TEXT = Template("""
+REPLAY_TEMPLATE = Template("""
 define ptr @replay(ptr %self, ptr %args, i64 %nargs) {
 start:
   %address = call ptr $PyBytes_AsString(ptr %self)
@@ -119,7 +119,7 @@ other:
 }""")
 
 
-class Fields(ctypes.Structure):
+class ReplayFields(ctypes.Structure):
     """What the builtin knows of its recording, as native code reads it."""
 
     _fields_: ClassVar = [
@@ -128,12 +128,12 @@ class Fields(ctypes.Structure):
     ]
 
 
-def builtin(program: Program, results: int, expected: bytes, *, gradient: bool) -> Callable[..., Any]:
+def make_replay_builtin(program: NativeProgram, results: int, expected: bytes, *, gradient: bool) -> Callable[..., Any]:
     """Return the builtin for a program in double: the first outputs are results, the others must equal `expected`."""
     check_python()
-    working = aligned(program.initial)
+    working = copy_aligned(program.initial)
     bits = np.frombuffer(expected or bytes(8), np.int64)
-    fields = Fields(
+    fields = ReplayFields(
         enter=machine.enter_address(),
         code=program.entry,
         buffer=working.ctypes.data,
@@ -143,29 +143,29 @@ def builtin(program: Program, results: int, expected: bytes, *, gradient: bool) 
         checks=program.outputs - results,
         slopes=program.inputs if gradient else 0,
     )
-    frame = Frame(ctypes.addressof(fields).to_bytes(8, "little"))
-    return new_builtin(_method(), frame, (fields, program, working, bits))
+    frame = BuiltinFrame(ctypes.addressof(fields).to_bytes(8, "little"))
+    return create_builtin(_make_replay_method(), frame, (fields, program, working, bits))
 
 
 @cache
-def _method() -> Method:
+def _make_replay_method() -> PyMethodDef:
     doc = (
         "replay($self, /, *inputs)\n--\n\nReturn the results at these inputs, None if Python would branch differently."
     )
-    return Method(b"replay", machine.compiled(_text(), "replay")[0], calls.FASTCALL, doc.encode())
+    return PyMethodDef(b"replay", machine.compile_functions(_fill_replay_template(), "replay")[0], calls.METH_FASTCALL, doc.encode())
 
 
-def _text() -> str:
+def _fill_replay_template() -> str:
     loads = [
-        f"%{name}.at = getelementptr i8, ptr %fields, i64 {getattr(Fields, name).offset}\n"
+        f"%{name}.at = getelementptr i8, ptr %fields, i64 {getattr(ReplayFields, name).offset}\n"
         f"  %{name} = load {'ptr' if kind is ctypes.c_void_p else 'i64'}, ptr %{name}.at"
-        for name, kind, *_ in Fields._fields_
+        for name, kind, *_ in ReplayFields._fields_
     ]
-    words = {name: pointer(python_address(name)) for name in NAMES}
-    return TEXT.substitute(
+    words = {name: format_pointer(find_python_function(name)) for name in REPLAY_PYTHON_FUNCTIONS}
+    return REPLAY_TEMPLATE.substitute(
         words,
         loads="\n  ".join(loads),
-        type_offset=HEAD - 8,
-        float_type=pointer(id(float)),
-        **{"None": pointer(id(None))},
+        type_offset=OBJECT_HEAD_BYTES - 8,
+        float_type=format_pointer(id(float)),
+        **{"None": format_pointer(id(None))},
     )

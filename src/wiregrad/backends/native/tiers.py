@@ -9,54 +9,54 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Protocol
 
-from wiregrad.backends.native.program import LLVM, Program
-from wiregrad.backends.native.whole import Whole
+from wiregrad.backends.native.program import LLVM_TIER, NativeProgram
+from wiregrad.backends.native.whole import LlvmProgram
 from wiregrad.errors import NotNativeError
 
-LONGEST = 20_000
+MAX_PROMOTED_STEPS = 20_000
 """Programs with more steps are not promoted: compiling one would keep a core busy for too long."""
-COMPILE = 0.5e-3
+COMPILE_SECONDS_PER_STEP = 0.5e-3
 """Approximate seconds that LLVM needs to compile a step."""
-SAVED = 0.5e-9
+SAVED_SECONDS_PER_STEP = 0.5e-9
 """Approximate seconds that a step saves per call afterwards. Both grow with the circuit, so a call count decides."""
 
 
-def improved(program: Program) -> Program:
+def recompile_with_llvm(program: NativeProgram) -> NativeProgram:
     """Return a program with the same steps on the same buffer, compiled by LLVM; takes about half a ms per step."""
     began = time.perf_counter()
-    code = Whole(program.stream)
+    code = LlvmProgram(program.stream)
     seconds = program.seconds + time.perf_counter() - began
-    return replace(program, entry=code.address, code=code, code_bytes=code.size, seconds=seconds, tier=LLVM)
+    return replace(program, entry=code.address, code=code, code_bytes=code.size, seconds=seconds, tier=LLVM_TIER)
 
 
-class Promoted(Protocol):
+class PromotableEngine(Protocol):
     """An engine that runs a program and can switch to another one for the same circuit."""
 
-    program: Program
+    program: NativeProgram
 
-    def swap(self, program: Program) -> None:
+    def swap_program(self, program: NativeProgram) -> None:
         """Run another program from the next call on."""
 
-    def after(self, calls: int, due: Callable[[Any], None]) -> None:
+    def notify_after(self, calls: int, due: Callable[[Any], None]) -> None:
         """Call `due` once, after the given number of calls."""
 
 
-def watch(entry: Promoted) -> None:
+def promote_when_hot(entry: PromotableEngine) -> None:
     """Promote an engine's program to the LLVM tier, in the background, once it has been called often."""
-    if entry.program.tier != LLVM and len(entry.program.stream) <= LONGEST:
-        entry.after(round(COMPILE / SAVED), _promote)
+    if entry.program.tier != LLVM_TIER and len(entry.program.stream) <= MAX_PROMOTED_STEPS:
+        entry.notify_after(round(COMPILE_SECONDS_PER_STEP / SAVED_SECONDS_PER_STEP), _start_promotion)
 
 
-def _promote(entry: Promoted) -> None:
-    threading.Thread(target=_improve, args=(weakref.ref(entry),), name="wiregrad-tier").start()
+def _start_promotion(entry: PromotableEngine) -> None:
+    threading.Thread(target=_promote_engine, args=(weakref.ref(entry),), name="wiregrad-tier").start()
 
 
-def _improve(watched: weakref.ref[Promoted]) -> None:
+def _promote_engine(watched: weakref.ref[PromotableEngine]) -> None:
     entry = watched()
     if entry is None:
         return
     try:
-        entry.swap(improved(entry.program))
+        entry.swap_program(recompile_with_llvm(entry.program))
     except NotNativeError:
         # The stencils stay in use.
         return

@@ -9,79 +9,79 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from wiregrad.backends.native import machine
-from wiregrad.backends.native.lanes import Value, Writer, vector
-from wiregrad.backends.native.polynomials import WRITTEN, Written
+from wiregrad.backends.native.lanes import LaneValue, LaneWriter, format_vector_type
+from wiregrad.backends.native.polynomials import POLYNOMIAL_FUNCTIONS, PolynomialResult
 
-TWO = frozenset(["pow", "hypot", "atan2", "fmod", "copysign"])
+TWO_ARGUMENT_FUNCTIONS = frozenset(["pow", "hypot", "atan2", "fmod", "copysign"])
 """The functions of math.h that take two arguments."""
-SCALED = frozenset([1, 4, 8])
+SCALEF_LANES = frozenset([1, 4, 8])
 """The lane counts for which AVX-512 multiplies by powers of 2 in one instruction."""
-RARELY = '!0 = !{!"branch_weights", i32 1, i32 10000}'
+RARE_BRANCH_METADATA = '!0 = !{!"branch_weights", i32 1, i32 10000}'
 
 
-def _parameters(name: str, kind: str) -> list[str]:
-    return [f"{kind} %x{k}" for k in range(2 if name in TWO else 1)]
+def _format_parameters(name: str, kind: str) -> list[str]:
+    return [f"{kind} %x{k}" for k in range(2 if name in TWO_ARGUMENT_FUNCTIONS else 1)]
 
 
-def polynomial_text(name: str, lanes: int, real: str, scales: bool = False) -> str:
+def write_polynomial_module(name: str, lanes: int, real: str, scales: bool = False) -> str:
     """Return the LLVM module of one of our own functions; floats are computed as doubles and rounded once.
 
     `scales` says that the processor multiplies by powers of 2 in one instruction; the bits are the same either way.
 
-    >>> print(polynomial_text("hypot", 1, "double").splitlines()[-1])
+    >>> print(write_polynomial_module("hypot", 1, "double").splitlines()[-1])
     !0 = !{!"branch_weights", i32 1, i32 10000}
     """
-    kind = vector(real, lanes)
-    wide = vector("double", lanes)
-    parameters = _parameters(name, kind)
-    w = Writer(lanes, scales=scales and lanes in SCALED)
-    operands = [Value(w, f"%x{k}", real) for k in range(len(parameters))]
+    kind = format_vector_type(real, lanes)
+    wide = format_vector_type("double", lanes)
+    parameters = _format_parameters(name, kind)
+    w = LaneWriter(lanes, scales=scales and lanes in SCALEF_LANES)
+    operands = [LaneValue(w, f"%x{k}", real) for k in range(len(parameters))]
     if real == "float":
-        operands = [w.line("double", f"fpext {kind} {x.text} to {wide}") for x in operands]
-    written = WRITTEN[name](w, *operands)
+        operands = [w.emit_value("double", f"fpext {kind} {x.text} to {wide}") for x in operands]
+    written = POLYNOMIAL_FUNCTIONS[name](w, *operands)
     module = sorted(w.declared)
     if written.outside is not None:
-        module.append(_each_lane(name, lanes, "double"))
-    result = _answered(w, written, operands)
+        module.append(_write_each_lane(name, lanes, "double"))
+    result = _write_fallback_branches(w, written, operands)
     if real == "float":
-        result = w.line("float", f"fptrunc {wide} {result.text} to {kind}")
+        result = w.emit_value("float", f"fptrunc {wide} {result.text} to {kind}")
     head = f"define {kind} @function({', '.join(parameters)}) {{\nentry:"
-    return "\n".join([*module, head, *w.lines, f"  ret {kind} {result.text}\n}}", RARELY])
+    return "\n".join([*module, head, *w.lines, f"  ret {kind} {result.text}\n}}", RARE_BRANCH_METADATA])
 
 
-def lane_by_lane_text(name: str, lanes: int, real: str) -> str:
+def write_lane_by_lane_module(name: str, lanes: int, real: str) -> str:
     """Return the LLVM module of a function that calls the scalar one for each lane."""
-    kind = vector(real, lanes)
-    parameters = ", ".join(_parameters(name, kind))
-    return f"""{_each_lane(name, lanes, real)}
+    kind = format_vector_type(real, lanes)
+    parameters = ", ".join(_format_parameters(name, kind))
+    return f"""{_write_each_lane(name, lanes, real)}
 define {kind} @function({parameters}) {{
   %y = call {kind} @each_lane({kind} zeroinitializer, i{lanes} -1, {parameters})
   ret {kind} %y
 }}"""
 
 
-def _answered(w: Writer, written: Written, operands: Sequence[Value]) -> Value:
+def _write_fallback_branches(w: LaneWriter, written: PolynomialResult, operands: Sequence[LaneValue]) -> LaneValue:
     """Write the branches for lanes outside a polynomial's domain, and return the result of all lanes."""
     result, outside, edges = written
     if outside is None:
         return result
-    kind = result.type
-    _branch(w, outside, "outside")
+    kind = result.llvm_type
+    _write_any_lane_branch(w, outside, "outside")
     improved, left = edges() if edges is not None else (result, outside)
-    mask = _branch(w, left, "alone")
-    arguments = ", ".join(f"{x.type} {x.text}" for x in operands)
-    called = w.line("double", f"call {kind} @each_lane({kind} {improved.text}, i{w.lanes} {mask}, {arguments})")
+    mask = _write_any_lane_branch(w, left, "alone")
+    arguments = ", ".join(f"{x.llvm_type} {x.text}" for x in operands)
+    called = w.emit_value("double", f"call {kind} @each_lane({kind} {improved.text}, i{w.lanes} {mask}, {arguments})")
     w.lines += ["  br label %done", "done:"]
     ways = f"[{result.text}, %entry], [{improved.text}, %outside], [{called.text}, %alone]"
-    return w.line("double", f"phi {kind} {ways}")
+    return w.emit_value("double", f"phi {kind} {ways}")
 
 
-def _branch(w: Writer, condition: Value, label: str) -> str:
+def _write_any_lane_branch(w: LaneWriter, condition: LaneValue, label: str) -> str:
     """Write a branch to a block if a condition holds in any lane, else to the end; return the lanes as a bit mask."""
-    mask = w.name("mask")
-    some = w.name("some")
+    mask = w.new_name("mask")
+    some = w.new_name("some")
     w.lines += [
-        f"  {mask} = bitcast {condition.type} {condition.text} to i{w.lanes}",
+        f"  {mask} = bitcast {condition.llvm_type} {condition.text} to i{w.lanes}",
         f"  {some} = icmp ne i{w.lanes} {mask}, 0",
         f"  br i1 {some}, label %{label}, label %done, !prof !0",
         f"{label}:",
@@ -89,17 +89,17 @@ def _branch(w: Writer, condition: Value, label: str) -> str:
     return mask
 
 
-def _each_lane(name: str, lanes: int, real: str) -> str:
+def _write_each_lane(name: str, lanes: int, real: str) -> str:
     """Return a function that replaces the masked lanes of a vector with results of the scalar function."""
-    kind = vector(real, lanes)
-    order = [f"x{k}" for k in range(len(_parameters(name, kind)))]
+    kind = format_vector_type(real, lanes)
+    order = [f"x{k}" for k in range(len(_format_parameters(name, kind)))]
     parameters = "".join(f", {kind} %{x}" for x in order)
     kept = "\n".join(f"  %at_{x} = alloca {kind}\n  store {kind} %{x}, ptr %at_{x}" for x in ("y", *order))
     loaded = "\n".join(
         f"  %to_{x} = getelementptr {real}, ptr %at_{x}, i64 %lane\n  %one_{x} = load {real}, ptr %to_{x}"
         for x in order
     )
-    called = f"{real} inttoptr (i64 {machine.math_address(name, real)} to ptr)"
+    called = f"{real} inttoptr (i64 {machine.find_math_address(name, real)} to ptr)"
     return f"""define internal {kind} @each_lane({kind} %y, i{lanes} %mask{parameters}) noinline cold {{
 entry:
 {kept}

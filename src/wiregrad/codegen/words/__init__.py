@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 
-class Word(NamedTuple):
+class FunctionSpelling(NamedTuple):
     """How a language spells a function: the text before its parenthesis, and a definition where it has none."""
 
     call: str

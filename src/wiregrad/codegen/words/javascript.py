@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from textwrap import indent, wrap
 
-from wiregrad.codegen.words import Word
+from wiregrad.codegen.words import FunctionSpelling
 
 ERF_SERIES = (
     5.957176147748911e-11,
@@ -56,7 +56,7 @@ ERFC_TAIL = (
 """Coefficients of the best polynomial in t = (x - 3) / (x + 3) for (1 + 2x) exp(x²) erfc(x) - 1, 0.5 <= x <= 28."""
 
 
-def _polynomial(coefficients: Iterable[float], variable: str) -> str:
+def _write_polynomial(coefficients: Iterable[float], variable: str) -> str:
     numbers = "\n".join(wrap(", ".join(map(repr, coefficients)), 100))
     return f"[\n{indent(numbers, '    ')}\n  ].reduce((sum, c) => sum * {variable} + c)"
 
@@ -110,7 +110,7 @@ _ERF_AND_ERFC = f"""\
 function erf(x) {{
   if (!(Math.abs(x) < 1)) return x < 0 ? erfc(-x) - 1 : 1 - erfc(x);
   const z = x * x;
-  const more = {_polynomial(ERF_SERIES, "z")};
+  const more = {_write_polynomial(ERF_SERIES, "z")};
   return x + x * more;
 }}
 
@@ -120,7 +120,7 @@ function erfc(x) {{
   if (x > 28) return 0;
   // (1 + 2 * x) * exp(x * x) * erfc(x) is 1 + more.
   const t = (x - 3) / (x + 3);
-  const more = {_polynomial(ERFC_TAIL, "t")};
+  const more = {_write_polynomial(ERFC_TAIL, "t")};
   // 1 + 2 * near and near * near are exact; what they leave of x is made good by two small factors, 1 + a and 1 - b.
   const near = Math.fround(x);
   const a = Math.expm1(-(x - near) * (x + near));
@@ -129,20 +129,20 @@ function erfc(x) {{
   return lead + lead * (more + (1 + more) * (a - b - a * b));
 }}"""
 
-_SAME = (
+_SAME_IN_MATH = (
     "exp expm1 log log2 log10 log1p sqrt cbrt hypot sin cos tan asin acos atan atan2 "
     "sinh cosh tanh asinh acosh atanh floor ceil trunc"
 )
 
-WORDS: dict[str, Word] = {name: Word(f"Math.{name}") for name in _SAME.split()} | {
-    "fabs": Word("Math.abs"),
-    "exp2": Word("exp2", _EXP2),
-    "pow": Word("pow", _POW),
-    "fmod": Word("fmod", _FMOD),
-    "rint": Word("rint", _RINT, needs=("copysign",)),
-    "copysign": Word("copysign", _COPYSIGN),
+JAVASCRIPT_WORDS: dict[str, FunctionSpelling] = {name: FunctionSpelling(f"Math.{name}") for name in _SAME_IN_MATH.split()} | {
+    "fabs": FunctionSpelling("Math.abs"),
+    "exp2": FunctionSpelling("exp2", _EXP2),
+    "pow": FunctionSpelling("pow", _POW),
+    "fmod": FunctionSpelling("fmod", _FMOD),
+    "rint": FunctionSpelling("rint", _RINT, needs=("copysign",)),
+    "copysign": FunctionSpelling("copysign", _COPYSIGN),
     # Each calls the other in the range where that is more accurate, so they are defined together.
-    "erf": Word("erf", needs=("erfc",)),
-    "erfc": Word("erfc", _ERF_AND_ERFC),
+    "erf": FunctionSpelling("erf", needs=("erfc",)),
+    "erfc": FunctionSpelling("erfc", _ERF_AND_ERFC),
 }
 """How JavaScript spells each function of math.h."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from wiregrad.codegen.words import Word
-from wiregrad.ops.expressions import MATH_H
+from wiregrad.codegen.words import FunctionSpelling
+from wiregrad.ops.expressions import MATH_H_FUNCTIONS
 
-OTHERWISE = {
+NUMPY_NAMES = {
     "fabs": "abs",
     "pow": "power",
     "asin": "arcsin",
@@ -19,18 +19,18 @@ OTHERWISE = {
 """NumPy's names of the functions that it names differently from C."""
 
 
-def _each(name: str) -> Word:
+def _define_elementwise(name: str) -> FunctionSpelling:
     lines = [
         f"def {name}(x):",
         f'    """math.{name} of every element."""',
         "    x = np.asarray(x)",
         f"    return np.array([math.{name}(v) for v in x.ravel().tolist()], x.dtype).reshape(x.shape)[()]",
     ]
-    return Word(name, "\n".join(lines))
+    return FunctionSpelling(name, "\n".join(lines))
 
 
-WORDS: dict[str, Word] = {
-    **{name: Word(f"np.{OTHERWISE.get(name, name)}") for name in sorted(MATH_H - {"erf", "erfc"})},
-    "erf": _each("erf"),
-    "erfc": _each("erfc"),
+NUMPY_WORDS: dict[str, FunctionSpelling] = {
+    **{name: FunctionSpelling(f"np.{NUMPY_NAMES.get(name, name)}") for name in sorted(MATH_H_FUNCTIONS - {"erf", "erfc"})},
+    "erf": _define_elementwise("erf"),
+    "erfc": _define_elementwise("erfc"),
 }

@@ -15,18 +15,18 @@ from functools import lru_cache
 from types import CodeType
 from typing import Any
 
-GLOBAL_READS = frozenset(["LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"])
-GLOBAL_WRITES = frozenset(["STORE_GLOBAL", "DELETE_GLOBAL"])
-ATTRIBUTE_READS = frozenset(["LOAD_ATTR", "LOAD_METHOD"])
-WRITES = GLOBAL_WRITES | {"STORE_ATTR", "DELETE_ATTR", "STORE_SUBSCR", "DELETE_SUBSCR", "STORE_SLICE"}
-MUTATORS = frozenset(
+GLOBAL_READ_OPCODES = frozenset(["LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"])
+GLOBAL_WRITE_OPCODES = frozenset(["STORE_GLOBAL", "DELETE_GLOBAL"])
+ATTRIBUTE_READ_OPCODES = frozenset(["LOAD_ATTR", "LOAD_METHOD"])
+WRITE_OPCODES = GLOBAL_WRITE_OPCODES | {"STORE_ATTR", "DELETE_ATTR", "STORE_SUBSCR", "DELETE_SUBSCR", "STORE_SLICE"}
+MUTATING_NAMES = frozenset(
     "append appendleft extend extendleft insert add discard remove pop popleft popitem clear update setdefault reverse "
     "rotate sort fill put itemset copyto putmask place setattr delattr __setattr__ __setitem__ "
     "__delitem__ __init__ __iadd__ __ior__ setitem delitem iadd ior heappush heappop heapify heapreplace heappushpop "
     "insort insort_left insort_right put_along_axis fill_diagonal".split()
 )
 """Methods and functions that change their arguments."""
-IGNORED = frozenset(["CACHE", "EXTENDED_ARG", "PUSH_NULL", "NOP"])
+IGNORED_OPCODES = frozenset(["CACHE", "EXTENDED_ARG", "PUSH_NULL", "NOP"])
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class _ReadCollector:
         texts = set(names_in(code.co_consts))
         self.names.update(code.co_names, texts)
         self.escaping.update(texts)
-        steps = [step for step in dis.get_instructions(code) if step.opname not in IGNORED]
+        steps = [step for step in dis.get_instructions(code) if step.opname not in IGNORED_OPCODES]
         for index, step in enumerate(steps):
             self._add_instruction(steps, index)
             self._add_loads(step, steps[index + 1] if index + 1 < len(steps) else None)
@@ -93,26 +93,26 @@ class _ReadCollector:
     def _add_instruction(self, steps: list[dis.Instruction], index: int) -> None:
         """Add the globals, imports and writes of an instruction."""
         step = steps[index]
-        if step.opname in GLOBAL_READS or step.opname in GLOBAL_WRITES:
+        if step.opname in GLOBAL_READ_OPCODES or step.opname in GLOBAL_WRITE_OPCODES:
             self.global_names.add(step.argval)
         if step.opname == "IMPORT_NAME":
-            self.imports.append((step.argval, _level(steps, index)))
+            self.imports.append((step.argval, _import_level(steps, index)))
         elif step.opname == "IMPORT_FROM":
             self.escaping.add(step.argval)
         elif step.opname == "STORE_ATTR":
             self.stored.add(step.argval)
         self.makes_classes = self.makes_classes or step.opname == "LOAD_BUILD_CLASS"
-        self.mutates = self.mutates or step.opname in WRITES or _is_in_place(step)
+        self.mutates = self.mutates or step.opname in WRITE_OPCODES or _is_in_place(step)
 
     def _add_loads(self, step: dis.Instruction, following: dis.Instruction | None) -> None:
         """Add the variables that an instruction loads; they escape unless the next one reads an attribute."""
-        *others, last = _loaded(step)
+        *others, last = _loaded_names(step)
         self.escaping.update(others)
         if last == "__class__":
             # A variable that methods have for `super()`; code that names it gets the class.
             self.names.add(last)
-        if following is not None and following.opname in ATTRIBUTE_READS:
-            self.pairs.add((last, _attribute(following)))
+        if following is not None and following.opname in ATTRIBUTE_READ_OPCODES:
+            self.pairs.add((last, _attribute_name(following)))
         else:
             self.escaping.add(last)
 
@@ -126,7 +126,7 @@ class _ReadCollector:
             tuple(self.imports),
             self.makes_classes,
             frozenset(self.stored),
-            self.mutates or not MUTATORS.isdisjoint(self.names),
+            self.mutates or not MUTATING_NAMES.isdisjoint(self.names),
         )
 
 
@@ -149,21 +149,21 @@ def _writes_around(step: dis.Instruction, code: CodeType) -> bool:
     return step.opname in ("STORE_DEREF", "DELETE_DEREF") and step.argval in code.co_freevars
 
 
-def _loaded(step: dis.Instruction) -> list[str]:
+def _loaded_names(step: dis.Instruction) -> list[str]:
     """Return the variables or the attribute that an instruction loads; the one on top of the stack is last."""
-    if step.opname in ATTRIBUTE_READS:
-        return [_attribute(step)]
+    if step.opname in ATTRIBUTE_READ_OPCODES:
+        return [_attribute_name(step)]
     if step.opname.startswith("LOAD_") and step.opname != "LOAD_CONST":
         names = step.argval if isinstance(step.argval, tuple) else (step.argval,)
         return [str(name) for name in names]
     return [""]
 
 
-def _attribute(step: dis.Instruction) -> str:
+def _attribute_name(step: dis.Instruction) -> str:
     return str(step.argval)
 
 
-def _level(steps: list[dis.Instruction], index: int) -> int:
+def _import_level(steps: list[dis.Instruction], index: int) -> int:
     """Return the number of leading dots of an import statement; -1 if unknown."""
     level = steps[index - 2].argval if index >= 2 else None
     return level if type(level) is int else -1

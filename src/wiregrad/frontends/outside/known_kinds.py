@@ -16,61 +16,61 @@ from typing import Any
 
 import numpy as np
 
-PACKAGES = ("numpy", "wiregrad")
+KNOWN_PACKAGES = ("numpy", "wiregrad")
 """Packages whose functions and classes depend on nothing but their arguments, except `EXCLUDED_MODULES`."""
-MODULES = frozenset(
+KNOWN_MODULES = frozenset(
     "math cmath operator _operator itertools functools _functools collections collections.abc _collections "
     "_collections_abc abc _abc types typing numbers dataclasses enum contextlib copy fractions bisect _bisect heapq "
     "_heapq scipy.special".split()
 )
 """Modules whose functions and classes depend on nothing but their arguments."""
-EXCLUDED = (
+EXCLUDED_MODULES = (
     *("numpy.random", "numpy.testing", "numpy.ctypeslib", "numpy.f2py", "numpy.lib._datasource", "numpy.lib.format"),
     *("numpy.lib._format_impl", "numpy.lib.npyio", "numpy.lib._npyio_impl"),
 )
 """Modules of those packages that have state or read the system's."""
-STATEFUL = frozenset(
+STATEFUL_NAMES = frozenset(
     "load fromfile fromregex loadtxt genfromtxt save savez savez_compressed savetxt memmap seterr seterrcall "
     "setbufsize getbufsize geterr geterrcall set_printoptions get_printoptions printoptions show_config "
     "show_runtime info test datetime64 lru_cache cache _lru_cache_wrapper".split()
 )
 """Functions and classes of known modules that read files or the state of the process."""
-BUILTINS = frozenset(
+KNOWN_BUILTINS = frozenset(
     "abs all any ascii bin bool bytearray bytes callable chr classmethod complex delattr dict dir divmod enumerate "
     "filter float format frozenset getattr hasattr hash hex int isinstance issubclass iter len list map max min next "
     "object oct ord pow print property range repr reversed round set setattr slice sorted staticmethod str sum super "
     "tuple type vars zip __build_class__ __debug__ __name__ NotImplemented Ellipsis".split()
 )
 """Builtins that depend on nothing but their arguments; exception classes are known too."""
-REFLECTIVE = frozenset(
+REFLECTIVE_NAMES = frozenset(
     "getattr hasattr vars dir __dict__ __getattribute__ __getstate__ __reduce__ __reduce_ex__ attrgetter methodcaller "
     "asdict astuple fields replace format_map".split()
 )
 """Names in code, and of functions, that may read attributes whose names are not in the code."""
-UNSEEN = frozenset("__subclasses__ __globals__ __closure__ __code__ f_globals f_locals f_back tb_frame".split())
+UNSEEN_NAMES = frozenset("__subclasses__ __globals__ __closure__ __code__ f_globals f_locals f_back tb_frame".split())
 """Names in code that lead to objects which cannot be reached through variables and attributes."""
-PROTOCOL = frozenset(
+PROTOCOL_NAMES = frozenset(
     "keys values items get insert add discard remove append pop update close dtype shape ndim all any argmax argmin "
     "argpartition argsort astype choose clip compress copy cumprod cumsum diagonal dot max mean min nonzero partition "
     "prod ptp put ravel repeat reshape round searchsorted sort squeeze std sum swapaxes take trace transpose "
     "var".split()
 )
 """Methods and attributes that known code reads from its arguments: `np.max(x)` calls `x.max`."""
-COPYING = frozenset(["copy", "deepcopy", "replace"])
-COPIED_BY = frozenset(["__reduce__", "__reduce_ex__", "__getstate__", "__setstate__", "__copy__", "__deepcopy__"])
+COPY_FUNCTIONS = frozenset(["copy", "deepcopy", "replace"])
+COPY_HOOKS = frozenset(["__reduce__", "__reduce_ex__", "__getstate__", "__setstate__", "__copy__", "__deepcopy__"])
 """Methods that copying an object calls."""
 CLASS_HOOKS = frozenset(["__init_subclass__", "__set_name__", "__prepare__"])
 """Methods that a class statement calls."""
 CONSTRUCTORS = frozenset(["__init__", "__new__", "__post_init__", "__del__"])
 """Methods that run only if a class is called, and when its object is deleted."""
-INERT = frozenset(
+INERT_ATTRIBUTES = frozenset(
     "__dict__ __weakref__ __doc__ __module__ __qualname__ __annotations__ __slots__ __dataclass_fields__ "
     "__dataclass_params__ __abstractmethods__ __parameters__ __orig_bases__ __static_attributes__ __firstlineno__ "
     "__sizeof__ __dir__ _abc_impl".split()
 )
 """Attributes of classes that are read only by code that names them."""
 
-IMMUTABLE = frozenset(
+IMMUTABLE_TYPES = frozenset(
     [
         *(type(None), bool, int, float, complex, str, bytes, range, object, re.Pattern),
         *(types.EllipsisType, types.NotImplementedType, operator.itemgetter, date, timedelta),
@@ -80,11 +80,11 @@ IMMUTABLE = frozenset(
     ]
 )
 """Types whose objects cannot change and do not refer to objects that can."""
-BASES = (OrderedDict, defaultdict, dict, list, set, deque, tuple, frozenset)
+CONTAINER_TYPES = (OrderedDict, defaultdict, dict, list, set, deque, tuple, frozenset)
 """Containers, which may be subclassed; the first base that fits determines how the elements are listed."""
-ATOMIC_BASES = (int, float, complex, str, bytes)
+ATOMIC_TYPES = (int, float, complex, str, bytes)
 """Immutable types that may be subclassed."""
-HEAP_TYPE = 1 << 9
+HEAP_TYPE_FLAG = 1 << 9
 """CPython's flag of types that are created at run time."""
 
 
@@ -94,9 +94,9 @@ def is_known_module(name: object) -> bool:
     >>> is_known_module("numpy.linalg"), is_known_module("numpy.random"), is_known_module("time")
     (True, False, False)
     """
-    if not isinstance(name, str) or any(f"{name}.".startswith(f"{excluded}.") for excluded in EXCLUDED):
+    if not isinstance(name, str) or any(f"{name}.".startswith(f"{excluded}.") for excluded in EXCLUDED_MODULES):
         return False
-    return name in MODULES or name.partition(".")[0] in PACKAGES
+    return name in KNOWN_MODULES or name.partition(".")[0] in KNOWN_PACKAGES
 
 
 def is_known_function(function: FunctionType) -> bool:
@@ -111,16 +111,16 @@ def is_known_builtin(function: Any) -> bool:
     name = function.__name__
     module = function.__module__ or getattr(function.__self__, "__name__", "")
     if module == "builtins":
-        return name in BUILTINS
-    return isinstance(module, str) and is_known_module(module) and name not in STATEFUL
+        return name in KNOWN_BUILTINS
+    return isinstance(module, str) and is_known_module(module) and name not in STATEFUL_NAMES
 
 
 def is_known_class(kind: type) -> bool:
     """Return whether a class belongs to Python or to a known module, so that its attributes do not change."""
     module = kind.__module__
     if module == "builtins":
-        return not kind.__flags__ & HEAP_TYPE and kind is not FunctionType
-    if not isinstance(module, str) or not is_known_module(module) or kind.__name__ in STATEFUL:
+        return not kind.__flags__ & HEAP_TYPE_FLAG and kind is not FunctionType
+    if not isinstance(module, str) or not is_known_module(module) or kind.__name__ in STATEFUL_NAMES:
         return False
     attribute: Any = sys.modules.get(module)
     for name in kind.__qualname__.split("."):
@@ -130,7 +130,7 @@ def is_known_class(kind: type) -> bool:
 
 def is_python_class(kind: type) -> bool:
     """Return whether a class was made by Python code: its objects have attributes and slots, and no hidden data."""
-    return bool(kind.__flags__ & HEAP_TYPE) and not _hidden(kind)
+    return bool(kind.__flags__ & HEAP_TYPE_FLAG) and not _count_hidden_bytes(kind)
 
 
 def is_transparent(kind: type) -> bool:
@@ -141,14 +141,14 @@ def is_transparent(kind: type) -> bool:
     >>> is_transparent(Own), is_transparent(threading.local)
     (True, False)
     """
-    return all(base in (object, type, *BASES, *ATOMIC_BASES) or is_python_class(base) for base in kind.__mro__)
+    return all(base in (object, type, *CONTAINER_TYPES, *ATOMIC_TYPES) or is_python_class(base) for base in kind.__mro__)
 
 
-def _hidden(kind: type) -> int:
+def _count_hidden_bytes(kind: type) -> int:
     """Return how many bytes of an object are not attributes, slots, weak references or part of its base."""
     base = kind.__base__
     assert base is not None
-    if base in ATOMIC_BASES or base is tuple:
+    if base in ATOMIC_TYPES or base is tuple:
         # These have a variable size, and Python does not allow slots in their subclasses.
         return 0
     slots = sum(type(part) is types.MemberDescriptorType for part in vars(kind).values())

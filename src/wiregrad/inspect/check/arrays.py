@@ -11,62 +11,62 @@ from typing import Any
 
 import numpy as np
 
-from wiregrad.inspect.check.elements import NEAR
+from wiregrad.inspect.check.elements import KINK_TOLERANCE
 from wiregrad.inspect.check.numeric import (
     FIRST_STEPS,
     KINK,
     RIGHT,
     UNDECIDED,
     WRONG,
-    Comparison,
-    Numbers,
-    Way,
+    RuleComparison,
+    NumberArray,
+    DifferenceScheme,
     as_reals,
-    compare,
-    inner,
-    measure,
-    narrowed,
-    precision,
-    wide,
+    compare_rule,
+    inner_product,
+    measure_derivative,
+    bisect_discrepancy,
+    precision_for,
+    to_float64,
 )
-from wiregrad.inspect.check.wire import Outcome, Shake, Wire, computed, first_line, modes
+from wiregrad.inspect.check.wire import WireOutcome, Perturbation, CheckedWire, compute_or_nan, first_line, wrong_modes
 from wiregrad.ir import Pattern
 from wiregrad.ops.array import Linear
-from wiregrad.ops.linalg_records import Decomposition
+from wiregrad.ops.linalg_records import MatrixDecomposition
 
 
-def tie(wire: Wire) -> Outcome | None:
+def find_tie(wire: CheckedWire) -> WireOutcome | None:
     """Return a kink if an op that picks or orders elements would pick others very near the point."""
     picks = wire.op.pattern is Pattern.ROUTE and not isinstance(wire.op, Linear)
     steps = np.asarray(wire.y).dtype.kind not in "fc"
     if not (picks or steps) or not np.size(wire.x) or not np.size(wire.y):
         return None
-    x = wide(wire.x)
+    x = to_float64(wire.x)
     rng = np.random.default_rng(3)
-    t = NEAR * direction(rng, x)
-    outputs = [_at_step(wire, step) for step in (t, -t)]
-    here = _at_step(wire, 0.0 * t)
+    t = KINK_TOLERANCE * random_direction(rng, x)
+    outputs = [_output_at_step(wire, step) for step in (t, -t)]
+    here = _output_at_step(wire, 0.0 * t)
     if steps:
         is_tied = any(not np.array_equal(there, here) for there in outputs)
     else:
         bend = np.abs(outputs[0] - 2.0 * here + outputs[1])
         is_tied = bool(np.any(bend > 1e-3 * np.maximum(np.abs(outputs[0] - here), np.abs(outputs[1] - here))))
     reason = "elements are tied, or nearly: the next step picks others"
-    return Outcome(KINK, distance=float(np.max(np.abs(t))), count=1, reason=reason) if is_tied else None
+    return WireOutcome(KINK, distance=float(np.max(np.abs(t))), count=1, reason=reason) if is_tied else None
 
 
-def _at_step(wire: Wire, step: Any) -> Any:
-    xs = [wide(x) + step if k == wire.slot else x for k, x in enumerate(wire.xs)]
+def _output_at_step(wire: CheckedWire, step: Any) -> Any:
+    xs = [to_float64(x) + step if k == wire.slot else x for k, x in enumerate(wire.xs)]
     try:
         return np.asarray(wire.op.compute(*xs))
     except Exception:
         return np.asarray(wire.y)
 
 
-def direction(rng: np.random.Generator, x: Any) -> Any:
+def random_direction(rng: np.random.Generator, x: Any) -> Any:
     """Return a random direction in which each number moves in proportion to its size.
 
-    >>> direction(np.random.default_rng(0), np.zeros(2)).shape
+    >>> random_direction(np.random.default_rng(0), np.zeros(2)).shape
     (2,)
     """
     shape = np.shape(x)
@@ -77,77 +77,77 @@ def direction(rng: np.random.Generator, x: Any) -> Any:
     return step * np.maximum(size, 0.01 * typical)
 
 
-class _Array:
+class _ArrayWire:
     """An op on whole arrays along directions of one of its inputs."""
 
-    def __init__(self, wire: Wire) -> None:
+    def __init__(self, wire: CheckedWire) -> None:
         self.wire = wire
-        self.xs = [wide(x) for x in wire.xs]
-        self.rough = precision(*wire.xs, wire.y)
+        self.xs = [to_float64(x) for x in wire.xs]
+        self.rough = precision_for(*wire.xs, wire.y)
         rng = np.random.default_rng(0)
-        self.seed = direction(rng, self.xs[wire.slot])
+        self.seed = random_direction(rng, self.xs[wire.slot])
         g = rng.normal(size=np.shape(wire.y))
-        self.g = wire.like_y(g + 1j * rng.normal(size=g.shape) if np.iscomplexobj(wire.y) else g)
-        self.eps = float(np.finfo(self.at(0.0 * self.seed).dtype).eps)
+        self.g = wire.cast_like_output(g + 1j * rng.normal(size=g.shape) if np.iscomplexobj(wire.y) else g)
+        self.eps = float(np.finfo(self.output_at(0.0 * self.seed).dtype).eps)
         self.firsts = (1.0, 0.3) if isinstance(wire.op, Linear) else FIRST_STEPS
 
-    def at(self, step: Any) -> Any:
+    def output_at(self, step: Any) -> Any:
         """Return the output with the input moved by a step."""
         slot = self.wire.slot
         xs = [x + step if k == slot else x for k, x in enumerate(self.xs)]
-        return computed(self.wire.op, [x[()] if isinstance(x, np.ndarray) else x for x in xs], self.wire.y)
+        return compute_or_nan(self.wire.op, [x[()] if isinstance(x, np.ndarray) else x for x in xs], self.wire.y)
 
-    def allowed(self, step: Any) -> Any:
+    def allowed_step(self, step: Any) -> Any:
         """Return a step, made symmetric for an op that reads only one triangle of its input."""
-        step = np.asarray(wide(self.wire.like_x(step)))
+        step = np.asarray(to_float64(self.wire.cast_like_input(step)))
         own = getattr(self.wire.op, "symmetric", False)
         if own if self.wire.symmetric is None else self.wire.symmetric:
             step = step + np.conjugate(np.swapaxes(step, -1, -2))
         return step
 
-    def compare(self, rule: Numbers, g: Any, t: Any, *, parts: bool) -> Comparison:
+    def compare_along(self, rule: NumberArray, g: Any, t: Any, *, parts: bool) -> RuleComparison:
         """Compare the rules with measurements along a direction: the weighted sum of the outputs, and each of them."""
 
-        def at(h: float) -> Numbers:
-            y = self.at(h * t)
-            return np.append(as_reals(y) if parts else [], inner(g, y))
+        def at(h: float) -> NumberArray:
+            y = self.output_at(h * t)
+            return np.append(as_reals(y) if parts else [], inner_product(g, y))
 
-        def sizes(y: Any) -> Numbers:
-            size = np.maximum(np.ravel(np.abs(wide(y))), self.wire.size)
+        def sizes(y: Any) -> NumberArray:
+            size = np.maximum(np.ravel(np.abs(to_float64(y))), self.wire.size)
             return np.append(
                 np.repeat(size, 1 + np.iscomplexobj(y)) if parts else [],
-                inner(np.abs(g), np.maximum(np.abs(y), self.wire.size)),
+                inner_product(np.abs(g), np.maximum(np.abs(y), self.wire.size)),
             )
 
         finite = np.abs(rule[np.isfinite(rule)])
         floor = self.rough.floor * (np.max(sizes(self.wire.y), initial=0.0) + np.max(finite, initial=0.0))
         floor += self.rough.smallest
         noise = self.eps * sizes(self.wire.y)
-        schemes = [Way(at, first, noise) for first in self.firsts]
-        return compare(rule, schemes, floor=floor, relative=self.rough.relative)
+        schemes = [DifferenceScheme(at, first, noise) for first in self.firsts]
+        return compare_rule(rule, schemes, floor=floor, relative=self.rough.relative)
 
-    def only(self, places: Any) -> Any:
+    def restrict_direction(self, places: Any) -> Any:
         """Return the direction restricted to some elements."""
         step = np.zeros(np.shape(self.seed), np.asarray(self.seed).dtype)
         step.flat[places] = np.ravel(self.seed)[places]
-        return self.allowed(step)
+        return self.allowed_step(step)
 
 
-def check_array(wire: Wire) -> Outcome:
+def check_array(wire: CheckedWire) -> WireOutcome:
     """Compare the rules of an op on arrays with measurements along a random direction."""
-    array = _Array(wire)
-    t = array.allowed(array.seed)
-    rule, refusal = _along(wire, array)
-    comparison = array.compare(rule, array.g, t, parts=True)
+    array = _ArrayWire(wire)
+    t = array.allowed_step(array.seed)
+    rule, refusal = _slopes_along(wire, array)
+    comparison = array.compare_along(rule, array.g, t, parts=True)
     state = comparison.state if not refusal else comparison.state[-1:]
-    free = _freedom(array, t) if (state == WRONG).any() else ""
+    free = _find_free_choice(array, t) if (state == WRONG).any() else ""
     if (state == WRONG).any() and not free:
-        return _located(array, comparison, refusal)
+        return _locate_error(array, comparison, refusal)
     for state_wanted in (UNDECIDED, KINK, WRONG):
-        k = comparison.worst(state_wanted)
+        k = comparison.worst_index(state_wanted)
         if k is not None and (state == state_wanted).any():
-            reason = free or _array_reason(rule[k])
-            return Outcome(
+            reason = free or _nonfinite_reason(rule[k])
+            return WireOutcome(
                 KINK if state_wanted == KINK else UNDECIDED,
                 rule[k],
                 comparison.numeric[k],
@@ -156,106 +156,106 @@ def check_array(wire: Wire) -> Outcome:
                 count=1,
                 reason=reason,
             )
-    return Outcome(UNDECIDED, reason=refusal) if refusal else Outcome(RIGHT, total=int(np.size(wire.x)))
+    return WireOutcome(UNDECIDED, reason=refusal) if refusal else WireOutcome(RIGHT, total=int(np.size(wire.x)))
 
 
-def _forward(wire: Wire, t: Any) -> tuple[Any, str]:
+def _push_forward(wire: CheckedWire, t: Any) -> tuple[Any, str]:
     """Apply the forward rule; returns the reason if that fails, as a user's backward need not be recordable."""
     try:
-        return wire.pushed(wire.like_x(t)), ""
+        return wire.push_forward(wire.cast_like_input(t)), ""
     except Exception as error:
         return np.zeros_like(wire.y), f"the forward rule cannot be run: {first_line(error)}"
 
 
-def _freedom(array: _Array, t: Any) -> str:
+def _find_free_choice(array: _ArrayWire, t: Any) -> str:
     """Return why differences are meaningless here: the inputs do not determine the output. Empty if they do.
 
     The vectors of a decomposition may change sign from point to point, and have a free phase if they are complex.
     """
-    if isinstance(array.wire.op, Decomposition) and np.iscomplexobj(array.wire.y):
+    if isinstance(array.wire.op, MatrixDecomposition) and np.iscomplexobj(array.wire.y):
         return "complex vectors of a decomposition have a free phase"
-    here = array.at(0.0 * t)
+    here = array.output_at(0.0 * t)
     for side in (1.0, -1.0):
-        near, far = (np.max(np.abs(array.at(side * h * t) - here), initial=0.0) for h in (1e-8, 1e-5))
+        near, far = (np.max(np.abs(array.output_at(side * h * t) - here), initial=0.0) for h in (1e-8, 1e-5))
         if near > 0.1 * far and near > 1e3 * array.eps * np.max(np.abs(here), initial=0.0):
             return "the output jumps at this point"
     return ""
 
 
-def _array_reason(rule: Any) -> str:
+def _nonfinite_reason(rule: Any) -> str:
     return "" if np.isfinite(rule) else f"the rule gives {rule:.6g}: a point without a derivative"
 
 
-def _located(array: _Array, comparison: Comparison, refusal: str) -> Outcome:
+def _locate_error(array: _ArrayWire, comparison: RuleComparison, refusal: str) -> WireOutcome:
     """Trace a wrong rule to one element of the input and one of the output."""
     wire = array.wire
     back = bool(comparison.state[-1] == WRONG)
     ahead = not refusal and bool((comparison.state[:-1] == WRONG).any())
-    outcome = _entry(array, _slope_back if back else _slope_ahead)
+    outcome = _locate_element(array, _reverse_slope if back else _forward_slope)
     if outcome is None:
-        k = -1 if back else int(comparison.worst(WRONG) or 0)
+        k = -1 if back else int(comparison.worst_index(WRONG) or 0)
         numbers = comparison.rule[k], comparison.numeric[k], float(comparison.error[k])
-        outcome = Outcome(WRONG, *numbers, again=lambda other, shake: _along(other, array, shake)[0][k])
-    return replace(outcome, modes=modes(back, ahead), count=1, total=int(np.size(wire.x)))
+        outcome = WireOutcome(WRONG, *numbers, again=lambda other, shake: _slopes_along(other, array, shake)[0][k])
+    return replace(outcome, modes=wrong_modes(back, ahead), count=1, total=int(np.size(wire.x)))
 
 
-def _entry(array: _Array, slope: Callable[..., float]) -> Outcome | None:
+def _locate_element(array: _ArrayWire, slope: Callable[..., float]) -> WireOutcome | None:
     """Find the input element and the output element at which a slope is wrong; None if it is not."""
     wire = array.wire
-    element = narrowed(int(np.size(wire.x)), lambda places: _gap(array, slope, array.only(places)))
-    step = array.only([element])
-    output = narrowed(int(np.size(wire.y)), lambda places: _gap(array, slope, step, _only(array.g, places)))
-    weight = wire.like_y(_only(array.g, [output]))
-    comparison = array.compare(np.array([slope(wire, step, weight)]), weight, step, parts=False)
+    element = bisect_discrepancy(int(np.size(wire.x)), lambda places: _slope_gap(array, slope, array.restrict_direction(places)))
+    step = array.restrict_direction([element])
+    output = bisect_discrepancy(int(np.size(wire.y)), lambda places: _slope_gap(array, slope, step, _restrict_weights(array.g, places)))
+    weight = wire.cast_like_output(_restrict_weights(array.g, [output]))
+    comparison = array.compare_along(np.array([slope(wire, step, weight)]), weight, step, parts=False)
     if comparison.state[0] != WRONG:
         return None
-    unit = _unit(np.ravel(array.seed)[element]) * _unit(np.ravel(array.g)[output])
-    return Outcome(
+    unit = _unit_scale(np.ravel(array.seed)[element]) * _unit_scale(np.ravel(array.g)[output])
+    return WireOutcome(
         WRONG,
         comparison.rule[0] / unit,
         comparison.numeric[0] / unit,
         float(comparison.error[0]) / abs(unit),
-        _index(element, np.shape(wire.x)),
-        _index(output, np.shape(wire.y)),
+        _unravel_element(element, np.shape(wire.x)),
+        _unravel_element(output, np.shape(wire.y)),
         np.ravel(wire.x)[element],
         again=lambda other, shake: slope(other, shake(step), shake(weight)) / unit,
     )
 
 
-def _along(wire: Wire, array: _Array, shake: Shake = lambda x: x) -> tuple[Numbers, str]:
+def _slopes_along(wire: CheckedWire, array: _ArrayWire, shake: Perturbation = lambda x: x) -> tuple[NumberArray, str]:
     """Return the slopes by both rules along the first direction, and the reason if the forward rule fails."""
-    t = shake(array.allowed(array.seed))
-    pushed, refusal = _forward(wire, t)
-    return np.append(as_reals(pushed), inner(wire.pulled(shake(array.g)), t)), refusal
+    t = shake(array.allowed_step(array.seed))
+    pushed, refusal = _push_forward(wire, t)
+    return np.append(as_reals(pushed), inner_product(wire.pull_back(shake(array.g)), t)), refusal
 
 
-def _only(g: Any, places: Any) -> Any:
+def _restrict_weights(g: Any, places: Any) -> Any:
     """Return the weights with all but some of them set to 0."""
     weights = np.zeros(np.shape(g), np.asarray(g).dtype)
     weights.flat[places] = np.ravel(g)[places]
     return weights
 
 
-def _unit(number: Any) -> float:
+def _unit_scale(number: Any) -> float:
     """Return the divisor that gives the slope per unit: the number itself, or the magnitude of a complex one."""
     return float(np.abs(number)) if np.iscomplexobj(number) else float(number)
 
 
-def _index(element: int, shape: tuple[int, ...]) -> tuple[int, ...] | None:
+def _unravel_element(element: int, shape: tuple[int, ...]) -> tuple[int, ...] | None:
     return tuple(int(i) for i in np.unravel_index(element, shape)) if shape else None
 
 
-def _slope_back(wire: Wire, t: Any, g: Any) -> float:
-    return inner(wire.pulled(g), t)
+def _reverse_slope(wire: CheckedWire, t: Any, g: Any) -> float:
+    return inner_product(wire.pull_back(g), t)
 
 
-def _slope_ahead(wire: Wire, t: Any, g: Any) -> float:
-    return inner(g, wire.pushed(wire.like_x(t)))
+def _forward_slope(wire: CheckedWire, t: Any, g: Any) -> float:
+    return inner_product(g, wire.push_forward(wire.cast_like_input(t)))
 
 
-def _gap(array: _Array, slope: Callable[..., float], t: Any, g: Any = None) -> float:
+def _slope_gap(array: _ArrayWire, slope: Callable[..., float], t: Any, g: Any = None) -> float:
     """Return the disagreement of rule and differences along a direction, for some of the outputs."""
-    g = array.wire.like_y(array.g if g is None else g)
-    noise = array.eps * np.array([inner(np.abs(g), np.abs(wide(array.wire.y)))])
-    estimate = measure(Way(lambda h: np.array([inner(g, array.at(h * t))]), array.firsts[1], noise))
+    g = array.wire.cast_like_output(array.g if g is None else g)
+    noise = array.eps * np.array([inner_product(np.abs(g), np.abs(to_float64(array.wire.y)))])
+    estimate = measure_derivative(DifferenceScheme(lambda h: np.array([inner_product(g, array.output_at(h * t))]), array.firsts[1], noise))
     return max(0.0, abs(slope(array.wire, t, g) - float(estimate.value[0])) - 3.0 * float(estimate.error[0]))

@@ -15,28 +15,28 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-Numbers = NDArray[Any]
-At = Callable[[float], Numbers]
+NumberArray = NDArray[Any]
+ValuesAt = Callable[[float], NumberArray]
 
 RIGHT, WRONG, KINK, UNDECIDED = range(4)
-LEVELS = 10
+DIFFERENCE_LEVELS = 10
 FIRST_STEPS = (2.0**-3, 2.0**-10, 2.0**-17)
 """The first step sizes, relative to the numbers that move; each scheme halves its step from there.
 
 They are powers of two, so that adding a step to a number does not round.
 """
-SMALLEST = 1e-250
+SMALLEST_SLOPE = 1e-250
 
 
-class Estimate(NamedTuple):
+class NumericEstimate(NamedTuple):
     """A measured value and its error bound."""
 
-    value: Numbers
-    error: Numbers
+    value: NumberArray
+    error: NumberArray
 
 
 @dataclass(frozen=True)
-class Precision:
+class RulePrecision:
     """How close a rule must be to a measurement, depending on the dtype."""
 
     relative: float
@@ -46,59 +46,59 @@ class Precision:
     """Slopes below this magnitude count as 0: products with them underflow."""
 
 
-FINE = Precision(1e-6, 1e-10, SMALLEST)
-COARSE = Precision(2e-3, 1e-5, 1e-32)
+FINE_PRECISION = RulePrecision(1e-6, 1e-10, SMALLEST_SLOPE)
+COARSE_PRECISION = RulePrecision(2e-3, 1e-5, 1e-32)
 
 
-def precision(*values: Any) -> Precision:
+def precision_for(*values: Any) -> RulePrecision:
     """Return the precision that values of these dtypes allow.
 
-    >>> precision(np.float32(1.0), np.float64(1.0)) is COARSE
+    >>> precision_for(np.float32(1.0), np.float64(1.0)) is COARSE_PRECISION
     True
     """
-    return COARSE if any(np.asarray(x).dtype == np.float32 for x in values) else FINE
+    return COARSE_PRECISION if any(np.asarray(x).dtype == np.float32 for x in values) else FINE_PRECISION
 
 
-def wide(x: Any) -> Any:
+def to_float64(x: Any) -> Any:
     """Return a real number or array in float64, and anything else unchanged."""
     array = np.asarray(x)
     return array.astype(np.float64)[()] if array.dtype.kind == "f" else x
 
 
-def as_reals(x: Any) -> Numbers:
+def as_reals(x: Any) -> NumberArray:
     """Return numbers as a flat array of float64; a complex number gives two."""
     array = np.ravel(np.asarray(x))
     return array.view(np.float64) if array.dtype == np.complex128 else array.astype(np.float64)
 
 
-def inner(one: Any, two: Any) -> float:
+def inner_product(one: Any, two: Any) -> float:
     """Return the real inner product of two arrays."""
     return float(np.sum(np.conjugate(np.asarray(one)) * two).real)
 
 
 @dataclass(frozen=True)
-class Way:
+class DifferenceScheme:
     """A difference scheme: values along a direction, the largest step, and the rounding error of the values."""
 
-    at: At
+    at: ValuesAt
     first: float
-    noise: Numbers
+    noise: NumberArray
     """The possible rounding error of each value."""
 
 
-def measure(scheme: Way, enough: float = 1e-9) -> Estimate:
+def measure_derivative(scheme: DifferenceScheme, enough: float = 1e-9) -> NumericEstimate:
     """Return the derivative at 0 by central differences with steps that halve from the first on.
 
     The scheme stops early once the relative error is below `enough`.
 
-    >>> found = measure(Way(lambda h: np.sin(np.array([1.0 + h])), 0.1, np.array([2e-16])))
+    >>> found = measure_derivative(DifferenceScheme(lambda h: np.sin(np.array([1.0 + h])), 0.1, np.array([2e-16])))
     >>> bool(abs(found.value[0] - np.cos(1.0)) < 1e-9)
     True
     """
     value = np.full(scheme.noise.shape, np.nan)
     error = np.full(scheme.noise.shape, np.inf)
-    above: list[Numbers] = []
-    for level in range(LEVELS):
+    above: list[NumberArray] = []
+    for level in range(DIFFERENCE_LEVELS):
         h = scheme.first / 2.0**level
         row = [(scheme.at(h) - scheme.at(-h)) / (2.0 * h)]
         for k, upper in enumerate(above):
@@ -111,13 +111,13 @@ def measure(scheme: Way, enough: float = 1e-9) -> Estimate:
         above = row
         if level > 1 and np.all(error <= enough * np.abs(value)):
             break
-    return Estimate(value, error)
+    return NumericEstimate(value, error)
 
 
-def sides(at: At, h: float) -> tuple[Numbers, Numbers]:
+def one_sided_slopes(at: ValuesAt, h: float) -> tuple[NumberArray, NumberArray]:
     """Return the one-sided slopes to the right and to the left of 0.
 
-    >>> [x.tolist() for x in sides(lambda h: np.array([abs(h)]), 1e-3)]
+    >>> [x.tolist() for x in one_sided_slopes(lambda h: np.array([abs(h)]), 1e-3)]
     [[1.0], [-1.0]]
     """
     here = at(0.0)
@@ -126,32 +126,32 @@ def sides(at: At, h: float) -> tuple[Numbers, Numbers]:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class RuleComparison:
     """A rule beside measurements, number by number; `state` is RIGHT, WRONG, KINK or UNDECIDED."""
 
-    rule: Numbers
-    numeric: Numbers
-    error: Numbers
+    rule: NumberArray
+    numeric: NumberArray
+    error: NumberArray
     state: NDArray[np.int8]
 
-    def worst(self, state: int) -> int | None:
+    def worst_index(self, state: int) -> int | None:
         """Return the index of the largest difference among the numbers in a state; None if there are none."""
         places = np.flatnonzero(self.state == state)
         if not places.size:
             return None
-        off = np.abs(self.rule - self.numeric)[places] / (np.abs(self.rule) + np.abs(self.numeric) + SMALLEST)[places]
+        off = np.abs(self.rule - self.numeric)[places] / (np.abs(self.rule) + np.abs(self.numeric) + SMALLEST_SLOPE)[places]
         return int(places[np.argmax(np.nan_to_num(off, nan=-1.0))])
 
 
-def compare(
-    rule: Numbers,
-    schemes: Sequence[Way],
+def compare_rule(
+    rule: NumberArray,
+    schemes: Sequence[DifferenceScheme],
     *,
-    floor: Numbers | float,
+    floor: NumberArray | float,
     relative: float,
-    exact: Estimate | None = None,
+    exact: NumericEstimate | None = None,
     trusted: NDArray[np.bool_] | bool = True,
-) -> Comparison:
+) -> RuleComparison:
     """Compare a rule with measurements, one scheme after another until all numbers agree.
 
     `trusted` is False where measurements must not accuse the rule.
@@ -160,47 +160,47 @@ def compare(
     right = np.zeros(rule.shape, np.bool_)
     with np.errstate(all="ignore"):
         for estimate in estimates:
-            right |= _agree(rule, estimate, floor, relative)
+            right |= _agrees_with(rule, estimate, floor, relative)
         for scheme in schemes:
             if right.all():
                 break
-            estimates.append(measure(scheme, 1e-3 * relative))
-            right |= _agree(rule, estimates[-1], floor, relative)
-        value, error = _best(estimates)
+            estimates.append(measure_derivative(scheme, 1e-3 * relative))
+            right |= _agrees_with(rule, estimates[-1], floor, relative)
+        value, error = _best_estimates(estimates)
         state = np.where(right, RIGHT, UNDECIDED).astype(np.int8)
         if not right.all():
-            accused = ~right & trusted & _accused(rule, value, error, estimates, floor, relative)
+            accused = ~right & trusted & _contradicted_rules(rule, value, error, estimates, floor, relative)
             if accused.any():
-                state = np.where(accused, _tried(rule, value, schemes), state).astype(np.int8)
-    return Comparison(rule, value, error, state)
+                state = np.where(accused, _confirm_accusation(rule, value, schemes), state).astype(np.int8)
+    return RuleComparison(rule, value, error, state)
 
 
-def _agree(rule: Numbers, estimate: Estimate, floor: Numbers | float, relative: float) -> NDArray[np.bool_]:
+def _agrees_with(rule: NumberArray, estimate: NumericEstimate, floor: NumberArray | float, relative: float) -> NDArray[np.bool_]:
     size = np.maximum(np.abs(rule), np.abs(estimate.value))
-    allowed = relative * size + floor + SMALLEST
+    allowed = relative * size + floor + SMALLEST_SLOPE
     near: NDArray[np.bool_] = np.abs(rule - estimate.value) <= np.maximum(allowed, 2.0 * estimate.error)
     return near & (estimate.error <= np.maximum(allowed, 1e-3 * size)) & np.isfinite(rule)
 
 
-def _best(estimates: Sequence[Estimate]) -> Estimate:
+def _best_estimates(estimates: Sequence[NumericEstimate]) -> NumericEstimate:
     errors = np.stack([np.where(np.isnan(estimate.error), np.inf, estimate.error) for estimate in estimates])
     choice = np.argmin(errors, axis=0)[None]
     values = np.stack([estimate.value for estimate in estimates])
-    return Estimate(np.take_along_axis(values, choice, 0)[0], np.take_along_axis(errors, choice, 0)[0])
+    return NumericEstimate(np.take_along_axis(values, choice, 0)[0], np.take_along_axis(errors, choice, 0)[0])
 
 
-def _accused(
-    rule: Numbers,
-    value: Numbers,
-    error: Numbers,
-    estimates: Sequence[Estimate],
-    floor: Numbers | float,
+def _contradicted_rules(
+    rule: NumberArray,
+    value: NumberArray,
+    error: NumberArray,
+    estimates: Sequence[NumericEstimate],
+    floor: NumberArray | float,
     relative: float,
 ) -> NDArray[np.bool_]:
     """Return where several accurate measurements contradict the rule but not each other."""
     off = np.abs(rule - value)
     size = np.maximum(np.abs(rule), np.abs(value))
-    clear: NDArray[np.bool_] = (off > 10.0 * error) & (off > 10.0 * (relative * size + floor + SMALLEST))
+    clear: NDArray[np.bool_] = (off > 10.0 * error) & (off > 10.0 * (relative * size + floor + SMALLEST_SLOPE))
     witnesses = np.zeros(rule.shape, int)
     contradicted = np.zeros(rule.shape, np.bool_)
     for estimate in estimates:
@@ -210,22 +210,22 @@ def _accused(
     return clear & (witnesses >= 2) & ~contradicted
 
 
-def _tried(rule: Numbers, value: Numbers, schemes: Sequence[Way]) -> NDArray[np.int8]:
+def _confirm_accusation(rule: NumberArray, value: NumberArray, schemes: Sequence[DifferenceScheme]) -> NDArray[np.int8]:
     """Return WRONG where both one-sided slopes confirm the measurement, KINK where they differ."""
     off = np.abs(rule - value)
     state = np.full(rule.shape, UNDECIDED, np.int8)
     for scheme in schemes:
         h = 1e-2 * scheme.first
-        right, left = sides(scheme.at, h)
+        right, left = one_sided_slopes(scheme.at, h)
         exact = 8.0 * scheme.noise / h < 0.1 * off
         borne_out = (np.abs(right - value) <= 0.25 * off) & (np.abs(left - value) <= 0.25 * off)
         apart = np.abs(right - left) > 0.25 * off
-        state = np.where(borne_out & exact & _resolved(rule, scheme, h) & (state != KINK), WRONG, state).astype(np.int8)
+        state = np.where(borne_out & exact & _is_resolved(rule, scheme, h) & (state != KINK), WRONG, state).astype(np.int8)
         state = np.where(apart & exact, KINK, state).astype(np.int8)
     return state
 
 
-def _resolved(rule: Numbers, scheme: Way, h: float) -> NDArray[np.bool_]:
+def _is_resolved(rule: NumberArray, scheme: DifferenceScheme, h: float) -> NDArray[np.bool_]:
     """Return where a step is short enough to resolve the slope by the rule, if that were correct.
 
     A function that oscillates within a step looks flat, however steep it is.
@@ -235,10 +235,10 @@ def _resolved(rule: Numbers, scheme: Way, h: float) -> NDArray[np.bool_]:
     return np.asarray(still | (np.abs(rule) * h <= np.max(np.abs(heights), axis=0)), np.bool_)
 
 
-def narrowed(count: int, gap: Callable[[NDArray[np.intp]], float]) -> int:
+def bisect_discrepancy(count: int, gap: Callable[[NDArray[np.intp]], float]) -> int:
     """Return the index, below `count`, to which a discrepancy can be traced by bisection.
 
-    >>> narrowed(10, lambda places: float(7 in places))
+    >>> bisect_discrepancy(10, lambda places: float(7 in places))
     7
     """
     places = np.arange(count)

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 
 from wiregrad.ir import Op
-from wiregrad.ops.flow import fit, settle
+from wiregrad.ops.flow import match_dtype, fill_absent
 
-Shake = Callable[[Any], Any]
+Perturbation = Callable[[Any], Any]
 """A function that changes numbers in their last digits."""
 
 
 @dataclass(frozen=True)
-class Wire:
+class CheckedWire:
     """One input of an op, with the values that the op saw."""
 
     op: Op
@@ -35,32 +35,32 @@ class Wire:
         """The input value."""
         return self.xs[self.slot]
 
-    def pulled(self, g: Any) -> Any:
+    def pull_back(self, g: Any) -> Any:
         """Return the gradient by the reverse rule, with the shape of the input."""
-        return _full(fit(self.op.pull(self.slot, g, self.xs, self.y, self.mode), self.x), self.x)
+        return _broadcast_flow(match_dtype(self.op.pull(self.slot, g, self.xs, self.y, self.mode), self.x), self.x)
 
-    def pushed(self, t: Any) -> Any:
+    def push_forward(self, t: Any) -> Any:
         """Return the tangent of the output by the forward rule, for a tangent t of the input."""
         tangents = [t if k == self.slot else None for k in range(len(self.xs))]
-        return _full(fit(self.op.push(tangents, self.xs, self.y, self.mode), self.y), self.y)
+        return _broadcast_flow(match_dtype(self.op.push(tangents, self.xs, self.y, self.mode), self.y), self.y)
 
-    def like_y(self, g: Any) -> Any:
+    def cast_like_output(self, g: Any) -> Any:
         """Cast numbers to the dtype of the output."""
         return np.asarray(g).astype(np.asarray(self.y).dtype)[()]
 
-    def like_x(self, t: Any) -> Any:
+    def cast_like_input(self, t: Any) -> Any:
         """Cast numbers to the dtype of the input."""
         return np.asarray(t).astype(np.asarray(self.x).dtype)[()]
 
 
-def _full(flow: Any, like: Any) -> Any:
+def _broadcast_flow(flow: Any, like: Any) -> Any:
     """Return a flow with the shape of its value, and complex if the value is."""
-    full = np.broadcast_to(settle(flow), np.shape(like))
+    full = np.broadcast_to(fill_absent(flow), np.shape(like))
     return full.astype(np.complex128) if np.iscomplexobj(like) else full
 
 
 @dataclass(frozen=True)
-class Outcome:
+class WireOutcome:
     """The outcome of checking one wire; the numbers are those of the element with the largest difference."""
 
     state: int
@@ -80,17 +80,17 @@ class Outcome:
     reason: str = ""
     finite: bool = True
     """Whether the values are finite there."""
-    again: Callable[[Wire, Shake], Any] | None = field(default=None, repr=False, compare=False)
+    again: Callable[[CheckedWire, Perturbation], Any] | None = field(default=None, repr=False, compare=False)
     """Recomputes the rule's number for a wire with perturbed values, along a perturbed direction."""
     raised: bool = False
     """Whether the rule is wrong because it raised an error, which is given as the reason."""
 
 
-def computed(op: Op, xs: Sequence[Any], like: Any) -> Any:
+def compute_or_nan(op: Op, xs: Sequence[Any], like: Any) -> Any:
     """Compute an op; NaN if it raises or gives another shape.
 
     >>> from wiregrad.ops import TABLE
-    >>> float(computed(TABLE["sin"], [0.0], 0.0)), float(computed(TABLE["sin"], [], 0.0))
+    >>> float(compute_or_nan(TABLE["sin"], [0.0], 0.0)), float(compute_or_nan(TABLE["sin"], [], 0.0))
     (0.0, nan)
     """
     try:
@@ -100,10 +100,10 @@ def computed(op: Op, xs: Sequence[Any], like: Any) -> Any:
     return y if y.shape == np.shape(like) and y.dtype.kind in "fc" else np.full(np.shape(like), np.nan)
 
 
-def modes(back: bool, ahead: bool) -> tuple[str, ...]:
+def wrong_modes(back: bool, ahead: bool) -> tuple[str, ...]:
     """Return the names of the modes that are wrong.
 
-    >>> modes(True, False)
+    >>> wrong_modes(True, False)
     ('reverse',)
     """
     return tuple(name for name, wrong in (("reverse", back), ("forward", ahead)) if wrong)

@@ -15,17 +15,17 @@ from typing import Any
 
 import numpy as np
 
-from wiregrad.dtypes import as_float, counted
-from wiregrad.errors import IndexingError, InputError, UnknownNameError, shown
+from wiregrad.dtypes import as_float, count_with_noun
+from wiregrad.errors import IndexingError, InputError, UnknownNameError, short_repr
 from wiregrad.frontends.tree import tree_map
 from wiregrad.frontends.value import Value
 from wiregrad.inspect.flight import view
-from wiregrad.inspect.flight.events import KINDS, Event, FlightError, Judge, Limits, check_count, check_kind
-from wiregrad.inspect.flight.gauge import METRICS, Gauge
-from wiregrad.inspect.flight.history import Band, History
+from wiregrad.inspect.flight.events import KINDS, Event, FlightError, StepJudge, Limits, check_count, check_kind
+from wiregrad.inspect.flight.gauge import GROUP_METRICS, StepGauge
+from wiregrad.inspect.flight.history import Band, StepHistory
 from wiregrad.inspect.flight.leaves import Grouping
 from wiregrad.inspect.report import Report
-from wiregrad.ir import listed
+from wiregrad.ir import join_first_names
 
 __all__ = ["KINDS", "Band", "Event", "Flight", "FlightError", "GroupRecord", "Limits", "Record", "Snapshot"]
 
@@ -94,13 +94,13 @@ class Flight(Report):
         if not callable(groups):
             check_count("groups, unless it is a function,", groups, 1)
         if not (on_event is None or on_event == "raise" or callable(on_event)):
-            raise InputError(f"on_event must be a function of the event, or 'raise'; got {shown(on_event)}")
+            raise InputError(f"on_event must be a function of the event, or 'raise'; got {short_repr(on_event)}")
         self.capacity = check_count("capacity", capacity, 2)
         self.keep = check_count("keep", keep, 0)
         self._on_event = on_event
-        self._judge = Judge(_limits(limits))
-        self._gauge = Gauge(groups)
-        self._history = History(capacity, view.FIRST)
+        self._judge = StepJudge(_make_limits(limits))
+        self._gauge = StepGauge(groups)
+        self._history = StepHistory(capacity, view.FIRST_GROUP_COLUMN)
         self._events: list[Event] = []
         self._kept: deque[Snapshot] = deque(maxlen=keep + 1)
 
@@ -136,7 +136,7 @@ class Flight(Report):
         """Return the first event, optionally of a kind and a group; None if there is none."""
         wanted_kind = None if kind is None else check_kind(kind)
         if group is not None and group not in self.groups:
-            raise UnknownNameError(f"the flight has no group {shown(group)}; it has {listed(self.groups) or 'none'}")
+            raise UnknownNameError(f"the flight has no group {short_repr(group)}; it has {join_first_names(self.groups) or 'none'}")
         return next((e for e in self.events if wanted_kind in (None, e.kind) and group in (None, e.group)), None)
 
     def step(self, loss: Any, params: Any = None, grads: Any = None, *, inputs: Any = None) -> tuple[Event, ...]:
@@ -145,22 +145,22 @@ class Flight(Report):
         `params` and `grads` are containers of numbers and arrays; a gradient that is None counts as zeros. If `grads`
         is omitted, `.grad` of `wg.Value` parameters is read. `inputs` is copied into the snapshots of `keep`.
         """
-        number = _loss(loss)
-        seen = self._gauge.read(params, grads)
+        number = _loss_number(loss)
+        seen = self._gauge.measure_step(params, grads)
         if not self.steps:
-            self._history = History(self.capacity, view.FIRST + len(METRICS) * len(seen))
-        row = [number, not math.isfinite(number), *(entry for group in seen.values() for entry in group.row())]
+            self._history = StepHistory(self.capacity, view.FIRST_GROUP_COLUMN + len(GROUP_METRICS) * len(seen))
+        row = [number, not math.isfinite(number), *(entry for group in seen.values() for entry in group.to_row())]
         with np.errstate(all="ignore"):
-            self._history.add(np.array(row, np.float64))
+            self._history.add_row(np.array(row, np.float64))
         # While an event may be developing, the copies of the steps before it are not overwritten.
-        if self.keep and not self._events and not self._judge.suspicious:
-            self._kept.append(Snapshot(self.steps - 1, tree_map(_copied, params), tree_map(_copied, inputs)))
-        fresh = self._judge.events(self.steps - 1, number, seen)
+        if self.keep and not self._events and not self._judge.is_suspicious:
+            self._kept.append(Snapshot(self.steps - 1, tree_map(_copy_leaf, params), tree_map(_copy_leaf, inputs)))
+        fresh = self._judge.judge_step(self.steps - 1, number, seen)
         self._events += fresh
-        self._tell(fresh)
+        self._announce_events(fresh)
         return tuple(fresh)
 
-    def _tell(self, fresh: list[Event]) -> None:
+    def _announce_events(self, fresh: list[Event]) -> None:
         for event in fresh:
             if self._on_event == "raise":
                 raise FlightError(event)
@@ -175,60 +175,60 @@ class Flight(Report):
         return True
 
     def __iter__(self) -> Iterator[Record]:
-        return (self._record(k) for k in range(len(self)))
+        return (self._make_record(k) for k in range(len(self)))
 
     def __getitem__(self, step: int) -> Record:
         """Return the record that covers a step; a negative step counts from the end."""
         if isinstance(step, bool) or not isinstance(step, int | np.integer):
-            raise IndexingError(f"a step must be an integer; got {shown(step)}")
+            raise IndexingError(f"a step must be an integer; got {short_repr(step)}")
         at = int(step) + (self.steps if step < 0 else 0)
         if not 0 <= at < self.steps:
-            raise IndexingError(f"{counted(self.steps, 'step')} recorded, counted from 0; got {step}")
-        return self._record(self._history.record_at(at))
+            raise IndexingError(f"{count_with_noun(self.steps, 'step')} recorded, counted from 0; got {step}")
+        return self._make_record(self._history.record_at(at))
 
-    def _record(self, k: int) -> Record:
+    def _make_record(self, k: int) -> Record:
         history = self._history
-        starts = self._history.starts()
+        starts = self._history.record_starts()
         groups = {name: _group_record(history, k, g) for g, name in enumerate(self.groups)}
-        lost = round(history.sum(k, view.LOST))
-        return Record(int(starts[k]), int(starts[k + 1]) - 1, history.band(k, view.LOSS), lost, groups)
+        lost = round(history.sum_of(k, view.LOST_COLUMN))
+        return Record(int(starts[k]), int(starts[k + 1]) - 1, history.band_of(k, view.LOSS_COLUMN), lost, groups)
 
     def lines(self) -> Iterator[str]:
         """Return sparklines of loss and gradients, and every event."""
-        return view.lines(self._history, self.groups, self.events) if self.steps else iter(["flight of 0 steps"])
+        return view.flight_lines(self._history, self.groups, self.events) if self.steps else iter(["flight of 0 steps"])
 
     def to_svg(self, *, theme: str = "auto") -> str:
         """Draw loss and gradients over the steps, with a mark for each event; `theme` is light, dark or auto."""
-        return view.svg(self._history, self.groups, self.events, theme)
+        return view.draw_flight(self._history, self.groups, self.events, theme)
 
     def _repr_svg_(self) -> str:
         return self.to_svg()
 
 
-def _limits(settings: dict[str, Any]) -> Limits:
+def _make_limits(settings: dict[str, Any]) -> Limits:
     unknown = [name for name in settings if name not in Limits.__dataclass_fields__]
     if unknown:
         raise InputError(f"a flight has no setting {unknown[0]}; it has {', '.join(Limits.__dataclass_fields__)}")
     return Limits(**settings)
 
 
-def _loss(loss: Any) -> float:
+def _loss_number(loss: Any) -> float:
     data = loss.data if isinstance(loss, Value) else loss
     number = as_float(data.reshape(-1)[0] if isinstance(data, np.ndarray) and data.size == 1 else data)
     if number is None:
-        raise InputError(f"the loss of a step must be one real number; got {type(loss).__name__} {shown(loss)}")
+        raise InputError(f"the loss of a step must be one real number; got {type(loss).__name__} {short_repr(loss)}")
     return float(number)
 
 
-def _copied(leaf: Any) -> Any:
+def _copy_leaf(leaf: Any) -> Any:
     if isinstance(leaf, Value):
         return np.array(leaf.data)[()]
     return leaf.copy() if isinstance(leaf, np.ndarray) else leaf
 
 
-def _group_record(history: History, k: int, group: int) -> GroupRecord:
+def _group_record(history: StepHistory, k: int, group: int) -> GroupRecord:
     fields: dict[str, Any] = {}
-    for metric in METRICS:
-        at = view.column(group, metric)
-        fields[metric] = round(history.sum(k, at)) if metric in ("nonfinite", "broken") else history.band(k, at)
+    for metric in GROUP_METRICS:
+        at = view.metric_column(group, metric)
+        fields[metric] = round(history.sum_of(k, at)) if metric in ("nonfinite", "broken") else history.band_of(k, at)
     return GroupRecord(**fields)

@@ -12,23 +12,23 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from wiregrad.dtypes import as_float, counted
-from wiregrad.errors import InputError, WiregradError, shown, suggest
-from wiregrad.export.canvas import brief
-from wiregrad.export.reading import nonfinite_text
-from wiregrad.inspect.flight.gauge import Seen
+from wiregrad.dtypes import as_float, count_with_noun
+from wiregrad.errors import InputError, WiregradError, short_repr, suggest_name
+from wiregrad.export.canvas import format_brief
+from wiregrad.export.reading import format_nonfinite
+from wiregrad.inspect.flight.gauge import GroupMeasurement
 from wiregrad.inspect.summary import Tally
-from wiregrad.inspect.trend import times
+from wiregrad.inspect.trend import format_times
 
-WRONG = ("nonfinite", "vanished", "exploded", "stuck", "dead")
+WRONG_KINDS = ("nonfinite", "vanished", "exploded", "stuck", "dead")
 """The kinds of events that are watched for by default."""
-KINDS = (*WRONG, "converged")
+KINDS = (*WRONG_KINDS, "converged")
 """All kinds of events."""
-FEWEST = 3
+MIN_EARLY_STEPS = 3
 """Minimum number of steps for an early median."""
-IMPROVED = 0.01
+IMPROVED_SHARE = 0.01
 """A loss has come down if it fell by more than this share of the first loss."""
-KEPT = 0.9
+KEPT_SHARE = 0.9
 """It has stayed down if at least this share of the largest fall remains."""
 
 
@@ -88,31 +88,31 @@ class Limits:
     dead: float = 0.9
     patience: int = 5
     early: int = 20
-    watch: tuple[str, ...] = WRONG
+    watch: tuple[str, ...] = WRONG_KINDS
 
     def __post_init__(self) -> None:
-        for name, least in (("patience", 1), ("early", FEWEST)):
+        for name, least in (("patience", 1), ("early", MIN_EARLY_STEPS)):
             check_count(name, getattr(self, name), least)
-        object.__setattr__(self, "watch", _kinds(self.watch))
+        object.__setattr__(self, "watch", _check_kinds(self.watch))
         for name, low, high in (("vanish", 0.0, 1.0), ("explode", 1.0, math.inf), ("dead", 0.0, 1.0)):
             number = as_float(getattr(self, name))
             if number is None or not low <= number <= high:
-                raise InputError(f"{name} must be a number from {low:g} to {high:g}; got {shown(getattr(self, name))}")
+                raise InputError(f"{name} must be a number from {low:g} to {high:g}; got {short_repr(getattr(self, name))}")
 
 
-def _kinds(watch: Any) -> tuple[str, ...]:
+def _check_kinds(watch: Any) -> tuple[str, ...]:
     """Check the kinds to watch for, one or several, and return them as a tuple."""
     if isinstance(watch, str):
         return (check_kind(watch),)
     if not isinstance(watch, Iterable):
-        raise InputError(f"watch must be some of {', '.join(KINDS)}; got {shown(watch)}")
+        raise InputError(f"watch must be some of {', '.join(KINDS)}; got {short_repr(watch)}")
     return tuple(check_kind(kind) for kind in watch)
 
 
 def check_count(name: str, number: Any, least: int) -> int:
     """Return an integer if it is at least `least`, or raise."""
     if type(number) is not int or number < least:
-        raise InputError(f"{name} must be an integer of at least {least}; got {shown(number)}")
+        raise InputError(f"{name} must be an integer of at least {least}; got {short_repr(number)}")
     return number
 
 
@@ -123,13 +123,13 @@ def check_kind(kind: Any) -> str:
     'dead'
     """
     if not isinstance(kind, str) or kind not in KINDS:
-        hint = suggest(str(kind), KINDS)
-        raise InputError(f"the kind of an event must be one of {', '.join(KINDS)}; got {shown(kind)}{hint}")
+        hint = suggest_name(str(kind), KINDS)
+        raise InputError(f"the kind of an event must be one of {', '.join(KINDS)}; got {short_repr(kind)}{hint}")
     return str(kind)
 
 
 @dataclass(frozen=True, slots=True)
-class Sign:
+class WarningSign:
     """A warning sign in one step and its sentence; `sure` if one step is enough for an event."""
 
     kind: str
@@ -147,14 +147,14 @@ class Sign:
 
 
 @dataclass(slots=True)
-class Course:
+class LossCourse:
     """The first, the lowest and the last loss."""
 
     first: float = math.nan
     lowest: float = math.inf
     last: float = math.nan
 
-    def add(self, loss: float) -> None:
+    def add_loss(self, loss: float) -> None:
         """Add the loss of a step."""
         self.last = loss
         if math.isfinite(loss):
@@ -162,124 +162,124 @@ class Course:
             self.lowest = min(self.lowest, loss)
 
     @property
-    def settled(self) -> bool:
+    def has_settled(self) -> bool:
         """Whether the loss came down and has not risen since."""
-        return self.first - self.lowest > IMPROVED * abs(self.first) and self._stays()
+        return self.first - self.lowest > IMPROVED_SHARE * abs(self.first) and self._stays_low()
 
-    def _stays(self) -> bool:
+    def _stays_low(self) -> bool:
         # A small rise is allowed: the loss of a mini-batch always fluctuates.
-        return math.isfinite(self.last) and self.first - self.last >= KEPT * (self.first - self.lowest)
+        return math.isfinite(self.last) and self.first - self.last >= KEPT_SHARE * (self.first - self.lowest)
 
-    def low(self, share: float) -> bool:
+    def is_low(self, share: float) -> bool:
         """Return whether the last loss is at most this share of the first."""
         return abs(self.last) <= share * abs(self.first)
 
     def __str__(self) -> str:
         """Describe the last loss, and the first one if the loss came down."""
-        verb = f"came down from {brief(self.first)} to" if self.settled else "is"
-        return f"the loss {verb} {brief(self.last)}"
+        verb = f"came down from {format_brief(self.first)} to" if self.has_settled else "is"
+        return f"the loss {verb} {format_brief(self.last)}"
 
 
 @dataclass(slots=True)
-class Judge:
+class StepJudge:
     """Judges each step and reports events."""
 
     limits: Limits
-    _since: dict[tuple[str, str, str], tuple[int, Sign]] = field(default_factory=dict)
+    _since: dict[tuple[str, str, str], tuple[int, WarningSign]] = field(default_factory=dict)
     _reported: set[tuple[str, str, str]] = field(default_factory=set)
     _first_sizes: dict[str, list[float]] = field(default_factory=dict)
     _early_medians: dict[str, float] = field(default_factory=dict)
-    _course: Course = field(default_factory=Course)
+    _course: LossCourse = field(default_factory=LossCourse)
     _peak: dict[str, float] = field(default_factory=dict)
     _faded: set[str] = field(default_factory=set)
     _moved: set[str] = field(default_factory=set)
 
     @property
-    def suspicious(self) -> bool:
+    def is_suspicious(self) -> bool:
         """Whether a warning sign may become an event."""
         return bool(self._since)
 
-    def events(self, step: int, loss: float, seen: dict[str, Seen]) -> list[Event]:
+    def judge_step(self, step: int, loss: float, seen: dict[str, GroupMeasurement]) -> list[Event]:
         """Return the events that a step confirms."""
-        self._course.add(loss)
+        self._course.add_loss(loss)
         signs = [*self._loss_signs(loss)]
         for name, measured in seen.items():
-            signs += self._signs(name, measured)
+            signs += self._group_signs(name, measured)
         signs = [sign for sign in signs if sign.kind in self.limits.watch]
         # A sign that is missing in this step starts over.
         self._since = {sign.key: self._since.get(sign.key, (step, sign)) for sign in signs}
-        return [event for sign in signs for event in self._weigh(step, sign)]
+        return [event for sign in signs for event in self._confirm_event(step, sign)]
 
-    def _weigh(self, step: int, sign: Sign) -> Iterator[Event]:
+    def _confirm_event(self, step: int, sign: WarningSign) -> Iterator[Event]:
         first, then = self._since[sign.key]
         if sign.key not in self._reported and (sign.sure or step - first + 1 >= self.limits.patience):
             self._reported.add(sign.key)
             yield Event(*sign.key, first, step, float(then.number), float(then.reference), then.sentence)
 
-    def _loss_signs(self, loss: float) -> Iterator[Sign]:
+    def _loss_signs(self, loss: float) -> Iterator[WarningSign]:
         if not math.isfinite(loss):
             name = "Inf" if loss > 0 else "-Inf"
             if math.isnan(loss):
                 name = "NaN"
-            yield Sign("nonfinite", "loss", "", loss, f"the loss is {name}", sure=True)
+            yield WarningSign("nonfinite", "loss", "", loss, f"the loss is {name}", sure=True)
         else:
-            yield from self._explosion("loss", "", abs(loss), self._early_median("", abs(loss)), "the loss")
+            yield from self._explosion_signs("loss", "", abs(loss), self._early_median("", abs(loss)), "the loss")
 
-    def _signs(self, name: str, seen: Seen) -> Iterator[Sign]:
+    def _group_signs(self, name: str, seen: GroupMeasurement) -> Iterator[WarningSign]:
         if seen.broken:
-            words = f"{counted(seen.broken, 'parameter')} of {name} not finite"
-            yield Sign("nonfinite", "parameter", name, seen.broken, words, sure=True)
+            words = f"{count_with_noun(seen.broken, 'parameter')} of {name} not finite"
+            yield WarningSign("nonfinite", "parameter", name, seen.broken, words, sure=True)
         g = seen.gradient
-        done = self._converged(name, g)
+        done = self._has_converged(name, g)
         if seen.update > 0:
             self._moved.add(name)
         if seen.update == 0:
             # Parameters that never moved are frozen, whatever the loss does.
             kind = "converged" if done and name in self._moved else "stuck"
             words = f"no parameter of {name} moves"
-            yield Sign(kind, "update", name, seen.update, f"{words}; {self._course}" if kind == "converged" else words)
+            yield WarningSign(kind, "update", name, seen.update, f"{words}; {self._course}" if kind == "converged" else words)
         if g is not None and g.nonfinite:
             whose = f"the gradient of {name}"
             alone = f"{whose} is {'NaN' if g.nans else 'Inf'}"
-            words = f"{nonfinite_text(g.nans, g.infs)} among the {g.size:,} numbers of {whose}" if g.size > 1 else alone
-            yield Sign("nonfinite", "gradient", name, g.nonfinite, words, sure=True)
+            words = f"{format_nonfinite(g.nans, g.infs)} among the {g.size:,} numbers of {whose}" if g.size > 1 else alone
+            yield WarningSign("nonfinite", "gradient", name, g.nonfinite, words, sure=True)
         if g is not None and g.finite:
             yield from self._size_signs(name, g, seen.absent, done)
 
-    def _converged(self, name: str, g: Tally | None) -> bool:
+    def _has_converged(self, name: str, g: Tally | None) -> bool:
         """Return whether the loss came down and stays down while the gradient of a group, if known, faded."""
         if g is None:
-            return self._course.settled
+            return self._course.has_settled
         if g.nonfinite or not g.size:
             return False
         before = name in self._faded
         self._peak[name] = max(self._peak.get(name, 0.0), g.rms)
         small = g.rms <= self.limits.vanish * self._peak[name]
         # A gradient that is cut off becomes 0 at once; one that fades was small before.
-        faded = small and (g.high > 0 or before or self._course.low(self.limits.vanish))
+        faded = small and (g.high > 0 or before or self._course.is_low(self.limits.vanish))
         (self._faded.add if faded else self._faded.discard)(name)
-        return faded and self._course.settled
+        return faded and self._course.has_settled
 
-    def _size_signs(self, name: str, g: Tally, absent: int, done: bool) -> Iterator[Sign]:
+    def _size_signs(self, name: str, g: Tally, absent: int, done: bool) -> Iterator[WarningSign]:
         usual = self._early_median(f"/{name}", g.rms)
         whose = f"the gradient of {name}"
-        yield from self._explosion("gradient", name, g.rms, usual, whose)
+        yield from self._explosion_signs("gradient", name, g.rms, usual, whose)
         nothing = g.high == 0.0 and not g.nonfinite
         if nothing or g.rms <= self.limits.vanish * usual:
             kind, verb = ("converged", "fades") if done else ("vanished", "vanishes")
-            words = f"{verb}: rms {brief(g.rms)}, {times(usual, g.rms)} less than its early median {brief(usual)}"
+            words = f"{verb}: rms {format_brief(g.rms)}, {format_times(usual, g.rms)} less than its early median {format_brief(usual)}"
             if nothing:
                 words = f"is {'absent: none arrives' if absent == g.size else 'exactly 0 everywhere'}"
             sentence = f"{whose} {words}; {self._course}"
-            yield Sign(kind, "gradient", name, g.rms, sentence, usual or math.nan, sure=nothing and not done)
+            yield WarningSign(kind, "gradient", name, g.rms, sentence, usual or math.nan, sure=nothing and not done)
         # An all-zero gradient is reported as vanished if that is watched for; converged numbers may well be 0.
         if g.zero_share > self.limits.dead and not done and not (nothing and "vanished" in self.limits.watch):
-            yield Sign("dead", "gradient", name, g.zero_share, f"{g.zero_share:.0%} of {whose} is exactly 0")
+            yield WarningSign("dead", "gradient", name, g.zero_share, f"{g.zero_share:.0%} of {whose} is exactly 0")
 
-    def _explosion(self, what: str, group: str, size: float, usual: float, whose: str) -> Iterator[Sign]:
+    def _explosion_signs(self, what: str, group: str, size: float, usual: float, whose: str) -> Iterator[WarningSign]:
         if usual > 0 and size >= self.limits.explode * usual:
-            more = f"{times(size, usual)} its early median {brief(usual)}"
-            yield Sign("exploded", what, group, size, f"{whose} explodes: {brief(size)}, {more}", usual, sure=True)
+            more = f"{format_times(size, usual)} its early median {format_brief(usual)}"
+            yield WarningSign("exploded", what, group, size, f"{whose} explodes: {format_brief(size)}, {more}", usual, sure=True)
 
     def _early_median(self, key: str, size: float) -> float:
         """Return the median of the first steps before this one (0 while there are too few), then add this one."""
@@ -289,6 +289,6 @@ class Judge:
         fair = not usual or self.limits.vanish * usual < size < self.limits.explode * usual
         if fair and len(first) < self.limits.early and 0.0 < size < math.inf:
             first.append(size)
-            if len(first) >= FEWEST:
+            if len(first) >= MIN_EARLY_STEPS:
                 self._early_medians[key] = statistics.median(first)
         return usual

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-MOST_NUMBERS = 2_000_000
+MAX_STORED_NUMBERS = 2_000_000
 """Maximum number of stored numbers of each kind, whatever the capacity: 64 MB in total."""
-FEWEST_RECORDS = 16
+MIN_RECORDS = 16
 
 
 class Band(NamedTuple):
@@ -25,13 +25,13 @@ class Band(NamedTuple):
     high: float
 
 
-class History:
+class StepHistory:
     """At most `capacity` records of `width` numbers, fewer if they would take too much memory.
 
-    >>> history = History(4, 1)
+    >>> history = StepHistory(4, 1)
     >>> for step in range(10):
-    ...     history.add(np.array([float(step)]))
-    >>> len(history), history.stride, history.band(0, 0)
+    ...     history.add_row(np.array([float(step)]))
+    >>> len(history), history.stride, history.band_of(0, 0)
     (3, 4, Band(low=0.0, mean=1.5, high=3.0))
     """
 
@@ -50,7 +50,7 @@ class History:
     )
 
     def __init__(self, capacity: int, width: int) -> None:
-        self.capacity = min(capacity, max(FEWEST_RECORDS, MOST_NUMBERS // width))
+        self.capacity = min(capacity, max(MIN_RECORDS, MAX_STORED_NUMBERS // width))
         self.stride = 1
         self.total = 0
         self._filled = 0
@@ -63,47 +63,47 @@ class History:
     def __len__(self) -> int:
         return self._filled
 
-    def add(self, row: NDArray[np.float64]) -> None:
+    def add_row(self, row: NDArray[np.float64]) -> None:
         """Add the numbers of one step."""
         finite = np.isfinite(row)
         self._first = np.where(np.isnan(self._first) & finite, row, self._first)
         self._last = np.where(finite, row, self._last)
-        self._add(row)
+        self._store_row(row)
 
-    def _add(self, row: NDArray[np.float64]) -> None:
+    def _store_row(self, row: NDArray[np.float64]) -> None:
         if self._filled and self._steps[self._filled - 1] < self.stride:
-            self._fold(self._filled - 1, row)
+            self._fold_row(self._filled - 1, row)
         else:
             if self._filled == self.capacity:
-                self._halve()
+                self._merge_neighbours()
                 # After merging, an odd last record can take the new step.
-                return self._add(row)
-            self._append(row)
+                return self._store_row(row)
+            self._append_record(row)
         self.total += 1
         return None
 
-    def ends(self, column: int) -> tuple[float, float]:
+    def first_and_last(self, column: int) -> tuple[float, float]:
         """Return the first and the last finite number of a column; NaN if there was none."""
         return float(self._first[column]), float(self._last[column])
 
-    def _append(self, row: NDArray[np.float64]) -> None:
+    def _append_record(self, row: NDArray[np.float64]) -> None:
         if self._filled == len(self._steps):
-            self._grow()
+            self._grow_arrays()
         at = self._filled
         self._steps[at] = 0
         self._low[at] = self._high[at] = np.nan
         self._mean[at] = self._seen[at] = 0.0
         self._filled += 1
-        self._fold(at, row)
+        self._fold_row(at, row)
 
-    def _grow(self) -> None:
+    def _grow_arrays(self) -> None:
         room = min(self.capacity, max(16, 2 * len(self._steps)))
         self._steps = np.concatenate([self._steps, np.zeros(room - len(self._steps), np.int64)])
         for name in ("_low", "_mean", "_high", "_seen"):
             old = getattr(self, name)
             setattr(self, name, np.concatenate([old, np.zeros((room - len(old), old.shape[1]))]))
 
-    def _fold(self, at: int, row: NDArray[np.float64]) -> None:
+    def _fold_row(self, at: int, row: NDArray[np.float64]) -> None:
         finite = np.isfinite(row)
         numbers = np.where(finite, row, np.nan)
         self._steps[at] += 1
@@ -114,20 +114,20 @@ class History:
         # Divide before subtracting: the difference of two huge numbers would overflow.
         self._mean[at] += np.where(finite, row, 0.0) / count - np.where(finite, self._mean[at], 0.0) / count
 
-    def _halve(self) -> None:
+    def _merge_neighbours(self) -> None:
         even = self._filled // 2 * 2
-        merged = _merged(*(column[:even] for column in self._columns()))
+        merged = _merge_pairs(*(column[:even] for column in self._record_columns()))
         merged_count = even // 2
-        for column, part in zip(self._columns(), merged, strict=True):
+        for column, part in zip(self._record_columns(), merged, strict=True):
             column[merged_count : merged_count + self._filled - even] = column[even : self._filled].copy()
             column[:merged_count] = part
         self._filled = merged_count + self._filled - even
         self.stride *= 2
 
-    def _columns(self) -> list[NDArray[Any]]:
+    def _record_columns(self) -> list[NDArray[Any]]:
         return [self._steps, self._low, self._mean, self._high, self._seen]
 
-    def starts(self) -> NDArray[np.int64]:
+    def record_starts(self) -> NDArray[np.int64]:
         """Return the first step of each record, and at the end the number of steps."""
         return np.concatenate([[0], np.cumsum(self._steps[: self._filled])])
 
@@ -135,7 +135,7 @@ class History:
         """Return the index of the record that covers a step."""
         return min(step // self.stride, self._filled - 1)
 
-    def band(self, record: int, column: int) -> Band:
+    def band_of(self, record: int, column: int) -> Band:
         """Return the band of a column in a record."""
         if not self._seen[record, column]:
             return Band(np.nan, np.nan, np.nan)
@@ -143,14 +143,14 @@ class History:
         # Rounding must not move the mean out of the band.
         return Band(float(low), float(np.clip(mean, low, high)), float(high))
 
-    def sum(self, record: int, column: int) -> float:
+    def sum_of(self, record: int, column: int) -> float:
         """Return the sum of a column over the steps of a record."""
         return float(self._mean[record, column] * self._seen[record, column])
 
-    def curve(self, column: int, most: int) -> tuple[NDArray[np.float64], ...]:
+    def merged_curve(self, column: int, most: int) -> tuple[NDArray[np.float64], ...]:
         """Return the middle step, smallest, mean and largest of a column for at most `most` stretches of steps."""
         steps = self._steps[: self._filled]
-        parts = [steps, *(part[: self._filled, column : column + 1] for part in self._columns()[1:])]
+        parts = [steps, *(part[: self._filled, column : column + 1] for part in self._record_columns()[1:])]
         while len(parts[0]) > most:
             parts = _padded_merge(parts)
         ends = np.cumsum(parts[0])
@@ -160,11 +160,11 @@ class History:
 
 def _padded_merge(parts: list[NDArray[Any]]) -> list[NDArray[Any]]:
     even = len(parts[0]) // 2 * 2
-    merged = _merged(*(part[:even] for part in parts))
+    merged = _merge_pairs(*(part[:even] for part in parts))
     return [np.concatenate([new, old[even:]]) for new, old in zip(merged, parts, strict=True)]
 
 
-def _merged(
+def _merge_pairs(
     steps: NDArray[Any], low: NDArray[Any], mean: NDArray[Any], high: NDArray[Any], seen: NDArray[Any]
 ) -> list[NDArray[Any]]:
     """Merge neighbouring records in pairs; their number must be even."""

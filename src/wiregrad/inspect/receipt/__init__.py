@@ -13,29 +13,29 @@ from typing import Any
 import numpy as np
 
 from wiregrad.backends import interpreter
-from wiregrad.backends.interpreter import bind
-from wiregrad.backends.listings import LANGUAGES
+from wiregrad.backends.interpreter import bind_inputs
+from wiregrad.backends.listings import RUNNABLE_LANGUAGES
 from wiregrad.dtypes import WireType
-from wiregrad.errors import InputError, shown
-from wiregrad.inspect.receipt.alone import Use, circuit_of, points_of, uses
-from wiregrad.inspect.receipt.answer import OpDifference, Ran, Receipt, ResultDifference, Worst
-from wiregrad.inspect.receipt.judge import REFUSALS, ULPS, Point, distances, ulps
-from wiregrad.inspect.receipt.trial import Case, Trial, attempt
-from wiregrad.ir import Circuit, Row
+from wiregrad.errors import InputError, short_repr
+from wiregrad.inspect.receipt.alone import OpUse, build_op_circuit, op_test_points, collect_op_uses
+from wiregrad.inspect.receipt.answer import OpDifference, LanguageRun, Receipt, ResultDifference, WorstDifference
+from wiregrad.inspect.receipt.judge import RUN_ERRORS, MAX_OP_ULPS, ReceiptPoint, ulp_distances, largest_ulps
+from wiregrad.inspect.receipt.trial import ListingCase, LanguageTrial, run_language
+from wiregrad.ir import CircuitGraph, Row
 from wiregrad.ops import Elementwise
 
-__all__ = ["OpDifference", "Ran", "Receipt", "ResultDifference", "Worst", "receipt"]
+__all__ = ["OpDifference", "LanguageRun", "Receipt", "ResultDifference", "WorstDifference", "receipt"]
 
-POINTS = 24
+DEFAULT_POINT_COUNT = 24
 """Default number of points at which a circuit is tried."""
-USES = 120
+MAX_OP_USES = 120
 """Maximum number of different uses of ops that are tried alone."""
-AWKWARD = (0.0, 0.0, 1.0, -1.0, 0.5, 6.0, np.inf, np.nan)
+AWKWARD_INPUTS = (0.0, 0.0, 1.0, -1.0, 0.5, 6.0, np.inf, np.nan)
 """Special values that random inputs take now and then."""
-CUDA = Ran("cuda", missing="a kernel runs on a GPU: compile circuit.to_cuda() with nvcc and compare there")
+CUDA_NOT_RUN = LanguageRun("cuda", missing="a kernel runs on a GPU: compile circuit.to_cuda() with nvcc and compare there")
 
 
-def receipt(circuit: Circuit, points: int | Sequence[Mapping[str, Any]] = POINTS, *, seed: int = 0) -> Receipt:
+def receipt(circuit: CircuitGraph, points: int | Sequence[Mapping[str, Any]] = DEFAULT_POINT_COUNT, *, seed: int = 0) -> Receipt:
     """Run the listings of a circuit in every language installed here and compare them with the interpreter.
 
     `points` is the number of random points, ordinary and special ones, or a list of points.
@@ -46,54 +46,54 @@ def receipt(circuit: Circuit, points: int | Sequence[Mapping[str, Any]] = POINTS
     (True, 0.0)
     """
     if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
-        raise InputError(f"seed must be a non-negative integer; got {shown(seed)}")
+        raise InputError(f"seed must be a non-negative integer; got {short_repr(seed)}")
     # Only arithmetic is compared, so the branches of a traced function need not be valid at the points.
     circuit = circuit.unchecked()
     rng = np.random.default_rng(seed)
-    candidates = _points(circuit, points, rng)
-    table = _possible(circuit, candidates)
-    whole = [Case(part, [Point(part, inputs) for inputs in table]) for part in _parts(circuit)]
-    used = uses(circuit)
-    alone = dict(_alone(circuit, dict(islice(used.items(), USES)), table, rng))
-    trials = [attempt(language, [*whole, *alone.values()]) for language in LANGUAGES]
+    candidates = _make_points(circuit, points, rng)
+    table = _runnable_points(circuit, candidates)
+    whole = [ListingCase(part, [ReceiptPoint(part, inputs) for inputs in table]) for part in _split_outputs(circuit)]
+    used = collect_op_uses(circuit)
+    alone = dict(_single_op_cases(circuit, dict(islice(used.items(), MAX_OP_USES)), table, rng))
+    trials = [run_language(language, [*whole, *alone.values()]) for language in RUNNABLE_LANGUAGES]
     named = len(whole) > 1
     return Receipt(
         circuit=circuit.name,
         points=len(table),
         seed=seed,
-        languages=(*(trial.ran(len(whole)) for trial in trials), CUDA),
-        ops=tuple(_op(use, k + len(whole), case, trials) for k, (use, case) in enumerate(alone.items())),
-        results=tuple(result for k, case in enumerate(whole) for result in _results(k, case, trials, named)),
+        languages=(*(trial.summarize_run(len(whole)) for trial in trials), CUDA_NOT_RUN),
+        ops=tuple(_compare_op(use, k + len(whole), case, trials) for k, (use, case) in enumerate(alone.items())),
+        results=tuple(result for k, case in enumerate(whole) for result in _compare_results(k, case, trials, named)),
         problems=tuple(problem for trial in trials for problem in trial.problems),
         refused=len(candidates) - len(table),
-        not_tried=max(0, len(used) - USES),
+        not_tried=max(0, len(used) - MAX_OP_USES),
     )
 
 
-def _parts(circuit: Circuit) -> list[Circuit]:
+def _split_outputs(circuit: CircuitGraph) -> list[CircuitGraph]:
     """Return a circuit for each output."""
     return [circuit] if len(circuit.outputs) == 1 else [circuit.with_output(name) for name in circuit.outputs]
 
 
-def _points(circuit: Circuit, points: Any, rng: np.random.Generator) -> list[list[Any]]:
+def _make_points(circuit: CircuitGraph, points: Any, rng: np.random.Generator) -> list[list[Any]]:
     """Return the value of every input at each point."""
     if isinstance(points, int) and not isinstance(points, bool) and points > 0:
         kinds = [circuit.type_of(node) for node in circuit.input_indices()]
-        return [[_random(kind, rng) for kind in kinds] for _ in range(points)]
+        return [[_random_value(kind, rng) for kind in kinds] for _ in range(points)]
     if isinstance(points, Sequence) and points and all(isinstance(point, Mapping) for point in points):
-        return [bind(circuit, [point], {}) for point in points]
-    raise InputError(f"points must be a positive integer or a list of points, as [{{'x': 1.0}}]; got {shown(points)}")
+        return [bind_inputs(circuit, [point], {}) for point in points]
+    raise InputError(f"points must be a positive integer or a list of points, as [{{'x': 1.0}}]; got {short_repr(points)}")
 
 
-def _possible(circuit: Circuit, table: Sequence[list[Any]]) -> list[list[Any]]:
+def _runnable_points(circuit: CircuitGraph, table: Sequence[list[Any]]) -> list[list[Any]]:
     """Return the points at which the circuit can be run; a matrix, for example, may have no inverse."""
     runnable = list[list[Any]]()
     reason = ""
     for inputs in table:
         try:
-            interpreter.run_all(circuit, inputs)
+            interpreter.run_all_outputs(circuit, inputs)
             runnable.append(inputs)
-        except REFUSALS as error:
+        except RUN_ERRORS as error:
             reason = str(error).splitlines()[0]
     if not runnable:
         raise InputError(
@@ -102,28 +102,28 @@ def _possible(circuit: Circuit, table: Sequence[list[Any]]) -> list[list[Any]]:
     return runnable
 
 
-def _random(kind: WireType, rng: np.random.Generator) -> Any:
+def _random_value(kind: WireType, rng: np.random.Generator) -> Any:
     """Return a random value for a wire: mostly ordinary, sometimes on a kink, rarely infinite or NaN."""
     if kind.dtype.kind in "bi":
         return rng.integers(0, 2, size=kind.shape).astype(kind.dtype)[()]
     awkward = np.asarray(rng.random(kind.shape)) < (0.02 if kind.shape else 0.15)
-    values = np.where(awkward, rng.choice(AWKWARD, size=kind.shape), rng.normal(size=kind.shape) * 2.0)
+    values = np.where(awkward, rng.choice(AWKWARD_INPUTS, size=kind.shape), rng.normal(size=kind.shape) * 2.0)
     turned = values * np.exp(1j * rng.uniform(0.0, 6.0)) if kind.dtype.kind == "c" else values
     return turned.astype(kind.dtype)[()]
 
 
-def _alone(
-    circuit: Circuit, used: Mapping[Use, Sequence[Row]], table: Sequence[Any], rng: np.random.Generator
-) -> Iterator[tuple[Use, Case]]:
+def _single_op_cases(
+    circuit: CircuitGraph, used: Mapping[OpUse, Sequence[Row]], table: Sequence[Any], rng: np.random.Generator
+) -> Iterator[tuple[OpUse, ListingCase]]:
     """Return a case for every use of an op that can be tried alone."""
-    runs = [interpreter.evaluate(circuit, inputs) for inputs in table[:8]]
+    runs = [interpreter.evaluate_nodes(circuit, inputs) for inputs in table[:8]]
     for use, rows in used.items():
-        small = circuit_of(use)
+        small = build_op_circuit(use)
         if small is not None:
-            yield use, Case(small, [Point(small, point) for point in points_of(use, rows, runs, rng)])
+            yield use, ListingCase(small, [ReceiptPoint(small, point) for point in op_test_points(use, rows, runs, rng)])
 
 
-def _op(use: Use, k: int, case: Case, trials: Sequence[Trial]) -> OpDifference:
+def _compare_op(use: OpUse, k: int, case: ListingCase, trials: Sequence[LanguageTrial]) -> OpDifference:
     """Compare an op alone with the interpreter in each language."""
     values = dict[str, float]()
     slopes = dict[str, float]()
@@ -133,33 +133,33 @@ def _op(use: Use, k: int, case: Case, trials: Sequence[Trial]) -> OpDifference:
     for trial in trials:
         rows = trial.rows[k]
         if rows is not None:
-            off = _distances(rows, case)
+            off = _result_distances(rows, case)
             values[trial.language] = float(np.max(off[:, 0]))
             slopes[trial.language] = float(np.max(off[:, 1:], initial=0.0))
-            far = np.argwhere(off > ULPS).tolist()
-            judged = [r >= excused and case.points[i].judge(r, rows[i][r]).fits for i, r in far]
+            far = np.argwhere(off > MAX_OP_ULPS).tolist()
+            judged = [r >= excused and case.points[i].judge_result(r, rows[i][r]).fits for i, r in far]
             fits = fits and all(judged)
     return OpDifference(use.op.name, use.text, values, slopes, fits)
 
 
-def _distances(rows: Sequence[Any], case: Case) -> Any:
+def _result_distances(rows: Sequence[Any], case: ListingCase) -> Any:
     """Return the distance of each result in ulp, at each point."""
-    expected = [point.wanted for point in case.points]
-    if case.plain:
-        return distances(np.array(rows), np.array(expected))
-    return np.array([list(map(ulps, row, others)) for row, others in zip(rows, expected, strict=True)])
+    expected = [point.reference_results for point in case.points]
+    if case.is_plain_double:
+        return ulp_distances(np.array(rows), np.array(expected))
+    return np.array([list(map(largest_ulps, row, others)) for row, others in zip(rows, expected, strict=True)])
 
 
-def _results(k: int, case: Case, trials: Sequence[Trial], named: bool) -> Iterator[ResultDifference]:
+def _compare_results(k: int, case: ListingCase, trials: Sequence[LanguageTrial], named: bool) -> Iterator[ResultDifference]:
     """Compare the value and each gradient of a circuit in each language."""
     circuit = case.circuit
     of = f" of {circuit.output}" if named else ""
-    gradients = [] if case.function == "value" else [f"gradient{of} by {name}" for name in circuit.inputs]
+    gradients = [] if case.listing_kind == "value" else [f"gradient{of} by {name}" for name in circuit.inputs]
     for result, name in enumerate([circuit.output, *gradients]):
-        yield _result(name, case, {trial.language: trial.rows[k] for trial in trials}, result)
+        yield _compare_result(name, case, {trial.language: trial.rows[k] for trial in trials}, result)
 
 
-def _result(name: str, case: Case, rows_by_language: Mapping[str, Any], result: int) -> ResultDifference:
+def _compare_result(name: str, case: ListingCase, rows_by_language: Mapping[str, Any], result: int) -> ResultDifference:
     steps = dict[str, float]()
     ratios = dict[str, float]()
     fits = dict[str, bool]()
@@ -167,7 +167,7 @@ def _result(name: str, case: Case, rows_by_language: Mapping[str, Any], result: 
     for language, rows in rows_by_language.items():
         if rows is None:
             continue
-        verdicts = [point.judge(result, row[result]) for point, row in zip(case.points, rows, strict=True)]
+        verdicts = [point.judge_result(result, row[result]) for point, row in zip(case.points, rows, strict=True)]
         explained = [verdict for verdict in verdicts if not (verdict.shaken and verdict.fits)]
         steps[language] = max((verdict.ulps for verdict in explained), default=0.0)
         ratios[language] = max((verdict.ratio for verdict in explained if verdict.ulps > 0), default=0.0)

@@ -6,17 +6,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from wiregrad.dtypes import counted
-from wiregrad.inspect.receipt.judge import TIMES, ULPS
-from wiregrad.inspect.report import Report, capped, in_words
+from wiregrad.dtypes import count_with_noun
+from wiregrad.inspect.receipt.judge import MAX_ROUNDING_RATIO, MAX_OP_ULPS
+from wiregrad.inspect.report import Report, format_capped_list, join_with_and
 
-_CANCELS = "all languages are within its own rounding error, which is more than a few ulp"
-SHOWN = 40
+_CANCELLATION_TEXT = "all languages are within its own rounding error, which is more than a few ulp"
+MAX_TABLE_ROWS = 40
 """Maximum number of rows in each table of a receipt."""
 
 
 @dataclass(frozen=True)
-class Ran:
+class LanguageRun:
     """A language with the version of its tool, or why it did not run."""
 
     name: str
@@ -39,7 +39,7 @@ class OpDifference:
     @property
     def cancels(self) -> bool:
         """Whether a slope is far off because its rule cancels, which every language rounds differently."""
-        return self.fits and max(self.slopes.values(), default=0.0) > ULPS
+        return self.fits and max(self.slopes.values(), default=0.0) > MAX_OP_ULPS
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class ResultDifference:
     """Number of points at which only perturbed runs of the interpreter explain a difference."""
 
 
-class Worst(NamedTuple):
+class WorstDifference(NamedTuple):
     """The largest difference of all: the result, the language and the distance in ulp."""
 
     what: str
@@ -70,7 +70,7 @@ class Receipt(Report):
     circuit: str
     points: int
     seed: int
-    languages: tuple[Ran, ...]
+    languages: tuple[LanguageRun, ...]
     ops: tuple[OpDifference, ...]
     results: tuple[ResultDifference, ...]
     problems: tuple[str, ...] = ()
@@ -92,55 +92,55 @@ class Receipt(Report):
         return any(result.ulps for result in self.results)
 
     @property
-    def worst(self) -> Worst | None:
+    def worst(self) -> WorstDifference | None:
         """The largest difference of an op alone in ulp, or of the whole circuit if no op was tried alone."""
-        alone = [Worst(op.text, *pair) for op in self.ops for part in (op.value, op.slopes) for pair in part.items()]
-        whole = [Worst(result.result, *pair) for result in self.results for pair in result.ulps.items()]
+        alone = [WorstDifference(op.text, *pair) for op in self.ops for part in (op.value, op.slopes) for pair in part.items()]
+        whole = [WorstDifference(result.result, *pair) for result in self.results for pair in result.ulps.items()]
         return max(alone or whole, key=lambda one: one.ulps, default=None)
 
     def lines(self) -> Iterator[str]:
         """Return what ran, the differences as tables, and the verdict."""
         ran = [one for one in self.languages if not one.missing]
-        yield f"{self.circuit} at {counted(self.points, 'point')} (seed {self.seed}), against the interpreter"
+        yield f"{self.circuit} at {count_with_noun(self.points, 'point')} (seed {self.seed}), against the interpreter"
         if self.refused:
-            yield f"  left out: {counted(self.refused, 'point')} at which the circuit cannot be run"
+            yield f"  left out: {count_with_noun(self.refused, 'point')} at which the circuit cannot be run"
         yield from (f"  {one.name}: {one.version}" for one in ran)
         yield from (f"  {one.name} did not run: {one.missing}" for one in self.languages if one.missing)
         if self.ops:
             yield "largest difference of each op alone, in ulp: value, slopes"
-            yield from _table(self._columns(), [_op_row(op, self._columns()) for op in self.ops])
+            yield from _format_table(self._language_columns(), [_op_row(op, self._language_columns()) for op in self.ops])
         if self.not_tried:
-            yield f"  {counted(self.not_tried, 'more use')} of ops not tried alone"
+            yield f"  {count_with_noun(self.not_tried, 'more use')} of ops not tried alone"
         if self.results:
             yield "largest difference of the whole circuit: in ulp, over its own rounding estimate"
-            yield from _table(self._columns(), [_result_row(one, self._columns()) for one in self.results])
-        yield from self._verdict()
+            yield from _format_table(self._language_columns(), [_result_row(one, self._language_columns()) for one in self.results])
+        yield from self._verdict_lines()
 
-    def _columns(self) -> list[str]:
+    def _language_columns(self) -> list[str]:
         seen = [*(op.value for op in self.ops), *(result.ulps for result in self.results)]
         return [one.name for one in self.languages if any(one.name in row for row in seen)]
 
-    def _verdict(self) -> Iterator[str]:
+    def _verdict_lines(self) -> Iterator[str]:
         yield from (f"wrong: {problem}" for problem in self.problems)
-        yield from capped([f"the slope of {op.text} cancels: {_CANCELS}" for op in self.ops if op.cancels], 8)
+        yield from format_capped_list([f"the slope of {op.text} cancels: {_CANCELLATION_TEXT}" for op in self.ops if op.cancels], 8)
         shaken = sum(result.shaken for result in self.results)
         if shaken:
             yield (
-                f"{counted(shaken, 'difference')} occurred where the circuit amplifies the last place: "
-                f"there the interpreter moves as much when its ops are perturbed by {ULPS:g} ulp"
+                f"{count_with_noun(shaken, 'difference')} occurred where the circuit amplifies the last place: "
+                f"there the interpreter moves as much when its ops are perturbed by {MAX_OP_ULPS:g} ulp"
             )
         far = [op.text for op in self.ops if not op.fits]
         off = [result.result for result in self.results if not all(result.fits.values())]
         ran = [one.name for one in self.languages if not one.missing]
         if self.ok and ran:
-            agree = f"{in_words(ran)} agree{'' if len(ran) > 1 else 's'}"
+            agree = f"{join_with_and(ran)} agree{'' if len(ran) > 1 else 's'}"
             yield f"ok: {agree} with the interpreter to within rounding"
         if not self.ran:
             yield "not ok: no language here could run the whole circuit"
         if far:
-            yield f"not ok: {in_words(far[:8])} further off than allowed"
+            yield f"not ok: {join_with_and(far[:8])} further off than allowed"
         if off:
-            yield f"not ok: {in_words(off[:8])} further off than {TIMES:g} times the rounding estimate"
+            yield f"not ok: {join_with_and(off[:8])} further off than {MAX_ROUNDING_RATIO:g} times the rounding estimate"
 
 
 def _op_row(op: OpDifference, columns: Sequence[str]) -> list[str]:
@@ -153,11 +153,11 @@ def _result_row(result: ResultDifference, columns: Sequence[str]) -> list[str]:
     return [result.result, *cells]
 
 
-def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+def _format_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
     """Format a table with columns as wide as their widest cell."""
-    shown = [["", *columns], *rows[:SHOWN]]
+    shown = [["", *columns], *rows[:MAX_TABLE_ROWS]]
     widths = [max(len(row[k]) for row in shown) for k in range(len(shown[0]))]
     for row in shown:
         yield "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-    if len(rows) > SHOWN:
-        yield f"  and {len(rows) - SHOWN:,} more"
+    if len(rows) > MAX_TABLE_ROWS:
+        yield f"  and {len(rows) - MAX_TABLE_ROWS:,} more"

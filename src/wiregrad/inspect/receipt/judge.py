@@ -17,37 +17,37 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from wiregrad.backends import Run, interpreter
-from wiregrad.backends.magnitude import norm
+from wiregrad.backends import RunRecord, interpreter
+from wiregrad.backends.magnitude import euclidean_norm
 from wiregrad.errors import WiregradError
-from wiregrad.inspect.rounding import Estimate, rounding
-from wiregrad.ir import CONSTANT, Circuit, Pattern, Row
+from wiregrad.inspect.rounding import RoundingEstimate, rounding
+from wiregrad.ir import CONSTANT, CircuitGraph, Pattern, Row
 from wiregrad.ops import Elementwise
 from wiregrad.passes import backward_circuit
 
-ULPS = 4.0
+MAX_OP_ULPS = 4.0
 """Number of units in the last place by which an op may differ in another language."""
-TIMES = 10.0
+MAX_ROUNDING_RATIO = 10.0
 """Maximum ratio of a circuit's difference to its own rounding estimate."""
-REFUSALS = (WiregradError, ArithmeticError, ValueError)
+RUN_ERRORS = (WiregradError, ArithmeticError, ValueError)
 """Errors that running a circuit may raise; NumPy's own, as for a singular matrix, are ValueErrors."""
-SHAKES = 32
+PERTURBED_RUNS = 32
 """Number of perturbed runs to try where nothing else explains a difference."""
 
 
-def ulps(result: Any, expected: Any) -> float:
+def largest_ulps(result: Any, expected: Any) -> float:
     """Return the largest distance between two results in ulp; inf between NaN and a number.
 
-    >>> ulps(1.0 + 2**-52, 1.0), ulps(0.0, -0.0), ulps(np.nan, 1.0)
+    >>> largest_ulps(1.0 + 2**-52, 1.0), largest_ulps(0.0, -0.0), largest_ulps(np.nan, 1.0)
     (1.0, 0.0, inf)
     """
-    return float(np.max(distances(result, expected), initial=0.0))
+    return float(np.max(ulp_distances(result, expected), initial=0.0))
 
 
-def distances(result: Any, expected: Any) -> Any:
+def ulp_distances(result: Any, expected: Any) -> Any:
     """Return the distance of each element of a result in ulp: the number of floats between the two.
 
-    >>> distances([1.0, 5e-324], [1.0, -5e-324])
+    >>> ulp_distances([1.0, 5e-324], [1.0, -5e-324])
     array([0., 2.])
     """
     one = np.asarray(result)
@@ -55,29 +55,29 @@ def distances(result: Any, expected: Any) -> Any:
     if one.shape != two.shape:
         return np.inf
     if one.dtype.kind == "c" or two.dtype.kind == "c":
-        return np.maximum(distances(one.real, two.real), distances(one.imag, two.imag))
+        return np.maximum(ulp_distances(one.real, two.real), ulp_distances(one.imag, two.imag))
     dtype = np.dtype(np.float32 if two.dtype == np.float32 else np.float64)
     one = one.astype(dtype)
     two = two.astype(dtype)
     nan = np.isnan(one), np.isnan(two)
-    steps = _steps(_place(one), _place(two))
+    steps = _position_gap(_float_position(one), _float_position(two))
     return np.where(nan[0] & nan[1], 0.0, np.where(nan[0] ^ nan[1], np.inf, steps))
 
 
-def _place(x: Any) -> Any:
+def _float_position(x: Any) -> Any:
     """Return the position of a float among all floats of its dtype, counted from 0."""
     whole = np.ascontiguousarray(x).view(f"i{x.dtype.itemsize}").astype(np.int64)
     return np.where(whole < 0, np.iinfo(f"i{x.dtype.itemsize}").min - whole, whole)
 
 
-def _steps(one: Any, two: Any) -> Any:
+def _position_gap(one: Any, two: Any) -> Any:
     # On two sides of 0 the positions may be too far apart for an integer, so floats are used.
     apart = (one < 0) != (two < 0)
     beside = np.abs(np.where(apart, 0, one) - np.where(apart, 0, two))
     return np.where(apart, np.abs(one.astype(np.float64)) + np.abs(two.astype(np.float64)), beside)
 
 
-class Verdict(NamedTuple):
+class ReceiptVerdict(NamedTuple):
     """A difference in ulp, relative to the rounding estimate, and whether rounding explains it."""
 
     ulps: float
@@ -87,80 +87,80 @@ class Verdict(NamedTuple):
     """Whether only perturbed runs explain it."""
 
 
-SAME = Verdict(0.0, 0.0, True)
+SAME_VERDICT = ReceiptVerdict(0.0, 0.0, True)
 
 
-class Point:
+class ReceiptPoint:
     """One point of a circuit: the interpreter's results, and how far other results may be off."""
 
-    def __init__(self, circuit: Circuit, inputs: Sequence[Any]) -> None:
+    def __init__(self, circuit: CircuitGraph, inputs: Sequence[Any]) -> None:
         self.circuit = circuit
         self.inputs = list(inputs)
 
     @cached_property
-    def run(self) -> Run:
+    def reference_run(self) -> RunRecord:
         """The interpreter's run at this point."""
-        return interpreter.run_all(self.circuit, self.inputs)
+        return interpreter.run_all_outputs(self.circuit, self.inputs)
 
     @cached_property
-    def wanted(self) -> list[Any]:
+    def reference_results(self) -> list[Any]:
         """The value, then the gradient of every input."""
-        run = self.run
+        run = self.reference_run
         return [run.values[self.circuit.root()], *(run.gradient(node) for node in self.circuit.input_indices())]
 
-    def judge(self, result: int, value: Any) -> Verdict:
+    def judge_result(self, result: int, value: Any) -> ReceiptVerdict:
         """Judge one result of a listing (0: the value, k: the gradient of the k-th input)."""
-        expected = self.wanted[result]
-        steps = ulps(value, expected)
+        expected = self.reference_results[result]
+        steps = largest_ulps(value, expected)
         if not steps:
-            return SAME
+            return SAME_VERDICT
         with np.errstate(all="ignore"):
-            off = _distance(value, expected)
-        ratio = off / self._estimate(result) if self._estimate(result) else math.inf
-        if steps <= ULPS or ratio <= TIMES:
-            return Verdict(steps, ratio, True)
-        return Verdict(steps, ratio, self._moves(result, value, off), shaken=True)
+            off = _norm_distance(value, expected)
+        ratio = off / self._rounding_error(result) if self._rounding_error(result) else math.inf
+        if steps <= MAX_OP_ULPS or ratio <= MAX_ROUNDING_RATIO:
+            return ReceiptVerdict(steps, ratio, True)
+        return ReceiptVerdict(steps, ratio, self._moves_as_much(result, value, off), shaken=True)
 
-    def _estimate(self, result: int) -> float:
-        estimate = self._estimates[result]
+    def _rounding_error(self, result: int) -> float:
+        estimate = self._rounding_estimates[result]
         # A circuit may be more accurate than expected by luck, which other libraries do not share.
         return 0.0 if estimate is None else max(abs(estimate.error), estimate.expected)
 
     @cached_property
-    def _estimates(self) -> list[Estimate | None]:
+    def _rounding_estimates(self) -> list[RoundingEstimate | None]:
         try:
-            answer = rounding(self.run)
-        except REFUSALS:
-            return [None] * len(self.wanted)
+            answer = rounding(self.reference_run)
+        except RUN_ERRORS:
+            return [None] * len(self.reference_results)
         return [answer.output, *(answer.gradients.get(name) for name in self.circuit.inputs)]
 
-    def _moves(self, result: int, value: Any, off: float) -> bool:
+    def _moves_as_much(self, result: int, value: Any, off: float) -> bool:
         """Return whether the interpreter moves as much when its ops are perturbed in their last places."""
         with np.errstate(all="ignore"):
-            others = [row[result] for row in self._shaken]
+            others = [row[result] for row in self._perturbed_results]
             if not math.isfinite(off):
-                return any(_kinds(other) == _kinds(value) for other in others)
-            moves = [_distance(other, self.wanted[result]) for other in others]
-        return off <= TIMES * (self._estimate(result) + max(filter(math.isfinite, moves), default=0.0))
+                return any(_number_kinds(other) == _number_kinds(value) for other in others)
+            moves = [_norm_distance(other, self.reference_results[result]) for other in others]
+        return off <= MAX_ROUNDING_RATIO * (self._rounding_error(result) + max(filter(math.isfinite, moves), default=0.0))
 
     @cached_property
-    def _shaken(self) -> list[list[Any]]:
+    def _perturbed_results(self) -> list[list[Any]]:
         rng = np.random.default_rng(0)
         results = list[list[Any]]()
         try:
             backward = backward_circuit(self.circuit) if self.circuit.inputs else None
-            for _ in range(SHAKES):
-                value = _shake(self.circuit, self.inputs, rng)[self.circuit.root()]
-                nodes = [] if backward is None else _shake(backward, self.inputs, rng)
+            for _ in range(PERTURBED_RUNS):
+                value = _run_perturbed(self.circuit, self.inputs, rng)[self.circuit.root()]
+                nodes = [] if backward is None else _run_perturbed(backward, self.inputs, rng)
                 grads = [] if backward is None else [nodes[k] for k in backward.columns.outputs.tolist()]
                 results.append([value, *grads])
-        except REFUSALS:
+        except RUN_ERRORS:
             # The gradient has no circuit, or a perturbed matrix is singular: the runs so far must do.
             return results
         return results
 
 
-def _shake(circuit: Circuit, inputs: Sequence[Any], rng: np.random.Generator) -> list[Any]:
+def _run_perturbed(circuit: CircuitGraph, inputs: Sequence[Any], rng: np.random.Generator) -> list[Any]:
     """Run forward with the result of every op that libraries compute differently moved by a few units."""
     arguments = iter(inputs)
     constants = circuit.constants()
@@ -171,16 +171,16 @@ def _shake(circuit: Circuit, inputs: Sequence[Any], rng: np.random.Generator) ->
                 values.append(constants[row.node] if row.op is CONSTANT else next(arguments))
                 continue
             y = row.op.compute(*[values[source] for source in row.sources])
-            values.append(_moved(y, ULPS if _differs(row) else 0.0, rng))
+            values.append(_perturb_result(y, MAX_OP_ULPS if _may_round_differently(row) else 0.0, rng))
     return values
 
 
-def _differs(row: Row) -> bool:
+def _may_round_differently(row: Row) -> bool:
     """Return whether an op may round differently in another library: all but sums, products, choices, comparisons."""
     return not isinstance(row.op, Elementwise) or row.op.pattern is Pattern.SCALE
 
 
-def _moved(y: Any, most: float, rng: np.random.Generator) -> Any:
+def _perturb_result(y: Any, most: float, rng: np.random.Generator) -> Any:
     """Move a result randomly by at most `most` units in the last place."""
     if np.asarray(y).dtype.kind != "f":
         return y
@@ -189,7 +189,7 @@ def _moved(y: Any, most: float, rng: np.random.Generator) -> Any:
     return np.where(np.isfinite(near), near, y).astype(np.asarray(y).dtype)[()]
 
 
-def _distance(result: Any, expected: Any) -> float:
+def _norm_distance(result: Any, expected: Any) -> float:
     """Return the norm of a difference; inf where only one is a number, or both are different infinities."""
     one = np.asarray(result)
     two = np.asarray(expected)
@@ -198,10 +198,10 @@ def _distance(result: Any, expected: Any) -> float:
     kind = np.result_type(one.dtype, two.dtype, np.float64)
     same = (one == two) | (np.isnan(one) & np.isnan(two))
     gap = np.where(same, 0.0, np.abs(one.astype(kind) - two.astype(kind)))
-    return norm(np.where(np.isnan(gap), np.inf, gap))
+    return euclidean_norm(np.where(np.isnan(gap), np.inf, gap))
 
 
-def _kinds(value: Any) -> bytes:
+def _number_kinds(value: Any) -> bytes:
     """Return for every element whether it is finite, NaN or which infinity."""
     array = np.asarray(value)
     kinds = np.isnan(array) * 1 + np.isposinf(array.real) * 2 + np.isneginf(array.real) * 4

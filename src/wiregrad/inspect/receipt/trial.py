@@ -11,45 +11,45 @@ from typing import Any
 
 import numpy as np
 
-from wiregrad.backends.listings import Language, ListingError, Program, defined
-from wiregrad.codegen import write
+from wiregrad.backends.listings import RunnableLanguage, ListingError, RunnableListing, load_listing_function
+from wiregrad.codegen import write_listing
 from wiregrad.dtypes import FLOAT
 from wiregrad.errors import WiregradError
-from wiregrad.inspect.receipt.answer import Ran
-from wiregrad.inspect.receipt.judge import Point
-from wiregrad.ir import Circuit
+from wiregrad.inspect.receipt.answer import LanguageRun
+from wiregrad.inspect.receipt.judge import ReceiptPoint
+from wiregrad.ir import CircuitGraph
 
-_REALS = {"float64": "double", "float32": "float"}
-Rows = list[list[Any]]
+_C_REAL_TYPES = {"float64": "double", "float32": "float"}
+ResultRows = list[list[Any]]
 """For every point the value and the gradients."""
 
 
 @dataclass(frozen=True)
-class Case:
+class ListingCase:
     """A circuit of one output and the points at which it is tried."""
 
-    circuit: Circuit
-    points: Sequence[Point]
+    circuit: CircuitGraph
+    points: Sequence[ReceiptPoint]
 
     @cached_property
-    def real(self) -> str:
+    def c_real_type(self) -> str:
         """The C type of all inputs and the output, double or float; empty if they differ."""
         nodes = [*self.circuit.input_indices(), self.circuit.root()]
-        names = {_REALS.get(self.circuit.type_of(node).dtype.name, "") for node in nodes}
+        names = {_C_REAL_TYPES.get(self.circuit.type_of(node).dtype.name, "") for node in nodes}
         return names.pop() if len(names) == 1 else ""
 
     @cached_property
-    def plain(self) -> bool:
+    def is_plain_double(self) -> bool:
         """Whether all inputs and the output are numbers in double precision."""
         nodes = [*self.circuit.input_indices(), self.circuit.root()]
         return all(self.circuit.type_of(node) == FLOAT for node in nodes)
 
     @cached_property
-    def batched(self) -> bool:
+    def takes_batches(self) -> bool:
         """Whether a NumPy listing can take all points at once: every wire carries one number."""
-        return self.plain and not any(kind.shape for kind in self.circuit.columns.type_table)
+        return self.is_plain_double and not any(kind.shape for kind in self.circuit.columns.type_table)
 
-    def shaped(self, row: Any) -> list[Any]:
+    def shape_results(self, row: Any) -> list[Any]:
         """Split a flat row of results into the value and the gradients, with their shapes."""
         shapes = [self.circuit.type_of(node).shape for node in self.circuit.input_indices()]
         ends = np.cumsum([1, *map(math.prod, shapes)]).tolist()
@@ -57,88 +57,88 @@ class Case:
         return [row[0], *(part.reshape(shape)[()] for part, shape in zip(parts, shapes, strict=True))]
 
     @property
-    def function(self) -> str:
+    def listing_kind(self) -> str:
         """The function to write: only a scalar output with inputs has gradients."""
         alone = self.circuit.type_of(self.circuit.root()).shape or not self.circuit.inputs
         return "value" if alone else "value_and_grad"
 
 
 @dataclass(frozen=True)
-class Trial:
+class LanguageTrial:
     """The results of a language: rows for each case, or None if it did not run."""
 
     language: str
     version: str
-    rows: Sequence[Rows | None]
+    rows: Sequence[ResultRows | None]
     refused: Sequence[str]
     """Why each case did not run; empty where it did."""
     problems: tuple[str, ...] = ()
 
-    def ran(self, whole: int) -> Ran:
+    def summarize_run(self, whole: int) -> LanguageRun:
         """Summarize the first `whole` cases, those of the whole circuit."""
-        return Ran(self.language, self.version, next(filter(None, self.refused[:whole]), ""))
+        return LanguageRun(self.language, self.version, next(filter(None, self.refused[:whole]), ""))
 
 
-def attempt(language: Language, cases: Sequence[Case]) -> Trial:
+def run_language(language: RunnableLanguage, cases: Sequence[ListingCase]) -> LanguageTrial:
     """Write, compile and run all cases in one language."""
     tool = language.tool()
     if tool is None:
-        return Trial(language.name, "", [None] * len(cases), [language.advice] * len(cases))
-    programs = list[Program | None]()
+        return LanguageTrial(language.name, "", [None] * len(cases), [language.advice] * len(cases))
+    programs = list[RunnableListing | None]()
     refused = list[str]()
     for k, case in enumerate(cases):
         try:
-            programs.append(program_of(case, language.name, f"listing{k}"))
+            programs.append(build_program(case, language.name, f"listing{k}"))
             refused.append("")
         except WiregradError as error:
             programs.append(None)
             refused.append(str(error).splitlines()[0])
     try:
-        rows = _ran(language, cases, programs)
+        rows = _run_programs(language, cases, programs)
     except ListingError as error:
         message = f"{language.name}: {error}"
-        return Trial(
+        return LanguageTrial(
             language.name, tool.version, [None] * len(cases), [message.splitlines()[0]] * len(cases), (message,)
         )
-    return Trial(language.name, tool.version, rows, refused)
+    return LanguageTrial(language.name, tool.version, rows, refused)
 
 
-def program_of(case: Case, language: str, name: str) -> Program:
+def build_program(case: ListingCase, language: str, name: str) -> RunnableListing:
     """Return a case as a program of a language."""
     circuit = case.circuit
-    text = write(circuit, language, case.function, name)
+    text = write_listing(circuit, language, case.listing_kind, name)
     if (
-        not case.plain
+        not case.is_plain_double
         and language != "numpy"
-        and (language != "c" or not case.real or circuit.type_of(circuit.root()).shape)
+        and (language != "c" or not case.c_real_type or circuit.type_of(circuit.root()).shape)
     ):
         raise WiregradError("only listings in NumPy are run on numbers of other types than double precision")
     sizes = tuple(math.prod(circuit.type_of(node).shape) for node in circuit.input_indices())
-    return Program(text, name, circuit.inputs, circuit.outputs, case.function, sizes, case.real or "double")
+    return RunnableListing(text, name, circuit.inputs, circuit.outputs, case.listing_kind, sizes, case.c_real_type or "double")
 
 
-def _ran(language: Language, cases: Sequence[Case], programs: Sequence[Program | None]) -> list[Rows | None]:
-    rows_by_case: list[Rows | None] = [None] * len(cases)
-    flat = [k for k, program in enumerate(programs) if program and (cases[k].batched or language.name != "numpy")]
+def _run_programs(language: RunnableLanguage, cases: Sequence[ListingCase], programs: Sequence[RunnableListing | None]) -> list[ResultRows | None]:
+    rows_by_case: list[ResultRows | None] = [None] * len(cases)
+    flat = [k for k, program in enumerate(programs) if program and (cases[k].takes_batches or language.name != "numpy")]
     batch = [program for k in flat if (program := programs[k]) is not None]
-    answers = language.run(batch, [_table(cases[k], program) for k, program in zip(flat, batch, strict=True)])
+    answers = language.run(batch, [_point_table(cases[k], program) for k, program in zip(flat, batch, strict=True)])
     for k, answer in zip(flat, answers, strict=True):
-        rows_by_case[k] = [cases[k].shaped(row) for row in answer]
+        rows_by_case[k] = [cases[k].shape_results(row) for row in answer]
     for k, program in enumerate(programs):
         if program is not None and rows_by_case[k] is None:
-            rows_by_case[k] = _ran_on_arrays(program, cases[k])
+            rows_by_case[k] = _run_on_arrays(program, cases[k])
     return rows_by_case
 
 
-def _table(case: Case, program: Program) -> Any:
+def _point_table(case: ListingCase, program: RunnableListing) -> Any:
     """Return the points of a case as a table, one row per point."""
     rows = [np.concatenate([np.zeros(0), *map(np.ravel, point.inputs)]) for point in case.points]
-    return np.array(rows, program.dtype).reshape(len(rows), program.count)
+    return np.array(rows, program.dtype).reshape(len(rows), program.input_count)
 
 
-def _ran_on_arrays(program: Program, case: Case) -> Rows:
+def _run_on_arrays(program: RunnableListing, case: ListingCase) -> ResultRows:
     """Run a NumPy listing on arrays, point by point."""
-    call = defined(program)
+    call = load_listing_function(program)
     rows = list[list[Any]]()
     for point in case.points:
         try:
@@ -146,6 +146,6 @@ def _ran_on_arrays(program: Program, case: Case) -> Rows:
                 answer = call(*point.inputs)
         except Exception as error:
             raise ListingError(f"the listing of {case.circuit.name} raised {type(error).__name__}: {error}") from error
-        value, grads = (answer, {}) if case.function == "value" else answer
+        value, grads = (answer, {}) if case.listing_kind == "value" else answer
         rows.append([value, *grads.values()])
     return rows

@@ -12,35 +12,35 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from wiregrad.errors import MutationError, user_line
+from wiregrad.errors import MutationError, format_user_line
 from wiregrad.ir import TABLE
 from wiregrad.ops.flow import shape_of
-from wiregrad.ops.functions.registry import function
-from wiregrad.ops.functions.support import N, dtype_of, fixed, is_wire, lift, ndim_of, one_axis, points, replaced
-from wiregrad.ops.shape_records import hollow, stored_index
+from wiregrad.ops.functions.registry import register_function
+from wiregrad.ops.functions.support import N, dtype_of, detach_array, is_wire, lift, ndim_of, axis_from_end, sample_calls, replace_length
+from wiregrad.ops.shape_records import hollow_array, encode_index
 
 
-def flat(x: Any) -> Any:
+def as_row(x: Any) -> Any:
     """Return the elements of x as an array of one axis."""
-    return x if ndim_of(x) == 1 else shaped(x, (int(np.prod(shape_of(x))),))
+    return x if ndim_of(x) == 1 else reshape_to(x, (int(np.prod(shape_of(x))),))
 
 
-def shaped(x: Any, shape: tuple[int, ...]) -> Any:
+def reshape_to(x: Any, shape: tuple[int, ...]) -> Any:
     """Return x reshaped to a shape of the same size."""
     return x if shape_of(x) == shape else TABLE["reshape"](x, rank=ndim_of(x), shape=shape)
 
 
-def gathered(x: Any, indices: Any, axis: int) -> Any:
+def gather_along(x: Any, indices: Any, axis: int) -> Any:
     """Return the slices at indices of any shape along an axis, which is counted from the end."""
-    return shaped(TABLE["take"](x, flat(indices), axis=axis), replaced(shape_of(x), axis, *shape_of(indices)))
+    return reshape_to(TABLE["take"](x, as_row(indices), axis=axis), replace_length(shape_of(x), axis, *shape_of(indices)))
 
 
-def pick(x: Any, *items: Any) -> Any:
+def pick_elements(x: Any, *items: Any) -> Any:
     """Return elements by an index of integers, slices, None and ..."""
-    return TABLE["getitem"](x, index=stored_index(items, ndim_of(x)))
+    return TABLE["getitem"](x, index=encode_index(items, ndim_of(x)))
 
 
-_INDICES = (
+_SAMPLE_INDICES = (
     0,
     (slice(1, None), [0, 2, 2]),
     (..., slice(None, None, -2)),
@@ -54,10 +54,10 @@ _INDICES = (
 )
 
 
-@function(
+@register_function(
     method=True,
-    samples=points(
-        *((N(3, 4), index) for index in _INDICES),
+    samples=sample_calls(
+        *((N(3, 4), index) for index in _SAMPLE_INDICES),
         (N(3, 2, 4), ([0, 2, 0], slice(None), [1, 1, 3])),
         (N(3, 2, 4), (1, slice(None), [[1], [0]])),
         (N(), None),
@@ -67,83 +67,83 @@ _INDICES = (
 def getitem(x: Any, index: Any, /) -> Any:
     """Elements by index: integers, slices, None, ..., boolean masks and integer arrays."""
     x = lift(x)
-    items = [_item(item) for item in (index if isinstance(index, tuple) else (index,))]
+    items = [_normalize_item(item) for item in (index if isinstance(index, tuple) else (index,))]
     if not any(is_wire(item) for item in items):
         # NumPy itself raises for an index that does not fit.
-        hollow(shape_of(x))[tuple(items)]
+        hollow_array(shape_of(x))[tuple(items)]
     if any(isinstance(item, np.ndarray) or is_wire(item) for item in items):
-        return _advanced(x, items)
-    return pick(x, *items)
+        return _apply_index_arrays(x, items)
+    return pick_elements(x, *items)
 
 
-def _item(item: Any) -> Any:
+def _normalize_item(item: Any) -> Any:
     """Return an item of an index as a slice, None, ..., an integer, or an array or wire of integers or bools."""
     if item is None or item is Ellipsis or isinstance(item, slice):
         return item
     if is_wire(item):
         if dtype_of(item).kind not in "iub":
             raise IndexError("arrays used as indices must be of integer (or boolean) type")
-        return fixed(item) if dtype_of(item).kind == "b" else item
+        return detach_array(item) if dtype_of(item).kind == "b" else item
     array = np.asarray(item)
     if array.size == 0 and not isinstance(item, np.ndarray):
         array = array.astype(np.intp)
     return operator.index(array[()]) if array.ndim == 0 and array.dtype.kind in "iu" else array
 
 
-class Pick(NamedTuple):
+class AxisIndices(NamedTuple):
     """An index array along one axis; `fresh` if the index itself adds that axis, with length 1."""
 
     indices: Any
     fresh: bool = False
 
 
-def _picks(item: Any) -> list[Any]:
+def _split_into_axes(item: Any) -> list[Any]:
     """Convert an item of an index to parts along one axis each, with integers and masks as index arrays."""
     if item is None or item is Ellipsis or isinstance(item, slice):
         return [item]
     if is_wire(item) or isinstance(item, int) or item.dtype.kind != "b":
-        return [Pick(item if is_wire(item) else np.asarray(item, np.intp))]
+        return [AxisIndices(item if is_wire(item) else np.asarray(item, np.intp))]
     if item.ndim == 0:
-        return [Pick(np.zeros(int(item), np.intp), fresh=True)]
-    return [Pick(indices) for indices in item.nonzero()]
+        return [AxisIndices(np.zeros(int(item), np.intp), fresh=True)]
+    return [AxisIndices(indices) for indices in item.nonzero()]
 
 
-def _advanced(x: Any, items: list[Any]) -> Any:
-    parts = [part for item in items for part in _picks(item)]
-    at = [k for k, part in enumerate(parts) if isinstance(part, Pick)]
+def _apply_index_arrays(x: Any, items: list[Any]) -> Any:
+    parts = [part for item in items for part in _split_into_axes(item)]
+    at = [k for k, part in enumerate(parts) if isinstance(part, AxisIndices)]
     adjacent = at[-1] - at[0] == len(at) - 1
-    parts = _filled(parts, ndim_of(x))
-    x = _sliced(x, parts)
-    chosen = [k for k, part in enumerate(parts) if isinstance(part, Pick)]
-    rest = [k for k, part in enumerate(parts) if not isinstance(part, Pick)]
+    parts = _fill_ellipsis(parts, ndim_of(x))
+    x = _apply_slices(x, parts)
+    chosen = [k for k, part in enumerate(parts) if isinstance(part, AxisIndices)]
+    rest = [k for k, part in enumerate(parts) if not isinstance(part, AxisIndices)]
     # If index arrays are not adjacent, NumPy puts their axes in front.
     first = chosen[0] if adjacent else 0
-    x = _ordered(x, [*rest[:first], *chosen, *rest[first:]])
+    x = _reorder_axes(x, [*rest[:first], *chosen, *rest[first:]])
     shape = shape_of(x)
     last = first + len(chosen)
-    merged = shaped(x, (*shape[:first], int(np.prod(shape[first:last])), *shape[last:]))
-    return gathered(merged, _counted([parts[k].indices for k in chosen], shape[first:last]), last - 1 - len(shape))
+    merged = reshape_to(x, (*shape[:first], int(np.prod(shape[first:last])), *shape[last:]))
+    return gather_along(merged, _flatten_indices([parts[k].indices for k in chosen], shape[first:last]), last - 1 - len(shape))
 
 
-def _filled(parts: list[Any], ndim: int) -> list[Any]:
+def _fill_ellipsis(parts: list[Any], ndim: int) -> list[Any]:
     """Return the parts of an index with full slices in place of its ellipsis, or at its end."""
-    used = sum(isinstance(part, slice) or (isinstance(part, Pick) and not part.fresh) for part in parts)
+    used = sum(isinstance(part, slice) or (isinstance(part, AxisIndices) and not part.fresh) for part in parts)
     dots = next((k for k, part in enumerate(parts) if part is Ellipsis), len(parts))
     return [*parts[:dots], *[slice(None)] * (ndim - used), *parts[dots + 1 :]]
 
 
-def _sliced(x: Any, parts: list[Any]) -> Any:
+def _apply_slices(x: Any, parts: list[Any]) -> Any:
     """Return x with the slices of an index applied, and one axis for each part of the index."""
-    basic = [slice(None) if isinstance(part, Pick) and not part.fresh else part for part in parts]
+    basic = [slice(None) if isinstance(part, AxisIndices) and not part.fresh else part for part in parts]
     basic = [part if isinstance(part, slice) else None for part in basic]
-    return x if all(item == slice(None) for item in basic) else pick(x, *basic)
+    return x if all(item == slice(None) for item in basic) else pick_elements(x, *basic)
 
 
-def _ordered(x: Any, order: list[int]) -> Any:
+def _reorder_axes(x: Any, order: list[int]) -> Any:
     return x if order == sorted(order) else TABLE["permute"](x, axes=tuple(k - len(order) for k in order))
 
 
-def _counted(indices: list[Any], lengths: tuple[int, ...]) -> Any:
+def _flatten_indices(indices: list[Any], lengths: tuple[int, ...]) -> Any:
     """Convert indices along several axes to indices along the axis they are merged into."""
     if len(indices) == 1:
         return indices[0]
@@ -153,10 +153,10 @@ def _counted(indices: list[Any], lengths: tuple[int, ...]) -> Any:
     return total
 
 
-@function(
+@register_function(
     np.take,
     method=True,
-    samples=points(
+    samples=sample_calls(
         (N(4, 3), [2, 0, 2]),
         (N(4, 3), np.array([[2, 0], [-1, 3]]), {"axis": 0}),
         (N(2, 4, 3), 1, {"axis": -2}),
@@ -171,19 +171,19 @@ def take(x: Any, indices: Any, axis: int | None = None, mode: str = "raise") -> 
     """Elements by index along an axis, or of all in a row."""
     x = lift(x)
     indices = lift(indices)
-    x, axis = (flat(x), -1) if axis is None else (x, one_axis(axis, ndim_of(x)))
+    x, axis = (as_row(x), -1) if axis is None else (x, axis_from_end(axis, ndim_of(x)))
     if mode not in ("raise", "wrap", "clip"):
         raise ValueError(f"clipmode must be one of 'clip', 'raise', or 'wrap' (got '{mode}')")
     if mode == "wrap":
         indices = indices % shape_of(x)[axis]
     if mode == "clip":
-        indices = np.clip(fixed(indices), 0, shape_of(x)[axis] - 1)
-    return gathered(x, indices, axis)
+        indices = np.clip(detach_array(indices), 0, shape_of(x)[axis] - 1)
+    return gather_along(x, indices, axis)
 
 
-@function(
+@register_function(
     np.take_along_axis,
-    samples=points(
+    samples=sample_calls(
         (N(2, 3), np.array([[2, 0], [1, 1]]), 1),
         (N(4, 3), np.array([[-1, 0, 2]]), {"axis": 0}),
         (N(2, 3), np.array([[0, 2]])),
@@ -197,27 +197,27 @@ def take_along_axis(x: Any, indices: Any, axis: int | None = -1) -> Any:
     """Elements by an array of indices along an axis; in the other axes the two broadcast."""
     x = lift(x)
     indices = lift(indices)
-    x, axis = (flat(x), -1) if axis is None else (x, one_axis(axis, ndim_of(x)))
+    x, axis = (as_row(x), -1) if axis is None else (x, axis_from_end(axis, ndim_of(x)))
     if dtype_of(indices).kind not in "iu":
         raise IndexError("`indices` must be an integer array")
     if ndim_of(x) != ndim_of(indices):
         raise ValueError("`indices` and `arr` must have the same number of dimensions")
-    common = np.broadcast_shapes(*(replaced(shape_of(wire), axis, 1) for wire in (x, indices)))
-    x, indices = (stretch(wire, replaced(common, axis, shape_of(wire)[axis])) for wire in (x, indices))
+    common = np.broadcast_shapes(*(replace_length(shape_of(wire), axis, 1) for wire in (x, indices)))
+    x, indices = (stretch_to(wire, replace_length(common, axis, shape_of(wire)[axis])) for wire in (x, indices))
     return TABLE["take_along_axis"](x, indices, axis=axis)
 
 
-def stretch(x: Any, shape: tuple[int, ...]) -> Any:
+def stretch_to(x: Any, shape: tuple[int, ...]) -> Any:
     """Return x broadcast to a shape."""
     if shape_of(x) == shape:
         return x
-    np.broadcast_to(hollow(shape_of(x)), shape)
+    np.broadcast_to(hollow_array(shape_of(x)), shape)
     return TABLE["spread"](x, rank=ndim_of(x), shape=shape)
 
 
-@function(
+@register_function(
     np.compress,
-    samples=points(
+    samples=sample_calls(
         ([True, False, True], N(3, 4), 0),
         ([False, True], N(3, 4), {"axis": -1}),
         ([True, False, True], N(2, 2)),
@@ -230,12 +230,12 @@ def compress(condition: Any, x: Any, axis: int | None = None) -> Any:
     """Slices along an axis where a condition holds."""
     if np.ndim(condition) != 1:
         raise ValueError("condition must be a 1-d array")
-    return take(x, np.flatnonzero(fixed(condition)), axis)
+    return take(x, np.flatnonzero(detach_array(condition)), axis)
 
 
-@function(
+@register_function(
     np.extract,
-    samples=points(
+    samples=sample_calls(
         (np.array([[True, False], [True, True]]), N(2, 2)),
         (np.array([True, False, True]), N(3)),
         (np.array([0, 2, 1]), N(3)),
@@ -246,12 +246,12 @@ def compress(condition: Any, x: Any, axis: int | None = None) -> Any:
 )
 def extract(condition: Any, x: Any) -> Any:
     """Elements where a condition holds, in one row."""
-    return take(x, nonzero(flat(lift(condition)))[0])
+    return take(x, nonzero(as_row(lift(condition)))[0])
 
 
-@function(
+@register_function(
     np.delete,
-    samples=points(
+    samples=sample_calls(
         (N(4, 3), 1, 0),
         (N(4, 3), [0, -1], {"axis": 1}),
         (N(2, 3), slice(None, None, 2)),
@@ -263,13 +263,13 @@ def extract(condition: Any, x: Any) -> Any:
 def delete(x: Any, index: Any, axis: int | None = None) -> Any:
     """The array without some of its slices along an axis."""
     x = lift(x)
-    x, axis = (flat(x), -1) if axis is None else (x, one_axis(axis, ndim_of(x)))
-    return gathered(x, np.delete(np.arange(shape_of(x)[axis]), index), axis)
+    x, axis = (as_row(x), -1) if axis is None else (x, axis_from_end(axis, ndim_of(x)))
+    return gather_along(x, np.delete(np.arange(shape_of(x)[axis]), index), axis)
 
 
-@function(
+@register_function(
     np.insert,
-    samples=points(
+    samples=sample_calls(
         (N(4, 3), 1, N(3), 0),
         (N(4, 3), 2, N(4), {"axis": 1}),
         (N(4, 3), [1, 3], N(4, 2), -1),
@@ -282,25 +282,25 @@ def delete(x: Any, index: Any, axis: int | None = None) -> Any:
 def insert(x: Any, index: Any, values: Any, axis: int | None = None) -> Any:
     """The array with values put between its slices along an axis."""
     x = lift(x)
-    x, axis = (flat(x), -1) if axis is None else (x, one_axis(axis, ndim_of(x)))
+    x, axis = (as_row(x), -1) if axis is None else (x, axis_from_end(axis, ndim_of(x)))
     shape = shape_of(x)
-    values = like(lift(values), x)
+    values = cast_like(lift(values), x)
     length = shape[axis]
     count = np.insert(np.empty(shape[axis], bool), index, True).size - shape[axis]
     if count == 1:
         # At a single index, all slices that the values have along the axis are inserted.
-        values = shaped(values, (1,) * (len(shape) - ndim_of(values)) + shape_of(values))
+        values = reshape_to(values, (1,) * (len(shape) - ndim_of(values)) + shape_of(values))
         if np.ndim(index) == 0 and not isinstance(index, slice):
             rest = list(range(1, len(shape)))
             rest.insert(axis + len(shape), 0)
-            values = _ordered(values, rest)
+            values = _reorder_axes(values, rest)
         count = shape_of(values)[axis]
-    values = stretch(values, replaced(shape, axis, count))
+    values = stretch_to(values, replace_length(shape, axis, count))
     order = np.insert(np.arange(length), index, np.arange(length, length + count))
-    return gathered(TABLE["concatenate"](x, values, axis=axis), order, axis)
+    return gather_along(TABLE["concatenate"](x, values, axis=axis), order, axis)
 
 
-def like(values: Any, x: Any) -> Any:
+def cast_like(values: Any, x: Any) -> Any:
     """Cast values to the dtype of the array they are put into."""
     dtype = dtype_of(values)
     wanted = dtype_of(x)
@@ -311,8 +311,8 @@ def like(values: Any, x: Any) -> Any:
     return TABLE["cast"](values, dtype=wanted.name)
 
 
-@function(
-    samples=points(
+@register_function(
+    samples=sample_calls(
         (N(3, 4), 1, N(4)),
         (N(3, 4), (slice(None), [0, 2]), N(3, 2)),
         (N(4), [1, 1, 3], N(3)),
@@ -326,18 +326,18 @@ def like(values: Any, x: Any) -> Any:
 def put(x: Any, index: Any, values: Any) -> Any:
     """A copy of the array with values assigned at an index, as by `x[index] = values`."""
     x = lift(x)
-    values = like(lift(values), x)
+    values = cast_like(lift(values), x)
     shape = shape_of(values)
     source = np.full(shape_of(x), -1)
-    source[_plain(index)] = np.arange(int(np.prod(shape))).reshape(shape)
+    source[_detach_index(index)] = np.arange(int(np.prod(shape))).reshape(shape)
     if source.size and source.max() >= 0:
-        chosen = gathered(flat(values), np.maximum(source, 0), -1) if shape else values
+        chosen = gather_along(as_row(values), np.maximum(source, 0), -1) if shape else values
         return TABLE["where"](source >= 0, chosen, x)
     return x
 
 
-@function(
-    samples=points(
+@register_function(
+    samples=sample_calls(
         (N(3, 4), 1, N(4)),
         (N(3, 4), (slice(None), [0, 2, 2]), N(3, 1)),
         (N(4), [1, 1, 3], N(3)),
@@ -350,41 +350,41 @@ def put(x: Any, index: Any, values: Any) -> Any:
 def scatter_add(x: Any, index: Any, values: Any) -> Any:
     """A copy of the array with values added at an index, as often as it names an element, as by `np.add.at`."""
     x = lift(x)
-    values = like(lift(values), x)
+    values = cast_like(lift(values), x)
     shape = shape_of(x)
     size = int(np.prod(shape))
-    places = np.arange(size).reshape(shape)[_plain(index)]
-    spread = flat(stretch(values, places.shape))
-    return x + shaped(TABLE["take_add"](spread, places.reshape(-1), axis=-1, length=size), shape)
+    places = np.arange(size).reshape(shape)[_detach_index(index)]
+    spread = as_row(stretch_to(values, places.shape))
+    return x + reshape_to(TABLE["take_add"](spread, places.reshape(-1), axis=-1, length=size), shape)
 
 
-def _plain(index: Any) -> Any:
+def _detach_index(index: Any) -> Any:
     """Return an index with its recorded parts as plain arrays."""
-    return tuple(fixed(item) if is_wire(item) else item for item in (index if isinstance(index, tuple) else (index,)))
+    return tuple(detach_array(item) if is_wire(item) else item for item in (index if isinstance(index, tuple) else (index,)))
 
 
-@function(np.nonzero, method=True)
+@register_function(np.nonzero, method=True)
 def nonzero(x: Any) -> Any:
     """The indices of the elements that are not 0, one array per axis."""
-    return fixed(TABLE["not_equal"](lift(x), 0)).nonzero()
+    return detach_array(TABLE["not_equal"](lift(x), 0)).nonzero()
 
 
-@function(np.flatnonzero)
+@register_function(np.flatnonzero)
 def flatnonzero(x: Any) -> Any:
     """The indices of the elements that are not 0, in one row."""
-    return nonzero(flat(lift(x)))[0]
+    return nonzero(as_row(lift(x)))[0]
 
 
-@function(np.argwhere)
+@register_function(np.argwhere)
 def argwhere(x: Any) -> Any:
     """The indices of the elements that are not 0, one row per element."""
-    return np.argwhere(fixed(TABLE["not_equal"](lift(x), 0)))
+    return np.argwhere(detach_array(TABLE["not_equal"](lift(x), 0)))
 
 
-@function(np.copyto, np.put, np.place, np.putmask, np.fill_diagonal, np.put_along_axis, (np.add, "at"))
+@register_function(np.copyto, np.put, np.place, np.putmask, np.fill_diagonal, np.put_along_axis, (np.add, "at"))
 def copyto(*_: Any, **__: Any) -> Any:
     """Refuses: a recorded value does not change in place."""
     raise MutationError(
         "a recorded value does not change in place; write x = wg.put(x, index, values), "
-        f"wg.scatter_add(x, index, values) or np.where(mask, values, x){user_line()}"
+        f"wg.scatter_add(x, index, values) or np.where(mask, values, x){format_user_line()}"
     )

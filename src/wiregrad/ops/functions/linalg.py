@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from wiregrad.ir import TABLE
-from wiregrad.ops.array import conj
+from wiregrad.ops.array import conjugate_flow
 from wiregrad.ops.flow import shape_of
-from wiregrad.ops.functions.registry import FUNCTIONS, function
+from wiregrad.ops.functions.registry import FUNCTIONS, register_function
 from wiregrad.ops.functions.support import dtype_of, lift, ndim_of
 from wiregrad.ops.linalg_records import definite_samples, normal_samples
 
@@ -21,58 +21,58 @@ QRResult: Any = type(np.linalg.qr(np.eye(1)))
 SVDResult: Any = type(np.linalg.svd(np.eye(1)))
 SlogdetResult: Any = type(np.linalg.slogdet(np.eye(1)))
 
-ALL = ("slice", None, None, None)
+WHOLE_AXIS = ("slice", None, None, None)
 """A full slice, in the form in which an index is stored."""
 
 
-def _shaped(x: Any, shape: Sequence[int]) -> Any:
+def _reshape_to(x: Any, shape: Sequence[int]) -> Any:
     shape = tuple(shape)
     return x if shape_of(x) == shape else TABLE["reshape"](x, rank=ndim_of(x), shape=shape)
 
 
-def _ordered(x: Any, order: Sequence[int]) -> Any:
+def _reorder_axes(x: Any, order: Sequence[int]) -> Any:
     """Return x with its axes in another order; axes are counted from the front."""
     ndim = ndim_of(x)
     return x if list(order) == list(range(ndim)) else TABLE["permute"](x, axes=tuple(k - ndim for k in order))
 
 
-def _moved(x: Any, axis: int, to: int) -> Any:
+def _move_axis(x: Any, axis: int, to: int) -> Any:
     """Return x with one axis moved to another position."""
     ndim = ndim_of(x)
     axis, to = (int(np.lib.array_utils.normalize_axis_index(k, ndim)) for k in (axis, to))
     order = [k for k in range(ndim) if k != axis]
-    return _ordered(x, [*order[:to], axis, *order[to:]])
+    return _reorder_axes(x, [*order[:to], axis, *order[to:]])
 
 
-def _spread(x: Any, shape: Sequence[int]) -> Any:
+def _spread_to(x: Any, shape: Sequence[int]) -> Any:
     shape = tuple(shape)
     return x if shape_of(x) == shape else TABLE["spread"](x, rank=ndim_of(x), shape=shape)
 
 
-def _last(x: Any, k: int) -> Any:
+def _pick_last(x: Any, k: int) -> Any:
     """Return one element of the last axis."""
     return TABLE["getitem"](x, index=(k,))
 
 
-def _rows(x: Any, start: int, stop: int) -> Any:
-    return TABLE["getitem"](x, index=(("slice", start, stop, None), ALL))
+def _pick_rows(x: Any, start: int, stop: int) -> Any:
+    return TABLE["getitem"](x, index=(("slice", start, stop, None), WHOLE_AXIS))
 
 
-def _sum(x: Any, *axes: int) -> Any:
+def _sum_axes(x: Any, *axes: int) -> Any:
     return TABLE["sum"](x, axes=axes, keepdims=False)
 
 
-def _real(x: Any) -> Any:
+def _real_part(x: Any) -> Any:
     """Return the real part; for values that are complex only because they were packed with complex ones."""
     return TABLE["real"](x) if dtype_of(x).kind == "c" else x
 
 
-def _named(*names: str) -> list[Any]:
+def _existing_functions(*names: str) -> list[Any]:
     """Return the NumPy functions of these names, as far as this version has them."""
     return [getattr(np, name) for name in names if hasattr(np, name)]
 
 
-@function(
+@register_function(
     np.matmul,
     np.linalg.matmul,
     samples=normal_samples(
@@ -100,9 +100,9 @@ def matmul(a: Any, b: Any, /) -> Any:
         raise ValueError(f"matmul needs a (..., n, k) and b (..., k, m); got a {left}, b {right}")
     if len(left) > 1 and len(right) > 1:
         return _matrix_product(a, b)
-    y = _matrix_product(_shaped(a, (1,) * (2 - len(left)) + left), _shaped(b, right + (1,) * (2 - len(right))))
+    y = _matrix_product(_reshape_to(a, (1,) * (2 - len(left)) + left), _reshape_to(b, right + (1,) * (2 - len(right))))
     *lead, n, m = shape_of(y)
-    return _shaped(y, (*lead, *((n,) if len(left) > 1 else ()), *((m,) if len(right) > 1 else ())))
+    return _reshape_to(y, (*lead, *((n,) if len(left) > 1 else ()), *((m,) if len(right) > 1 else ())))
 
 
 def _matrix_product(a: Any, b: Any) -> Any:
@@ -110,15 +110,15 @@ def _matrix_product(a: Any, b: Any) -> Any:
     *other, _, m = shape_of(b)
     if lead and not other:
         # One large product instead of many small ones, and no copies of b.
-        return _shaped(TABLE["matmul"](_shaped(a, (prod(lead) * n, k)), b), (*lead, n, m))
+        return _reshape_to(TABLE["matmul"](_reshape_to(a, (prod(lead) * n, k)), b), (*lead, n, m))
     if lead != other:
         both = np.broadcast_shapes(tuple(lead), tuple(other))
-        a = _spread(a, (*both, n, k))
-        b = _spread(b, (*both, k, m))
+        a = _spread_to(a, (*both, n, k))
+        b = _spread_to(b, (*both, k, m))
     return TABLE["matmul"](a, b)
 
 
-@function(
+@register_function(
     np.dot,
     method=True,
     samples=normal_samples(
@@ -143,7 +143,7 @@ def dot(a: Any, b: Any) -> Any:
     return tensordot(a, b, (-1, -2))
 
 
-@function(
+@register_function(
     np.vdot,
     samples=normal_samples(
         ((3,), (3,), {}), ((2, 3), (2, 3), {}), ((2, 3), (6,), {}), ((1,), (1, 1), {}), ((), (), {}), ((0,), (0,), {})
@@ -153,11 +153,11 @@ def vdot(a: Any, b: Any, /) -> Any:
     """Sum of the products of all elements, the first ones conjugated."""
     a = lift(a)
     b = lift(b)
-    return matmul(conj(_shaped(a, (prod(shape_of(a)),))), _shaped(b, (prod(shape_of(b)),)))
+    return matmul(conjugate_flow(_reshape_to(a, (prod(shape_of(a)),))), _reshape_to(b, (prod(shape_of(b)),)))
 
 
-@function(
-    *_named("vecdot"),
+@register_function(
+    *_existing_functions("vecdot"),
     np.linalg.vecdot,
     samples=normal_samples(
         ((3,), (3,), {}),
@@ -170,13 +170,13 @@ def vdot(a: Any, b: Any, /) -> Any:
 )
 def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
     """Products of vectors along an axis, the first ones conjugated."""
-    a, b = (_moved(x, axis, -1) for x in (lift(x1), lift(x2)))
-    y = vecmat(a, _shaped(b, (*shape_of(b), 1)))
-    return _shaped(y, shape_of(y)[:-1])
+    a, b = (_move_axis(x, axis, -1) for x in (lift(x1), lift(x2)))
+    y = vecmat(a, _reshape_to(b, (*shape_of(b), 1)))
+    return _reshape_to(y, shape_of(y)[:-1])
 
 
-@function(
-    *_named("matvec"),
+@register_function(
+    *_existing_functions("matvec"),
     samples=normal_samples(
         ((2, 3), (3,), {}),
         ((4, 2, 3), (3,), {}),
@@ -190,12 +190,12 @@ def matvec(x1: Any, x2: Any, /) -> Any:
     """Products of matrices and vectors."""
     a = lift(x1)
     b = lift(x2)
-    y = matmul(a, _shaped(b, (*shape_of(b), 1)))
-    return _shaped(y, shape_of(y)[:-1])
+    y = matmul(a, _reshape_to(b, (*shape_of(b), 1)))
+    return _reshape_to(y, shape_of(y)[:-1])
 
 
-@function(
-    *_named("vecmat"),
+@register_function(
+    *_existing_functions("vecmat"),
     samples=normal_samples(
         ((2,), (2, 3), {}),
         ((2,), (4, 2, 3), {}),
@@ -207,13 +207,13 @@ def matvec(x1: Any, x2: Any, /) -> Any:
 )
 def vecmat(x1: Any, x2: Any, /) -> Any:
     """Products of vectors, conjugated, and matrices."""
-    a = conj(lift(x1))
+    a = conjugate_flow(lift(x1))
     b = lift(x2)
-    y = matmul(_shaped(a, (*shape_of(a)[:-1], 1, *shape_of(a)[-1:])), b)
-    return _shaped(y, (*shape_of(y)[:-2], *shape_of(y)[-1:]))
+    y = matmul(_reshape_to(a, (*shape_of(a)[:-1], 1, *shape_of(a)[-1:])), b)
+    return _reshape_to(y, (*shape_of(y)[:-2], *shape_of(y)[-1:]))
 
 
-@function(
+@register_function(
     np.inner,
     samples=normal_samples(
         ((3,), (3,), {}),
@@ -231,7 +231,7 @@ def inner(a: Any, b: Any, /) -> Any:
     return tensordot(a, b, (-1, -1)) if ndim_of(a) and ndim_of(b) else a * b
 
 
-@function(
+@register_function(
     np.outer,
     np.linalg.outer,
     samples=normal_samples(
@@ -242,10 +242,10 @@ def outer(a: Any, b: Any) -> Any:
     """Products of every element of a with every element of b."""
     a = lift(a)
     b = lift(b)
-    return _shaped(a, (prod(shape_of(a)), 1)) * _shaped(b, (1, prod(shape_of(b))))
+    return _reshape_to(a, (prod(shape_of(a)), 1)) * _reshape_to(b, (1, prod(shape_of(b))))
 
 
-@function(
+@register_function(
     np.tensordot,
     np.linalg.tensordot,
     samples=normal_samples(
@@ -264,26 +264,26 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
     b = lift(b)
     if np.ndim(axes) == 0 and not isinstance(axes, tuple | list):
         axes = (range(-int(axes), 0), range(int(axes)))
-    summed_a, summed_b = (_axes(summed, ndim_of(x)) for x, summed in zip((a, b), axes, strict=True))
+    summed_a, summed_b = (_list_axes(summed, ndim_of(x)) for x, summed in zip((a, b), axes, strict=True))
     lengths = [[shape_of(x)[k] for k in chosen] for x, chosen in ((a, summed_a), (b, summed_b))]
     if lengths[0] != lengths[1]:
         raise ValueError("shape-mismatch for sum")
     free_a, free_b = ([k for k in range(ndim_of(x)) if k not in chosen] for x, chosen in ((a, summed_a), (b, summed_b)))
     left, right = (tuple(shape_of(x)[k] for k in free) for x, free in ((a, free_a), (b, free_b)))
     y = TABLE["matmul"](
-        _shaped(_ordered(a, [*free_a, *summed_a]), (prod(left), prod(lengths[0]))),
-        _shaped(_ordered(b, [*summed_b, *free_b]), (prod(lengths[1]), prod(right))),
+        _reshape_to(_reorder_axes(a, [*free_a, *summed_a]), (prod(left), prod(lengths[0]))),
+        _reshape_to(_reorder_axes(b, [*summed_b, *free_b]), (prod(lengths[1]), prod(right))),
     )
-    return _shaped(y, left + right)
+    return _reshape_to(y, left + right)
 
 
-def _axes(axes: Any, ndim: int) -> list[int]:
+def _list_axes(axes: Any, ndim: int) -> list[int]:
     """Return one axis or several as a list in the same order, counted from the front."""
     listed = list(axes) if np.ndim(axes) else [axes]
     return [int(np.lib.array_utils.normalize_axis_index(int(axis), ndim)) for axis in listed]
 
 
-@function(
+@register_function(
     np.kron,
     samples=normal_samples(
         ((2, 3), (3, 2), {}),
@@ -301,13 +301,13 @@ def kron(a: Any, b: Any) -> Any:
     b = lift(b)
     ndim = max(ndim_of(a), ndim_of(b))
     left, right = ((1,) * (ndim - ndim_of(x)) + shape_of(x) for x in (a, b))
-    blocks = _shaped(a, [length for n in left for length in (n, 1)]) * _shaped(
+    blocks = _reshape_to(a, [length for n in left for length in (n, 1)]) * _reshape_to(
         b, [length for n in right for length in (1, n)]
     )
-    return _shaped(blocks, [n * m for n, m in zip(left, right, strict=True)])
+    return _reshape_to(blocks, [n * m for n, m in zip(left, right, strict=True)])
 
 
-@function(
+@register_function(
     np.cross,
     np.linalg.cross,
     samples=normal_samples(
@@ -323,30 +323,30 @@ def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axi
     """The vector at right angles to two vectors of length 3 (or 2, whose third element is taken as 0)."""
     if axis is not None:
         axisa = axisb = axisc = axis
-    a = _moved(lift(a), axisa, -1)
-    b = _moved(lift(b), axisb, -1)
+    a = _move_axis(lift(a), axisa, -1)
+    b = _move_axis(lift(b), axisb, -1)
     if not {shape_of(a)[-1], shape_of(b)[-1]} <= {2, 3}:
         raise ValueError("incompatible dimensions for cross product (dimension must be 2 or 3)")
-    one, two = ([_last(x, k) for k in range(shape_of(x)[-1])] for x in (a, b))
+    one, two = ([_pick_last(x, k) for k in range(shape_of(x)[-1])] for x in (a, b))
     if len(one) == len(two) == 2:
         return one[0] * two[1] - one[1] * two[0]
-    parts = [_minus(_times(one, two, i, j), _times(one, two, j, i)) for i, j in ((1, 2), (2, 0), (0, 1))]
-    joined = TABLE["concatenate"](*(_shaped(part, (*shape_of(part), 1)) for part in parts), axis=-1)
-    return _moved(joined, -1, axisc)
+    parts = [_subtract_or_none(_multiply_or_none(one, two, i, j), _multiply_or_none(one, two, j, i)) for i, j in ((1, 2), (2, 0), (0, 1))]
+    joined = TABLE["concatenate"](*(_reshape_to(part, (*shape_of(part), 1)) for part in parts), axis=-1)
+    return _move_axis(joined, -1, axisc)
 
 
-def _times(one: Sequence[Any], two: Sequence[Any], i: int, j: int) -> Any:
+def _multiply_or_none(one: Sequence[Any], two: Sequence[Any], i: int, j: int) -> Any:
     return one[i] * two[j] if i < len(one) and j < len(two) else None
 
 
-def _minus(one: Any, two: Any) -> Any:
+def _subtract_or_none(one: Any, two: Any) -> Any:
     """Return one - two, where None stands for 0."""
     if two is None:
         return one
     return -two if one is None else one - two
 
 
-@function(
+@register_function(
     np.linalg.matrix_transpose,
     samples=normal_samples(((2, 3), {}), ((2, 3, 4), {}), ((1, 1), {}), ((0, 2), {}), ((2, 1, 3, 2), {}), ((3, 3), {})),
 )
@@ -358,11 +358,11 @@ def matrix_transpose(x: Any, /) -> Any:
     return TABLE["permute"](x, axes=(-1, -2))
 
 
-Label = Hashable
+AxisLabel = Hashable
 """A label of an einsum axis: a letter, an integer, or a negative integer for an axis that `...` stands for."""
 
 
-@function(
+@register_function(
     np.einsum,
     samples=normal_samples(
         ("ij,jk->ik", (2, 3), (3, 4), {}),
@@ -387,36 +387,36 @@ def einsum(*operands: Any, optimize: Any = False, **keywords: Any) -> Any:
     """Sums of products over named axes, as in "ij,jk->ik"; the order of the products is chosen automatically."""
     if keywords:
         raise TypeError(f"einsum takes subscripts, arrays and optimize= here; got {', '.join(keywords)}=")
-    terms, wanted, arrays = _parsed(operands)
+    terms, wanted, arrays = _parse_operands(operands)
     arrays = [lift(x) for x in arrays]
-    terms, wanted = _without_ellipsis(terms, wanted, [ndim_of(x) for x in arrays])
-    pieces = [_no_repeats(x, labels) for x, labels in zip(arrays, terms, strict=True)]
-    sizes = _sizes(pieces)
-    pieces = [_no_stretch(x, labels, sizes) for x, labels in pieces]
-    for group in _path(tuple(tuple(of) for _, of in pieces), tuple(shape_of(x) for x, _ in pieces), tuple(wanted)):
+    terms, wanted = _name_ellipsis_axes(terms, wanted, [ndim_of(x) for x in arrays])
+    pieces = [_take_repeated_diagonals(x, labels) for x, labels in zip(arrays, terms, strict=True)]
+    sizes = _label_lengths(pieces)
+    pieces = [_drop_stretched_axes(x, labels, sizes) for x, labels in pieces]
+    for group in _contraction_path(tuple(tuple(of) for _, of in pieces), tuple(shape_of(x) for x, _ in pieces), tuple(wanted)):
         taken = [pieces.pop(k) for k in sorted(group, reverse=True)][::-1]
-        pieces.append(_contracted(taken, {*wanted, *(label for _, labels in pieces for label in labels)}))
+        pieces.append(_contract_operands(taken, {*wanted, *(label for _, labels in pieces for label in labels)}))
     ((y, labels),) = pieces
-    return _ordered(y, [labels.index(label) for label in wanted])
+    return _reorder_axes(y, [labels.index(label) for label in wanted])
 
 
-def _parsed(operands: Sequence[Any]) -> tuple[list[list[Any]], list[Any] | None, list[Any]]:
+def _parse_operands(operands: Sequence[Any]) -> tuple[list[list[Any]], list[Any] | None, list[Any]]:
     """Return the labels of each operand, the labels of the output (None if left out), and the operands."""
     if not operands:
         raise ValueError("must specify the einstein sum subscripts string and at least one operand")
     if isinstance(operands[0], str):
         text, *arrays = operands
         inputs, arrow, wanted = text.replace(" ", "").partition("->")
-        terms = [_letters(term) for term in inputs.split(",")]
+        terms = [_parse_letters(term) for term in inputs.split(",")]
         if len(terms) != len(arrays):
             raise ValueError(f"einsum: {text!r} names {len(terms)} operands; got {len(arrays)}")
-        return terms, _letters(wanted) if arrow else None, arrays
+        return terms, _parse_letters(wanted) if arrow else None, arrays
     lists = list(operands[1::2])
     arrays = list(operands[: len(operands) // 2 * 2 : 2])
     return [list(term) for term in lists], list(operands[-1]) if len(operands) % 2 else None, arrays
 
 
-def _letters(term: str) -> list[Any]:
+def _parse_letters(term: str) -> list[Any]:
     labels = [Ellipsis if letter == "." else letter for letter in term.replace("...", ".")]
     plain = term.replace("...", "", 1)
     if plain and not (plain.isascii() and plain.isalpha()):
@@ -424,9 +424,9 @@ def _letters(term: str) -> list[Any]:
     return labels
 
 
-def _without_ellipsis(
+def _name_ellipsis_axes(
     terms: list[list[Any]], wanted: list[Any] | None, ndims: Sequence[int]
-) -> tuple[list[list[Label]], list[Label]]:
+) -> tuple[list[list[AxisLabel]], list[AxisLabel]]:
     widest = 0
     for slot, (term, ndim) in enumerate(zip(terms, ndims, strict=True)):
         extra = ndim - len(term) + (Ellipsis in term)
@@ -440,15 +440,15 @@ def _without_ellipsis(
         raise ValueError("einsum: the output has no '...' for the axes that '...' stands for in the operands")
     if len(set(wanted)) != len(wanted) or not set(wanted) <= {*named, Ellipsis}:
         raise ValueError(f"einsum: the output names an axis twice, or one that no operand has: {wanted}")
-    filled = [_filled(term, ndim - len(term) + 1) for term, ndim in zip(terms, ndims, strict=True)]
-    return filled, _filled(wanted, widest)
+    filled = [_replace_ellipsis(term, ndim - len(term) + 1) for term, ndim in zip(terms, ndims, strict=True)]
+    return filled, _replace_ellipsis(wanted, widest)
 
 
-def _filled(term: list[Any], extra: int) -> list[Label]:
+def _replace_ellipsis(term: list[Any], extra: int) -> list[AxisLabel]:
     return [label for item in term for label in (range(-extra, 0) if item is Ellipsis else [item])]
 
 
-def _no_repeats(x: Any, labels: list[Label]) -> tuple[Any, list[Label]]:
+def _take_repeated_diagonals(x: Any, labels: list[AxisLabel]) -> tuple[Any, list[AxisLabel]]:
     """Return an operand with the diagonal taken for each label that occurs twice."""
     for label in [label for label in dict.fromkeys(labels) if labels.count(label) > 1]:
         while labels.count(label) > 1:
@@ -460,24 +460,24 @@ def _no_repeats(x: Any, labels: list[Label]) -> tuple[Any, list[Label]]:
                     f"einsum: the axes {label!r} of one operand have lengths {lengths[0]} and {lengths[1]}"
                 )
             rest = [k for k in range(len(labels)) if k not in (first, second)]
-            x = _diagonal(_ordered(x, [*rest, first, second]), 0)
+            x = _pick_diagonal(_reorder_axes(x, [*rest, first, second]), 0)
             labels = [*(labels[k] for k in rest), label]
     return x, labels
 
 
-def _diagonal(x: Any, offset: int) -> Any:
+def _pick_diagonal(x: Any, offset: int) -> Any:
     """Return the diagonals of the last two axes, as a slice with a step of both axes merged."""
     *lead, m, n = shape_of(x)
     count = max(0, min(m + min(offset, 0), n - max(offset, 0)))
     start = offset if offset >= 0 else -offset * n
-    flat = _shaped(x, (*lead, m * n))
+    flat = _reshape_to(x, (*lead, m * n))
     return TABLE["getitem"](
         flat, index=(("slice", start, start + count * (n + 1), n + 1) if count else ("slice", 0, 0, 1),)
     )
 
 
-def _sizes(pieces: Sequence[tuple[Any, list[Label]]]) -> dict[Label, int]:
-    sizes: dict[Label, int] = {}
+def _label_lengths(pieces: Sequence[tuple[Any, list[AxisLabel]]]) -> dict[AxisLabel, int]:
+    sizes: dict[AxisLabel, int] = {}
     for x, labels in pieces:
         for label, length in zip(labels, shape_of(x), strict=True):
             known = sizes.get(label, 1)
@@ -487,20 +487,20 @@ def _sizes(pieces: Sequence[tuple[Any, list[Label]]]) -> dict[Label, int]:
     return sizes
 
 
-def _no_stretch(x: Any, labels: list[Label], sizes: dict[Label, int]) -> tuple[Any, list[Label]]:
+def _drop_stretched_axes(x: Any, labels: list[AxisLabel], sizes: dict[AxisLabel, int]) -> tuple[Any, list[AxisLabel]]:
     """Drop axes of length 1 whose label is longer in another operand."""
     kept = [k for k, label in enumerate(labels) if shape_of(x)[k] == sizes[label]]
-    return _shaped(x, [shape_of(x)[k] for k in kept]), [labels[k] for k in kept]
+    return _reshape_to(x, [shape_of(x)[k] for k in kept]), [labels[k] for k in kept]
 
 
 @lru_cache(maxsize=1024)
-def _path(
-    terms: tuple[tuple[Label, ...], ...], shapes: tuple[tuple[int, ...], ...], wanted: tuple[Label, ...]
+def _contraction_path(
+    terms: tuple[tuple[AxisLabel, ...], ...], shapes: tuple[tuple[int, ...], ...], wanted: tuple[AxisLabel, ...]
 ) -> list[tuple[int, ...]]:
     """Return the order in which operands are contracted, chosen by NumPy if there are more than two."""
     if len(terms) <= 2:
         return [tuple(range(len(terms)))]
-    numbers: dict[Label, int] = {}
+    numbers: dict[AxisLabel, int] = {}
     sublists = [[numbers.setdefault(label, len(numbers)) for label in term] for term in (*terms, wanted)]
     arrays = [np.broadcast_to(np.float64(0), shape) for shape in shapes]
     mixed: list[Any] = [item for pair in zip(arrays, sublists, strict=False) for item in pair]
@@ -508,22 +508,22 @@ def _path(
     return path
 
 
-def _contracted(taken: Sequence[tuple[Any, list[Label]]], kept: set[Label]) -> tuple[Any, list[Label]]:
+def _contract_operands(taken: Sequence[tuple[Any, list[AxisLabel]]], kept: set[AxisLabel]) -> tuple[Any, list[AxisLabel]]:
     """Multiply operands one after the other, and sum over labels that are not kept."""
     result, *others = taken
     while others:
         second, *others = others
         later = kept.union(*(labels for _, labels in others))
-        result = _pair(*_summed(*result, later.union(second[1])), *_summed(*second, later.union(result[1])), later)
-    return _summed(*result, kept)
+        result = _contract_pair(*_sum_unused_labels(*result, later.union(second[1])), *_sum_unused_labels(*second, later.union(result[1])), later)
+    return _sum_unused_labels(*result, kept)
 
 
-def _summed(x: Any, labels: list[Label], kept: set[Label]) -> tuple[Any, list[Label]]:
+def _sum_unused_labels(x: Any, labels: list[AxisLabel], kept: set[AxisLabel]) -> tuple[Any, list[AxisLabel]]:
     axes = tuple(k - len(labels) for k, label in enumerate(labels) if label not in kept)
-    return (_sum(x, *axes) if axes else x), [label for label in labels if label in kept]
+    return (_sum_axes(x, *axes) if axes else x), [label for label in labels if label in kept]
 
 
-def _pair(a: Any, of_a: list[Label], b: Any, of_b: list[Label], kept: set[Label]) -> tuple[Any, list[Label]]:
+def _contract_pair(a: Any, of_a: list[AxisLabel], b: Any, of_b: list[AxisLabel], kept: set[AxisLabel]) -> tuple[Any, list[AxisLabel]]:
     shared = [label for label in of_a if label in of_b]
     batch = [label for label in shared if label in kept]
     summed = [label for label in shared if label not in kept]
@@ -531,18 +531,18 @@ def _pair(a: Any, of_a: list[Label], b: Any, of_b: list[Label], kept: set[Label]
     free_b = [label for label in of_b if label not in of_a]
     length = {**dict(zip(of_a, shape_of(a), strict=True)), **dict(zip(of_b, shape_of(b), strict=True))}
 
-    def put_in_order(x: Any, labels: list[Label], *order: list[Label]) -> Any:
-        return _ordered(x, [labels.index(label) for group in order for label in group])
+    def put_in_order(x: Any, labels: list[AxisLabel], *order: list[AxisLabel]) -> Any:
+        return _reorder_axes(x, [labels.index(label) for group in order for label in group])
 
-    def lengths_of(labels: list[Label]) -> list[int]:
+    def lengths_of(labels: list[AxisLabel]) -> list[int]:
         return [length[label] for label in labels]
 
     final = [*batch, *free_a, *free_b]
     if not summed:
-        right = _shaped(
+        right = _reshape_to(
             put_in_order(b, of_b, batch, free_b), [*lengths_of(batch), *(1 for _ in free_a), *lengths_of(free_b)]
         )
-        left = _shaped(
+        left = _reshape_to(
             put_in_order(a, of_a, batch, free_a), [*lengths_of(batch), *lengths_of(free_a), *(1 for _ in free_b)]
         )
         return left * right, final
@@ -550,13 +550,13 @@ def _pair(a: Any, of_a: list[Label], b: Any, of_b: list[Label], kept: set[Label]
     k = prod(lengths_of(summed))
     m = prod(lengths_of(free_b))
     y = TABLE["matmul"](
-        _shaped(put_in_order(a, of_a, batch, free_a, summed), [*lengths_of(batch), n, k]),
-        _shaped(put_in_order(b, of_b, batch, summed, free_b), [*lengths_of(batch), k, m]),
+        _reshape_to(put_in_order(a, of_a, batch, free_a, summed), [*lengths_of(batch), n, k]),
+        _reshape_to(put_in_order(b, of_b, batch, summed, free_b), [*lengths_of(batch), k, m]),
     )
-    return _shaped(y, lengths_of(final)), final
+    return _reshape_to(y, lengths_of(final)), final
 
 
-@function(
+@register_function(
     np.linalg.solve,
     samples=normal_samples(
         ((3, 3), (3,), {}),
@@ -576,15 +576,15 @@ def solve(a: Any, b: Any) -> Any:
     if ndim_of(a) < 2:
         raise np.linalg.LinAlgError(f"{ndim_of(a)}-dimensional array given. Array must be at least two-dimensional")
     vector = ndim_of(b) == 1
-    matrices = _shaped(b, (*shape_of(b), 1)) if vector else b
+    matrices = _reshape_to(b, (*shape_of(b), 1)) if vector else b
     *lead, n, m = shape_of(a)
     *other, rows, columns = shape_of(matrices)
     both = np.broadcast_shapes(tuple(lead), tuple(other))
-    x = TABLE["solve"](_spread(a, (*both, n, m)), _spread(matrices, (*both, rows, columns)), strict=True)
-    return _shaped(x, shape_of(x)[:-1]) if vector else x
+    x = TABLE["solve"](_spread_to(a, (*both, n, m)), _spread_to(matrices, (*both, rows, columns)), strict=True)
+    return _reshape_to(x, shape_of(x)[:-1]) if vector else x
 
 
-_SQUARES: tuple[tuple[Any, ...], ...] = (
+_SQUARE_SAMPLES: tuple[tuple[Any, ...], ...] = (
     ((3, 3), {}),
     ((2, 2), {}),
     ((2, 3, 3), {}),
@@ -595,28 +595,28 @@ _SQUARES: tuple[tuple[Any, ...], ...] = (
 """Samples for functions of square matrices."""
 
 
-@function(np.linalg.inv, samples=normal_samples(*_SQUARES, shift=4.0))
+@register_function(np.linalg.inv, samples=normal_samples(*_SQUARE_SAMPLES, shift=4.0))
 def inv(a: Any) -> Any:
     """The inverse of a matrix."""
     return TABLE["inv"](lift(a), strict=True)
 
 
-@function(np.linalg.det, samples=normal_samples(*_SQUARES, ((0, 0), {}), ((5, 5), {})))
+@register_function(np.linalg.det, samples=normal_samples(*_SQUARE_SAMPLES, ((0, 0), {}), ((5, 5), {})))
 def det(a: Any) -> Any:
     """The determinant; first and second derivatives are right for singular matrices too."""
     return TABLE["det"](lift(a))
 
 
-@function(np.linalg.slogdet, samples=normal_samples(*_SQUARES))
+@register_function(np.linalg.slogdet, samples=normal_samples(*_SQUARE_SAMPLES))
 def slogdet(a: Any) -> Any:
     """Sign and logarithm of the absolute value of the determinant; the gradient is NaN for singular matrices."""
     packed = TABLE["slogdet"](lift(a))
-    return SlogdetResult(_last(packed, 0), _real(_last(packed, 1)))
+    return SlogdetResult(_pick_last(packed, 0), _real_part(_pick_last(packed, 1)))
 
 
-@function(
+@register_function(
     np.linalg.cholesky,
-    samples=definite_samples(*_SQUARES[:-1], ((3, 3), {"upper": True}), ((2, 2, 2), {"upper": True})),
+    samples=definite_samples(*_SQUARE_SAMPLES[:-1], ((3, 3), {"upper": True}), ((2, 2, 2), {"upper": True})),
 )
 def cholesky(a: Any, /, *, upper: bool = False) -> Any:
     """The lower (or upper) triangular factor of a positive definite matrix, of which that triangle is read.
@@ -626,7 +626,7 @@ def cholesky(a: Any, /, *, upper: bool = False) -> Any:
     return TABLE["cholesky"](lift(a), upper=bool(upper))
 
 
-@function(np.linalg.eigh, samples=definite_samples(*_SQUARES[:-1], ((3, 3), {"UPLO": "U"})))
+@register_function(np.linalg.eigh, samples=definite_samples(*_SQUARE_SAMPLES[:-1], ((3, 3), {"UPLO": "U"})))
 def eigh(a: Any, UPLO: str = "L") -> Any:  # noqa: N803 - NumPy's name
     """Eigenvalues and eigenvectors of a symmetric matrix, of which one triangle is read; the gradient is symmetric.
 
@@ -634,11 +634,11 @@ def eigh(a: Any, UPLO: str = "L") -> Any:  # noqa: N803 - NumPy's name
     """
     packed = TABLE["eigh"](lift(a), uplo=str(UPLO).upper())
     n = shape_of(packed)[-1]
-    values = TABLE["getitem"](packed, index=(n, ALL))
-    return EighResult(_real(values), _rows(packed, 0, n))
+    values = TABLE["getitem"](packed, index=(n, WHOLE_AXIS))
+    return EighResult(_real_part(values), _pick_rows(packed, 0, n))
 
 
-@function(np.linalg.eigvalsh, samples=definite_samples(*_SQUARES[:-1], ((3, 3), {"UPLO": "U"})))
+@register_function(np.linalg.eigvalsh, samples=definite_samples(*_SQUARE_SAMPLES[:-1], ((3, 3), {"UPLO": "U"})))
 def eigvalsh(a: Any, UPLO: str = "L") -> Any:  # noqa: N803 - NumPy's name
     """Eigenvalues of a symmetric matrix, of which one triangle is read; the gradient is symmetric.
 
@@ -647,7 +647,7 @@ def eigvalsh(a: Any, UPLO: str = "L") -> Any:  # noqa: N803 - NumPy's name
     return TABLE["eigvalsh"](lift(a), uplo=str(UPLO).upper())
 
 
-_RECTANGLES: tuple[tuple[Any, ...], ...] = (
+_TALL_SAMPLES: tuple[tuple[Any, ...], ...] = (
     ((4, 3), {}),
     ((3, 3), {}),
     ((2, 4, 2), {}),
@@ -658,14 +658,14 @@ _RECTANGLES: tuple[tuple[Any, ...], ...] = (
 """Samples for functions of matrices with at least as many rows as columns."""
 
 
-def _with(samples: Sequence[tuple[Any, ...]], **settings: Any) -> list[tuple[Any, ...]]:
+def _add_settings(samples: Sequence[tuple[Any, ...]], **settings: Any) -> list[tuple[Any, ...]]:
     return [(*shapes, {**keywords, **settings}) for *shapes, keywords in samples]
 
 
-@function(
+@register_function(
     np.linalg.svd,
     samples=normal_samples(
-        *_with([*_RECTANGLES, ((2, 4), {})], full_matrices=False), ((3, 3), {}), ((2, 4), {"compute_uv": False})
+        *_add_settings([*_TALL_SAMPLES, ((2, 4), {})], full_matrices=False), ((3, 3), {}), ((2, 4), {"compute_uv": False})
     ),
 )
 def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False) -> Any:
@@ -683,19 +683,19 @@ def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: 
         raise TypeError(f"svd needs full_matrices=False for matrices that are not square; got {shape_of(a)}")
     packed = TABLE["svd"](a)
     m, n = shape_of(a)[-2:]
-    values = TABLE["getitem"](packed, index=(m, ALL))
-    return SVDResult(_rows(packed, 0, m), _real(values), matrix_transpose(_rows(packed, m + 1, m + 1 + n)))
+    values = TABLE["getitem"](packed, index=(m, WHOLE_AXIS))
+    return SVDResult(_pick_rows(packed, 0, m), _real_part(values), matrix_transpose(_pick_rows(packed, m + 1, m + 1 + n)))
 
 
-@function(np.linalg.svdvals, samples=normal_samples(*_RECTANGLES, ((2, 4), {})))
+@register_function(np.linalg.svdvals, samples=normal_samples(*_TALL_SAMPLES, ((2, 4), {})))
 def svdvals(x: Any, /) -> Any:
     """Singular values, the largest first."""
     return TABLE["svdvals"](lift(x))
 
 
-@function(
+@register_function(
     np.linalg.qr,
-    samples=normal_samples(*_RECTANGLES, ((2, 4), {}), ((3, 3), {"mode": "complete"}), ((4, 2), {"mode": "r"})),
+    samples=normal_samples(*_TALL_SAMPLES, ((2, 4), {}), ((3, 3), {"mode": "complete"}), ((4, 2), {"mode": "r"})),
 )
 def qr(a: Any, mode: str = "reduced") -> Any:
     """QR decomposition: orthogonal columns and an upper triangle; the gradient needs full rank."""
@@ -707,21 +707,21 @@ def qr(a: Any, mode: str = "reduced") -> Any:
         )
     packed = TABLE["qr"](a)
     if m < n:
-        q = _columns(packed, 0, m)
-        r = _columns(packed, m, m + n)
+        q = _pick_columns(packed, 0, m)
+        r = _pick_columns(packed, m, m + n)
     else:
-        q = _rows(packed, 0, m)
-        r = _rows(packed, m, m + n)
+        q = _pick_rows(packed, 0, m)
+        r = _pick_rows(packed, m, m + n)
     return r if mode == "r" else QRResult(q, r)
 
 
-def _columns(x: Any, start: int, stop: int) -> Any:
+def _pick_columns(x: Any, start: int, stop: int) -> Any:
     return TABLE["getitem"](x, index=(("slice", start, stop, None),))
 
 
-@function(
+@register_function(
     np.linalg.pinv,
-    samples=normal_samples(*_RECTANGLES, ((2, 4), {}), ((3, 2), {"rtol": 1e-8})),
+    samples=normal_samples(*_TALL_SAMPLES, ((2, 4), {}), ((3, 2), {"rtol": 1e-8})),
 )
 def pinv(a: Any, rcond: Any = None, hermitian: bool = False, **keywords: Any) -> Any:
     """The pseudo-inverse; the gradient is that among matrices of the same rank."""
@@ -735,7 +735,7 @@ def pinv(a: Any, rcond: Any = None, hermitian: bool = False, **keywords: Any) ->
     return TABLE["pinv"](a, rcond=None if rcond is None else float(rcond))
 
 
-@function(
+@register_function(
     np.linalg.matrix_power,
     samples=normal_samples(
         ((3, 3), 2, {}),
@@ -771,7 +771,7 @@ def matrix_power(a: Any, n: Any) -> Any:
     return result
 
 
-@function(
+@register_function(
     np.linalg.multi_dot,
     samples=normal_samples(
         ([(2, 3), (3, 4), (4, 2)], {}),
@@ -790,17 +790,17 @@ def multi_dot(arrays: Any) -> Any:
     first = ndim_of(arrays[0]) == 1
     last = ndim_of(arrays[-1]) == 1
     if first:
-        arrays[0] = _shaped(arrays[0], (1, *shape_of(arrays[0])))
+        arrays[0] = _reshape_to(arrays[0], (1, *shape_of(arrays[0])))
     if last:
-        arrays[-1] = _shaped(arrays[-1], (*shape_of(arrays[-1]), 1))
+        arrays[-1] = _reshape_to(arrays[-1], (*shape_of(arrays[-1]), 1))
     if any(ndim_of(x) != 2 for x in arrays):
         raise np.linalg.LinAlgError("multi_dot needs arrays of two axes")
-    splits = _splits((*(shape_of(x)[0] for x in arrays), shape_of(arrays[-1])[1]))
-    y = _multiplied(arrays, splits, 0, len(arrays) - 1)
-    return _shaped(y, shape_of(y)[1 if first else 0 : 1 if last else 2])
+    splits = _find_cheapest_splits((*(shape_of(x)[0] for x in arrays), shape_of(arrays[-1])[1]))
+    y = _multiply_chain(arrays, splits, 0, len(arrays) - 1)
+    return _reshape_to(y, shape_of(y)[1 if first else 0 : 1 if last else 2])
 
 
-def _splits(lengths: tuple[int, ...]) -> dict[tuple[int, int], int]:
+def _find_cheapest_splits(lengths: tuple[int, ...]) -> dict[tuple[int, int], int]:
     """Return for each run of matrices where to split it so that the product costs least."""
     count = len(lengths) - 1
     cost = {(k, k): 0 for k in range(count)}
@@ -814,14 +814,14 @@ def _splits(lengths: tuple[int, ...]) -> dict[tuple[int, int], int]:
     return cut
 
 
-def _multiplied(arrays: Sequence[Any], splits: dict[tuple[int, int], int], i: int, j: int) -> Any:
+def _multiply_chain(arrays: Sequence[Any], splits: dict[tuple[int, int], int], i: int, j: int) -> Any:
     if i == j:
         return arrays[i]
     k = splits[i, j]
-    return matmul(_multiplied(arrays, splits, i, k), _multiplied(arrays, splits, k + 1, j))
+    return matmul(_multiply_chain(arrays, splits, i, k), _multiply_chain(arrays, splits, k + 1, j))
 
 
-@function(
+@register_function(
     np.linalg.lstsq,
     samples=normal_samples(
         ((4, 2), (4,), {}),
@@ -842,21 +842,21 @@ def lstsq(a: Any, b: Any, rcond: Any = None) -> tuple[Any, Any, Any, Any]:
     if ndim_of(a) != 2:
         raise np.linalg.LinAlgError(f"{ndim_of(a)}-dimensional array given. Array must be two-dimensional")
     vector = ndim_of(b) == 1
-    right = _shaped(b, (*shape_of(b), 1)) if vector else b
+    right = _reshape_to(b, (*shape_of(b), 1)) if vector else b
     x = TABLE["lstsq"](a, right, rcond=None if rcond is None else float(rcond))
     m, n = shape_of(a)
     cut = None if rcond is None or rcond < 0 else float(rcond)
     rank = TABLE["matrix_rank"](a, rtol=cut)
     residual = right - matmul(a, x)
-    squares = _real(_sum(residual * conj(residual), -2))
+    squares = _real_part(_sum_axes(residual * conjugate_flow(residual), -2))
     if isinstance(rank, int | np.integer):
         rank = np.int32(rank)
     if m <= n or (isinstance(rank, np.int32) and rank < n):
         squares = TABLE["getitem"](squares, index=(("slice", 0, 0, None),))
-    return (_shaped(x, (n,)) if vector else x), squares, rank, svdvals(a)
+    return (_reshape_to(x, (n,)) if vector else x), squares, rank, svdvals(a)
 
 
-@function(np.linalg.matrix_rank)
+@register_function(np.linalg.matrix_rank)
 def matrix_rank(a: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any = None) -> Any:
     """Number of singular values above a fraction of the largest; it has no gradient."""
     if tol is not None or hermitian or np.ndim(rtol):
@@ -864,7 +864,7 @@ def matrix_rank(a: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any =
     return TABLE["matrix_rank"](lift(a), rtol=None if rtol is None else float(rtol))
 
 
-@function(
+@register_function(
     np.linalg.cond,
     samples=normal_samples(
         ((3, 3), {}),
@@ -881,17 +881,17 @@ def cond(x: Any, p: Any = None) -> Any:
     """The condition number, by singular values or by another norm."""
     x = lift(x)
     with np.errstate(all="ignore"):
-        y = _condition(x, p)
-        unknown = TABLE["greater"](_sum(TABLE["where"](TABLE["isnan"](x), 1.0, 0.0), -2, -1), 0.0)
+        y = _condition_number(x, p)
+        unknown = TABLE["greater"](_sum_axes(TABLE["where"](TABLE["isnan"](x), 1.0, 0.0), -2, -1), 0.0)
         singular = TABLE["logical_and"](TABLE["isnan"](y), TABLE["logical_not"](unknown))
         return TABLE["where"](singular, np.inf, y)
 
 
-def _condition(x: Any, p: Any) -> Any:
+def _condition_number(x: Any, p: Any) -> Any:
     if p in (None, 2, -2):
         values = svdvals(x)
-        largest = _last(values, 0)
-        least = _last(values, -1)
+        largest = _pick_last(values, 0)
+        least = _pick_last(values, -1)
         return least / largest if p == -2 else largest / least
     norm = FUNCTIONS["norm"].run
     dtype = dtype_of(x)
@@ -900,7 +900,7 @@ def _condition(x: Any, p: Any) -> Any:
     return y if dtype_of(y).itemsize <= dtype.itemsize else TABLE["cast"](y, dtype=dtype.name)
 
 
-@function(
+@register_function(
     np.linalg.diagonal,
     name="linalg_diagonal",
     samples=normal_samples(
@@ -915,10 +915,10 @@ def _condition(x: Any, p: Any) -> Any:
 )
 def linalg_diagonal(x: Any, /, *, offset: int = 0) -> Any:
     """The diagonals of matrices, the last two axes."""
-    return _diagonal(_at_least_matrix(x), int(offset))
+    return _pick_diagonal(_require_matrix(x), int(offset))
 
 
-@function(
+@register_function(
     np.linalg.trace,
     name="linalg_trace",
     samples=normal_samples(
@@ -932,10 +932,10 @@ def linalg_diagonal(x: Any, /, *, offset: int = 0) -> Any:
 )
 def linalg_trace(x: Any, /, *, offset: int = 0) -> Any:
     """The sums of the diagonals of matrices, the last two axes."""
-    return _sum(_diagonal(_at_least_matrix(x), int(offset)), -1)
+    return _sum_axes(_pick_diagonal(_require_matrix(x), int(offset)), -1)
 
 
-def _at_least_matrix(x: Any) -> Any:
+def _require_matrix(x: Any) -> Any:
     x = lift(x)
     if ndim_of(x) < 2:
         raise ValueError("diag requires an array of at least two dimensions")

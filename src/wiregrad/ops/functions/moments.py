@@ -10,29 +10,29 @@ from typing import Any
 import numpy as np
 
 from wiregrad.ir import TABLE
-from wiregrad.ops.array import trailing
-from wiregrad.ops.flow import conj, is_complex, shape_of, whole
-from wiregrad.ops.functions.index import flat, gathered, shaped
-from wiregrad.ops.functions.reduce import REDUCTIONS, SINGLE, cast, count, kept, mean, reduced, sum_
-from wiregrad.ops.functions.registry import BY_NUMPY, function
-from wiregrad.ops.functions.support import N, dtype_of, is_wire, lift, ndim_of, one_axis, points
-from wiregrad.ops.reduce_records import merged
+from wiregrad.ops.array import axes_from_end
+from wiregrad.ops.flow import conjugate_flow, is_complex, shape_of, match_shape
+from wiregrad.ops.functions.index import as_row, gather_along, reshape_to
+from wiregrad.ops.functions.reduce import REDUCTION_SAMPLES, FLOAT32_ARRAY, cast_to, count_along, kept_shape, mean, reduce_along, sum_
+from wiregrad.ops.functions.registry import FUNCTIONS_BY_NUMPY, register_function
+from wiregrad.ops.functions.support import N, dtype_of, is_wire, lift, ndim_of, axis_from_end, sample_calls
+from wiregrad.ops.reduce_records import merge_axes
 
 
-def _square(x: Any) -> Any:
+def _square_magnitude(x: Any) -> Any:
     """Return the squared magnitude."""
-    return TABLE["real"](conj(x) * x) if is_complex(x) else TABLE["square"](x)
+    return TABLE["real"](conjugate_flow(x) * x) if is_complex(x) else TABLE["square"](x)
 
 
-def _root(x: Any) -> Any:
+def _root_of_squares(x: Any) -> Any:
     """Return the root of a sum of squares; at 0 its gradient is 0, as for a norm, and the second derivative is NaN."""
     return TABLE["where"](TABLE["equal"](x, 0.0), TABLE["power"](x, 1.5), TABLE["sqrt"](x))
 
 
-@function(
+@register_function(
     np.var,
     method=True,
-    samples=points(*REDUCTIONS, (N(3, 2), {"axis": 0, "ddof": 1}), (N(4), {"correction": 1})),
+    samples=sample_calls(*REDUCTION_SAMPLES, (N(3, 2), {"axis": 0, "ddof": 1}), (N(4), {"correction": 1})),
 )
 def var(
     a: Any,
@@ -44,21 +44,21 @@ def var(
     correction: float | None = None,
 ) -> Any:
     """Variance along axes, or of everything."""
-    a = cast(a, dtype)
-    freedom = max(count(a, trailing(axis, ndim_of(a))) - (ddof if correction is None else correction), 0)
-    spread = _square(a - mean(a, axis, keepdims=True))
+    a = cast_to(a, dtype)
+    freedom = max(count_along(a, axes_from_end(axis, ndim_of(a))) - (ddof if correction is None else correction), 0)
+    spread = _square_magnitude(a - mean(a, axis, keepdims=True))
     return sum_(spread, axis, keepdims=keepdims) / float(freedom)
 
 
-@function(
+@register_function(
     np.std,
     method=True,
-    samples=points(
+    samples=sample_calls(
         (N(2, 3),),
         (N(2, 3), {"axis": 1, "keepdims": True}),
         (N(3, 2), {"axis": -2, "ddof": 1}),
         (N(2, 3, 2), {"axis": (0, -1)}),
-        (SINGLE, {"correction": 1}),
+        (FLOAT32_ARRAY, {"correction": 1}),
         (N(0, 3), {"axis": 1}),
     ),
 )
@@ -72,10 +72,10 @@ def std(
     correction: float | None = None,
 ) -> Any:
     """Standard deviation along axes, or of everything; where all elements are equal its gradient is 0."""
-    return _root(var(a, axis, dtype, ddof=ddof, keepdims=keepdims, correction=correction))
+    return _root_of_squares(var(a, axis, dtype, ddof=ddof, keepdims=keepdims, correction=correction))
 
 
-def _fitted_weights(weights: Any, shape: tuple[int, ...], axis: Any) -> Any:
+def _fit_weights(weights: Any, shape: tuple[int, ...], axis: Any) -> Any:
     """Return weights, given for a whole array or for some of its axes, in a form that broadcasts to its shape."""
     if shape_of(weights) == shape:
         return weights
@@ -86,18 +86,18 @@ def _fitted_weights(weights: Any, shape: tuple[int, ...], axis: Any) -> Any:
         raise ValueError("Shape of weights must be consistent with shape of a along specified axis.")
     order = tuple(int(k) - len(axes) for k in np.argsort(axes))
     fitting = tuple(n if k in axes else 1 for k, n in enumerate(shape))
-    return shaped(TABLE["permute"](weights, axes=order), fitting)
+    return reshape_to(TABLE["permute"](weights, axes=order), fitting)
 
 
-@function(
+@register_function(
     np.average,
-    samples=points(
+    samples=sample_calls(
         (N(2, 3),),
         (N(2, 3), {"axis": 1, "keepdims": True}),
         (N(2, 3), None, np.array([[0.5, 1.0, 2.0], [0.3, 0.8, 1.2]])),
         (N(2, 3), 1, np.array([0.5, 1.0, 2.0])),
         (N(2, 3, 2), (2, 0), np.array([[0.5, 1.0], [2.0, 1.5]]), {"keepdims": True}),
-        (SINGLE, {"weights": [1.0, 2.0, 3.0]}),
+        (FLOAT32_ARRAY, {"weights": [1.0, 2.0, 3.0]}),
         (N(1),),
     ),
 )
@@ -106,26 +106,26 @@ def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = Fals
     a = lift(a)
     if weights is None:
         y = mean(a, axis, keepdims=keepdims)
-        scale = np.full((), count(a, trailing(axis, ndim_of(a))), dtype_of(y))
+        scale = np.full((), count_along(a, axes_from_end(axis, ndim_of(a))), dtype_of(y))
     else:
-        weights = _fitted_weights(lift(weights), shape_of(a), axis)
-        scale = sum_(cast(weights, np.result_type(dtype_of(a), dtype_of(weights))), axis, keepdims=keepdims)
+        weights = _fit_weights(lift(weights), shape_of(a), axis)
+        scale = sum_(cast_to(weights, np.result_type(dtype_of(a), dtype_of(weights))), axis, keepdims=keepdims)
         if not is_wire(scale) and np.any(scale == 0.0):
             raise ZeroDivisionError("Weights sum to zero, can't be normalized")
         y = sum_(a * weights, axis, keepdims=keepdims) / scale
-    return (y, whole(scale, y)) if returned else y
+    return (y, match_shape(scale, y)) if returned else y
 
 
-def _observations(x: Any, dtype: Any, *, rowvar: bool) -> Any:
+def _observation_rows(x: Any, dtype: Any, *, rowvar: bool) -> Any:
     """Return variables as the rows of a matrix."""
     x = lift(x)
     if ndim_of(x) > 2:
         raise ValueError("m has more than 2 dimensions")
-    rows = cast(shaped(x, (1,) * (2 - ndim_of(x)) + shape_of(x)), dtype)
-    return rows if rowvar or shape_of(rows)[0] == 1 else _turned(rows)
+    rows = cast_to(reshape_to(x, (1,) * (2 - ndim_of(x)) + shape_of(x)), dtype)
+    return rows if rowvar or shape_of(rows)[0] == 1 else _transpose_matrix(rows)
 
 
-def _turned(x: Any) -> Any:
+def _transpose_matrix(x: Any) -> Any:
     return TABLE["permute"](x, axes=(-1, -2))
 
 
@@ -137,7 +137,7 @@ def _cov_weights(fweights: Any, aweights: Any) -> Any:
 
 
 def _degrees_of_freedom(count: int, free: float, weights: Any, aweights: Any) -> Any:
-    """Return the divisor of a covariance of `count` observations, or of weighted ones."""
+    """Return the divisor of a covariance of `count_along` observations, or of weighted ones."""
     if weights is None:
         return float(count - free)
     total = np.sum(weights)
@@ -146,9 +146,9 @@ def _degrees_of_freedom(count: int, free: float, weights: Any, aweights: Any) ->
     return total - (free if aweights is None else free * np.sum(weights * np.asarray(aweights)) / total)
 
 
-@function(
+@register_function(
     np.cov,
-    samples=points(
+    samples=sample_calls(
         (N(3, 4),),
         (N(4),),
         (N(4), N(4)),
@@ -173,9 +173,9 @@ def cov(
     """Covariances of variables, which are rows unless `rowvar` is false."""
     kinds = [dtype_of(x) for x in (m, y) if x is not None]
     wanted = np.result_type(*kinds, np.float64) if dtype is None else np.dtype(dtype)
-    x = _observations(m, wanted, rowvar=rowvar)
+    x = _observation_rows(m, wanted, rowvar=rowvar)
     if y is not None:
-        x = TABLE["concatenate"](x, _observations(y, wanted, rowvar=rowvar), axis=-2)
+        x = TABLE["concatenate"](x, _observation_rows(y, wanted, rowvar=rowvar), axis=-2)
     weights = _cov_weights(fweights, aweights)
     free = ddof
     if free is None:
@@ -186,13 +186,13 @@ def cov(
     factor = _degrees_of_freedom(shape_of(x)[1], free, weights, aweights)
     x = x - centre
     other = x if weights is None else x * weights
-    covariances = TABLE["matmul"](x, conj(_turned(other))) * float(np.true_divide(1, max(factor, 0.0)))
-    return shaped(covariances, tuple(n for n in shape_of(covariances) if n != 1))
+    covariances = TABLE["matmul"](x, conjugate_flow(_transpose_matrix(other))) * float(np.true_divide(1, max(factor, 0.0)))
+    return reshape_to(covariances, tuple(n for n in shape_of(covariances) if n != 1))
 
 
-@function(
+@register_function(
     np.corrcoef,
-    samples=points((N(3, 4),), (N(5), N(5)), (N(5, 2), {"rowvar": False}), (N(2, 6),), (N(2, 4), N(4)), (N(4, 3),)),
+    samples=sample_calls((N(3, 4),), (N(5), N(5)), (N(5, 2), {"rowvar": False}), (N(2, 6),), (N(2, 4), N(4)), (N(4, 3),)),
 )
 def corrcoef(x: Any, y: Any = None, rowvar: bool = True, *, dtype: Any = None) -> Any:
     """Correlations of variables, which are rows unless `rowvar` is false."""
@@ -200,31 +200,31 @@ def corrcoef(x: Any, y: Any = None, rowvar: bool = True, *, dtype: Any = None) -
     if not shape_of(covariances):
         return covariances / covariances
     size = shape_of(covariances)[0]
-    variance = gathered(flat(covariances), np.arange(0, size * size, size + 1), -1)
-    deviation = TABLE["sqrt"](_parts(variance)[0])
-    correlations = covariances / shaped(deviation, (size, 1)) / shaped(deviation, (1, size))
-    real, *imaginary = (TABLE["clip"](part, -1.0, 1.0) for part in _parts(correlations))
+    variance = gather_along(as_row(covariances), np.arange(0, size * size, size + 1), -1)
+    deviation = TABLE["sqrt"](_real_and_imag(variance)[0])
+    correlations = covariances / reshape_to(deviation, (size, 1)) / reshape_to(deviation, (1, size))
+    real, *imaginary = (TABLE["clip"](part, -1.0, 1.0) for part in _real_and_imag(correlations))
     return real + imaginary[0] * 1j if imaginary else real
 
 
-def _parts(x: Any) -> tuple[Any, ...]:
+def _real_and_imag(x: Any) -> tuple[Any, ...]:
     return (TABLE["real"](x), TABLE["imag"](x)) if is_complex(x) else (x,)
 
 
-def _inner(row: Any) -> Any:
+def _inner_product(row: Any) -> Any:
     (length,) = shape_of(row)
-    return TABLE["matmul"](shaped(row, (1, length)), shaped(row, (length, 1)))
+    return TABLE["matmul"](reshape_to(row, (1, length)), reshape_to(row, (length, 1)))
 
 
 def _vector_norm(x: Any, order: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
     if isinstance(order, str):
         raise ValueError(f"Invalid norm order '{order}' for vectors")
     if order is None or order == 2:
-        return _root(TABLE["sum"](_square(x), axes=axes, keepdims=keepdims))
+        return _root_of_squares(TABLE["sum"](_square_magnitude(x), axes=axes, keepdims=keepdims))
     if order == 0:
-        return cast(reduced("count_nonzero", x, axes, keepdims), abs(x).dtype)
+        return cast_to(reduce_along("count_nonzero", x, axes, keepdims), abs(x).dtype)
     size = abs(x)
-    if order == 1 or (order == math.inf and not count(x, axes)):
+    if order == 1 or (order == math.inf and not count_along(x, axes)):
         return TABLE["sum"](size, axes=axes, keepdims=keepdims)
     if math.isinf(order):
         return TABLE["max" if order > 0 else "min"](size, axes=axes, keepdims=keepdims)
@@ -236,12 +236,12 @@ def _vector_norm(x: Any, order: Any, axes: tuple[int, ...], keepdims: bool) -> A
 
 def _singular_values(x: Any, row: int, column: int) -> Any:
     order = (*(axis for axis in range(-ndim_of(x), 0) if axis not in (row, column)), row, column)
-    return BY_NUMPY[np.linalg.svd].run(TABLE["permute"](x, axes=order), compute_uv=False)
+    return FUNCTIONS_BY_NUMPY[np.linalg.svd].run(TABLE["permute"](x, axes=order), compute_uv=False)
 
 
 def _matrix_norm(x: Any, order: Any, row: int, column: int) -> Any:
     if order is None or order in ("fro", "f"):
-        return _root(TABLE["sum"](_square(x), axes=tuple(sorted((row, column))), keepdims=False))
+        return _root_of_squares(TABLE["sum"](_square_magnitude(x), axes=tuple(sorted((row, column))), keepdims=False))
     spectral = {"nuc": "sum", 2: "max", -2: "min"}.get(order)
     if spectral:
         return TABLE[spectral](_singular_values(x, row, column), axes=(-1,), keepdims=False)
@@ -253,9 +253,9 @@ def _matrix_norm(x: Any, order: Any, row: int, column: int) -> Any:
     return TABLE["max" if order > 0 else "min"](sums, axes=(left + (left < added),), keepdims=False)
 
 
-@function(
+@register_function(
     np.linalg.norm,
-    samples=points(
+    samples=sample_calls(
         (N(4),),
         (N(2, 3),),
         (N(2, 3), {"axis": 1, "keepdims": True}),
@@ -271,7 +271,7 @@ def _matrix_norm(x: Any, order: Any, row: int, column: int) -> Any:
         (N(2, 3, 2), {"ord": math.inf, "axis": (2, 0)}),
         (N(3, 2, 2), {"ord": -1, "axis": (0, 1), "keepdims": True}),
         (N(3, 2), {"ord": -math.inf}),
-        (SINGLE,),
+        (FLOAT32_ARRAY,),
         (N(1),),
         (N(0, 3), {"axis": 1}),
         (0.7,),
@@ -285,26 +285,26 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
     everything = axis is None and (ord is None or (ord in ("f", "fro") and ndim == 2) or (ord == 2 and ndim == 1))
     if everything:
         # NumPy uses an inner product here and a sum elsewhere, which round differently.
-        square = functools.reduce(operator.add, [_inner(row) for row in _parts(flat(x))])
-        return shaped(_root(square), (1,) * ndim if keepdims else ())
+        square = functools.reduce(operator.add, [_inner_product(row) for row in _real_and_imag(as_row(x))])
+        return reshape_to(_root_of_squares(square), (1,) * ndim if keepdims else ())
     if axis is None:
         axes: tuple[Any, ...] = tuple(range(ndim))
     else:
         axes = axis if isinstance(axis, tuple) else (axis,)
     if len(axes) == 1:
-        return _vector_norm(x, ord, trailing(axes, ndim), bool(keepdims))
+        return _vector_norm(x, ord, axes_from_end(axes, ndim), bool(keepdims))
     if len(axes) != 2:
         raise ValueError("Improper number of dimensions to norm.")
-    first, second = (one_axis(each, ndim) for each in axes)
+    first, second = (axis_from_end(each, ndim) for each in axes)
     if first == second:
         raise ValueError("Duplicate axes given.")
     y = _matrix_norm(x, ord, first, second)
-    return shaped(y, kept(shape, (first, second))) if keepdims else y
+    return reshape_to(y, kept_shape(shape, (first, second))) if keepdims else y
 
 
-@function(
+@register_function(
     np.linalg.vector_norm,
-    samples=points(
+    samples=sample_calls(
         (N(4),),
         (N(2, 3),),
         (N(2, 3), {"axis": 1, "keepdims": True}),
@@ -316,14 +316,14 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
 def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Any:
     """Length of vectors, along one axis or several."""
     shape = shape_of(x)
-    axes = trailing(axis, len(shape))
-    y = _vector_norm(merged(x, axes), ord, (-1,), keepdims=False)
-    return shaped(y, kept(shape, axes)) if keepdims else y
+    axes = axes_from_end(axis, len(shape))
+    y = _vector_norm(merge_axes(x, axes), ord, (-1,), keepdims=False)
+    return reshape_to(y, kept_shape(shape, axes)) if keepdims else y
 
 
-@function(
+@register_function(
     np.linalg.matrix_norm,
-    samples=points(
+    samples=sample_calls(
         (N(2, 3),),
         (N(2, 3, 2),),
         (N(2, 3), {"keepdims": True}),

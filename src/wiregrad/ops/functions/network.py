@@ -11,23 +11,23 @@ from typing import Any
 import numpy as np
 
 from wiregrad.ir import TABLE
-from wiregrad.ops.array import conj
+from wiregrad.ops.array import conjugate_flow
 from wiregrad.ops.flow import shape_of
-from wiregrad.ops.functions.registry import FUNCTIONS, function
+from wiregrad.ops.functions.registry import FUNCTIONS, register_function
 from wiregrad.ops.functions.support import lift
 
-Lengths = tuple[int, ...]
+AxisLengths = tuple[int, ...]
 
 
-def _reshape(x: Any, shape: Lengths) -> Any:
+def _reshape_to(x: Any, shape: AxisLengths) -> Any:
     return TABLE["reshape"](x, rank=len(shape_of(x)), shape=shape)
 
 
-def _permute(x: Any, *axes: int) -> Any:
+def _permute_axes(x: Any, *axes: int) -> Any:
     return TABLE["permute"](x, axes=tuple([axis - len(axes) for axis in axes]))
 
 
-def _pad(x: Any, widths: list[tuple[int, int]], value: float = 0.0) -> Any:
+def _pad_border(x: Any, widths: list[tuple[int, int]], value: float = 0.0) -> Any:
     """Return x padded along its last axes."""
     lead = len(shape_of(x)) - len(widths)
     if not any(map(any, widths)):
@@ -39,7 +39,7 @@ def _pad(x: Any, widths: list[tuple[int, int]], value: float = 0.0) -> Any:
     return TABLE["put_add"](x, index=inside, shape=tuple([n + sum(w) for n, w in zip(lengths, widths, strict=True)]))
 
 
-def _each(setting: Any, rank: int, name: str) -> Lengths:
+def _expand_setting(setting: Any, rank: int, name: str) -> AxisLengths:
     """Return a setting, which may be one number for all axes, as one number for each axis."""
     per_axis = (setting,) * rank if np.ndim(setting) == 0 else tuple(setting)
     if len(per_axis) != rank:
@@ -47,24 +47,24 @@ def _each(setting: Any, rank: int, name: str) -> Lengths:
     return tuple([int(n) for n in per_axis])
 
 
-def _flip(x: Any) -> Any:
+def _flip_last(x: Any) -> Any:
     return TABLE["getitem"](x, index=(("slice", None, None, -1),))
 
 
-def _with_batch(x: Any, rank: int, name: str) -> tuple[Any, bool]:
+def _ensure_batch(x: Any, rank: int, name: str) -> tuple[Any, bool]:
     """Return the input with a batch axis in front, and whether it had one."""
     shape = shape_of(x)
     if len(shape) not in (rank + 1, rank + 2):
         raise ValueError(f"{name} needs input of {rank + 2} axes (batch, channels, ...), or without batch; got {shape}")
-    return (x, True) if len(shape) == rank + 2 else (_reshape(x, (1, *shape)), False)
+    return (x, True) if len(shape) == rank + 2 else (_reshape_to(x, (1, *shape)), False)
 
 
-def _borders(padding: Any, size: Lengths, step: Lengths, dilation: Lengths) -> list[tuple[int, int]]:
+def _border_widths(padding: Any, size: AxisLengths, step: AxisLengths, dilation: AxisLengths) -> list[tuple[int, int]]:
     """Return the padding before and after each axis."""
     if padding == "valid":
         return [(0, 0)] * len(size)
     if padding != "same":
-        return [(n, n) for n in _each(padding, len(size), "padding")]
+        return [(n, n) for n in _expand_setting(padding, len(size), "padding")]
     if any(n != 1 for n in step):
         raise ValueError("padding='same' needs stride 1")
     totals = [d * (n - 1) for n, d in zip(size, dilation, strict=True)]
@@ -72,34 +72,34 @@ def _borders(padding: Any, size: Lengths, step: Lengths, dilation: Lengths) -> l
 
 
 def _add_bias(y: Any, bias: Any, rank: int) -> Any:
-    return y if bias is None else y + _reshape(lift(bias), (shape_of(lift(bias))[0],) + (1,) * rank)
+    return y if bias is None else y + _reshape_to(lift(bias), (shape_of(lift(bias))[0],) + (1,) * rank)
 
 
-def _conv(
+def _convolve_windows(
     name: str, rank: int, x: Any, weight: Any, bias: Any, step: Any, padding: Any, dilation: Any, groups: int
 ) -> Any:
     """Return the product of kernels with every window of x."""
     weight = lift(weight)
-    x, batched = _with_batch(lift(x), rank, name)
+    x, batched = _ensure_batch(lift(x), rank, name)
     count, channels, *_ = shape_of(x)
     outs, share, *size = shape_of(weight)
     if len(size) != rank or share * groups != channels or outs % groups:
         wanted = f"(out, {channels}/groups, {'size, ' * rank}".rstrip(", ") + ")"
         raise ValueError(f"{name} needs weight {wanted} with out a multiple of {groups}; got {shape_of(weight)}")
-    step = _each(step, rank, "stride")
-    dilation = _each(dilation, rank, "dilation")
-    x = _pad(x, _borders(padding, tuple(size), step, dilation))
+    step = _expand_setting(step, rank, "stride")
+    dilation = _expand_setting(dilation, rank, "dilation")
+    x = _pad_border(x, _border_widths(padding, tuple(size), step, dilation))
     cut = TABLE["windows"](x, size=tuple(size), step=step, dilation=dilation)
     places = tuple(range(2, 2 + rank))
     parts = tuple(range(2 + rank, 2 + 2 * rank))
     lengths = shape_of(cut)[2 : 2 + rank]
-    columns = _reshape(
-        _permute(cut, 1, *parts, 0, *places), (groups, share * math.prod(size), count * math.prod(lengths))
+    columns = _reshape_to(
+        _permute_axes(cut, 1, *parts, 0, *places), (groups, share * math.prod(size), count * math.prod(lengths))
     )
-    kernel = _reshape(weight, (groups, outs // groups, share * math.prod(size)))
-    product = _reshape(TABLE["matmul"](kernel, columns), (outs, count, *lengths))
-    y = _add_bias(_permute(product, 1, 0, *places), bias, rank)
-    return y if batched else _reshape(y, (outs, *lengths))
+    kernel = _reshape_to(weight, (groups, outs // groups, share * math.prod(size)))
+    product = _reshape_to(TABLE["matmul"](kernel, columns), (outs, count, *lengths))
+    y = _add_bias(_permute_axes(product, 1, 0, *places), bias, rank)
+    return y if batched else _reshape_to(y, (outs, *lengths))
 
 
 def _scale_kernels(x: Any, weight: Any, groups: int) -> Any:
@@ -107,16 +107,16 @@ def _scale_kernels(x: Any, weight: Any, groups: int) -> Any:
     count, channels, *lengths = shape_of(x)
     _, share, *size = shape_of(weight)
     rank = len(size)
-    kernel = _permute(_reshape(weight, (groups, channels // groups, share * math.prod(size))), 0, 2, 1)
-    channels_first = _permute(x, 1, 0, *range(2, 2 + rank))
-    columns = _reshape(channels_first, (groups, channels // groups, count * math.prod(lengths)))
-    product = _reshape(TABLE["matmul"](kernel, columns), (groups * share, *size, count, *lengths))
+    kernel = _permute_axes(_reshape_to(weight, (groups, channels // groups, share * math.prod(size))), 0, 2, 1)
+    channels_first = _permute_axes(x, 1, 0, *range(2, 2 + rank))
+    columns = _reshape_to(channels_first, (groups, channels // groups, count * math.prod(lengths)))
+    product = _reshape_to(TABLE["matmul"](kernel, columns), (groups * share, *size, count, *lengths))
     parts = range(1, 1 + rank)
     places = range(2 + rank, 2 + 2 * rank)
-    return _permute(product, 1 + rank, 0, *places, *parts)
+    return _permute_axes(product, 1 + rank, 0, *places, *parts)
 
 
-def _conv_transpose(
+def _transpose_convolution(
     name: str,
     rank: int,
     x: Any,
@@ -130,16 +130,16 @@ def _conv_transpose(
 ) -> Any:
     """Return the transpose of a convolution: kernels scaled by the numbers of x and added up."""
     weight = lift(weight)
-    x, batched = _with_batch(lift(x), rank, name)
+    x, batched = _ensure_batch(lift(x), rank, name)
     _, channels, *lengths = shape_of(x)
     ins, _, *size = shape_of(weight)
     if len(size) != rank or ins != channels or channels % groups:
         wanted = f"({channels}, out/groups, {'size, ' * rank}".rstrip(", ") + ")"
         raise ValueError(f"{name} needs weight {wanted} and groups that divide {channels}; got {shape_of(weight)}")
-    step = _each(step, rank, "stride")
-    dilation = _each(dilation, rank, "dilation")
-    border = _each(padding, rank, "padding")
-    more = _each(extra, rank, "output_padding")
+    step = _expand_setting(step, rank, "stride")
+    dilation = _expand_setting(dilation, rank, "dilation")
+    border = _expand_setting(padding, rank, "padding")
+    more = _expand_setting(extra, rank, "output_padding")
     if any(m >= s for m, s in zip(more, step, strict=True)):
         raise ValueError(f"{name} needs output_padding smaller than stride; got {more} and {step}")
     windows = _scale_kernels(x, weight, groups)
@@ -151,10 +151,10 @@ def _conv_transpose(
         cut = tuple([("slice", b, n - b, None) for b, n in zip(border, full, strict=True)])
         y = TABLE["getitem"](y, index=cut)
     y = _add_bias(y, bias, rank)
-    return y if batched else _reshape(y, shape_of(y)[1:])
+    return y if batched else _reshape_to(y, shape_of(y)[1:])
 
 
-@function(
+@register_function(
     samples=lambda rng: [
         (rng.normal(size=(2, 3, 7)), rng.normal(size=(4, 3, 3)), rng.normal(size=4), {}),
         (rng.normal(size=(1, 2, 6)), rng.normal(size=(2, 2, 2)), {"stride": 2, "padding": 1}),
@@ -169,10 +169,10 @@ def conv1d(
     input: Any, weight: Any, bias: Any = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1
 ) -> Any:
     """Slide kernels (out, channels, length) over signals (batch, channels, length), without flipping them."""
-    return _conv("conv1d", 1, input, weight, bias, stride, padding, dilation, groups)
+    return _convolve_windows("conv1d", 1, input, weight, bias, stride, padding, dilation, groups)
 
 
-@function(
+@register_function(
     samples=lambda rng: [
         (rng.normal(size=(2, 3, 5, 4)), rng.normal(size=(2, 3, 3, 2)), rng.normal(size=2), {}),
         (rng.normal(size=(1, 2, 5, 5)), rng.normal(size=(3, 2, 3, 3)), {"stride": 2, "padding": (1, 0)}),
@@ -187,10 +187,10 @@ def conv2d(
     input: Any, weight: Any, bias: Any = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1
 ) -> Any:
     """Slide kernels (out, channels, height, width) over images (batch, channels, height, width), without flipping."""
-    return _conv("conv2d", 2, input, weight, bias, stride, padding, dilation, groups)
+    return _convolve_windows("conv2d", 2, input, weight, bias, stride, padding, dilation, groups)
 
 
-@function(
+@register_function(
     samples=lambda rng: [
         (rng.normal(size=(2, 3, 4)), rng.normal(size=(3, 2, 3)), rng.normal(size=2), {}),
         (rng.normal(size=(1, 2, 4)), rng.normal(size=(2, 2, 3)), {"stride": 2, "padding": 1, "output_padding": 1}),
@@ -211,12 +211,12 @@ def conv_transpose1d(
     dilation: Any = 1,
 ) -> Any:
     """Add up kernels (channels, out, length) scaled by each number of a signal: what conv1d sends back."""
-    return _conv_transpose(
+    return _transpose_convolution(
         "conv_transpose1d", 1, input, weight, bias, stride, padding, output_padding, groups, dilation
     )
 
 
-@function(
+@register_function(
     samples=lambda rng: [
         (rng.normal(size=(2, 2, 3, 2)), rng.normal(size=(2, 3, 2, 3)), rng.normal(size=3), {}),
         (
@@ -246,45 +246,45 @@ def conv_transpose2d(
     dilation: Any = 1,
 ) -> Any:
     """Add up kernels (channels, out, height, width) scaled by each number of an image: what conv2d sends back."""
-    return _conv_transpose(
+    return _transpose_convolution(
         "conv_transpose2d", 2, input, weight, bias, stride, padding, output_padding, groups, dilation
     )
 
 
-def _pool(
+def _pooling_windows(
     name: str, rank: int, x: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, border: float
-) -> tuple[Any, Lengths]:
+) -> tuple[Any, AxisLengths]:
     """Return the windows of x, with their elements in the last axes, and the size of a window."""
-    size = _each(kernel, rank, "kernel_size")
-    step = size if stride is None else _each(stride, rank, "stride")
-    around = _each(padding, rank, "padding")
+    size = _expand_setting(kernel, rank, "kernel_size")
+    step = size if stride is None else _expand_setting(stride, rank, "stride")
+    around = _expand_setting(padding, rank, "padding")
     if len(shape_of(x)) not in (rank + 1, rank + 2):
         raise ValueError(
             f"{name} needs input of {rank + 2} axes (batch, channels, ...), or without batch; got {shape_of(x)}"
         )
     if any(2 * n > k or n < 0 for n, k in zip(around, size, strict=True)):
         raise ValueError(f"{name} needs padding of at most half the kernel; got {around} for a kernel of {size}")
-    x = _pad(x, [(n, n) for n in around], border)
-    return TABLE["windows"](x, size=size, step=step, dilation=_each(dilation, rank, "dilation")), size
+    x = _pad_border(x, [(n, n) for n in around], border)
+    return TABLE["windows"](x, size=size, step=step, dilation=_expand_setting(dilation, rank, "dilation")), size
 
 
 def _max_pool(name: str, rank: int, x: Any, kernel: Any, stride: Any, padding: Any, dilation: Any) -> Any:
-    cut, size = _pool(name, rank, lift(x), kernel, stride, padding, dilation, -math.inf)
+    cut, size = _pooling_windows(name, rank, lift(x), kernel, stride, padding, dilation, -math.inf)
     return FUNCTIONS["max"].run(cut, axis=tuple(range(-len(size), 0)))
 
 
 def _avg_pool(name: str, rank: int, x: Any, kernel: Any, stride: Any, padding: Any, count_include_pad: bool) -> Any:
     x = lift(x)
-    cut, size = _pool(name, rank, x, kernel, stride, padding, 1, 0.0)
+    cut, size = _pooling_windows(name, rank, x, kernel, stride, padding, 1, 0.0)
     axes = tuple(range(-rank, 0))
     total = TABLE["sum"](cut, axes=axes, keepdims=False)
     if count_include_pad:
         return total / math.prod(size)
-    inside, _ = _pool(name, rank, np.ones(shape_of(x), x.dtype), kernel, stride, padding, 1, 0.0)
+    inside, _ = _pooling_windows(name, rank, np.ones(shape_of(x), x.dtype), kernel, stride, padding, 1, 0.0)
     return total / np.sum(inside, axis=axes)
 
 
-@function(
+@register_function(
     samples=lambda rng: [
         (rng.normal(size=(2, 3, 6)), 2, {}),
         (rng.normal(size=(1, 2, 7)), 3, {"stride": 2, "padding": 1}),
@@ -300,7 +300,7 @@ def max_pool1d(input: Any, kernel_size: Any, stride: Any = None, padding: Any = 
     return _max_pool("max_pool1d", 1, input, kernel_size, stride, padding, dilation)
 
 
-@function(
+@register_function(
     samples=lambda rng: [
         (rng.normal(size=(2, 2, 4, 6)), 2, {}),
         (rng.normal(size=(1, 2, 5, 5)), 3, {"stride": 2, "padding": 1}),
@@ -315,7 +315,7 @@ def max_pool2d(input: Any, kernel_size: Any, stride: Any = None, padding: Any = 
     return _max_pool("max_pool2d", 2, input, kernel_size, stride, padding, dilation)
 
 
-@function(
+@register_function(
     samples=lambda rng: [
         (rng.normal(size=(2, 3, 6)), 2, {}),
         (rng.normal(size=(1, 2, 7)), 3, {"stride": 2, "padding": 1}),
@@ -332,7 +332,7 @@ def avg_pool1d(
     return _avg_pool("avg_pool1d", 1, input, kernel_size, stride, padding, count_include_pad)
 
 
-@function(
+@register_function(
     samples=lambda rng: [
         (rng.normal(size=(2, 2, 4, 6)), 2, {}),
         (rng.normal(size=(1, 2, 5, 5)), 3, {"stride": 2, "padding": 1}),
@@ -349,18 +349,18 @@ def avg_pool2d(
     return _avg_pool("avg_pool2d", 2, input, kernel_size, stride, padding, count_include_pad)
 
 
-def _slide(a: Any, v: Any, mode: str) -> Any:
+def _slide_over(a: Any, v: Any, mode: str) -> Any:
     """Return the product of v with every window of a, which is at least as long."""
     (size,) = shape_of(v)
     borders = {"valid": (0, 0), "same": (size // 2, size - 1 - size // 2), "full": (size - 1, size - 1)}
     if mode not in borders:
         raise ValueError(f"mode must be one of 'valid', 'same', or 'full' (got {mode!r})")
-    cut = TABLE["windows"](_pad(a, [borders[mode]]), size=(size,), step=(1,), dilation=(1,))
-    product = TABLE["matmul"](cut, _reshape(v, (size, 1)))
-    return _reshape(product, shape_of(product)[:1])
+    cut = TABLE["windows"](_pad_border(a, [borders[mode]]), size=(size,), step=(1,), dilation=(1,))
+    product = TABLE["matmul"](cut, _reshape_to(v, (size, 1)))
+    return _reshape_to(product, shape_of(product)[:1])
 
 
-def _signal(x: Any, name: str) -> Any:
+def _as_signal(x: Any, name: str) -> Any:
     """Return x as a nonempty array of one axis."""
     x = lift(x)
     shape = shape_of(x) or (1,)
@@ -368,10 +368,10 @@ def _signal(x: Any, name: str) -> Any:
         raise ValueError("object too deep for desired array")
     if not shape[0]:
         raise ValueError(f"{name} cannot be empty")
-    return x if shape_of(x) else _reshape(x, shape)
+    return x if shape_of(x) else _reshape_to(x, shape)
 
 
-@function(
+@register_function(
     np.convolve,
     samples=lambda rng: [
         (rng.normal(size=6), rng.normal(size=3), {}),
@@ -385,14 +385,14 @@ def _signal(x: Any, name: str) -> Any:
 )
 def convolve(a: Any, v: Any, mode: str = "full") -> Any:
     """Slide one signal, turned around, over another."""
-    a = _signal(a, "a")
-    v = _signal(v, "v")
+    a = _as_signal(a, "a")
+    v = _as_signal(v, "v")
     if shape_of(v)[0] > shape_of(a)[0]:
         a, v = v, a
-    return _slide(a, _flip(v), mode)
+    return _slide_over(a, _flip_last(v), mode)
 
 
-@function(
+@register_function(
     np.correlate,
     samples=lambda rng: [
         (rng.normal(size=6), rng.normal(size=3), {}),
@@ -406,14 +406,14 @@ def convolve(a: Any, v: Any, mode: str = "full") -> Any:
 )
 def correlate(a: Any, v: Any, mode: str = "valid") -> Any:
     """Slide one signal over another, without turning it around."""
-    a = _signal(a, "first array argument")
-    v = conj(_signal(v, "second array argument"))
+    a = _as_signal(a, "first array argument")
+    v = conjugate_flow(_as_signal(v, "second array argument"))
     if shape_of(v)[0] > shape_of(a)[0]:
-        return _flip(_slide(v, a, mode))
-    return _slide(a, v, mode)
+        return _flip_last(_slide_over(v, a, mode))
+    return _slide_over(a, v, mode)
 
 
-@function(
+@register_function(
     samples=lambda rng: [
         (rng.normal(size=(3, 4)), rng.normal(size=(2, 4)), rng.normal(size=2), {}),
         (rng.normal(size=(2, 3, 4)), rng.normal(size=(5, 4)), {}),
@@ -431,12 +431,12 @@ def linear(input: Any, weight: Any, bias: Any = None) -> Any:
     outs, wanted = shape_of(weight)
     if ins != wanted:
         raise ValueError(f"linear needs input (..., {wanted}) for weight {shape_of(weight)}; got {shape_of(x)}")
-    product = TABLE["matmul"](_reshape(x, (math.prod(lead), ins)), _permute(weight, 1, 0))
-    y = _reshape(product, (*lead, outs))
+    product = TABLE["matmul"](_reshape_to(x, (math.prod(lead), ins)), _permute_axes(weight, 1, 0))
+    y = _reshape_to(product, (*lead, outs))
     return y if bias is None else y + bias
 
 
-@function(
+@register_function(
     samples=lambda rng: [
         (rng.normal(size=(3, 4)), {"normalized_shape": 4}),
         (rng.normal(size=(3, 4)), (4,), rng.normal(size=4), rng.normal(size=4), {}),
@@ -466,7 +466,7 @@ def _check_classes(classes: Any, count: int) -> None:
         raise ValueError(f"classes must be 0 to {count - 1}; got {classes.min()} to {classes.max()}")
 
 
-@function()
+@register_function()
 def one_hot(tensor: Any, num_classes: int = -1) -> Any:
     """Return whole numbers as rows of 0 with a 1 at the number's place."""
     classes = np.asarray(tensor)
@@ -477,7 +477,7 @@ def one_hot(tensor: Any, num_classes: int = -1) -> Any:
     return np.eye(count, dtype=np.int64)[classes]
 
 
-@function(
+@register_function(
     samples=lambda rng: [
         (np.array([0, 2, 2]), rng.normal(size=(4, 3)), {}),
         (np.array([[1, 0], [3, 1]]), rng.normal(size=(4, 2)), {}),
@@ -492,7 +492,7 @@ def embedding(input: Any, weight: Any) -> Any:
     return FUNCTIONS["getitem"].run(lift(weight), lift(input))
 
 
-def _reduced(loss: Any, reduction: str) -> Any:
+def _reduce_loss(loss: Any, reduction: str) -> Any:
     if reduction == "none":
         return loss
     if reduction not in ("mean", "sum"):
@@ -500,20 +500,20 @@ def _reduced(loss: Any, reduction: str) -> Any:
     return FUNCTIONS[reduction].run(loss)
 
 
-def _picks(target: Any, count: int) -> Any:
+def _class_mask(target: Any, count: int) -> Any:
     """Return, along a new last axis, whether each class is the target."""
     if issubclass(type(target), np.ndarray | np.generic):
         _check_classes(target, count)
-    return TABLE["equal"](_reshape(target, (*shape_of(target), 1)), np.arange(count))
+    return TABLE["equal"](_reshape_to(target, (*shape_of(target), 1)), np.arange(count))
 
 
 def _classes_last(x: Any) -> Any:
     """Return scores (classes,) or (batch, classes, ...) with the classes in the last axis."""
     ndim = len(shape_of(x))
-    return x if ndim < 3 else _permute(x, 0, *range(2, ndim), 1)
+    return x if ndim < 3 else _permute_axes(x, 0, *range(2, ndim), 1)
 
 
-@function(
+@register_function(
     samples=lambda rng: [
         (rng.normal(size=(4, 3)), np.array([0, 2, 1, 1]), {}),
         (rng.normal(size=(4, 3)), np.array([2, 2, 1, 0]), {"reduction": "sum"}),
@@ -530,13 +530,13 @@ def cross_entropy(input: Any, target: Any, reduction: str = "mean") -> Any:
     target = lift(target)
     total = FUNCTIONS["logsumexp"].run(scores, axis=-1, keepdims=True)
     if target.dtype.kind == "f":
-        return _reduced(TABLE["sum"](_classes_last(target) * (total - scores), axes=(-1,), keepdims=False), reduction)
-    chosen = TABLE["where"](_picks(target, shape_of(scores)[-1]), scores, 0.0)
-    loss = _reshape(total, shape_of(target)) - TABLE["sum"](chosen, axes=(-1,), keepdims=False)
-    return _reduced(loss, reduction)
+        return _reduce_loss(TABLE["sum"](_classes_last(target) * (total - scores), axes=(-1,), keepdims=False), reduction)
+    chosen = TABLE["where"](_class_mask(target, shape_of(scores)[-1]), scores, 0.0)
+    loss = _reshape_to(total, shape_of(target)) - TABLE["sum"](chosen, axes=(-1,), keepdims=False)
+    return _reduce_loss(loss, reduction)
 
 
-@function(
+@register_function(
     samples=lambda rng: [
         (rng.normal(size=(4, 3)), rng.normal(size=(4, 3)), {}),
         (rng.normal(size=5), rng.normal(size=5), {"reduction": "sum"}),
@@ -548,10 +548,10 @@ def cross_entropy(input: Any, target: Any, reduction: str = "mean") -> Any:
 )
 def mse_loss(input: Any, target: Any, reduction: str = "mean") -> Any:
     """Return the mean of the squared differences."""
-    return _reduced(TABLE["square"](lift(input) - lift(target)), reduction)
+    return _reduce_loss(TABLE["square"](lift(input) - lift(target)), reduction)
 
 
-@function(
+@register_function(
     samples=lambda rng: [
         (rng.normal(size=(4, 3)), np.array([0, 2, 1, 1]), {}),
         (rng.normal(size=(4, 3)), np.array([2, 2, 1, 0]), {"reduction": "sum", "margin": 0.3}),
@@ -565,9 +565,9 @@ def multi_margin_loss(input: Any, target: Any, p: int = 1, margin: float = 1.0, 
     """Return how far each wrong class comes within a margin of the right one: the hinge loss of several classes."""
     scores = lift(input)
     target = lift(target)
-    picks = _picks(target, shape_of(scores)[-1])
+    picks = _class_mask(target, shape_of(scores)[-1])
     count = shape_of(scores)[-1]
     chosen = TABLE["sum"](TABLE["where"](picks, scores, 0.0), axes=(-1,), keepdims=True)
     short = TABLE["maximum"](margin - chosen + scores, 0.0) ** p
     loss = TABLE["sum"](TABLE["where"](picks, 0.0, short), axes=(-1,), keepdims=False) / count
-    return _reduced(loss, reduction)
+    return _reduce_loss(loss, reduction)

@@ -10,30 +10,30 @@ import numpy as np
 
 from wiregrad.ir import TABLE
 from wiregrad.ops.flow import shape_of
-from wiregrad.ops.functions.index import gathered, nonzero, pick
-from wiregrad.ops.functions.registry import function
+from wiregrad.ops.functions.index import gather_along, nonzero, pick_elements
+from wiregrad.ops.functions.registry import register_function
 from wiregrad.ops.functions.shape import stack
-from wiregrad.ops.functions.support import N, dtype_of, is_wire, lift, ndim_of, points
+from wiregrad.ops.functions.support import N, dtype_of, is_wire, lift, ndim_of, sample_calls
 
-_ONE = points((N(2, 3),), (N(),), (N(1),), (N(0, 2),), (N(4),), (N(2, 1, 2),))
-_TWO = points((N(2, 3), N(2, 3)), (N(3), N(2, 1)), (N(), N(2)), (N(), N()), (N(0, 2), N(2)), (N(2), 0.7), (1.3, N(2)))
-_COMPLEX = np.array([[1.0 + 2.0j, -0.5 + 0.3j], [0.7 - 1.1j, -2.0 - 0.4j]])
-_PARTS = points((N(2, 3),), (N(),), (N(1),), (N(0, 2),), (_COMPLEX,), (_COMPLEX[0],), (_COMPLEX[1, 0],))
-_PLACES = np.array([[True, False, True], [False, False, True]])
+_UNARY_SAMPLES = sample_calls((N(2, 3),), (N(),), (N(1),), (N(0, 2),), (N(4),), (N(2, 1, 2),))
+_BINARY_SAMPLES = sample_calls((N(2, 3), N(2, 3)), (N(3), N(2, 1)), (N(), N(2)), (N(), N()), (N(0, 2), N(2)), (N(2), 0.7), (1.3, N(2)))
+_COMPLEX_ARRAY = np.array([[1.0 + 2.0j, -0.5 + 0.3j], [0.7 - 1.1j, -2.0 - 0.4j]])
+_COMPLEX_SAMPLES = sample_calls((N(2, 3),), (N(),), (N(1),), (N(0, 2),), (_COMPLEX_ARRAY,), (_COMPLEX_ARRAY[0],), (_COMPLEX_ARRAY[1, 0],))
+_SAMPLE_MASK = np.array([[True, False, True], [False, False, True]])
 
 
-def _condition(x: Any) -> Any:
+def _as_condition(x: Any) -> Any:
     """Return x as a condition, by NumPy's rules of truth."""
     x = lift(x)
     return x if dtype_of(x).kind == "b" else TABLE["not_equal"](x, 0)
 
 
-@function(
+@register_function(
     np.where,
-    samples=points(
-        (_PLACES, N(2, 3), N(2, 3)),
-        (_PLACES, N(3), N(2, 1)),
-        (_PLACES, N(), 0.0),
+    samples=sample_calls(
+        (_SAMPLE_MASK, N(2, 3), N(2, 3)),
+        (_SAMPLE_MASK, N(3), N(2, 1)),
+        (_SAMPLE_MASK, N(), 0.0),
         (np.array([0, 2, 1]), N(3), N(3)),
         (True, N(), N()),
         (np.zeros((0, 2), bool), N(2), N(0, 1)),
@@ -46,15 +46,15 @@ def where(condition: Any, a: Any = None, b: Any = None) -> Any:
         return nonzero(condition)
     if a is None or b is None:
         raise ValueError("either both or neither of x and y should be given")
-    return TABLE["where"](_condition(condition), a, b)
+    return TABLE["where"](_as_condition(condition), a, b)
 
 
-@function(
+@register_function(
     np.select,
-    samples=points(
-        ([_PLACES, ~_PLACES], [N(2, 3), N(2, 3)]),
-        ([_PLACES, _PLACES], [N(2, 3), N(2, 3)], 0.5),
-        ([_PLACES], [N(3)]),
+    samples=sample_calls(
+        ([_SAMPLE_MASK, ~_SAMPLE_MASK], [N(2, 3), N(2, 3)]),
+        ([_SAMPLE_MASK, _SAMPLE_MASK], [N(2, 3), N(2, 3)], 0.5),
+        ([_SAMPLE_MASK], [N(3)]),
         ([np.array(True)], [N()]),
         ([np.array([False])], [N(1)], 2.0),
         ([np.zeros(0, bool)], [N(0)]),
@@ -75,10 +75,10 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
     return y
 
 
-@function(
+@register_function(
     np.clip,
     method=True,
-    samples=points(
+    samples=sample_calls(
         (N(2, 3), -0.5, 0.5),
         (N(2, 3), None, 0.3),
         (N(2, 3), -0.3, None),
@@ -100,11 +100,11 @@ def clip(x: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: 
     return TABLE["clip"](x, low, high)
 
 
-@function(
+@register_function(
     np.round,
     np.around,
     method=True,
-    samples=points((N(2, 3),), (N(2, 3), 2), (N(2, 3), {"decimals": -1}), (N(), 1), (N(0, 2), 1), (N(1),)),
+    samples=sample_calls((N(2, 3),), (N(2, 3), 2), (N(2, 3), {"decimals": -1}), (N(), 1), (N(0, 2), 1), (N(1),)),
 )
 def round_(x: Any, decimals: int = 0) -> Any:
     """Numbers rounded to so many decimals; halves go to the even neighbour."""
@@ -115,13 +115,13 @@ def round_(x: Any, decimals: int = 0) -> Any:
     return TABLE["round"](x * scale) / scale if decimals > 0 else TABLE["round"](x / scale) * scale
 
 
-@function(np.fix, samples=_ONE)
+@register_function(np.fix, samples=_UNARY_SAMPLES)
 def fix(x: Any) -> Any:
     """The nearest whole number towards 0."""
     return TABLE["trunc"](lift(x))
 
 
-@function(np.nan_to_num, samples=_ONE)
+@register_function(np.nan_to_num, samples=_UNARY_SAMPLES)
 def nan_to_num(
     x: Any, copy: bool = True, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
 ) -> Any:
@@ -140,32 +140,32 @@ def nan_to_num(
     return y
 
 
-@function(np.real, method=True, samples=_PARTS)
+@register_function(np.real, method=True, samples=_COMPLEX_SAMPLES)
 def real(x: Any) -> Any:
     """The real part."""
     x = lift(x)
     return TABLE["real"](x) if dtype_of(x).kind == "c" else x
 
 
-@function(np.imag, method=True, samples=_PARTS)
+@register_function(np.imag, method=True, samples=_COMPLEX_SAMPLES)
 def imag(x: Any) -> Any:
     """The imaginary part."""
     return TABLE["imag"](lift(x))
 
 
-@function(np.conjugate, method=True, samples=_PARTS)
+@register_function(np.conjugate, method=True, samples=_COMPLEX_SAMPLES)
 def conjugate(x: Any) -> Any:
     """The complex conjugate."""
     return TABLE["conjugate"](lift(x))
 
 
-@function(method=True, samples=_PARTS)
+@register_function(method=True, samples=_COMPLEX_SAMPLES)
 def conj(x: Any) -> Any:
     """The complex conjugate."""
     return conjugate(x)
 
 
-@function(np.angle, samples=_PARTS)
+@register_function(np.angle, samples=_COMPLEX_SAMPLES)
 def angle(x: Any, deg: bool = False) -> Any:
     """The angle of a complex number."""
     x = lift(x)
@@ -173,16 +173,16 @@ def angle(x: Any, deg: bool = False) -> Any:
     return y * (180 / math.pi) if deg else y
 
 
-@function(
+@register_function(
     np.astype,
     method=True,
-    samples=points(
+    samples=sample_calls(
         (N(2, 3), float),
         (N(), "float64"),
         (N(0, 2), np.float64),
         (N(1), float),
         (N(3), complex),
-        (_COMPLEX, complex),
+        (_COMPLEX_ARRAY, complex),
     ),
 )
 def astype(x: Any, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True, copy: bool = True) -> Any:
@@ -194,30 +194,30 @@ def astype(x: Any, dtype: Any, order: str = "K", casting: str = "unsafe", subok:
     return TABLE["cast"](x, dtype=wanted.name)
 
 
-@function(np.copy, method=True, samples=_ONE)
+@register_function(np.copy, method=True, samples=_UNARY_SAMPLES)
 def copy(x: Any, order: str = "K", subok: bool = False) -> Any:
     """The array itself: recorded arrays never change, so no copy is needed."""
     return x if is_wire(x) else np.array(x)
 
 
-@function(np.deg2rad, np.radians, samples=_ONE)
+@register_function(np.deg2rad, np.radians, samples=_UNARY_SAMPLES)
 def deg2rad(x: Any) -> Any:
     """Degrees as radians."""
-    return lift(x) * _factor(np.deg2rad, x)
+    return lift(x) * _conversion_factor(np.deg2rad, x)
 
 
-@function(np.rad2deg, np.degrees, samples=_ONE)
+@register_function(np.rad2deg, np.degrees, samples=_UNARY_SAMPLES)
 def rad2deg(x: Any) -> Any:
     """Radians as degrees."""
-    return lift(x) * _factor(np.rad2deg, x)
+    return lift(x) * _conversion_factor(np.rad2deg, x)
 
 
-def _factor(scale: np.ufunc, x: Any) -> float:
+def _conversion_factor(scale: np.ufunc, x: Any) -> float:
     """Return the factor of a NumPy conversion such as np.deg2rad, rounded to the dtype of x."""
     return float(scale(dtype_of(x).type(1)))
 
 
-@function(np.fabs, samples=_ONE)
+@register_function(np.fabs, samples=_UNARY_SAMPLES)
 def fabs(x: Any) -> Any:
     """The absolute value of real numbers."""
     if dtype_of(x).kind == "c":
@@ -225,7 +225,7 @@ def fabs(x: Any) -> Any:
     return TABLE["absolute"](lift(x))
 
 
-def _wide(x: Any) -> Any:
+def _widen_real(x: Any) -> Any:
     """Return x in float64, unless it is complex."""
     x = lift(x)
     return x if dtype_of(x).kind == "c" or dtype_of(x) == np.float64 else TABLE["cast"](x, dtype="float64")
@@ -236,7 +236,7 @@ def _is_negative(x: Any) -> Any:
     return TABLE["less"](TABLE["copysign"](1.0, x), 0.0)
 
 
-@function(np.fmod, samples=_TWO)
+@register_function(np.fmod, samples=_BINARY_SAMPLES)
 def fmod(a: Any, b: Any) -> Any:
     """The remainder of a division, with the sign of the dividend."""
     a, b = (x if isinstance(x, int | float) else lift(x) for x in (a, b))
@@ -244,13 +244,13 @@ def fmod(a: Any, b: Any) -> Any:
     return TABLE["where"](_is_negative(a), -TABLE["mod"](-a, size), TABLE["mod"](a, size))
 
 
-@function(np.divmod, samples=_TWO)
+@register_function(np.divmod, samples=_BINARY_SAMPLES)
 def divmod_(a: Any, b: Any) -> Any:
     """Quotient, rounded down, and remainder."""
     return TABLE["floor_divide"](a, b), TABLE["mod"](a, b)
 
 
-@function(np.modf, samples=_ONE)
+@register_function(np.modf, samples=_UNARY_SAMPLES)
 def modf(x: Any) -> Any:
     """Fractional and integral part, both with the sign of the number."""
     x = lift(x)
@@ -259,15 +259,15 @@ def modf(x: Any) -> Any:
     return TABLE["where"](infinite, TABLE["copysign"](0.0, x), fmod(finite, 1.0)), TABLE["trunc"](x)
 
 
-@function(np.signbit)
+@register_function(np.signbit)
 def signbit(x: Any) -> Any:
     """Whether the sign bit is set."""
     return _is_negative(lift(x))
 
 
-@function(
+@register_function(
     np.polyval,
-    samples=points((N(3), N(2, 3)), (N(1), N(2)), (N(4), N()), (N(3), 0.7), (N(2), N(0)), ([1.0, 2.0, 0.5], N(2))),
+    samples=sample_calls((N(3), N(2, 3)), (N(1), N(2)), (N(4), N()), (N(3), 0.7), (N(2), N(0)), ([1.0, 2.0, 0.5], N(2))),
 )
 def polyval(p: Any, x: Any) -> Any:
     """The value of a polynomial whose coefficients start with the highest power."""
@@ -275,13 +275,13 @@ def polyval(p: Any, x: Any) -> Any:
     x = lift(x)
     y: Any = np.zeros(shape_of(x), dtype_of(x))[()]
     for k in range(shape_of(p)[0]):
-        y = y * x + pick(p, k)
+        y = y * x + pick_elements(p, k)
     return y
 
 
-@function(
+@register_function(
     np.vander,
-    samples=points((N(3),), (N(3), 2), (N(2), 4, True), (N(1), 3), (N(0), 2), (N(3), 1), (N(2), {"increasing": True})),
+    samples=sample_calls((N(3),), (N(3), 2), (N(2), 4, True), (N(1), 3), (N(0), 2), (N(3), 1), (N(2), {"increasing": True})),
 )
 def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:  # noqa: N803 - NumPy's
     """The powers of a row as columns of a matrix."""
@@ -298,9 +298,9 @@ def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:  # no
     return stack(chosen if increasing else chosen[::-1], -1)
 
 
-@function(
+@register_function(
     np.interp,
-    samples=points(
+    samples=sample_calls(
         (np.array([0.3, 1.7, 2.2]), np.array([0.0, 1.0, 2.0, 4.0]), N(4)),
         (np.array([[-1.0], [9.0]]), np.array([0.0, 1.0, 4.0]), N(3)),
         (0.4, np.array([0.0, 1.0]), N(2)),
@@ -311,9 +311,9 @@ def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:  # no
 )
 def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None) -> Any:
     """Linear interpolation between points; constant beyond the first and last."""
-    x = _wide(x)
-    xp = _wide(xp)
-    fp = _wide(fp)
+    x = _widen_real(x)
+    xp = _widen_real(xp)
+    fp = _widen_real(fp)
     if ndim_of(xp) != 1 or ndim_of(fp) != 1:
         raise ValueError("object too deep for desired array")
     count = shape_of(xp)[0]
@@ -321,24 +321,24 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None) -> Any
         raise ValueError("fp and xp are not of the same length.")
     if not count:
         raise ValueError("array of sample points is empty")
-    y = _between(x, xp, fp) if count > 1 else pick(fp, 0) + x * 0.0
-    y = TABLE["where"](TABLE["greater_equal"](x, pick(xp, -1)), pick(fp, -1), y)
-    y = TABLE["where"](TABLE["greater"](x, pick(xp, -1)), pick(fp, -1) if right is None else right, y)
-    return TABLE["where"](TABLE["less"](x, pick(xp, 0)), pick(fp, 0) if left is None else left, y)
+    y = _interpolate_line(x, xp, fp) if count > 1 else pick_elements(fp, 0) + x * 0.0
+    y = TABLE["where"](TABLE["greater_equal"](x, pick_elements(xp, -1)), pick_elements(fp, -1), y)
+    y = TABLE["where"](TABLE["greater"](x, pick_elements(xp, -1)), pick_elements(fp, -1) if right is None else right, y)
+    return TABLE["where"](TABLE["less"](x, pick_elements(xp, 0)), pick_elements(fp, 0) if left is None else left, y)
 
 
-def _between(x: Any, xp: Any, fp: Any) -> Any:
+def _interpolate_line(x: Any, xp: Any, fp: Any) -> Any:
     """Interpolate linearly between the two points around x, or extrapolate beyond the ends."""
-    inner = TABLE["searchsorted"](pick(xp, slice(1, -1)), x, side="right")
-    slopes = (pick(fp, slice(1, None)) - pick(fp, slice(None, -1))) / (
-        pick(xp, slice(1, None)) - pick(xp, slice(None, -1))
+    inner = TABLE["searchsorted"](pick_elements(xp, slice(1, -1)), x, side="right")
+    slopes = (pick_elements(fp, slice(1, None)) - pick_elements(fp, slice(None, -1))) / (
+        pick_elements(xp, slice(1, None)) - pick_elements(xp, slice(None, -1))
     )
-    return gathered(slopes, inner, -1) * (x - gathered(xp, inner, -1)) + gathered(fp, inner, -1)
+    return gather_along(slopes, inner, -1) * (x - gather_along(xp, inner, -1)) + gather_along(fp, inner, -1)
 
 
-@function(
+@register_function(
     np.float_power,
-    samples=points(
+    samples=sample_calls(
         (np.array([0.5, 2.0]), N(2)),
         (np.array([[1.5], [0.3]]), N(3)),
         (1.7, N()),

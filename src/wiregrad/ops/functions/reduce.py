@@ -10,252 +10,252 @@ from typing import Any
 import numpy as np
 
 from wiregrad.ir import TABLE, Op
-from wiregrad.ops.array import trailing
+from wiregrad.ops.array import axes_from_end
 from wiregrad.ops.flow import shape_of
-from wiregrad.ops.functions.index import flat
-from wiregrad.ops.functions.registry import Samples, function
-from wiregrad.ops.functions.support import N, lift, ndim_of, one_axis, points
+from wiregrad.ops.functions.index import as_row
+from wiregrad.ops.functions.registry import SampleMaker, register_function
+from wiregrad.ops.functions.support import N, lift, ndim_of, axis_from_end, sample_calls
 
 
-def cast(x: Any, dtype: Any) -> Any:
+def cast_to(x: Any, dtype: Any) -> Any:
     """Cast x to a dtype, unless that is None."""
     return lift(x) if dtype is None else TABLE["cast"](x, dtype=np.dtype(dtype).name)
 
 
-def lined_up(x: Any, axis: Any) -> tuple[Any, int]:
+def row_and_axis(x: Any, axis: Any) -> tuple[Any, int]:
     """Return x and an axis counted from the end; if the axis is None, x is flattened."""
     x = lift(x)
-    return (flat(x), -1) if axis is None else (x, one_axis(axis, ndim_of(x)))
+    return (as_row(x), -1) if axis is None else (x, axis_from_end(axis, ndim_of(x)))
 
 
-def count(x: Any, axes: tuple[int, ...]) -> int:
+def count_along(x: Any, axes: tuple[int, ...]) -> int:
     """Return the number of elements that a reduction along axes makes one."""
     return math.prod(shape_of(x)[axis] for axis in axes)
 
 
-def kept(shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[int, ...]:
+def kept_shape(shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[int, ...]:
     """Return a shape with length 1 for some axes, as `keepdims` keeps them."""
     return tuple(1 if k - len(shape) in axes else n for k, n in enumerate(shape))
 
 
-def reduced(name: str, x: Any, axis: Any, keepdims: Any) -> Any:
+def reduce_along(name: str, x: Any, axis: Any, keepdims: Any) -> Any:
     """Reduce x along axes in NumPy's form with the op of a name."""
     x = lift(x)
-    return _reduction(name, tuple(axis) if isinstance(axis, list) else axis, ndim_of(x), bool(keepdims))(x)
+    return _bind_reduction(name, tuple(axis) if isinstance(axis, list) else axis, ndim_of(x), bool(keepdims))(x)
 
 
 @lru_cache(maxsize=1024)
-def _reduction(name: str, axis: Any, ndim: int, keepdims: bool) -> Op:
-    return TABLE[name].bind({"axes": trailing(axis, ndim), "keepdims": keepdims})
+def _bind_reduction(name: str, axis: Any, ndim: int, keepdims: bool) -> Op:
+    return TABLE[name].bind({"axes": axes_from_end(axis, ndim), "keepdims": keepdims})
 
 
-SINGLE = np.arange(1.0, 4.0, dtype=np.float32)
+FLOAT32_ARRAY = np.arange(1.0, 4.0, dtype=np.float32)
 
 
-_ZEROS = np.array([[2.0, 0.0, -3.0], [0.0, 1.5, 0.0]])
+_ARRAY_WITH_ZEROS = np.array([[2.0, 0.0, -3.0], [0.0, 1.5, 0.0]])
 
 
-_NANS = np.array([[1.0, math.nan, -2.0], [0.5, 3.0, math.nan]])
+_ARRAY_WITH_NANS = np.array([[1.0, math.nan, -2.0], [0.5, 3.0, math.nan]])
 
 
-REDUCTIONS: tuple[Any, ...] = (
+REDUCTION_SAMPLES: tuple[Any, ...] = (
     (N(2, 3),),
     (N(2, 3), {"axis": 1, "keepdims": True}),
     (N(3, 2), {"axis": -2}),
     (N(2, 3, 2), {"axis": (0, -1)}),
     (N(2, 2), {"keepdims": True}),
-    (SINGLE, {"axis": 0}),
+    (FLOAT32_ARRAY, {"axis": 0}),
     (N(1),),
     (0.7,),
     (N(0, 3), {"axis": 1}),
 )
 
 
-_OF_NONE: tuple[Any, ...] = (*REDUCTIONS, (N(0, 3), {"axis": 0}))
+_EMPTY_REDUCTION_SAMPLES: tuple[Any, ...] = (*REDUCTION_SAMPLES, (N(0, 3), {"axis": 0}))
 
 
-_SCANS: tuple[Any, ...] = (
+_SCAN_SAMPLES: tuple[Any, ...] = (
     (N(5),),
     (N(2, 3),),
     (N(2, 3), {"axis": 1}),
     (N(3, 2, 2), {"axis": -2}),
-    (SINGLE,),
+    (FLOAT32_ARRAY,),
     (N(1),),
     (0.7,),
     (N(0, 3), {"axis": 0}),
 )
 
 
-_SOFTMAXES: tuple[Any, ...] = (
+_SOFTMAX_SAMPLES: tuple[Any, ...] = (
     (N(4),),
     (N(2, 3), {"axis": 0}),
     (np.array([[1000.0, 1001.0], [999.5, 1000.2]]), {"axis": None}),
     (N(2, 3, 2), {"axis": (0, -1)}),
-    (SINGLE,),
+    (FLOAT32_ARRAY,),
     (N(1),),
     (N(2, 0),),
 )
 
 
-_FIRST_AXIS: tuple[Any, ...] = (
+_FIRST_AXIS_SAMPLES: tuple[Any, ...] = (
     (N(4),),
     (N(2, 3),),
     (N(2, 3), {"axis": 1}),
     (N(3, 2, 2), {"axis": -2}),
-    (SINGLE,),
+    (FLOAT32_ARRAY,),
     (N(1),),
     (N(2, 0),),
 )
 
 
-@function(np.sum, method=True, samples=points(*_OF_NONE))
+@register_function(np.sum, method=True, samples=sample_calls(*_EMPTY_REDUCTION_SAMPLES))
 def sum_(a: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> Any:
     """Sum along axes, or of everything."""
-    return reduced("sum", cast(a, dtype), axis, keepdims)
+    return reduce_along("sum", cast_to(a, dtype), axis, keepdims)
 
 
-@function(np.mean, method=True, samples=points(*REDUCTIONS))
+@register_function(np.mean, method=True, samples=sample_calls(*REDUCTION_SAMPLES))
 def mean(a: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> Any:
     """Arithmetic mean along axes, or of everything."""
     a = lift(a)
-    return sum_(a, axis, dtype, keepdims=keepdims) / float(count(a, trailing(axis, ndim_of(a))))
+    return sum_(a, axis, dtype, keepdims=keepdims) / float(count_along(a, axes_from_end(axis, ndim_of(a))))
 
 
-@function(np.max, np.amax, method=True, samples=points(*REDUCTIONS))
+@register_function(np.max, np.amax, method=True, samples=sample_calls(*REDUCTION_SAMPLES))
 def max_(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
     """Largest element along axes, or of all; equal ones share the gradient."""
-    return reduced("max", a, axis, keepdims)
+    return reduce_along("max", a, axis, keepdims)
 
 
-@function(np.min, np.amin, method=True, samples=points(*REDUCTIONS))
+@register_function(np.min, np.amin, method=True, samples=sample_calls(*REDUCTION_SAMPLES))
 def min_(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
     """Smallest element along axes, or of all; equal ones share the gradient."""
-    return reduced("min", a, axis, keepdims)
+    return reduce_along("min", a, axis, keepdims)
 
 
-@function(
+@register_function(
     np.prod,
     method=True,
-    samples=points(*_OF_NONE, (_ZEROS, {"axis": 1})),
+    samples=sample_calls(*_EMPTY_REDUCTION_SAMPLES, (_ARRAY_WITH_ZEROS, {"axis": 1})),
 )
 def prod(a: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> Any:
     """Product along axes, or of everything; exact where factors are 0."""
-    return reduced("prod", cast(a, dtype), axis, keepdims)
+    return reduce_along("prod", cast_to(a, dtype), axis, keepdims)
 
 
-@function(np.ptp, samples=points(*REDUCTIONS))
+@register_function(np.ptp, samples=sample_calls(*REDUCTION_SAMPLES))
 def ptp(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
     """Distance from the smallest to the largest element along axes, or of all."""
     return max_(a, axis, keepdims=keepdims) - min_(a, axis, keepdims=keepdims)
 
 
-@function(np.any, method=True)
+@register_function(np.any, method=True)
 def any_(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
     """Whether at least one element is not 0."""
-    return reduced("any", a, axis, keepdims)
+    return reduce_along("any", a, axis, keepdims)
 
 
-@function(np.all, method=True)
+@register_function(np.all, method=True)
 def all_(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
     """Whether no element is 0."""
-    return reduced("all", a, axis, keepdims)
+    return reduce_along("all", a, axis, keepdims)
 
 
-@function(np.count_nonzero)
+@register_function(np.count_nonzero)
 def count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
     """How many elements are not 0."""
-    return reduced("count_nonzero", a, axis, keepdims)
+    return reduce_along("count_nonzero", a, axis, keepdims)
 
 
 def _without_nan(x: Any, instead: float) -> Any:
     return TABLE["where"](TABLE["isnan"](x), instead, x)
 
 
-@function(np.nansum, samples=points(*_OF_NONE, (_NANS, {"axis": 1})))
+@register_function(np.nansum, samples=sample_calls(*_EMPTY_REDUCTION_SAMPLES, (_ARRAY_WITH_NANS, {"axis": 1})))
 def nansum(a: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> Any:
     """Sum of all that is not NaN, along axes or of everything."""
     return sum_(_without_nan(a, 0.0), axis, dtype, keepdims=keepdims)
 
 
-@function(np.nanprod, samples=points(*_OF_NONE, (_NANS, {"axis": 1})))
+@register_function(np.nanprod, samples=sample_calls(*_EMPTY_REDUCTION_SAMPLES, (_ARRAY_WITH_NANS, {"axis": 1})))
 def nanprod(a: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> Any:
     """Product of all that is not NaN, along axes or of everything."""
     return prod(_without_nan(a, 1.0), axis, dtype, keepdims=keepdims)
 
 
-@function(np.nanmean, samples=points(*REDUCTIONS, (_NANS, {"axis": 1})))
+@register_function(np.nanmean, samples=sample_calls(*REDUCTION_SAMPLES, (_ARRAY_WITH_NANS, {"axis": 1})))
 def nanmean(a: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> Any:
     """Mean of all that is not NaN, along axes or of everything."""
     present = TABLE["logical_not"](TABLE["isnan"](a))
     total = nansum(a, axis, dtype, keepdims=keepdims)
-    return total / cast(sum_(present, axis, keepdims=keepdims), total.dtype)
+    return total / cast_to(sum_(present, axis, keepdims=keepdims), total.dtype)
 
 
-@function(np.nanmax, samples=points(*REDUCTIONS, (_NANS, {"axis": 1})))
+@register_function(np.nanmax, samples=sample_calls(*REDUCTION_SAMPLES, (_ARRAY_WITH_NANS, {"axis": 1})))
 def nanmax(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
     """Largest element that is not NaN, along axes or of all."""
-    return reduced("nanmax", a, axis, keepdims)
+    return reduce_along("nanmax", a, axis, keepdims)
 
 
-@function(np.nanmin, samples=points(*REDUCTIONS, (_NANS, {"axis": 1})))
+@register_function(np.nanmin, samples=sample_calls(*REDUCTION_SAMPLES, (_ARRAY_WITH_NANS, {"axis": 1})))
 def nanmin(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
     """Smallest element that is not NaN, along axes or of all."""
-    return reduced("nanmin", a, axis, keepdims)
+    return reduce_along("nanmin", a, axis, keepdims)
 
 
-@function(np.cumsum, method=True, samples=points(*_SCANS))
+@register_function(np.cumsum, method=True, samples=sample_calls(*_SCAN_SAMPLES))
 def cumsum(a: Any, axis: Any = None, dtype: Any = None) -> Any:
     """Running sum along an axis, or of everything in one row."""
-    x, along = lined_up(cast(a, dtype), axis)
+    x, along = row_and_axis(cast_to(a, dtype), axis)
     return TABLE["cumsum"](x, axis=along, reverse=False)
 
 
-@function(
+@register_function(
     np.cumprod,
     method=True,
-    samples=points(*_SCANS, (_ZEROS,)),
+    samples=sample_calls(*_SCAN_SAMPLES, (_ARRAY_WITH_ZEROS,)),
 )
 def cumprod(a: Any, axis: Any = None, dtype: Any = None) -> Any:
     """Running product along an axis, or of everything in one row; exact where factors are 0."""
-    x, along = lined_up(cast(a, dtype), axis)
+    x, along = row_and_axis(cast_to(a, dtype), axis)
     return TABLE["cumprod"](x, axis=along, reverse=False)
 
 
-@function(np.nancumsum, samples=points(*_SCANS))
+@register_function(np.nancumsum, samples=sample_calls(*_SCAN_SAMPLES))
 def nancumsum(a: Any, axis: Any = None, dtype: Any = None) -> Any:
     """Running sum in which a NaN counts as 0."""
     return cumsum(_without_nan(a, 0.0), axis, dtype)
 
 
-@function(np.nancumprod, samples=points(*_SCANS))
+@register_function(np.nancumprod, samples=sample_calls(*_SCAN_SAMPLES))
 def nancumprod(a: Any, axis: Any = None, dtype: Any = None) -> Any:
     """Running product in which a NaN counts as 1."""
     return cumprod(_without_nan(a, 1.0), axis, dtype)
 
 
-@function(method=True, samples=points(*_OF_NONE))
+@register_function(method=True, samples=sample_calls(*_EMPTY_REDUCTION_SAMPLES))
 def logsumexp(x: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
     """log(sum(exp(x))) along axes, or of everything, without overflow."""
-    return reduced("logsumexp", x, axis, keepdims)
+    return reduce_along("logsumexp", x, axis, keepdims)
 
 
-@function(method=True, samples=points(*_SOFTMAXES))
+@register_function(method=True, samples=sample_calls(*_SOFTMAX_SAMPLES))
 def softmax(x: Any, axis: Any = -1) -> Any:
     """exp(x) / sum(exp(x)) along an axis, without overflow."""
     x = lift(x)
-    return TABLE["softmax"](x, axes=trailing(axis, ndim_of(x)))
+    return TABLE["softmax"](x, axes=axes_from_end(axis, ndim_of(x)))
 
 
-@function(method=True, samples=points(*_SOFTMAXES))
+@register_function(method=True, samples=sample_calls(*_SOFTMAX_SAMPLES))
 def log_softmax(x: Any, axis: Any = -1) -> Any:
     """log(softmax(x)) along an axis, exact where softmax is nearly 0."""
     x = lift(x)
-    return TABLE["log_softmax"](x, axes=trailing(axis, ndim_of(x)))
+    return TABLE["log_softmax"](x, axes=axes_from_end(axis, ndim_of(x)))
 
 
 def logaddexp_reduce(x: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
     """logaddexp of one element after another along an axis."""
-    return reduced("logaddexp_reduce", x, axis, keepdims)
+    return reduce_along("logaddexp_reduce", x, axis, keepdims)
 
 
 def cummax(x: Any, axis: int) -> Any:
@@ -268,24 +268,24 @@ def cummin(x: Any, axis: int) -> Any:
     return TABLE["cummin"](x, axis=axis)
 
 
-def _ufunc_reduce(ufunc: np.ufunc, run: Callable[..., Any], samples: Samples | None) -> None:
+def _register_ufunc_reduce(ufunc: np.ufunc, run: Callable[..., Any], samples: SampleMaker | None) -> None:
     """Register `ufunc.reduce`, whose default axis is the first."""
 
     def reduce_(array: Any, axis: Any = 0, dtype: Any = None, keepdims: bool = False) -> Any:
-        return run(cast(array, dtype), axis, keepdims=keepdims)
+        return run(cast_to(array, dtype), axis, keepdims=keepdims)
 
     reduce_.__doc__ = run.__doc__
-    function((ufunc, "reduce"), name=f"{ufunc.__name__}_reduce", samples=samples)(reduce_)
+    register_function((ufunc, "reduce"), name=f"{ufunc.__name__}_reduce", samples=samples)(reduce_)
 
 
-def _ufunc_accumulate(ufunc: np.ufunc, run: Callable[..., Any]) -> None:
+def _register_ufunc_accumulate(ufunc: np.ufunc, run: Callable[..., Any]) -> None:
     """Register `ufunc.accumulate`, whose default axis is the first."""
 
     def accumulate(array: Any, axis: Any = 0, dtype: Any = None) -> Any:
-        return run(cast(array, dtype), one_axis(axis, ndim_of(array)))
+        return run(cast_to(array, dtype), axis_from_end(axis, ndim_of(array)))
 
     accumulate.__doc__ = run.__doc__
-    function((ufunc, "accumulate"), name=f"{ufunc.__name__}_accumulate", samples=points(*_FIRST_AXIS))(accumulate)
+    register_function((ufunc, "accumulate"), name=f"{ufunc.__name__}_accumulate", samples=sample_calls(*_FIRST_AXIS_SAMPLES))(accumulate)
 
 
 for _ufunc, _run in (
@@ -297,15 +297,15 @@ for _ufunc, _run in (
     (np.fmin, nanmin),
     (np.logaddexp, logaddexp_reduce),
 ):
-    _samples = _FIRST_AXIS if _ufunc in (np.add, np.multiply, np.logaddexp) else _FIRST_AXIS[:-1]
-    _ufunc_reduce(_ufunc, _run, points(*_samples))
+    _samples = _FIRST_AXIS_SAMPLES if _ufunc in (np.add, np.multiply, np.logaddexp) else _FIRST_AXIS_SAMPLES[:-1]
+    _register_ufunc_reduce(_ufunc, _run, sample_calls(*_samples))
 
 
 for _ufunc, _run in ((np.add, cumsum), (np.multiply, cumprod), (np.maximum, cummax), (np.minimum, cummin)):
-    _ufunc_accumulate(_ufunc, _run)
+    _register_ufunc_accumulate(_ufunc, _run)
 
 
-_ufunc_reduce(np.logical_or, any_, None)
+_register_ufunc_reduce(np.logical_or, any_, None)
 
 
-_ufunc_reduce(np.logical_and, all_, None)
+_register_ufunc_reduce(np.logical_and, all_, None)

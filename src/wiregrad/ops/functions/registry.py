@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-Samples = Callable[[np.random.Generator], Sequence[tuple[Any, ...]]]
+SampleMaker = Callable[[np.random.Generator], Sequence[tuple[Any, ...]]]
 """Makes calls at which a function is checked: tuples of positional arguments and, last, a dict of keywords."""
 
 
 @dataclass(frozen=True, eq=False)
-class Function:
+class RegisteredFunction:
     """One function: its name, the NumPy functions it stands for, and its implementation."""
 
     name: str
@@ -22,7 +22,7 @@ class Function:
     """The NumPy functions that it stands for."""
     method: bool = False
     """Whether values have it as a method."""
-    samples: Samples | None = None
+    samples: SampleMaker | None = None
     """Calls at which it is checked; None for functions without a gradient."""
 
     @property
@@ -31,21 +31,21 @@ class Function:
         return (self.run.__doc__ or "").strip().split("\n")[0]
 
 
-FUNCTIONS: dict[str, Function] = {}
+FUNCTIONS: dict[str, RegisteredFunction] = {}
 """Every function by name."""
-BY_NUMPY: dict[Any, Function] = {}
+FUNCTIONS_BY_NUMPY: dict[Any, RegisteredFunction] = {}
 """Every function by the NumPy function it stands for."""
 
 
-def function(
-    *numpy: Any, method: bool = False, samples: Samples | None = None, name: str | None = None
+def register_function(
+    *numpy: Any, method: bool = False, samples: SampleMaker | None = None, name: str | None = None
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Register the decorated function under its own name and for NumPy functions."""
 
     def add_entry(run: Callable[..., Any]) -> Callable[..., Any]:
-        entry = Function(name or run.__name__.rstrip("_"), run, numpy, method, samples)
+        entry = RegisteredFunction(name or run.__name__.rstrip("_"), run, numpy, method, samples)
         FUNCTIONS[entry.name] = entry
-        BY_NUMPY.update(dict.fromkeys(numpy, entry))
+        FUNCTIONS_BY_NUMPY.update(dict.fromkeys(numpy, entry))
         return run
 
     return add_entry

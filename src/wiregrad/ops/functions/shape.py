@@ -13,21 +13,21 @@ from typing import Any
 import numpy as np
 
 from wiregrad.ir import TABLE
-from wiregrad.ops.array import trailing
+from wiregrad.ops.array import axes_from_end
 from wiregrad.ops.flow import shape_of
-from wiregrad.ops.functions.index import flat, gathered, pick, shaped, stretch
-from wiregrad.ops.functions.registry import function
-from wiregrad.ops.functions.support import N, dtype_of, is_wire, lift, ndim_of, one_axis, points, replaced
-from wiregrad.ops.shape_records import hollow
+from wiregrad.ops.functions.index import as_row, gather_along, pick_elements, reshape_to, stretch_to
+from wiregrad.ops.functions.registry import register_function
+from wiregrad.ops.functions.support import N, dtype_of, is_wire, lift, ndim_of, axis_from_end, sample_calls, replace_length
+from wiregrad.ops.shape_records import hollow_array
 
 
-def _reshaped(x: Any, change: Callable[[Any], Any]) -> Any:
+def _reshape_as(x: Any, change: Callable[[Any], Any]) -> Any:
     """Reshape x to the shape that a NumPy function would return."""
     x = lift(x)
-    return shaped(x, change(hollow(shape_of(x))).shape)
+    return reshape_to(x, change(hollow_array(shape_of(x))).shape)
 
 
-def _moved(x: Any, change: Callable[[Any], Any]) -> Any:
+def _permute_as(x: Any, change: Callable[[Any], Any]) -> Any:
     """Permute the axes of x to the order that a NumPy function would return."""
     x = lift(x)
     ndim = ndim_of(x)
@@ -37,7 +37,7 @@ def _moved(x: Any, change: Callable[[Any], Any]) -> Any:
     return x if order == tuple(range(ndim)) else TABLE["permute"](x, axes=tuple(k - ndim for k in order))
 
 
-def _in_order(x: Any, order: str, what: Callable[[Any], Any]) -> Any:
+def _read_in_order(x: Any, order: str, what: Callable[[Any], Any]) -> Any:
     """Return what a function returns for the elements in C order or, for "F", with the first axis varying fastest."""
     if order not in ("C", "F", "A", "K"):
         raise ValueError(f"order must be one of 'C', 'F', 'A', or 'K' (got '{order}')")
@@ -46,10 +46,10 @@ def _in_order(x: Any, order: str, what: Callable[[Any], Any]) -> Any:
     return what(transpose(x)) if order == "F" else what(x)
 
 
-@function(
+@register_function(
     np.reshape,
     method=True,
-    samples=points(
+    samples=sample_calls(
         (N(2, 3), (3, 2)),
         (N(6), (2, -1)),
         (N(2, 3), (3, 2), {"order": "F"}),
@@ -65,77 +65,77 @@ def reshape(x: Any, /, *lengths: Any, shape: Any = None, order: str = "C", copy:
         *lengths, order = lengths  # type: ignore[assignment]
     if shape is None:
         shape = lengths[0] if len(lengths) == 1 else tuple(lengths)
-    wanted = np.reshape(hollow(shape_of(lift(x))), shape).shape
+    wanted = np.reshape(hollow_array(shape_of(lift(x))), shape).shape
     if order == "F":
-        return transpose(shaped(transpose(x), wanted[::-1]))
-    return _in_order(x, order, lambda x: shaped(lift(x), wanted))
+        return transpose(reshape_to(transpose(x), wanted[::-1]))
+    return _read_in_order(x, order, lambda x: reshape_to(lift(x), wanted))
 
 
-@function(
+@register_function(
     np.ravel,
     method=True,
-    samples=points((N(2, 3),), (N(2, 3), "F"), (N(),), (N(4),), (N(2, 1, 3),), (N(0, 2),)),
+    samples=sample_calls((N(2, 3),), (N(2, 3), "F"), (N(),), (N(4),), (N(2, 1, 3),), (N(0, 2),)),
 )
 def ravel(x: Any, order: str = "C") -> Any:
     """The elements in one row."""
-    return _in_order(x, order, lambda x: flat(lift(x)))
+    return _read_in_order(x, order, lambda x: as_row(lift(x)))
 
 
-@function(method=True, samples=points((N(2, 3),), (N(2, 3), "F"), (N(),), (N(4),), (N(2, 1, 3),), (N(0, 2),)))
+@register_function(method=True, samples=sample_calls((N(2, 3),), (N(2, 3), "F"), (N(),), (N(4),), (N(2, 1, 3),), (N(0, 2),)))
 def flatten(x: Any, order: str = "C") -> Any:
     """The elements in one row."""
     return ravel(x, order)
 
 
-@function(
+@register_function(
     np.expand_dims,
-    samples=points((N(2, 3), 0), (N(2, 3), -1), (N(2, 3), (0, 2)), (N(), 0), (N(3), (0, -1)), (N(0), 1)),
+    samples=sample_calls((N(2, 3), 0), (N(2, 3), -1), (N(2, 3), (0, 2)), (N(), 0), (N(3), (0, -1)), (N(0), 1)),
 )
 def expand_dims(x: Any, axis: Any) -> Any:
     """The array with new axes of length 1."""
-    return _reshaped(x, lambda y: np.expand_dims(y, axis))
+    return _reshape_as(x, lambda y: np.expand_dims(y, axis))
 
 
-@function(
+@register_function(
     np.squeeze,
     method=True,
-    samples=points((N(1, 3, 1),), (N(1, 3, 1), 0), (N(1, 3, 1), {"axis": (0, -1)}), (N(),), (N(1, 1),), (N(1, 0),)),
+    samples=sample_calls((N(1, 3, 1),), (N(1, 3, 1), 0), (N(1, 3, 1), {"axis": (0, -1)}), (N(),), (N(1, 1),), (N(1, 0),)),
 )
 def squeeze(x: Any, axis: Any = None) -> Any:
     """The array without axes of length 1."""
-    return _reshaped(x, lambda y: np.squeeze(y, axis))
+    return _reshape_as(x, lambda y: np.squeeze(y, axis))
 
 
-_FEW_AXES = points((N(),), (N(3),), (N(2, 3),), (N(2, 3, 2),), (N(0),), (N(1),))
+_FEW_AXES_SAMPLES = sample_calls((N(),), (N(3),), (N(2, 3),), (N(2, 3, 2),), (N(0),), (N(1),))
 
 
-def _each(xs: Sequence[Any], change: Callable[[Any], Any]) -> Any:
-    arrays = tuple(_reshaped(x, change) for x in xs)
+def _reshape_each(xs: Sequence[Any], change: Callable[[Any], Any]) -> Any:
+    arrays = tuple(_reshape_as(x, change) for x in xs)
     return arrays[0] if len(arrays) == 1 else arrays
 
 
-@function(np.atleast_1d, samples=_FEW_AXES)
+@register_function(np.atleast_1d, samples=_FEW_AXES_SAMPLES)
 def atleast_1d(*xs: Any) -> Any:
     """Arrays with one axis or more."""
-    return _each(xs, np.atleast_1d)
+    return _reshape_each(xs, np.atleast_1d)
 
 
-@function(np.atleast_2d, samples=_FEW_AXES)
+@register_function(np.atleast_2d, samples=_FEW_AXES_SAMPLES)
 def atleast_2d(*xs: Any) -> Any:
     """Arrays with two axes or more."""
-    return _each(xs, np.atleast_2d)
+    return _reshape_each(xs, np.atleast_2d)
 
 
-@function(np.atleast_3d, samples=_FEW_AXES)
+@register_function(np.atleast_3d, samples=_FEW_AXES_SAMPLES)
 def atleast_3d(*xs: Any) -> Any:
     """Arrays with three axes or more."""
-    return _each(xs, np.atleast_3d)
+    return _reshape_each(xs, np.atleast_3d)
 
 
-@function(
+@register_function(
     np.transpose,
     method=True,
-    samples=points(
+    samples=sample_calls(
         (N(2, 3, 4), (2, 0, 1)),
         (N(2, 3),),
         (N(2, 3, 4), (-1, 0, 1)),
@@ -149,39 +149,39 @@ def transpose(x: Any, /, *order: Any, axes: Any = None) -> Any:
     """The axes in another order; reversed if none is given."""
     if order:
         axes = order[0] if len(order) == 1 and (order[0] is None or np.ndim(order[0]) != 0) else order
-    return _moved(x, lambda y: np.transpose(y, axes))
+    return _permute_as(x, lambda y: np.transpose(y, axes))
 
 
-_MATRICES = points((N(2, 3),), (N(2, 2),), (N(1, 3),), (N(2, 3, 4),), (N(0, 2),), (N(1, 1),))
+_MATRIX_SAMPLES = sample_calls((N(2, 3),), (N(2, 2),), (N(1, 3),), (N(2, 3, 4),), (N(0, 2),), (N(1, 1),))
 
 
-@function(name="T", method=True, samples=points((N(2, 3),), (N(2, 3, 4),), (N(),), (N(3),), (N(1, 3),), (N(0, 2),)))
+@register_function(name="T", method=True, samples=sample_calls((N(2, 3),), (N(2, 3, 4),), (N(),), (N(3),), (N(1, 3),), (N(0, 2),)))
 def reversed_axes(x: Any) -> Any:
     """The array with its axes reversed."""
     return transpose(x)
 
 
-@function(np.matrix_transpose, name="mT", method=True, samples=_MATRICES)
+@register_function(np.matrix_transpose, name="mT", method=True, samples=_MATRIX_SAMPLES)
 def matrix_transpose(x: Any) -> Any:
     """The array with its last two axes swapped."""
-    return _moved(x, np.matrix_transpose)
+    return _permute_as(x, np.matrix_transpose)
 
 
-@function(
+@register_function(
     np.swapaxes,
     method=True,
-    samples=points(
+    samples=sample_calls(
         (N(2, 3), 0, 1), (N(2, 3, 4), 0, -1), (N(2, 3, 4), 1, 1), (N(1, 2), -1, -2), (N(0, 2), 0, 1), (N(3), 0, 0)
     ),
 )
 def swapaxes(x: Any, axis1: int, axis2: int) -> Any:
     """The array with two axes swapped."""
-    return _moved(x, lambda y: np.swapaxes(y, axis1, axis2))
+    return _permute_as(x, lambda y: np.swapaxes(y, axis1, axis2))
 
 
-@function(
+@register_function(
     np.moveaxis,
-    samples=points(
+    samples=sample_calls(
         (N(2, 3, 4), 0, -1),
         (N(2, 3, 4), -1, 0),
         (N(2, 3, 4), (0, 1), (-1, 0)),
@@ -192,21 +192,21 @@ def swapaxes(x: Any, axis1: int, axis2: int) -> Any:
 )
 def moveaxis(x: Any, source: Any, destination: Any) -> Any:
     """The array with some axes moved to other places."""
-    return _moved(x, lambda y: np.moveaxis(y, source, destination))
+    return _permute_as(x, lambda y: np.moveaxis(y, source, destination))
 
 
-@function(
+@register_function(
     np.rollaxis,
-    samples=points((N(2, 3, 4), 2), (N(2, 3, 4), 0, 3), (N(2, 3, 4), -1, 1), (N(2, 3), 1), (N(0, 2), 1), (N(3), 0)),
+    samples=sample_calls((N(2, 3, 4), 2), (N(2, 3, 4), 0, 3), (N(2, 3, 4), -1, 1), (N(2, 3), 1), (N(0, 2), 1), (N(3), 0)),
 )
 def rollaxis(x: Any, axis: int, start: int = 0) -> Any:
     """The array with an axis rolled back until it stands before another one."""
-    return _moved(x, lambda y: np.rollaxis(y, axis, start))
+    return _permute_as(x, lambda y: np.rollaxis(y, axis, start))
 
 
-@function(
+@register_function(
     np.broadcast_to,
-    samples=points(
+    samples=sample_calls(
         (N(3), (2, 3)),
         (N(2, 1), (2, 3)),
         (N(), (2, 2)),
@@ -219,23 +219,23 @@ def rollaxis(x: Any, axis: int, start: int = 0) -> Any:
 def broadcast_to(x: Any, shape: Any) -> Any:
     """The array spread to a shape."""
     x = lift(x)
-    return stretch(x, np.broadcast_to(hollow(shape_of(x)), shape).shape)
+    return stretch_to(x, np.broadcast_to(hollow_array(shape_of(x)), shape).shape)
 
 
-@function(
+@register_function(
     np.broadcast_arrays,
-    samples=points((N(3), N(2, 1)), (N(2, 3),), (N(), N(2)), (N(1, 2), N(0, 1)), (N(), N()), (N(3), N(1), N(2, 3))),
+    samples=sample_calls((N(3), N(2, 1)), (N(2, 3),), (N(), N(2)), (N(1, 2), N(0, 1)), (N(), N()), (N(3), N(1), N(2, 3))),
 )
 def broadcast_arrays(*xs: Any) -> Any:
     """Arrays spread to the shape they have in common."""
     lifted = [lift(x) for x in xs]
     shape = np.broadcast_shapes(*(shape_of(x) for x in lifted))
-    return tuple(stretch(x, shape) for x in lifted)
+    return tuple(stretch_to(x, shape) for x in lifted)
 
 
-@function(
+@register_function(
     np.meshgrid,
-    samples=points(
+    samples=sample_calls(
         (N(2), N(3)),
         (N(2), N(3), {"indexing": "ij"}),
         (N(2), N(3), N(2), {"sparse": True}),
@@ -247,27 +247,27 @@ def broadcast_arrays(*xs: Any) -> Any:
 def meshgrid(*xs: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> Any:
     """Arrays of the coordinates of a grid, from its axes."""
     lifted = [lift(x) for x in xs]
-    asked = [hollow((int(np.prod(shape_of(x))),)) for x in lifted]
+    asked = [hollow_array((int(np.prod(shape_of(x))),)) for x in lifted]
     grid = [y.shape for y in np.meshgrid(*asked, copy=False, sparse=True, indexing=indexing)]  # type: ignore[call-overload]
-    coordinates = [shaped(x, shape) for x, shape in zip(lifted, grid, strict=True)]
+    coordinates = [reshape_to(x, shape) for x, shape in zip(lifted, grid, strict=True)]
     return tuple(coordinates) if sparse or not coordinates else broadcast_arrays(*coordinates)
 
 
-def _pieces(xs: Any) -> list[Any]:
+def _list_pieces(xs: Any) -> list[Any]:
     """Return the arrays to join: the items of a list, or the slices of an array along its first axis."""
-    return [pick(xs, k) for k in range(shape_of(xs)[0])] if is_wire(xs) else [lift(x) for x in xs]
+    return [pick_elements(xs, k) for k in range(shape_of(xs)[0])] if is_wire(xs) else [lift(x) for x in xs]
 
 
-def _join(xs: Sequence[Any], axis: int) -> Any:
+def _join_along(xs: Sequence[Any], axis: int) -> Any:
     """Join arrays along an axis, which NumPy's rules count."""
     if not xs:
         raise ValueError("need at least one array to concatenate")
-    return TABLE["concatenate"](*xs, axis=one_axis(axis, ndim_of(xs[0])))
+    return TABLE["concatenate"](*xs, axis=axis_from_end(axis, ndim_of(xs[0])))
 
 
-@function(
+@register_function(
     np.concatenate,
-    samples=points(
+    samples=sample_calls(
         ([N(2, 3), N(1, 3)],),
         ([N(2, 3), N(2, 1)], 1),
         ([N(2), N(3)], -1),
@@ -279,8 +279,8 @@ def _join(xs: Sequence[Any], axis: int) -> Any:
 )
 def concatenate(xs: Any, axis: int | None = 0, *, dtype: Any = None, casting: str = "same_kind") -> Any:
     """Arrays joined along an axis they have."""
-    parts = _pieces(xs)
-    y = _join([flat(x) for x in parts], 0) if axis is None else _join(parts, axis)
+    parts = _list_pieces(xs)
+    y = _join_along([as_row(x) for x in parts], 0) if axis is None else _join_along(parts, axis)
     if dtype is None:
         return y
     if not np.can_cast(dtype_of(y), dtype, casting):  # type: ignore[arg-type]
@@ -288,9 +288,9 @@ def concatenate(xs: Any, axis: int | None = 0, *, dtype: Any = None, casting: st
     return TABLE["cast"](y, dtype=np.dtype(dtype).name)
 
 
-@function(
+@register_function(
     np.stack,
-    samples=points(
+    samples=sample_calls(
         ([N(2, 3), N(2, 3)],),
         ([N(2, 3), N(2, 3)], -1),
         ([N(2), N(2), N(2)], 1),
@@ -302,40 +302,40 @@ def concatenate(xs: Any, axis: int | None = 0, *, dtype: Any = None, casting: st
 )
 def stack(xs: Any, axis: int = 0) -> Any:
     """Arrays of one shape joined along a new axis."""
-    parts = _pieces(xs)
+    parts = _list_pieces(xs)
     if not parts:
         raise ValueError("need at least one array to stack")
     if len({shape_of(x) for x in parts}) > 1:
         raise ValueError("all input arrays must have the same shape")
-    return _join([expand_dims(x, axis) for x in parts], axis)
+    return _join_along([expand_dims(x, axis) for x in parts], axis)
 
 
-@function(
+@register_function(
     np.vstack,
-    samples=points(
+    samples=sample_calls(
         ([N(2, 3), N(1, 3)],), ([N(3), N(3)],), ([N(3), N(2, 3)],), ([N(), N()],), ([N(0, 2), N(1, 2)],), (N(2, 3),)
     ),
 )
 def vstack(xs: Any) -> Any:
     """Arrays joined below each other; a row is a matrix of one row."""
-    return _join([atleast_2d(x) for x in _pieces(xs)], 0)
+    return _join_along([atleast_2d(x) for x in _list_pieces(xs)], 0)
 
 
-@function(
+@register_function(
     np.hstack,
-    samples=points(
+    samples=sample_calls(
         ([N(2, 3), N(2, 1)],), ([N(3), N(2)],), ([N(), N(3)],), ([N(), N()],), ([N(2, 0), N(2, 1)],), (N(2, 3),)
     ),
 )
 def hstack(xs: Any) -> Any:
     """Arrays joined beside each other."""
-    parts = [atleast_1d(x) for x in _pieces(xs)]
-    return _join(parts, 0 if parts and ndim_of(parts[0]) == 1 else 1)
+    parts = [atleast_1d(x) for x in _list_pieces(xs)]
+    return _join_along(parts, 0 if parts and ndim_of(parts[0]) == 1 else 1)
 
 
-@function(
+@register_function(
     np.dstack,
-    samples=points(
+    samples=sample_calls(
         ([N(2, 3), N(2, 3)],),
         ([N(3), N(3)],),
         ([N(2, 3, 1), N(2, 3)],),
@@ -346,23 +346,23 @@ def hstack(xs: Any) -> Any:
 )
 def dstack(xs: Any) -> Any:
     """Arrays joined along the third axis."""
-    return _join([atleast_3d(x) for x in _pieces(xs)], 2)
+    return _join_along([atleast_3d(x) for x in _list_pieces(xs)], 2)
 
 
-@function(
+@register_function(
     np.column_stack,
-    samples=points(
+    samples=sample_calls(
         ([N(2), N(2)],), ([N(2), N(2, 3)],), ([N(2, 1), N(2, 2)],), ([N(), N()],), ([N(0), N(0, 2)],), (N(2, 3),)
     ),
 )
 def column_stack(xs: Any) -> Any:
     """Rows joined as the columns of a matrix."""
-    return _join([x if ndim_of(x) > 1 else shaped(x, (*(shape_of(x) or (1,)), 1)) for x in _pieces(xs)], 1)
+    return _join_along([x if ndim_of(x) > 1 else reshape_to(x, (*(shape_of(x) or (1,)), 1)) for x in _list_pieces(xs)], 1)
 
 
-@function(
+@register_function(
     np.append,
-    samples=points(
+    samples=sample_calls(
         (N(2, 3), N(3)),
         (N(2, 3), N(1, 3), 0),
         (N(2, 3), N(2, 2), {"axis": -1}),
@@ -376,9 +376,9 @@ def append(x: Any, values: Any, axis: int | None = None) -> Any:
     return concatenate([x, values], axis)
 
 
-@function(
+@register_function(
     np.block,
-    samples=points(
+    samples=sample_calls(
         ([N(2), N(3)],),
         ([N(2, 3), N(2, 1)],),
         ([N(), N()],),
@@ -389,30 +389,30 @@ def append(x: Any, values: Any, axis: int | None = None) -> Any:
 )
 def block(xs: Any) -> Any:
     """Arrays joined as nested lists arrange them: the innermost along the last axis, and so on outwards."""
-    depth, ndim = _depth(xs)
-    return _blocks(xs, depth, max(depth, ndim))
+    depth, ndim = _measure_nesting(xs)
+    return _join_blocks(xs, depth, max(depth, ndim))
 
 
-def _depth(xs: Any) -> tuple[int, int]:
+def _measure_nesting(xs: Any) -> tuple[int, int]:
     """Return the depth of nested lists, and the maximum number of axes of the arrays in them."""
     if not isinstance(xs, list):
         return 0, ndim_of(lift(xs))
     if not xs:
         raise ValueError("List at arrays cannot be empty")
-    inner = [_depth(x) for x in xs]
+    inner = [_measure_nesting(x) for x in xs]
     if len({depth for depth, _ in inner}) > 1:
         raise ValueError("List depths are mismatched.")
     return inner[0][0] + 1, max(ndim for _, ndim in inner)
 
 
-def _blocks(xs: Any, depth: int, ndim: int) -> Any:
+def _join_blocks(xs: Any, depth: int, ndim: int) -> Any:
     if not isinstance(xs, list):
         x = lift(xs)
-        return shaped(x, (1,) * (ndim - ndim_of(x)) + shape_of(x))
-    return _join([_blocks(x, depth - 1, ndim) for x in xs], -depth)
+        return reshape_to(x, (1,) * (ndim - ndim_of(x)) + shape_of(x))
+    return _join_along([_join_blocks(x, depth - 1, ndim) for x in xs], -depth)
 
 
-def _cuts(sections: Any, length: int, *, even: bool) -> list[int]:
+def _find_cuts(sections: Any, length: int, *, even: bool) -> list[int]:
     """Return the positions at which an axis is split, including both ends."""
     if np.ndim(sections):
         return [0, *(int(k) for k in sections), length]
@@ -425,93 +425,93 @@ def _cuts(sections: Any, length: int, *, even: bool) -> list[int]:
     return [k * each + min(k, extras) for k in range(count + 1)]
 
 
-def _parted(x: Any, sections: Any, axis: int, *, even: bool) -> list[Any]:
+def _split_along(x: Any, sections: Any, axis: int, *, even: bool) -> list[Any]:
     x = lift(x)
-    place = one_axis(axis, ndim_of(x)) + ndim_of(x)
-    cuts = _cuts(sections, shape_of(x)[place], even=even)
-    return [pick(x, *[slice(None)] * place, slice(low, high)) for low, high in pairwise(cuts)]
+    place = axis_from_end(axis, ndim_of(x)) + ndim_of(x)
+    cuts = _find_cuts(sections, shape_of(x)[place], even=even)
+    return [pick_elements(x, *[slice(None)] * place, slice(low, high)) for low, high in pairwise(cuts)]
 
 
-@function(
+@register_function(
     np.split,
-    samples=points(
+    samples=sample_calls(
         (N(4, 3), 2), (N(4, 3), 3, 1), (N(4), [1, 3]), (N(2, 3), [2], {"axis": -1}), (N(1), 1), (N(0, 2), 2)
     ),
 )
 def split(x: Any, indices_or_sections: Any, axis: int = 0) -> Any:
     """An array cut along an axis, into equal parts or at indices."""
-    return _parted(x, indices_or_sections, axis, even=True)
+    return _split_along(x, indices_or_sections, axis, even=True)
 
 
-@function(
+@register_function(
     np.array_split,
-    samples=points(
+    samples=sample_calls(
         (N(5, 3), 2), (N(4, 3), 2, 1), (N(4), [1, 3]), (N(2, 3), [2], {"axis": -1}), (N(1), 2), (N(0, 2), 2)
     ),
 )
 def array_split(x: Any, indices_or_sections: Any, axis: int = 0) -> Any:
     """An array cut along an axis, into nearly equal parts or at indices."""
-    return _parted(x, indices_or_sections, axis, even=False)
+    return _split_along(x, indices_or_sections, axis, even=False)
 
 
-def _with_axes(x: Any, least: int, name: str) -> Any:
+def _require_axes(x: Any, least: int, name: str) -> Any:
     x = lift(x)
     if ndim_of(x) < least:
         raise ValueError(f"{name} only works on arrays of {least} or more dimensions")
     return x
 
 
-@function(
+@register_function(
     np.vsplit,
-    samples=points((N(4, 3), 2), (N(4, 3), [1]), (N(2, 1), 2), (N(3, 2, 2), [1, 2]), (N(0, 2), 1), (N(1, 1), 1)),
+    samples=sample_calls((N(4, 3), 2), (N(4, 3), [1]), (N(2, 1), 2), (N(3, 2, 2), [1, 2]), (N(0, 2), 1), (N(1, 1), 1)),
 )
 def vsplit(x: Any, indices_or_sections: Any) -> Any:
     """An array cut along its first axis."""
-    return split(_with_axes(x, 2, "vsplit"), indices_or_sections, 0)
+    return split(_require_axes(x, 2, "vsplit"), indices_or_sections, 0)
 
 
-@function(np.hsplit, samples=points((N(3, 4), 2), (N(3, 4), [1]), (N(4), 2), (N(3, 2, 2), 2), (N(2, 0), 1), (N(1), 1)))
+@register_function(np.hsplit, samples=sample_calls((N(3, 4), 2), (N(3, 4), [1]), (N(4), 2), (N(3, 2, 2), 2), (N(2, 0), 1), (N(1), 1)))
 def hsplit(x: Any, indices_or_sections: Any) -> Any:
     """An array cut along its second axis, or a row along its only one."""
-    x = _with_axes(x, 1, "hsplit")
+    x = _require_axes(x, 1, "hsplit")
     return split(x, indices_or_sections, min(ndim_of(x) - 1, 1))
 
 
-@function(
+@register_function(
     np.dsplit,
-    samples=points(
+    samples=sample_calls(
         (N(1, 2, 4), 2), (N(2, 1, 4), [1]), (N(1, 1, 1), 1), (N(2, 2, 3), 3), (N(2, 2, 0), 1), (N(1, 2, 4, 2), [3])
     ),
 )
 def dsplit(x: Any, indices_or_sections: Any) -> Any:
     """An array cut along its third axis."""
-    return split(_with_axes(x, 3, "dsplit"), indices_or_sections, 2)
+    return split(_require_axes(x, 3, "dsplit"), indices_or_sections, 2)
 
 
-@function(
+@register_function(
     np.unstack,
-    samples=points((N(2, 3),), (N(2, 3), {"axis": 1}), (N(3),), (N(2, 1, 2), {"axis": -1}), (N(1),), (N(2, 0),)),
+    samples=sample_calls((N(2, 3),), (N(2, 3), {"axis": 1}), (N(3),), (N(2, 1, 2), {"axis": -1}), (N(1),), (N(2, 0),)),
 )
 def unstack(x: Any, *, axis: int = 0) -> Any:
     """The slices of an array along an axis."""
-    x = _with_axes(x, 1, "unstack")
-    place = one_axis(axis, ndim_of(x)) + ndim_of(x)
-    return tuple(pick(x, *[slice(None)] * place, k) for k in range(shape_of(x)[place]))
+    x = _require_axes(x, 1, "unstack")
+    place = axis_from_end(axis, ndim_of(x)) + ndim_of(x)
+    return tuple(pick_elements(x, *[slice(None)] * place, k) for k in range(shape_of(x)[place]))
 
 
-@function(
+@register_function(
     np.flip,
-    samples=points((N(2, 3),), (N(2, 3), 0), (N(2, 3), {"axis": -1}), (N(2, 3, 2), (0, 2)), (N(),), (N(0, 2), 0)),
+    samples=sample_calls((N(2, 3),), (N(2, 3), 0), (N(2, 3), {"axis": -1}), (N(2, 3, 2), (0, 2)), (N(),), (N(0, 2), 0)),
 )
 def flip(x: Any, axis: Any = None) -> Any:
     """The elements in reverse order along axes."""
     x = lift(x)
     ndim = ndim_of(x)
-    axes = trailing(axis, ndim)
-    return pick(x, *(slice(None, None, -1) if k - ndim in axes else slice(None) for k in range(ndim)))
+    axes = axes_from_end(axis, ndim)
+    return pick_elements(x, *(slice(None, None, -1) if k - ndim in axes else slice(None) for k in range(ndim)))
 
 
-@function(np.fliplr, samples=_MATRICES)
+@register_function(np.fliplr, samples=_MATRIX_SAMPLES)
 def fliplr(x: Any) -> Any:
     """The columns in reverse order."""
     if ndim_of(lift(x)) < 2:
@@ -519,7 +519,7 @@ def fliplr(x: Any) -> Any:
     return flip(x, 1)
 
 
-@function(np.flipud, samples=points((N(2, 3),), (N(3),), (N(1, 3),), (N(2, 3, 4),), (N(0, 2),), (N(1),)))
+@register_function(np.flipud, samples=sample_calls((N(2, 3),), (N(3),), (N(1, 3),), (N(2, 3, 4),), (N(0, 2),), (N(1),)))
 def flipud(x: Any) -> Any:
     """The rows in reverse order."""
     if ndim_of(lift(x)) < 1:
@@ -527,9 +527,9 @@ def flipud(x: Any) -> Any:
     return flip(x, 0)
 
 
-@function(
+@register_function(
     np.rot90,
-    samples=points(
+    samples=sample_calls(
         (N(2, 3),), (N(2, 3), 2), (N(2, 3), -1), (N(2, 3, 2), 1, (1, 2)), (N(2, 3), 4), (N(0, 2),), (N(2, 3), 1, (1, 0))
     ),
 )
@@ -537,17 +537,17 @@ def rot90(x: Any, k: int = 1, axes: Any = (0, 1)) -> Any:
     """The array turned by quarters in the plane of two axes."""
     x = lift(x)
     # NumPy raises for arguments that do not fit.
-    np.rot90(hollow(shape_of(x)), k, axes)
+    np.rot90(hollow_array(shape_of(x)), k, axes)
     if k % 4 == 2:
         return flip(x, axes)
     if k % 4 == 0:
-        return pick(x, ...)
+        return pick_elements(x, ...)
     return swapaxes(flip(x, axes[1]), *axes) if k % 4 == 1 else flip(swapaxes(x, *axes), axes[1])
 
 
-@function(
+@register_function(
     np.roll,
-    samples=points(
+    samples=sample_calls(
         (N(2, 3), 2),
         (N(2, 3), 1, 0),
         (N(2, 3), -4, {"axis": -1}),
@@ -562,9 +562,9 @@ def roll(x: Any, shift: Any, axis: Any = None) -> Any:
     """The elements rolled along axes; those that leave at one end come back at the other."""
     x = lift(x)
     if axis is None:
-        return shaped(roll(flat(x), shift, 0), shape_of(x))
+        return reshape_to(roll(as_row(x), shift, 0), shape_of(x))
     ndim = ndim_of(x)
-    axes = [one_axis(int(k), ndim) for k in np.atleast_1d(axis)]
+    axes = [axis_from_end(int(k), ndim) for k in np.atleast_1d(axis)]
     pairs = np.broadcast(shift, axes if np.ndim(axis) else axes[0])
     if pairs.ndim > 1:
         raise ValueError("'shift' and 'axis' should be scalars or 1D sequences")
@@ -572,22 +572,22 @@ def roll(x: Any, shift: Any, axis: Any = None) -> Any:
     for step, place in pairs:
         total[int(place)] = total.get(int(place), 0) + int(step)
     for place, step in total.items():
-        x = _rolled(x, step, place)
+        x = _roll_axis(x, step, place)
     return x
 
 
-def _rolled(x: Any, step: int, axis: int) -> Any:
+def _roll_axis(x: Any, step: int, axis: int) -> Any:
     length = shape_of(x)[axis]
     cut = -step % length if length else 0
     if not cut:
         return x
     before = [slice(None)] * (axis + ndim_of(x))
-    return _join([pick(x, *before, slice(cut, None)), pick(x, *before, slice(None, cut))], axis)
+    return _join_along([pick_elements(x, *before, slice(cut, None)), pick_elements(x, *before, slice(None, cut))], axis)
 
 
-@function(
+@register_function(
     np.tile,
-    samples=points(
+    samples=sample_calls(
         (N(2, 3), 2),
         (N(2, 3), (2, 1)),
         (N(3), (2, 2)),
@@ -605,15 +605,15 @@ def tile(x: Any, reps: Any) -> Any:
     ndim = max(ndim_of(x), len(times))
     times = (1,) * (ndim - len(times)) + times
     shape = (1,) * (ndim - ndim_of(x)) + shape_of(x)
-    apart = shaped(x, tuple(n for length in shape for n in (1, length)))
-    copied = stretch(apart, tuple(n for pair in zip(times, shape, strict=True) for n in pair))
-    return shaped(copied, tuple(n * length for n, length in zip(times, shape, strict=True)))
+    apart = reshape_to(x, tuple(n for length in shape for n in (1, length)))
+    copied = stretch_to(apart, tuple(n for pair in zip(times, shape, strict=True) for n in pair))
+    return reshape_to(copied, tuple(n * length for n, length in zip(times, shape, strict=True)))
 
 
-@function(
+@register_function(
     np.repeat,
     method=True,
-    samples=points(
+    samples=sample_calls(
         (N(2, 3), 2),
         (N(2, 3), 2, 1),
         (N(2, 3), [2, 0, 1], {"axis": -1}),
@@ -626,23 +626,23 @@ def tile(x: Any, reps: Any) -> Any:
 def repeat(x: Any, repeats: Any, axis: int | None = None) -> Any:
     """Each element several times in a row."""
     x = lift(x)
-    x, axis = (flat(x), -1) if axis is None else (x, one_axis(axis, ndim_of(x)))
+    x, axis = (as_row(x), -1) if axis is None else (x, axis_from_end(axis, ndim_of(x)))
     shape = shape_of(x)
     if np.ndim(repeats) or repeats < 0:
-        return gathered(x, np.repeat(np.arange(shape[axis]), repeats), axis)
-    apart = shaped(x, replaced(shape, axis, shape[axis], 1))
-    copied = stretch(apart, replaced(shape, axis, shape[axis], int(repeats)))
-    return shaped(copied, replaced(shape, axis, shape[axis] * int(repeats)))
+        return gather_along(x, np.repeat(np.arange(shape[axis]), repeats), axis)
+    apart = reshape_to(x, replace_length(shape, axis, shape[axis], 1))
+    copied = stretch_to(apart, replace_length(shape, axis, shape[axis], int(repeats)))
+    return reshape_to(copied, replace_length(shape, axis, shape[axis] * int(repeats)))
 
 
-def _pairs(given: Any, ndim: int) -> Any:
+def _pairs_per_axis(given: Any, ndim: int) -> Any:
     """Return an argument of `pad` as one pair for the two sides of each axis."""
     return np.broadcast_to(np.asarray(given), (ndim, 2)).tolist()
 
 
-@function(
+@register_function(
     np.pad,
-    samples=points(
+    samples=sample_calls(
         (N(2, 3), 1),
         (N(2, 3), (1, 2), {"constant_values": 0.5}),
         (N(2, 3), ((1, 0), (2, 3)), "constant", {"constant_values": ((1.0, 2.0), (3.0, 4.0))}),
@@ -669,29 +669,29 @@ def pad(x: Any, pad_width: Any, mode: str = "constant", *, constant_values: Any 
         raise TypeError("`pad_width` must be of integral type.")
     if (widths < 0).any():
         raise ValueError("index can't contain negative values")
-    sides = _pairs(constant_values, ndim) if mode == "constant" else [None] * ndim
-    for k, (width, values) in enumerate(zip(_pairs(widths, ndim), sides, strict=True)):
+    sides = _pairs_per_axis(constant_values, ndim) if mode == "constant" else [None] * ndim
+    for k, (width, values) in enumerate(zip(_pairs_per_axis(widths, ndim), sides, strict=True)):
         if any(width):
-            x = _with_constants(x, k - ndim, width, values) if values else _with_copies(x, k - ndim, width, mode)
+            x = _pad_with_constants(x, k - ndim, width, values) if values else _pad_with_copies(x, k - ndim, width, mode)
     return x
 
 
-def _with_constants(x: Any, axis: int, width: Sequence[int], values: Sequence[Any]) -> Any:
+def _pad_with_constants(x: Any, axis: int, width: Sequence[int], values: Sequence[Any]) -> Any:
     before, after = (
-        np.full(replaced(shape_of(x), axis, count), value, dtype_of(x))
+        np.full(replace_length(shape_of(x), axis, count), value, dtype_of(x))
         for count, value in zip(width, values, strict=True)
     )
     return TABLE["concatenate"](before, x, after, axis=axis)
 
 
-def _with_copies(x: Any, axis: int, width: Sequence[int], mode: Any) -> Any:
-    return gathered(x, np.pad(np.arange(shape_of(x)[axis]), width, mode), axis)
+def _pad_with_copies(x: Any, axis: int, width: Sequence[int], mode: Any) -> Any:
+    return gather_along(x, np.pad(np.arange(shape_of(x)[axis]), width, mode), axis)
 
 
-@function(
+@register_function(
     np.diagonal,
     method=True,
-    samples=points(
+    samples=sample_calls(
         (N(3, 4),),
         (N(3, 4), 1),
         (N(3, 4), {"offset": -2}),
@@ -705,16 +705,16 @@ def _with_copies(x: Any, axis: int, width: Sequence[int], mode: Any) -> Any:
 def diagonal(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
     """The elements where two indices differ by an offset."""
     x = lift(x)
-    (count,) = np.diagonal(hollow(shape_of(x)), offset, axis1, axis2).shape[-1:]
+    (count,) = np.diagonal(hollow_array(shape_of(x)), offset, axis1, axis2).shape[-1:]
     *lead, rows, columns = shape_of(x := moveaxis(x, (axis1, axis2), (-2, -1)))
     step = columns + 1
     start = offset if offset >= 0 else -offset * columns
-    return pick(shaped(x, (*lead, rows * columns)), ..., slice(start, start + count * step, step))
+    return pick_elements(reshape_to(x, (*lead, rows * columns)), ..., slice(start, start + count * step, step))
 
 
-@function(
+@register_function(
     np.diag,
-    samples=points((N(3),), (N(3), 1), (N(2), -2), (N(3, 4),), (N(3, 3), -1), (N(1),), (N(0),), (N(2, 3), {"k": 1})),
+    samples=sample_calls((N(3),), (N(3), 1), (N(2), -2), (N(3, 4),), (N(3, 3), -1), (N(1),), (N(0),), (N(2, 3), {"k": 1})),
 )
 def diag(x: Any, k: int = 0) -> Any:
     """The diagonal of a matrix, or the matrix with a row as its diagonal."""
@@ -727,21 +727,21 @@ def diag(x: Any, k: int = 0) -> Any:
     side = count + abs(k)
     start = k if k >= 0 else -k * side
     index = (("slice", start, start + count * (side + 1), side + 1),)
-    return shaped(TABLE["put_add"](x, index=index, shape=(side * side,)), (side, side))
+    return reshape_to(TABLE["put_add"](x, index=index, shape=(side * side,)), (side, side))
 
 
-@function(
-    np.diagflat, samples=points((N(3),), (N(2, 2), 1), (N(2), -2), (N(),), (N(1, 2, 1),), (N(0, 2),), (N(1), {"k": -1}))
+@register_function(
+    np.diagflat, samples=sample_calls((N(3),), (N(2, 2), 1), (N(2), -2), (N(),), (N(1, 2, 1),), (N(0, 2),), (N(1), {"k": -1}))
 )
 def diagflat(x: Any, k: int = 0) -> Any:
     """The matrix with all elements of an array on its diagonal."""
-    return diag(flat(lift(x)), k)
+    return diag(as_row(lift(x)), k)
 
 
-@function(
+@register_function(
     np.trace,
     method=True,
-    samples=points(
+    samples=sample_calls(
         (N(3, 4),), (N(3, 4), 1), (N(3, 4), {"offset": -2}), (N(2, 3, 4), 0, 2, 0), (N(2, 2), 5), (N(0, 2),), (N(1, 1),)
     ),
 )
@@ -750,22 +750,22 @@ def trace(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
     return TABLE["sum"](diagonal(x, offset, axis1, axis2), axes=(-1,), keepdims=False)
 
 
-_TRIANGLES = points((N(3, 4),), (N(3, 4), 1), (N(3, 4), {"k": -2}), (N(2, 3, 3),), (N(3),), (N(0, 2),), (N(1, 1),))
+_TRIANGLE_SAMPLES = sample_calls((N(3, 4),), (N(3, 4), 1), (N(3, 4), {"k": -2}), (N(2, 3, 3),), (N(3),), (N(0, 2),), (N(1, 1),))
 
 
-def _triangle(x: Any, k: int) -> Any:
+def _triangle_mask(x: Any, k: int) -> Any:
     return np.tri(*shape_of(x)[-2:], k=k, dtype=bool)  # type: ignore[call-overload]
 
 
-@function(np.tril, samples=_TRIANGLES)
+@register_function(np.tril, samples=_TRIANGLE_SAMPLES)
 def tril(x: Any, k: int = 0) -> Any:
     """The lower triangle of a matrix, 0 above it."""
     x = lift(x)
-    return TABLE["where"](_triangle(x, k), x, dtype_of(x).type(0))
+    return TABLE["where"](_triangle_mask(x, k), x, dtype_of(x).type(0))
 
 
-@function(np.triu, samples=_TRIANGLES)
+@register_function(np.triu, samples=_TRIANGLE_SAMPLES)
 def triu(x: Any, k: int = 0) -> Any:
     """The upper triangle of a matrix, 0 below it."""
     x = lift(x)
-    return TABLE["where"](_triangle(x, k - 1), dtype_of(x).type(0), x)
+    return TABLE["where"](_triangle_mask(x, k - 1), dtype_of(x).type(0), x)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from wiregrad.ops.flow import shape_of
-from wiregrad.ops.functions.registry import Samples
+from wiregrad.ops.functions.registry import SampleMaker
 
 
 def is_wire(x: Any) -> bool:
@@ -31,20 +31,20 @@ def dtype_of(x: Any) -> np.dtype[Any]:
     return dtype
 
 
-def fixed(x: Any) -> Any:
+def detach_array(x: Any) -> Any:
     """Return the value of a wire as an array without a gradient, and anything else as an array."""
     return np.asarray(x.data if is_wire(x) else x)
 
 
-def one_axis(axis: Any, ndim: int) -> int:
+def axis_from_end(axis: Any, ndim: int) -> int:
     """Return an axis counted from the end."""
     return int(np.lib.array_utils.normalize_axis_index(axis, ndim)) - ndim
 
 
-def replaced(shape: tuple[int, ...], axis: int, *lengths: int) -> tuple[int, ...]:
+def replace_length(shape: tuple[int, ...], axis: int, *lengths: int) -> tuple[int, ...]:
     """Return a shape with one axis, counted from the end, replaced by axes of other lengths.
 
-    >>> replaced((2, 3, 4), -2, 5, 6)
+    >>> replace_length((2, 3, 4), -2, 5, 6)
     (2, 5, 6, 4)
     """
     place = axis + len(shape)
@@ -59,10 +59,10 @@ class N(tuple[int, ...]):
         return super().__new__(cls, shape)
 
 
-def points(*calls: Any) -> Samples:
+def sample_calls(*calls: Any) -> SampleMaker:
     """Return a sampler of calls to check a function at; each `N(...)` is drawn anew, and keywords may be left out.
 
-    >>> points((N(2), 3.0))(np.random.default_rng(0))[0][1:]
+    >>> sample_calls((N(2), 3.0))(np.random.default_rng(0))[0][1:]
     (3.0, {})
     """
 

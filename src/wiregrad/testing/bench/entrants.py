@@ -19,31 +19,31 @@ from typing import Any
 import numpy as np
 
 from wiregrad.api import Circuit
-from wiregrad.backends.listings import ListingError, Tool, c_compiler, compile_files, defined
-from wiregrad.backends.listings import Program as Text
+from wiregrad.backends.listings import ListingError, ListingTool, find_c_compiler, compile_files, load_listing_function
+from wiregrad.backends.listings import RunnableListing as Text
 from wiregrad.backends.native import batch, machine, tiers
-from wiregrad.backends.native.program import Program, build
+from wiregrad.backends.native.program import NativeProgram, build_program
 from wiregrad.errors import NotNativeError
-from wiregrad.testing.bench.race import Entrant, MissingError, Numbers, Task
-from wiregrad.testing.bench.tape import c_batch, llvm_loop, repeated
+from wiregrad.testing.bench.race import RaceEntrant, EntrantMissingError, FloatArray, RaceTask
+from wiregrad.testing.bench.tape import write_c_batch, write_llvm_loop, write_repeat_loop
 from wiregrad.testing.bench.workloads import Workload
 
-STENCILS = "wiregrad"
-LLVM_TIER = "wiregrad, LLVM tier"
-TWO = "wiregrad, 2 threads"
-FLAT = "flat C, gcc -O3"
-WHOLE = "LLVM -O2, whole circuit"
-SIMD = "C in vectors, gcc -O3 -ffast-math"
-SIMD_TWO = "C in vectors, 2 threads"
-INTERPRETER = "wiregrad, interpreter"
-PYTHON = "Python listing"
+WIREGRAD_NAME = "wiregrad"
+LLVM_TIER_NAME = "wiregrad, LLVM tier"
+TWO_THREADS_NAME = "wiregrad, 2 threads"
+FLAT_C_NAME = "flat C, gcc -O3"
+LLVM_NAME = "LLVM -O2, whole circuit"
+SIMD_C_NAME = "C in vectors, gcc -O3 -ffast-math"
+SIMD_TWO_THREADS_NAME = "C in vectors, 2 threads"
+INTERPRETER_NAME = "wiregrad, interpreter"
+PYTHON_NAME = "Python listing"
 FLAT_FLAGS = ("-O3", "-march=native", "-ffp-contract=off", "-fPIC")
 SIMD_FLAGS = (
     *("-O3", "-march=native", "-fopenmp-simd", "-ffast-math", "-mprefer-vector-width=512", "-fPIC"),
     # Without these, gcc 12 moves calls of exp and tanh into branches and joins sin with cos, and does not vectorize.
     *("-fno-tree-sink", "-fno-builtin-sin", "-fno-builtin-cos"),
 )
-PATIENT = 900.0
+MAX_COMPILER_SECONDS = 900.0
 """Maximum time of a compiler, in seconds."""
 C_LOOP = """
 double value_and_grad(const double *x, double *grad);
@@ -53,14 +53,14 @@ void loop(long n, const double *x, double *y) {
 """
 
 
-def answers(points: Numbers) -> Numbers:
+def allocate_answers(points: FloatArray) -> FloatArray:
     """Allocate an array for a value and a gradient per point."""
     return np.zeros((len(points), 1 + points.shape[1]))
 
 
-def interpreter(workload: Workload, points: Numbers) -> Task:
+def prepare_interpreter(workload: Workload, points: FloatArray) -> RaceTask:
     """Run the interpreter at each point."""
-    results = answers(points)
+    results = allocate_answers(points)
 
     def run_many(times: int) -> None:
         for _ in range(times):
@@ -68,13 +68,13 @@ def interpreter(workload: Workload, points: Numbers) -> Task:
                 run = workload.circuit.run(point)
                 results[row] = [run.values[workload.circuit.root()], *run.grads.values()]
 
-    return Task(run_many, lambda: results)
+    return RaceTask(run_many, lambda: results)
 
 
-def python_listing(workload: Workload, points: Numbers) -> Task:
+def prepare_python(workload: Workload, points: FloatArray) -> RaceTask:
     """Run the generated plain Python code at each point."""
     circuit = workload.circuit
-    call = defined(Text(circuit.to_python(), "value_and_grad", circuit.inputs, circuit.outputs))
+    call = load_listing_function(Text(circuit.to_python(), "value_and_grad", circuit.inputs, circuit.outputs))
     rows = points.tolist()
     last: list[Any] = []
 
@@ -82,98 +82,98 @@ def python_listing(workload: Workload, points: Numbers) -> Task:
         for _ in range(times):
             last[:] = [call(*row) for row in rows]
 
-    return Task(run_many, lambda: np.array([[value, *grads.values()] for value, grads in last]))
+    return RaceTask(run_many, lambda: np.array([[value, *grads.values()] for value, grads in last]))
 
 
-def stencils(workload: Workload, points: Numbers) -> Task:
+def prepare_stencils(workload: Workload, points: FloatArray) -> RaceTask:
     """Run wiregrad's native code at one point, in a native loop that copies inputs in and results out."""
-    return _looped(_native(workload), points)
+    return _loop_program(_build_native(workload), points)
 
 
-def llvm_tier(workload: Workload, points: Numbers) -> Task:
+def prepare_llvm_tier(workload: Workload, points: FloatArray) -> RaceTask:
     """Run the same program after wiregrad's LLVM tier has compiled it as a whole."""
-    return _looped(tiers.improved(_native(workload)), points)
+    return _loop_program(tiers.recompile_with_llvm(_build_native(workload)), points)
 
 
-def _looped(program: Program, points: Numbers) -> Task:
+def _loop_program(program: NativeProgram, points: FloatArray) -> RaceTask:
     buffer = program.initial.copy()
     point = np.ascontiguousarray(points[0])
-    results = answers(points)
-    call = _code_loop(program.inputs, program.outputs)
+    results = allocate_answers(points)
+    call = _compile_code_loop(program.inputs, program.outputs)
 
     def run_many(times: int) -> None:
         call(times, program.entry, buffer.ctypes.data, point.ctypes.data, results.ctypes.data)
 
-    return Task(run_many, lambda: results)
+    return RaceTask(run_many, lambda: results)
 
 
 @cache
-def _code_loop(inputs: int, outputs: int) -> Any:
+def _compile_code_loop(inputs: int, outputs: int) -> Any:
     """Return a native loop that runs a program repeatedly and copies its inputs and results each time."""
     arguments = "ptr %code, ptr %w, ptr %x, ptr %y"
     text = f"""
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 define void @once({arguments}) alwaysinline {{
   call void @llvm.memcpy.p0.p0.i64(ptr %w, ptr %x, i64 {8 * inputs}, i1 false)
-  {machine.CALL}
+  {machine.ENTER_CALL}
   %from = getelementptr double, ptr %w, i64 {inputs}
   call void @llvm.memcpy.p0.p0.i64(ptr %y, ptr %from, i64 {8 * (inputs + outputs)}, i1 false)
   ret void
 }}
-{repeated("once", arguments)}
+{write_repeat_loop("once", arguments)}
 """
-    return ctypes.CFUNCTYPE(None, ctypes.c_int64, *[ctypes.c_void_p] * 4)(machine.compiled(text, "loop")[0])
+    return ctypes.CFUNCTYPE(None, ctypes.c_int64, *[ctypes.c_void_p] * 4)(machine.compile_functions(text, "loop")[0])
 
 
 @lru_cache(maxsize=4)
-def _native(workload: Workload, lanes: int = 1) -> Program:
+def _build_native(workload: Workload, lanes: int = 1) -> NativeProgram:
     try:
-        return build(workload.circuit, 0, lanes=lanes)
+        return build_program(workload.circuit, 0, lanes=lanes)
     except NotNativeError as error:
-        raise MissingError(str(error)) from None
+        raise EntrantMissingError(str(error)) from None
 
 
-def vectors(threads: int) -> Callable[[Workload, Numbers], Task]:
+def make_batch_entrant(threads: int) -> Callable[[Workload, FloatArray], RaceTask]:
     """Return the entrant that runs wiregrad's vector code on a batch."""
 
-    def prepare_vectors(workload: Workload, points: Numbers) -> Task:
-        program = _native(workload, _lanes())
+    def prepare_vectors(workload: Workload, points: FloatArray) -> RaceTask:
+        program = _build_native(workload, _vector_lanes())
         last: list[Any] = []
 
         def run_many(times: int) -> None:
             for _ in range(times):
-                last[:] = batch.run(program, points, gradient=True, threads=threads)
+                last[:] = batch.run_batch(program, points, gradient=True, threads=threads)
 
-        return Task(run_many, lambda: np.column_stack(last))
+        return RaceTask(run_many, lambda: np.column_stack(last))
 
     return prepare_vectors
 
 
-def _lanes() -> int:
+def _vector_lanes() -> int:
     try:
-        return batch.lanes_for(np.dtype(np.float64))
+        return batch.count_lanes(np.dtype(np.float64))
     except NotNativeError as error:
-        raise MissingError(str(error)) from None
+        raise EntrantMissingError(str(error)) from None
 
 
-def compiling(workload: Workload, points: Numbers) -> Task:
+def prepare_compile(workload: Workload, points: FloatArray) -> RaceTask:
     """Compile with wiregrad, each time a new circuit object, so that nothing is cached."""
-    _native(workload)
-    last: list[Program] = []
+    _build_native(workload)
+    last: list[NativeProgram] = []
 
     def compile_many(times: int) -> None:
         for _ in range(times):
-            last[:] = [build(Circuit(workload.circuit.columns), 0)]
+            last[:] = [build_program(Circuit(workload.circuit.columns), 0)]
 
-    def run_compiled() -> Numbers:
-        task = _looped(last[0], points)
+    def run_compiled() -> FloatArray:
+        task = _loop_program(last[0], points)
         task.run(1)
         return task.answer()
 
-    return Task(compile_many, run_compiled)
+    return RaceTask(compile_many, run_compiled)
 
 
-def calling(workload: Workload, points: Numbers) -> Task:
+def prepare_call(workload: Workload, points: FloatArray) -> RaceTask:
     """Call `compiled.value_and_grad` from Python."""
     call = workload.circuit.compile().value_and_grad
     point = points[0].copy()
@@ -184,177 +184,177 @@ def calling(workload: Workload, points: Numbers) -> Task:
             value_and_gradient = call(point)
         last[:] = value_and_gradient
 
-    return Task(call_many, lambda: np.array([[last[0], *last[1]]]))
+    return RaceTask(call_many, lambda: np.array([[last[0], *last[1]]]))
 
 
-def flat_c(workload: Workload, points: Numbers) -> Task:
+def prepare_flat_c(workload: Workload, points: FloatArray) -> RaceTask:
     """Run the generated C code at one point."""
-    folder = _compiled_c(workload)
-    compiler = _compiler()
-    _compile(compiler, folder, {"loop.c": C_LOOP}, ["-O3", "-shared", "-fPIC", "-o", "flat.so", "flat.o"])
-    return _c_task(ctypes.CDLL(str(folder / "flat.so")).loop, points)
+    folder = _compile_flat_c(workload)
+    compiler = _find_compiler()
+    _run_compiler(compiler, folder, {"loop.c": C_LOOP}, ["-O3", "-shared", "-fPIC", "-o", "flat.so", "flat.o"])
+    return _make_c_task(ctypes.CDLL(str(folder / "flat.so")).loop, points)
 
 
 @lru_cache(maxsize=4)
-def _compiled_c(workload: Workload) -> Path:
-    folder = scratch()
-    _compile(_compiler(), folder, {"flat.c": workload.circuit.to_c()}, [*FLAT_FLAGS, "-c", "-o", "flat.o"])
+def _compile_flat_c(workload: Workload) -> Path:
+    folder = make_scratch_folder()
+    _run_compiler(_find_compiler(), folder, {"flat.c": workload.circuit.to_c()}, [*FLAT_FLAGS, "-c", "-o", "flat.o"])
     return folder
 
 
-def compiling_c(workload: Workload, points: Numbers) -> Task:
+def prepare_c_compile(workload: Workload, points: FloatArray) -> RaceTask:
     """Compile the generated C code with gcc."""
-    compiler = _compiler()
+    compiler = _find_compiler()
     text = workload.circuit.to_c()
-    folder = scratch()
+    folder = make_scratch_folder()
 
     def compile_many(times: int) -> None:
         for _ in range(times):
-            _compile(compiler, folder, {"flat.c": text}, [*FLAT_FLAGS, "-c", "-o", "flat.o"])
+            _run_compiler(compiler, folder, {"flat.c": text}, [*FLAT_FLAGS, "-c", "-o", "flat.o"])
 
-    def run_compiled() -> Numbers:
-        _compile(compiler, folder, {"loop.c": C_LOOP}, ["-O3", "-shared", "-fPIC", "-o", "flat.so", "flat.o"])
-        task = _c_task(ctypes.CDLL(str(folder / "flat.so")).loop, points)
+    def run_compiled() -> FloatArray:
+        _run_compiler(compiler, folder, {"loop.c": C_LOOP}, ["-O3", "-shared", "-fPIC", "-o", "flat.so", "flat.o"])
+        task = _make_c_task(ctypes.CDLL(str(folder / "flat.so")).loop, points)
         task.run(1)
         return task.answer()
 
-    return Task(compile_many, run_compiled)
+    return RaceTask(compile_many, run_compiled)
 
 
-def simd_c(threads: int) -> Callable[[Workload, Numbers], Task]:
+def make_simd_c_entrant(threads: int) -> Callable[[Workload, FloatArray], RaceTask]:
     """Return the entrant that runs vectorized C on a batch that is stored in columns, the layout that suits C.
 
     Each thread has a part of the batch: the speed-up shows what the machine gives two threads at the time.
     """
 
-    def prepare_simd(workload: Workload, points: Numbers) -> Task:
-        library = _simd_library(workload)
+    def prepare_simd(workload: Workload, points: FloatArray) -> RaceTask:
+        library = _load_simd_library(workload)
         parts = [np.ascontiguousarray(part.T) for part in np.array_split(points, threads)]
         results = [np.zeros((1 + points.shape[1], part.shape[1])) for part in parts]
 
         def run_part(k: int) -> None:
-            library.batch(ctypes.c_long(parts[k].shape[1]), *map(_pointer, (parts[k], results[k], results[k][1:])))
+            library.batch(ctypes.c_long(parts[k].shape[1]), *map(_address_of, (parts[k], results[k], results[k][1:])))
 
         def run_many(times: int) -> None:
             for _ in range(times):
-                helpers = [_pool().submit(run_part, k) for k in range(1, threads)]
+                helpers = [_thread_pool().submit(run_part, k) for k in range(1, threads)]
                 run_part(0)
                 for helper in helpers:
                     helper.result()
 
-        return Task(run_many, lambda: np.concatenate([result.T for result in results]))
+        return RaceTask(run_many, lambda: np.concatenate([result.T for result in results]))
 
     return prepare_simd
 
 
 @cache
-def _pool() -> ThreadPoolExecutor:
+def _thread_pool() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(1)
 
 
 @lru_cache(maxsize=4)
-def _simd_library(workload: Workload) -> ctypes.CDLL:
-    folder = scratch()
-    _compile(_compiler(), folder, {"simd.c": c_batch(workload.circuit)}, [*SIMD_FLAGS, "-c", "-o", "simd.o"])
+def _load_simd_library(workload: Workload) -> ctypes.CDLL:
+    folder = make_scratch_folder()
+    _run_compiler(_find_compiler(), folder, {"simd.c": write_c_batch(workload.circuit)}, [*SIMD_FLAGS, "-c", "-o", "simd.o"])
     # Linked without -ffast-math, because such a library flushes subnormals to zero in the whole process.
-    _compile(_compiler(), folder, {}, ["-shared", "-o", "simd.so", "simd.o"])
+    _run_compiler(_find_compiler(), folder, {}, ["-shared", "-o", "simd.so", "simd.o"])
     return ctypes.CDLL(str(folder / "simd.so"))
 
 
-def whole_llvm(workload: Workload, points: Numbers) -> Task:
+def prepare_llvm(workload: Workload, points: FloatArray) -> RaceTask:
     """Run the whole circuit, compiled by LLVM as one function, at one point."""
-    return _c_task(_llvm_function(_llvm_loop(workload)), points)
+    return _make_c_task(_llvm_function(_compile_llvm_loop(workload)), points)
 
 
-def compiling_llvm(workload: Workload, points: Numbers) -> Task:
+def prepare_llvm_compile(workload: Workload, points: FloatArray) -> RaceTask:
     """Compile the whole circuit with LLVM at level 2."""
-    text = _llvm_text(workload)
+    text = _write_llvm_text(workload)
     last: list[int] = []
 
     def compile_many(times: int) -> None:
         for _ in range(times):
-            last[:] = machine.compiled(text, "loop")
+            last[:] = machine.compile_functions(text, "loop")
 
-    def run_compiled() -> Numbers:
-        task = _c_task(_llvm_function(last[0]), points)
+    def run_compiled() -> FloatArray:
+        task = _make_c_task(_llvm_function(last[0]), points)
         task.run(1)
         return task.answer()
 
-    return Task(compile_many, run_compiled)
+    return RaceTask(compile_many, run_compiled)
 
 
 @lru_cache(maxsize=4)
-def _llvm_loop(workload: Workload) -> int:
-    return machine.compiled(_llvm_text(workload), "loop")[0]
+def _compile_llvm_loop(workload: Workload) -> int:
+    return machine.compile_functions(_write_llvm_text(workload), "loop")[0]
 
 
-def _llvm_text(workload: Workload) -> str:
+def _write_llvm_text(workload: Workload) -> str:
     try:
-        machine.llvm()
+        machine.load_llvm()
     except NotNativeError as error:
-        raise MissingError(str(error)) from None
-    return llvm_loop(workload.circuit, lambda name: machine.math_address(name, "double"))
+        raise EntrantMissingError(str(error)) from None
+    return write_llvm_loop(workload.circuit, lambda name: machine.find_math_address(name, "double"))
 
 
 def _llvm_function(address: int) -> Any:
     return ctypes.CFUNCTYPE(None, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p)(address)
 
 
-def _c_task(loop: Any, points: Numbers) -> Task:
+def _make_c_task(loop: Any, points: FloatArray) -> RaceTask:
     point = np.ascontiguousarray(points[0])
-    results = answers(points)
+    results = allocate_answers(points)
 
     def run_many(times: int) -> None:
-        loop(ctypes.c_long(times), _pointer(point), _pointer(results))
+        loop(ctypes.c_long(times), _address_of(point), _address_of(results))
 
-    return Task(run_many, lambda: results)
+    return RaceTask(run_many, lambda: results)
 
 
-def _pointer(array: Numbers) -> ctypes.c_void_p:
+def _address_of(array: FloatArray) -> ctypes.c_void_p:
     return ctypes.c_void_p(array.ctypes.data)
 
 
-def _compiler() -> Tool:
-    compiler = c_compiler()
+def _find_compiler() -> ListingTool:
+    compiler = find_c_compiler()
     if compiler is None:
-        raise MissingError("there is no C compiler here")
+        raise EntrantMissingError("there is no C compiler here")
     return compiler
 
 
-def _compile(tool: Tool, folder: Path, sources: dict[str, str], flags: list[str]) -> None:
+def _run_compiler(tool: ListingTool, folder: Path, sources: dict[str, str], flags: list[str]) -> None:
     try:
-        compile_files(tool, folder, sources, flags, ["-lm"], timeout=PATIENT)
+        compile_files(tool, folder, sources, flags, ["-lm"], timeout=MAX_COMPILER_SECONDS)
     except ListingError as error:
-        raise MissingError(str(error).splitlines()[0]) from None
+        raise EntrantMissingError(str(error).splitlines()[0]) from None
 
 
-def scratch() -> Path:
+def make_scratch_folder() -> Path:
     """Make a temporary folder that is removed when the process ends."""
     folder = tempfile.mkdtemp(prefix="wiregrad-bench-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return Path(folder)
 
 
-LONG = "the compiler takes minutes"
-SLOW = "takes seconds for each run"
-COMPILE = (
-    Entrant(STENCILS, compiling),
-    Entrant(FLAT, compiling_c, 20_000, LONG),
-    Entrant(WHOLE, compiling_llvm, 20_000, LONG),
+SLOW_COMPILER = "the compiler takes minutes"
+SLOW_RUN = "takes seconds for each run"
+COMPILE_ENTRANTS = (
+    RaceEntrant(WIREGRAD_NAME, prepare_compile),
+    RaceEntrant(FLAT_C_NAME, prepare_c_compile, 20_000, SLOW_COMPILER),
+    RaceEntrant(LLVM_NAME, prepare_llvm_compile, 20_000, SLOW_COMPILER),
 )
-POINT = (
-    Entrant(STENCILS, stencils),
-    Entrant(LLVM_TIER, llvm_tier, 20_000, "it is for small circuits"),
-    Entrant(FLAT, flat_c, 20_000, LONG),
-    Entrant(WHOLE, whole_llvm, 20_000, LONG),
-    Entrant(PYTHON, python_listing, 20_000, SLOW),
-    Entrant(INTERPRETER, interpreter, 20_000, SLOW),
+POINT_ENTRANTS = (
+    RaceEntrant(WIREGRAD_NAME, prepare_stencils),
+    RaceEntrant(LLVM_TIER_NAME, prepare_llvm_tier, 20_000, "it is for small circuits"),
+    RaceEntrant(FLAT_C_NAME, prepare_flat_c, 20_000, SLOW_COMPILER),
+    RaceEntrant(LLVM_NAME, prepare_llvm, 20_000, SLOW_COMPILER),
+    RaceEntrant(PYTHON_NAME, prepare_python, 20_000, SLOW_RUN),
+    RaceEntrant(INTERPRETER_NAME, prepare_interpreter, 20_000, SLOW_RUN),
 )
-BATCH = (
-    Entrant(STENCILS, vectors(1)),
-    Entrant(TWO, vectors(2)),
-    Entrant(SIMD, simd_c(1)),
-    Entrant(SIMD_TWO, simd_c(2)),
+BATCH_ENTRANTS = (
+    RaceEntrant(WIREGRAD_NAME, make_batch_entrant(1)),
+    RaceEntrant(TWO_THREADS_NAME, make_batch_entrant(2)),
+    RaceEntrant(SIMD_C_NAME, make_simd_c_entrant(1)),
+    RaceEntrant(SIMD_TWO_THREADS_NAME, make_simd_c_entrant(2)),
 )
-CALL = (Entrant(STENCILS, calling), Entrant(PYTHON, python_listing), Entrant(INTERPRETER, interpreter))
+CALL_ENTRANTS = (RaceEntrant(WIREGRAD_NAME, prepare_call), RaceEntrant(PYTHON_NAME, prepare_python), RaceEntrant(INTERPRETER_NAME, prepare_interpreter))
 """The entrants of each race."""
